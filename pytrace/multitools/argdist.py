@@ -132,5 +132,6 @@ def _interval(shows: list[str], options: Options) -> str:
     lines = ['time("[%H:%M:%S]\\n");', *shows]
     if not most:
         return probe([each, "end"], lines)
-    lines += ["@outputs++;", f"if (@outputs >= {most}) {{ exit(); }}"]
-    return probe([each], lines)
+    counted = [*lines, "@outputs++;", f"if (@outputs >= {most}) {{ exit(); }}"]
+    # What came since the last output is shown, too, when the run ends before all were made.
+    return probe([each], counted) + "\n" + probe(["end"], lines, [f"@outputs < {most}"])

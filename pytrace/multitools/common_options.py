@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options import option_types
 from pytrace.core.options.script_options import ScriptOption
 from pytrace.multitools.translation import Options
@@ -51,13 +53,22 @@ def notes(options: Options) -> tuple[str, ...]:
     return ("-v has no effect here: --show-script prints the script",) if options.flag("verbose") else ()
 
 
-def cpu_condition(options: Options) -> str:
-    """The predicate of ``-c`` with a number, empty without it."""
+def cpu_condition(options: Options, kernel: KernelInfo) -> str:
+    """The predicate of ``-c`` with a number, empty without it.
+
+    Raises:
+        TraceError: there is no such CPU.
+    """
     text = options.text("cpu")
-    return f"cpu == {int(text)}" if text.isdigit() else ""
+    if not (text.isascii() and text.isdigit()):
+        return ""
+    last = kernel.possible_cpus - 1
+    if int(text) > last:
+        raise TraceError(f"option -c: there is no CPU {text}", hints=(f"CPUs of this machine are 0-{last}",))
+    return f"cpu == {int(text)}"
 
 
 def command(options: Options) -> tuple[str, ...]:
     """Words for pytrace's command line for ``-c`` with a command, as all other tools have it."""
     text = options.text("cpu")
-    return ("--cmd", text) if text and not text.isdigit() else ()
+    return ("--cmd", text) if text and not (text.isascii() and text.isdigit()) else ()

@@ -26,7 +26,8 @@ funccount 'u:/usr/bin/python3:*'       USDT probes of Python"""
 def translate(options: Options, kernel: KernelInfo) -> Translation:
     """The script that counts."""
     pattern = patterns.parse(options, kernel)
-    count = probe([pattern.point], [f"@calls[{pattern.naming.key}] = count();"], [common.cpu_condition(options)])
+    only = common.cpu_condition(options, kernel)
+    count = probe([pattern.point], [f"@calls[{pattern.naming.key}] = count();"], [only])
     text = script(HEAD, count, _show(pattern.naming, common.interval(options), options))
     words = common.run_arguments(options, pattern.filter) + common.command(options)
     return Translation(text, words, common.notes(options))

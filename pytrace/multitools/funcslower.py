@@ -70,7 +70,7 @@ def _probes(place: Place, arguments: int, options: Options, kernel: KernelInfo) 
     kept = tuple((f"arg{number + 1}", (known + ["(uint64)0"] * arguments)[number]) for number in range(arguments))
     return [
         probe([attachment.entry], enter(None, more=kept)),
-        probe([attachment.leave], leave(_slow(len(known), options, result=attachment.result)), ["@depth[tid]"]),
+        probe([attachment.leave], leave(_slow(place, len(known), options, result=attachment.result)), ["@depth[tid]"]),
     ]
 
 
@@ -84,11 +84,12 @@ def _limit(options: Options) -> tuple[int, str, int]:
     return (millis or 1) * 1_000_000, "LAT(ms)", 1_000_000
 
 
-def _slow(arguments: int, options: Options, *, result: bool) -> list[str]:
+def _slow(place: Place, arguments: int, options: Options, *, result: bool) -> list[str]:
     limit, title, divisor = _limit(options)
     check = f"if ($time < {limit}) {{ return; }}"
     stacks = [name for flag, name in (("kernel-stack", "kstack"), ("user-stack", "ustack")) if options.flag(flag)]
     if options.flag("folded"):
+        stacks = stacks or ["kstack" if place.family == places.KERNEL else "ustack"]
         return [check, f"@usecs[{', '.join(['comm', *stacks, 'func'])}] = sum($time / 1000);"]
     texts = ", ".join(f"(void *)$frame.arg{number + 1}" for number in range(arguments))
     value = "retval" if result else "0"

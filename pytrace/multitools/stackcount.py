@@ -41,7 +41,7 @@ def translate(options: Options, kernel: KernelInfo) -> Translation:
         hints = ("leave -i out, or use --save-every, which saves what later becomes flame graphs",)
         raise TraceError("-f writes the stacks of the whole run, -i wants parts of it", hints=hints)
     key = ", ".join([*_process(options, folded=folded), *_stacks(options, pattern.place, folded=folded)])
-    count = probe([pattern.point], [f"@stacks[{key}] = count();"], [common.cpu_condition(options)])
+    count = probe([pattern.point], [f"@stacks[{key}] = count();"], [common.cpu_condition(options, kernel)])
     stamps = ['time("%H:%M:%S\\n");'] if options.flag("timestamp") else []
     show = block(timer(interval), [*stamps, "print_clear(@stacks);"]) if interval else ""
     if stamps and not interval:

@@ -59,6 +59,13 @@ def test_options() -> None:
     assert "if (@outputs >= 2) { exit(); }" in text
 
 
+def test_what_came_after_the_last_output_is_shown_at_the_end() -> None:
+    spec = "/bin/app:work(char *a):char*:a"
+    assert "interval:s:1, end {" in script("argdist", count=spec, interval=1)
+    text = script("argdist", count=spec, interval=5, number=2)
+    assert "print_clear(@values);" in text.partition("end /@outputs < 2/ {")[2]
+
+
 def test_words_of_the_run() -> None:
     made = translate("argdist", count="/bin/app:work()", pid="1", duration=2, include="x.h", verbose=True)
     assert made.arguments == ("--pid", "1", "--duration", "2", "--include", "x.h")

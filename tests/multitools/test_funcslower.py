@@ -57,6 +57,13 @@ def test_folded() -> None:
     assert "clear(@frame);" in made.text
 
 
+def test_folded_shows_the_stack_that_the_function_has_without_u_and_k() -> None:
+    assert "@usecs[comm, ustack, func] = sum(" in script("funcslower", function="/bin/app:work", folded=True)
+    assert "@usecs[comm, kstack, func] = sum(" in script("funcslower", function="vfs_read", folded=True)
+    both = script("funcslower", function="/bin/app:work", folded=True, kernel_stack=True)
+    assert "@usecs[comm, kstack, func] = sum(" in both
+
+
 def test_words_of_the_run() -> None:
     made = translate("funcslower", function="/bin/app:work", pid="3", duration=2, verbose=True)
     assert made.arguments == ("--pid", "3", "--duration", "2")
