@@ -7,6 +7,7 @@ and which are not, so that a field that moves from one to the other is seen.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections import Counter, defaultdict
@@ -18,6 +19,8 @@ import pytest
 from pytrace.runtime.host import tracefs
 from tests.support.machine import kernel_version, need
 from tests.support.patience import patience
+from tests.support.workloads.block import perform, scattered, sequential, synchronize
+from tests.support.workloads.storage import loop_disk
 
 _WAKEUP = "comm pid prio target_cpu"
 _REQUEST = "dev sector nr_sector bytes ioprio comm"
@@ -218,3 +221,35 @@ def test_network(tmp_path: Path, programs: Path) -> None:
     names = [*names_of("net"), *names_of("skb")]
     counted = both_ways(tmp_path, " ".join(map(block, names)), names, [programs / "hot", "net"])
     assert all(counted[name] >= 100 for name in names), counted
+
+
+def test_block_devices(tmp_path: Path) -> None:
+    """Requests are completed by others, so all processes are traced and one disk is selected."""
+    need("rawtracepoint")
+    names = [name for name in names_of("block") if name != "block:block_rq_merge"]
+    tracers: dict[str, Tracer] = {}
+    with loop_disk() as disk:
+        major, minor = disk.number
+        script = " ".join(block(name, f"args.dev == {major << 20 | minor}") for name in names)
+        try:
+            for way in ("auto", "plain"):
+                tracers[way] = Tracer(tmp_path, way, script)
+            perform(disk, [*sequential(20), *scattered(20, write=True)])
+            synchronize(disk.path)
+            for tracer in tracers.values():
+                tracer.process.send_signal(signal.SIGINT)
+            raw, plain = (_unthreaded(tracers[way].lines()) for way in ("auto", "plain"))
+        finally:
+            for tracer in tracers.values():
+                tracer.kill()
+    assert told(tracers["auto"].messages, "raw tracepoints") == set(names)
+    assert told(tracers["plain"].messages, "perf events") == set(names)
+    assert not plain - raw
+    assert (raw - plain).total() <= 2
+    counted = Counter(line.split()[0] for line in raw.elements())
+    assert counted["block:block_rq_issue"] >= 40, counted
+    assert counted["block:block_rq_complete"] >= 40, counted
+
+
+def _unthreaded(found: Mapping[str, Sequence[str]]) -> Counter[str]:
+    return Counter(line.partition(" ")[2] for lines in found.values() for line in lines)
