@@ -36,6 +36,8 @@ class Config:
     perf_rb_pages: int = 0
     """Pages of the ring buffer; 0 lets the runtime choose by available memory."""
     print_maps_on_exit: bool = True
+    raw_tracepoints: str = "auto"
+    """``auto``: hot tracepoints are traced by way of the raw ones where that shows the same; ``plain``: none is."""
     show_debug_info: bool = True
     """Source file and line, and inlined functions, in stacks."""
     use_blazesym: bool = True

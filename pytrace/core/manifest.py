@@ -59,8 +59,8 @@ class ProgramSpec:
 
     *symbol* is the function's name in the ELF file; *kind* the probe kind's name. *index* counts blocks in source
     order. *multi* is set when the program was compiled for a multi link (``kprobe_multi``, ``uprobe_multi``,
-    ``kprobe_session``) or for a raw tracepoint that serves several (``system_calls``), empty for one link for each
-    target.
+    ``kprobe_session``) or for a raw tracepoint in place of its targets (``system_calls``, ``raw_tracepoint``), empty
+    for one link for each target.
     """
 
     symbol: str

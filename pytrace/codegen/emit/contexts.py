@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 
 from pytrace.base.dispatch import by_class, on
-from pytrace.codegen.emit import memory, returned_function, system_calls
+from pytrace.codegen.emit import memory, raw_tracepoints, returned_function, system_calls
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.operands import Made, Memory, Operand, Remote, Scalar
@@ -23,6 +23,7 @@ from pytrace.frontend.ast.typed_program import (
     DataLoc,
     Place,
     ProbeArgument,
+    RawField,
     RegisterLocation,
     ReturnValue,
     Slot,
@@ -181,6 +182,7 @@ _PLACES: Mapping[type[Place], Callable[[Emitter, Place, Type], Operand]] = by_cl
     on(RegisterLocation, _location),
     on(CallRegister, _call_register),
     on(CallResult, _call_result),
+    on(RawField, raw_tracepoints.field),
 )
 
 

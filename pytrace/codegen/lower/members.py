@@ -14,6 +14,7 @@ from pytrace.codegen.lower.operators import target_size
 from pytrace.core.diagnostics import InternalError, PlacedError
 from pytrace.core.probes.kinds import RAWTRACEPOINT, Context
 from pytrace.core.types import AddressSpace, Array, Pointer, String, Struct, Type
+from pytrace.core.types.plain_loads import plainly_read
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import BoundsCheck
 from pytrace.frontend.ast.typed_program import FieldPath, Slot
@@ -107,23 +108,6 @@ def _member(e: Emitter, base: Operand, path: FieldPath, type_: Type, distance: N
         got = memory.load(e, pointer, path.type, align)
         return contexts.typed(e, got.value, path.type) if whole.context else got
     return Memory(pointer, path.type, align, whole.context)
-
-
-def plainly_read(type_: Type, offset: int, size: int) -> bool:
-    """Whether the verifier accepts a plain load of *size* bytes at *offset* of a typed pointer's target.
-
-    It takes the first member that covers the offset, and refuses a load that goes beyond that member, even where
-    another member of a union has the right size (``btf_struct_walk`` in kernel/bpf/btf.c; ``struct qstr.hash_len``).
-    """
-    if isinstance(type_, Array) and type_.element.size:
-        return plainly_read(type_.element, offset % type_.element.size, size)
-    if not isinstance(type_, Struct):
-        return offset + size <= type_.size
-    for member in type_.fields:
-        if member.bit_size or not member.offset <= offset < member.offset + member.type.size:
-            continue
-        return plainly_read(member.type, offset - member.offset, size)
-    return True
 
 
 def _bitfield(e: Emitter, base: Operand, path: FieldPath, type_: Type) -> Operand:

@@ -17,7 +17,7 @@ from pytrace.codegen.ir.module import program_section
 from pytrace.codegen.ir.values import CONTEXT, I64
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.probes.system_calls import ABIS, Abi
-from pytrace.core.probes.targets import ENTER, TracepointTarget
+from pytrace.core.probes.targets import ENTER
 from pytrace.frontend.ast.typed_program import ProbeUnit
 
 PART = "_part"
@@ -36,9 +36,9 @@ def programs(script: Script) -> None:
 
 def btf_id(script: Script, unit: ProbeUnit) -> int:
     """Id of the type of the raw tracepoint that the program of *unit* is loaded for; 0 when it has none of its own."""
-    if not unit.calls or unit.part_of:
+    if not unit.raw_tracepoint or unit.part_of:
         return 0
-    return script.kernel.type_id("typedef", f"btf_trace_{unit.targets[0].of(TracepointTarget).call[0]}")
+    return script.kernel.type_id("typedef", f"btf_trace_{unit.raw_tracepoint}")
 
 
 def alone(script: Script, unit: ProbeUnit) -> bool:
@@ -57,7 +57,7 @@ def _program(script: Script, units: Sequence[ProbeUnit]) -> None:
     b = Builder(text)
     b.location = script.module.debug.location(scope, owner.span, owner.span.source)
     context = b.unfolded(CONTEXT)
-    if owner.targets[0].of(TracepointTarget).call[0] == ENTER:
+    if owner.raw_tracepoint == ENTER:
         number = b.load(b.offset(context, _NUMBER))
     else:
         number = b.load(b.offset(b.pointer(b.load(context)), abi.number), 32, signed=True)

@@ -25,7 +25,8 @@ CLAIM = 8
 def area_name(kind: ProbeKind, symbol: str, *, pinned: bool = False, owner: str = "") -> str:
     """The area that programs of *kind* use; *pinned* says that it is a pinned iterator.
 
-    *owner* is the program of a raw tracepoint that contains those of system calls: one of them runs after the other.
+    *owner* is the program of a raw tracepoint that traces tracepoints in their place; those of system calls are parts
+    of one program, which run one after the other.
     """
     if owner:
         return f"own.{owner}"
@@ -40,7 +41,7 @@ def area_name(kind: ProbeKind, symbol: str, *, pinned: bool = False, owner: str 
 
 def unit_area(unit: ProbeUnit) -> str:
     """The area that the program of a unit uses."""
-    owner = (unit.part_of or unit.symbol) if unit.calls else ""
+    owner = (unit.part_of or unit.symbol) if unit.raw_tracepoint else ""
     return area_name(unit.kind, unit.symbol, pinned=unit.pinned, owner=owner)
 
 

@@ -95,6 +95,8 @@ class StaticProbeTarget(FileTarget):
 
 SYSTEM_CALLS = "system_calls"
 """How tracepoints of system calls are attached that one program of a raw tracepoint serves: ``ProgramSpec.multi``."""
+RAW_TRACEPOINT = "raw_tracepoint"
+"""How a tracepoint is attached that a program of the raw tracepoint of that name traces: ``ProgramSpec.multi``."""
 ENTER, EXIT = "sys_enter", "sys_exit"
 """The raw tracepoints that all system calls pass, and the first parts of the names of the tracepoints of each."""
 

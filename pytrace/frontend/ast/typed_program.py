@@ -96,7 +96,7 @@ from pytrace.core.event_layout import (
 )
 from pytrace.core.manifest import Target
 from pytrace.core.probes.kinds import ProbeKind
-from pytrace.core.probes.targets import SYSTEM_CALLS, IteratorTarget
+from pytrace.core.probes.targets import RAW_TRACEPOINT, SYSTEM_CALLS, IteratorTarget, TracepointTarget
 from pytrace.core.source import Source, Span, expansion_chain
 from pytrace.core.types import INT32, Struct, Type
 from pytrace.frontend.ast import nodes
@@ -177,7 +177,37 @@ class CallResult:
     """The result of a system call."""
 
 
-Place = ContextField | DataLoc | Slot | Argument | ReturnValue | RegisterLocation | CallRegister | CallResult
+@dataclass(frozen=True, slots=True)
+class RawRead:
+    """A value that a raw tracepoint's argument is or leads to: *size* bytes.
+
+    *slot* is the argument's index, None for the current task. *offsets* are those of the members on the way: all but
+    the last are pointers, which are followed; without any, the value is the argument itself. *direct* says that the
+    verifier accepts plain loads of the first member.
+    """
+
+    slot: int | None
+    offsets: tuple[int, ...]
+    size: int
+    signed: bool = False
+    direct: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RawField:
+    """A field of a tracepoint that a program of the raw tracepoint computes as the kernel does.
+
+    *formula* names one of ``codegen.emit.raw_tracepoints``; *reads* and *numbers* are its operands.
+    """
+
+    formula: str
+    reads: tuple[RawRead, ...]
+    numbers: tuple[int, ...] = ()
+
+
+Place = (
+    ContextField | DataLoc | Slot | Argument | ReturnValue | RegisterLocation | CallRegister | CallResult | RawField
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +280,14 @@ class ProbeUnit:
     def combined(self) -> bool:
         """Whether the unit's code is a function that the program of several units calls."""
         return self.multi in (KPROBE_SESSION, SYSTEM_CALLS)
+
+    @property
+    def raw_tracepoint(self) -> str:
+        """The raw tracepoint that traces the unit's tracepoints in their place; empty for other units."""
+        if self.multi not in (SYSTEM_CALLS, RAW_TRACEPOINT):
+            return ""
+        place = self.targets[0].of(TracepointTarget)
+        return place.call[0] if self.multi == SYSTEM_CALLS else place.event
 
     @property
     def pinned(self) -> bool:

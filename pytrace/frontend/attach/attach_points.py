@@ -42,7 +42,7 @@ from pytrace.core.probes.targets import NoTarget
 from pytrace.core.source import Source, Span
 from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.ast.typed_program import ProbeContext, ProbeUnit
-from pytrace.frontend.attach import harmful_places, programs, sessions, system_calls
+from pytrace.frontend.attach import harmful_places, programs, raw_tracepoints, sessions, system_calls
 from pytrace.frontend.attach.points import body_uses
 from pytrace.frontend.attach.points.parts import Part, Point, split
 from pytrace.frontend.attach.providers.base import matches_pattern
@@ -103,6 +103,7 @@ def expand(
 
 def _units(blocks: list[Block], program: nodes.Program, scope: Scope) -> list[ProbeUnit]:
     """The programs of all blocks."""
+    blocks = raw_tracepoints.choose(blocks, program, scope)
 
     def build(without: frozenset[str]) -> list[ProbeUnit]:
         found: list[ProbeUnit] = []

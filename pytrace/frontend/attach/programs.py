@@ -67,7 +67,7 @@ def _groups(matches: list[Match], uses: Uses, scope: Scope) -> Iterator[_Group]:
         provider = PROVIDERS[match.kind.name]
         context = provider.context(match, uses, scope)
         # uaddr() derives the binary's load address from the single target of its program.
-        single = provider.single or not shared or (match.kind.user and "uaddr" in uses)
+        single = provider.single or match.raw or not shared or (match.kind.user and "uaddr" in uses)
         key = (match.kind.name, at if single else _layout(context, uses), provider.apart(match))
         found.setdefault(key, _Group(context)).matches.append(match)
     yield from found.values()

@@ -14,12 +14,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pytrace.base.fast_dataclass import dataclass, replace
-from pytrace.core.builtins import builtin
 from pytrace.core.probes.system_calls import ABIS, Abi, numbers
 from pytrace.core.probes.targets import ENTER, EXIT, ProbeTarget, TracepointTarget
 from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.ast.typed_program import ProbeUnit
-from pytrace.frontend.attach.points import contexts
+from pytrace.frontend.attach.points import body_uses, contexts
 from pytrace.frontend.attach.points.body_uses import Uses
 from pytrace.frontend.attach.providers.base import Match, Scope
 
@@ -44,9 +43,6 @@ MOST_BODIES = 128
 MOST_NODES = 30_000
 """The verifier follows a million instructions of a program; a node of the tree is some ten."""
 
-_STACKS = frozenset({"kstack"})
-"""Builtins that show frames of the tracepoint's own way through the kernel."""
-
 
 @dataclass(frozen=True, slots=True)
 class Block:
@@ -56,6 +52,11 @@ class Block:
     index: int
     matches: list[Match]
     uses: Uses
+
+    @property
+    def roots(self) -> tuple[nodes.Node, ...]:
+        """Body and predicate."""
+        return (self.probe.body, *([self.probe.predicate] if self.probe.predicate else ()))
 
 
 def choose(
@@ -135,7 +136,7 @@ def _different(
 ) -> list[Match]:
     """The places of a block where its body would mean something else by way of the raw tracepoint."""
     calls = [match for match in block.matches if _raw(match)]
-    if not calls or not _portable(block, functions):
+    if not calls or body_uses.type_specific(block.roots, functions):
         return calls
     known, uses = numbers(scope.kernel.arch), block.uses
     return [match for match in calls if _event(match)[1] not in known or not _readable(match, uses, abi, scope)]
@@ -151,29 +152,6 @@ def _readable(match: Match, uses: Uses, abi: Abi, scope: Scope) -> bool:
         return False
     places = contexts.system_call_places(fields, _raw(match), abi)
     return all(place is not None for name, place in places.items() if uses.whole or name in uses.fields)
-
-
-def _portable(block: Block, functions: Mapping[str, nodes.Function]) -> bool:
-    """Whether all that a block calls is the same in a program of a raw tracepoint.
-
-    A kernel stack has other frames at its top, and functions of the kernel or of an imported object file may be for
-    programs of one type only.
-    """
-    waiting: list[nodes.Node] = [block.probe.body, *([block.probe.predicate] if block.probe.predicate else ())]
-    seen: set[str] = set()
-    while waiting:
-        for node in visitor.walk(waiting.pop()):
-            if not isinstance(node, nodes.Call | nodes.Identifier):
-                continue
-            function = functions.get(node.name) if isinstance(node, nodes.Call) else None
-            if function is not None and node.name not in seen:
-                seen.add(node.name)
-                waiting.append(function.body)
-            elif node.name in _STACKS or (
-                isinstance(node, nodes.Call) and function is None and builtin(node.name) is None
-            ):
-                return False
-    return True
 
 
 def _tell(blocks: list[Block], scope: Scope) -> None:
@@ -194,7 +172,7 @@ def too_large(units: list[ProbeUnit]) -> frozenset[str]:
     """The raw tracepoints whose program would exceed the verifier's limits."""
     found: set[str] = set()
     for raw in (ENTER, EXIT):
-        parts = [unit for unit in units if unit.calls and raw_tracepoint(unit) == raw]
+        parts = [unit for unit in units if unit.calls and unit.raw_tracepoint == raw]
         if len(parts) > MOST_BODIES or _size(parts) > MOST_NODES:
             found.add(raw)
     return frozenset(found)
@@ -204,18 +182,13 @@ def _size(units: list[ProbeUnit]) -> int:
     return sum(1 for unit in units for _ in visitor.walk(unit.body))
 
 
-def raw_tracepoint(unit: ProbeUnit) -> str:
-    """The raw tracepoint of a unit of system calls."""
-    return unit.targets[0].of(TracepointTarget).call[0]
-
-
 def combine(units: list[ProbeUnit]) -> list[ProbeUnit]:
     """*units*; the program of the first one of each raw tracepoint contains the code of the others."""
     first: dict[str, str] = {}
     found: list[ProbeUnit] = []
     for unit in units:
         if unit.calls:
-            owner = first.setdefault(raw_tracepoint(unit), unit.symbol)
+            owner = first.setdefault(unit.raw_tracepoint, unit.symbol)
             found.append(unit if owner == unit.symbol else replace(unit, part_of=owner))
         else:
             found.append(unit)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytrace.core.manifest import Target
-from pytrace.core.probes.targets import SYSTEM_CALLS, TracepointTarget
+from pytrace.core.probes.targets import RAW_TRACEPOINT, SYSTEM_CALLS, TracepointTarget
 from pytrace.runtime.abi import bpf
 from pytrace.runtime.attach.base import (
     LIMITS,
@@ -40,11 +40,11 @@ _one_by_one = one_by_one(_attach)
 
 
 def attach(job: Job, opened: Opened) -> list[Outcome]:
-    """Attach to all targets: each has a perf event, except that system calls may share a raw tracepoint."""
-    return _attach_system_calls(job, opened) if job.multi == SYSTEM_CALLS else _one_by_one(job, opened)
+    """Attach to all targets: each has a perf event, except where a raw tracepoint serves it (or all system calls)."""
+    return _attach_raw(job, opened) if job.multi in (SYSTEM_CALLS, RAW_TRACEPOINT) else _one_by_one(job, opened)
 
 
-def _attach_system_calls(job: Job, opened: Opened) -> list[Outcome]:
+def _attach_raw(job: Job, opened: Opened) -> list[Outcome]:
     try:
         opened.links.append(bpf.raw_tracepoint_open(job.program))
     except OSError as error:

@@ -17,6 +17,7 @@ from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import CompiledScript, Manifest, MapType, ProgramSpec
 from pytrace.core.probes.kinds import known_kind
 from pytrace.core.probes.targets import (
+    RAW_TRACEPOINT,
     SYSTEM_CALLS,
     IteratorTarget,
     ProbeTarget,
@@ -43,6 +44,7 @@ ATTACH_TYPES = {
     "trace_fexit": AttachType.TRACE_FEXIT,
     "trace_iter": AttachType.TRACE_ITER,
     SYSTEM_CALLS: AttachType.TRACE_RAW_TP,
+    RAW_TRACEPOINT: AttachType.TRACE_RAW_TP,
     "kprobe_multi": AttachType.TRACE_KPROBE_MULTI,
     "kprobe_session": AttachType.TRACE_KPROBE_SESSION,
     "uprobe_multi": AttachType.TRACE_UPROBE_MULTI,
@@ -334,7 +336,7 @@ def _prepare_program(
 ) -> bool:
     """Set up one program. Returns False if its target does not exist any more."""
     kind, multi = known_kind(spec.kind), _multi_link(spec, options)
-    program_type = "tracing" if multi == SYSTEM_CALLS else kind.program_type
+    program_type = "tracing" if multi in (SYSTEM_CALLS, RAW_TRACEPOINT) else kind.program_type
     lib.bpf_program__set_type(item, _PROGRAM_TYPES[program_type])
     attach_type = ATTACH_TYPES[multi or kind.attach_type]
     if attach_type:
@@ -386,8 +388,8 @@ def target_name(place: ProbeTarget) -> str:
     """The BTF name of what a tracing program attaches to."""
     if isinstance(place, RawTracepointTarget):
         return place.event
-    if isinstance(place, TracepointTarget) and place.call[0]:
-        return place.call[0]
+    if isinstance(place, TracepointTarget):
+        return place.call[0] or place.event
     if isinstance(place, IteratorTarget):
         return place.iterator
     if isinstance(place, TypedFunctionTarget):

@@ -245,6 +245,14 @@ def test_system_calls_are_programs_of_a_raw_tracepoint(
     libbpf.take_attach_ids.cache_clear()
 
 
+def test_a_tracepoint_by_way_of_the_raw_one(library: FakeLibrary, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loader.bpf, "kernel_btf", lambda: None)
+    place = TracepointTarget("sched", "sched_switch")
+    loaded(library, spec("p", "tracepoint", place, multi="raw_tracepoint"))
+    raw = [("type", ProgramType.TRACING), ("attach", AttachType.TRACE_RAW_TP)]
+    assert library.told["p"][:3] == [*raw, ("target", 0, b"sched_switch")]
+
+
 def test_other_type_information_has_other_ids(library: FakeLibrary) -> None:
     loaded(library, spec("p", "tracepoint", CALL, multi="system_calls", btf_id=7), btf_path="/boot/vmlinux")
     assert library.told["p"][2] == ("target", 0, b"sys_enter")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.core.builtins import builtin
 from pytrace.frontend.ast import nodes, visitor
 
 
@@ -54,3 +55,55 @@ def of(roots: Iterable[nodes.Node | None]) -> Uses:
 
 def _is_args(node: nodes.Node) -> bool:
     return isinstance(node, nodes.Identifier | nodes.Call) and node.name == "args"
+
+
+_STACKS = frozenset({"kstack"})
+"""Builtins that show frames of the tracepoint's own way through the kernel."""
+
+
+def type_specific(roots: Iterable[nodes.Node], functions: Mapping[str, nodes.Function]) -> str:
+    """What *roots* use that is not the same in programs of another type; empty if there is nothing.
+
+    A kernel stack has other frames at its top, and functions of the kernel or of an imported object file may be for
+    programs of one type only. *functions* are those of the script, by name.
+    """
+    waiting = list(roots)
+    seen: set[str] = set()
+    while waiting:
+        for node in visitor.walk(waiting.pop()):
+            if not isinstance(node, nodes.Call | nodes.Identifier):
+                continue
+            function = functions.get(node.name) if isinstance(node, nodes.Call) else None
+            if function is not None and node.name not in seen:
+                seen.add(node.name)
+                waiting.append(function.body)
+            elif node.name in _STACKS or (
+                isinstance(node, nodes.Call) and function is None and builtin(node.name) is None
+            ):
+                return node.name
+    return ""
+
+
+_TEXT_CALLS = frozenset({
+    "assert_str", "cat", "delete", "errorf", "find", "has_key", "heading", "one_of", "print", "printf", "row",
+    "sprintf", "str", "str_concat", "strcontains", "strlen", "strncmp", "strstr", "system", "warnf",
+})  # fmt: skip
+"""Builtins that read a text up to its NUL."""
+_TEXT_OPERATORS = (nodes.Index, nodes.Cast, nodes.Unary)
+
+
+def bytes_of(roots: Iterable[nodes.Node], names: Iterable[str]) -> str:
+    """Which of the fields *names* of ``args``, which are text, *roots* look at byte by byte; empty if none.
+
+    They can then see what is after the NUL, or the address.
+    """
+    texts = frozenset(names)
+    for root in roots:
+        for node in visitor.walk(root):
+            exposes = isinstance(node, _TEXT_OPERATORS) or (
+                isinstance(node, nodes.Call) and node.name not in _TEXT_CALLS
+            )
+            for child in visitor.children(node) if exposes else ():
+                if isinstance(child, nodes.FieldAccess) and _is_args(child.base) and child.name in texts:
+                    return child.name
+    return ""

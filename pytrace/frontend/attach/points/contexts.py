@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pytrace.core.kernel_info import COMMON_FIELDS_END, FunctionPrototype, KernelInfo, TracepointField, UserParameter
 from pytrace.core.probes.system_calls import Abi
@@ -78,6 +78,18 @@ def system_call_places(fields: Iterable[TracepointField], raw: str, abi: Abi) ->
         for item in fields
         if item.offset >= COMMON_FIELDS_END
     }
+
+
+def raw_tracepoint(
+    target: TracepointTarget, fields: Iterable[TracepointField], places: Mapping[str, Place], max_strlen: int
+) -> ProbeContext:
+    """The context of a tracepoint by way of the raw one: those of its fields that have a place there."""
+    arguments = tuple(
+        ProbeArgument(item.name, _field_type(item, max_strlen), places[item.name])
+        for item in fields
+        if item.name in places
+    )
+    return ProbeContext(arguments, args_struct(f"tracepoint:{target.category}:{target.event}", arguments))
 
 
 def _field_place(item: TracepointField) -> Place:

@@ -105,6 +105,8 @@ class Match:
     wild: bool = False
     call: int | None = None
     """The number of the system call, when a program of the raw tracepoint traces it."""
+    raw: bool = False
+    """Whether a program of the raw tracepoint of that name traces a tracepoint."""
 
 
 def by_pattern(matches: Iterable[Match]) -> list[Match]:

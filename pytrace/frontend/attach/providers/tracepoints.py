@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from pytrace.core.probes.system_calls import ABIS
-from pytrace.core.probes.targets import SYSTEM_CALLS, RawTracepointTarget, TracepointTarget
+from pytrace.core.probes.targets import RAW_TRACEPOINT, SYSTEM_CALLS, RawTracepointTarget, TracepointTarget
 from pytrace.core.source import Span
 from pytrace.frontend.ast.typed_program import ProbeContext
-from pytrace.frontend.attach.points import contexts
+from pytrace.frontend.attach.points import contexts, raw_fields
 from pytrace.frontend.attach.points.body_uses import Uses
 from pytrace.frontend.attach.points.parts import Part, Point
 from pytrace.frontend.attach.providers.base import Match, Provider, Scope, matches_pattern, nearest
@@ -84,6 +84,9 @@ class Tracepoint(Provider):
             return ProbeContext()
         if match.call is not None:
             return contexts.system_call(match.place, fields, ABIS[scope.kernel.arch])
+        if match.raw:
+            places = raw_fields.places(category, event, fields, scope.kernel, event in NEVER_NULL)
+            return contexts.raw_tracepoint(match.place, fields, places, scope.config.max_strlen)
         return contexts.tracepoint(category, event, fields, scope.config.max_strlen)
 
     def apart(self, match: Match) -> Hashable:
@@ -93,6 +96,8 @@ class Tracepoint(Provider):
 
     def multi(self, matches: list[Match], scope: Scope) -> str:
         del scope
+        if matches[0].raw:
+            return RAW_TRACEPOINT
         return "" if matches[0].call is None else SYSTEM_CALLS
 
 

@@ -1,0 +1,197 @@
+"""Where the fields of a tracepoint are found at the raw tracepoint of the same name, if this kernel agrees.
+
+A row of the table of expressions counts as far as the kernel's type information confirms it: the raw tracepoint has an
+argument of that name and type, the structs have the members, and size and sign are those of the field.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable
+
+from pytrace.base.fast_dataclass import dataclass, replace
+from pytrace.core.kernel_info import COMMON_FIELDS_END, FunctionPrototype, KernelInfo, TracepointField
+from pytrace.core.types import Array, Bool, Enum, Int, Pointer, String, Struct, Type
+from pytrace.core.types.plain_loads import plainly_read
+from pytrace.frontend.ast.typed_program import Place, RawField, RawRead, Slot
+from pytrace.frontend.attach.points.raw_tracepoint_table import (
+    FORMULAS,
+    OPERATION_BITS,
+    PASSTHROUGH,
+    STRUCTS,
+    TABLE,
+)
+
+VALUE, TEXT = "value", "text"
+"""Formulas of a path alone: a number, or the text that it leads to."""
+
+_EXPRESSION = re.compile(r"(?:(\w+)\()?([^()]+)\)?")
+_STEP = re.compile(r"(->|\.)(\w+)")
+
+
+def places(
+    category: str, event: str, fields: Iterable[TracepointField], kernel: KernelInfo, trusted: bool
+) -> dict[str, Place]:
+    """The places of the fields that are known, by name.
+
+    Args:
+        category: the tracepoint's category.
+        event: its name.
+        fields: the fields of its record.
+        kernel: facts about the machine.
+        trusted: the verifier lets programs follow the arguments without a check for null.
+    """
+    prototype = kernel.raw_tracepoint_prototype(event)
+    row = TABLE.get((category, event))
+    if row is None or prototype is None or prototype.module != "vmlinux" or sys.byteorder != "little":
+        return {}
+    raw = _Raw(prototype, kernel, trusted)
+    found: dict[str, Place] = {}
+    for item in own(fields):
+        for source in row.get(item.name, ()):
+            place = raw.place(source, item)
+            if place is not None:
+                found[item.name] = place
+                break
+    return found
+
+
+def own(fields: Iterable[TracepointField]) -> tuple[TracepointField, ...]:
+    """The fields of a record without those that all records begin with."""
+    return tuple(item for item in fields if item.offset >= COMMON_FIELDS_END)
+
+
+def shape(type_: Type) -> tuple[int, bool] | None:
+    """Size and sign of a number; None for what is none."""
+    if isinstance(type_, Int | Enum):
+        return type_.size, type_.signed
+    return (1, False) if isinstance(type_, Bool) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Raw:
+    """The arguments of a raw tracepoint."""
+
+    prototype: FunctionPrototype
+    kernel: KernelInfo
+    trusted: bool
+
+    def place(self, source: str, item: TracepointField) -> Place | None:
+        """An expression as the place of a field; None if the kernel does not confirm it."""
+        match = _EXPRESSION.fullmatch(source)
+        assert match is not None, source
+        name, operands = match[1], [text.strip() for text in match[2].split(",")]
+        if name:
+            return self._computed(name, operands, item)
+        if isinstance(item.type, String):
+            return self._text(source, item)
+        return self._value(source, item)
+
+    def _value(self, source: str, item: TracepointField) -> Place | None:
+        if isinstance(item.type, Pointer):
+            index, type_ = self._argument(source)
+            return Slot(index) if isinstance(type_, Pointer) and item.size == type_.size else None
+        found = self._follow(source)
+        size = shape(item.type)
+        if found is None or size is None or not found[0].size == size[0] == item.size:
+            return None
+        # C keeps the bits of a number that is assigned to one of the same size.
+        return RawField(VALUE, (replace(found[0], signed=size[1]),))
+
+    def _computed(self, name: str, operands: list[str], item: TracepointField) -> Place | None:
+        formula = FORMULAS[name]
+        numbers = self._passthrough() if formula.ops else ()
+        if shape(item.type) != formula.result or item.size != formula.result[0] or numbers is None:
+            return None
+        reads = [self._number(path, expected) for path, expected in zip(operands, formula.operands, strict=True)]
+        known = tuple(read for read in reads if read is not None)
+        return RawField(name, known, numbers) if len(known) == len(reads) else None
+
+    def _passthrough(self) -> tuple[int, ...] | None:
+        """Bits of the operation in a request's flags, and the operations that are passed through."""
+        bits = self.kernel.enumerator(OPERATION_BITS)
+        values = tuple(found[1] for name in PASSTHROUGH if (found := self.kernel.enumerator(name)) is not None)
+        return (bits[1], *values) if bits is not None and values else None
+
+    def _number(self, path: str, expected: tuple[int, bool]) -> RawRead | None:
+        found = self._follow(path)
+        return found[0] if found is not None and shape(found[1]) == expected else None
+
+    def _text(self, path: str, item: TracepointField) -> Place | None:
+        found = self._follow(path)
+        if found is None:
+            return None
+        read, type_ = found
+        if isinstance(type_, Pointer) and shape(type_.target) == (1, True) and item.data_loc:
+            return RawField(TEXT, (RawRead(read.slot, (*read.offsets, 0), 0, direct=read.direct),))
+        capacity = _characters(type_)
+        if not capacity or not (item.data_loc or item.size == capacity):
+            return None
+        return RawField(TEXT, (RawRead(read.slot, read.offsets, 0, direct=read.direct),))
+
+    def _argument(self, name: str) -> tuple[int, Type | None]:
+        """Index and type of an argument."""
+        for index, (parameter, type_) in enumerate(self.prototype.parameters):
+            if parameter == name:
+                return index, type_
+        return 0, None
+
+    def _follow(self, path: str) -> tuple[RawRead, Type] | None:
+        """The value at the end of a path, and its type; None if the kernel has no such members."""
+        name = path.partition("->")[0].partition(".")[0]
+        steps = _STEP.findall(path)
+        slot: int | None = None
+        type_: Type | None
+        if name == "current":
+            struct = self.kernel.struct("struct", STRUCTS[name])
+            type_ = Pointer(struct) if struct is not None else None
+        else:
+            slot, type_ = self._argument(name)
+        if type_ is None:
+            return None
+        if not steps:
+            known = shape(type_)
+            return (RawRead(slot, (), *known), type_) if known is not None else None
+        if not isinstance(type_, Pointer) or not _is_struct(type_.target, STRUCTS[name]):
+            return None
+        offsets = _offsets(type_, steps)
+        if offsets is None:
+            return None
+        places, last = offsets
+        first = 8 if len(places) > 1 else last.size
+        text = not last.scalar and len(places) == 1
+        direct = self.trusted and slot is not None and (text or plainly_read(type_.target, places[0], first))
+        size, signed = shape(last) or (last.size, False)
+        return RawRead(slot, places, size, signed, direct), last
+
+
+def _offsets(type_: Type, steps: Iterable[tuple[str, str]]) -> tuple[tuple[int, ...], Type] | None:
+    """Offsets of the members on a path that begins with a pointer, and the type of the last one."""
+    found: list[int] = []
+    for how, name in steps:
+        if how == "->":
+            if not isinstance(type_, Pointer):
+                return None
+            type_, at = type_.target, 0
+        else:
+            at = found.pop()
+        if isinstance(type_, Array):
+            type_ = type_.element
+        member = type_.find(name) if isinstance(type_, Struct) else None
+        if member is None or member.bit_size:
+            return None
+        found.append(at + member.offset)
+        type_ = member.type
+    return tuple(found), type_
+
+
+def _is_struct(type_: Type, name: str) -> bool:
+    return isinstance(type_, Struct) and (type_.kind, type_.name) == ("struct", name)
+
+
+def _characters(type_: Type) -> int:
+    """Capacity of an array of characters; 0 for other types."""
+    if isinstance(type_, String):
+        return type_.capacity
+    return type_.count if isinstance(type_, Array) and shape(type_.element) == (1, True) else 0

@@ -1,0 +1,124 @@
+"""Hot tracepoints by way of the raw ones.
+
+The kernel runs a program of ``tracepoint:sched:sched_switch`` through perf, which first copies all fields into a
+record. A program of the raw tracepoint of the same name gets what the fields are taken from. A probe becomes such a
+program where each field that its body uses is known as an expression of these arguments (``points.raw_fields``), and
+nothing else in the body means something else there. All bodies on a place go the same way, so they run in the order of
+the script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pytrace.base.fast_dataclass import dataclass, replace
+from pytrace.core.kernel_info import TracepointField
+from pytrace.core.probes.system_calls import ABIS
+from pytrace.core.probes.targets import ProbeTarget, TracepointTarget
+from pytrace.core.types import String
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.attach.points import body_uses, raw_fields
+from pytrace.frontend.attach.points.raw_tracepoint_table import TABLE
+from pytrace.frontend.attach.providers.base import Match, Scope
+from pytrace.frontend.attach.system_calls import Block
+
+FEATURE = "rawtracepoint"
+
+
+def choose(blocks: list[Block], program: nodes.Program, scope: Scope) -> list[Block]:
+    """*blocks*, with the places marked that a program of the raw tracepoint traces (:attr:`Match.raw`).
+
+    Args:
+        blocks: the blocks with their places.
+        program: the script, for the functions that blocks call.
+        scope: the inputs of expansion.
+    """
+    places = dict.fromkeys(match.place for block in blocks for match in block.matches if _hot(match))
+    if not places or scope.options.ahead or not scope.attaching:
+        return blocks
+    plain: dict[ProbeTarget, str] = dict.fromkeys(places, _unusable(scope))
+    if not any(plain.values()):
+        functions = {item.name: item for item in program.items if isinstance(item, nodes.Function)}
+        known: dict[ProbeTarget, _Fields] = {}
+        for block in blocks:
+            for match in filter(_hot, block.matches):
+                fields = known.setdefault(match.place, _Fields.of(match.place, scope))
+                plain[match.place] = plain[match.place] or _difference(block, fields, functions)
+    if scope.options.verbose:
+        _tell(blocks, plain, scope)
+    raw = {place for place, reason in plain.items() if not reason}
+    return [
+        replace(block, matches=[replace(match, raw=True) if match.place in raw else match for match in block.matches])
+        for block in blocks
+    ]
+
+
+def _hot(match: Match) -> bool:
+    place = match.place
+    return isinstance(place, TracepointTarget) and (place.category, place.event) in TABLE
+
+
+def _unusable(scope: Scope) -> str:
+    """Why no program can be one of a raw tracepoint; empty if they can."""
+    kernel = scope.kernel
+    if scope.config.raw_tracepoints == "plain":
+        return "raw_tracepoints is plain"
+    if kernel.arch not in ABIS:
+        return f"not on {kernel.arch}"
+    return "" if kernel.has_btf and scope.feature(FEATURE) else "no raw tracepoints with types"
+
+
+@dataclass(frozen=True, slots=True)
+class _Fields:
+    """The fields of a tracepoint: all, the known ones, and those that are text."""
+
+    all: frozenset[str]
+    known: frozenset[str]
+    texts: frozenset[str]
+    typed: bool
+
+    @classmethod
+    def of(cls, place: ProbeTarget, scope: Scope) -> _Fields:
+        """The fields of the tracepoint at *place*."""
+        assert isinstance(place, TracepointTarget), place
+        kernel = scope.kernel
+        fields = kernel.tracepoint_fields(place.category, place.event)
+        shown: tuple[TracepointField, ...] = () if fields is None else raw_fields.own(fields)
+        known = raw_fields.places(place.category, place.event, shown, kernel, trusted=False)
+        return cls(
+            frozenset(item.name for item in shown),
+            frozenset(known),
+            frozenset(item.name for item in shown if item.data_loc or isinstance(item.type, String)),
+            fields is not None and kernel.type_id("typedef", f"btf_trace_{place.event}") != 0,
+        )
+
+
+def _difference(block: Block, fields: _Fields, functions: Mapping[str, nodes.Function]) -> str:
+    """Why a body would mean something else by way of the raw tracepoint; empty if it would not."""
+    uses = block.uses
+    if not fields.typed:
+        return "its types are not known"
+    unknown = (fields.all | uses.fields if uses.whole else uses.fields) - fields.known
+    if unknown:
+        return f"args.{min(unknown)}"
+    name = body_uses.type_specific(block.roots, functions)
+    if name:
+        return name
+    name = body_uses.bytes_of(block.roots, fields.texts)
+    return f"bytes of args.{name}" if name else ""
+
+
+def _tell(blocks: list[Block], plain: Mapping[ProbeTarget, str], scope: Scope) -> None:
+    """With ``-v``: which tracepoints are traced in which way, and why."""
+    spans = {match.place: match.span for block in blocks for match in block.matches}
+    raw = [_name(place) for place, reason in plain.items() if not reason]
+    others = [f"{_name(place)} ({reason})" for place, reason in plain.items() if reason]
+    first = spans[next(iter(plain))]
+    for names, way in ((raw, "raw tracepoints"), (others, "perf events")):
+        if names:
+            scope.diagnostics.note(f"tracepoints by way of {way}: {', '.join(names)} (config raw_tracepoints)", first)
+
+
+def _name(place: ProbeTarget) -> str:
+    assert isinstance(place, TracepointTarget), place
+    return f"{place.category}:{place.event}"

@@ -1,0 +1,255 @@
+"""Hot tracepoints by way of the raw ones show the same events as by way of perf, field by field, in order.
+
+Both trace one workload at the same time. The tables here say which fields are read from the raw tracepoint's arguments
+and which are not, so that a field that moves from one to the other is seen.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from pytrace.runtime.host import tracefs
+from tests.support.machine import kernel_version, need
+from tests.support.patience import patience
+from tests.support.workloads.block import perform, scattered, sequential, synchronize
+from tests.support.workloads.storage import loop_disk
+
+_WAKEUP = "comm pid prio target_cpu"
+_REQUEST = "dev sector nr_sector bytes ioprio comm"
+_PACKET = "skbaddr len name"
+RAW = {
+    "sched:sched_switch": "prev_comm prev_pid prev_prio next_comm next_pid next_prio",
+    "sched:sched_wakeup": _WAKEUP,
+    "sched:sched_wakeup_new": _WAKEUP,
+    "sched:sched_waking": _WAKEUP,
+    "sched:sched_migrate_task": "comm pid prio orig_cpu dest_cpu",
+    "sched:sched_stat_runtime": "comm pid runtime",
+    "sched:sched_process_fork": "parent_comm parent_pid child_comm child_pid",
+    "sched:sched_process_exec": "filename pid old_pid",
+    "sched:sched_process_exit": "comm pid prio group_dead",
+    "sched:sched_process_free": "comm pid prio",
+    "sched:sched_process_wait": "comm pid prio",
+    "block:block_rq_insert": _REQUEST,
+    "block:block_rq_issue": _REQUEST,
+    "block:block_rq_merge": _REQUEST,
+    "block:block_io_start": _REQUEST,
+    "block:block_io_done": _REQUEST,
+    "block:block_rq_complete": "dev sector nr_sector ioprio",
+    "net:net_dev_queue": _PACKET,
+    "net:netif_receive_skb": _PACKET,
+    "net:netif_rx": _PACKET,
+    "net:net_dev_start_xmit": "name queue_mapping skbaddr vlan_proto vlan_tci protocol len data_len",
+    "net:net_dev_xmit": "skbaddr len rc name",
+    "skb:kfree_skb": "skbaddr location rx_sk protocol reason",
+    "skb:consume_skb": "skbaddr location",
+}
+"""Fields that are read by way of the raw tracepoints, on each kernel whose tracepoint has them."""
+PLAIN = {
+    "sched:sched_switch": "prev_state",
+    "sched:sched_stat_runtime": "vruntime",
+    **dict.fromkeys((name for name in RAW if name.startswith("block:")), "rwbs cmd error"),
+    "net:net_dev_start_xmit": "vlan_tagged ip_summed network_offset transport_offset_valid transport_offset tx_flags "
+    "gso_size gso_segs gso_type",
+}
+"""Fields that are not, as the kernel computes them by rules that type information does not tell."""
+_OWN = 'strncmp(str(args.comm), "hot ", 4) == 0'
+TOLD = dict.fromkeys(("sched:sched_waking", "sched:sched_wakeup", "sched:sched_migrate_task"), _OWN)
+"""Predicates that leave out what the tracers do themselves."""
+SINCE = {"block:block_io_start": (6, 5), "block:block_io_done": (6, 5)}
+"""Kernels that first had a tracepoint; the others are older than any that pytrace supports."""
+
+
+def names_of(category: str) -> list[str]:
+    """The tracepoints of a category that this kernel has."""
+    return [name for name in RAW if name.startswith(f"{category}:") and kernel_version() >= SINCE.get(name, (0, 0))]
+
+
+def fields_of(name: str) -> dict[str, str]:
+    """The tracepoint's own fields as the kernel declares them, by name."""
+    text = Path(tracefs.root(), "events", *name.split(":"), "format").read_text()
+    lines = [line.split(";")[0].removeprefix("\tfield:") for line in text.splitlines() if "\tfield:" in line]
+    return {line.split()[-1].partition("[")[0]: line for line in lines if " common_" not in line}
+
+
+def shown(name: str) -> list[str]:
+    """The fields that the test prints: those that are read from the raw tracepoint."""
+    declared = fields_of(name)
+    return [field for field in RAW[name].split() if field in declared]
+
+
+def block(name: str, predicate: str = "") -> str:
+    """A probe that prints thread, tracepoint and fields."""
+    fields = fields_of(name)
+    formats, values = [], []
+    for field in shown(name):
+        text, address = "char" in fields[field], "*" in fields[field]
+        formats.append(f"{field}={'%s' if text else '%p' if address else '%d'}")
+        values.append(f"args.{field}")
+    known = f"/{predicate}/ " if predicate else ""
+    return f'tracepoint:{name} {known}{{ printf("%d {name} {" ".join(formats)}\\n", tid, {", ".join(values)}); }}'
+
+
+class Tracer:
+    """One run of a script, in one of the two ways."""
+
+    def __init__(self, folder: Path, way: str, script: str, *options: str) -> None:
+        self.output = folder / way
+        command = [sys.executable, "-m", "pytrace", "-v", "-o", str(self.output), *options]
+        key = f"config = {{ raw_tracepoints = {way}; perf_rb_pages = 1024 }}"
+        self.process = subprocess.Popen([*command, "-e", f"{key} {script}"], stderr=subprocess.PIPE, text=True)
+        self.messages = ""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.messages += line
+            if line.startswith("Attached"):
+                return
+        pytest.fail(self.messages)
+
+    def lines(self) -> dict[str, list[str]]:
+        """What was printed of each thread and tracepoint, in order.
+
+        The order of several tracepoints is no matter of the way: an interrupt may come between the two programs.
+        """
+        _, rest = self.process.communicate(timeout=patience(60))
+        assert self.process.returncode == 0, rest
+        assert "lost" not in rest
+        found = defaultdict(list)
+        for line in self.output.read_text().splitlines():
+            if line:
+                found[" ".join(line.split()[:2])].append(line)
+        return found
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+
+def told(messages: str, way: str) -> set[str]:
+    """The tracepoints that ``-v`` says are traced in a way."""
+    (line,) = [line for line in messages.splitlines() if f"tracepoints by way of {way}: " in line] or [""]
+    names = line.partition(f"tracepoints by way of {way}: ")[2].removesuffix(" (config raw_tracepoints)")
+    return {name.partition(" ")[0] for name in names.split(", ") if name}
+
+
+def compare(raw: Mapping[str, Sequence[str]], plain: Mapping[str, Sequence[str]]) -> None:
+    """All that was seen in the one way was seen in the other, in the same order.
+
+    An interrupt that comes while a program runs passes tracepoints whose plain programs the kernel leaves out
+    (``bpf_prog_active``), so a few lines may be only in *raw*.
+    """
+    assert plain.keys() <= raw.keys()
+    for thread, lines in raw.items():
+        left = iter(lines)
+        for line in plain.get(thread, ()):
+            assert line in left, f"{line}: not among what the raw way shows, or in another order: {lines}"
+    seen, expected = (sum(map(len, found.values())) for found in (plain, raw))
+    assert expected - seen <= 2 + expected // 100
+
+
+def both_ways(folder: Path, script: str, names: Sequence[str], work: Sequence[object]) -> Counter[str]:
+    """Trace a program of tests/programs in both ways; how often each tracepoint was passed."""
+    traced = subprocess.Popen([str(word) for word in work], stdin=subprocess.PIPE)
+    tracers: dict[str, Tracer] = {}
+    try:
+        for way in ("auto", "plain"):
+            tracers[way] = Tracer(folder, way, script, "-p", str(traced.pid), "--follow")
+        traced.communicate(b"x", timeout=patience(30))
+        assert traced.returncode == 0
+        raw, plain = (tracers[way].lines() for way in ("auto", "plain"))
+    finally:
+        if traced.poll() is None:
+            traced.kill()
+            traced.wait()
+        for tracer in tracers.values():
+            tracer.kill()
+    assert told(tracers["auto"].messages, "raw tracepoints") == set(names)
+    assert told(tracers["plain"].messages, "perf events") == set(names)
+    compare(raw, plain)
+    return Counter(line.split()[1] for lines in raw.values() for line in lines)
+
+
+def test_the_tables_are_complete() -> None:
+    need("rawtracepoint")
+    for name in (name for category in ("sched", "block", "net", "skb") for name in names_of(category)):
+        known = {*RAW[name].split(), *PLAIN.get(name, "").split()}
+        assert fields_of(name).keys() <= known, f"{name} has a field that the test does not know"
+        assert shown(name), name
+
+
+def notes(script: str) -> str:
+    """What ``-v`` says of a script that is not run."""
+    command = [sys.executable, "-m", "pytrace", "-v", "--dry-run", "-e", script]
+    return subprocess.run(command, capture_output=True, text=True, timeout=patience(60), check=True).stderr
+
+
+@pytest.mark.parametrize("category", ["sched", "block", "net", "skb"])
+def test_each_field_goes_its_way(category: str) -> None:
+    """Each by itself, so that no other field of the same tracepoint decides."""
+    need("rawtracepoint")
+    for name in names_of(category):
+        declared = fields_of(name)
+        for field in declared:
+            messages = notes(f"tracepoint:{name} {{ print(args.{field}); }}")
+            way = "raw tracepoints" if field in RAW[name].split() else "perf events"
+            assert told(messages, way) == {name}, f"{name} {field}: {messages}"
+
+
+def test_scheduler(tmp_path: Path, programs: Path) -> None:
+    need("rawtracepoint")
+    names = [name for name in names_of("sched") if name != "sched:sched_process_free"]
+    # Both tracers wake themselves by what they print, which the other one sees earlier or later.
+    script = " ".join(block(name, TOLD.get(name, "")) for name in names)
+    counted = both_ways(tmp_path, script, names, [programs / "hot", "sched"])
+    least = {"sched:sched_process_exec": 4, "sched:sched_process_fork": 8, "sched:sched_process_exit": 8}
+    least |= {"sched:sched_process_wait": 8, "sched:sched_wakeup_new": 8, "sched:sched_switch": 60}
+    least |= {"sched:sched_waking": 60, "sched:sched_wakeup": 30, "sched:sched_stat_runtime": 30}
+    least["sched:sched_migrate_task"] = 10 if (os.cpu_count() or 1) > 1 else 0
+    assert all(counted[name] >= number for name, number in least.items()), counted
+
+
+def test_network(tmp_path: Path, programs: Path) -> None:
+    need("rawtracepoint")
+    names = [*names_of("net"), *names_of("skb")]
+    counted = both_ways(tmp_path, " ".join(map(block, names)), names, [programs / "hot", "net"])
+    assert all(counted[name] >= 100 for name in names), counted
+
+
+def test_block_devices(tmp_path: Path) -> None:
+    """Requests are completed by others, so all processes are traced and one disk is selected."""
+    need("rawtracepoint")
+    names = [name for name in names_of("block") if name != "block:block_rq_merge"]
+    tracers: dict[str, Tracer] = {}
+    with loop_disk() as disk:
+        major, minor = disk.number
+        script = " ".join(block(name, f"args.dev == {major << 20 | minor}") for name in names)
+        try:
+            for way in ("auto", "plain"):
+                tracers[way] = Tracer(tmp_path, way, script)
+            perform(disk, [*sequential(20), *scattered(20, write=True)])
+            synchronize(disk.path)
+            for tracer in tracers.values():
+                tracer.process.send_signal(signal.SIGINT)
+            raw, plain = (_unthreaded(tracers[way].lines()) for way in ("auto", "plain"))
+        finally:
+            for tracer in tracers.values():
+                tracer.kill()
+    assert told(tracers["auto"].messages, "raw tracepoints") == set(names)
+    assert told(tracers["plain"].messages, "perf events") == set(names)
+    assert not plain - raw
+    assert (raw - plain).total() <= 2
+    counted = Counter(line.split()[0] for line in raw.elements())
+    assert counted["block:block_rq_issue"] >= 40, counted
+    assert counted["block:block_rq_complete"] >= 40, counted
+
+
+def _unthreaded(found: Mapping[str, Sequence[str]]) -> Counter[str]:
+    return Counter(line.partition(" ")[2] for lines in found.values() for line in lines)
