@@ -108,7 +108,7 @@ def _candidates(typed: Typed, tables: CommandTables) -> Iterator[Candidate]:
         yield from _first_words()
         yield FILES, ""
     else:
-        yield from _operands(context)
+        yield from _operands(context, current)
 
 
 def _context(words: Sequence[str], tables: CommandTables) -> _Context:
@@ -199,7 +199,7 @@ def _first_words() -> Iterator[Candidate]:
     yield from ((alias, " ".join(words)) for alias, words in tools.ALIASES.items() if words[0] in names)
 
 
-def _operands(context: _Context) -> Iterator[Candidate]:
+def _operands(context: _Context, current: str) -> Iterator[Candidate]:
     operands = [item for item in context.options if item.operand]
     at = min(len(context.operands), len(operands) - 1)
     if not operands or (at < len(context.operands) and not operands[at].repeat):
@@ -211,7 +211,21 @@ def _operands(context: _Context) -> Iterator[Candidate]:
         yield from _arguments(context, same, "")
     elif item.choices:
         yield from ((choice, item.help) for choice in item.choices)
-    elif isinstance(item.default, str):
+    else:
+        yield from _of_type(item, current)
+
+
+def _of_type(option: ScriptOption, current: str) -> Iterator[Candidate]:
+    """What an option or operand of a script may be by its type; text of no type may be a file."""
+    from pytrace.cli.scripts.option_names import offered
+
+    # Of a list the last entry is completed.
+    before = current[: current.rfind(",") + 1] if option.listed else ""
+    if option.type == "pid":
+        yield from ((f"{before}{pid}", name) for pid, name in _processes())
+    elif option.type:
+        yield from ((f"{before}{name}", "") for name in offered(option.type))
+    elif not option.choices and isinstance(option.default, str):
         yield FILES, ""
 
 
@@ -219,8 +233,7 @@ def _arguments(context: _Context, option: Option | ScriptOption, current: str) -
     """What the argument of an option may be."""
     if isinstance(option, ScriptOption):
         yield from ((choice, "") for choice in option.choices)
-        if not option.choices and isinstance(option.default, str):
-            yield FILES, ""
+        yield from _of_type(option, current)
         return
     if option.key == "program":
         yield from ((text, "") for text in program_text.candidates(current, _listed))

@@ -15,6 +15,9 @@ Listing = Callable[[str], Iterable[str]]
 
 _SEPARATORS = re.compile(r"[\s{}()<>,;/=!&|+]")
 
+_PREDICATE = re.compile(r"\s/[^/]*$")
+"""A predicate that has begun: its slash stands after white space, the slashes of paths do not."""
+
 
 def candidates(text: str, listing: Listing) -> list[str]:
     """What *text*, which ends at the cursor, may become."""
@@ -24,7 +27,7 @@ def candidates(text: str, listing: Listing) -> list[str]:
     if point is not None:
         last = point.start(1)
     before, token = text[:last], text[last:]
-    if before.count("{") > before.count("}"):
+    if before.count("{") > before.count("}") or _PREDICATE.search(before.rpartition("}")[2]):
         found: Iterable[str] = _inside(before, token)
     else:
         found = attach_points(token, listing)

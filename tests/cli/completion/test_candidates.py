@@ -49,6 +49,27 @@ def test_choices_of_options_and_operands(script: Path) -> None:
     assert texts(f"pytrace {script} mysql ") == [":files"]
 
 
+TYPED = """\
+getopt("C|cpu=CPU:cpu", -1, "one CPU");
+getopt("i|interfaces=NAMES:interface,...", "", "interfaces");
+getopt("s|signal=NAME:signal", 15, "a signal");
+getopt("P|of=PID:pid", 0, "a process");
+getopt("t|text=TEXT", "", "any text");
+begin { exit(); }
+"""
+
+
+def test_values_by_the_type_of_an_option(tmp_path: Path) -> None:
+    path = tmp_path / "typed.bt"
+    path.write_text(TYPED)
+    assert "0" in texts(f"pytrace {path} -C ")
+    assert texts(f"pytrace {path} --interfaces l") == ["lo"]
+    assert "lo,lo" in texts(f"pytrace {path} --interfaces lo,l")
+    assert texts(f"pytrace {path} -s SIGTE") == ["SIGTERM"]
+    assert str(os.getpid()) in texts(f"pytrace {path} -P ")
+    assert texts(f"pytrace {path} -t ") == [":files"]
+
+
 def test_arguments_of_options_of_pytrace() -> None:
     assert {"json", "folded"} <= set(texts("pytrace -f "))
     assert str(os.getpid()) in texts("pytrace -p ")

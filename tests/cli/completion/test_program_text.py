@@ -47,6 +47,10 @@ def test_attach_points_grow_by_a_part(token: str, found: list[str]) -> None:
         ("k:vfs_read { @reads = count(); print(@r", ["k:vfs_read { @reads = count(); print(@reads"]),
         ("begin { strft", ["begin { strftime("]),
         ("begin { in_sc", ["begin { in_scope"]),
+        ("k:vfs_read /usern", ["k:vfs_read /username"]),
+        ("begin { } k:vfs_read /pid == 1 && cpi", ["begin { } k:vfs_read /pid == 1 && cpid"]),
+        ("uprobe:/bin/bash:readline /usern", ["uprobe:/bin/bash:readline /username"]),
+        ("k:vfs_read /pid == 1/ { } k:vfs", ["k:vfs_read /pid == 1/ { } k:vfs_read"]),
         ("begin { @x = 1; } uprobe:/bin/bash:r", ["begin { @x = 1; } uprobe:/bin/bash:readline"]),
     ],
 )
