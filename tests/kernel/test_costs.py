@@ -16,7 +16,8 @@ def _recorded(part: str) -> None:
 def test_the_verifier_has_no_more_to_do_than_recorded() -> None:
     part = kernel_costs.verifier()
     _recorded(part)
-    costs.check(part, kernel_costs.of_all_programs())
+    # The same program was seen with 128 and with 129: numbers that are those of a boot or a run are in it.
+    costs.check(part, kernel_costs.of_all_programs(), kernel_costs.OF_A_RUN)
 
 
 def test_a_start_from_the_cache_does_no_more_than_recorded() -> None:

@@ -26,6 +26,8 @@ STARTS = {
     "probe": "tracepoint:syscalls:sys_enter_getsid { @[comm] = count(); } begin { exit(); }",
 }
 """Scripts that end by themselves at once: how often a longer run waits depends on the machine's speed."""
+OF_A_RUN = 0.01
+"""Of instructions that the verifier processes."""
 TOLERANCE = 0.05
 """Of system calls: a longer path of the checkout has more folders to look at."""
 
