@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from pytrace.cli.scripts.option_names import BLOCK, names, offered
 from pytrace.cli.scripts.words import ScriptWords
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.options.option_values import convert, entries
 from pytrace.core.options.script_options import ScriptOption
 
-BLOCK = "/sys/class/block"
-"""Disks and partitions; those that are partitions have a file ``partition``."""
 CPUS = "/sys/devices/system/cpu/possible"
 
 _Finder = Callable[[str], "tuple[str, ...] | None"]
@@ -64,14 +63,12 @@ def _disk(name: str) -> tuple[str, ...] | None:
         return (f"{name} is a partition: its I/O is counted for the disk {whole}",)
     if os.path.exists(f"{BLOCK}/{name}"):
         return None
-    disks = [entry for entry in _names(BLOCK) if not os.path.exists(f"{BLOCK}/{entry}/partition")]
+    disks = offered("disk")
     return did_you_mean(name, disks) or _listed("disks", disks)
 
 
 def _interface(name: str) -> tuple[str, ...] | None:
-    import socket
-
-    known = [known for _, known in socket.if_nameindex()]
+    known = offered("interface")
     if name in known or _in_other_namespaces(name):
         return None
     return did_you_mean(name, known) or _listed("interfaces", known)
@@ -91,7 +88,7 @@ def _in_other_namespaces(name: str) -> bool:
                 return True
         finally:
             os.close(descriptor)
-    return any(f" {name}:" in f" {line}" for pid in _names("/proc") if pid.isdigit() for line in _devices(pid))
+    return any(f" {name}:" in f" {line}" for pid in names("/proc") if pid.isdigit() for line in _devices(pid))
 
 
 def _devices(pid: str) -> list[str]:
@@ -108,13 +105,6 @@ def _system_call(name: str) -> tuple[str, ...] | None:
 
     known = {name.decode() for name in name_tables.syscalls(os.uname().machine) if name}
     return None if name in known or not known else did_you_mean(name, sorted(known))
-
-
-def _names(folder: str) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
-        return []
 
 
 def _listed(what: str, names: list[str]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from pytrace.cli import option_subjects
+from pytrace.cli.scripts import option_names
 from pytrace.cli.scripts.words import ScriptWords
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.script_options import ScriptOption, Value
@@ -57,7 +58,8 @@ def test_partitions_lead_to_their_disk(tmp_path: os.PathLike[str], monkeypatch: 
     os.mkdir(f"{root}/block")
     os.symlink(f"{root}/devices/sda", f"{root}/block/sda")
     os.symlink(f"{root}/devices/sda/sda1", f"{root}/block/sda1")
-    monkeypatch.setattr(option_subjects, "BLOCK", f"{root}/block")
+    for module in (option_subjects, option_names):
+        monkeypatch.setattr(module, "BLOCK", f"{root}/block")
     check("disk", "/dev/sda")
     assert refused("disk", "sda1").hints == ("sda1 is a partition: its I/O is counted for the disk sda",)
     assert refused("disk", "sdaa").hints == ("did you mean 'sda'?",)

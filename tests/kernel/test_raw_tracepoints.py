@@ -10,8 +10,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ import pytest
 from pytrace.runtime.host import tracefs
 from tests.support.machine import kernel_version, need
 from tests.support.patience import patience
+from tests.support.two_ways import Tracer, end, grouped, of_one_program
 from tests.support.workloads.block import perform, scattered, sequential, synchronize
 from tests.support.workloads.storage import loop_disk
 
@@ -97,40 +98,17 @@ def block(name: str, predicate: str = "") -> str:
     return f'tracepoint:{name} {known}{{ printf("%d {name} {" ".join(formats)}\\n", tid, {", ".join(values)}); }}'
 
 
-class Tracer:
-    """One run of a script, in one of the two ways."""
+def script_of(way: str, script: str) -> str:
+    """The script in one of the two ways."""
+    return f"config = {{ raw_tracepoints = {way}; perf_rb_pages = 1024 }} {script}"
 
-    def __init__(self, folder: Path, way: str, script: str, *options: str) -> None:
-        self.output = folder / way
-        command = [sys.executable, "-m", "pytrace", "-v", "-o", str(self.output), *options]
-        key = f"config = {{ raw_tracepoints = {way}; perf_rb_pages = 1024 }}"
-        self.process = subprocess.Popen([*command, "-e", f"{key} {script}"], stderr=subprocess.PIPE, text=True)
-        self.messages = ""
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self.messages += line
-            if line.startswith("Attached"):
-                return
-        pytest.fail(self.messages)
 
-    def lines(self) -> dict[str, list[str]]:
-        """What was printed of each thread and tracepoint, in order.
+def by_thread(lines: Iterable[str]) -> dict[str, list[str]]:
+    """What was printed of each thread and tracepoint, in order.
 
-        The order of several tracepoints is no matter of the way: an interrupt may come between the two programs.
-        """
-        _, rest = self.process.communicate(timeout=patience(60))
-        assert self.process.returncode == 0, rest
-        assert "lost" not in rest
-        found = defaultdict(list)
-        for line in self.output.read_text().splitlines():
-            if line:
-                found[" ".join(line.split()[:2])].append(line)
-        return found
-
-    def kill(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
+    The order of several tracepoints is no matter of the way: an interrupt may come between the two programs.
+    """
+    return grouped(lines, 2)
 
 
 def told(messages: str, way: str) -> set[str]:
@@ -144,7 +122,7 @@ def compare(raw: Mapping[str, Sequence[str]], plain: Mapping[str, Sequence[str]]
     """All that was seen in the one way was seen in the other, in the same order.
 
     An interrupt that comes while a program runs passes tracepoints whose plain programs the kernel leaves out
-    (``bpf_prog_active``), so a few lines may be only in *raw*.
+    (``bpf_prog_active``), so a few lines may be only in *raw*: more of them, the busier the machine is.
     """
     assert plain.keys() <= raw.keys()
     for thread, lines in raw.items():
@@ -152,27 +130,15 @@ def compare(raw: Mapping[str, Sequence[str]], plain: Mapping[str, Sequence[str]]
         for line in plain.get(thread, ()):
             assert line in left, f"{line}: not among what the raw way shows, or in another order: {lines}"
     seen, expected = (sum(map(len, found.values())) for found in (plain, raw))
-    assert expected - seen <= 2 + expected // 100
+    assert expected - seen <= 2 + expected // 20
 
 
 def both_ways(folder: Path, script: str, names: Sequence[str], work: Sequence[object]) -> Counter[str]:
     """Trace a program of tests/programs in both ways; how often each tracepoint was passed."""
-    traced = subprocess.Popen([str(word) for word in work], stdin=subprocess.PIPE)
-    tracers: dict[str, Tracer] = {}
-    try:
-        for way in ("auto", "plain"):
-            tracers[way] = Tracer(folder, way, script, "-p", str(traced.pid), "--follow")
-        traced.communicate(b"x", timeout=patience(30))
-        assert traced.returncode == 0
-        raw, plain = (tracers[way].lines() for way in ("auto", "plain"))
-    finally:
-        if traced.poll() is None:
-            traced.kill()
-            traced.wait()
-        for tracer in tracers.values():
-            tracer.kill()
-    assert told(tracers["auto"].messages, "raw tracepoints") == set(names)
-    assert told(tracers["plain"].messages, "perf events") == set(names)
+    messages, lines = of_one_program(folder, {way: script_of(way, script) for way in ("auto", "plain")}, work)
+    assert told(messages["auto"], "raw tracepoints") == set(names)
+    assert told(messages["plain"], "perf events") == set(names)
+    raw, plain = (by_thread(lines[way]) for way in ("auto", "plain"))
     compare(raw, plain)
     return Counter(line.split()[1] for lines in raw.values() for line in lines)
 
@@ -233,15 +199,14 @@ def test_block_devices(tmp_path: Path) -> None:
         script = " ".join(block(name, f"args.dev == {major << 20 | minor}") for name in names)
         try:
             for way in ("auto", "plain"):
-                tracers[way] = Tracer(tmp_path, way, script)
+                tracers[way] = Tracer(tmp_path / way, script_of(way, script))
             perform(disk, [*sequential(20), *scattered(20, write=True)])
             synchronize(disk.path)
             for tracer in tracers.values():
                 tracer.process.send_signal(signal.SIGINT)
             raw, plain = (_unthreaded(tracers[way].lines()) for way in ("auto", "plain"))
         finally:
-            for tracer in tracers.values():
-                tracer.kill()
+            end(tracer.process for tracer in tracers.values())
     assert told(tracers["auto"].messages, "raw tracepoints") == set(names)
     assert told(tracers["plain"].messages, "perf events") == set(names)
     assert not plain - raw
@@ -251,5 +216,5 @@ def test_block_devices(tmp_path: Path) -> None:
     assert counted["block:block_rq_complete"] >= 40, counted
 
 
-def _unthreaded(found: Mapping[str, Sequence[str]]) -> Counter[str]:
-    return Counter(line.partition(" ")[2] for lines in found.values() for line in lines)
+def _unthreaded(lines: Iterable[str]) -> Counter[str]:
+    return Counter(line.partition(" ")[2] for line in lines)

@@ -9,13 +9,14 @@ import re
 import shutil
 import subprocess
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.support.machine import need
 from tests.support.patience import patience
+from tests.support.two_ways import grouped, of_one_program
 
 _CALLS = """
 read write close newfstat lseek pread64 pwrite64 readv writev dup3 fcntl ioctl flock fsync ftruncate fchdir fchmod
@@ -61,55 +62,14 @@ def program32(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return [f"{folder}/calls"] if made else []
 
 
-class Tracer:
-    """One run of a script on a process that waits, in one of the two ways."""
-
-    def __init__(self, folder: Path, way: str, script: str, pid: int) -> None:
-        self.output = folder / way
-        command = [sys.executable, "-m", "pytrace", "-v", "-o", str(self.output), "-p", str(pid), "--follow"]
-        self.process = subprocess.Popen(
-            [*command, "-e", f"config = {{ syscall_tracepoints = {way} }} {script}"],
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self.messages = ""
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self.messages += line
-            if line.startswith("Attached"):
-                return
-        pytest.fail(self.messages)
-
-    def by_thread(self) -> dict[str, list[str]]:
-        """What was printed by each thread, in order."""
-        _, rest = self.process.communicate(timeout=patience(60))
-        assert self.process.returncode == 0, rest
-        assert "lost" not in rest
-        found = defaultdict(list)
-        for line in self.output.read_text().splitlines():
-            if line:
-                found[line.partition(" ")[0]].append(line)
-        return found
-
-
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_both_ways_are_equal(tmp_path: Path, programs: Path, program32: list[str], name: str) -> None:
     need("raw_syscalls")
-    traced = subprocess.Popen([f"{programs}/callmix", *program32], stdin=subprocess.PIPE)
-    tracers = {}
-    try:
-        for way in ("raw", "plain"):
-            tracers[way] = Tracer(tmp_path, way, SCRIPTS[name], traced.pid)
-        traced.communicate(b"x", timeout=patience(30))
-        assert traced.returncode == 0
-        raw, plain = (tracers[way].by_thread() for way in ("raw", "plain"))
-    finally:
-        for process in (traced, *(tracer.process for tracer in tracers.values())):
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-    assert "by one program of the raw tracepoint (" in tracers["raw"].messages
-    assert "by programs of their own (" in tracers["plain"].messages
+    scripts = {way: f"config = {{ syscall_tracepoints = {way} }} {SCRIPTS[name]}" for way in ("raw", "plain")}
+    messages, lines = of_one_program(tmp_path, scripts, [programs / "callmix", *program32])
+    assert "by one program of the raw tracepoint (" in messages["raw"]
+    assert "by programs of their own (" in messages["plain"]
+    raw, plain = (grouped(lines[way], 1) for way in ("raw", "plain"))
     assert raw == plain
     assert len(raw) >= 2
     _check_coverage(name, raw)

@@ -118,18 +118,18 @@ class Library:
         self._functions = ctypes.CDLL(place)
         self._place = os.path.realpath(place)
         self._lock = RLock()
-        self._release(self._place)
+        self._release()
         version = self.call("GetVersionInfo")
         self.version = ".".join(str(version >> shift & 0xFF) for shift in (16, 8, 0))
 
-    def _release(self, place: str) -> None:
+    def _release(self) -> None:
         """Unmap the pages of LLVM's code that only its initialisation needed: half of the memory of a small script.
 
         They come back from the page cache when they are used again. Other pages of the library may be written.
         """
         try:
             with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as file:
-                ranges = [line.split()[0] for line in file if " r-xp " in line and line.rstrip().endswith(place)]
+                ranges = [line.split()[0] for line in file if " r-xp " in line and line.rstrip().endswith(self._place)]
         except OSError:
             return
         for text in ranges:
@@ -163,7 +163,7 @@ class Library:
         """The machine of a target, for -O2."""
         for step in ("TargetInfos", "Targets", "TargetMCs", "AsmPrinters"):
             self.call(f"InitializeAll{step}")
-        self._release(self._place)
+        self._release()
         target, message = self.with_text("GetTargetFromTriple", triple.encode())
         if not target:
             raise RuntimeError(message)
