@@ -253,7 +253,7 @@ def _long(line: CommandLine, text: str, argv: Sequence[str], at: int) -> int:
         if not matches:
             near = similar(name, (*_LONG, *_own_names(line)))
             hints = ("did you mean " + " or ".join(f"--{m}" for m in near) + "?",) if near else ()
-            raise TraceError(f"unknown option --{name}", hints=(*hints, "parameters of the script go after --"))
+            raise TraceError(f"unknown option --{name}", hints=(*hints, *_where_listed(line)))
         row = _LONG[matches[0]]
     if not row.argument:
         if equals:
@@ -269,6 +269,13 @@ def _long(line: CommandLine, text: str, argv: Sequence[str], at: int) -> int:
         return _two(line, row, value, argv, at)
     _set(line, row, value)
     return at
+
+
+def _where_listed(line: CommandLine) -> tuple[str, ...]:
+    """Hints for an option that is not known."""
+    if line.words is not None and line.words.options:
+        return (f"pytrace {line.words.name} -h lists the options",)
+    return ("pytrace --help lists the options", "parameters of the script that start with - go after --")
 
 
 def _arguments(row: Option) -> str:
@@ -295,10 +302,7 @@ def _short(line: CommandLine, letters: str, argv: Sequence[str], at: int) -> int
         letter, letters = letters[0], letters[1:]
         row = _SHORT.get(letter)
         if row is None:
-            hints = ("pytrace --help lists the options", "parameters of the script that start with - go after --")
-            if line.words is not None:
-                hints = (f"pytrace {line.words.name} -h lists the options", hints[1])
-            raise TraceError(f"unknown option -{letter}", hints=hints)
+            raise TraceError(f"unknown option -{letter}", hints=_where_listed(line))
         if not row.argument:
             _set(line, row, "")
             continue

@@ -445,9 +445,10 @@ def test_sockets_that_listen(tool: Tool, ends: Ends) -> None:
         ("TCPv6", 5, ends[1].address6, ports[1], ends[1].inode),
     ]
     assert {row["PID"] for row in run.rows} == {os.getpid()}
-    ports.clear()
-    run = tool("solisten", *me(), "-n", ends[1].inode, work=work)
-    assert [row["PORT"] for row in run.rows] == [ports[1]]
+    for namespace in (ends[1].inode, ends[1].namespace):
+        ports.clear()
+        run = tool("solisten", *me(), "-n", namespace, work=work)
+        assert [row["PORT"] for row in run.rows] == [ports[1]]
 
 
 # ------------------------------------------------------------------------------------------------ all

@@ -81,6 +81,9 @@ def answer(shell: str, line: str, tables: CommandTables) -> str:
             lines.append(text)
         elif text.startswith(typed.current):
             lines.append(text[skip:] if shell == "bash" else f"{text}\t{what}")
+    if shell == "bash" and typed.quote and len(lines) == 1 and lines[0] not in (FILES, FOLDERS):
+        # bash closes the quote behind a word that is the only one, though most programs go on.
+        lines.append(f"{lines[0]} ")
     return "".join(f"{text}\n" for text in dict.fromkeys(lines))
 
 

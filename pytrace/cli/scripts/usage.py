@@ -120,7 +120,7 @@ def explained(item: ScriptOption) -> str:
     """What an option does, with its choices and its default."""
     notes = []
     if item.choices:
-        notes.append("one of " + ", ".join(item.choices))
+        notes.append(("some of " if item.listed else "one of ") + ", ".join(item.choices))
     # 0 and less stand for "not given": the help text says what happens then.
     shown = item.default > 0 if isinstance(item.default, int) else item.default != ""
     if not isinstance(item.default, bool) and shown and not item.required:

@@ -135,18 +135,10 @@ class ScriptWords:
             convert(option, text)
         except WrongValueError as wrong:
             what = "operand" if option.operand else "option"
-            hints = wrong.hints or self._hints(option, written, text)
-            if option.type and written in self.taken:
+            hints = wrong.hints
+            if written in self.taken and (option.type or not hints):
                 hints = (*hints, f"pytrace's own {written} is --{self.taken[written]} here")
             raise TraceError(f"{what} {written} needs {wrong.shown(text)}", hints=hints) from None
-
-    def _hints(self, option: ScriptOption, written: str, text: str | None) -> tuple[str, ...]:
-        if not option.choices or text is None:
-            return ()
-        from pytrace.core.diagnostics import did_you_mean
-
-        own = (f"pytrace's own {written} is --{self.taken[written]} here",) if written in self.taken else ()
-        return did_you_mean(text, option.choices) or own
 
     def synopsis(self) -> str:
         """The line of the usage that shows how the script is started."""

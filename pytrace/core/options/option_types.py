@@ -6,6 +6,7 @@ looked at here. A start from the cache that gives such an option imports this mo
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from pytrace.base.fast_dataclass import dataclass
@@ -20,6 +21,9 @@ MOST_ERRNO = 4095
 NANOSECONDS = 10**9
 LONGEST = 10 * 365 * 86400 * NANOSECONDS
 """The longest time: ten years."""
+
+NAMESPACES = "/run/netns"
+"""Where ``ip netns add`` keeps names of network namespaces."""
 
 _DISK = late(r"[\w!.-]+")
 _INTERFACE = late(r"[\w.:@-]{1,15}")
@@ -57,7 +61,7 @@ def find(name: str) -> OptionType | None:
 def suggestions(type_: OptionType, entry: str) -> tuple[str, ...]:
     """Hints about names that are similar to a wrong entry."""
     known = type_.known()
-    return did_you_mean(entry.upper() if known and known[0].isupper() else entry, known)
+    return did_you_mean(entry.upper() if all(map(str.isupper, known)) else entry, known)
 
 
 def integer(text: str) -> int | None:
@@ -138,6 +142,24 @@ def _call(text: str) -> str | None:
     return text if _CALL.fullmatch(text) else None
 
 
+def _namespace(text: str) -> int | None:
+    """The inode number that is given, or that of a namespace by its name or by a path such as ``/proc/12/ns/net``."""
+    number = _between(1, 2**32 - 1)(text)
+    if number is not None:
+        return number
+    try:
+        return os.stat(text if "/" in text else f"{NAMESPACES}/{text}").st_ino
+    except (OSError, ValueError):
+        return None
+
+
+def _namespaces() -> tuple[str, ...]:
+    try:
+        return tuple(sorted(os.listdir(NAMESPACES)))
+    except OSError:
+        return ()
+
+
 def _address(text: str) -> str | None:
     import ipaddress
 
@@ -165,6 +187,12 @@ TYPES: dict[str, OptionType] = {
     "interface": OptionType(
         "the name of a network interface", "names of network interfaces, separated by commas (eth0,lo)", _name
     ),
+    "netns": OptionType(
+        "a network namespace: its name (ip netns list), its number or a path (/proc/PID/ns/net)",
+        "network namespaces by name, number or path, separated by commas",
+        _namespace,
+        _namespaces,
+    ),
     "address": OptionType(
         "an address of IPv4 or IPv6", "addresses of IPv4 or IPv6, separated by commas", _address
     ),
@@ -184,9 +212,9 @@ TYPES: dict[str, OptionType] = {
         "the name of a system call", "names of system calls, separated by commas (read,write)", _call
     ),
 }  # fmt: skip
-"""Types by name. Times are nanoseconds; names of errors and signals become their numbers."""
+"""Types by name. Times are nanoseconds; names of errors, signals and network namespaces become their numbers."""
 
-NUMBERS = ("seconds", "interval", "pid", "port", "cpu", "errno", "signal")
+NUMBERS = ("seconds", "interval", "pid", "port", "cpu", "netns", "errno", "signal")
 """Types whose single values are integers; ranges are, too."""
 
 

@@ -44,11 +44,17 @@ def convert(option: ScriptOption, text: str | None) -> Value:
         return _typed(option, text)
     if isinstance(option.default, int):
         return _integer(text)
-    if option.choices:
-        for item in text.split(JOINT) if option.repeat else (text,):
-            if item not in option.choices:
-                raise WrongValueError(f"one of {', '.join(option.choices)}")
-    return text
+    if not option.choices and not option.listed:
+        return text
+    found = entries(option, text)
+    for item in found:
+        if option.choices and item not in option.choices:
+            from pytrace.core.diagnostics import did_you_mean
+
+            several = "some of" if option.listed else "one of"
+            needs = f"{several} {', '.join(option.choices)}"
+            raise WrongValueError(needs, item, did_you_mean(item, option.choices))
+    return (",".join if option.listed else JOINT.join)(found)
 
 
 def default(option: ScriptOption) -> Value:

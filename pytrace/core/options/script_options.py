@@ -24,7 +24,8 @@ class ScriptOption:
         repeat: whether it may be given several times (an operand: takes all that follow); values are then joined by
             newlines.
         type: the name of its type (``option_types``); empty for any integer or text.
-        listed: whether it takes entries of its type, separated by commas; the value is then such a text.
+        listed: whether it takes entries (of its type, of its choices), separated by commas; the value is then such a
+            text.
     """
 
     names: tuple[str, ...]

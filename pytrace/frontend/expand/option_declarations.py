@@ -8,21 +8,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from pytrace.base.fast_dataclass import dataclass, field
 from pytrace.core.diagnostics import Diagnostics, Note, did_you_mean
 from pytrace.core.options import option_types
-from pytrace.core.options.option_values import WrongValueError, convert
+from pytrace.core.options.option_values import WrongValueError, convert, entries
 from pytrace.core.options.option_values import default as default_value
 from pytrace.core.options.script_options import ScriptOption, Value
 from pytrace.core.source import Span
 from pytrace.frontend.ast import nodes
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_-]*"
-_TYPE = r"(?::(?P<type>[a-z]+|-?[0-9]+\.\.(?:-?[0-9]+)?)(?P<listed>,\.\.\.)?)?"
+_TYPE = r"(?::(?P<type>[a-z]+|-?[0-9]+\.\.(?:-?[0-9]+)?))?(?P<listed>,\.\.\.)?"
 _SPEC = re.compile(
-    rf"(?P<names>{_NAME}(?:\|{_NAME})*)(?:=(?P<argument>[^\s=|.:\[\]<>]+)(?P<repeat>\.\.\.)?{_TYPE})?"
+    rf"(?P<names>{_NAME}(?:\|{_NAME})*)(?:=(?P<argument>[^\s=|.:\[\]<>]+?)(?P<repeat>\.\.\.)?{_TYPE})?"
 )
 _OPERAND = re.compile(rf"(?P<open>[\[<])(?P<name>(?:--)?{_NAME})(?P<repeat>\.\.\.)?{_TYPE}(?P<close>[\]>])")
 _SPEC_HINT = (
     'an option is written "x|name" (a flag) or "x|name=ARGUMENT", an operand "[name]" or "<name>"; '
-    '"..." after the name or ARGUMENT takes several, ":TYPE" after it says what it takes'
+    '"..." after the name or ARGUMENT takes several, ":TYPE" after it says what it takes, ",..." takes a list'
 )
 
 
@@ -169,7 +169,7 @@ def _check(option: ScriptOption, node: nodes.OptionDeclaration) -> None:
     place = node.args[1].span if len(node.args) > 1 else node.args[0].span
     if option.operand and isinstance(option.default, bool):
         raise _MistakeError("the default of an operand must be an integer or a text", place)
-    if option.repeat and not isinstance(option.default, str):
+    if (option.repeat or option.listed) and not option.type and not isinstance(option.default, str):
         raise _MistakeError("the default of an option that takes several values must be a text", place)
     if option.type:
         _check_type(option, node.args[0].span, place)
@@ -177,10 +177,11 @@ def _check(option: ScriptOption, node: nodes.OptionDeclaration) -> None:
         return
     if not isinstance(option.default, str):
         raise _MistakeError("an option with choices must have a text as default", place)
-    if option.default and option.default not in option.choices:
-        hints = did_you_mean(option.default, option.choices)
+    wrong = next((item for item in entries(option, option.default) if item not in option.choices), "")
+    if option.default and wrong:
+        hints = did_you_mean(wrong, option.choices)
         raise _MistakeError(
-            f"the default {option.default!r} is not among the choices {', '.join(option.choices)}", place, *hints
+            f"the default {wrong!r} is not among the choices {', '.join(option.choices)}", place, *hints
         )
 
 

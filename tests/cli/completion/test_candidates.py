@@ -83,7 +83,14 @@ def test_arguments_of_options_of_pytrace() -> None:
 def test_bash_gets_the_part_that_it_replaces() -> None:
     assert texts("pytrace --uid=roo", "bash") == ["root"]
     assert texts("pytrace -l interval:m", "bash") == ["ms:"]
-    assert texts("pytrace -e 'interval:m", "bash") == ["interval:ms:"]
+    assert texts("pytrace -e 'interval:m", "bash") == ["interval:ms:", "interval:ms: "]
+
+
+def test_bash_does_not_close_a_quote() -> None:
+    assert texts("pytrace -e 'begin { strft", "bash") == ["begin { strftime(", "begin { strftime( "]
+    assert texts('pytrace -e "begin { strft', "bash") == ["begin { strftime(", "begin { strftime( "]
+    assert texts("pytrace -e begin\\ {\\ strft", "bash") == ["begin { strftime("]
+    assert texts("pytrace -o '", "bash") == [":files"]
 
 
 def test_subcommands() -> None:

@@ -96,6 +96,18 @@ def test_a_tab_completes(name: str, typed: str, completed: str, tmp_path: Path) 
         wait_for(terminal, completed)
 
 
+def test_typing_goes_on_inside_quotes(tmp_path: Path) -> None:
+    command, setup = SHELLS["bash"]
+    with shell(command, tmp_path / "home") as terminal:
+        os.write(terminal, setup.encode() + b"echo SET''TLED\n")
+        wait_for(terminal, "SETTLED")
+        os.write(terminal, b"pytrace -e 'begin { strft\t")
+        wait_for(terminal, "strftime(")
+        os.write(terminal, b"NSECS)")
+        # The terminal may have moved the line's end anew; nothing stands between.
+        assert "'" not in wait_for(terminal, "NSECS)")
+
+
 @pytest.mark.parametrize(("typed", "completed"), LINES)
 def test_fish_gets_candidates(typed: str, completed: str, tmp_path: Path) -> None:
     if shutil.which("fish") is None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import signal
 
 import pytest
@@ -44,6 +45,10 @@ from pytrace.core.options import option_types
         ("disk", "a/b", None),
         ("interface", "eth0.5", "eth0.5"),
         ("interface", "a/b", None),
+        ("netns", "4026531840", 4026531840),
+        ("netns", "/proc/self/ns/net", os.stat("/proc/self/ns/net").st_ino),
+        ("netns", "no such", None),
+        ("netns", "0", None),
         ("address", "::FFFF", "::ffff"),
         ("address", "1.2.3.400", None),
         ("errno", "ENOENT", errno.ENOENT),

@@ -9,6 +9,7 @@ FLAG = ScriptOption(("x",), False)
 NUMBER = ScriptOption(("n",), 0, argument="N")
 TEXT = ScriptOption(("t",), "", argument="TEXT")
 CHOICE = ScriptOption(("c",), "a", argument="C", choices=("a", "b"))
+LIST = ScriptOption(("l",), "a", argument="L", choices=("a", "b"), listed=True)
 SEVERAL = ScriptOption(("s",), "", argument="S", choices=("a", "b"), repeat=True)
 
 
@@ -27,6 +28,7 @@ SEVERAL = ScriptOption(("s",), "", argument="S", choices=("a", "b"), repeat=True
         (TEXT, "a b", "a b"),
         (CHOICE, "b", "b"),
         (SEVERAL, "a\nb", "a\nb"),
+        (LIST, "b, a", "b,a"),
     ],
 )
 def test_values(option: ScriptOption, text: str | None, value: Value) -> None:
@@ -45,6 +47,7 @@ def test_values(option: ScriptOption, text: str | None, value: Value) -> None:
         (NUMBER, None, "an argument: N"),
         (CHOICE, "c", "one of a, b"),
         (SEVERAL, "a\nc", "one of a, b"),
+        (LIST, "a,c", "some of a, b"),
     ],
 )
 def test_refused_values(option: ScriptOption, text: str | None, needs: str) -> None:

@@ -38,6 +38,11 @@ def read(text: str) -> tuple[tuple[ScriptOption, ...], Diagnostics]:
             '"e=E...:errno,...", ""',
             ScriptOption(("e",), "", argument="E", repeat=True, type="errno", listed=True),
         ),
+        (
+            '"s=COLUMNS,...", "a,b", "", ("a", "b")',
+            ScriptOption(("s",), "a,b", argument="COLUMNS", choices=("a", "b"), listed=True),
+        ),
+        ('"s=COLUMNS,...", ""', ScriptOption(("s",), "", argument="COLUMNS", listed=True)),
         ('"[pids...]"', ScriptOption(("pids",), "", argument="pids", operand=True, repeat=True)),
         ('"[--pid]"', ScriptOption(("--pid",), "", argument="--pid", operand=True)),
         (
@@ -65,6 +70,7 @@ def test_specs(text: str, option: ScriptOption) -> None:
         ('getopt("x=N", true);', "must be an integer or a text", '"x=N"'),
         ('getopt("x", pid);', "must be an integer, boolean or string literal", "pid"),
         ('getopt("x", 1, 2);', "the help text", "2"),
+        ('getopt("x=X,...", "b,a", "", ("b", "c"));', "'a' is not among the choices b, c", '"b,a"'),
         ('getopt("x", "a", "", ("b", "c"));', "'a' is not among the choices b, c", '"a"'),
         ('getopt("x", 1, "", ("b", "c"));', "must have a text as default", "1"),
         ('getopt("x=N:prot", 1);', "there is no type 'prot' of options", '"x=N:prot"'),
