@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.codegen.analysis import parts, stack_use
+from pytrace.codegen.analysis.large_keys import digested_maps
 from pytrace.codegen.analysis.shared_variables import all_variables, called_functions, shared_variables
 from pytrace.codegen.aot import layout_reliance
 from pytrace.codegen.aot.load_time_values import Ahead
@@ -48,9 +49,9 @@ def generate(
     """LLVM IR text and manifest of a script; *sparing* generates code that uses less of the stack."""
     source = checked.sources[0] if checked.sources else None
     module = Module(source, checked.config.license)
-    layout = Layout.plan(checked, kernel.possible_cpus, options.shape.size)
+    layout = Layout.plan(checked, kernel.possible_cpus, options.shape.size, digested_maps(checked))
     for info in checked.maps.values():
-        map_access.declare(module, info, info.name in layout.generations)
+        map_access.declare(module, layout, info)
     script = Script(
         LOWERING,
         checked,
@@ -193,8 +194,11 @@ def _manifest(script: Script, services: tuple[ProgramSpec, ...]) -> Manifest:
             info.max_entries,
             script.layout.slot(info),
             location(info.span),
-            map_access.sizes(info) if info.key is not None and info.name in script.layout.generations else None,
+            map_access.sizes(info, info.name in script.layout.digested)
+            if info.key is not None and info.name in script.layout.generations
+            else None,
             info.help,
+            map_access.keys_symbol(info.name) if info.name in script.layout.digested else "",
         )
         for info in checked.maps.values()
     )
@@ -211,6 +215,7 @@ def _manifest(script: Script, services: tuple[ProgramSpec, ...]) -> Manifest:
         objects=tuple(checked.objects),
         ahead=None if script.ahead is None else script.ahead.section(script.layout.copies),
         output_format=checked.output_format,
+        random_words=script.layout.random_words(),
     )
 
 

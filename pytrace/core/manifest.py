@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 P = TypeVar("P", bound=ProbeTarget)
 
 MAGIC = b"PYTRACE\n"
-FORMAT = 5
+FORMAT = 6
 """Incremented whenever ELF conventions, manifest or event layouts change."""
 
 
@@ -100,6 +100,9 @@ LOAD_TIME_SECTION = ".rodata.load"
 SLOT_FLAG = 8
 """Bytes of the written flag before the value of a slot."""
 
+DIGEST = 16
+"""Bytes of the digest of a large key; behind it is the number of the bucket, where keys have one."""
+
 
 class MapType(IntEnum):
     """``enum bpf_map_type``, the members that pytrace uses or may encounter."""
@@ -167,6 +170,18 @@ class MapSpec:
     inner: tuple[int, int, int] | None = None
     help: str = ""
     """The comment above the first use of the map, or above its declaration."""
+    keys: str = ""
+    """For a map with large keys the symbol of a second map: the BPF key of *symbol* then has a digest of :data:`DIGEST`
+    bytes in place of the key, and the second map has the key of each digest."""
+
+
+@dataclass(frozen=True)
+class RandomWords:
+    """Where digests of keys find random words, *size* bytes of a data section; filled in when a script is loaded."""
+
+    section: str
+    offset: int
+    size: int
 
 
 @dataclass(frozen=True)
@@ -241,6 +256,8 @@ class Manifest:
     """Set in ahead-of-time files."""
     output_format: str = ""
     """The format of ``output_format()``; a run without ``-f`` is written in it."""
+    random_words: RandomWords | None = None
+    """Set when a map has digests of keys (:attr:`MapSpec.keys`)."""
 
     def to_data(self) -> dict[str, object]:
         """JSON form."""
@@ -258,6 +275,7 @@ class Manifest:
                     "location": None if item.location is None else item.location.to_data(),
                     "inner": item.inner,
                     "help": item.help,
+                    "keys": item.keys,
                 }
                 for item in self.maps
             ],
@@ -274,6 +292,7 @@ class Manifest:
             "objects": _encoded(self.objects),
             "ahead": None if self.ahead is None else asdict(self.ahead),
             "output_format": self.output_format,
+            "random_words": None if self.random_words is None else asdict(self.random_words),
         }
 
     @classmethod
@@ -295,6 +314,7 @@ class Manifest:
             objects=_decoded(data["objects"]),
             ahead=None if data["ahead"] is None else _ahead_from_data(data["ahead"]),
             output_format=data["output_format"],
+            random_words=None if data["random_words"] is None else RandomWords(**data["random_words"]),
         )
 
 
@@ -341,6 +361,7 @@ def _map_from_data(item: dict[str, Any]) -> MapSpec:
         None if item["location"] is None else Location(*item["location"]),
         None if item["inner"] is None else tuple(item["inner"]),
         item["help"],
+        item["keys"],
     )
 
 

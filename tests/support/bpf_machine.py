@@ -7,6 +7,7 @@ against them. Helpers do as little as the generated code can tell: one CPU, fixe
 from __future__ import annotations
 
 import io
+import random
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from elftools.elf.relocation import RelocationSection
 from elftools.elf.sections import SymbolTableSection
 
 from pytrace.core.event_layout import CUT
-from pytrace.core.manifest import PER_CPU_TYPES, CompiledScript, MapType
+from pytrace.core.manifest import DIGEST, PER_CPU_TYPES, CompiledScript, MapSpec, MapType
 from pytrace.core.types import Array, Bool, Buffer, Enum, Int, Pointer, Record, String, Tuple, Type
 
 M64, M32 = (1 << 64) - 1, (1 << 32) - 1
@@ -126,7 +127,8 @@ class Machine:
         table = elf.get_section_by_name(".symtab")
         assert isinstance(table, SymbolTableSection)
         symbols = list(table.iter_symbols())
-        sizes = {spec.symbol: spec for spec in self.script.manifest.maps if spec.symbol}
+        specs = [spec for spec in self.script.manifest.maps if spec.symbol]
+        sizes = {spec.symbol: spec for spec in specs} | {spec.keys: spec for spec in specs if spec.keys}
         for symbol in symbols:
             where = symbol["st_shndx"]
             if not isinstance(where, int) or where not in places or not symbol.name:
@@ -134,6 +136,9 @@ class Machine:
             self.names[symbol.name] = places[where] + symbol["st_value"]
             if sections[where].name == ".maps":
                 self.maps[self.names[symbol.name]] = self._map(symbol.name, sizes)
+        words = self.script.manifest.random_words
+        if words is not None:
+            self.write(self.names[words.section] + words.offset, random.Random(1).randbytes(words.size))
         for item in sections:
             target = sections[item["sh_info"]] if isinstance(item, RelocationSection) else None
             if isinstance(item, RelocationSection) and target and target["sh_flags"] & SH_FLAGS.SHF_EXECINSTR:
@@ -150,11 +155,11 @@ class Machine:
         spec = sizes.get(name)
         if spec is None:
             return BpfMap(MapType.HASH, 4, 8)
-        nowhere = Span(Source("", ""), 0, 0)
-        return BpfMap(
-            *map_access.sizes(MapInfo(spec.name, spec.key, spec.value, spec.kind, spec.max_entries, nowhere)),
-            spec.max_entries,
-        )
+        info = MapInfo(spec.name, spec.key, spec.value, spec.kind, spec.max_entries, Span(Source("", ""), 0, 0))
+        if name == spec.keys:
+            whole = map_access.padded_key(info) if map_access.bucketed(info.value) else spec.key.size
+            return BpfMap(MapType.HASH, DIGEST, whole, spec.max_entries)
+        return BpfMap(*map_access.sizes(info, bool(spec.keys)), spec.max_entries)
 
     def _relocate(self, place: int, symbol: Any, places: dict[int, int]) -> None:
         code, imm = self.load(place, 1), signed(self.load(place + 4, 4), 32)
@@ -259,10 +264,17 @@ class Machine:
         found = self.maps[self.names[spec.symbol]]
         assert spec.key is not None
         return {
-            value_of(spec.key, key): value_of(spec.value, self.read(place, found.value_size))
+            value_of(spec.key, self.whole_key(spec, key)): value_of(spec.value, self.read(place, found.value_size))
             for (key, cpu), place in found.entries.items()
             if cpu == 0
         }
+
+    def whole_key(self, spec: MapSpec, key: bytes) -> bytes:
+        """The key of a map, which may have a digest of it."""
+        if not spec.keys:
+            return key
+        keys = self.maps[self.names[spec.keys]]
+        return self.read(keys.entries[key[:DIGEST], 0], keys.value_size) + key[DIGEST:]
 
     def slot(self, name: str) -> Any:
         """Value of an unkeyed map (of the first CPU)."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from pytrace.base.fast_dataclass import dataclass, field
 from pytrace.base.fast_typing import TYPE_CHECKING
+from pytrace.codegen.analysis.large_keys import Words
 from pytrace.codegen.analysis.parts import Plan
 from pytrace.codegen.aot.load_time_values import Ahead
 from pytrace.codegen.ir.builder import Builder
@@ -57,6 +58,8 @@ class Script:
     map_indexes: dict[str, int]
     writers: dict[str, set[str]] = field(default_factory=dict)
     """For each map the scratch areas of the programs that assign to it."""
+    digests: dict[tuple[Words, ...], str] = field(default_factory=dict)
+    """Functions that digest large keys, by what the keys consist of."""
     counting: str = ""
     uses_session: bool = False
     unwinds: bool = False

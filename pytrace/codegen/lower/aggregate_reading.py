@@ -13,8 +13,9 @@ from pytrace.codegen.ir.operands import Memory, Operand, Scalar
 from pytrace.codegen.ir.values import I1, I64, Ptr, global_pointer
 from pytrace.codegen.lower import map_access
 from pytrace.codegen.lower.aggregates import ROWS, with_bucket
+from pytrace.codegen.lower.map_access import Key
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.manifest import SLOT_FLAG
+from pytrace.core.manifest import DIGEST, SLOT_FLAG
 from pytrace.core.types import Hist, LHist, Stats, TSeries, Type
 from pytrace.frontend.ast import nodes
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from pytrace.frontend.ast.typed_program import MapInfo
 
 
-def read(e: Emitter, info: MapInfo, key: Ptr | None, type_: Type) -> Operand:
+def read(e: Emitter, info: MapInfo, key: Key | None, type_: Type) -> Operand:
     """The value merged over all CPUs: an integer, or one copy of stats."""
     row = ROWS[type(info.value)]
     if row.merge is None or row.result is None:
@@ -39,7 +40,7 @@ def read(e: Emitter, info: MapInfo, key: Ptr | None, type_: Type) -> Operand:
     return Scalar(row.result(e, info.value, total), type_)
 
 
-def each_cpu(e: Emitter, info: MapInfo, key: Ptr | None, visit: Callable[[Ptr], None]) -> None:
+def each_cpu(e: Emitter, info: MapInfo, key: Key | None, visit: Callable[[Ptr], None]) -> None:
     """Run code for each CPU's value (that of a missing key is skipped)."""
     now = map_access.generation(e, info) if key is None else 0
 
@@ -48,7 +49,7 @@ def each_cpu(e: Emitter, info: MapInfo, key: Ptr | None, visit: Callable[[Ptr], 
             start = e.b.offset(global_pointer(PERCPU), e.b.mul(cpu, e.module.late("stride")))
             visit(e.b.offset(e.b.offset(start, e.script.layout.slots[info.name] + SLOT_FLAG), now))
             return
-        place = e.b.helper(helpers.MAP_LOOKUP_PERCPU_ELEM, map_access.map_symbol(e, info), key, cpu)
+        place = e.b.helper(helpers.MAP_LOOKUP_PERCPU_ELEM, map_access.map_symbol(e, info), key.pointer, cpu)
         there, skip = e.b.block(), e.b.block()
         e.b.branch(e.b.is_null(place), skip, there, likely=False)
         e.b.start(there)
@@ -91,9 +92,10 @@ def _over_buckets(
     if not isinstance(type_, Hist | LHist | TSeries):
         raise InternalError("no buckets")
     count = type_.count if isinstance(type_, TSeries) else type_.buckets
-    room = map_access.padded_key(info)
+    digested = info.name in e.script.layout.digested
+    room = DIGEST if digested else map_access.padded_key(info)
     kept, result = e.reserve(room + map_access.BUCKET), e.reserve(8)
-    memory.copy(e, e.area(kept), with_bucket(e, info, operand, 0), room + map_access.BUCKET)
+    memory.copy(e, e.area(kept), with_bucket(e, info, operand, 0).pointer, room + map_access.BUCKET)
     e.b.store(0, e.area(result))
 
     def one(inner: Emitter, index: I64) -> None:

@@ -12,10 +12,12 @@ from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.operands import Operand
 from pytrace.codegen.ir.values import I64, Number, Ptr, ordering
-from pytrace.codegen.lower import map_access
+from pytrace.codegen.lower import key_digests, map_access
+from pytrace.codegen.lower.map_access import Key
 from pytrace.codegen.storage.data_sections import SESSION
 from pytrace.codegen.storage.scratch_memory import USER_AREA, unit_area
 from pytrace.core.diagnostics import InternalError
+from pytrace.core.manifest import DIGEST
 from pytrace.core.types import Avg, Count, Hist, LHist, Max, Min, Stats, Sum, TSeries, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.visitor import walk
@@ -313,7 +315,7 @@ def _assign_value(e: Emitter, node: nodes.Expr, info: MapInfo, keys: tuple[nodes
     _update_keyed(e, node, info, map_access.key_pointer(e, info, keys), info.value.size, sample)
 
 
-def _update_keyed(e: Emitter, node: nodes.Expr, info: MapInfo, key: Ptr, size: int, sample: Number) -> None:
+def _update_keyed(e: Emitter, node: nodes.Expr, info: MapInfo, key: Key, size: int, sample: Number) -> None:
     """A look-up and an addition in place; the update helper is called only for a missing key."""
     row = ROWS[type(info.value)]
     place = map_access.lookup(e, info, key)
@@ -330,23 +332,24 @@ def _update_keyed(e: Emitter, node: nodes.Expr, info: MapInfo, key: Ptr, size: i
     map_access.when_found(e, place, lambda: change(place), insert)
 
 
-def _bucket_key(e: Emitter, info: MapInfo, keys: tuple[nodes.Expr, ...], bucket: Number) -> Ptr:
+def _bucket_key(e: Emitter, info: MapInfo, keys: tuple[nodes.Expr, ...], bucket: Number) -> Key:
     if info.key is None:
         raise InternalError("no key")
     return with_bucket(e, info, map_access.key_operand(e, info.key, keys), bucket)
 
 
-def with_bucket(e: Emitter, info: MapInfo, operand: Operand, bucket: Number) -> Ptr:
-    """The BPF key of one bucket: the key, padded to 8 bytes, and the bucket number."""
+def with_bucket(e: Emitter, info: MapInfo, operand: Operand, bucket: Number) -> Key:
+    """The BPF key of one bucket: the key, padded to 8 bytes, or its digest, and the bucket number."""
     if info.key is None:
         raise InternalError("no key")
-    room = map_access.padded_key(info)
-    pointer = e.temporary(room + map_access.BUCKET)
-    if room != info.key.size:
-        e.b.store(0, e.b.offset(pointer, room - 8))
-    memory.write(e, operand, pointer, info.key)
-    e.b.store(bucket, e.b.offset(pointer, room))
-    return pointer
+    if info.name in e.script.layout.digested:
+        whole, pointer = map_access.padded(e, info, operand), e.temporary(DIGEST + map_access.BUCKET)
+        key_digests.write(e, info.key, whole, pointer)
+        e.b.store(bucket, e.b.offset(pointer, DIGEST))
+        return Key(pointer, whole)
+    pointer = map_access.padded(e, info, operand, map_access.BUCKET)
+    e.b.store(bucket, e.b.offset(pointer, map_access.padded_key(info)))
+    return Key(pointer)
 
 
 def _assign_bucket(e: Emitter, node: nodes.Expr, info: MapInfo, keys: tuple[nodes.Expr, ...], bucket: Number) -> None:

@@ -8,6 +8,7 @@ from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.operands import Memory, Operand, Scalar
 from pytrace.codegen.ir.values import I64, global_pointer, pointer_parameter
 from pytrace.codegen.lower import aggregate_reading, map_access
+from pytrace.codegen.lower.map_access import Key
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import INT64, Tuple
 from pytrace.frontend.ast import nodes
@@ -92,7 +93,7 @@ def _for_map(e: Emitter, node: nodes.For) -> None:
         with inner.temporaries():
             value: Operand = Memory(pointer_parameter("value"), info.value)
             if info.value.aggregate:
-                value = aggregate_reading.read(inner, info, pointer_parameter("key"), pair.members[1])
+                value = aggregate_reading.read(inner, info, Key(pointer_parameter("key")), pair.members[1])
             memory.write(inner, value, value_place, pair.members[1], memory.natural(8, pair.offsets[1]))
         _body(inner, node.body)
 

@@ -5,16 +5,21 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Sequence
 
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.codegen.analysis.large_keys import WORD
 from pytrace.codegen.emit import events, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.evaluation_order import in_order
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Builder
+from pytrace.codegen.ir.function_text import Block
 from pytrace.codegen.ir.module import SHARED, Module
 from pytrace.codegen.ir.operands import Memory, Operand, Parts, Scalar
 from pytrace.codegen.ir.values import I64, NULL, Number, Ptr, global_pointer, pointer_parameter
+from pytrace.codegen.lower import key_digests
+from pytrace.codegen.storage.data_sections import Layout
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.manifest import MAP_TYPES, SLOT_FLAG, MapType
+from pytrace.core.manifest import DIGEST, MAP_TYPES, SLOT_FLAG, MapType
 from pytrace.core.types import Hist, LHist, TSeries, Tuple, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import MapInfo
@@ -29,9 +34,23 @@ BUCKET = 8
 """Bytes of the bucket number after the key of a keyed histogram or time series."""
 
 
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key of a BPF map in memory. *whole* is the script's key if the BPF map has digests, otherwise null."""
+
+    pointer: Ptr
+    whole: Ptr | None = None
+
+
 def symbol(name: str) -> str:
     """Name of a map in the ELF file."""
     return f"map_{name.removeprefix('@')}"
+
+
+def keys_symbol(name: str) -> str:
+    """Name of the map of whole keys of a map with digests."""
+    return f"keys_{name.removeprefix('@')}"
 
 
 def bucketed(value: Type) -> bool:
@@ -45,22 +64,25 @@ def padded_key(info: MapInfo) -> int:
     return (size + 7) & ~7
 
 
-def sizes(info: MapInfo) -> tuple[int, int, int]:
+def sizes(info: MapInfo, digested: bool = False) -> tuple[int, int, int]:
     """Type, key size and value size of the BPF map of a keyed map."""
     key_size, value_size = info.key.size if info.key is not None else 0, info.value.size
     if bucketed(info.value):
         key_size, value_size = padded_key(info) + BUCKET, BUCKET_SIZE[type(info.value)]
+    if digested:
+        key_size = DIGEST + (BUCKET if bucketed(info.value) else 0)
     return MAP_TYPES[info.kind], max(key_size, 1), max(value_size, 1)
 
 
-def declare(module: Module, info: MapInfo, twice: bool = False) -> None:
+def declare(module: Module, layout: Layout, info: MapInfo) -> None:
     """Define a keyed map in the ELF file; unkeyed ones are slots of a data section.
 
-    A double-buffered map (*twice*) is an array of one map, which the runtime exchanges for the other one.
+    A double-buffered map is an array of one map, which the runtime exchanges for the other one.
     """
     if info.key is None:
         return
-    kind, key_size, value_size = (MapType.ARRAY_OF_MAPS, 4, 4) if twice else sizes(info)
+    twice, digested = info.name in layout.generations, info.name in layout.digested
+    kind, key_size, value_size = (MapType.ARRAY_OF_MAPS, 4, 4) if twice else sizes(info, digested)
     module.map(
         symbol(info.name),
         {
@@ -70,6 +92,12 @@ def declare(module: Module, info: MapInfo, twice: bool = False) -> None:
             "max_entries": 1 if twice else info.max_entries,
         },
     )
+    if digested:
+        whole = padded_key(info) if bucketed(info.value) else info.key.size
+        # Keys stay when the map is emptied, until half of these could be in use.
+        entries = info.max_entries * (2 if info.name in layout.emptied else 1)
+        attributes = {"type": MapType.HASH, "key_size": DIGEST, "value_size": whole, "max_entries": entries}
+        module.map(keys_symbol(info.name), attributes)
 
 
 # ---------------------------------------------------------------------------------------------- names and keys
@@ -90,11 +118,31 @@ def info_of(e: Emitter, node: nodes.Expr) -> tuple[MapInfo, tuple[nodes.Expr, ..
     return e.checked.maps[name], keys
 
 
-def key_pointer(e: Emitter, info: MapInfo, keys: Sequence[nodes.Expr]) -> Ptr:
+def key_pointer(e: Emitter, info: MapInfo, keys: Sequence[nodes.Expr]) -> Key:
     """The key in memory, padded; valid until the end of the statement."""
     if info.key is None:
         raise InternalError(f"{info.name} has no key")
-    return key_of(e, info.key, key_operand(e, info.key, keys), info.key.size)
+    operand = key_operand(e, info.key, keys)
+    if info.name not in e.script.layout.digested:
+        return Key(key_of(e, info.key, operand, info.key.size))
+    # The digest has to stay that of the key: a variable's value can be used in place, but not what others may change.
+    own = len(keys) == 1 and isinstance(keys[0], nodes.Variable) and info.key.size % WORD == 0
+    whole = key_of(e, info.key, operand, info.key.size) if own else padded(e, info, operand)
+    digest = e.temporary(DIGEST)
+    key_digests.write(e, info.key, whole, digest)
+    return Key(digest, whole)
+
+
+def padded(e: Emitter, info: MapInfo, operand: Operand, more: int = 0) -> Ptr:
+    """A copy of a key, padded to 8 bytes, with room for so many bytes *more*."""
+    if info.key is None:
+        raise InternalError("no key")
+    room = padded_key(info)
+    pointer = e.temporary(room + more)
+    if room != info.key.size:
+        e.b.store(0, e.b.offset(pointer, room - 8))
+    memory.write(e, operand, pointer, info.key)
+    return pointer
 
 
 def key_operand(e: Emitter, _key: Type, keys: Sequence[nodes.Expr]) -> Operand:
@@ -142,15 +190,15 @@ def generation(e: Emitter, info: MapInfo) -> Number:
     return e.b.opaque(e.b.mul(e.b.opaque(bit), size))
 
 
-def lookup(e: Emitter, info: MapInfo, key: Ptr) -> Ptr:
+def lookup(e: Emitter, info: MapInfo, key: Key) -> Ptr:
     """Pointer to the value of a key, or null.
 
     The kernel inlines each look-up by patching, which moves all following instructions every time: a long program
     calls the helper in one function per map.
     """
     if e.program.plan.long and info.name not in e.script.layout.generations:
-        return e.b.pointer(e.b.call(_lookup_function(e, info), [key]))
-    return e.b.helper(helpers.MAP_LOOKUP_ELEM, map_symbol(e, info), key)
+        return e.b.pointer(e.b.call(_lookup_function(e, info), [key.pointer]))
+    return e.b.helper(helpers.MAP_LOOKUP_ELEM, map_symbol(e, info), key.pointer)
 
 
 def _lookup_function(e: Emitter, info: MapInfo) -> str:
@@ -200,7 +248,7 @@ def mark_written(e: Emitter, info: MapInfo) -> None:
 # ---------------------------------------------------------------------------------------------- elements
 
 
-def read_key(e: Emitter, node: nodes.Node, info: MapInfo, key: Ptr) -> Operand:
+def read_key(e: Emitter, node: nodes.Node, info: MapInfo, key: Key) -> Operand:
     """The value of a key; zero when it is missing, which is reported with ``-k`` only."""
     pointer = lookup(e, info, key)
     there, missing, done = e.b.block(), e.b.block(), e.b.block()
@@ -220,14 +268,17 @@ def read_key(e: Emitter, node: nodes.Node, info: MapInfo, key: Ptr) -> Operand:
     return Memory(e.b.phi_pointer([(pointer, there), (zeros, missing_end)]), info.value)
 
 
-def store_key(e: Emitter, node: nodes.Node, info: MapInfo, key: Ptr, operand: Operand) -> None:
+def store_key(e: Emitter, node: nodes.Node, info: MapInfo, key: Key, operand: Operand) -> None:
     """Store the value of a key; scalars of an existing key are stored in place instead of replacing the element."""
     if not info.value.scalar:
         whole = operand if isinstance(operand, Memory) and operand.type == info.value else None
         pointer = whole.pointer if whole is not None else e.temporary(info.value.size)
         if whole is None:
             memory.write(e, operand, pointer, info.value)
-        update(e, node, info, key, pointer)
+        if key.whole is None:
+            update(e, node, info, key, pointer)
+        else:
+            _update_either(e, node, info, key, pointer)
         return
     value = memory.number(e, operand)
     place = lookup(e, info, key)
@@ -239,7 +290,17 @@ def store_key(e: Emitter, node: nodes.Node, info: MapInfo, key: Ptr, operand: Op
     )
 
 
-def _insert(e: Emitter, node: nodes.Node, info: MapInfo, key: Ptr, value: Number) -> None:
+def _update_either(e: Emitter, node: nodes.Node, info: MapInfo, key: Key, value: Ptr) -> None:
+    """Replace the value of a key, or insert a digest and its key."""
+    when_found(
+        e,
+        lookup(e, info, key),
+        lambda: update(e, node, info, Key(key.pointer), value),
+        lambda: update(e, node, info, key, value),
+    )
+
+
+def _insert(e: Emitter, node: nodes.Node, info: MapInfo, key: Key, value: Number) -> None:
     with e.temporaries():
         pointer = e.temporary(8)
         memory.store(e, pointer, value, info.value)
@@ -247,11 +308,12 @@ def _insert(e: Emitter, node: nodes.Node, info: MapInfo, key: Ptr, value: Number
 
 
 def insert(
-    e: Emitter, node: nodes.Node, info: MapInfo, key: Ptr, first: Ptr, present: Callable[[Ptr], None]
+    e: Emitter, node: nodes.Node, info: MapInfo, key: Key, first: Ptr, present: Callable[[Ptr], None]
 ) -> None:
     """Insert the value at *first*; if another program was faster, ``present(place)`` updates what that one stored."""
-    got = e.b.helper(helpers.MAP_UPDATE_ELEM, map_symbol(e, info), key, first, NOEXIST)
     failed, raced, full, done = (e.b.block() for _ in range(4))
+    _keep_whole(e, node, info, key, done)
+    got = e.b.helper(helpers.MAP_UPDATE_ELEM, map_symbol(e, info), key.pointer, first, NOEXIST)
     e.b.branch(e.b.icmp("slt", got, 0), failed, done, likely=False)
     e.b.start(failed)
     e.b.branch(e.b.icmp("eq", got, -errno.EEXIST), raced, full)
@@ -268,10 +330,31 @@ def insert(
     e.b.start(done)
 
 
-def update(e: Emitter, node: nodes.Node, info: MapInfo, key: Ptr, value: Ptr) -> None:
+def _keep_whole(e: Emitter, node: nodes.Node, info: MapInfo, key: Key, dropped: Block) -> None:
+    """Insert the whole key of a digest, before the digest is there; if that fails, the update is *dropped*.
+
+    So whoever finds a digest finds its key. One that is there already is of an earlier entry, or of another program
+    that is about to insert the digest, too.
+    """
+    if key.whole is None:
+        return
+    whole = global_pointer(keys_symbol(info.name))
+    got = e.b.helper(helpers.MAP_UPDATE_ELEM, whole, key.pointer, key.whole, NOEXIST)
+    failed, full, on = e.b.block(), e.b.block(), e.b.block()
+    e.b.branch(e.b.icmp("slt", got, 0), failed, on, likely=False)
+    e.b.start(failed)
+    e.b.branch(e.b.icmp("eq", got, -errno.EEXIST), on, full, likely=True)
+    e.b.start(full)
+    _dropped(e, node, info, got)
+    e.b.jump(dropped)
+    e.b.start(on)
+
+
+def update(e: Emitter, node: nodes.Node, info: MapInfo, key: Key, value: Ptr) -> None:
     """Insert or replace; a failure is counted for the map and reported."""
-    got = e.b.helper(helpers.MAP_UPDATE_ELEM, map_symbol(e, info), key, value, 0)
     failed, done = e.b.block(), e.b.block()
+    _keep_whole(e, node, info, key, done)
+    got = e.b.helper(helpers.MAP_UPDATE_ELEM, map_symbol(e, info), key.pointer, value, 0)
     e.b.branch(e.b.icmp("slt", got, 0), failed, done, likely=False)
     e.b.start(failed)
     _dropped(e, node, info, got)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pytrace.base.fast_dataclass import dataclass, field
 from pytrace.codegen.ir.module import PERCPU_SECTION, SHARED_SECTION, Module
-from pytrace.codegen.storage.double_buffering import snapshots
+from pytrace.codegen.storage.double_buffering import emptied, snapshots
 from pytrace.codegen.storage.scratch_memory import CLAIM, COPIES, USER_AREA
 from pytrace.core.event_layout import Location
-from pytrace.core.manifest import SLOT_FLAG, Counters, GlobalSlot, SessionData, Site
+from pytrace.core.manifest import SLOT_FLAG, Counters, GlobalSlot, RandomWords, SessionData, Site
 from pytrace.frontend.ast.typed_program import CheckedProgram, MapInfo
 
 CACHE_LINE = 64
@@ -34,6 +34,13 @@ class Layout:
     """Maps that are double-buffered, so that one can be read while programs write to the other."""
     selectors: dict[str, int] = field(default_factory=dict)
     """For unkeyed ones, the offset in the shared section of the bit that selects the buffer."""
+    digested: frozenset[str] = frozenset()
+    """Maps whose BPF map has digests in place of keys."""
+    emptied: frozenset[str] = frozenset()
+    """Maps that the script empties."""
+    key_words: int = 0
+    """Offset in the shared section of the random words of digests, *key_bytes* in total."""
+    key_bytes: int = 0
     percpu: int = 0
     shared: int = 0
     stride: int = 0
@@ -47,15 +54,29 @@ class Layout:
     """Whether a program computes the address of its CPU's block, even if the block is empty."""
 
     @classmethod
-    def plan(cls, checked: CheckedProgram, cpus: int, filters: int = 0) -> Layout:
-        """Place the slots of unkeyed maps, after *filters* bytes of values of process filters."""
+    def plan(
+        cls, checked: CheckedProgram, cpus: int, filters: int = 0, digested: frozenset[str] = frozenset()
+    ) -> Layout:
+        """Place the slots of unkeyed maps, after *filters* bytes of values of process filters.
+
+        *digested* are the maps whose BPF map has digests of keys.
+        """
         layout = cls(1 << max(0, cpus - 1).bit_length())
         layout.shared = CACHE_LINE + _up(filters, CACHE_LINE)
         layout.generations = snapshots(checked)
+        layout.digested, layout.emptied = digested, emptied(checked)
+        layout._place_random(checked)
         for info in checked.maps.values():
             if info.key is None:
                 layout._place(info)
         return layout
+
+    def _place_random(self, checked: CheckedProgram) -> None:
+        sizes = [info.key.size for info in checked.maps.values() if info.name in self.digested and info.key is not None]
+        if sizes:
+            # A word for each of the largest key, and one more, as the second half of a digest is shifted by one.
+            self.key_words, self.key_bytes = self.shared, _up(max(sizes), 8) + 8
+            self.shared += _up(self.key_bytes, CACHE_LINE)
 
     def _place(self, info: MapInfo) -> None:
         size = SLOT_FLAG + _up(info.value.size, 8)
@@ -119,6 +140,10 @@ class Layout:
         if info.value.aggregate:
             return GlobalSlot(PERCPU_SECTION, self.slots[info.name], self.copies, self.stride, *selector)
         return GlobalSlot(SHARED_SECTION, self.slots[info.name], 1, 0, *selector)
+
+    def random_words(self) -> RandomWords | None:
+        """Where the random words of digests are, for the manifest; None without digests."""
+        return RandomWords(SHARED_SECTION, self.key_words, self.key_bytes) if self.key_bytes else None
 
     def manifest_counters(self) -> Counters | None:
         """The location of the counters, for the manifest; None when there are none."""

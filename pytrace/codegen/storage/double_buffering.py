@@ -33,6 +33,14 @@ def snapshots(checked: CheckedProgram) -> frozenset[str]:
     return frozenset(found | (printed - unkeyed))
 
 
+def emptied(checked: CheckedProgram) -> frozenset[str]:
+    """Names of the maps that the script empties, whether it prints them in the same step or not."""
+    parts = (spec.static for spec in checked.event_list)
+    return frozenset(
+        part.map for part in parts if isinstance(part, EmptiedMap) or (isinstance(part, PrintedMap) and part.clear)
+    )
+
+
 def _is_sum(info: MapInfo) -> bool:
     return isinstance(info.value, Count | Sum | Avg | Stats | Hist | LHist)
 

@@ -229,6 +229,11 @@ def load(script: CompiledScript, *, options: LoadOptions, stack: ExitStack) -> L
         logs.report()
         for item in maps:
             loaded._maps[_map_name(lib, item)] = lib.bpf_map__fd(item)
+        place = script.manifest.random_words
+        if place is not None:
+            from pytrace.runtime.load import key_digests
+
+            key_digests.draw(loaded.section(place.section), place)
         for symbol, generations in loaded.generations.items():
             generations.start(loaded.map_fd(symbol))
         for symbol, item in chosen.items():

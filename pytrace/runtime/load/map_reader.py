@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterator
 
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.manifest import PER_CPU_TYPES, SLOT_FLAG, GlobalSlot, MapSpec
+from pytrace.core.manifest import DIGEST, PER_CPU_TYPES, SLOT_FLAG, GlobalSlot, MapSpec
 from pytrace.runtime.abi import bpf, bpf_maps, perf
 from pytrace.runtime.load.loader import LoadedScript
 
@@ -30,6 +30,8 @@ class MapReader:
     def __init__(self, loaded: LoadedScript) -> None:
         self._loaded = loaded
         self._sizes: dict[str, tuple[int, int, int, int]] = {}
+        self._left: dict[str, int] = {}
+        """By the symbol of a map of whole keys, at most how many of them are of rows that were removed."""
 
     # ---- keyed maps
 
@@ -39,6 +41,11 @@ class MapReader:
 
     def blocks(self, spec: MapSpec, *, clear: bool = False) -> Iterator[Block]:
         """As :meth:`items`, or with *clear* :meth:`snapshot_and_clear`, some thousand keys at a time."""
+        rows = self._rows(spec, clear)
+        return self._with_keys(spec, rows, clear) if spec.keys else rows
+
+    def _rows(self, spec: MapSpec, clear: bool) -> Iterator[Block]:
+        """As :meth:`blocks`, with the keys of the BPF map."""
         if not clear:
             return self._blocks(spec, delete=False)
         twice = self._loaded.generations.get(spec.symbol) if spec.inner is not None else None
@@ -59,7 +66,56 @@ class MapReader:
 
     def length(self, spec: MapSpec) -> int:
         """Number of keys."""
-        return sum(count for _, _, count in self.blocks(spec))
+        return sum(count for _, _, count in self._rows(spec, clear=False))
+
+    # ---- keyed maps with digests of keys
+
+    def _with_keys(self, spec: MapSpec, rows: Iterator[Block], clear: bool) -> Iterator[Block]:
+        """Rows with whole keys in place of digests; some of them may just have been taken out of the map."""
+        from pytrace.runtime.load import key_digests
+
+        yielded = 0
+        for block in key_digests.joined(spec.name, rows, self._keys(spec, delete=False)):
+            yielded += block[2]
+            yield block
+        if clear:
+            self._forget_keys(spec, yielded)
+
+    def _keys(self, spec: MapSpec, *, delete: bool) -> Iterator[Block]:
+        """Digests and whole keys."""
+        return read_blocks(*self._keys_size(spec), delete=delete)
+
+    def _keys_size(self, spec: MapSpec) -> tuple[int, int, int, int]:
+        descriptor = self._loaded.map_fd(spec.keys)
+        return descriptor, *bpf.map_info(descriptor)[2:5]
+
+    def _forget_keys(self, spec: MapSpec, rows: int) -> None:
+        """Remove whole keys after *rows* rows were removed, unless there is room for those that come until next time.
+
+        A program may be about to insert a digest whose key it has seen in the map. When all these programs have ended,
+        the keys of such digests are put back; programs that come later insert the key themselves.
+        """
+        left = self._left[spec.keys] = self._left.get(spec.keys, 0) + rows
+        if 2 * left <= self._keys_size(spec)[3] - self._size(spec)[3]:
+            return
+        gone = dict(_paired(self._keys(spec, delete=True)))
+        self._loaded.quiescence.wait()
+        for name, _ in _paired(self._rows(spec, clear=False)):
+            whole = gone.get(name[:DIGEST])
+            if whole is not None:
+                self._put_back(spec, name, whole)
+        self._left[spec.keys] = 0
+
+    def _put_back(self, spec: MapSpec, name: bytes, whole: bytes) -> None:
+        try:
+            bpf_maps.update(self._keys_size(spec)[0], name[:DIGEST], whole)
+        except OSError as error:
+            if error.errno != errno.E2BIG:
+                raise
+            # Both maps are full of newer keys, and updates are being dropped and reported: so is this one.
+            bpf_maps.delete(self._size(spec)[0], name)
+
+    # ---- single keys of the BPF map
 
     def lookup(self, spec: MapSpec, key: bytes) -> bytes | None:
         """The value of *key*, or None."""
@@ -117,8 +173,9 @@ class MapReader:
     def clear(self, spec: MapSpec) -> None:
         """Make a map as if it had never been written."""
         if spec.slot is None:
-            for _ in self._blocks(spec, delete=True):
-                pass
+            removed = sum(count for _, _, count in self._blocks(spec, delete=True))
+            if spec.keys:
+                self._forget_keys(spec, removed)
             return
         before = self._shift(spec)
         if self._read_slot(spec, before)[0]:
@@ -144,7 +201,7 @@ class MapReader:
                 view[start + SLOT_FLAG : start + SLOT_FLAG + size] = bytes(size)
             return
         descriptor, _, value_size, _ = self._size(spec)
-        keys = [key for key, _ in self.items(spec)]
+        keys = [key for key, _ in _paired(self._rows(spec, clear=False))]
         bpf_maps.update_all(descriptor, keys, bytes(value_size))
 
     # ---- inside

@@ -75,3 +75,16 @@ def test_a_place_where_a_helper_fails_has_one_counter() -> None:
     places = [Location("stdin", 1, column) for column in (1, 5, 1)]
     assert [layout.site("bpf_probe_read_user", place) for place in places] == [0, 1, 0]
     assert [site.location for site in layout.manifest_counters().sites] == places[:2]
+
+
+def test_random_words_are_for_the_largest_digested_key() -> None:
+    maps = {
+        f"@{size}": MapInfo(f"@{size}", String(size), INT64, "hash", 5, SPAN) for size in (100, 333, 1000)
+    }
+    layout = Layout.plan(CheckedProgram(maps=maps), 1, digested=frozenset({"@100", "@333"}))
+    words = layout.random_words()
+    assert words is not None
+    assert words.size == 336 + 8
+    assert words.offset % CACHE_LINE == 0
+    assert layout.shared >= words.offset + words.size
+    assert Layout.plan(CheckedProgram(maps=maps), 1).random_words() is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.codegen.storage.double_buffering import snapshots
+from pytrace.codegen.storage.double_buffering import emptied, snapshots
 from tests.support.front import analyse
 
 
@@ -32,3 +32,9 @@ from tests.support.front import analyse
 )
 def test_names(body: str, names: set[str]) -> None:
     assert snapshots(analyse(f"begin {{ {body} }}").checked()) == names
+
+
+def test_emptied_in_any_way() -> None:
+    body = "@a[1] = 1; @b[1] = 1; @c[1] = 1; @d[1] = 1; @e = 1; print(@a); clear(@a); clear(@b); zero(@c); print(@d);"
+    assert emptied(analyse(f"begin {{ {body} clear(@e); }}").checked()) >= {"@a", "@b", "@e"}
+    assert "@d" not in emptied(analyse(f"begin {{ {body} clear(@e); }}").checked())

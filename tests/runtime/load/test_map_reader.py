@@ -12,7 +12,7 @@ import pytest
 
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import GlobalSlot, MapSpec, MapType
-from pytrace.core.types import INT32, UINT64
+from pytrace.core.types import INT32, UINT64, String
 from pytrace.runtime.abi import bpf, perf, syscalls
 from pytrace.runtime.abi.bpf import Command
 from pytrace.runtime.load import map_reader
@@ -311,3 +311,90 @@ def test_a_walk_that_programs_never_let_end_is_given_up(maps: FakeMaps, monkeypa
     fill(maps, descriptor, 1, 2)
     monkeypatch.setattr(map_reader.bpf_maps, "next_key", lambda _map, key, _size: bytes([1 if key is None else 2]) * 8)
     assert [key[0] for key, _ in read_pairs(descriptor, 8, 8, 2)] == [1, 2]
+
+
+# ---------------------------------------------------------------------------------------------- digests of keys
+
+
+class Digested:
+    """Stands for a loaded script whose map has digests, with *keys* times as many whole keys as digests."""
+
+    def __init__(self, maps: FakeMaps, monkeypatch: pytest.MonkeyPatch, keys: int, *, buckets: bool = False) -> None:
+        size = 16 + 8 * buckets
+        self.digests, self.keys, self.fake = maps.add(size, 8), maps.add(16, 200), maps
+        self.generations: dict[str, Any] = {}
+        self.meanwhile: list[int] = []
+        """Keys whose digests a program inserts before it ends, as it has seen the whole keys."""
+        self.quiescence = SimpleNamespace(wait=lambda: self.put(*self.meanwhile, keys=False))
+        self.buckets = buckets
+        info = {self.digests: (MapType.HASH, 1, size, 8, 10), self.keys: (MapType.HASH, 2, 16, 200, 10 * keys)}
+        monkeypatch.setattr(bpf, "map_info", info.__getitem__)
+
+    def map_fd(self, symbol: str) -> int:
+        return {"digests": self.digests, "keys": self.keys}[symbol]
+
+    def put(self, *numbers: int, keys: bool = True) -> None:
+        for number in numbers:
+            digest = bytes([number]) * 16
+            for bucket in (b"\1" + bytes(7), b"\2" + bytes(7)) if self.buckets else (b"",):
+                self.fake.maps[self.digests].pairs[digest + bucket] = bytes([number]) * 8
+            if keys:
+                self.fake.maps[self.keys].pairs[digest] = bytes([number]) * 200
+
+    @property
+    def known(self) -> list[int]:
+        return sorted(digest[0] for digest in self.fake.maps[self.keys].pairs)
+
+
+DIGESTED = MapSpec("@d", "digests", "hash", String(200), UINT64, 10, keys="keys")
+
+
+@pytest.mark.parametrize("buckets", [False, True])
+def test_digests_are_read_as_their_keys(maps: FakeMaps, monkeypatch: pytest.MonkeyPatch, buckets: bool) -> None:
+    loaded: Any = Digested(maps, monkeypatch, 1, buckets=buckets)
+    loaded.put(1, 2, 3)
+    made = MapReader(loaded)
+    ends = [b"\1" + bytes(7), b"\2" + bytes(7)] if buckets else [b""]
+    wanted = [(bytes([number]) * 200 + end, bytes([number]) * 8) for number in (1, 2, 3) for end in ends]
+    assert sorted(made.items(DIGESTED)) == wanted
+    assert made.length(DIGESTED) == len(wanted)
+    made.zero(DIGESTED)
+    assert sorted(made.items(DIGESTED)) == [(key, bytes(8)) for key, _ in wanted]
+    assert len(made.snapshot_and_clear(DIGESTED)) == len(wanted)
+    assert made.items(DIGESTED) == []
+    assert loaded.known == []
+
+
+@pytest.mark.parametrize("clear", [MapReader.clear, MapReader.snapshot_and_clear])
+def test_keys_stay_as_long_as_there_is_room(maps: FakeMaps, monkeypatch: pytest.MonkeyPatch, clear: Any) -> None:
+    loaded: Any = Digested(maps, monkeypatch, 2)
+    made = MapReader(loaded)
+    for numbers, known in (((1, 2, 3), [1, 2, 3]), ((3, 4), [1, 2, 3, 4]), ((5,), []), ((6,), [6])):
+        loaded.put(*numbers)
+        clear(made, DIGESTED)
+        assert maps.maps[loaded.digests].pairs == {}
+        assert loaded.known == known
+
+
+def test_keys_of_digests_that_come_meanwhile_stay(maps: FakeMaps, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: Any = Digested(maps, monkeypatch, 1)
+    loaded.put(1, 2, 3)
+    loaded.meanwhile.append(2)
+    made = MapReader(loaded)
+    assert len(made.snapshot_and_clear(DIGESTED)) == 3
+    assert made.items(DIGESTED) == [(b"\2" * 200, b"\2" * 8)]
+    assert loaded.known == [2]
+
+
+def test_a_digest_whose_key_finds_no_room_is_dropped(maps: FakeMaps, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: Any = Digested(maps, monkeypatch, 1)
+    loaded.put(1, 2)
+    loaded.meanwhile.append(2)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.E2BIG, "")
+
+    monkeypatch.setattr(map_reader.bpf_maps, "update", full)
+    made = MapReader(loaded)
+    made.clear(DIGESTED)
+    assert made.items(DIGESTED) == []

@@ -1,0 +1,85 @@
+"""Maps whose BPF map has digests of keys: joined with the map of their whole keys, and random words for the digests.
+
+Programs insert the key of a digest before the digest itself, and never remove one, so each digest that is found has its
+key.  See :mod:`pytrace.codegen.lower.key_digests` for what a digest is.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterable, Iterator
+from itertools import compress
+
+from pytrace.base.fast_typing import TYPE_CHECKING
+from pytrace.core.diagnostics import InternalError
+from pytrace.core.manifest import DIGEST, RandomWords
+
+if TYPE_CHECKING:
+    from pytrace.runtime.load.map_reader import Block
+
+
+def draw(section: memoryview, place: RandomWords) -> None:
+    """Fill in the random words of a script that was just loaded, so that nobody can choose keys of the same digest."""
+    section[place.offset : place.offset + place.size] = os.urandom(place.size)
+
+
+def joined(name: str, rows: Iterable[Block], keys: Iterable[Block]) -> Iterator[Block]:
+    """The rows of a map with whole keys.
+
+    Args:
+        name: the map, for messages.
+        rows: digests (and bucket numbers), and their values.
+        keys: digests and their keys, of at least these; asked for after the last row.
+
+    Raises:
+        InternalError: there are rows without a key.
+    """
+    blocks = list(rows)
+    if not blocks:
+        return
+    count = sum(block[2] for block in blocks)
+    given = 0
+    for found in (_alone if len(blocks[0][0]) == DIGEST * blocks[0][2] else _bucketed)(blocks, keys):
+        given += found[2]
+        yield found
+    if given != count:
+        raise InternalError(f"{count - given} of {count} rows of {name} have no key")
+
+
+def _split(data: bytes, size: int) -> list[bytes]:
+    return [part for (part,) in struct.iter_unpack(f"{size}s", data)]
+
+
+def _alone(blocks: list[Block], keys: Iterable[Block]) -> Iterator[Block]:
+    """A key has one row: columns are joined."""
+    rows: dict[bytes, bytes] = {}
+    while blocks:
+        digests, values, count = blocks.pop()
+        rows.update(zip(_split(digests, DIGEST), _split(values, len(values) // count), strict=True))
+    for digests, whole, count in keys:
+        found = [rows.get(digest) for digest in _split(digests, DIGEST)]
+        there = [value for value in found if value is not None]
+        if len(there) < count:
+            wanted = [value is not None for value in found]
+            whole = b"".join(compress(_split(whole, len(whole) // count), wanted))
+        if there:
+            yield whole, b"".join(there), len(there)
+
+
+def _bucketed(blocks: list[Block], keys: Iterable[Block]) -> Iterator[Block]:
+    """A key has several rows, with a bucket number each."""
+    rows: dict[bytes, list[tuple[bytes, bytes]]] = {}
+    while blocks:
+        digests, values, count = blocks.pop()
+        numbered = _split(digests, len(digests) // count)
+        for digest, value in zip(numbered, _split(values, len(values) // count), strict=True):
+            rows.setdefault(digest[:DIGEST], []).append((digest[DIGEST:], value))
+    for digests, whole, count in keys:
+        names, parts = [], []
+        for digest, key in zip(_split(digests, DIGEST), _split(whole, len(whole) // count), strict=True):
+            for bucket, value in rows.get(digest, ()):
+                names.append(key + bucket)
+                parts.append(value)
+        if names:
+            yield b"".join(names), b"".join(parts), len(names)

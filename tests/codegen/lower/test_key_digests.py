@@ -1,0 +1,154 @@
+"""Digests of keys, run on the BPF machine: which keys have the same one, and what is inserted with them."""
+
+from __future__ import annotations
+
+import errno
+import struct
+
+import pytest
+
+from pytrace.codegen.analysis import stack_use
+from pytrace.core.manifest import MapSpec
+from tests.codegen.running import machine, printed, ran
+from tests.support.bpf_machine import Machine
+
+GET_STACK = 67
+M32, M64 = (1 << 32) - 1, (1 << 64) - 1
+
+
+def spec(found: Machine, name: str = "@") -> MapSpec:
+    return next(item for item in found.script.manifest.maps if item.name == name)
+
+
+def digests(found: Machine, name: str = "@") -> dict[bytes, bytes]:
+    """Whole keys by digest."""
+    keys = found.maps[found.names[spec(found, name).keys]]
+    return {digest: found.read(place, keys.value_size) for (digest, _), place in keys.entries.items()}
+
+
+def walked(stacks: list[tuple[int, ...]], body: str = "@[kstack] = count();", limit: int = 127) -> Machine:
+    """A program that ran once for each of these stacks."""
+    found = machine(f"kprobe:f {{ {body} }}")
+
+    def walk(_context: int, place: int, size: int, *_: int) -> int:
+        frames = given.pop(0)
+        found.write(place, struct.pack(f"<{len(frames)}Q", *frames).ljust(size, b"\0"))
+        assert size == 8 * limit
+        return 8 * len(frames)
+
+    given = list(stacks)
+    found.helpers[GET_STACK] = walk
+    while given:
+        found.run()
+    return found
+
+
+def expected(found: Machine, words: dict[int, int]) -> bytes:
+    """NH of the used words, by their place in the key."""
+    place = found.script.manifest.random_words
+    assert place is not None
+    random = struct.unpack(
+        f"<{place.size // 8}Q", found.read(found.section(place.section) + place.offset, place.size)
+    )
+    sums = [0, 0]
+    for at, word in words.items():
+        for number in (0, 1):
+            first, second = word + random[at + number] & M32, (word >> 32) + (random[at + number] >> 32) & M32
+            sums[number] = sums[number] + first * second & M64
+    return struct.pack("<2Q", *sums)
+
+
+DEEP = tuple(range(0xFFFF_0000_0000_0000, 0xFFFF_0000_0000_0000 + 127))
+STACKS: list[tuple[int, ...]] = [
+    *((), (0,), (0, 0), (5,), (5, 6), (5, 7), (5 << 32, 6), (6, 5), DEEP, DEEP[:-1], (*DEEP[:-1], 1)),
+]
+
+
+def test_stacks_that_differ_have_other_digests() -> None:
+    found = walked(STACKS + STACKS[:3])
+    assert len(found.entries("@")) == len(STACKS)
+    assert sorted(found.entries("@").values()) == [1] * (len(STACKS) - 3) + [2] * 3
+    for stack in STACKS:
+        words = {0: len(stack), **dict(enumerate(stack, 1))}
+        whole = struct.pack("<iI127Q", len(stack), 0, *stack, *[0] * (127 - len(stack)))
+        assert digests(found)[expected(found, words)] == whole
+
+
+def test_a_stack_that_could_not_be_walked_is_a_key() -> None:
+    found = machine("kprobe:f { @[kstack] = count(); }")
+    found.helpers[GET_STACK] = lambda *_: -errno.EFAULT
+    found.run()
+    (key,) = digests(found).values()
+    assert struct.unpack_from("<i", key) == (-errno.EFAULT,)
+    assert set(digests(found)) == {expected(found, {0: -errno.EFAULT & M32})}
+
+
+TEXTS = [
+    *("", "a", "b", "abcdefg", "abcdefgh", "abcdefgi", "abcdefghi", "abcdefg\\x80", "x" * 98, "x" * 99, "x" * 98 + "y"),
+]
+
+
+def test_strings_that_differ_have_other_digests() -> None:
+    body = "".join(f'@[(string[100])"{text}"] = count(); ' for text in TEXTS)
+    found = ran(f"begin {{ {body} }}")
+    assert len(found.entries("@")) == len(TEXTS) == len(digests(found))
+    assert {key.rstrip(b"\0") for key in digests(found).values()} == {
+        text.encode().replace(b"\\x80", b"\x80") for text in TEXTS
+    }
+
+
+@pytest.mark.parametrize("value", ["count()", "1", "hist(1)", "(1, comm)"])
+@pytest.mark.parametrize("key", ['pid, (string[1024])"a", comm', '(uint8)$n, (string[77])"b", (uint8)$n'])
+def test_keys_of_several_parts(key: str, value: str) -> None:
+    """Each part counts, and a key whose size is not that of whole words has nothing behind its end."""
+    found = ran(f"begin {{ $n = 1; @[{key}] = {value}; $n = 2; @[{key}] = {value}; }}")
+    assert len(digests(found)) == (1 if key.startswith("pid") else 2)
+
+
+def test_words_behind_the_end_of_a_string_do_not_count() -> None:
+    """A string is read to where a longer one was."""
+    found = machine("kprobe:f { @[str(arg0)] = count(); }")
+    for text in (b"a\0", b"abcdefghijklmnopqrst\0", b"a\0bcdefghijklmnopqrst", b"\0", b"abcdefgh\0jkl"):
+        place = found.region(text)
+        found.run(context=struct.pack("<21Q", *[place] * 21).ljust(512, b"\0"))
+    assert found.entries("@") == {b"a": 2, b"abcdefghijklmnopqrst": 1, b"": 1, b"abcdefgh": 1}
+    assert all(key == key.partition(b"\0")[0].ljust(1024, b"\0") for key in digests(found).values())
+    assert len(digests(found)) == 4
+
+
+def test_a_key_comes_before_its_digest() -> None:
+    found = ran('begin { @[(string[1024])"a"] = count(); @[(string[1024])"a"] = count(); }')
+    number = {found.names[spec(found).symbol]: "digest", found.names[spec(found).keys]: "key"}
+    updates = [number[given[0]] for helper, given in found.calls if helper == 2]
+    assert updates == ["key", "digest"]
+
+
+@pytest.mark.parametrize("value", ["count()", "1", "(1, 2)", "hist(1)"])
+def test_an_update_whose_key_finds_no_room_is_dropped(value: str) -> None:
+    found = machine(f'begin {{ @[(string[1024])"a"] = {value}; @[(string[1024])"b"] = {value}; }}')
+    found.maps[found.names[spec(found).keys]].most = 1
+    found.run()
+    assert found.counts()["map_full"] == 1
+    assert len(found.maps[found.names[spec(found).symbol]].entries) == 1
+
+
+def test_reading() -> None:
+    body = '@["a"] = 5; @["a"] += 2; @c["b"] = count(); print(@["a"]); print(@["b"]); print((int64)@c["b"]); '
+    more = 'print(has_key(@, "a")); print(has_key(@, "c")); print(len(@)); '
+    large = 'if (pid == 1) { @[(string[99])""] = 1; @c[(string[99])""] = count(); } '
+    assert printed(large + body + more) == [7, 0, 1, True, False, 1]
+
+
+def test_one_function_digests_all_keys_of_a_type() -> None:
+    script = 'begin { @[(string[99])"a"] = 1; @b[(string[99])"a"] = 1; @c[1, (string[99])"a"] = 1; } '
+    found = machine(script + 'end { @[(string[99])"b"] = 1; }')
+    functions = [name for name, _ in stack_use._functions(found.script.elf) if name.startswith("digest")]
+    assert functions == ["digest_0", "digest_1"]
+
+
+def test_the_random_words_are_enough() -> None:
+    """The largest key's words, and one more."""
+    found = machine('begin { @[(string[100])"a"] = 1; @b[kstack, 1] = 1; }')
+    place = found.script.manifest.random_words
+    assert place is not None
+    assert place.size == 8 * (1 + 128 + 1)

@@ -1,0 +1,150 @@
+"""Maps with keys of stacks and long strings, which the kernel finds by digests (pytrace.codegen.lower.key_digests)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.server import Result, Server
+
+TEXT = "(string[1024])"
+"""Before a literal, which would have a small type."""
+PROBE = "tracepoint:syscalls:sys_enter_getppid /pid == cpid/"
+
+
+def run(server: Server, script: str, *words: str, timeout: float = 60) -> Result:
+    done = server.run(("-q", "-f", "json", "--no-cache", "-e", script, *words), timeout=timeout)
+    assert done.status == 0, done.stderr
+    return done
+
+
+def lines(done: Result) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def maps(done: Result) -> dict[str, Any]:
+    """The maps that were printed, by name; later ones replace earlier ones."""
+    found: dict[str, Any] = {}
+    for item in lines(done):
+        if item["type"] in ("map", "hist", "stats"):
+            found.update(item["data"])
+    return found
+
+
+# Around the ends of words, and of the longest string.
+LENGTHS = (0, 1, 6, 7, 8, 9, 15, 16, 17, 63, 64, 65, 511, 1015, 1016, 1022)
+TEXTS = ["x" * (length - 1) + last for length in LENGTHS if length for last in "ab"] + [""]
+
+
+def test_strings_that_differ_in_their_last_byte_or_length(server: Server) -> None:
+    body = "".join(f'@c[{TEXT}"{text}"] = count(); @c["{text}"] = count(); ' for text in TEXTS)
+    found = maps(run(server, f"config = {{ max_strlen = 1024 }} begin {{ {body} exit(); }}"))
+    assert found["@c"] == dict.fromkeys(TEXTS, 2)
+
+
+VALUES = {
+    "count()": (2, "count"), "sum(N)": (7, "sum"), "min(N)": (3, "min"), "max(N)": (4, "max"), "avg(N)": (3, "avg"),
+}  # fmt: skip
+
+
+MIXED = [f'{TEXT}"abc"', f'{TEXT}"abc", 7', f'kstack(1), {TEXT}"", 7, ustack', "kstack(90), comm"]
+
+
+@pytest.mark.parametrize("key", MIXED)
+def test_values_of_all_kinds(server: Server, programs: Path, key: str) -> None:
+    several = "".join(f"@{name}[{key}] = {call.replace('N', '$n')}; " for call, (_, name) in VALUES.items())
+    script = (
+        f"{PROBE} {{ @calls++; $n = @calls + 2; {several} @h[{key}] = hist($n); @l[{key}] = lhist($n, 0, 9, 1);"
+        f" @s[{key}] = stats($n); @i[{key}]++; @i[{key}] += 5; @a[{key}] = $n; @t[{key}] = (@calls, comm);"
+        f" @j[{key}] = comm; @seen = has_key(@i, ({key})); @read = @i[{key}]; @copy[@calls] = @t[{key}].0; }}"
+    )
+    found = maps(run(server, script, "-c", f"{programs}/syscalls 2"))
+    for wanted, name in VALUES.values():
+        assert list(found[f"@{name}"].values()) == [wanted], name
+    (buckets,) = found["@h"].values()
+    assert [bucket["count"] for bucket in buckets] == [1, 1]
+    (buckets,) = found["@l"].values()
+    assert sum(bucket["count"] for bucket in buckets) == 2
+    assert [len(found[name]) for name in ("@s", "@i", "@a", "@t", "@j")] == [1] * 5
+    assert list(found["@i"].values()) == [12]
+    assert list(found["@a"].values()) == [4]
+    assert next(iter(found["@t"].values()))[0] == 2
+    assert (found["@read"], found["@copy"]) == (12, {"1": 1, "2": 2})
+    assert found["@seen"] in (1, True)
+
+
+@pytest.mark.parametrize("operator", ["=", "+=", "|="])
+def test_a_variable_that_changes_in_the_statement(server: Server, operator: str) -> None:
+    body = f'let $s : string[1024]; $s = "first"; @[$s] {operator} {{ $s = "other"; 3 }}; @x[$s]++;'
+    script = f"begin {{ {body} exit(); }}"
+    assert maps(run(server, script)) == {"@": {"other": 3}, "@x": {"other": 1}}
+
+
+def test_keys_of_a_map_whose_values_change(server: Server) -> None:
+    script = 'begin { @s = (string[1024])"one"; @[@s]++; @s = "two"; @[@s]++; @[@s]++; clear(@s); exit(); }'
+    assert maps(run(server, script))["@"] == {"one": 1, "two": 2}
+
+
+def test_what_a_program_deletes_is_gone(server: Server) -> None:
+    script = (
+        f'begin {{ @[{TEXT}"one"] = 1; @[{TEXT}"two"] = 2; delete(@, {TEXT}"one"); @f[{TEXT}"a"] = 1; '
+        'for ($kv : @f) { printf("%s\\n", $kv.0); } exit(); }'
+    )
+    done = run(server, script)
+    assert maps(done)["@"] == {"two": 2}
+    assert [item["data"] for item in lines(done) if item["type"] == "printf"] == ["a\n"]
+
+
+def test_a_full_map_is_reported(server: Server) -> None:
+    body = "".join(f'@[{TEXT}"{number}"] = count(); @h[{TEXT}"{number}"] = hist(1); ' for number in range(9))
+    done = server.run(("-q", "-e", f"config = {{ max_map_keys = 4 }} begin {{ {body} exit(); }}"), timeout=30)
+    assert done.stdout.count("@[") == 4
+    assert done.stdout.count("@h[") == 4
+    assert "@ is full (4 keys)" in done.stderr
+    assert "@h is full (4 keys)" in done.stderr
+
+
+def test_an_emptied_map_has_room_again(server: Server) -> None:
+    """Whole keys of entries that are gone must not fill the map of keys."""
+    rounds = 6
+    fill = "".join(f'@p[$r * 8 + {n}, TEXT"x"] = count(); @c[TEXT"x", $r * 8 + {n}]++; ' for n in range(8))
+    script = (
+        f"config = {{ max_map_keys = 8 }} interval:ms:60 {{ $r = @r; {fill} @r++; "
+        f'printf("%d\\n", len(@c)); print(@p); clear(@p); clear(@c); if (@r == {rounds}) {{ clear(@r); exit(); }} }}'
+    )
+    done = run(server, script.replace("TEXT", TEXT))
+    assert "full" not in done.stderr
+    found = [item["data"] for item in lines(done) if item["type"] == "map"]
+    printed = [item["@p"] for item in found if "@p" in item]
+    assert [len(item) for item in printed] == [8] * rounds
+    assert all(set(item.values()) == {1} for item in printed)
+    assert len({name for item in printed for name in item}) == 8 * rounds
+    assert [item["data"] for item in lines(done) if item["type"] == "printf"] == ["8\n"] * rounds
+
+
+KEYS = {"new for all at once": 'nsecs / 200000, (string[100])"x"', "few": "kstack(3), tid % 7, str(comm)"}
+
+
+@pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
+@pytest.mark.parametrize("empty", ["", "print(@m); clear(@m); ", "print(@m); clear(@m); print(@h); clear(@h);"])
+def test_no_update_of_several_threads_is_lost(server: Server, programs: Path, key: str, empty: str) -> None:
+    script = (
+        "config = { max_map_keys = 30000; max_strlen = 128 } "
+        f"tracepoint:syscalls:sys_enter_getppid /pid == cpid/ {{ @m[{key}]++; @h[{key}] = hist(3); @n = count(); }} "
+        f"interval:ms:40 {{ {empty} @ticks++; if (@ticks == 25) {{ exit(); }} }}"
+    )
+    done = run(server, script, "-c", f"{programs}/flood 2000000000 4", timeout=90)
+    counted = {"@m": 0, "@h": 0, "@n": 0}
+    for item in lines(done):
+        for name, data in item["data"].items() if item["type"] in ("map", "hist") else ():
+            if name == "@h":
+                counted[name] += sum(bucket["count"] for buckets in data.values() for bucket in buckets)
+            elif name in counted:
+                counted[name] += data if isinstance(data, int) else sum(data.values())
+    assert counted["@n"] > 0
+    # The last call may have counted in the maps only: the run ends in the middle of it.
+    assert abs(counted["@m"] - counted["@n"]) <= 4
+    assert abs(counted["@h"] - counted["@n"]) <= 4

@@ -1,0 +1,82 @@
+"""Digests joined with the keys that they stand for."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from pytrace.core.diagnostics import InternalError
+from pytrace.core.manifest import RandomWords
+from pytrace.runtime.load import key_digests
+from pytrace.runtime.load.key_digests import joined
+
+Pairs = dict[bytes, bytes]
+
+
+def digest(number: int) -> bytes:
+    return struct.pack("<2Q", number, ~number & (1 << 64) - 1)
+
+
+def blocks(pairs: Pairs, size: int = 3) -> list[tuple[bytes, bytes, int]]:
+    names = list(pairs)
+    parts = [names[at : at + size] for at in range(0, len(names), size)]
+    return [(b"".join(part), b"".join(pairs[name] for name in part), len(part)) for part in parts]
+
+
+def pairs(found: list[tuple[bytes, bytes, int]]) -> list[tuple[bytes, bytes]]:
+    given = []
+    for names, values, count in found:
+        name, value = len(names) // count, len(values) // count
+        given += [(names[at * name : (at + 1) * name], values[at * value : (at + 1) * value]) for at in range(count)]
+    return sorted(given)
+
+
+KEYS = {digest(number): b"key%07d" % number for number in range(10)}
+
+
+@pytest.mark.parametrize("wanted", [range(10), range(3, 4), [9, 0, 5], []])
+def test_rows_with_one_value(wanted: range | list[int]) -> None:
+    rows = {digest(number): b"value%03d" % number for number in wanted}
+    found = list(joined("@", blocks(rows, 2), blocks(KEYS, 4)))
+    assert pairs(found) == sorted((b"key%07d" % number, b"value%03d" % number) for number in wanted)
+
+
+def test_rows_with_buckets() -> None:
+    buckets = [(number, bucket) for number in (7, 2) for bucket in (1, 9)]
+    rows = {digest(number) + struct.pack("<Q", bucket): b"%d%d" % (number, bucket) for number, bucket in buckets}
+    found = pairs(list(joined("@", blocks(rows), blocks(KEYS, 4))))
+    assert found == sorted(
+        (b"key%07d" % number + struct.pack("<Q", bucket), b"%d%d" % (number, bucket))
+        for number, bucket in buckets
+    )
+
+
+@pytest.mark.parametrize("bucket", [b"", bytes(8)])
+def test_a_row_without_a_key(bucket: bytes) -> None:
+    rows = {digest(number) + bucket: b"1" for number in (3, 30)}
+    with pytest.raises(InternalError, match="1 of 2 rows of @x have no key"):
+        list(joined("@x", blocks(rows), blocks(KEYS)))
+
+
+def test_keys_are_asked_for_after_the_last_row() -> None:
+    asked: list[str] = []
+
+    def noted(name: str, found: Pairs):  # type: ignore[no-untyped-def]
+        asked.append(name)
+        yield from blocks(found, 1)
+        asked.append(f"end of {name}")
+
+    list(joined("@", noted("rows", {digest(1): b"1"}), noted("keys", KEYS)))
+    assert asked == ["rows", "end of rows", "keys", "end of keys"]
+
+
+def test_random_words_are_drawn_where_they_belong() -> None:
+    drawn = []
+    for _ in range(2):
+        section = bytearray(64)
+        key_digests.draw(memoryview(section), RandomWords(".bss", 16, 32))
+        assert section[:16] == bytes(16)
+        assert section[48:] == bytes(16)
+        drawn.append(bytes(section[16:48]))
+    assert drawn[0] != drawn[1]
