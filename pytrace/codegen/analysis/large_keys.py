@@ -32,6 +32,11 @@ class Words:
     frame: int = 0
     """In a stack the words of a frame, otherwise 0; the word before *start* begins with the number of frames."""
 
+    @property
+    def variable(self) -> bool:
+        """Whether it is told by the key how many of the words are used."""
+        return self.text or self.frame > 0
+
 
 def digested_maps(checked: CheckedProgram) -> frozenset[str]:
     """Names of the maps that are found by a digest of their keys.

@@ -74,8 +74,8 @@ class Layout:
     def _place_random(self, checked: CheckedProgram) -> None:
         sizes = [info.key.size for info in checked.maps.values() if info.name in self.digested and info.key is not None]
         if sizes:
-            # A word for each of the largest key, and one more, as the second half of a digest is shifted by one.
-            self.key_words, self.key_bytes = self.shared, _up(max(sizes), 8) + 8
+            # Two for each word of the largest key and for one more, as the second half of a digest takes the next ones.
+            self.key_words, self.key_bytes = self.shared, 2 * (_up(max(sizes), 8) + 8)
             self.shared += _up(self.key_bytes, CACHE_LINE)
 
     def _place(self, info: MapInfo) -> None:

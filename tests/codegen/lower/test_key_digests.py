@@ -11,8 +11,10 @@ from pytrace.codegen.analysis import stack_use
 from pytrace.core.manifest import MapSpec
 from tests.codegen.running import machine, printed, ran
 from tests.support.bpf_machine import Machine
+from tests.support.recorded import Facts
 
 GET_STACK = 67
+UNLOOPED = Facts(missing=frozenset({"bpf_loop"}))
 M32, M64 = (1 << 32) - 1, (1 << 64) - 1
 
 
@@ -26,14 +28,14 @@ def digests(found: Machine, name: str = "@") -> dict[bytes, bytes]:
     return {digest: found.read(place, keys.value_size) for (digest, _), place in keys.entries.items()}
 
 
-def walked(stacks: list[tuple[int, ...]], body: str = "@[kstack] = count();", limit: int = 127) -> Machine:
+def walked(stacks: list[tuple[int, ...]], kernel: Facts | None = None) -> Machine:
     """A program that ran once for each of these stacks."""
-    found = machine(f"kprobe:f {{ {body} }}")
+    found = machine("kprobe:f { @[kstack] = count(); }", kernel)
 
     def walk(_context: int, place: int, size: int, *_: int) -> int:
         frames = given.pop(0)
         found.write(place, struct.pack(f"<{len(frames)}Q", *frames).ljust(size, b"\0"))
-        assert size == 8 * limit
+        assert size == 8 * 127
         return 8 * len(frames)
 
     given = list(stacks)
@@ -43,33 +45,42 @@ def walked(stacks: list[tuple[int, ...]], body: str = "@[kstack] = count();", li
     return found
 
 
-def expected(found: Machine, words: dict[int, int]) -> bytes:
-    """NH of the used words, by their place in the key."""
+def expected(found: Machine, words: list[int]) -> bytes:
+    """The sums of the first words of a key."""
     place = found.script.manifest.random_words
     assert place is not None
     random = struct.unpack(
         f"<{place.size // 8}Q", found.read(found.section(place.section) + place.offset, place.size)
     )
-    sums = [0, 0]
-    for at, word in words.items():
-        for number in (0, 1):
-            first, second = word + random[at + number] & M32, (word >> 32) + (random[at + number] >> 32) & M32
-            sums[number] = sums[number] + first * second & M64
-    return struct.pack("<2Q", *sums)
+    sums = [
+        sum((word + random[2 * at]) * ((word >> 32) + random[2 * at + 1]) for at, word in enumerate(words, number))
+        for number in (0, 1)
+    ]
+    return struct.pack("<2Q", *(number & M64 for number in sums))
+
+
+def taken(used: int, count: int) -> int:
+    """How many words count of a part of which so many are used: four at a time, then sixteen."""
+    first = count % 16 + 16
+    if used <= first:
+        return min(first, -(-used // 4) * 4)
+    return first + -(-(used - first) // 16) * 16
 
 
 DEEP = tuple(range(0xFFFF_0000_0000_0000, 0xFFFF_0000_0000_0000 + 127))
 STACKS: list[tuple[int, ...]] = [
     *((), (0,), (0, 0), (5,), (5, 6), (5, 7), (5 << 32, 6), (6, 5), DEEP, DEEP[:-1], (*DEEP[:-1], 1)),
+    *(DEEP[:number] for number in (30, 31, 32, 46, 47, 48, 63)),
 ]
 
 
-def test_stacks_that_differ_have_other_digests() -> None:
-    found = walked(STACKS + STACKS[:3])
+@pytest.mark.parametrize("kernel", [None, UNLOOPED], ids=["bpf_loop", "without bpf_loop"])
+def test_stacks_that_differ_have_other_digests(kernel: Facts | None) -> None:
+    found = walked(STACKS + STACKS[:3], kernel)
     assert len(found.entries("@")) == len(STACKS)
     assert sorted(found.entries("@").values()) == [1] * (len(STACKS) - 3) + [2] * 3
     for stack in STACKS:
-        words = {0: len(stack), **dict(enumerate(stack, 1))}
+        words = [len(stack), *stack, *[0] * (taken(len(stack), 127) - len(stack))]
         whole = struct.pack("<iI127Q", len(stack), 0, *stack, *[0] * (127 - len(stack)))
         assert digests(found)[expected(found, words)] == whole
 
@@ -80,20 +91,26 @@ def test_a_stack_that_could_not_be_walked_is_a_key() -> None:
     found.run()
     (key,) = digests(found).values()
     assert struct.unpack_from("<i", key) == (-errno.EFAULT,)
-    assert set(digests(found)) == {expected(found, {0: -errno.EFAULT & M32})}
+    assert set(digests(found)) == {expected(found, [-errno.EFAULT & M32])}
 
 
 TEXTS = [
     *("", "a", "b", "abcdefg", "abcdefgh", "abcdefgi", "abcdefghi", "abcdefg\\x80", "x" * 98, "x" * 99, "x" * 98 + "y"),
 ]
+LONG = [
+    "y" * (length - 1) + last for length in (127, 128, 255, 256, 257, 383, 384, 640, 1015, 1016, 1022) for last in "ab"
+]
 
 
-def test_strings_that_differ_have_other_digests() -> None:
-    body = "".join(f'@[(string[100])"{text}"] = count(); ' for text in TEXTS)
-    found = ran(f"begin {{ {body} }}")
-    assert len(found.entries("@")) == len(TEXTS) == len(digests(found))
+@pytest.mark.parametrize("size", [100, 1024])
+@pytest.mark.parametrize("kernel", [None, UNLOOPED], ids=["bpf_loop", "without bpf_loop"])
+def test_strings_that_differ_have_other_digests(kernel: Facts | None, size: int) -> None:
+    texts = TEXTS + (LONG if size > 100 else [])
+    body = "".join(f'@[(string[{size}])"{text}"] = count(); ' for text in texts)
+    found = ran(f"begin {{ {body} }}", kernel)
+    assert len(found.entries("@")) == len(texts) == len(digests(found))
     assert {key.rstrip(b"\0") for key in digests(found).values()} == {
-        text.encode().replace(b"\\x80", b"\x80") for text in TEXTS
+        text.encode().replace(b"\\x80", b"\x80") for text in texts
     }
 
 
@@ -151,4 +168,4 @@ def test_the_random_words_are_enough() -> None:
     found = machine('begin { @[(string[100])"a"] = 1; @b[kstack, 1] = 1; }')
     place = found.script.manifest.random_words
     assert place is not None
-    assert place.size == 8 * (1 + 128 + 1)
+    assert place.size == 2 * 8 * (1 + 128 + 1)

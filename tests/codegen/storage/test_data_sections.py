@@ -84,7 +84,7 @@ def test_random_words_are_for_the_largest_digested_key() -> None:
     layout = Layout.plan(CheckedProgram(maps=maps), 1, digested=frozenset({"@100", "@333"}))
     words = layout.random_words()
     assert words is not None
-    assert words.size == 336 + 8
+    assert words.size == 2 * (336 + 8)
     assert words.offset % CACHE_LINE == 0
     assert layout.shared >= words.offset + words.size
     assert Layout.plan(CheckedProgram(maps=maps), 1).random_words() is None
