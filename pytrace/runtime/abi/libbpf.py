@@ -123,6 +123,7 @@ FUNCTIONS: dict[str, tuple[type | None, tuple[type, ...], _Policy]] = {
     "bpf_map__fd": (c_int, (c_void_p,), _zero_or_error),
     "bpf_map__type": (c_int, (c_void_p,), _as_is),
     "bpf_map__set_max_entries": (c_int, (c_void_p, c_uint32), _zero_or_error),
+    "bpf_map__set_map_flags": (c_int, (c_void_p, c_uint32), _zero_or_error),
     "bpf_map__set_inner_map_fd": (c_int, (c_void_p, c_int), _zero_or_error),
     "bpf_map__set_map_extra": (c_int, (c_void_p, c_uint64), _zero_or_error),
     "bpf_map__key_size": (c_uint32, (c_void_p,), _as_is),

@@ -30,13 +30,16 @@ class Generations:
         entries: how many keys each holds.
         name: for those who look at the kernel's maps.
         stack: closes the maps.
+        flags: ``BPF_F_…`` of both.
     """
 
-    def __init__(self, sizes: tuple[int, int, int], entries: int, name: str, stack: ExitStack) -> None:
+    def __init__(
+        self, sizes: tuple[int, int, int], entries: int, name: str, stack: ExitStack, flags: int = 0
+    ) -> None:
         self._key_size = sizes[1]
         self._maps: list[int] = []
         for number in (0, 1):
-            self._maps.append(bpf_maps.create(*sizes, entries, name=f"{name[:13]}_{number}"))
+            self._maps.append(bpf_maps.create(*sizes, entries, flags=flags, name=f"{name[:13]}_{number}"))
             stack.callback(os.close, self._maps[number])
         self._outer = -1
 

@@ -11,17 +11,36 @@ import struct
 from collections.abc import Iterable, Iterator
 from itertools import compress
 
+from pytrace.base.fast_library import cache
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.manifest import DIGEST, RandomWords
+from pytrace.core.manifest import DIGEST, MapType, RandomWords
+from pytrace.runtime.abi import bpf_maps
 
 if TYPE_CHECKING:
     from pytrace.runtime.load.map_reader import Block
+
+ZERO_SEED = 1 << 6
+"""``BPF_F_ZERO_SEED``."""
 
 
 def draw(section: memoryview, place: RandomWords) -> None:
     """Fill in the random words of a script that was just loaded, so that nobody can choose keys of the same digest."""
     section[place.offset : place.offset + place.size] = os.urandom(place.size)
+
+
+@cache
+def in_one_order() -> int:
+    """The flag for maps of digests and of keys that makes the kernel keep both in the same order, 0 if it refuses.
+
+    Otherwise each map has a random order. That is so because who chooses keys could choose those of one bucket: nobody
+    can choose digests. The kernel wants CAP_SYS_ADMIN.
+    """
+    try:
+        os.close(bpf_maps.create(MapType.HASH, 4, 4, 1, flags=ZERO_SEED))
+    except OSError:
+        return 0
+    return ZERO_SEED
 
 
 def joined(name: str, rows: Iterable[Block], keys: Iterable[Block]) -> Iterator[Block]:
@@ -52,17 +71,23 @@ def _split(data: bytes, size: int) -> list[bytes]:
 
 
 def _alone(blocks: list[Block], keys: Iterable[Block]) -> Iterator[Block]:
-    """A key has one row: columns are joined."""
-    rows: dict[bytes, bytes] = {}
-    while blocks:
-        digests, values, count = blocks.pop()
-        rows.update(zip(_split(digests, DIGEST), _split(values, len(values) // count), strict=True))
-    for digests, whole, count in keys:
-        found = [rows.get(digest) for digest in _split(digests, DIGEST)]
+    """A key has one row: columns are joined, as they are while both maps have the same order (:func:`in_one_order`)."""
+    digests, values = b"".join(block[0] for block in blocks), b"".join(block[1] for block in blocks)
+    size = len(values) * DIGEST // len(digests)
+    blocks.clear()
+    rows: dict[bytes, bytes] | None = None
+    at = 0
+    for names, whole, count in keys:
+        if rows is None and names == digests[at * DIGEST : (at + count) * DIGEST]:
+            yield whole, values[at * size : (at + count) * size], count
+            at += count
+            continue
+        if rows is None:
+            rows = dict(zip(_split(digests[at * DIGEST :], DIGEST), _split(values[at * size :], size), strict=True))
+        found = list(map(rows.get, _split(names, DIGEST)))
         there = [value for value in found if value is not None]
         if len(there) < count:
-            wanted = [value is not None for value in found]
-            whole = b"".join(compress(_split(whole, len(whole) // count), wanted))
+            whole = b"".join(compress(_split(whole, len(whole) // count), (value is not None for value in found)))
         if there:
             yield whole, b"".join(there), len(there)
 

@@ -277,12 +277,23 @@ def _map_name(lib: libbpf.Library, item: int) -> str:
 
 
 def _prepare_maps(lib: libbpf.Library, maps: list[int], script: CompiledScript, options: LoadOptions) -> None:
+    specs = [spec for spec in script.manifest.maps if spec.keys]
+    digested = {spec.keys for spec in specs} | {spec.symbol for spec in specs if spec.inner is None}
     for item in maps:
         if lib.bpf_map__type(item) == MapType.RINGBUF:
             lib.bpf_map__set_max_entries(item, script_ring_size(script.manifest))
-        entries = options.entries.get(_map_name(lib, item))
+        name = _map_name(lib, item)
+        entries = options.entries.get(name)
         if entries is not None:
             lib.bpf_map__set_max_entries(item, entries)
+        if name in digested:
+            lib.bpf_map__set_map_flags(item, _digest_flags())
+
+
+def _digest_flags() -> int:
+    from pytrace.runtime.load import key_digests  # few scripts have such maps
+
+    return key_digests.in_one_order()
 
 
 def _prepare_generations(
@@ -294,7 +305,9 @@ def _prepare_generations(
     for spec in script.manifest.maps:
         if spec.inner is not None:
             try:
-                made = found[spec.symbol] = Generations(spec.inner, spec.max_entries, spec.symbol, stack)
+                made = found[spec.symbol] = Generations(
+                    spec.inner, spec.max_entries, spec.symbol, stack, _digest_flags() if spec.keys else 0
+                )
             except OSError as error:
                 raise map_refused(spec, error) from None
             lib.bpf_map__set_inner_map_fd(items[spec.symbol], made.current)

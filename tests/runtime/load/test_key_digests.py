@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import struct
 
 import pytest
@@ -10,6 +11,7 @@ from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import RandomWords
 from pytrace.runtime.load import key_digests
 from pytrace.runtime.load.key_digests import joined
+from tests.support.fake_maps import install
 
 Pairs = dict[bytes, bytes]
 
@@ -35,7 +37,7 @@ def pairs(found: list[tuple[bytes, bytes, int]]) -> list[tuple[bytes, bytes]]:
 KEYS = {digest(number): b"key%07d" % number for number in range(10)}
 
 
-@pytest.mark.parametrize("wanted", [range(10), range(3, 4), [9, 0, 5], []])
+@pytest.mark.parametrize("wanted", [range(10), range(3, 4), [9, 0, 5], range(7), [0, 1, 2, 3, 5, 4, 6, 9, 8], []])
 def test_rows_with_one_value(wanted: range | list[int]) -> None:
     rows = {digest(number): b"value%03d" % number for number in wanted}
     found = list(joined("@", blocks(rows, 2), blocks(KEYS, 4)))
@@ -80,3 +82,13 @@ def test_random_words_are_drawn_where_they_belong() -> None:
         assert section[48:] == bytes(16)
         drawn.append(bytes(section[16:48]))
     assert drawn[0] != drawn[1]
+
+
+@pytest.mark.parametrize(("refused", "flag"), [(False, 64), (True, 0)])
+def test_one_order_where_the_kernel_allows_it(monkeypatch: pytest.MonkeyPatch, refused: bool, flag: int) -> None:
+    maps = install(monkeypatch)
+    maps.refused = errno.EPERM if refused else 0
+    key_digests.in_one_order.cache_clear()
+    assert key_digests.in_one_order() == flag
+    key_digests.in_one_order.cache_clear()
+    assert [made.flags for made in maps.maps.values()] == ([] if refused else [64])
