@@ -35,6 +35,7 @@ OF_EACH_KERNEL = frozenset(
         "test_attach.py",
         "test_facts.py",
         "test_kernel_headers.py",
+        "test_large_keys.py",
         "test_loader.py",
         "test_misses.py",
         "test_selection.py",

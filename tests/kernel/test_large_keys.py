@@ -50,6 +50,41 @@ VALUES = {
 }  # fmt: skip
 
 
+READ = """
+import os, sys
+for name in sys.argv[1:]:
+    for path in (name, "", name + "z" * 40, name):
+        try:
+            os.open(path, 0)
+        except OSError:
+            pass
+"""
+
+
+def test_strings_that_are_read(server: Server, tmp_path: Path) -> None:
+    """What longer strings left in memory is neither in a key nor in its digest."""
+    (tmp_path / "read.py").write_text(READ)
+    names = ["/" + text[1:] for text in TEXTS if 1 < len(text) < 900]
+    key = "str(args.filename)"
+    script = (
+        "config = { max_strlen = 1024 } tracepoint:syscalls:sys_enter_openat /pid == cpid && (@on || "
+        f'{key} == "{names[0]}")/ {{ @on = true; @c[{key}]++; @n[{key}] = count(); @h[{key}, 5] = hist(1); '
+        f'@two[comm, {key}, {key}] = 1; @b[(uint8)3, {key}, (uint8)5]++; if ({key} == "{names[-1]}") {{ @last++; }}'
+        f" if (@last == 2) {{ @on = false; }} }}"
+    )
+    found = maps(run(server, script, "-c", f"/usr/bin/python3 -S {tmp_path}/read.py {' '.join(names)}"))
+    opened: dict[str, int] = {}
+    for name in names:
+        for path in (name, "", name + "z" * 40, name):
+            opened[path] = opened.get(path, 0) + 1
+    assert found["@c"] == found["@n"] == opened
+    assert {name: buckets[0]["count"] for name, buckets in found["@h"].items()} == {
+        f"{path},5": number for path, number in opened.items()
+    }
+    assert {name.partition(",")[2] for name in found["@two"]} == {f"{path},{path}" for path in opened}
+    assert found["@b"] == {f"3,{path},5": number for path, number in opened.items()}
+
+
 MIXED = [f'{TEXT}"abc"', f'{TEXT}"abc", 7', f'kstack(1), {TEXT}"", 7, ustack', "kstack(90), comm"]
 
 

@@ -88,8 +88,6 @@ def resolve_space(e: Emitter, space: AddressSpace) -> AddressSpace:
     kind = e.program.unit.kind
     both = kind.context in (Context.TRACEPOINT, Context.PERF_EVENT) or kind.special
     return AddressSpace.NONE if both and e.script.kernel.arch in _SEPARATE else e.space
-
-
 def load(e: Emitter, pointer: Ptr, type_: Type, align: int = 8) -> Scalar:
     """Load a scalar from the program's memory."""
     return Scalar(e.b.load(pointer, bits(type_), is_signed(type_), min(align, type_.size)), type_)
@@ -228,7 +226,8 @@ def members_of(type_: Type) -> tuple[tuple[Type, ...], tuple[int, ...], tuple[st
     raise InternalError(f"{type_} has no members")
 
 
-def _has_gaps(type_: Type) -> bool:
+def has_gaps(type_: Type) -> bool:
+    """Whether a tuple or record has padding."""
     members, offsets, _ = members_of(type_)
     at = 0
     for member, offset in zip(members, offsets, strict=True):
@@ -238,7 +237,7 @@ def _has_gaps(type_: Type) -> bool:
     return at != type_.size
 
 
-def _source_index(source: Type, target: Type, at: int) -> int:
+def source_index(source: Type, target: Type, at: int) -> int:
     """Records convert by name, tuples by position."""
     if isinstance(source, Record) and isinstance(target, Record):
         return source.names.index(target.names[at])
@@ -254,10 +253,10 @@ def natural(align: int, offset: int) -> int:
 
 def _write_members(e: Emitter, source: Operand, pointer: Ptr, type_: Type, align: int) -> None:
     members, offsets, _ = members_of(type_)
-    if _has_gaps(type_):
+    if has_gaps(type_):
         zero(e, pointer, type_.size, align)
     for at, (member, offset) in enumerate(zip(members, offsets, strict=True)):
-        part = member_of(e, source, _source_index(source.type, type_, at))
+        part = member_of(e, source, source_index(source.type, type_, at))
         write(e, part, e.b.offset(pointer, offset), member, natural(align, offset))
 
 
@@ -312,6 +311,45 @@ def read_string(
     Only a string of maximum length counts as truncated: a shorter one is a full character array.
     """
     zero(e, pointer, capacity, align)
+    _read_text(e, pointer, capacity, address, space)
+
+
+def read_string_only(
+    e: Emitter, pointer: Ptr, capacity: int, address: Number, space: AddressSpace, cleared: int
+) -> None:
+    """As :func:`read_string`, but of what is behind the string only the next *cleared* bytes are zero.
+
+    They are there behind a string of *capacity* bytes, too. Both *pointer* and *capacity* are multiples of 8, and bytes
+    are in little-endian order.
+    """
+    got = _read_text(e, pointer, capacity, address, space)
+    some, none, done = e.b.block(), e.b.block(), e.b.block()
+    hidden = e.b.opaque(got)
+    e.b.branch(e.b.icmp("sgt", hidden, 0), some, none, likely=True)
+    e.b.start(some)
+    # By words, as what is loaded next: loads of what several stores wrote wait for all of them.
+    last = e.b.sub(hidden, 1)
+    word = e.b.offset(pointer, e.b.op("and", last, -8))
+    bits_used = e.b.op("shl", e.b.op("and", last, 7), 3)
+    text = e.b.sub(e.b.op("shl", 1, bits_used), 1)
+    # In a string of all bytes the last one is no NUL.
+    text = e.b.select(e.b.icmp("eq", hidden, capacity), -1, text)
+    e.b.store(e.b.op("and", e.b.load(word), text), word)
+    _clear_words(e, e.b.offset(word, 8), cleared)
+    e.b.jump(done)
+    e.b.start(none)
+    _clear_words(e, pointer, cleared)
+    e.b.jump(done)
+    e.b.start(done)
+
+
+def _clear_words(e: Emitter, pointer: Ptr, size: int) -> None:
+    for at in range(0, size, 8):
+        e.b.store(0, e.b.offset(pointer, at))
+
+
+def _read_text(e: Emitter, pointer: Ptr, capacity: int, address: Number, space: AddressSpace) -> I64:
+    """The string, with its last byte if it has no NUL. Returns the helper's result."""
     where = resolve_space(e, space)
     got = _reported(e, read_helper(where, string=True), pointer, capacity, address)
     full, done = e.b.block(), e.b.block()
@@ -325,6 +363,7 @@ def read_string(
         e.count_cut(e.b.truth(e.b.load(end, 8)))
     e.b.jump(done)
     e.b.start(done)
+    return got
 
 
 def string_tail(

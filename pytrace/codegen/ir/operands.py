@@ -60,11 +60,14 @@ class Made:
 
     *write(pointer, align)* fills all ``type.size`` bytes. *tail(pointer, limit)*, for strings and buffers, writes at
     most *limit* bytes of text (and possibly a NUL after them) and returns their number, an ``i64`` in 0 … *limit*.
+    *only(pointer, cleared)*, for strings, writes the text and so many zero bytes behind it, and leaves what is between
+    these and the end of the value.
     """
 
     type: Type
     write: Callable[[Ptr, int], None]
     tail: Callable[[Ptr, int], Number] | None = None
+    only: Callable[[Ptr, int], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

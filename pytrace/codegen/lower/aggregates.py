@@ -12,7 +12,7 @@ from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.operands import Operand
 from pytrace.codegen.ir.values import I64, Number, Ptr, ordering
-from pytrace.codegen.lower import key_digests, map_access
+from pytrace.codegen.lower import map_access
 from pytrace.codegen.lower.map_access import Key
 from pytrace.codegen.storage.data_sections import SESSION
 from pytrace.codegen.storage.scratch_memory import USER_AREA, unit_area
@@ -343,10 +343,9 @@ def with_bucket(e: Emitter, info: MapInfo, operand: Operand, bucket: Number) -> 
     if info.key is None:
         raise InternalError("no key")
     if info.name in e.script.layout.digested:
-        whole, pointer = map_access.padded(e, info, operand), e.temporary(DIGEST + map_access.BUCKET)
-        key_digests.write(e, info.key, whole, pointer)
-        e.b.store(bucket, e.b.offset(pointer, DIGEST))
-        return Key(pointer, whole)
+        key = map_access.digested(e, info, operand, DIGEST + map_access.BUCKET)
+        e.b.store(bucket, e.b.offset(key.pointer, DIGEST))
+        return key
     pointer = map_access.padded(e, info, operand, map_access.BUCKET)
     e.b.store(bucket, e.b.offset(pointer, map_access.padded_key(info)))
     return Key(pointer)

@@ -16,7 +16,7 @@ from pytrace.codegen.ir.function_text import Block
 from pytrace.codegen.ir.module import SHARED, Module
 from pytrace.codegen.ir.operands import Memory, Operand, Parts, Scalar
 from pytrace.codegen.ir.values import I64, NULL, Number, Ptr, global_pointer, pointer_parameter
-from pytrace.codegen.lower import key_digests
+from pytrace.codegen.lower import key_digests, large_keys
 from pytrace.codegen.storage.data_sections import Layout
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import DIGEST, MAP_TYPES, SLOT_FLAG, MapType
@@ -37,10 +37,14 @@ BUCKET = 8
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key of a BPF map in memory. *whole* is the script's key if the BPF map has digests, otherwise null."""
+    """A key of a BPF map in memory. *whole* is the script's key if the BPF map has digests, otherwise null.
+
+    *texts* are strings in it that are not clear behind their ends.
+    """
 
     pointer: Ptr
     whole: Ptr | None = None
+    texts: tuple[large_keys.Text, ...] = ()
 
 
 def symbol(name: str) -> str:
@@ -126,14 +130,28 @@ def key_pointer(e: Emitter, info: MapInfo, keys: Sequence[nodes.Expr]) -> Key:
     if info.name not in e.script.layout.digested:
         return Key(key_of(e, info.key, operand, info.key.size))
     # The digest has to stay that of the key: a variable's value can be used in place, but not what others may change.
-    own = len(keys) == 1 and isinstance(keys[0], nodes.Variable) and info.key.size % WORD == 0
-    whole = key_of(e, info.key, operand, info.key.size) if own else padded(e, info, operand)
-    digest = e.temporary(DIGEST)
+    if len(keys) == 1 and isinstance(keys[0], nodes.Variable) and info.key.size % WORD == 0:
+        whole, digest = key_of(e, info.key, operand, info.key.size), e.temporary(DIGEST)
+        key_digests.write(e, info.key, whole, digest)
+        return Key(digest, whole)
+    return digested(e, info, operand, DIGEST)
+
+
+def digested(e: Emitter, info: MapInfo, operand: Operand, size: int) -> Key:
+    """A key and its digest, in memory of *size* bytes."""
+    if info.key is None:
+        raise InternalError("no key")
+    room = padded_key(info)
+    whole, digest = e.temporary(room + large_keys.SLACK), e.temporary(size)
+    texts = large_keys.write(e, operand, whole, info.key)
+    for at in range(info.key.size, room):
+        # Not before: the slack of a string may be there, too.
+        e.b.store(0, e.b.offset(whole, at), 8)
     key_digests.write(e, info.key, whole, digest)
-    return Key(digest, whole)
+    return Key(digest, whole, texts)
 
 
-def padded(e: Emitter, info: MapInfo, operand: Operand, more: int = 0) -> Ptr:
+def padded(e: Emitter, info: MapInfo, operand: Operand, more: int) -> Ptr:
     """A copy of a key, padded to 8 bytes, with room for so many bytes *more*."""
     if info.key is None:
         raise InternalError("no key")
@@ -338,8 +356,10 @@ def _keep_whole(e: Emitter, node: nodes.Node, info: MapInfo, key: Key, dropped: 
     """
     if key.whole is None:
         return
-    whole = global_pointer(keys_symbol(info.name))
-    got = e.b.helper(helpers.MAP_UPDATE_ELEM, whole, key.pointer, key.whole, NOEXIST)
+    with e.temporaries():
+        whole = large_keys.clear(e, key.whole, padded_key(info), key.texts) if key.texts else key.whole
+        keys = global_pointer(keys_symbol(info.name))
+        got = e.b.helper(helpers.MAP_UPDATE_ELEM, keys, key.pointer, whole, NOEXIST)
     failed, full, on = e.b.block(), e.b.block(), e.b.block()
     e.b.branch(e.b.icmp("slt", got, 0), failed, on, likely=False)
     e.b.start(failed)

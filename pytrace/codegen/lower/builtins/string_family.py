@@ -60,7 +60,10 @@ def _str(e: Emitter, node: nodes.Call) -> Operand:
     def tail(pointer: Ptr, limit: int) -> I64:
         return memory.string_tail(e, pointer, min(limit, type_.capacity), address, space, min(limit, type_.capacity))
 
-    return Made(type_, write, tail)
+    def only(pointer: Ptr, cleared: int) -> None:
+        memory.read_string_only(e, pointer, type_.capacity, address, space, cleared)
+
+    return Made(type_, write, tail, only)
 
 
 def _str_of_length(e: Emitter, node: nodes.Call, type_: String, address: Number, space: AddressSpace) -> Operand:

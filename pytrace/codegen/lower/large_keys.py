@@ -1,0 +1,74 @@
+"""Large keys in memory: strings are read without clearing what is behind them, as digests leave that out.
+
+The key that is stored, once for each, is a copy that is clear there.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from pytrace.codegen.analysis.large_keys import LEAST, WORD
+from pytrace.codegen.emit import memory
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.ir import helpers
+from pytrace.codegen.ir.operands import Made, Operand, Parts
+from pytrace.codegen.ir.values import Ptr
+from pytrace.codegen.lower.key_digests import BLOCK
+from pytrace.core.types import Type
+
+SLACK = BLOCK * WORD
+"""Bytes behind the end of a string that are cleared: as many as a digest may take. A key needs room for them."""
+
+Text = tuple[int, int]
+"""Offset and size of a string that is not clear behind its end."""
+
+
+def write(e: Emitter, operand: Operand, pointer: Ptr, type_: Type) -> tuple[Text, ...]:
+    """Write a key, and :data:`SLACK` bytes after it; gives the strings that are not clear behind their end."""
+    read = _reader(operand, type_, 0)
+    if read is not None:
+        read(pointer, SLACK)
+        return ((0, type_.size),)
+    if not isinstance(operand, Parts) or memory.has_gaps(type_):
+        memory.write(e, operand, pointer, type_)
+        return ()
+    texts: list[Text] = []
+    members, offsets, _ = memory.members_of(type_)
+    for at, (member, offset) in enumerate(zip(members, offsets, strict=True)):
+        part = memory.member_of(e, operand, memory.source_index(operand.type, type_, at))
+        read = _reader(part, member, offset)
+        if read is not None:
+            # What comes behind the string in the key is written later.
+            read(e.b.offset(pointer, offset), SLACK)
+            texts.append((offset, member.size))
+        else:
+            memory.write(e, part, e.b.offset(pointer, offset), member, memory.natural(8, offset))
+    return tuple(texts)
+
+
+def _reader(operand: Operand, type_: Type, offset: int) -> Callable[[Ptr, int], None] | None:
+    """What reads a string of a key without clearing all of what is behind it."""
+    if not isinstance(operand, Made) or operand.type != type_ or type_.size <= LEAST:
+        return None
+    return None if offset % WORD or type_.size % WORD or sys.byteorder != "little" else operand.only
+
+
+def clear(e: Emitter, key: Ptr, size: int, texts: tuple[Text, ...]) -> Ptr:
+    """A copy of a key of *size* bytes whose strings are clear behind their ends."""
+    copy, at = e.temporary(size), 0
+    for offset, room in (*texts, (size, 0)):
+        memory.copy(e, e.b.offset(copy, at), e.b.offset(key, at), offset - at)
+        at = offset + room
+    for offset, room in texts:
+        source, target = e.b.offset(key, offset), e.b.offset(copy, offset)
+        memory.zero(e, target, room)
+        got = e.b.helper(helpers.PROBE_READ_KERNEL_STR, target, room, e.b.address(source))
+        full, done = e.b.block(), e.b.block()
+        e.b.branch(e.b.icmp("eq", got, room), full, done, likely=False)
+        e.b.start(full)
+        # The helper writes a NUL to the last byte.
+        e.b.store(e.b.load(e.b.offset(source, room - 1), 8), e.b.offset(target, room - 1), 8)
+        e.b.jump(done)
+        e.b.start(done)
+    return copy
