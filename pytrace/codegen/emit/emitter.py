@@ -168,9 +168,11 @@ class Emitter:
 
     def _block_of(self, cpu: I64) -> Ptr:
         self.script.layout.addressed = True
-        # The mask tells the verifier that the index is in bounds. Opaque, as LLVM makes a branch of one bit times a
-        # number, and the verifier would go through the whole program for either block.
-        masked = self.b.opaque(self.b.op("and", cpu, self.script.layout.copies - 1))
+        # The mask tells the verifier that the index is in bounds.
+        masked = self.b.op("and", cpu, self.script.layout.copies - 1)
+        if self.script.layout.digested and self.script.layout.copies == 2:
+            # LLVM makes a branch of one bit times a number, and the verifier would go through digests for either block.
+            masked = self.b.opaque(masked)
         return self.b.offset(global_pointer(PERCPU), self.b.mul(masked, self.module.late("stride")))
 
     @property
