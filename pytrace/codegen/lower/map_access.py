@@ -331,7 +331,7 @@ def insert(
     """Insert the value at *first*; if another program was faster, ``present(place)`` updates what that one stored."""
     failed, raced, full, done = (e.b.block() for _ in range(4))
     _keep_whole(e, node, info, key, done)
-    got = e.b.helper(helpers.MAP_UPDATE_ELEM, map_symbol(e, info), key.pointer, first, NOEXIST)
+    got = _put(e, map_symbol(e, info), key.pointer, first, NOEXIST)
     e.b.branch(e.b.icmp("slt", got, 0), failed, done, likely=False)
     e.b.start(failed)
     e.b.branch(e.b.icmp("eq", got, -errno.EEXIST), raced, full)
@@ -348,6 +348,14 @@ def insert(
     e.b.start(done)
 
 
+def _put(e: Emitter, which: Ptr, key: Ptr, value: Ptr, flags: int) -> Number:
+    """Call the update helper; gives its result.
+
+    Before Linux 6.4 the verifier replaces the helper by a function whose error number is only 32 bits wide.
+    """
+    return e.b.fit(e.b.helper(helpers.MAP_UPDATE_ELEM, which, key, value, flags), 32, signed=True)
+
+
 def _keep_whole(e: Emitter, node: nodes.Node, info: MapInfo, key: Key, dropped: Block) -> None:
     """Insert the whole key of a digest, before the digest is there; if that fails, the update is *dropped*.
 
@@ -359,7 +367,7 @@ def _keep_whole(e: Emitter, node: nodes.Node, info: MapInfo, key: Key, dropped: 
     with e.temporaries():
         whole = large_keys.clear(e, key.whole, padded_key(info), key.texts) if key.texts else key.whole
         keys = global_pointer(keys_symbol(info.name))
-        got = e.b.helper(helpers.MAP_UPDATE_ELEM, keys, key.pointer, whole, NOEXIST)
+        got = _put(e, keys, key.pointer, whole, NOEXIST)
     failed, full, on = e.b.block(), e.b.block(), e.b.block()
     e.b.branch(e.b.icmp("slt", got, 0), failed, on, likely=False)
     e.b.start(failed)
@@ -374,7 +382,7 @@ def update(e: Emitter, node: nodes.Node, info: MapInfo, key: Key, value: Ptr) ->
     """Insert or replace; a failure is counted for the map and reported."""
     failed, done = e.b.block(), e.b.block()
     _keep_whole(e, node, info, key, done)
-    got = e.b.helper(helpers.MAP_UPDATE_ELEM, map_symbol(e, info), key.pointer, value, 0)
+    got = _put(e, map_symbol(e, info), key.pointer, value, 0)
     e.b.branch(e.b.icmp("slt", got, 0), failed, done, likely=False)
     e.b.start(failed)
     _dropped(e, node, info, got)

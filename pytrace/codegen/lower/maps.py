@@ -123,7 +123,8 @@ def delete(e: Emitter, node: nodes.Node, info: MapInfo, keys: Sequence[nodes.Exp
         _check_deleted(e, node, info, e.b.select(there, 0, -errno.ENOENT))
         return there
     which, key = map_access.map_symbol(e, info), map_access.key_of(e, info.key, operand, info.key.size)
-    got = e.b.helper(helpers.MAP_DELETE_ELEM, which, key)
+    # As of an update, see map_access.
+    got = e.b.fit(e.b.helper(helpers.MAP_DELETE_ELEM, which, key), 32, signed=True)
     _check_deleted(e, node, info, got)
     return e.b.icmp("eq", got, 0)
 
