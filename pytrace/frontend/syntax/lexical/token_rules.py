@@ -55,7 +55,7 @@ _AFTER_DOT = late(r"\.\s*\Z")
 _WORD = late(r"[A-Za-z0-9_$@]+|.", re.DOTALL)
 
 t_INITIAL_after_points_ignore = _SPACE
-t_script_ignore = " \t\r\f\v"
+t_script_ignore = _SPACE
 t_point_definition_comment_ignore = ""
 
 
@@ -71,7 +71,6 @@ def _span(lexeme: Lexeme) -> Span:
 
 # ---------------------------------------------------------------------------------------------- code
 
-t_script_ignore_lines = r"\n[ \t\r\n\f\v]*"
 
 
 @matches(_NAME)
