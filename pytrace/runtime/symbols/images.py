@@ -49,6 +49,8 @@ class Images:
         self._lines = lines
         self._search = debug_files.directories(debuginfo)
         self._binaries: dict[tuple[int, int, int], Binary] = {}
+        self.dropped = 0
+        """How many binaries were forgotten again."""
         self._places: dict[tuple[Binary, str, int, bool], list[Frame]] = {}
 
     def binary(self, path: str, status: os.stat_result, root: str = "") -> Binary:
@@ -70,6 +72,7 @@ class Images:
             if len(self._binaries) >= _BINARIES:
                 self._binaries.pop(next(iter(self._binaries))).keep_lines()
                 self._places.clear()
+                self.dropped += 1
         self._binaries[stamp] = found
         return found
 

@@ -29,6 +29,7 @@ _KERNEL_KEPT = 1 << 15
 _KEPT = 1 << 12
 """Addresses of processes whose frames are remembered; :class:`Images` remembers the places in binaries for longer."""
 _SPACES = 4096
+_MAPPED = 1 << 14
 """Processes whose mappings are remembered."""
 _NAMED_UNKNOWN = 6
 """How many processes without known mappings are remembered for the notice at the end, and one more."""
@@ -73,6 +74,9 @@ class Symbolizer:
         self._kernel_debug_sought = False
         self._spaces: dict[int, AddressSpace] = {}
         self._programs: dict[tuple[int, int], AddressSpace] = {}
+        self._mapped: dict[tuple[int, int, int], Binary] = {}
+        """Binaries by address space, start and inode of a mapping."""
+        self._dropped = 0
         self._user_frames: dict[tuple[int, int, bool], list[Frame]] = {}
         self._recorder: MappingRecorder | None = None
         self._trampolines: dict[tuple[int, int], bool] = {}
@@ -312,6 +316,18 @@ class Symbolizer:
         return self._programs.setdefault((program.device, program.inode), space)
 
     def _binary(self, space: AddressSpace, mapping: Mapping) -> Binary | None:
+        if self._dropped != self._images.dropped:
+            self._dropped = self._images.dropped
+            self._mapped.clear()
+        key = (space.serial, mapping.start, mapping.inode)
+        known = self._mapped.get(key)
+        if known is None:
+            known = self._open_binary(space, mapping)
+            if known is not None:
+                remember(self._mapped, key, known, _MAPPED)
+        return known
+
+    def _open_binary(self, space: AddressSpace, mapping: Mapping) -> Binary | None:
         for path in _places(space, mapping):
             try:
                 status = os.stat(path)
