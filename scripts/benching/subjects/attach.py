@@ -22,7 +22,8 @@ _MANY = """#define _GNU_SOURCE
 #include <unistd.h>
 /* Without a function of the C library, which has no frame and would hide its caller from stacks. */
 #ifdef __x86_64__
-#define GETSID() ({{ long at = SYS_getsid; __asm__ volatile("syscall" : "+a"(at) : "D"(0) : "rcx", "r11", "memory"); at; }})
+#define GETSID() ({{ long at = SYS_getsid; \\
+    __asm__ volatile("syscall" : "+a"(at) : "D"(0) : "rcx", "r11", "memory"); at; }})
 #else
 #define GETSID() ({{ register long call __asm__("x8") = SYS_getsid, at __asm__("x0") = 0; \\
     __asm__ volatile("svc 0" : "+r"(at) : "r"(call) : "memory"); at; }})
