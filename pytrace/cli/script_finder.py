@@ -106,6 +106,10 @@ def complete(line: CommandLine) -> None:
     """
     if not line.tool or line.usage:
         return
+    if line.words is not None and line.text("duration") is not None:
+        from pytrace.cli import selection
+
+        line.words.fit_outputs(selection.duration(line) or 0)
     if line.script is None and line.words is not None:
         from pytrace.cli.scripts import tools
         from pytrace.multitools.table import TOOLS
