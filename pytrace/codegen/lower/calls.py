@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.emit import events, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.evaluation_order import in_order
-from pytrace.codegen.emit.program import Program
 from pytrace.codegen.ir.operands import Memory, Nothing, Operand, Remote, Scalar
 from pytrace.codegen.ir.values import FRAME, Number
 from pytrace.core.builtin_row import Builtin, Mode
@@ -13,6 +13,9 @@ from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import VOID, Pointer, Type, Void
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import FunctionInfo, ImportedFunction
+
+if TYPE_CHECKING:
+    from pytrace.codegen.emit.program import Program
 
 
 def call(e: Emitter, node: nodes.Identifier | nodes.Call) -> Operand:

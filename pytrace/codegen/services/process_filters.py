@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.aot import load_time_values
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.tasks import CurrentTask, Task
-from pytrace.codegen.ir.function_text import Block
-from pytrace.codegen.ir.module import Module
 from pytrace.codegen.ir.values import I1, Number
 from pytrace.codegen.services import process_following
 from pytrace.codegen.services.wanted_values import is_any_of, is_in_map, is_named
 from pytrace.codegen.storage.data_sections import SESSION
 from pytrace.core.manifest import MapType
 from pytrace.core.options.process_filters import PROCESS_MAP, UNROLLED, FilterShape
+
+if TYPE_CHECKING:
+    from pytrace.codegen.ir.function_text import Block
+    from pytrace.codegen.ir.module import Module
 
 Test = Callable[[Emitter, Task], I1]
 """Whether a task passes one filter."""

@@ -9,8 +9,7 @@ first instruction.  Existing descendants of the ``-p`` process are added by the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.aot import load_time_values
 from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.current_task import process_ids, task_field
@@ -24,15 +23,19 @@ from pytrace.codegen.services.wanted_values import is_any_of, is_in_map, is_name
 from pytrace.codegen.storage.data_sections import SESSION, UNFOLLOWED
 from pytrace.core.builtin_row import IN_SCOPE, Builtin
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import MapType, ProgramSpec, Target
-from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.options.process_filters import NOT_YET, PROCESS_MAP, UNROLLED
 from pytrace.core.probes.kinds import known_kind
 from pytrace.core.probes.targets import IteratorTarget, TracepointTarget
 from pytrace.core.types import INT32, UINT32, UINT64, Array, Struct, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import CheckedProgram, ProbeContext, ProbeUnit, location
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytrace.core.kernel_info import KernelInfo
+    from pytrace.core.options.compile_options import CompileOptions
 
 MAP = "followed"
 ENTRIES = 32768

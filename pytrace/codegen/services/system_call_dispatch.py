@@ -7,18 +7,21 @@ and calls the functions of the units in the order of the script.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from pytrace.codegen.emit.program import Script
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Builder
-from pytrace.codegen.ir.function_text import Block
 from pytrace.codegen.ir.module import program_section
 from pytrace.codegen.ir.values import CONTEXT, I64
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.probes.system_calls import ABIS, Abi
 from pytrace.core.probes.targets import ENTER
-from pytrace.frontend.ast.typed_program import ProbeUnit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytrace.codegen.emit.program import Script
+    from pytrace.codegen.ir.function_text import Block
+    from pytrace.frontend.ast.typed_program import ProbeUnit
 
 PART = "_part"
 """Suffix of the names of the functions of a program that has several units."""

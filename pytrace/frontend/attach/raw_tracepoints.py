@@ -9,18 +9,21 @@ the script.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from pytrace.base.fast_dataclass import dataclass, replace
-from pytrace.core.kernel_info import TracepointField
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.probes.system_calls import ABIS
 from pytrace.core.probes.targets import ProbeTarget, TracepointTarget
 from pytrace.core.types import String
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.attach.points import body_uses, raw_fields
 from pytrace.frontend.attach.points.raw_tracepoint_table import TABLE
-from pytrace.frontend.attach.providers.base import Match, Scope
-from pytrace.frontend.attach.system_calls import Block
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytrace.core.kernel_info import TracepointField
+    from pytrace.frontend.attach.providers.base import Match, Scope
+    from pytrace.frontend.attach.system_calls import Block
 
 FEATURE = "rawtracepoint"
 
@@ -68,7 +71,7 @@ def _unusable(scope: Scope) -> str:
     return "" if kernel.has_btf and scope.feature(FEATURE) else "no raw tracepoints with types"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Fields:
     """The fields of a tracepoint: all, the known ones, and those that are text."""
 

@@ -11,16 +11,19 @@ that the body uses means the same in both.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from pytrace.base.fast_dataclass import dataclass, replace
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.probes.system_calls import ABIS, Abi, numbers
 from pytrace.core.probes.targets import ENTER, EXIT, ProbeTarget, TracepointTarget
 from pytrace.frontend.ast import nodes, visitor
-from pytrace.frontend.ast.typed_program import ProbeUnit
 from pytrace.frontend.attach.points import body_uses, contexts
-from pytrace.frontend.attach.points.body_uses import Uses
-from pytrace.frontend.attach.providers.base import Match, Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytrace.frontend.ast.typed_program import ProbeUnit
+    from pytrace.frontend.attach.points.body_uses import Uses
+    from pytrace.frontend.attach.providers.base import Match, Scope
 
 FEATURE = "raw_syscalls"
 
@@ -44,7 +47,7 @@ MOST_NODES = 30_000
 """The verifier follows a million instructions of a program; a node of the tree is some ten."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Block:
     """A probe block with its places: *index* counts blocks in source order, *uses* is what the body reads."""
 

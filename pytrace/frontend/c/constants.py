@@ -10,7 +10,8 @@ A script's own definition, an installed header and a kernel enumerator of the sa
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+
+from pytrace.base.fast_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pytrace.core.kernel_info import KernelInfo

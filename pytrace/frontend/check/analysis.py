@@ -6,14 +6,10 @@ for what it gives.
 
 from __future__ import annotations
 
-from functools import partial
-
-from pytrace.core.config import Config
+from pytrace.base.fast_library import partial
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import Diagnostics, InternalError
-from pytrace.core.kernel_info import KernelInfo
-from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.probes.targets import FileTarget
-from pytrace.core.source import Source, Span
 from pytrace.core.types import INT64, VOID, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import CheckedProgram, FunctionInfo, ProbeUnit, VariableInfo
@@ -33,6 +29,12 @@ from pytrace.frontend.check.print_and_clear import join_prints
 from pytrace.frontend.check.rules import imported_functions
 from pytrace.frontend.check.rules.dispatch import EXPRESSIONS
 from pytrace.frontend.check.rules.statements import check_block, check_body, check_if
+
+if TYPE_CHECKING:
+    from pytrace.core.config import Config
+    from pytrace.core.kernel_info import KernelInfo
+    from pytrace.core.options.compile_options import CompileOptions
+    from pytrace.core.source import Source, Span
 
 MAX_PASSES = 60
 

@@ -7,11 +7,13 @@ result that the stages read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 from pytrace.base.fast_dataclass import dataclass, fields
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.config import ENVIRONMENT_PREFIXES, Config, Setting
 from pytrace.core.numbers import parse_boolean, parse_integer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 LICENSES = (
     "GPL",
@@ -96,7 +98,7 @@ def _either(names: tuple[str, ...]) -> str:
     return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Key:
     """One row: how a key's values are parsed, and the key's documentation."""
 

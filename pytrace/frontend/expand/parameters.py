@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-
 from pytrace.base.dispatch import by_class, on
 from pytrace.base.fast_dataclass import replace
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.manifest_sections import Parameters
 from pytrace.core.numbers import parse_integer
-from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.options.script_options import Value as OptionValue
-from pytrace.core.source import Span
 from pytrace.frontend.ast import literals, nodes, visitor
 from pytrace.frontend.expand import named_parameters, option_declarations
 from pytrace.frontend.expand.named_parameters import NamedParameter, Value, form, help_lines, usage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from pytrace.core.options.compile_options import CompileOptions
+    from pytrace.core.options.script_options import Value as OptionValue
+    from pytrace.core.source import Span
 
 
 def substitute(program: nodes.Program, options: CompileOptions, diagnostics: Diagnostics) -> nodes.Program:

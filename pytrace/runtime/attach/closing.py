@@ -14,11 +14,14 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Sequence
 
 from pytrace.base.fast_library import deque
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import MapType
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _THREADS = 256
 _STACK = 128 << 10

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from functools import cached_property
 
 from pytrace.base.fast_dataclass import replace
+from pytrace.base.fast_library import cached_property
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.kernel_info import FunctionPrototype
 from pytrace.core.types import Enum, Struct, Type
 from pytrace.runtime.btf.reader import TYPE_KINDS, Btf, Kind, map_file
 from pytrace.runtime.btf.value_types import TypeReader
 from pytrace.runtime.host import fingerprints
 from pytrace.runtime.host.name_patterns import exact, matching
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pytrace.core.kernel_info import FunctionPrototype
 
 SYSTEM_BTF = "/sys/kernel/btf/vmlinux"
 _SEARCH = (

@@ -13,12 +13,15 @@ import mmap
 import re
 import struct
 from array import array
-from collections.abc import Callable, Iterator
-from enum import IntEnum
-from functools import cached_property
 
+from pytrace.base.fast_enum import IntEnum
+from pytrace.base.fast_library import cached_property
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.host import fingerprints
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 MAGIC = 0xEB9F
 
@@ -63,7 +66,7 @@ _WORDS_EACH = [0, 0, 0, 0, 3, 3, 2, 0, 0, 0, 0, 0, 0, 2, 0, 3, 0, 0, 0, 3]
 
 
 _SEARCHES = 64
-"""After so many look-ups by name, which search the data, a dictionary is made: that pays for listings only."""
+"""After so many look-ups of different names, which search the data, a dictionary is made: that pays for listings only."""
 _NOWHERE = 1 << 32
 
 
@@ -89,6 +92,7 @@ class Btf:
         self.first_string = base.end_string if base else 0
         self._index_name = index
         self._searches = 0
+        self._found: dict[tuple[str, tuple[int, ...]], int] = {}
         self._ids_by_name: dict[int, dict[str, int]] = {}
 
     @cached_property
@@ -149,8 +153,13 @@ class Btf:
 
     def find(self, name: str, *kinds: int) -> int:
         """Id of the first type defined here (not in the base) with that name and one of *kinds*; 0 when none."""
-        if not name:
-            return 0
+        key = (name, kinds)
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = self._search(name, kinds) if name else 0
+        return found
+
+    def _search(self, name: str, kinds: tuple[int, ...]) -> int:
         if self._searches >= _SEARCHES:
             found = min((self._by_name(kind).get(name, _NOWHERE) for kind in kinds), default=_NOWHERE)
             return 0 if found == _NOWHERE else found

@@ -12,9 +12,9 @@ import re
 from bisect import bisect_right
 from functools import cached_property
 from itertools import compress
-from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.runtime.host.name_patterns import exact, matching, within
 
 if TYPE_CHECKING:

@@ -99,7 +99,7 @@ _QUALIFIERS = frozenset(
 _SIGNED_NAMES = frozenset(("char", "short", "int", "long", "signed"))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Declared:
     """A C type as a format file spells it: kind word, name without qualifiers, stars, and if it says ``__user``."""
 

@@ -17,11 +17,11 @@ from pytrace.base.fast_typing import TYPE_CHECKING, Any, TypeVar
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import CUT, HEADER, EventLayout
 from pytrace.core.types import String
-from pytrace.runtime.output.render.decoders import Decoders
 from pytrace.runtime.output.render.printf import Piece
 from pytrace.runtime.ring.index import RECORD_HEADER, WORD
 
 if TYPE_CHECKING:
+    from pytrace.runtime.output.render.decoders import Decoders
     from pytrace.runtime.output.render.tables import Table, TextTable
 
 RunHandler = Callable[[bytes, int, int, int, int], None]

@@ -18,10 +18,13 @@ import time
 from _thread import allocate_lock, get_native_id
 from contextlib import ExitStack, suppress
 
-from pytrace.base.fast_typing import NoReturn
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.abi import syscalls
 from pytrace.runtime.host import fingerprints
+
+if TYPE_CHECKING:
+    from pytrace.base.fast_typing import NoReturn
 
 _PTRACE_TRACEME = 0
 _PTRACE_PEEKUSER = 3

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from functools import partial
-
 from pytrace.base.dispatch import by_class, on
 from pytrace.base.fast_dataclass import replace
+from pytrace.base.fast_library import contextmanager, partial
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.builtin_row import Builtin, Mode
-from pytrace.core.source import Span
 from pytrace.core.types import INT64, VOID, Bool, Int, Stats, String, Tuple, Type, Void
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Flexible, Unknown, fits, is_integer, settle
@@ -21,6 +17,9 @@ from pytrace.frontend.check.inference.type_names import resolve
 from pytrace.frontend.check.rules import calls, expressions, operators
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from pytrace.core.source import Span
     from pytrace.frontend.check.inference.checker import Checker
     from pytrace.frontend.check.inference.slots import MapState
 
