@@ -155,7 +155,9 @@ def test_the_standard_modules_are_not_imported() -> None:
     assert done.stdout == "set()\n"
 
 
-MANAGERS = pytest.mark.parametrize("make", [fast_library.contextmanager, contextlib.contextmanager], ids=["own", "standard"])
+MANAGERS = pytest.mark.parametrize(
+    "make", [fast_library.contextmanager, contextlib.contextmanager], ids=["own", "standard"]
+)
 
 
 @MANAGERS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import operator
+import _operator as operator  # ``operator`` imports ``reprlib`` and more
 
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.frontend.ast import nodes

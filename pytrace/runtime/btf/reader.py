@@ -10,7 +10,6 @@ Source: ``Documentation/bpf/btf.rst`` and ``include/uapi/linux/btf.h`` of the ke
 from __future__ import annotations
 
 import mmap
-import re
 import struct
 from array import array
 
@@ -66,7 +65,7 @@ _WORDS_EACH = [0, 0, 0, 0, 3, 3, 2, 0, 0, 0, 0, 0, 0, 2, 0, 3, 0, 0, 0, 3]
 
 
 _SEARCHES = 64
-"""After so many look-ups of different names, which search the data, a dictionary is made: that pays for listings only."""
+"""After looking up so many names, each by a search of the data, a dictionary is made: that pays for listings only."""
 _NOWHERE = 1 << 32
 
 
@@ -192,6 +191,8 @@ class Btf:
 
     def ids(self, *kinds: int) -> Iterator[int]:
         """Ids of all types of some kinds that are defined here."""
+        import re  # few scripts search all types
+
         wanted = re.compile(b"[" + b"".join(re.escape(bytes((kind,))) for kind in kinds) + b"]")
         for match in wanted.finditer(self._kinds):
             yield self.first_id + match.start()
@@ -203,6 +204,8 @@ class Btf:
 
     def strings_with_prefix(self, prefix: str) -> list[str]:
         """All strings that start with *prefix*, without looking at the types that use them."""
+        import re
+
         pattern = re.compile(rb"\0" + re.escape(prefix.encode()) + rb"[^\0]*")
         end = self._strings_at + self._strings_size
         return [match.group()[1:].decode() for match in pattern.finditer(self._data, self._strings_at, end)]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from functools import cached_property
 
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_library import cached_property
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.base.lazy_regex import late
 from pytrace.core.diagnostics import TraceError

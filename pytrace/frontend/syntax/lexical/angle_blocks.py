@@ -7,8 +7,7 @@ precedes it, or what follows cannot be its right operand.
 
 from __future__ import annotations
 
-from enum import Enum
-
+from pytrace.base.fast_enum import Enum
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.base.lazy_regex import late
 from pytrace.core.probes.kinds import PROBE_KINDS
