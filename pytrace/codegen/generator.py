@@ -6,8 +6,7 @@ from pytrace.base.fast_dataclass import dataclass
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.analysis import parts, stack_use
 from pytrace.codegen.analysis.shared_variables import all_variables, called_functions, shared_variables
-from pytrace.codegen.aot import layout_reliance
-from pytrace.codegen.aot.load_time_values import Ahead
+from pytrace.codegen.aot import layout_reliance, load_time_values
 from pytrace.codegen.emit import events, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.program import Lowering, Program, Script
@@ -63,7 +62,7 @@ def generate(
         layout,
         checked.config.on_stack_limit,
         {name: number for number, name in enumerate(checked.maps)},
-        ahead=Ahead(kernel) if options.ahead else None,
+        ahead=load_time_values.Ahead(kernel) if options.ahead else None,
         sparing=sparing,
     )
     process_filters.declare(module, options.shape)

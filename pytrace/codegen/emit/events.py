@@ -7,9 +7,8 @@ copied with its actual length.  An event that does not fit the ring is counted a
 from __future__ import annotations
 
 from pytrace.base.fast_typing import TYPE_CHECKING
-from pytrace.codegen.emit import memory, seq_file, system_calls
+from pytrace.codegen.emit import evaluation_order, memory, seq_file, system_calls
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.emit.evaluation_order import in_order
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.operands import Made, Operand, Remote, Scalar
 from pytrace.codegen.ir.values import FRAME, Number, Ptr, global_pointer, number_parameter
@@ -44,7 +43,7 @@ def send_node(e: Emitter, node: nodes.Expr) -> None:
     if len(arguments) > IN_REGISTERS:
         _send_piecewise(e, spec, arguments)
         return
-    send(e, spec, in_order(e, arguments))
+    send(e, spec, evaluation_order.in_order(e, arguments))
 
 
 def _send_piecewise(e: Emitter, spec: EventSpec, arguments: Sequence[nodes.Expr]) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
+from pytrace.core.probes import misread_instructions
 from pytrace.core.probes.kinds import UPROBE, URETPROBE
-from pytrace.core.probes.misread_instructions import misread
 from pytrace.core.probes.targets import FileTarget, UserTarget
 from pytrace.frontend.attach.points import instruction_starts, red_zone
 
@@ -65,7 +65,7 @@ class _File:
         found = []
         for index, code in zip(indexes, self._kernel.user_codes(self._path, offsets, _ENOUGH), strict=True):
             match = matches[index]
-            if misread(code):
+            if misread_instructions.misread(code):
                 found.append(self._misread(index, match, code))
             elif self._overwrites(match, code):
                 found.append(_Harm(index, _OVERWRITES, ("a function compiled with -mno-red-zone can be probed there",)))
@@ -76,7 +76,7 @@ class _File:
         shown = code[: size or 4].hex(" ")
         why = f"the kernel would misread the instruction there ({shown}) and corrupt the program"
         after = size
-        while size and misread(code[after:]):
+        while size and misread_instructions.misread(code[after:]):
             size = _length(code[after:])
             after += size
         return _Harm(index, why, self._next(match, after) if size else ())

@@ -14,12 +14,11 @@ from pytrace.base.lazy_regex import late
 from pytrace.core.diagnostics import Diagnostics, Note
 from pytrace.core.source import Source, Span
 from pytrace.frontend.ast import nodes, visitor
-from pytrace.frontend.syntax import lr_driver
+from pytrace.frontend.syntax import lr_driver, recovery
 from pytrace.frontend.syntax.lexical import ply_import
 from pytrace.frontend.syntax.lexical.lexer import ROOT, SCRIPT, Lexer
 from pytrace.frontend.syntax.lexical.structure import Structure
 from pytrace.frontend.syntax.lexical.tokens import Token, found_name
-from pytrace.frontend.syntax.recovery import AbandonedItem, Item
 
 if TYPE_CHECKING:
     from pytrace.frontend.syntax.grammar_support import LRParser
@@ -76,11 +75,11 @@ def _run_grammar(structure: Structure, head: Span, points: tuple[nodes.AttachPoi
         for message, span, hints in quick.errors:
             structure.lexer.error(message, span, *hints)
         return node
-    item = Item(parser, structure, head, points)
+    item = recovery.Item(parser, structure, head, points)
     parser.errorfunc = item.handle
     try:
         return parser.parse(lexer=item)
-    except AbandonedItem:
+    except recovery.AbandonedItem:
         return None
 
 

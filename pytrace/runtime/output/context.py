@@ -11,7 +11,6 @@ from pytrace.core.diagnostics import InternalError
 from pytrace.runtime.output import messages
 from pytrace.runtime.output.render import json
 from pytrace.runtime.output.render.decoders import Decoders
-from pytrace.runtime.output.render.json import JsonForms
 from pytrace.runtime.output.render.names import Names, Symbols
 from pytrace.runtime.output.render.text import Form, TextForms
 
@@ -106,9 +105,9 @@ class Context:
         self._specs: dict[str, MapSpec] = {item.name: item for item in manifest.maps}
 
     @cached_property
-    def jsons(self) -> JsonForms:
+    def jsons(self) -> json.JsonForms:
         """JSON forms of values."""
-        return JsonForms(self.texts)
+        return json.JsonForms(self.texts)
 
     @cached_property
     def row_tables(self) -> dict[int, RowTable]:
