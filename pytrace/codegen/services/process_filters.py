@@ -15,7 +15,7 @@ from pytrace.core.manifest import MapType
 from pytrace.core.options.process_filters import PROCESS_MAP, UNROLLED, FilterShape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Sequence
 
     from pytrace.codegen.emit.emitter import Emitter
     from pytrace.codegen.ir.function_text import Block
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     Test = Callable[[Emitter, tasks.Task], I1]
     """Whether a task passes one filter."""
+
 
 def declare(module: Module, shape: FilterShape) -> None:
     """Declare the map of processes, when there are too many to be compared one by one."""
@@ -48,8 +49,10 @@ def tests(e: Emitter, *, pid: bool, others: bool, follow: bool) -> list[Test]:
     return chosen
 
 
-def require(e: Emitter, chosen: Iterable[Test]) -> None:
+def require(e: Emitter, chosen: Sequence[Test]) -> None:
     """Go on where all tests hold."""
+    if not chosen:
+        return
     task = tasks.CurrentTask(e)
     for test in chosen:
         e.end_early(test(e, task))
