@@ -8,12 +8,15 @@ There are two families of failures: a mistake in a script or a limit of the mach
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
 
 from pytrace.base.fast_dataclass import dataclass, field, replace
 from pytrace.base.fast_enum import Enum
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.base.lazy_regex import late
 from pytrace.core.source import Span, expansion_chain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 
 class Severity(Enum):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from pytrace.base.fast_dataclass import dataclass, field
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.option_values import JOINT, WrongValueError, convert, default
-from pytrace.core.options.script_options import ScriptOption, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytrace.core.options.script_options import ScriptOption, Value
 
 
-@dataclass(slots=True)
+@dataclass()
 class ScriptWords:
     """What the command line says to the script *name*, which declares *options*.
 

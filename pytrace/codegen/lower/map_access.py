@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.emit import events, memory
-from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.evaluation_order import in_order
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Builder
@@ -17,7 +16,12 @@ from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import MAP_TYPES, SLOT_FLAG, MapType
 from pytrace.core.types import Hist, LHist, TSeries, Tuple, Type
 from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.typed_program import MapInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pytrace.codegen.emit.emitter import Emitter
+    from pytrace.frontend.ast.typed_program import MapInfo
 
 NOEXIST = 1
 """``BPF_NOEXIST``: the update fails when the key is there."""

@@ -7,12 +7,15 @@ looked at here. A start from the cache that gives such an option imports this mo
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.base.lazy_regex import late
 from pytrace.core.diagnostics import did_you_mean
 from pytrace.core.options.script_options import plain_integer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MOST_PID = 0x400000
 """PID_MAX_LIMIT of 64-bit kernels (``include/linux/threads.h``)."""
@@ -30,7 +33,7 @@ _INTERFACE = late(r"[\w.:@-]{1,15}")
 _CALL = late(r"\w+")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OptionType:
     """What an option takes.
 

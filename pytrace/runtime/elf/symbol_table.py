@@ -13,9 +13,9 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from functools import cached_property
 from itertools import compress
-from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.runtime.host.name_patterns import exact, matching, within
 
 if TYPE_CHECKING:

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError, similar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 DIRECTORY = "/run/netns"
 _NS_GET_NSTYPE = 0xB703

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
 from pytrace.base.fast_dataclass import replace
@@ -16,6 +14,9 @@ from pytrace.runtime.symbols.frame import Frame
 from pytrace.runtime.symbols.line_reading import LineReading
 
 if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Iterator
+
     from pytrace.runtime.dwarf.debug_info import DebugInfo
 
 _Key = TypeVar("_Key")

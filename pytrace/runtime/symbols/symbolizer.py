@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import TYPE_CHECKING
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.elf.debug_files import has_dwarf
 from pytrace.runtime.host import fingerprints, procfs
 from pytrace.runtime.host.kallsyms import KERNEL_HALF, Kallsyms
-from pytrace.runtime.host.procfs import Mapping
 from pytrace.runtime.symbols.address_space import AddressSpace
 from pytrace.runtime.symbols.frame import Frame
 from pytrace.runtime.symbols.image_places import ImagePlace, KernelImages, in_process, is_file
@@ -21,7 +19,10 @@ from pytrace.runtime.symbols.line_reading import LineReading
 from pytrace.runtime.symbols.vdso import vdso_image
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator
+
     from pytrace.runtime.dwarf.debug_info import DebugInfo
+    from pytrace.runtime.host.procfs import Mapping
     from pytrace.runtime.symbols.recorder import MappingRecorder
 
 _KERNEL_KEPT = 1 << 15

@@ -6,18 +6,19 @@ decided by :mod:`pytrace.frontend.syntax.lexical.structure`, the filter between 
 
 from __future__ import annotations
 
-import re
-from collections import deque
-from collections.abc import Callable
-from functools import cache
-
-from pytrace.base.fast_typing import Protocol, TypeAlias
-from pytrace.core.diagnostics import Diagnostics
+from pytrace.base.fast_library import cache, deque
+from pytrace.base.fast_typing import TYPE_CHECKING, Protocol, TypeAlias
 from pytrace.core.source import Source, Span
 from pytrace.frontend.syntax.lexical import ply_import
 from pytrace.frontend.syntax.lexical.literals import encode
 from pytrace.frontend.syntax.lexical.scan import Scan
 from pytrace.frontend.syntax.lexical.tokens import KINDS, Token
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Callable
+
+    from pytrace.core.diagnostics import Diagnostics
 
 ROOT = "INITIAL"
 """The state before a root item."""
@@ -137,7 +138,7 @@ _VALUES: dict[str, Callable[[str], object]] = {
 }
 """By kind, what :attr:`Token.data` is if it is not None."""
 
-_Plain: TypeAlias = tuple[str, "Callable[[str], object] | None"]
+_Plain: TypeAlias = "tuple[str, Callable[[str], object] | None]"
 """Kind of a token (unless ``KINDS`` has its text) and what gives its data."""
 
 
@@ -157,7 +158,7 @@ def _ply_lexer() -> PlyLexer:
     from pytrace.frontend.syntax.lexical import lexer_tables, token_rules
 
     made = ply_import.load("lex").Lexer()
-    made.readtab(lexer_tables, vars(token_rules))
+    made.readtab(lexer_tables, token_rules.names())
     made.lexoptimize = True  # do not compare the kind of each token with the list of kinds
     lexer: PlyLexer = made
     return lexer
