@@ -12,15 +12,18 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
 
 import pytrace
 from pytrace.base import private_files
 from pytrace.base.fast_dataclass import fields
 from pytrace.base.fast_library import cache, suppress
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import FORMAT, CompiledScript
 from pytrace.core.options.compile_options import PROCESSES, CompileOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 KEEP = 200
 """Number of entries that are kept when old ones are removed."""
@@ -91,7 +94,8 @@ def made_by() -> bytes:
     root = checkout()
     if not root:
         return b""
-    files = [module.__file__ for name, module in sys.modules.items() if name.startswith("pytrace.")]
+    # Modules whose code has not run have no file (pytrace.base.module_archive).
+    files = [vars(module).get("__file__") for name, module in sys.modules.items() if name.startswith("pytrace.")]
     for folder in DATA:
         with suppress(OSError):
             files += [entry.path for entry in os.scandir(os.path.join(root, folder)) if entry.is_file()]

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 from pytrace.base.fast_dataclass import dataclass, replace
+from pytrace.base.fast_library import contextmanager
 from pytrace.base.fast_typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from pytrace.core.diagnostics import PlacedError, ScriptError, render
 
@@ -37,7 +37,7 @@ Watch = Callable[[str, object], None]
 """Called with the name and the result of each pass that reported no errors."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Compilation:
     """Inputs of one compilation, and its diagnostics."""
 
@@ -60,7 +60,7 @@ class Compilation:
         return result
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Programs:
     """A script's probes after expansion, with the intermediate results that led to them."""
 
@@ -72,7 +72,7 @@ class Programs:
     units: list[ProbeUnit]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FrontEnd:
     """The result of the front end."""
 

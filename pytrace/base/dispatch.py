@@ -8,9 +8,10 @@ for the function that is looked up by the node's own class.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from pytrace.base.fast_typing import TYPE_CHECKING, Concatenate, Never, ParamSpec, TypeVar, cast
 
-from pytrace.base.fast_typing import Concatenate, Never, ParamSpec, TypeVar, cast
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 S = TypeVar("S")
 N = TypeVar("N")
@@ -38,3 +39,20 @@ def by_class(
     if len(found) != len(rows):
         raise ValueError("two functions for one class")
     return cast("Mapping[type[B], Callable[Concatenate[S, B, P], R]]", found)
+
+
+def late(find: Callable[[], Callable[P, R]]) -> Callable[P, R]:
+    """The function that *find* gives, which is asked for it at the first call.
+
+    A row ``on(nodes.Cast, late(lambda: casts.cast))`` does not use the module ``casts``, which then need not run
+    (:class:`pytrace.base.module_archive`).
+    """
+    found: Callable[P, R] | None = None
+
+    def call(*values: P.args, **named: P.kwargs) -> R:
+        nonlocal found
+        if found is None:
+            found = find()
+        return found(*values, **named)
+
+    return call

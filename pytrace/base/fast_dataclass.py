@@ -150,35 +150,9 @@ def _owner(cls: type, name: str, value: object) -> type:
     return next(base for base in cls.__mro__ if base.__dict__.get(name) is value)
 
 
-_FEW = 48
-"""Number of instances after which compiling a constructor pays off."""
-_made: dict[type, int] = {}
-"""Instances of each class so far, of those that have no compiled constructor."""
-
-
 def _first_init(self: object, *values: object, **named: object) -> None:
-    """The constructor that a class has until it has many instances."""
-    owner = _owner(self.__class__, "__init__", _first_init)
-    count = _made[owner] = _made.get(owner, 0) + 1
-    if count > _FEW or not _filled(self, _fields(owner), values, named):
-        # The compiled constructor also raises the error for wrong arguments.
-        _completed(owner, "__init__", _first_init, _constructor)(self, *values, **named)
-
-
-def _filled(instance: object, found: tuple[Field, ...], values: tuple[object, ...], named: dict[str, object]) -> bool:
-    """Store the arguments in *instance*. Returns False when they do not fit the fields."""
-    given = dict(zip([item.name for item in found], values, strict=False))
-    if len(given) < len(values) or given.keys() & named.keys():
-        return False
-    given.update(named)
-    for item in found:
-        if item.name in given:
-            setattr(instance, item.name, given.pop(item.name))
-        elif item.required:
-            return False
-        else:
-            setattr(instance, item.name, item.factory() if item.factory else item.default)
-    return not given
+    """The constructor that a class has until its first instance."""
+    _completed(self.__class__, "__init__", _first_init, _constructor)(self, *values, **named)
 
 
 def _first_eq(self: object, other: object) -> object:
@@ -193,8 +167,10 @@ def _first_hash(self: object) -> int:
 @cache
 def _template(count: int) -> CodeType:
     """The code object of a constructor with *count* arguments."""
+    if count < len(_BY_COUNT):
+        return _BY_COUNT[count].__code__
     names = [f"_{number}" for number in range(count)]
-    body = "".join(f"\n self.{name} = {name}" for name in names) or "\n pass"
+    body = "".join(f"\n self.{name} = {name}" for name in names)
     scope: dict[str, object] = {}
     exec(f"def __init__(self, {', '.join(names)}):{body}", scope)
     made = scope["__init__"]
@@ -252,6 +228,83 @@ def _hashing(cls: type) -> Callable[[object], int]:
 def _repr(self: object) -> str:
     inside = ", ".join(f"{item.name}={getattr(self, item.name)!r}" for item in _fields(self))
     return f"{self.__class__.__qualname__}({inside})"
+
+
+# ---------------------------------------------------------------------------------------------- templates
+
+
+if TYPE_CHECKING:
+    _BY_COUNT: tuple[FunctionType, ...]
+else:
+    # Compiling such a function when a class needs it takes ten times as long as copying its code.
+    def _0(self):
+        pass
+
+    def _1(self, a):
+        self.a = a
+
+    def _2(self, a, b):
+        self.a = a
+        self.b = b
+
+    def _3(self, a, b, c):
+        self.a = a
+        self.b = b
+        self.c = c
+
+    def _4(self, a, b, c, d):
+        self.a = a
+        self.b = b
+        self.c = c
+        self.d = d
+
+    def _5(self, a, b, c, d, e):
+        self.a = a
+        self.b = b
+        self.c = c
+        self.d = d
+        self.e = e
+
+    def _6(self, a, b, c, d, e, f):
+        self.a = a
+        self.b = b
+        self.c = c
+        self.d = d
+        self.e = e
+        self.f = f
+
+    def _7(self, a, b, c, d, e, f, g):
+        self.a = a
+        self.b = b
+        self.c = c
+        self.d = d
+        self.e = e
+        self.f = f
+        self.g = g
+
+    def _8(self, a, b, c, d, e, f, g, h):
+        self.a = a
+        self.b = b
+        self.c = c
+        self.d = d
+        self.e = e
+        self.f = f
+        self.g = g
+        self.h = h
+
+    def _9(self, a, b, c, d, e, f, g, h, i):
+        self.a = a
+        self.b = b
+        self.c = c
+        self.d = d
+        self.e = e
+        self.f = f
+        self.g = g
+        self.h = h
+        self.i = i
+
+    _BY_COUNT = (_0, _1, _2, _3, _4, _5, _6, _7, _8, _9)
+    """Constructors of classes with few fields, by their number."""
 
 
 # ---------------------------------------------------------------------------------------------- functions

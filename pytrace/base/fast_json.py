@@ -5,7 +5,10 @@ It uses the C scanner of CPython (``_json``), as ``json`` does; without that, it
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import Any
+from pytrace.base.fast_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytrace.base.fast_typing import Any
 
 _make_scanner: Any = None
 try:

@@ -10,7 +10,7 @@ from pytrace.base.fast_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections import deque
-    from contextlib import ExitStack, suppress
+    from contextlib import ExitStack, contextmanager, suppress
     from functools import cache, cached_property, lru_cache, partial
 else:
     from _collections import deque
@@ -66,6 +66,43 @@ else:
 
         def __exit__(self, kind, _error, _trace):
             return kind is not None and issubclass(kind, self.classes)
+
+    def contextmanager(function):
+        """A function that gives contexts, from a generator function with one ``yield``."""
+
+        def context(*values, **named):
+            return _Generated(function(*values, **named))
+
+        return _named(context, function)
+
+    class _Generated:
+        def __init__(self, generator):
+            self._generator = generator
+
+        def __enter__(self):
+            return next(self._generator)
+
+        def __exit__(self, kind, error, trace):
+            if kind is None:
+                for _ in self._generator:
+                    raise RuntimeError("the generator of a context did not stop")
+                return False
+            try:
+                self._generator.throw(error)
+            except StopIteration as end:
+                # One that the block raised itself is not the generator's.
+                return end is not error
+            except RuntimeError as problem:
+                if problem is not error and not (isinstance(error, StopIteration) and problem.__cause__ is error):
+                    raise
+                error.__traceback__ = trace
+                return False
+            except BaseException as problem:
+                if problem is not error:
+                    raise
+                error.__traceback__ = trace
+                return False
+            raise RuntimeError("the generator of a context did not stop")
 
     _NOTHING = (None, None, None)
 
@@ -139,4 +176,4 @@ else:
             last.__context__ = earlier
 
 
-__all__ = ["ExitStack", "cache", "cached_property", "deque", "lru_cache", "partial", "suppress"]
+__all__ = ["ExitStack", "cache", "cached_property", "contextmanager", "deque", "lru_cache", "partial", "suppress"]

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 # The built-in module: ``signal`` makes enumerations of all numbers first.
 import _signal as signal  # type: ignore[import-not-found]
-from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
+
+from pytrace.base.fast_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals by which users and systems end a process."""

@@ -5,6 +5,8 @@ Python looks for each module in several folders, and opens, checks and reads a f
 file of the user's cache directory, so that a module costs one check of its source file and one read. It also serves
 where Python cannot write its own files: in a package folder that is read-only.
 
+Modules of pytrace run when they are first used (:class:`_LateModule`), not when they are imported.
+
 There is one for each interpreter, installation and ``sys.path``. An entry is used only while its source file has the
 size and modification time that it had; the file itself only if nobody but the user can have written it
 (:mod:`pytrace.base.private_files`).
@@ -16,14 +18,23 @@ from __future__ import annotations
 import marshal
 import os
 import sys
-from _frozen_importlib import ModuleSpec
-from _frozen_importlib_external import MAGIC_NUMBER, ExtensionFileLoader, SourceFileLoader
+from _frozen_importlib import ModuleSpec, _init_module_attrs, _ModuleLockManager  # type: ignore[attr-defined]
+from _frozen_importlib_external import MAGIC_NUMBER, ExtensionFileLoader, PathFinder, SourceFileLoader
 
 from pytrace.base import private_files
 from pytrace.base.fast_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import re
     from types import CodeType, ModuleType
+else:
+    ModuleType = type(sys)  # ``types`` would be imported for it
+
+OWN = "pytrace."
+"""How the names of pytrace's modules start."""
+
+FORMAT = 2
+"""Number of the archive's format."""
 
 HEAD = 8
 """Size of the first field: the length of the index that follows it."""
@@ -45,6 +56,12 @@ class Archive:
         self.start = 0
         """Where the code starts."""
         self.entries: dict[str, Entry] = {}
+        self.expressions: dict[tuple[str | bytes, int], bytes] = {}
+        """Arguments of ``_sre.compile`` by source and flags, as ``marshal`` writes them (:mod:`.lazy_regex`)."""
+        self.folders: dict[str, int] = {}
+        """Folders of pytrace's packages, and their modification times (ns)."""
+        self.running: set[str] = set()
+        """Modules whose code is running (:meth:`run`)."""
         self.others: tuple[str, ...] = ()
         """Modules that earlier starts imported and that come from no file, such as those of the interpreter itself."""
 
@@ -55,9 +72,13 @@ class Archive:
             return
         try:
             length = int.from_bytes(os.read(self.file, HEAD), "little")
-            self.entries, self.others = marshal.loads(os.read(self.file, length))
+            entries, others, expressions, folders = marshal.loads(os.read(self.file, length))
+            for folder, changed in folders.items():
+                if os.stat(folder).st_mtime_ns != changed:
+                    return  # modules were added or removed
         except (OSError, EOFError, ValueError, TypeError):
             return
+        self.entries, self.others, self.expressions, self.folders = entries, others, expressions, folders
         self.start = HEAD + length
 
     def find_spec(
@@ -78,9 +99,44 @@ class Archive:
         loader = _loader(self, name, source) if length else ExtensionFileLoader(name, source)
         spec = ModuleSpec(name, loader, origin=source, is_package=package)
         spec.has_location = True
+        spec.cached = self.path  # otherwise the import system computes the name of a file that nobody reads
         if package:
             spec.submodule_search_locations = [os.path.dirname(source)]
         return spec
+
+    def add_modules(self) -> None:
+        """Add all modules of pytrace that earlier starts imported, as modules whose code has not run.
+
+        The import system takes 40 µs for each module, whatever its code does.
+        """
+        modules = sys.modules
+        for name, (source, _, _, _, length, package) in self.entries.items():
+            parent, _, last = name.rpartition(".")
+            if not name.startswith(OWN) or name in modules or parent not in modules or not length:
+                continue
+            module = modules[name] = _LateModule(name)
+            setattr(modules[parent], last, module)
+            if package:
+                module.__path__ = [os.path.dirname(source)]
+
+    def run(self, module: ModuleType) -> None:
+        """Run the code of a module of :meth:`add_modules`; one that fails runs again at the next use."""
+        name = module.__name__
+        spec = self.find_spec(name)
+        if spec is None:  # its file has changed
+            spec = PathFinder.find_spec(name, sys.modules[name.rpartition(".")[0]].__path__)
+        if spec is None or spec.loader is None:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        self.running.add(name)
+        try:
+            _init_module_attrs(spec, module, override=True)
+            spec.loader.exec_module(module)
+        except BaseException:
+            module.__spec__ = None
+            raise
+        finally:
+            self.running.discard(name)
+        module.__class__ = ModuleType
 
     def code(self, name: str) -> bytes:
         """The code of a module as ``marshal`` writes it."""
@@ -102,6 +158,24 @@ class _Loader(SourceFileLoader):
             # A damaged file.
             return super().get_code(fullname)
         return code
+
+
+class _LateModule(ModuleType):
+    """A module of pytrace whose code has not run: it does when somebody asks for an attribute that it does not have.
+
+    ``from package import module`` asks for none, so modules that a start does not use cost next to nothing.
+    """
+
+    def __getattr__(self, name: str) -> object:
+        if name == "__path__":  # the import system asks whether the module is a package
+            raise AttributeError(name)
+        archive = _installed()
+        # Another thread that needs the module waits; this one may be running it.
+        with _ModuleLockManager(self.__name__):
+            if type(self) is _LateModule and archive is not None and self.__name__ not in archive.running:
+                archive.run(self)
+        found: object = ModuleType.__getattribute__(self, name)
+        return found
 
 
 class _Collections(_Loader):
@@ -136,18 +210,39 @@ def install() -> None:
     if not usable():
         return
     package = os.path.dirname(os.path.dirname(__file__))
-    parts = (MAGIC_NUMBER.hex(), sys.version, str(sys.flags.optimize), package, *sys.path)
+    parts = (str(FORMAT), MAGIC_NUMBER.hex(), sys.version, str(sys.flags.optimize), package, *sys.path)
     name = private_files.digest("\0".join(parts).encode("utf-8", "surrogateescape"))
     archive = Archive(os.path.join(private_files.directory("modules"), name), frozenset(sys.modules))
     archive.open()
     sys.meta_path.insert(0, archive)
+    archive.add_modules()
     _without_collections(archive)
 
 
+def _installed() -> Archive | None:
+    return next((finder for finder in sys.meta_path if isinstance(finder, Archive)), None)
+
+
+def expression(source: str | bytes, flags: int) -> re.Pattern[str] | None:
+    """The compiled regular expression, if an earlier start compiled it; without importing ``re``."""
+    archive = _installed()
+    data = archive.expressions.get((source, flags)) if archive is not None else None
+    if data is None:
+        return None
+    from _sre import compile as make  # type: ignore[import-not-found]
+
+    try:
+        found: re.Pattern[str] = make(source, *marshal.loads(data))
+    except (EOFError, ValueError, TypeError, RuntimeError):
+        return None  # a damaged file
+    return found
+
+
 def unsaved() -> Archive | None:
-    """The archive, if this process imported modules that are not in it and may be written."""
-    archive = next((finder for finder in sys.meta_path if isinstance(finder, Archive)), None)
+    """The archive, if this process imported modules or compiled expressions that are not in it and may be written."""
+    archive = _installed()
     if archive is None or sys.dont_write_bytecode:
         return None
     missing = sys.modules.keys() - archive.entries.keys() - archive.before
-    return archive if missing.difference(archive.others) else None
+    regex = sys.modules.get("pytrace.base.lazy_regex")
+    return archive if missing.difference(archive.others) or (regex is not None and regex.FRESH) else None

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import _sre  # type: ignore[import-not-found]
 import marshal
 import os
+import re
 import sys
 from _frozen_importlib_external import MAGIC_NUMBER, ExtensionFileLoader, SourceFileLoader, cache_from_source
-from collections.abc import Iterator
+from re import _compiler, _parser  # type: ignore[attr-defined]
 
-from pytrace.base import module_archive, private_files
-from pytrace.base.module_archive import Archive, Entry
+from pytrace.base import lazy_regex, module_archive, private_files
+from pytrace.base.fast_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytrace.base.module_archive import Archive, Entry
 
 _KEEP = 8
 """Number of archives that are kept: one for each interpreter and installation."""
@@ -37,7 +44,7 @@ def write(archive: Archive) -> bool:
         parts.append(data)
         offset += len(data)
     others = tuple(sys.modules.keys() - entries.keys() - archive.before)
-    index = marshal.dumps((entries, others))
+    index = marshal.dumps((entries, others, {**archive.expressions, **dict(_expressions())}, _folders(entries)))
     if not private_files.write(archive.path, len(index).to_bytes(module_archive.HEAD, "little"), index, *parts):
         return False
     private_files.trim(os.path.dirname(archive.path), _KEEP)
@@ -60,6 +67,37 @@ def _imported(archive: Archive) -> Iterator[tuple[str, _Found]]:
         if type(spec.loader) in (SourceFileLoader, ExtensionFileLoader) and spec.origin is not None:
             code = b"" if type(spec.loader) is SourceFileLoader else None
             yield name, (spec.origin, code, spec.submodule_search_locations is not None)
+
+
+def _folders(entries: dict[str, Entry]) -> dict[str, int]:
+    """The folders of pytrace's packages, and their modification times."""
+    packages = {os.path.dirname(entry[0]) for name, entry in entries.items() if name.startswith(module_archive.OWN)}
+    return {folder: os.stat(folder).st_mtime_ns for folder in packages}
+
+
+def _expressions() -> Iterator[tuple[tuple[str | bytes, int], bytes]]:
+    """The regular expressions that this process compiled, as arguments of ``_sre.compile``.
+
+    They are found as the functions of ``re`` find them, which belong to a version of Python: what does not give an
+    equal expression is left out.
+    """
+    for source, flags in lazy_regex.FRESH:
+        try:
+            data = marshal.dumps(_arguments(source, flags))
+            if _sre.compile(source, *marshal.loads(data)) == re.compile(source, flags):
+                yield (source, flags), data
+        except (AttributeError, TypeError, ValueError, RuntimeError):
+            continue
+
+
+def _arguments(source: str | bytes, flags: int) -> tuple[int, list[int], int, dict[str, int], tuple[str | None, ...]]:
+    parsed = _parser.parse(source, flags)
+    state = parsed.state
+    names: list[str | None] = [None] * state.groups
+    for name, number in state.groupdict.items():
+        names[number] = name
+    code = [int(word) for word in _compiler._code(parsed, flags)]  # some are of a subclass
+    return int(flags | state.flags), code, state.groups - 1, dict(state.groupdict), tuple(names)
 
 
 def _code(name: str, source: str, found: os.stat_result) -> bytes:

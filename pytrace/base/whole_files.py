@@ -6,7 +6,11 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterator
+
+from pytrace.base.fast_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @contextlib.contextmanager

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
 
 from pytrace import cache
 from pytrace.base.fast_dataclass import replace
 from pytrace.base.fast_typing import TYPE_CHECKING, TextIO
 from pytrace.base.terminal import colour
 from pytrace.cli import request
-from pytrace.cli.options import CommandLine
-from pytrace.cli.request import Script
 from pytrace.core.diagnostics import Diagnostics, TraceError, render_all
 from pytrace.core.manifest import CompiledScript
-from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.options.run_options import RunOptions
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytrace.cli.options import CommandLine
+    from pytrace.cli.request import Script
+    from pytrace.core.options.compile_options import CompileOptions
+    from pytrace.core.options.run_options import RunOptions
     from pytrace.pipeline import Compilation, FrontEnd
     from pytrace.runtime.live_kernel import LiveKernel
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, TextIO
 
 from pytrace.base.fast_dataclass import fields
@@ -10,6 +9,8 @@ from pytrace.frontend.ast.nodes import Expr, Node, Program
 from pytrace.frontend.ast.typed_program import CheckedProgram
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from pytrace.codegen.generator import LlvmTexts
     from pytrace.core.types import Type
     from pytrace.pipeline import Watch

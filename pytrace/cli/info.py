@@ -6,12 +6,15 @@ import importlib.metadata
 import importlib.util
 import os
 import platform
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytrace
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.load import features
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 _PACKAGES = ("llvmlite", "ply", "pyelftools", "pyroute2", "libclang")
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.cli.scripts.option_names import BLOCK, names, offered
-from pytrace.cli.scripts.words import ScriptWords
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.options.option_values import convert, entries
 from pytrace.core.options.script_options import ScriptOption
+
+if TYPE_CHECKING:
+    from pytrace.cli.scripts.words import ScriptWords
 
 CPUS = "/sys/devices/system/cpu/possible"
 

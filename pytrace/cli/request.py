@@ -6,7 +6,6 @@ import os
 
 from pytrace.base.fast_dataclass import dataclass, replace
 from pytrace.base.fast_typing import TYPE_CHECKING
-from pytrace.cli.options import CommandLine
 from pytrace.core.config import ENVIRONMENT_PREFIXES
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.options.compile_options import ENVIRONMENT, CompileOptions
@@ -14,6 +13,7 @@ from pytrace.core.options.run_options import STREAMED, Address, RunOptions
 from pytrace.core.source import Source
 
 if TYPE_CHECKING:
+    from pytrace.cli.options import CommandLine
     from pytrace.core.options.process_filters import ProcessFilters
 
 MODES = ("codegen", "compiler-bench", "bench", "test", "format")

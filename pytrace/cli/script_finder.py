@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Sequence
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.cli.options import CommandLine, read
 from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError
 from pytrace.core.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _WITHOUT_SCRIPT = ("help", "version", "info", "examples", "tools")
 """Modes that read no script."""
@@ -106,6 +109,10 @@ def complete(line: CommandLine) -> None:
     """
     if not line.tool or line.usage:
         return
+    if line.words is not None and line.text("duration") is not None:
+        from pytrace.cli import selection
+
+        line.words.fit_outputs(selection.duration(line) or 0)
     if line.script is None and line.words is not None:
         from pytrace.cli.scripts import tools
         from pytrace.multitools.table import TOOLS

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import sys
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.base.terminal import colour
 from pytrace.cli import request
 from pytrace.cli.options import OPTIONS, CommandLine
-from pytrace.cli.request import Script
 from pytrace.cli.scripts import usage
 from pytrace.cli.scripts.words import ScriptWords
 from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError, render_all
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.source import Source
-from pytrace.frontend.ast import nodes
+
+if TYPE_CHECKING:
+    from pytrace.cli.request import Script
+    from pytrace.frontend.ast import nodes
 
 _NOT_SHOWN = frozenset({"dwarf_pids", "usdt_file_activation", "buffering", "no_warnings", "warnings"})
 """Options about processes and output that only ``pytrace --help`` shows."""

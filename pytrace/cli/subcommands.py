@@ -5,19 +5,22 @@ from __future__ import annotations
 import os
 import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import BinaryIO, NoReturn
+from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
 from pytrace.base import whole_files
 from pytrace.core.diagnostics import TraceError
 from pytrace.results import file_form
 from pytrace.results.difference import Difference, difference
 from pytrace.results.formats import table
-from pytrace.results.formats.format_row import Format, WriteOptions
 from pytrace.results.formats.selection import select
 from pytrace.results.merge import merge
 from pytrace.results.snapshot import SnapshotData
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pytrace.results.formats.format_row import Format, WriteOptions
 
 
 def run(words: Sequence[str]) -> int:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.codegen.analysis import parts, stack_use
-from pytrace.codegen.analysis.large_keys import digested_maps
+from pytrace.base.fast_typing import TYPE_CHECKING
+from pytrace.codegen.analysis import large_keys, parts, stack_use
 from pytrace.codegen.analysis.shared_variables import all_variables, called_functions, shared_variables
-from pytrace.codegen.aot import layout_reliance
-from pytrace.codegen.aot.load_time_values import Ahead
+from pytrace.codegen.aot import layout_reliance, load_time_values
 from pytrace.codegen.emit import events, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.program import Lowering, Program, Script
 from pytrace.codegen.ir import target
 from pytrace.codegen.ir.builder import Builder
 from pytrace.codegen.ir.module import Module, program_section
-from pytrace.codegen.ir.operands import Operand
 from pytrace.codegen.ir.values import CONTEXT
 from pytrace.codegen.lower import calls, expressions, map_access, statements
 from pytrace.codegen.lower.builtins.families import emission
@@ -23,9 +21,7 @@ from pytrace.codegen.services.system_call_dispatch import PART
 from pytrace.codegen.storage.data_sections import SESSION, Layout
 from pytrace.codegen.storage.scratch_memory import Scratch
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import CompiledScript, Manifest, MapSpec, ProgramSpec
-from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.probes.kinds import Context
 from pytrace.core.types import INT64
 from pytrace.frontend.ast.typed_program import (
@@ -36,6 +32,11 @@ from pytrace.frontend.ast.typed_program import (
     VariableInfo,
     location,
 )
+
+if TYPE_CHECKING:
+    from pytrace.codegen.ir.operands import Operand
+    from pytrace.core.kernel_info import KernelInfo
+    from pytrace.core.options.compile_options import CompileOptions
 
 _FIRST_OBJECT = 8
 """Where every ``struct bpf_iter__TYPE`` has the pointer to its object; before it is the state of the iteration."""
@@ -49,7 +50,8 @@ def generate(
     """LLVM IR text and manifest of a script; *sparing* generates code that uses less of the stack."""
     source = checked.sources[0] if checked.sources else None
     module = Module(source, checked.config.license)
-    layout = Layout.plan(checked, kernel.possible_cpus, options.shape.size, digested_maps(checked))
+    digested = large_keys.digested_maps(checked) if checked.maps else frozenset()
+    layout = Layout.plan(checked, kernel.possible_cpus, options.shape.size, digested)
     for info in checked.maps.values():
         map_access.declare(module, layout, info)
     script = Script(
@@ -61,7 +63,7 @@ def generate(
         layout,
         checked.config.on_stack_limit,
         {name: number for number, name in enumerate(checked.maps)},
-        ahead=Ahead(kernel) if options.ahead else None,
+        ahead=load_time_values.Ahead(kernel) if options.ahead else None,
         sparing=sparing,
     )
     process_filters.declare(module, options.shape)
@@ -254,7 +256,7 @@ def _compiled(
     return CompiledScript(elf, manifest), stack_use.needed(elf, text)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LlvmTexts:
     """Output of the compiler's stages as text: generated IR, optimised IR, BPF assembly."""
 

@@ -26,7 +26,7 @@ class Mode(Enum):
     """When the script is compiled."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Builtin:
     """One row.
 

@@ -7,12 +7,16 @@ There are two families of failures: a mistake in a script or a limit of the mach
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import os
 
 from pytrace.base.fast_dataclass import dataclass, field, replace
 from pytrace.base.fast_enum import Enum
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.base.lazy_regex import late
 from pytrace.core.source import Span, expansion_chain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 
 class Severity(Enum):
@@ -216,11 +220,17 @@ _IN_FRONT = 100
 _MOST_LINES = 20
 """Of a span with more lines, only the first and last ones are shown."""
 _CUT = "..."
+_TOOLS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "tools", "")
+"""Where the tools' scripts are."""
 
 
 def _place(span: Span, label: str, message: str, colour: str) -> Iterator[str]:
     reset = _RESET if colour else ""
     message = bytes_shown(message)
+    if span.source.path is not None and span.source.path.startswith(_TOOLS) and span.text.startswith("fail("):
+        # What a tool tells its user is no mistake of the tool's text.
+        yield f"{colour}{label}: {message}{reset}"
+        return
     first, last = span.first, span.last
     if first.line != last.line:
         yield f"{colour}{span.source.name}:{first.line}-{last.line}: {label}: {message}{reset}"

@@ -23,7 +23,7 @@ _STRAY = late(rb"%[-+#0-9.*hljztL]*[!-$&-~]?")
 """How messages show a ``%`` that starts no conversion."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Conversion:
     """One ``%…`` of a format, split into its parts."""
 
@@ -45,7 +45,7 @@ class Conversion:
         return int(self.width) if self.width.isdigit() else 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Format:
     """A parsed format: literal texts (``%%`` is ``%`` in them) and conversions, in order.
 

@@ -7,11 +7,13 @@ script with the same facts compiles to the same bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_typing import Protocol
-from pytrace.core.types import Enum, Struct, Type
+from pytrace.base.fast_typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pytrace.core.types import Enum, Struct, Type
 
 FEATURES = (
     "kprobe",
@@ -78,7 +80,7 @@ COMMON_FIELDS_END = 8
 """Tracepoint records start with this many bytes that BPF programs must not read (``struct trace_entry``)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TracepointField:
     """One field of a tracepoint's record, from its ``format`` file.
 
@@ -95,7 +97,7 @@ class TracepointField:
     relative: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FunctionPrototype:
     """A kernel function as BTF describes it. *module* is ``vmlinux`` or the module that defines it."""
 
@@ -112,7 +114,7 @@ class FunctionPrototype:
         return f"{self.result} ({', '.join(f'{kind} {name}' for name, kind in self.parameters)})"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ObjectFunction:
     """A function of a BPF object file; *static* ones cannot be called from outside."""
 
@@ -120,7 +122,7 @@ class ObjectFunction:
     static: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class KernelFunction:
     """A function that kprobes may attach to; *module* is empty for the kernel proper."""
 
@@ -128,7 +130,7 @@ class KernelFunction:
     module: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class UserSymbol:
     """A function in a user binary. *address* is its virtual address in the file, *offset* its position in the file."""
 
@@ -138,7 +140,7 @@ class UserSymbol:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class UsdtProbe:
     """One USDT location from a binary's ``.note.stapsdt``.
 
@@ -154,7 +156,7 @@ class UsdtProbe:
     arguments: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class UserParameter:
     """A parameter of a user function from DWARF; *location* is a register name, or ``register+offset`` for memory.
 
@@ -167,7 +169,7 @@ class UserParameter:
     declaration: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class KernelHeaders:
     """Headers of a kernel, with the include directories and macros of its own build.
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_typing import Any
+from pytrace.base.fast_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytrace.base.fast_typing import Any
 
 Row = tuple[str, ...]
 """Each fact as words, its kind first."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class UnwindMaps:
     """The maps of unwind tables (``core.unwind_format``), which the session fills.
 
@@ -23,7 +26,7 @@ class UnwindMaps:
     room: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OpenValue:
     """A value of *size* bytes at *offset* of the section of load-time values, resolved when the file is loaded.
 
@@ -36,7 +39,7 @@ class OpenValue:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Parameters:
     """Parameters of a script: *positional* and *fixed* have their values in the file, *names* may be given.
 
@@ -50,7 +53,7 @@ class Parameters:
     most: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AheadOfTime:
     """What is resolved or checked when an ahead-of-time file is loaded.
 

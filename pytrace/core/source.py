@@ -11,7 +11,7 @@ from itertools import accumulate
 from pytrace.base.fast_dataclass import dataclass
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Position:
     """A place in a source: 1-based line and 1-based column, both counted in characters."""
 
@@ -61,7 +61,7 @@ class Source:
         return self.text[start:end].removesuffix("\r")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Span:
     """Characters ``start`` … ``end`` (end excluded) of ``source``."""
 
@@ -95,7 +95,7 @@ class Span:
         return f"{self.source.name}:{first.line}:{first.column}-{last.column}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ExpandedSpan(Span):
     """A span of a macro's body, expanded by *call* (which may itself be part of an expansion)."""
 

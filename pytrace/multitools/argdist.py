@@ -6,7 +6,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options.script_options import ScriptOption
 from pytrace.multitools import common_options as common
-from pytrace.multitools.script_parts import HEAD, literal, probe, script, timer, unless
+from pytrace.multitools.script_parts import HEAD, fitting, literal, probe, script, timer, unless
 from pytrace.multitools.specs import distribution
 from pytrace.multitools.specs.distribution import Distribution
 from pytrace.multitools.specs.problems import SpecText
@@ -34,7 +34,7 @@ argdist -p 185 -C 'p:c:fopen(char *path):char*:path#opened files'               
 argdist -C 'r:c:malloc(size_t size):size_t:$entry(size):$retval == 0'                  sizes that failed
 argdist -H 'r::vfs_read():u64:$latency/1000#us'                                        latencies in microseconds
 argdist -i 5 -n 2 -C 't:syscalls:sys_enter_openat():int:args->flags'                   two outputs, five seconds each
-argdist -C 'u:/usr/bin/python3:function__entry():char*:arg2' -T 10                     ten Python functions"""
+argdist -C 'u:/usr/bin/python3:import__find__load__start():char*:arg1' -T 10           ten Python modules"""
 
 
 def translate(options: Options, kernel: KernelInfo) -> Translation:
@@ -128,7 +128,8 @@ def _show(parsed: Distribution, names: _Names, options: Options, *, histogram: b
 
 
 def _interval(shows: list[str], options: Options) -> str:
-    each, most = timer(common.interval(options)), options.number("number")
+    interval = common.interval(options)
+    each, most = timer(interval), options.number("number") or fitting(interval, common.duration(options))
     lines = ['time("[%H:%M:%S]\\n");', *shows]
     if not most:
         return probe([each, "end"], lines)

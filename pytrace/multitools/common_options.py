@@ -48,6 +48,11 @@ def interval(options: Options) -> int:
     return options.number("interval")
 
 
+def duration(options: Options) -> int:
+    """Nanoseconds of the run, 0 without an end."""
+    return options.number("duration")
+
+
 def notes(options: Options) -> tuple[str, ...]:
     """Remarks about options without effect."""
     return ("-v has no effect here: --show-script prints the script",) if options.flag("verbose") else ()

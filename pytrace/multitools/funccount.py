@@ -28,13 +28,14 @@ def translate(options: Options, kernel: KernelInfo) -> Translation:
     pattern = patterns.parse(options, kernel)
     only = common.cpu_condition(options, kernel)
     count = probe([pattern.point], [f"@calls[{pattern.naming.key}] = count();"], [only])
-    text = script(HEAD, count, _show(pattern.naming, common.interval(options), options))
+    text = script(HEAD, count, _show(pattern.naming, options))
     words = common.run_arguments(options, pattern.filter) + common.command(options)
     return Translation(text, words, common.notes(options))
 
 
-def _show(naming: Naming, interval: int, options: Options) -> str:
+def _show(naming: Naming, options: Options) -> str:
     """The table: with intervals the calls since the last one, so that none is lost between two."""
+    interval, duration = common.interval(options), common.duration(options)
     if interval:
         rows = [
             "$new = $kv.1 - @shown[$name];",
@@ -44,4 +45,4 @@ def _show(naming: Naming, interval: int, options: Options) -> str:
     else:
         rows = [f'row((func={naming.shown("$name")}, count=$kv.1), "-count");']
     loop = block("for ($kv : @calls)", ["$name = $kv.0;", *rows])
-    return probe(outputs(interval), [*stamp(wanted=options.flag("timestamp")), loop, "print_rows();"])
+    return outputs(interval, duration, [*stamp(wanted=options.flag("timestamp")), loop, "print_rows();"])

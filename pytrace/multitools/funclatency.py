@@ -85,4 +85,4 @@ def _show(unit: str, divisor: int, options: Options) -> str:
     else:
         calls = ["$calls = (int64)@calls;", "$total = (int64)@total;"]
     show = block("if ($calls > 0)", [f"printf({line}, $total / $calls{unit_of}, $total{unit_of}, $calls);"])
-    return probe(outputs(interval), [*stamps, *calls, f"print_clear(@{unit}s);", show])
+    return outputs(interval, common.duration(options), [*stamps, *calls, f"print_clear(@{unit}s);", show])

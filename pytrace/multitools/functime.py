@@ -76,13 +76,14 @@ def translate(options: Options, kernel: KernelInfo) -> Translation:
         probe([pattern.attachment.entry], enter(pattern.naming, callees=own)),
         probe([pattern.attachment.leave], leave(stores, callees=own), ["@depth[tid]"]),
         forget(),
-        _show(pattern.naming, common.interval(options), options),
+        _show(pattern.naming, options),
     )
     return Translation(text, common.run_arguments(options, pattern.filter), common.notes(options))
 
 
-def _show(naming: Naming, interval: int, options: Options) -> str:
+def _show(naming: Naming, options: Options) -> str:
     """The table. P99 is found from the longest call downwards: a hundredth of the calls is above it."""
+    interval, duration = common.interval(options), common.duration(options)
     search = [
         "$seen += @slots[$name, $top - $i];",
         "if ($seen * 100 > $calls) { $p99 = middle($top - $i); break; }",
@@ -109,4 +110,4 @@ def _show(naming: Naming, interval: int, options: Options) -> str:
     ]
     clears = ["clear(@slots);", "clear(@longest);"] if interval else []
     stamps = stamp(wanted=options.flag("timestamp"))
-    return probe(outputs(interval), [*stamps, block("for ($kv : @calls)", lines), "print_rows();", *clears])
+    return outputs(interval, duration, [*stamps, block("for ($kv : @calls)", lines), "print_rows();", *clears])

@@ -140,9 +140,23 @@ def timer(interval: int) -> str:
 _UNITS = (("s", 10**9), ("ms", 10**6), ("us", 10**3))
 
 
-def outputs(interval: int) -> list[str]:
-    """Attach points of the output: at each interval if there is one, and at the end."""
-    return [timer(interval), "end"] if interval else ["end"]
+def outputs(interval: int, duration: int, lines: list[str]) -> str:
+    """The probes of an output of *lines*: at each interval if there is one, and at the end, of what came since.
+
+    When intervals fill the duration, the last one is the end: what the next moment brings is no output of its own.
+    """
+    if not interval:
+        return probe(["end"], lines)
+    most = fitting(interval, duration)
+    if not most:
+        return probe([timer(interval), "end"], lines)
+    counted = [*lines, "@outputs++;", f"if (@outputs >= {most}) {{ exit(); }}"]
+    return probe([timer(interval), "end"], counted, [f"@outputs < {most}"])
+
+
+def fitting(interval: int, duration: int) -> int:
+    """How many intervals fill the duration; 0 if it has none or a part is left."""
+    return 0 if duration % interval else duration // interval
 
 
 def stamp(*, wanted: bool) -> list[str]:

@@ -7,7 +7,7 @@ from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options.script_options import ScriptOption
 from pytrace.multitools import common_options as common
 from pytrace.multitools import patterns
-from pytrace.multitools.script_parts import block, probe, script, timer
+from pytrace.multitools.script_parts import HEAD, block, outputs, probe, script
 from pytrace.multitools.specs import places
 from pytrace.multitools.specs.places import Place
 from pytrace.multitools.translation import Options, Translation
@@ -43,13 +43,14 @@ def translate(options: Options, kernel: KernelInfo) -> Translation:
     key = ", ".join([*_process(options, folded=folded), *_stacks(options, pattern.place, folded=folded)])
     count = probe([pattern.point], [f"@stacks[{key}] = count();"], [common.cpu_condition(options, kernel)])
     stamps = ['time("%H:%M:%S\\n");'] if options.flag("timestamp") else []
-    show = block(timer(interval), [*stamps, "print_clear(@stacks);"]) if interval else ""
+    show = outputs(interval, common.duration(options), [*stamps, "print_clear(@stacks);"]) if interval else ""
     if stamps and not interval:
         show = block("end", stamps)
     arguments = common.run_arguments(options, pattern.filter) + (("--format", "folded") if folded else ())
     arguments += common.command(options)
     notes = ("-s has no effect here: offsets are always shown",) if options.flag("offset") else ()
-    return Translation(script(count, show), arguments, (*common.notes(options), *notes))
+    text = script(HEAD, count, show) if interval else script(count, show)
+    return Translation(text, arguments, (*common.notes(options), *notes))
 
 
 def _process(options: Options, *, folded: bool) -> list[str]:

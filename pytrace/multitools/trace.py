@@ -47,14 +47,18 @@ trace 'p::do_sys_openat2 "%s", arg2@user'              with its second argument 
 trace 'c:open (arg2 == 42) "%s %d", arg1, arg2'        open() of libc, only some calls
 trace 'r:c:malloc (retval == 0) "failed"'              returns of malloc with no memory
 trace 't:syscalls:sys_enter_openat "%s", args->filename'     a tracepoint
-trace 'u:/usr/bin/python3:function__entry "%s:%d", arg1, arg3'
+trace 'u:/usr/bin/python3:import__find__load__start "%s", arg1'
 trace 'p::tcp_sendmsg(struct sock *sk, struct msghdr *msg, size_t size) (size > 1000) "%d", size'"""
 
 
 def translate(options: Options, kernel: KernelInfo) -> Translation:
     """The script that prints events."""
     if options.text("msg-filter"):
-        hints = ("pytrace trace … | grep TEXT", "a predicate filters in the kernel: 'p::f (arg1 == 3) \"…\"'")
+        hints = (
+            "pytrace trace … | grep TEXT",
+            "a predicate filters in the kernel: 'p::f (arg1 == 3) \"…\"'",
+            "pytrace's own -f is --format here",
+        )
         raise TraceError("-f looks at finished lines, which exist in user space only", hints=hints)
     if sum(options.flag(name) for name in ("timestamp", "unix-timestamp", "time")) > 1:
         raise TraceError("-t, -u and -T cannot be used together", hints=("each of them says what TIME is",))
@@ -62,7 +66,11 @@ def translate(options: Options, kernel: KernelInfo) -> Translation:
     text = script(HEAD if options.number("max-events") else "", *probes)
     words = [*common.run_arguments(options)]
     if options.text("cgroup-path"):
-        words += ["--cgroup", options.text("cgroup-path")]
+        path = options.text("cgroup-path")
+        if not path.startswith("/") and " " in path:
+            own = "pytrace's own -c COMMAND is --cmd here"
+            raise TraceError(f"option -c needs the path of a cgroup, not {path!r}", hints=(own,))
+        words += ["--cgroup", path]
     for header in options.many("include"):
         words += ["--include", header]
     return Translation(text, tuple(words), _notes(options))

@@ -8,9 +8,8 @@ compilation can be checked with :func:`pytrace.runtime.host.fingerprints.still_t
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
 
+from pytrace.base.fast_library import cached_property
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import (
@@ -25,12 +24,14 @@ from pytrace.core.kernel_info import (
 )
 from pytrace.core.types import Enum, Struct, Type
 from pytrace.runtime.host import fingerprints
-from pytrace.runtime.host.fingerprints import Fact
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
     from pytrace.runtime.binaries.libraries import Libraries
     from pytrace.runtime.binaries.user_binary import UserBinaries
     from pytrace.runtime.btf.kernel import KernelTypes
+    from pytrace.runtime.host.fingerprints import Fact
     from pytrace.runtime.host.kallsyms import Kallsyms
     from pytrace.runtime.host.module_index import ModuleIndex
     from pytrace.runtime.host.traceable_functions import KernelFunctions

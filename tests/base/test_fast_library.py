@@ -153,3 +153,59 @@ def test_the_standard_modules_are_not_imported() -> None:
     code = "import sys, pytrace.base.fast_library; print({'functools', 'contextlib'} & sys.modules.keys())"
     done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
+
+
+MANAGERS = pytest.mark.parametrize(
+    "make", [fast_library.contextmanager, contextlib.contextmanager], ids=["own", "standard"]
+)
+
+
+@MANAGERS
+def test_a_generator_is_a_context(make: Any) -> None:
+    done: list[str] = []
+
+    @make
+    def around(name: str, *, swallow: type[BaseException] = KeyError) -> Any:
+        """Text."""
+        try:
+            yield name
+        except swallow as error:
+            done.append(f"swallowed {error!r}")
+        finally:
+            done.append(f"left {name}")
+
+    assert (around.__name__, around.__doc__) == ("around", "Text.")
+    with around("one") as name:
+        assert name == "one"
+    with around("two"):
+        raise KeyError("x")
+    with pytest.raises(ValueError, match="passes"), around("three"):
+        raise ValueError("passes")
+    with pytest.raises(StopIteration), around("four"):
+        raise StopIteration
+    assert done == ["left one", "swallowed KeyError('x')", "left two", "left three", "left four"]
+
+
+@MANAGERS
+def test_generators_that_raise_or_do_not_stop(make: Any) -> None:
+    @make
+    def replaces() -> Any:
+        try:
+            yield
+        except KeyError as error:
+            raise ValueError("instead") from error
+
+    @make
+    def goes_on() -> Any:
+        try:
+            yield 1
+        except KeyError:
+            yield 2
+        yield 3
+
+    with pytest.raises(ValueError, match="instead"), replaces():
+        raise KeyError
+    with pytest.raises(RuntimeError, match="stop"), goes_on():
+        pass
+    with pytest.raises(RuntimeError, match="stop"), goes_on():
+        raise KeyError

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from pytrace.base import module_archive, module_archive_writer
+from pytrace.base import lazy_regex, module_archive, module_archive_writer
 from pytrace.base.module_archive import Archive
 from tests.support.patience import patience
 
@@ -239,3 +242,169 @@ def test_where_it_is_usable(monkeypatch: pytest.MonkeyPatch) -> None:
     assert module_archive.usable()
     monkeypatch.setattr(sys, "path", ["", "/somewhere"])
     assert not module_archive.usable()
+
+
+# ---------------------------------------------------------------------------------------------- modules that run late
+
+
+@pytest.fixture
+def late(tmp_path: Path, modules: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Archive]:
+    """An archive of two modules of a package that is imported; `one` counts how often its code runs."""
+    (modules / "one.py").write_text(
+        "import sys\nsys.archived_runs += 1\nsys.archived_start()\nfrom archived_package.two import VALUE\n"
+    )
+    monkeypatch.setattr(module_archive, "OWN", "archived_package.")
+    monkeypatch.setattr(sys, "archived_runs", 0, raising=False)
+    monkeypatch.setattr(sys, "archived_start", lambda: None, raising=False)
+    archive = written(tmp_path, "archived_package.one", "archived_package.two")
+    __import__("archived_package")
+    sys.archived_runs = 0  # type: ignore[attr-defined]
+    monkeypatch.setattr(sys, "meta_path", [archive, *sys.meta_path])
+    archive.add_modules()
+    yield archive
+    for name in [name for name in sys.modules if name.startswith("archived_package")]:
+        del sys.modules[name]
+
+
+def runs() -> int:
+    count: int = sys.archived_runs  # type: ignore[attr-defined]
+    return count
+
+
+def test_a_module_runs_when_it_is_used(late: Archive, modules: Path) -> None:
+    from archived_package import one, two
+    assert runs() == 0
+    assert "VALUE" not in vars(two)
+    assert "__file__" not in vars(one), "the compile cache recognises it by that"
+    assert not hasattr(one, "MISSING")
+    assert runs() == 1
+    assert (one.VALUE, two.VALUE) == (2, 2)
+    assert (one.__file__, one.__package__) == (str(modules / "one.py"), "archived_package")
+    assert one.__spec__.name == "archived_package.one"
+    assert type(one) is type(sys)
+    assert runs() == 1
+
+
+def test_a_module_runs_when_names_are_imported_from_it(late: Archive) -> None:
+    from archived_package.one import VALUE
+
+    assert (VALUE, runs()) == (2, 1)
+    with pytest.raises(ImportError, match="cannot import name 'MISSING'"):
+        from archived_package.two import MISSING  # noqa: F401
+
+
+def test_a_module_that_is_no_package(late: Archive) -> None:
+    with pytest.raises(ModuleNotFoundError, match=r"'archived_package\.one' is not a package"):
+        import archived_package.one.below  # noqa: F401
+    assert runs() == 0
+
+
+def test_a_file_that_changed_since_then(late: Archive, modules: Path) -> None:
+    from archived_package import two
+
+    (modules / "two.py").write_text("VALUE = 20\n")
+    assert two.VALUE == 20
+
+
+def test_a_file_that_was_removed_since_then(late: Archive, modules: Path) -> None:
+    from archived_package import two
+
+    (modules / "two.py").unlink()
+    with pytest.raises(ModuleNotFoundError, match=r"No module named 'archived_package\.two'"):
+        print(two.VALUE)
+
+
+def test_code_that_fails_runs_again(late: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    from archived_package import one
+
+    def fail() -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(sys, "archived_start", fail)
+    with pytest.raises(MemoryError):
+        print(one.VALUE)
+    monkeypatch.setattr(sys, "archived_start", lambda: None)
+    assert (one.VALUE, runs()) == (2, 2)
+
+
+def test_other_threads_wait_for_code_that_runs(late: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    from archived_package import one
+
+    runs_now, go_on = threading.Event(), threading.Event()
+    found: list[int] = []
+
+    def start() -> None:
+        runs_now.set()
+        assert go_on.wait(patience(30))
+
+    monkeypatch.setattr(sys, "archived_start", start)
+    threads = [threading.Thread(target=lambda: found.append(one.VALUE)) for _ in range(2)]
+    threads[0].start()
+    assert runs_now.wait(patience(30))
+    threads[1].start()
+    go_on.set()
+    for thread in threads:
+        thread.join(patience(30))
+    assert (found, runs()) == ([2, 2], 1)
+
+
+def test_added_files_make_it_useless(late: Archive, modules: Path) -> None:
+    again = Archive(late.path, frozenset())
+    again.open()
+    assert again.entries.keys() == late.entries.keys()
+    (modules / "three.py").write_text("")
+    again = Archive(late.path, frozenset())
+    again.open()
+    assert again.entries == {}
+
+
+# ---------------------------------------------------------------------------------------------- regular expressions
+
+
+def test_expressions_are_compiled_once(
+    tmp_path: Path, modules: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources: list[tuple[str | bytes, int]] = [
+        (r"(?P<word>[a-z]+)|(\d+) # a comment", re.VERBOSE), ("ä|ö", re.IGNORECASE), (rb"[^\0]*", 0), (r"\W", re.ASCII),
+    ]  # fmt: skip
+    monkeypatch.setattr(lazy_regex, "FRESH", [(source, int(flags)) for source, flags in sources])
+    archive = written(tmp_path, "archived_package.one")
+    assert len(archive.expressions) == len(sources)
+    assert module_archive.expression("ä|ö", int(re.IGNORECASE)) is None, "it is not installed"
+    monkeypatch.setattr(sys, "meta_path", [archive, *sys.meta_path])
+    for source, flags in sources:
+        assert module_archive.expression(source, int(flags)) == re.compile(source, flags)
+    assert module_archive.expression("ä|ö", 0) is None
+    monkeypatch.setattr(lazy_regex, "FRESH", [])
+    assert len(written(tmp_path, "archived_package.two").expressions) == len(sources)
+    archive.expressions["ä|ö", int(re.IGNORECASE)] = b"damaged"
+    assert module_archive.expression("ä|ö", int(re.IGNORECASE)) is None
+
+
+PLAIN = """
+import sys
+sys.path.insert(0, {root!r})
+from pytrace.base import module_archive
+module_archive.install()
+from pytrace.frontend.syntax import parser
+from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.source import Source
+parser.parse(Source("x", 'begin {{ printf("%d", 0x10 + 1); }}'), Diagnostics())
+print("re" in sys.modules)
+archive = module_archive.unsaved()
+if archive is not None:
+    from pytrace.base import module_archive_writer
+    module_archive_writer.write(archive)
+"""
+
+
+def test_a_later_start_does_without_re(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text(PLAIN.format(root=str(ROOT)))
+    kept = {key: value for key, value in os.environ.items() if key not in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")}
+    for imported in ("True\n", "False\n", "False\n"):
+        done = subprocess.run(
+            [sys.executable, str(program)], env={**kept, "XDG_CACHE_HOME": str(tmp_path)},
+            capture_output=True, text=True, timeout=patience(60),
+        )  # fmt: skip
+        assert (done.stdout, done.stderr) == (imported, "")

@@ -39,10 +39,12 @@ LENGTHS = (0, 1, 6, 7, 8, 9, 15, 16, 17, 63, 64, 65, 511, 1015, 1016, 1022)
 TEXTS = ["x" * (length - 1) + last for length in LENGTHS if length for last in "ab"] + [""]
 
 
-def test_strings_that_differ_in_their_last_byte_or_length(server: Server) -> None:
+@pytest.mark.parametrize("words", [(), ("--no-feature", "bpf_loop")], ids=["bpf_loop", "without bpf_loop"])
+def test_strings_that_differ_in_their_last_byte_or_length(server: Server, words: tuple[str, ...]) -> None:
     body = "".join(f'@c[{TEXT}"{text}"] = count(); @c["{text}"] = count(); ' for text in TEXTS)
-    found = maps(run(server, f"config = {{ max_strlen = 1024 }} begin {{ {body} exit(); }}"))
+    found = maps(run(server, f"config = {{ max_strlen = 1024 }} begin {{ {body} @k[kstack] = 1; exit(); }}", *words))
     assert found["@c"] == dict.fromkeys(TEXTS, 2)
+    assert len(found["@k"]) == 1
 
 
 VALUES = {

@@ -158,3 +158,45 @@ def test_other_options_and_other_imports_are_compiled_again(tmp_path: Path) -> N
             assert expected in start_file(tmp_path, str(script), *words)[0]
     library.write_text('getopt("library=N", 22);')
     assert "(false, 22, 0)" in start_file(tmp_path, str(script))[0]
+
+
+FIRST_START = """
+import atexit, sys
+sys.path.insert(0, {root!r})
+atexit.register(lambda: print("MODULES", *[name for name, module in sys.modules.items() if module.__spec__ is not None],
+                              file=sys.stderr))
+from pytrace.cli.entry import command
+command()
+"""
+
+NOT_ON_A_FIRST_START = {
+    "re", "enum", "functools", "contextlib", "collections", "operator", "warnings", "importlib", "array",
+    "pytrace.frontend.syntax.recovery", "pytrace.frontend.attach.providers.uprobes",
+    "pytrace.frontend.check.builtins.strings", "pytrace.frontend.check.rules.operators",
+    "pytrace.codegen.lower.maps", "pytrace.codegen.emit.tasks", "pytrace.runtime.btf.reader",
+}  # fmt: skip
+"""What a script without maps, operators and filters does without, once there is an archive of modules."""
+
+MOST_OF_A_FIRST_START = 168
+"""Modules of pytrace, its packages included, that run when such a script is compiled."""
+
+
+def test_a_first_start_runs_what_the_script_needs(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text(FIRST_START.format(root=str(ROOT)))
+    kept = {key: value for key, value in os.environ.items() if key not in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")}
+    # The first writes the archive; the second completes it, as facts are cached; the third is what further starts are.
+    starts = [
+        subprocess.run(
+            [sys.executable, str(program), "--no-cache", "-e", "begin { exit(); }"],
+            env={**kept, "XDG_CACHE_HOME": str(tmp_path)},
+            capture_output=True, text=True, timeout=patience(60), check=True,
+        )
+        for _ in range(3)
+    ]  # fmt: skip
+    line = next(line for line in starts[-1].stderr.splitlines() if line.startswith("MODULES "))
+    ran = set(line.split()[1:])
+    assert "pytrace.codegen.ir.target" in ran
+    assert not sorted(NOT_ON_A_FIRST_START & ran)
+    own = {name for name in ran if name.startswith("pytrace")}
+    assert len(own) <= MOST_OF_A_FIRST_START, len(own)

@@ -42,8 +42,12 @@ def test_predicates_keep_their_parentheses() -> None:
 
 
 def test_outputs() -> None:
-    assert script_parts.outputs(0) == ["end"]
-    assert script_parts.outputs(5_000_000_000) == ["interval:s:5", "end"]
-    assert script_parts.outputs(500_000_000) == ["interval:ms:500", "end"]
-    assert script_parts.outputs(1_500) == ["interval:us:1", "end"]
+    shown = "{\n    x;\n}"
+    assert script_parts.outputs(0, 0, ["x;"]) == f"end {shown}"
+    assert script_parts.outputs(5_000_000_000, 0, ["x;"]) == f"interval:s:5, end {shown}"
+    assert script_parts.outputs(500_000_000, 700_000_000, ["x;"]) == f"interval:ms:500, end {shown}"
+    assert script_parts.outputs(1_500, 0, ["x;"]) == f"interval:us:1, end {shown}"
+    assert script_parts.outputs(0, 3_000_000_000, ["x;"]) == f"end {shown}"
+    counted = "{\n    x;\n    @outputs++;\n    if (@outputs >= 3) { exit(); }\n}"
+    assert script_parts.outputs(10**9, 3 * 10**9, ["x;"]) == f"interval:s:1, end /@outputs < 3/ {counted}"
     assert script_parts.stamp(wanted=False) == []

@@ -28,7 +28,7 @@ def test_keys(pattern: str, options: dict[str, Value], key: str) -> None:
 def test_intervals() -> None:
     text = script("stackcount", pattern="t:sched:sched_switch", interval=2, timestamp=True, cpu="1")
     assert "tracepoint:sched:sched_switch /cpu == 1/ {" in text
-    assert 'interval:s:2 {\n    time("%H:%M:%S\\n");\n    print_clear(@stacks);\n}' in text
+    assert 'interval:s:2, end {\n    time("%H:%M:%S\\n");\n    print_clear(@stacks);\n}' in text
     assert "end {\n    time(" in script("stackcount", pattern="vfs_read", timestamp=True)
 
 

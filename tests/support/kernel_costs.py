@@ -70,7 +70,10 @@ before = set(sys.modules)
 with open(sys.argv[1]) as file:
     script = file.read()
 if len(sys.argv) > 2:
-    atexit.register(lambda path: open(path, "w").write(str(len(set(sys.modules) - before))), sys.argv[2])
+    # Modules of the archive whose code has not run have no specification.
+    atexit.register(lambda path: open(path, "w").write(str(len([
+        name for name, module in sys.modules.items() if name not in before and module.__spec__ is not None
+    ]))), sys.argv[2])
 sys.argv = ["pytrace", "-e", script]
 os.getsid(0)
 from pytrace.cli.entry import command

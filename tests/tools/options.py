@@ -135,7 +135,7 @@ OPTIONS: dict[str, str] = {
         "-P/--rport=PORTS "
         "-a/--laddr=ADDRESS -A/--raddr=ADDRESS -b/--byladdr -B/--byraddr -e/--extension -4/--ipv4 -6/--ipv6",
     "tcpsynbl": "-4/--ipv4 -6/--ipv6",
-    "solisten": "--show-netns -p/--pid=PID -n/--netns=NETNS",
+    "solisten": "--show-netns -p/--pid=PID -n=NETNS --netns=NETNS",
     "udpsnoop": "-p/--pid=PID -P/--port=PORTS",
     "gethostlatency": "-p/--pid=PID",
     "sslsnoop":

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from pytrace.base.fast_dataclass import dataclass, field
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.cli.completion import program_text
 from pytrace.cli.completion.shell_words import Typed, split
 from pytrace.core.diagnostics import Diagnostics, TraceError
 from pytrace.core.options.run_options import STREAMED
 from pytrace.core.options.script_options import ScriptOption
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True)
 class Option:
     """An option of pytrace: names without dashes, the name of its argument, and what it does."""
 
@@ -29,7 +32,7 @@ class Option:
     help: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CommandTables:
     """What the command line knows."""
 
@@ -51,7 +54,7 @@ _BY_KEY = {
 }  # fmt: skip
 
 
-@dataclass(slots=True)
+@dataclass()
 class _Context:
     """What the words before the cursor say."""
 

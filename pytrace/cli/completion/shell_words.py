@@ -8,7 +8,7 @@ BREAKS = ":=@<>"
 """Of bash's word breaks (COMP_WORDBREAKS) those that stand in words of pytrace outside of quotes."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Typed:
     """The words before the cursor: *words* are complete, without quotes; *current* is the one at the cursor."""
 

@@ -13,11 +13,14 @@ import pytrace
 from pytrace import cache
 from pytrace.base import fast_json, private_files
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_typing import Any
-from pytrace.core.diagnostics import Diagnostics
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.options.script_options import ScriptOption
-from pytrace.core.source import Source
 from pytrace.runtime.host import fingerprints
+
+if TYPE_CHECKING:
+    from pytrace.base.fast_typing import Any
+    from pytrace.core.diagnostics import Diagnostics
+    from pytrace.core.source import Source
 
 FORMAT = 2
 """Version of the entries."""
@@ -29,7 +32,7 @@ _CODE = "\t".join(
 """Files whose change makes entries of a checkout invalid."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Declared:
     """The options that a script and its imports declare at their roots; *positional*: it reads ``$1`` … or ``$#``."""
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.cli.scripts.words import ScriptWords
-from pytrace.core.options.script_options import ScriptOption, Value
+from pytrace.base.fast_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pytrace.cli.scripts.words import ScriptWords
+    from pytrace.core.options.script_options import ScriptOption, Value
 
 COLUMN = 30
 """Where the texts of options begin."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CommonOption:
     """An option that all scripts have: letter and long name without dashes, argument, and what it does."""
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from pytrace.base.fast_dataclass import dataclass, field
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.option_values import JOINT, WrongValueError, convert, default
-from pytrace.core.options.script_options import ScriptOption, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytrace.core.options.script_options import ScriptOption, Value
 
 
-@dataclass(slots=True)
+@dataclass()
 class ScriptWords:
     """What the command line says to the script *name*, which declares *options*.
 
@@ -71,6 +74,22 @@ class ScriptWords:
         again = not option.repeat and bool(texts) and texts[-1][1] != text
         texts.append((written, text))
         return again
+
+    def fit_outputs(self, seconds: float) -> None:
+        """Ask a script that takes ``[interval]`` and ``[count]``, and got no count, for those that fill the duration.
+
+        The last one is then the end of the run: what the next moment brings would be an output of its own.
+        """
+        operands = [option for option in self.options if option.operand]
+        if [option.name for option in operands] != ["interval", "count"] or len(self.operands) > 1:
+            return
+        try:
+            interval = convert(operands[0], self.operands[0]) if self.operands else default(operands[0])
+        except WrongValueError:
+            return  # reported with the others
+        duration = round(seconds * 1e9)
+        if isinstance(interval, int) and interval > 0 and duration > 0 and not duration % interval:
+            self.set(operands[1], "count", str(duration // interval))
 
     def named(self, after: Iterable[tuple[str, str | None]]) -> tuple[tuple[str, str | None], ...]:
         """The values of all options that were given, as parameters of the compilation, checked.

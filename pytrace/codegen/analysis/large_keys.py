@@ -6,13 +6,16 @@ key.  What is used can be told from the key itself: a stack begins with its numb
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.types import Record, Stack, String, Tuple, Type
 from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.typed_program import CheckedProgram
 from pytrace.frontend.ast.visitor import walk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytrace.frontend.ast.typed_program import CheckedProgram
 
 WORD = 8
 """Bytes of what is digested at once."""

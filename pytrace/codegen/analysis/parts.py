@@ -9,13 +9,16 @@ Variables that several of these functions use are in scratch memory
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-
 from pytrace.base.fast_dataclass import dataclass, field
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.types import VOID
 from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.typed_program import CheckedProgram
 from pytrace.frontend.ast.visitor import children
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pytrace.frontend.ast.typed_program import CheckedProgram
 
 WHOLE = 3000
 """Nodes of a body that stays one function."""
@@ -33,7 +36,7 @@ DEEPEST = 3
 """Nested unrolls that become loops: the kernel allows a call depth of eight functions."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Piece:
     """Consecutive statements: in a function of their own (*apart*), or inline."""
 
@@ -41,7 +44,7 @@ class Piece:
     apart: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Arm:
     """One branch of a chain of ``else if``."""
 
@@ -49,7 +52,7 @@ class Arm:
     then: nodes.Block
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Chain:
     """A long ``if … else if …``: its branches in groups, each a function, and the final ``else``."""
 
@@ -57,7 +60,7 @@ class Chain:
     other: nodes.Block | None
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Plan:
     """How the bodies of a program are split."""
 
@@ -76,7 +79,7 @@ class Plan:
         return (Piece(block.statements, False),) if found is None else found
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Size:
     """The size of a node: *nodes* with unrolled iterations, depth of nested *loops*, and whether it leaves a loop."""
 

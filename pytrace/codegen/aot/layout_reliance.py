@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 from pytrace.base.dispatch import by_class, on
-from pytrace.base.fast_typing import TypeGuard
-from pytrace.codegen.aot.load_time_values import Ahead
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.probes.targets import (
     IteratorTarget,
     KernelFunctionTarget,
@@ -29,6 +26,12 @@ from pytrace.frontend.ast.typed_program import (
     RegisterLocation,
     Slot,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pytrace.base.fast_typing import TypeGuard
+    from pytrace.codegen.aot.load_time_values import Ahead
 
 _ARGUMENTS = frozenset({"args", "retval"})
 

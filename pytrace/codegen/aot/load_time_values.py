@@ -9,8 +9,6 @@ Layouts that cannot be adjusted in this way are recorded (*relies*) and checked 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from pytrace.base.fast_dataclass import dataclass, field
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.ir.module import LOAD_TIME
@@ -19,14 +17,16 @@ from pytrace.codegen.ir.values import Number, Ptr, global_pointer, signed_consta
 from pytrace.core.manifest_sections import AheadOfTime, OpenValue, Row
 from pytrace.core.types import Array, Field, Pointer, Struct, Type
 from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.typed_program import FieldPath, LoadTime
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pytrace.codegen.emit.emitter import Emitter
     from pytrace.core.kernel_info import KernelInfo
+    from pytrace.frontend.ast.typed_program import FieldPath, LoadTime
 
 
-@dataclass(slots=True)
+@dataclass()
 class Ahead:
     """Load-time values of one ahead-of-time file, and the layouts that it relies on."""
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
 
-from pytrace.base.dispatch import by_class, on
+from pytrace.base.dispatch import by_class, late, on
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.emit import memory, raw_tracepoints, returned_function, system_calls
-from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.operands import Made, Memory, Operand, Remote, Scalar
 from pytrace.codegen.ir.registers import Registers, registers_of
-from pytrace.codegen.ir.values import I64, Number, Ptr
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.probes.kinds import Context
 from pytrace.core.types import UINT64, AddressSpace, Array, Int, Pointer, String, Struct, Type
@@ -28,6 +26,12 @@ from pytrace.frontend.ast.typed_program import (
     ReturnValue,
     Slot,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pytrace.codegen.emit.emitter import Emitter
+    from pytrace.codegen.ir.values import I64, Number, Ptr
 
 
 def text_view(operand: Operand, type_: Type) -> Operand:
@@ -182,7 +186,7 @@ _PLACES: Mapping[type[Place], Callable[[Emitter, Place, Type], Operand]] = by_cl
     on(RegisterLocation, _location),
     on(CallRegister, _call_register),
     on(CallResult, _call_result),
-    on(RawField, raw_tracepoints.field),
+    on(RawField, late(lambda: raw_tracepoints.field)),
 )
 
 

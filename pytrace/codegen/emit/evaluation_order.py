@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.analysis.aliasing import changes
 from pytrace.codegen.emit import memory
-from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.operands import Operand, Scalar
-from pytrace.frontend.ast import nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytrace.codegen.emit.emitter import Emitter
+    from pytrace.frontend.ast import nodes
 
 
 def settled(e: Emitter, operand: Operand) -> Operand:

@@ -6,11 +6,9 @@ copied with its actual length.  An event that does not fit the ring is counted a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
-from pytrace.codegen.emit import memory, seq_file, system_calls
+from pytrace.base.fast_typing import TYPE_CHECKING
+from pytrace.codegen.emit import evaluation_order, memory, seq_file, system_calls
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.emit.evaluation_order import in_order
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.operands import Made, Operand, Remote, Scalar
 from pytrace.codegen.ir.values import FRAME, Number, Ptr, global_pointer, number_parameter
@@ -18,8 +16,12 @@ from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import CUT, EventLayout, EventSpec, HelperFailure, LayoutWithProbe, RuntimeFailure
 from pytrace.core.manifest import RING
 from pytrace.core.types import INT32, AddressSpace, Buffer, String, Type
-from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import location
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pytrace.frontend.ast import nodes
 
 REPORTED = 64
 """Failures of one kind at one location that a CPU reports individually."""
@@ -41,7 +43,7 @@ def send_node(e: Emitter, node: nodes.Expr) -> None:
     if len(arguments) > IN_REGISTERS:
         _send_piecewise(e, spec, arguments)
         return
-    send(e, spec, in_order(e, arguments))
+    send(e, spec, evaluation_order.in_order(e, arguments))
 
 
 def _send_piecewise(e: Emitter, spec: EventSpec, arguments: Sequence[nodes.Expr]) -> None:

@@ -10,13 +10,16 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.emit import events
 from pytrace.codegen.emit.emitter import Emitter, Loop
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.operands import Operand
 from pytrace.codegen.ir.values import FRAME, I64, Number, Ptr, global_pointer, number_parameter
-from pytrace.core.source import Span
 from pytrace.frontend.ast import nodes
+
+if TYPE_CHECKING:
+    from pytrace.codegen.ir.operands import Operand
+    from pytrace.core.source import Span
 
 FOLLOWED = 1024
 """Maximum iterations of a loop that the verifier follows one by one."""

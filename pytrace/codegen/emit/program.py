@@ -6,31 +6,31 @@ They share the per-CPU scratch area; variables that several of them use live the
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from pytrace.base.fast_dataclass import dataclass, field
 from pytrace.base.fast_typing import TYPE_CHECKING
-from pytrace.codegen.analysis.large_keys import Words
 from pytrace.codegen.analysis.parts import Plan
-from pytrace.codegen.aot.load_time_values import Ahead
 from pytrace.codegen.ir.builder import Builder
-from pytrace.codegen.ir.module import Module
-from pytrace.codegen.ir.operands import Operand
 from pytrace.codegen.ir.values import Number, Ptr, global_pointer
-from pytrace.codegen.storage.data_sections import Layout
 from pytrace.codegen.storage.scratch_memory import USER_AREA, Scratch, unit_area
-from pytrace.core.builtin_row import Builtin
-from pytrace.core.kernel_info import KernelInfo
-from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.types import Type
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.typed_program import CheckedProgram, FunctionInfo, ProbeUnit, VariableInfo
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytrace.codegen.analysis.large_keys import Words
+    from pytrace.codegen.aot.load_time_values import Ahead
     from pytrace.codegen.emit.emitter import Emitter
+    from pytrace.codegen.ir.module import Module
+    from pytrace.codegen.ir.operands import Operand
+    from pytrace.codegen.storage.data_sections import Layout
+    from pytrace.core.builtin_row import Builtin
+    from pytrace.core.kernel_info import KernelInfo
+    from pytrace.core.options.compile_options import CompileOptions
+    from pytrace.core.types import Type
+    from pytrace.frontend.ast import nodes
+    from pytrace.frontend.ast.typed_program import CheckedProgram, FunctionInfo, ProbeUnit, VariableInfo
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Lowering:
     """Functions that lower expressions and blocks, for modules that cannot import ``codegen.lower``."""
 
@@ -44,7 +44,7 @@ class Lowering:
     """Reports the result of a read helper, when failed reads are to be reported."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Script:
     """State that all programs of a script share during generation."""
 
@@ -78,7 +78,7 @@ class Script:
         return global_pointer(self.counting)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Variable:
     """Storage of a scratch variable: an ``i64`` register, stack bytes, or an offset in the scratch area."""
 
@@ -88,7 +88,7 @@ class Variable:
     offset: int | None = None
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Program:
     """State of one BPF program during generation."""
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.emit import memory
-from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.operands import Operand, Remote, Scalar
-from pytrace.codegen.ir.values import I1, I64, Number
 from pytrace.core.types import AddressSpace, Type
-from pytrace.frontend.ast.typed_program import RawField, RawRead
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pytrace.codegen.emit.emitter import Emitter
+    from pytrace.codegen.ir.values import I1, I64, Number
+    from pytrace.frontend.ast.typed_program import RawField, RawRead
 
 _MINOR_BITS = 20
 """``MINORBITS`` of include/linux/kdev_t.h."""

@@ -7,13 +7,16 @@ returns is found by where its return address was on the stack.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.emit import loops
 from pytrace.codegen.emit.current_task import kernel_field, read_word
-from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.values import Number
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytrace.codegen.emit.emitter import Emitter
+    from pytrace.codegen.ir.values import Number
 
 INSTANCES = 16
 """So many instances are looked at."""

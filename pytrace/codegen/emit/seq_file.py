@@ -7,8 +7,8 @@ most twelve of them.
 
 from __future__ import annotations
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.emit import memory
-from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.values import NULL, Number
 from pytrace.core import formats
@@ -16,7 +16,10 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.event_layout import Formatted
 from pytrace.core.formats import Conversion, Format
 from pytrace.core.types import String
-from pytrace.frontend.ast import nodes
+
+if TYPE_CHECKING:
+    from pytrace.codegen.emit.emitter import Emitter
+    from pytrace.frontend.ast import nodes
 
 MOST = 12
 

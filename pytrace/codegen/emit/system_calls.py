@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.ir.values import I64, Ptr
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.probes.system_calls import ABIS, Abi
-from pytrace.frontend.ast.typed_program import ProbeUnit
+
+if TYPE_CHECKING:
+    from pytrace.codegen.emit.emitter import Emitter
+    from pytrace.codegen.ir.values import I64, Ptr
+    from pytrace.frontend.ast.typed_program import ProbeUnit
 
 RESULT = 8
 """Where the result of the system call is in the context of the raw tracepoint ``sys_exit``."""

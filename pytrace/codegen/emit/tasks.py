@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_typing import Protocol
+from pytrace.base.fast_typing import TYPE_CHECKING, Protocol
 from pytrace.codegen.aot import load_time_values
 from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.current_task import (
@@ -15,11 +15,13 @@ from pytrace.codegen.emit.current_task import (
     user_ids,
     write_name,
 )
-from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.values import Number, Ptr
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import INT32, UINT32, UINT64, AddressSpace, Array, Int, Struct
+
+if TYPE_CHECKING:
+    from pytrace.codegen.emit.emitter import Emitter
+    from pytrace.codegen.ir.values import Number, Ptr
 
 LEVELS = 8
 """How deep pid namespaces are looked through; 32 is the kernel's limit (MAX_PID_NS_LEVEL), two or three are usual."""
@@ -44,7 +46,7 @@ class Task(Protocol):
         """Inode of its network namespace."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CurrentTask:
     """The task in whose context the program runs."""
 
@@ -71,7 +73,7 @@ class CurrentTask:
         return namespace_of(self.e, self.e.b.helper(helpers.GET_CURRENT_TASK))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OtherTask:
     """The task whose ``struct task_struct`` is at *address*."""
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Container
-
 from pytrace.base.fast_dataclass import dataclass, field
+from pytrace.base.fast_typing import TYPE_CHECKING
+from pytrace.base.lazy_regex import late
 from pytrace.codegen.ir.values import LateInstruction
 
+if TYPE_CHECKING:
+    from collections.abc import Container
 
-@dataclass(slots=True, eq=False)
+_SYMBOL = late(r"@(\w+)")
+
+
+@dataclass(eq=False)
 class Prologue:
     """Instructions before those that follow its place; it grows while these are emitted."""
 
@@ -22,7 +26,7 @@ class Prologue:
 Instruction = str | LateInstruction | Prologue
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Block:
     """A basic block: its label and instructions, closed by a terminator."""
 
@@ -31,7 +35,7 @@ class Block:
     closed: bool = False
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class FunctionText:
     """One function. *head* is everything between ``define`` and the brace."""
 
@@ -69,5 +73,5 @@ def callees(text: str, names: Container[str]) -> dict[str, set[str]]:
         body = rest.partition("\n}\n")[0]
         name = head.rpartition("@")[2]
         if name in names:
-            found[name] = {callee for callee in re.findall(r"@(\w+)", body) if callee in names}
+            found[name] = {callee for callee in _SYMBOL.findall(body) if callee in names}
     return found

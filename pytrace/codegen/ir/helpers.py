@@ -6,10 +6,11 @@ A row is typed: ``Helper[[Ptr, Ptr], Ptr]`` takes two pointers and returns one, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from pytrace.base.fast_typing import Generic, ParamSpec, TypeVar, overload
+from pytrace.base.fast_typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar, overload
 from pytrace.codegen.ir.values import I64, Number, Ptr
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 P = ParamSpec("P")
 R = TypeVar("R")

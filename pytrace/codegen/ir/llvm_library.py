@@ -12,9 +12,11 @@ import ctypes
 import os
 import sys
 from _thread import RLock
-from types import TracebackType
 
-from pytrace.base.fast_typing import Protocol
+from pytrace.base.fast_typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from types import TracebackType
 
 KNOWN = "0.50."
 """Releases of llvmlite whose functions have the parameters below."""
@@ -118,7 +120,6 @@ class Library:
         self._functions = ctypes.CDLL(place)
         self._place = os.path.realpath(place)
         self._lock = RLock()
-        self._release()
         version = self.call("GetVersionInfo")
         self.version = ".".join(str(version >> shift & 0xFF) for shift in (16, 8, 0))
 

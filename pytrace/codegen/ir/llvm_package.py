@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import llvmlite.binding as llvm
 
-from pytrace.codegen.ir.llvm_library import Machine, Module
+from pytrace.base.fast_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytrace.codegen.ir.llvm_library import Machine, Module
 
 
 class Package:

@@ -6,14 +6,17 @@ into the event or map key that it is for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.codegen.ir.values import Number, Ptr
-from pytrace.core.types import AddressSpace, Type
+from pytrace.base.fast_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytrace.codegen.ir.values import Number, Ptr
+    from pytrace.core.types import AddressSpace, Type
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Scalar:
     """An integer, bool, enum or pointer in an ``i64``, extended as its type says."""
 
@@ -25,7 +28,7 @@ class Scalar:
     """For ``ctx``: the same address for loads from the context."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Memory:
     """A value in the program's own memory (stack, scratch, map value, constant)."""
 
@@ -36,7 +39,7 @@ class Memory:
     """The probe's context, whose pointers are typed (BTF) for the verifier."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Remote:
     """A value in kernel or user memory that has not been read yet. *direct*: by plain loads at constant offsets."""
 
@@ -46,7 +49,7 @@ class Remote:
     direct: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Parts:
     """A tuple or record whose members have been evaluated one by one."""
 
@@ -54,7 +57,7 @@ class Parts:
     members: tuple[Operand, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Made:
     """A value that a helper writes to its destination.
 
@@ -70,7 +73,7 @@ class Made:
     only: Callable[[Ptr, int], None] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Nothing:
     """The result of a call without a value."""
 

@@ -6,7 +6,7 @@ from pytrace.base.fast_dataclass import dataclass
 from pytrace.core.diagnostics import TraceError
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Registers:
     """One machine. *names* in the order of the words of ``struct pt_regs`` (``user_pt_regs`` on arm64 and s390x)."""
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 import resource
 import sys
-from collections.abc import Callable
-from functools import cache, partial
 
-from pytrace.base.fast_typing import NoReturn
+from pytrace.base.fast_library import cache, partial
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.ir import llvm_library
-from pytrace.codegen.ir.llvm_library import Llvm, Machine, Module
 from pytrace.core import limits
 from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.limits import memory_is_limited
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytrace.base.fast_typing import NoReturn
+    from pytrace.codegen.ir.llvm_library import Llvm, Machine, Module
 
 TRIPLE = "bpfel" if sys.byteorder == "little" else "bpfeb"
 CPU = "v3"

@@ -78,7 +78,7 @@ FRAME = pointer_parameter("frame")
 """The frame that a program's entry function passes to its other functions."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Late:
     """A constant that is known only after everything has been emitted: the size of a data section, an offset in one."""
 
@@ -91,7 +91,7 @@ class Late:
         return str(self.value)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class LateInstruction:
     """An instruction with a late operand, rendered with its function."""
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.analysis.shared_variables import called_functions
 from pytrace.codegen.emit import memory
-from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.operands import Operand
 from pytrace.codegen.ir.values import I64, Number, Ptr, ordering
 from pytrace.codegen.lower import map_access
 from pytrace.codegen.lower.map_access import Key
@@ -23,14 +19,18 @@ from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.visitor import walk
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytrace.codegen.emit.emitter import Emitter
     from pytrace.codegen.emit.program import Script
+    from pytrace.codegen.ir.operands import Operand
     from pytrace.frontend.ast.typed_program import MapInfo
 
 ATTEMPTS = 8
 """How many times in a row an update of ``min`` or ``max`` may be interrupted."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Row:
     """One aggregation.
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pytrace.codegen.emit import events, memory
+from pytrace.base.fast_typing import TYPE_CHECKING
+from pytrace.codegen.emit import evaluation_order, events, memory
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.emit.evaluation_order import in_order
-from pytrace.codegen.emit.program import Program
 from pytrace.codegen.ir.operands import Memory, Nothing, Operand, Remote, Scalar
 from pytrace.codegen.ir.values import FRAME, Number
 from pytrace.core.builtin_row import Builtin, Mode
@@ -13,6 +12,9 @@ from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import VOID, Pointer, Type, Void
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import FunctionInfo, ImportedFunction
+
+if TYPE_CHECKING:
+    from pytrace.codegen.emit.program import Program
 
 
 def call(e: Emitter, node: nodes.Identifier | nodes.Call) -> Operand:
@@ -45,7 +47,7 @@ def builtin(e: Emitter, node: nodes.Identifier | nodes.Call, row: Builtin) -> Op
 
 def _call_function(e: Emitter, node: nodes.Call, target: FunctionInfo) -> Operand:
     """Arguments are passed in the parameters' scratch memory: any number, any type, no recursion."""
-    operands = in_order(e, [item for item in node.args if isinstance(item, nodes.Expr)])
+    operands = evaluation_order.in_order(e, [item for item in node.args if isinstance(item, nodes.Expr)])
     placed = [item if item.type.scalar else memory.place(e, item) for item in operands]
     for info, operand in zip(target.parameters, placed, strict=True):
         memory.write(e, operand, e.variable_pointer(info), info.type)

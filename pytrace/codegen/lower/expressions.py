@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
-
 from pytrace.base.dispatch import by_class, on
-from pytrace.codegen.analysis.parts import Arm, Chain
+from pytrace.base.fast_library import partial
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.aot import load_time_values
-from pytrace.codegen.emit import events, loops, memory
-from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.emit.evaluation_order import in_order
-from pytrace.codegen.ir.function_text import Block
+from pytrace.codegen.emit import evaluation_order, events, loops, memory
 from pytrace.codegen.ir.operands import Memory, Nothing, Operand, Parts, Remote, Scalar
-from pytrace.codegen.ir.values import I1, Number
 from pytrace.codegen.lower import calls, maps, members, operators
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import UINT8, UINT64, VOID, Array, Bool, Int, Pointer, String, Struct, Type, USym, Void
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import TypeDescription
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pytrace.codegen.analysis.parts import Arm, Chain
+    from pytrace.codegen.emit.emitter import Emitter
+    from pytrace.codegen.ir.function_text import Block
+    from pytrace.codegen.ir.values import I1, Number
 
 
 def evaluate(e: Emitter, node: nodes.Expr) -> Operand:
@@ -316,7 +318,7 @@ def _tuple(e: Emitter, node: nodes.TupleLiteral | nodes.RecordLiteral) -> Operan
 def members_in_order(e: Emitter, type_: Type, values: tuple[nodes.Expr, ...]) -> Operand:
     """A value of the type *type_* whose members are *values*."""
     if len(values) <= events.IN_REGISTERS:
-        return Parts(type_, tuple(in_order(e, values)))
+        return Parts(type_, tuple(evaluation_order.in_order(e, values)))
     # There are too many members for registers and stack.
     types, offsets, _ = memory.members_of(type_)
     pointer = e.scratch(type_.size)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.emit import loops, memory
-from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.operands import Memory, Operand, Scalar
 from pytrace.codegen.ir.values import I64, global_pointer, pointer_parameter
@@ -12,7 +12,10 @@ from pytrace.codegen.lower.map_access import Key
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import INT64, Tuple
 from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.typed_program import VariableInfo
+
+if TYPE_CHECKING:
+    from pytrace.codegen.emit.emitter import Emitter
+    from pytrace.frontend.ast.typed_program import VariableInfo
 
 
 def for_each(e: Emitter, node: nodes.For) -> None:

@@ -18,16 +18,16 @@ from __future__ import annotations
 
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.analysis.large_keys import WORD, Words, words_of
-from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Builder
-from pytrace.codegen.ir.function_text import Block
 from pytrace.codegen.ir.module import SHARED
 from pytrace.codegen.ir.values import I1, I64, Number, Ptr, global_pointer, number_parameter, pointer_parameter
-from pytrace.core.types import Type
 
 if TYPE_CHECKING:
+    from pytrace.codegen.emit.emitter import Emitter
     from pytrace.codegen.emit.program import Script
+    from pytrace.codegen.ir.function_text import Block
+    from pytrace.core.types import Type
 
 BLOCK = 16
 """Words that one round of a loop takes."""

@@ -6,16 +6,20 @@ The key that is stored, once for each, is a copy that is clear there.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.analysis.large_keys import LEAST, WORD
 from pytrace.codegen.emit import memory
-from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.operands import Made, Operand, Parts
-from pytrace.codegen.ir.values import Ptr
 from pytrace.codegen.lower.key_digests import BLOCK
-from pytrace.core.types import Type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytrace.codegen.emit.emitter import Emitter
+    from pytrace.codegen.ir.values import Ptr
+    from pytrace.core.types import Type
 
 SLACK = BLOCK * WORD
 """Bytes behind the end of a string that are cleared: as many as a digest may take. A key needs room for them."""

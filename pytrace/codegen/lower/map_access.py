@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
 
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.analysis.large_keys import WORD
 from pytrace.codegen.emit import events, memory
-from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.evaluation_order import in_order
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Builder
-from pytrace.codegen.ir.function_text import Block
 from pytrace.codegen.ir.module import SHARED, Module
 from pytrace.codegen.ir.operands import Memory, Operand, Parts, Scalar
 from pytrace.codegen.ir.values import I64, NULL, Number, Ptr, global_pointer, pointer_parameter
 from pytrace.codegen.lower import key_digests, large_keys
-from pytrace.codegen.storage.data_sections import Layout
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import DIGEST, MAP_TYPES, SLOT_FLAG, MapType
 from pytrace.core.types import Hist, LHist, TSeries, Tuple, Type
 from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.typed_program import MapInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pytrace.codegen.emit.emitter import Emitter
+    from pytrace.codegen.ir.function_text import Block
+    from pytrace.codegen.lower.large_keys import Text
+    from pytrace.codegen.storage.data_sections import Layout
+    from pytrace.frontend.ast.typed_program import MapInfo
 
 NOEXIST = 1
 """``BPF_NOEXIST``: the update fails when the key is there."""
@@ -44,7 +49,7 @@ class Key:
 
     pointer: Ptr
     whole: Ptr | None = None
-    texts: tuple[large_keys.Text, ...] = ()
+    texts: tuple[Text, ...] = ()
 
 
 def symbol(name: str) -> str:
@@ -365,7 +370,9 @@ def _keep_whole(e: Emitter, node: nodes.Node, info: MapInfo, key: Key, dropped: 
     if key.whole is None:
         return
     with e.temporaries():
-        whole = large_keys.clear(e, key.whole, padded_key(info), key.texts) if key.texts else key.whole
+        whole = key.whole
+        if key.texts:
+            whole = large_keys.clear(e, whole, padded_key(info), key.texts)
         keys = global_pointer(keys_symbol(info.name))
         got = _put(e, keys, key.pointer, whole, NOEXIST)
     failed, full, on = e.b.block(), e.b.block(), e.b.block()

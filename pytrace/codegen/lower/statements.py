@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
-from pytrace.base.dispatch import by_class, on
+from pytrace.base.dispatch import by_class, late, on
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.analysis.aliasing import overlaps
 from pytrace.codegen.emit import loops, memory
 from pytrace.codegen.emit.emitter import Emitter, Loop
 from pytrace.codegen.ir.operands import Operand, Scalar
-from pytrace.codegen.ir.values import Number
 from pytrace.codegen.lower import aggregates, for_loops, map_access, maps, operators
 from pytrace.codegen.lower.expressions import store_variable
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import VOID, Pointer, Type, Void
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import Signedness
-from pytrace.frontend.ast.typed_program import MapInfo
 from pytrace.frontend.ast.visitor import walk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pytrace.codegen.ir.values import Number
+    from pytrace.frontend.ast.typed_program import MapInfo
 
 
 def block(e: Emitter, node: nodes.Block, type_: Type = VOID) -> Operand | None:
@@ -213,8 +216,8 @@ _EMIT: Mapping[type[nodes.Stmt], Callable[[Emitter, nodes.Stmt], None]] = by_cla
     on(nodes.Discard, _discard),
     on(nodes.Let, _let),
     on(nodes.Assign, _assign),
-    on(nodes.For, for_loops.for_each),
-    on(nodes.While, for_loops.while_true),
+    on(nodes.For, late(lambda: for_loops.for_each)),
+    on(nodes.While, late(lambda: for_loops.while_true)),
     on(nodes.Unroll, _unroll),
     on(nodes.Break, _break),
     on(nodes.Continue, _continue),

@@ -6,22 +6,24 @@ A program begins with those that the run has, the cheapest first, and ends when 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.aot import load_time_values
-from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.emit.tasks import CurrentTask, Task
-from pytrace.codegen.ir.function_text import Block
-from pytrace.codegen.ir.module import Module
-from pytrace.codegen.ir.values import I1, Number
-from pytrace.codegen.services import process_following
-from pytrace.codegen.services.wanted_values import is_any_of, is_in_map, is_named
+from pytrace.codegen.emit import tasks
+from pytrace.codegen.services import process_following, wanted_values
 from pytrace.codegen.storage.data_sections import SESSION
 from pytrace.core.manifest import MapType
 from pytrace.core.options.process_filters import PROCESS_MAP, UNROLLED, FilterShape
 
-Test = Callable[[Emitter, Task], I1]
-"""Whether a task passes one filter."""
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pytrace.codegen.emit.emitter import Emitter
+    from pytrace.codegen.ir.function_text import Block
+    from pytrace.codegen.ir.module import Module
+    from pytrace.codegen.ir.values import I1, Number
+
+    Test = Callable[[Emitter, tasks.Task], I1]
+    """Whether a task passes one filter."""
 
 
 def declare(module: Module, shape: FilterShape) -> None:
@@ -47,14 +49,16 @@ def tests(e: Emitter, *, pid: bool, others: bool, follow: bool) -> list[Test]:
     return chosen
 
 
-def require(e: Emitter, chosen: Iterable[Test]) -> None:
+def require(e: Emitter, chosen: Sequence[Test]) -> None:
     """Go on where all tests hold."""
-    task = CurrentTask(e)
+    if not chosen:
+        return
+    task = tasks.CurrentTask(e)
     for test in chosen:
         e.end_early(test(e, task))
 
 
-def in_scope(e: Emitter, task: Task) -> Number:
+def in_scope(e: Emitter, task: tasks.Task) -> Number:
     """Whether *task* passes all filters of the run: 1 or 0."""
     options = e.script.options
     chosen = tests(e, pid=True, others=True, follow=options.follow)
@@ -83,15 +87,15 @@ def _pid_tests(e: Emitter, shape: FilterShape) -> list[Test]:
     return [_pid] if shape.pids else []
 
 
-def _pid(e: Emitter, task: Task) -> I1:
-    return is_any_of(e, task.process("tracer"), 0, e.script.options.shape.pids)
+def _pid(e: Emitter, task: tasks.Task) -> I1:
+    return wanted_values.is_any_of(e, task.process("tracer"), 0, e.script.options.shape.pids)
 
 
-def _pid_in_map(e: Emitter, task: Task) -> I1:
-    return is_in_map(e, task.process("tracer"), PROCESS_MAP)
+def _pid_in_map(e: Emitter, task: tasks.Task) -> I1:
+    return wanted_values.is_in_map(e, task.process("tracer"), PROCESS_MAP)
 
 
-def _pid_at_load_time(e: Emitter, task: Task) -> I1:
+def _pid_at_load_time(e: Emitter, task: tasks.Task) -> I1:
     """``-p`` of the run that loads an ahead-of-time file, which may be absent."""
     wanted = load_time_values.integer(e, "pid", (), 0)
     some, done = e.b.block(), e.b.block()
@@ -105,22 +109,22 @@ def _pid_at_load_time(e: Emitter, task: Task) -> I1:
     return e.b.truth(e.b.phi([(1, before), (same, after)]))
 
 
-def _uid(e: Emitter, task: Task) -> I1:
+def _uid(e: Emitter, task: tasks.Task) -> I1:
     shape = e.script.options.shape
-    return is_any_of(e, task.user(), shape.uids_at, shape.uids)
+    return wanted_values.is_any_of(e, task.user(), shape.uids_at, shape.uids)
 
 
-def _namespace(e: Emitter, task: Task) -> I1:
+def _namespace(e: Emitter, task: tasks.Task) -> I1:
     shape = e.script.options.shape
-    return is_any_of(e, task.network_namespace(), shape.namespaces_at, shape.namespaces)
+    return wanted_values.is_any_of(e, task.network_namespace(), shape.namespaces_at, shape.namespaces)
 
 
-def _comm(e: Emitter, task: Task) -> I1:
+def _comm(e: Emitter, task: tasks.Task) -> I1:
     shape = e.script.options.shape
-    return is_named(e, task, shape.comms_at, shape.comms)
+    return wanted_values.is_named(e, task, shape.comms_at, shape.comms)
 
 
-def _cgroup(e: Emitter, task: Task) -> I1:
+def _cgroup(e: Emitter, task: tasks.Task) -> I1:
     """The cgroup of the task, or one above it, is a wanted one."""
     shape = e.script.options.shape
     same: Number = 0

@@ -9,30 +9,31 @@ first instruction.  Existing descendants of the ``-p`` process are added by the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.aot import load_time_values
-from pytrace.codegen.emit import memory
-from pytrace.codegen.emit.current_task import process_ids, task_field
+from pytrace.codegen.emit import current_task, memory, tasks
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.program import Program, Script
-from pytrace.codegen.emit.tasks import CurrentTask, Task
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.module import Module, program_section
 from pytrace.codegen.ir.values import I1, Number, global_pointer
-from pytrace.codegen.services.wanted_values import is_any_of, is_in_map, is_named
+from pytrace.codegen.services import wanted_values
 from pytrace.codegen.storage.data_sections import SESSION, UNFOLLOWED
 from pytrace.core.builtin_row import IN_SCOPE, Builtin
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import MapType, ProgramSpec, Target
-from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.options.process_filters import NOT_YET, PROCESS_MAP, UNROLLED
 from pytrace.core.probes.kinds import known_kind
 from pytrace.core.probes.targets import IteratorTarget, TracepointTarget
 from pytrace.core.types import INT32, UINT32, UINT64, Array, Struct, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import CheckedProgram, ProbeContext, ProbeUnit, location
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytrace.core.kernel_info import KernelInfo
+    from pytrace.core.options.compile_options import CompileOptions
 
 MAP = "followed"
 ENTRIES = 32768
@@ -62,29 +63,29 @@ def declare(module: Module) -> None:
     module.map(MAP, {"type": MapType.HASH, "key_size": 4, "value_size": 4, "max_entries": ENTRIES})
 
 
-def check(e: Emitter, task: Task | None = None) -> I1:
+def check(e: Emitter, task: tasks.Task | None = None) -> I1:
     """``i1``: the process of *task* (default: the current one) is that of ``-p`` or ``-c``, or descends from it."""
-    task = task or CurrentTask(e)
+    task = task or tasks.CurrentTask(e)
     itself = _root(e, task)
     first, other, done = e.b.current, e.b.block(), e.b.block()
     e.b.branch(itself, done, other)
     e.b.start(other)
-    found = e.b.number(is_in_map(e, task.process("init"), MAP))
+    found = e.b.number(wanted_values.is_in_map(e, task.process("init"), MAP))
     last = e.b.current
     e.b.jump(done)
     e.b.start(done)
     return e.b.truth(e.b.phi([(1, first), (found, last)]))
 
 
-def _root(e: Emitter, task: Task) -> I1:
+def _root(e: Emitter, task: tasks.Task) -> I1:
     """The process is one that following starts from."""
     number = task.process("tracer")
     count = e.script.options.shape.pids
     if count < 2:
         return e.b.icmp("eq", number, e.b.load(e.session(SESSION.root)))
     if count > UNROLLED:
-        return is_in_map(e, number, PROCESS_MAP)
-    return is_any_of(e, number, 0, count)
+        return wanted_values.is_in_map(e, number, PROCESS_MAP)
+    return wanted_values.is_any_of(e, number, 0, count)
 
 
 def services(script: Script) -> tuple[ProgramSpec, ...]:
@@ -123,9 +124,10 @@ def _starter(script: Script) -> ProgramSpec:
 def _start(e: Emitter) -> None:
     """The first process that has the name of the program is followed; the kernel has set its name already."""
     on = e.b.block()
-    e.b.branch(is_named(e, CurrentTask(e), e.script.options.shape.awaited_at, 1), on, e.exit, likely=False)
+    named = wanted_values.is_named(e, tasks.CurrentTask(e), e.script.options.shape.awaited_at, 1)
+    e.b.branch(named, on, e.exit, likely=False)
     e.b.start(on)
-    e.b.exchange_if(e.session(SESSION.root), NOT_YET, process_ids(e, "tracer")[0])
+    e.b.exchange_if(e.session(SESSION.root), NOT_YET, current_task.process_ids(e, "tracer")[0])
 
 
 def _lister(script: Script) -> ProgramSpec:
@@ -160,10 +162,11 @@ def _list(e: Emitter) -> None:
     some, first = e.b.block(), e.b.block()
     e.b.branch(e.b.truth(task), some, e.exit)
     e.b.start(some)
-    process = _member(e, task, task_field(e, "tgid"), INT32)
-    e.b.branch(e.b.icmp("eq", _member(e, task, task_field(e, "pid"), INT32), process), first, e.exit)
+    process = _member(e, task, current_task.task_field(e, "tgid"), INT32)
+    e.b.branch(e.b.icmp("eq", _member(e, task, current_task.task_field(e, "pid"), INT32), process), first, e.exit)
     e.b.start(first)
-    parent = _member(e, _member(e, task, task_field(e, "real_parent"), UINT64), task_field(e, "tgid"), INT32)
+    real_parent = _member(e, task, current_task.task_field(e, "real_parent"), UINT64)
+    parent = _member(e, real_parent, current_task.task_field(e, "tgid"), INT32)
     data = e.b.alloca(ROW)
     for at, value in enumerate((process, parent, _number_here(e, task), 0)):
         e.b.store(value, e.b.offset(data, 4 * at), 32)
@@ -180,9 +183,9 @@ def _number_here(e: Emitter, task: Number) -> Number:
         raise TraceError("--follow needs the kernel's type information (BTF) of struct pid")
     if e.script.ahead is not None:
         e.script.ahead.rely_on_size(upid)
-    own = _member(e, e.b.helper(helpers.GET_CURRENT_TASK), task_field(e, "thread_pid"), UINT64)
+    own = _member(e, e.b.helper(helpers.GET_CURRENT_TASK), current_task.task_field(e, "thread_pid"), UINT64)
     level = _member(e, own, load_time_values.struct_offset(e, struct, "level"), UINT32)
-    pid = _member(e, task, task_field(e, "thread_pid"), UINT64)
+    pid = _member(e, task, current_task.task_field(e, "thread_pid"), UINT64)
     place = e.b.add(e.b.add(pid, load_time_values.struct_offset(e, struct, "numbers")), e.b.mul(level, upid.size))
     return _member(e, place, load_time_values.struct_offset(e, upid, "nr"), INT32)
 

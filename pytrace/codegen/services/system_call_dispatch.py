@@ -7,18 +7,21 @@ and calls the functions of the units in the order of the script.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from pytrace.codegen.emit.program import Script
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Builder
-from pytrace.codegen.ir.function_text import Block
 from pytrace.codegen.ir.module import program_section
 from pytrace.codegen.ir.values import CONTEXT, I64
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.probes.system_calls import ABIS, Abi
+from pytrace.core.probes import system_calls as call_numbers
 from pytrace.core.probes.targets import ENTER
-from pytrace.frontend.ast.typed_program import ProbeUnit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytrace.codegen.emit.program import Script
+    from pytrace.codegen.ir.function_text import Block
+    from pytrace.frontend.ast.typed_program import ProbeUnit
 
 PART = "_part"
 """Suffix of the names of the functions of a program that has several units."""
@@ -52,7 +55,7 @@ def _units_of(script: Script, owner: str) -> list[ProbeUnit]:
 
 
 def _program(script: Script, units: Sequence[ProbeUnit]) -> None:
-    owner, abi = units[0], ABIS[script.kernel.arch]
+    owner, abi = units[0], call_numbers.ABIS[script.kernel.arch]
     text, scope = script.module.function(owner.symbol, ("*ctx",), owner.span, section=program_section(owner.symbol))
     b = Builder(text)
     b.location = script.module.debug.location(scope, owner.span, owner.span.source)
@@ -81,7 +84,7 @@ def _ways(units: Sequence[ProbeUnit]) -> dict[int, tuple[str, ...]]:
     return found
 
 
-def _run(script: Script, b: Builder, abi: Abi, parts: Sequence[str], leave: Block) -> None:
+def _run(script: Script, b: Builder, abi: call_numbers.Abi, parts: Sequence[str], leave: Block) -> None:
     """Call functions, unless the system call is a 32-bit one."""
     native = b.block()
     mode = b.op("and", _thread_flags(script, b, abi), abi.compat[1])
@@ -92,7 +95,7 @@ def _run(script: Script, b: Builder, abi: Abi, parts: Sequence[str], leave: Bloc
     b.jump(leave)
 
 
-def _thread_flags(script: Script, b: Builder, abi: Abi) -> I64:
+def _thread_flags(script: Script, b: Builder, abi: call_numbers.Abi) -> I64:
     """The member of the current task's ``struct thread_info`` that tells 32-bit system calls."""
     whole, inner = (script.kernel.struct("struct", name) for name in ("task_struct", "thread_info"))
     place = None if whole is None else whole.find("thread_info")

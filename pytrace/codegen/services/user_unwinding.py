@@ -5,23 +5,26 @@ Each frame is one iteration of ``bpf_loop``, with registers in scratch memory, s
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.aot import load_time_values
 from pytrace.codegen.emit import contexts, events, loops, memory
 from pytrace.codegen.emit.current_task import process_ids, task_field
-from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.function_text import Block
 from pytrace.codegen.ir.operands import Memory, Operand
 from pytrace.codegen.ir.values import I1, I64, Number, Ptr, global_pointer
 from pytrace.codegen.services.unwind_tables import RULE_FUNCTION, SPACES, TOLD, declare
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.types import Stack
 from pytrace.core.unwind_format import WHERE_RBP_POINTS, Rule
-from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import location
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytrace.codegen.emit.emitter import Emitter
+    from pytrace.codegen.ir.function_text import Block
+    from pytrace.core.types import Stack
+    from pytrace.frontend.ast import nodes
 
 _NEW = 1
 """``BPF_NOEXIST``: an update of an existing key fails."""
@@ -182,7 +185,7 @@ def _store_registers(e: Emitter, state: int, read: Callable[[str], I64]) -> None
 # ---------------------------------------------------------------------------------------------- one frame
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Members:
     """Offsets in the kernel's list of replaced return addresses (``kernel/events/uprobes.c``)."""
 
@@ -202,7 +205,7 @@ def _members(e: Emitter) -> _Members | None:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Frame:
     """One iteration: store the frame, then step to its caller; ends the loop when there is none.
 

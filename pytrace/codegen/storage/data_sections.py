@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pytrace.base.fast_dataclass import dataclass, field
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.ir.module import PERCPU_SECTION, SHARED_SECTION, Module
 from pytrace.codegen.storage.double_buffering import emptied, snapshots
 from pytrace.codegen.storage.scratch_memory import CLAIM, COPIES, USER_AREA
-from pytrace.core.event_layout import Location
 from pytrace.core.manifest import SLOT_FLAG, Counters, GlobalSlot, RandomWords, SessionData, Site
-from pytrace.frontend.ast.typed_program import CheckedProgram, MapInfo
+
+if TYPE_CHECKING:
+    from pytrace.core.event_layout import Location
+    from pytrace.frontend.ast.typed_program import CheckedProgram, MapInfo
 
 CACHE_LINE = 64
 
@@ -24,7 +27,7 @@ def _up(size: int, step: int) -> int:
     return (size + step - 1) // step * step
 
 
-@dataclass(slots=True)
+@dataclass()
 class Layout:
     """Offsets in the per-CPU block (one copy for each CPU, *stride* apart) and in the shared section."""
 

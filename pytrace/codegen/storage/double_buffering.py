@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.event_layout import EmptiedMap, PrintedMap
 from pytrace.core.types import Avg, Count, Hist, LHist, Stats, Sum
 from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.typed_program import CheckedProgram, MapInfo
 from pytrace.frontend.ast.visitor import children
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytrace.frontend.ast.typed_program import CheckedProgram, MapInfo
 
 _PASSED = frozenset({"print_map", "quantiles", "clear", "zero"})
 """Events that take the map itself, and read nothing in the kernel."""

@@ -10,8 +10,11 @@ iterators) may interrupt each other but never themselves, so each has an area of
 from __future__ import annotations
 
 from pytrace.base.fast_dataclass import dataclass, field
-from pytrace.core.probes.kinds import ProbeKind
-from pytrace.frontend.ast.typed_program import ProbeUnit
+from pytrace.base.fast_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytrace.core.probes.kinds import ProbeKind
+    from pytrace.frontend.ast.typed_program import ProbeUnit
 
 COPIES = 4
 """Copies of the area of preemptible programs: how many of these can run interleaved on one CPU."""
@@ -45,7 +48,7 @@ def unit_area(unit: ProbeUnit) -> str:
     return area_name(unit.kind, unit.symbol, pinned=unit.pinned, owner=owner)
 
 
-@dataclass(slots=True)
+@dataclass()
 class Scratch:
     """First-fit allocator of offsets in one area."""
 

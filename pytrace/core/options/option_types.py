@@ -7,12 +7,15 @@ looked at here. A start from the cache that gives such an option imports this mo
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.base.lazy_regex import late
 from pytrace.core.diagnostics import did_you_mean
 from pytrace.core.options.script_options import plain_integer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MOST_PID = 0x400000
 """PID_MAX_LIMIT of 64-bit kernels (``include/linux/threads.h``)."""
@@ -30,7 +33,7 @@ _INTERFACE = late(r"[\w.:@-]{1,15}")
 _CALL = late(r"\w+")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OptionType:
     """What an option takes.
 
@@ -142,6 +145,14 @@ def _call(text: str) -> str | None:
     return text if _CALL.fullmatch(text) else None
 
 
+def _thread_name(text: str) -> str | None:
+    return text if 0 < len(os.fsencode(text)) < 16 else None
+
+
+def _directory(text: str) -> str | None:
+    return os.path.realpath(text) if os.path.isdir(text) else None
+
+
 def _namespace(text: str) -> int | None:
     """The inode number that is given, or that of a namespace by its name or by a path such as ``/proc/12/ns/net``."""
     number = _between(1, 2**32 - 1)(text)
@@ -187,6 +198,12 @@ TYPES: dict[str, OptionType] = {
     "interface": OptionType(
         "the name of a network interface", "names of network interfaces, separated by commas (eth0,lo)", _name
     ),
+    "comm": OptionType(
+        "the name of a thread, 15 bytes at most (the kernel keeps 15 of a name)",
+        "names of threads, 15 bytes at most (the kernel keeps 15 of a name), separated by commas",
+        _thread_name,
+    ),
+    "directory": OptionType("a directory that exists", "directories that exist, separated by commas", _directory),
     "netns": OptionType(
         "a network namespace: its name (ip netns list), its number or a path (/proc/PID/ns/net)",
         "network namespaces by name, number or path, separated by commas",

@@ -28,7 +28,7 @@ def places(count: int) -> int:
     return 1 << (count - 1).bit_length() if count else 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FilterShape:
     """The filters that code has, by the number of places for values of each; 0: no such filter."""
 
@@ -87,7 +87,7 @@ class FilterShape:
         return ", ".join(f"{name} (up to {count})" if count > 1 else name for name, count in counts.items() if count)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ProcessFilters:
     """Values of the filters of one run; of each kind one must hold, and of all kinds that have values."""
 

@@ -8,7 +8,7 @@ Value = bool | int | str
 """Value of an option: a flag, an integer, or text."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ScriptOption:
     """One option or operand of a script.
 

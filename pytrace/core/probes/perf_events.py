@@ -5,7 +5,7 @@ from __future__ import annotations
 from pytrace.base.fast_dataclass import dataclass
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PerfEvent:
     """A perf event: its name, number (``PERF_COUNT_…`` of linux/perf_event.h), default period and alias."""
 

@@ -6,14 +6,16 @@ than the call for some (``SYSCALL_DEFINE`` in the kernel's sources, the tables o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache
-
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_library import cache
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.probes import syscall_numbers
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True)
 class Abi:
     """How a machine passes system calls, as offsets in ``struct pt_regs``.
 

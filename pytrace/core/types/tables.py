@@ -6,9 +6,8 @@ the record ``a``, ``a.0`` the first of the tuple ``a``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-
 from pytrace.base.fast_dataclass import dataclass, replace
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.types import (
     INT64,
     UINT64,
@@ -36,6 +35,9 @@ from pytrace.core.types import (
     shown_name,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
 UNITS = {"ns": "ns", "us": "us", "ms": "ms", "s": "s", "kb": "KB", "mb": "MB", "bytes": "bytes"}
 """Units by the suffix of a number's name: ``lat_us`` is in microseconds."""
 
@@ -49,7 +51,7 @@ JOINED_TEXTS = Joined("", ())
 """The type of a column whose joined values have different parts: they are decoded as the texts that they print as."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Column:
     """A column: *unit* is one of the values of :data:`UNITS`, or empty.
 
@@ -123,7 +125,7 @@ def _wider(first: Int, second: Int) -> Int:
     return signed if signed.width > unsigned.width else Int(min(8, 2 * unsigned.width), True)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Leaf:
     """A value inside of another: its path from there (``b.0``; empty for the whole), its type, its byte offset."""
 
@@ -161,7 +163,7 @@ def path_names(path: str) -> list[str]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TableSchema:
     """The columns of a table."""
 
@@ -199,7 +201,7 @@ class TableSchema:
         return TableSchema(tuple(own.joined(others) for own, others in pairs))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RowTable:
     """A table of a script's ``row()`` statements; *number* counts from 1, in order of first statements."""
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from pytrace.core.source import Span
+from pytrace.base.fast_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytrace.core.source import Span
 
 
 def comment_above(span: Span) -> str:

@@ -23,7 +23,7 @@ class Fact:
 # ---------------------------------------------------------------------------------------------- operators, types
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Signedness(Fact):
     """Whether arithmetic, a comparison or a compound assignment is signed (``/ % >> < > <= >=`` depend on it).
 
@@ -33,14 +33,14 @@ class Signedness(Fact):
     signed: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BoundsCheck(Fact):
     """Whether the index of an array or string is checked at run time (a failure reports ``array_bounds``)."""
 
     needed: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LayoutReliance(Fact):
     """What a constant ``sizeof`` or ``offsetof`` of an ahead-of-time file was computed from.
 
@@ -51,21 +51,21 @@ class LayoutReliance(Fact):
     members: tuple[tuple[Struct, Field], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Existence(Fact):
     """A question about what the kernel has, with its answer: a row of ``runtime.aot.layouts``."""
 
     row: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OneOf(Fact):
     """The entries that ``one_of`` compares with: integers, or texts."""
 
     entries: tuple[int, ...] | tuple[bytes, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TypeDescription(Fact):
     """The result of ``typeinfo``: BTF id, kind and full name; *record* holds them as constants to generate."""
 
@@ -83,42 +83,42 @@ class TypeDescription(Fact):
 # ---------------------------------------------------------------------------------------------- context, process, time
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ArgumentIndex(Fact):
     """``argN``: the N."""
 
     index: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RegisterName(Fact):
     """``reg``: the name in ``struct pt_regs``."""
 
     register: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PidNamespace(Fact):
     """``pid`` and ``tid``: in the pid namespace of the ``tracer`` or in the ``init``ial one."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SignalNumber(Fact):
     """``signal`` and ``signal_thread``: the number; None when the argument gives it at run time."""
 
     number: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Clock(Fact):
     """``nsecs``: ``boot``, ``monotonic``, ``tai`` or ``sw_tai``."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DateFormat(Fact):
     """``strftime``: index of the format in ``CheckedProgram.strings``; the clock is 0 boot, 1 tai, 2 sw_tai."""
 
@@ -126,7 +126,7 @@ class DateFormat(Fact):
     clock: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CgroupFilter(Fact):
     """``cgroup_path``: index of the filter in ``CheckedProgram.strings``."""
 
@@ -136,7 +136,7 @@ class CgroupFilter(Fact):
 # ---------------------------------------------------------------------------------------------- maps, strings, memory
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MapAccess(Fact):
     """``delete``, ``find``, ``has_key``, and ``len`` of a map: the map's name and the key expressions.
 
@@ -148,21 +148,21 @@ class MapAccess(Fact):
     keys: tuple[nodes.Expr, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StringLength(Fact):
     """``str`` with a length: whether the length is a constant that leaves the whole string."""
 
     whole: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BufferLength(Fact):
     """``buf``: its length in bytes where that is constant (else there is no such fact)."""
 
     length: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ComparedLength(Fact):
     """``strncmp``, ``memcmp``: how many bytes are compared; if not *constant*, the maximum of the run-time argument."""
 
@@ -173,7 +173,7 @@ class ComparedLength(Fact):
 # ---------------------------------------------------------------------------------------------- addresses, output
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class KernelVariable(Fact):
     """``percpu_kaddr``: the symbol, and the address that it is linked at."""
 
@@ -181,7 +181,7 @@ class KernelVariable(Fact):
     address: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class UserSymbol(Fact):
     """``uaddr``: the symbol, the binary that has it, and its virtual address in that file."""
 
@@ -190,7 +190,7 @@ class UserSymbol(Fact):
     address: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NetworkAddress(Fact):
     """``ntop``: the family (2 or 10; None: the first argument gives it at run time), and the address."""
 
@@ -198,7 +198,7 @@ class NetworkAddress(Fact):
     address: nodes.Expr
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DebugFormat(Fact):
     """``debugf``: the format for ``bpf_trace_printk``."""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.base.fast_typing import TYPE_CHECKING
-from pytrace.core.source import Span
 
 if TYPE_CHECKING:
+    from pytrace.core.source import Span
     from pytrace.frontend.ast.nodes import Block
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Node:
     """Base of all nodes."""
 
@@ -26,7 +26,7 @@ class TypeExpr(Node):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class NamedType(TypeExpr):
     """A type name: ``int64``, ``string``, ``pid_t``, ``count_t``; *capacity* is N of ``string[N]`` and such."""
 
@@ -34,7 +34,7 @@ class NamedType(TypeExpr):
     capacity: int | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class StructTypeExpr(TypeExpr):
     """``struct X``, ``union X`` or ``enum X``."""
 
@@ -42,14 +42,14 @@ class StructTypeExpr(TypeExpr):
     name: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class PointerTypeExpr(TypeExpr):
     """``T*``."""
 
     target: TypeExpr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ArrayTypeExpr(TypeExpr):
     """``T[N]``; *count* is None for ``T[]``, whose size a cast infers."""
 
@@ -57,14 +57,14 @@ class ArrayTypeExpr(TypeExpr):
     count: Expr | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class TupleTypeExpr(TypeExpr):
     """``(T, U)`` as a type."""
 
     members: tuple[TypeExpr, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class TypeofExpr(TypeExpr):
     """``typeof(expression or type)`` where a type is expected."""
 
@@ -80,7 +80,7 @@ class Expr(Node):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class IntLiteral(Expr):
     """An integer; *text* is the literal as written (with suffix), empty when a pass created the node."""
 
@@ -88,40 +88,40 @@ class IntLiteral(Expr):
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class BoolLiteral(Expr):
     """``true`` or ``false``."""
 
     value: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class StringLiteral(Expr):
     """A string, escapes resolved; bytes, since ``\\x`` escapes may be any."""
 
     value: bytes
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Identifier(Expr):
     """A bare name: builtin, enum member, C macro, macro parameter or argument-less macro; resolved by a pass."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class PositionalParam(Expr):
     """``$1`` …"""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ParamCount(Expr):
     """``$#``."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class OpenParameter(Expr):
     """A parameter of an ahead-of-time file, known only when that file runs; made by ``frontend.expand.parameters``.
 
@@ -135,21 +135,21 @@ class OpenParameter(Expr):
     skip: int = 0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Variable(Expr):
     """``$name``; *name* comes without the dollar sign."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class MapRef(Expr):
     """``@name`` without a key; *name* comes with the at sign (``@`` alone is the unnamed map)."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class MapIndex(Expr):
     """``@name[k]`` or ``@name[a, b]``; *keys* as written (two or more mean a tuple)."""
 
@@ -157,7 +157,7 @@ class MapIndex(Expr):
     keys: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Unary(Expr):
     """``! ~ - * &`` before, ``++ --`` before or after (*postfix*) the operand."""
 
@@ -166,7 +166,7 @@ class Unary(Expr):
     postfix: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Binary(Expr):
     """``a op b`` for all binary operators, ``&&`` and ``||`` included."""
 
@@ -175,7 +175,7 @@ class Binary(Expr):
     right: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Ternary(Expr):
     """``condition ? then : other``; *then* is None in ``condition ?: other``, which evaluates the condition once."""
 
@@ -184,7 +184,7 @@ class Ternary(Expr):
     other: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Cast(Expr):
     """``(T)operand``."""
 
@@ -192,7 +192,7 @@ class Cast(Expr):
     operand: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class FieldAccess(Expr):
     """``base.name`` or ``base->name``, which mean the same."""
 
@@ -200,7 +200,7 @@ class FieldAccess(Expr):
     name: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class TupleAccess(Expr):
     """``base.0``."""
 
@@ -208,7 +208,7 @@ class TupleAccess(Expr):
     index: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Index(Expr):
     """``base[index]`` of an array, pointer, string or tuple."""
 
@@ -216,7 +216,7 @@ class Index(Expr):
     index: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Call(Expr):
     """``name(args)``; an argument may be a type expression where the callee takes types."""
 
@@ -224,14 +224,14 @@ class Call(Expr):
     args: tuple[Expr | TypeExpr, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Sizeof(Expr):
     """``sizeof(T)`` or ``sizeof(expression)``."""
 
     operand: Expr | TypeExpr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Offsetof(Expr):
     """``offsetof(T, a.b[2].c)``; *path* holds the member names; an index is stored as its decimal digits."""
 
@@ -239,28 +239,28 @@ class Offsetof(Expr):
     path: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class TypeInfo(Expr):
     """``typeinfo(x)``."""
 
     operand: Expr | TypeExpr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Comptime(Expr):
     """``comptime e``: *operand* must be a constant."""
 
     operand: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class TupleLiteral(Expr):
     """``(a, b)``, ``(a,)`` or ``()``."""
 
     members: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class RecordLiteral(Expr):
     """``(name=value, …)``."""
 
@@ -268,7 +268,7 @@ class RecordLiteral(Expr):
     members: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class If(Expr):
     """``if [comptime] condition { … } else …``: a statement, or an expression when the blocks have values."""
 
@@ -278,7 +278,7 @@ class If(Expr):
     comptime: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class BlockExpr(Expr):
     """``{ …; value }`` used as an expression, or a bare block used as a statement."""
 

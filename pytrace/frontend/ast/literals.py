@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Mapping
+import _operator as operator  # ``operator`` imports ``reprlib`` and more
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.frontend.ast import nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 Value = bool | int | bytes
 

@@ -8,7 +8,7 @@ Every node has ``span``.
 from __future__ import annotations
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.core.source import Span
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.frontend.ast.expressions import (
     ArrayTypeExpr,
     Binary,
@@ -47,6 +47,9 @@ from pytrace.frontend.ast.expressions import (
     Variable,
 )
 
+if TYPE_CHECKING:
+    from pytrace.core.source import Span
+
 __all__ = [
     "ArrayTypeExpr", "Assign", "AttachPoint", "Binary", "Block", "BlockExpr", "BoolLiteral", "BpfObject", "Break",
     "CPart", "Call", "Cast", "Comptime", "ConfigBlock", "ConfigEntry", "Continue", "Discard", "Expr", "ExprStmt",
@@ -69,7 +72,7 @@ class Stmt(Node):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Block(Node):
     """``{ … }`` or ``< … >`` (*angle*); *value* is a trailing expression without semicolon, wherever it stands.
 
@@ -81,14 +84,14 @@ class Block(Node):
     angle: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ExprStmt(Stmt):
     """An expression statement."""
 
     value: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Let(Stmt):
     """``let $v``, ``let $v: T``, ``let $v = e``, ``let $v: T = e``."""
 
@@ -97,7 +100,7 @@ class Let(Stmt):
     value: Expr | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Assign(Stmt):
     """``target op value`` with op one of ``= += -= *= /= %= &= |= ^= <<= >>=``."""
 
@@ -106,14 +109,14 @@ class Assign(Stmt):
     value: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Discard(Stmt):
     """``_ = value``."""
 
     value: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Range(Node):
     """``start..stop``, stop excluded."""
 
@@ -121,7 +124,7 @@ class Range(Node):
     stop: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class For(Stmt):
     """``for ($v : @map) { … }`` or ``for ($v : a..b) { … }``."""
 
@@ -130,7 +133,7 @@ class For(Stmt):
     body: Block
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class While(Stmt):
     """``while (condition) { … }``."""
 
@@ -138,7 +141,7 @@ class While(Stmt):
     body: Block
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Unroll(Stmt):
     """``unroll (count) { … }``."""
 
@@ -146,24 +149,24 @@ class Unroll(Stmt):
     body: Block
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Break(Stmt):
     """``break``."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Continue(Stmt):
     """``continue``."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Return(Stmt):
     """``return [value]``."""
 
     value: Expr | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Import(Stmt):
     """``import "path";`` at the root or inside a block."""
 
@@ -173,7 +176,7 @@ class Import(Stmt):
 # ---------------------------------------------------------------------------------------------- root items
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class AttachPoint(Node):
     """One attach point as written, parameters not yet expanded; *name* is N of ``N=attachpoint``.
 
@@ -185,7 +188,7 @@ class AttachPoint(Node):
     options: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Probe(Node):
     """``attachpoint, … /predicate/ { … }``; *head* spans the attach points.
 
@@ -199,7 +202,7 @@ class Probe(Node):
     off: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class MapDecl(Node):
     """``let @m = kind(size);``."""
 
@@ -208,7 +211,7 @@ class MapDecl(Node):
     size: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class OptionDeclaration(Node):
     """``getopt("x|name=ARGUMENT", default, "help", ("choice", …));`` at the root; *head* is the word."""
 
@@ -216,7 +219,7 @@ class OptionDeclaration(Node):
     head: Span
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Macro(Node):
     """``macro name(parameters) { … }``; a parameter is a Variable, MapRef or Identifier. *head* spans the name part."""
 
@@ -226,7 +229,7 @@ class Macro(Node):
     head: Span
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Parameter(Node):
     """``$a : T`` of a function."""
 
@@ -234,7 +237,7 @@ class Parameter(Node):
     type: TypeExpr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Function(Node):
     """``fn name(parameters) : T { … }``."""
 
@@ -245,7 +248,7 @@ class Function(Node):
     head: Span
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ConfigEntry(Node):
     """``key = value``; the value as written: a string (bytes), integer, bool, or a bare word (str)."""
 
@@ -255,7 +258,7 @@ class ConfigEntry(Node):
     value_span: Span
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ConfigBlock(Node):
     """``config = { … }``."""
 
@@ -263,14 +266,14 @@ class ConfigBlock(Node):
     head: Span
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class CPart(Node):
     """A preprocessor line or a C definition, verbatim."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class BpfObject(Node):
     """An imported BPF object file: *data* is the ELF file, compiled from *path* or read from it.
 
@@ -282,7 +285,7 @@ class BpfObject(Node):
     headers: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class RootIf(Node):
     """``if comptime condition { items } else { items }`` at the root; *other* of an ``else if`` is one RootIf."""
 
@@ -292,7 +295,7 @@ class RootIf(Node):
     head: Span
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class RootFail(Node):
     """``fail("format", …);`` at the root."""
 
@@ -302,7 +305,7 @@ class RootFail(Node):
 RootItem = ConfigBlock | Import | Probe | Macro | Function | MapDecl | OptionDeclaration | RootIf | RootFail
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Program(Node):
     """A whole script; *items* in source order.
 

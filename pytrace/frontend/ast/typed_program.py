@@ -81,8 +81,7 @@ kind; capacities, buckets and modes of stacks are in the types.
 from __future__ import annotations
 
 from pytrace.base.fast_dataclass import dataclass, field, replace
-from pytrace.base.fast_typing import TypeVar
-from pytrace.core.builtin_row import Builtin
+from pytrace.base.fast_typing import TYPE_CHECKING, TypeVar
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import InternalError, cut_line
 from pytrace.core.event_layout import (
@@ -94,13 +93,16 @@ from pytrace.core.event_layout import (
     RuntimeFailure,
     StaticPart,
 )
-from pytrace.core.manifest import Target
-from pytrace.core.probes.kinds import ProbeKind
 from pytrace.core.probes.targets import RAW_TRACEPOINT, SYSTEM_CALLS, IteratorTarget, TracepointTarget
 from pytrace.core.source import Source, Span, expansion_chain
 from pytrace.core.types import INT32, Struct, Type
-from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import Fact
+
+if TYPE_CHECKING:
+    from pytrace.core.builtin_row import Builtin
+    from pytrace.core.manifest import Target
+    from pytrace.core.probes.kinds import ProbeKind
+    from pytrace.frontend.ast import nodes
 
 Constant = int | bool | bytes
 F = TypeVar("F", bound=Fact)
@@ -109,14 +111,14 @@ F = TypeVar("F", bound=Fact)
 # ---------------------------------------------------------------------------------------------- probe contexts
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ContextField:
     """An argument at a byte offset of the context (tracepoint records, iterator contexts)."""
 
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DataLoc:
     """A ``__data_loc`` (or, *relative*, ``__rel_loc``) field: offset and length of the data, at a byte offset."""
 
@@ -124,26 +126,26 @@ class DataLoc:
     relative: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Slot:
     """Element *index* of the ``u64`` array that is the context (fentry, fexit, raw tracepoints)."""
 
     index: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Argument:
     """Function argument *index* by the calling convention, from ``pt_regs``."""
 
     index: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ReturnValue:
     """The function's result, from ``pt_regs``."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RegisterLocation:
     """A value in a register (*dereference* False) or in memory at register + offset; from DWARF or a USDT note.
 
@@ -160,7 +162,7 @@ class RegisterLocation:
     scale: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CallRegister:
     """A part of a system call, from the registers that it was made with: a signed or unsigned value of *size* bytes.
 
@@ -172,12 +174,12 @@ class CallRegister:
     signed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CallResult:
     """The result of a system call."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RawRead:
     """A value that a raw tracepoint's argument is or leads to: *size* bytes.
 
@@ -193,7 +195,7 @@ class RawRead:
     direct: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RawField:
     """A field of a tracepoint that a program of the raw tracepoint computes as the kernel does.
 
@@ -210,7 +212,7 @@ Place = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ProbeArgument:
     """One member of ``args``."""
 
@@ -219,7 +221,7 @@ class ProbeArgument:
     place: Place
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ProbeContext:
     """What ``args``, ``argN``, ``retval`` and ``ctx`` mean in a unit.
 
@@ -249,7 +251,7 @@ SESSION_IS_RETURN = "bpf_session_is_return"
 """The kfunc that tells a session's program whether it runs at the return (kernel/trace/bpf_trace.c)."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ProbeUnit:
     """One BPF program: a body in one context, attached to one or more targets.
 
@@ -298,7 +300,7 @@ class ProbeUnit:
 # ---------------------------------------------------------------------------------------------- resources
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class VariableInfo:
     """A scratch variable: one for each declaration (scope), shared by all nodes that refer to it."""
 
@@ -307,7 +309,7 @@ class VariableInfo:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MapInfo:
     """A map of the script. *kind* as in :class:`pytrace.core.manifest.MapSpec`."""
 
@@ -320,7 +322,7 @@ class MapInfo:
     help: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class FunctionInfo:
     """A user function after checking."""
 
@@ -332,7 +334,7 @@ class FunctionInfo:
     span: Span
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ImportedFunction:
     """A function of imported C: its parameter and result types, as types of the language."""
 
@@ -343,7 +345,7 @@ class ImportedFunction:
     """The import."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FieldPath:
     """How a field access is read: the kind of its base, and the field's location in it.
 
@@ -360,7 +362,7 @@ class FieldPath:
     argument: ProbeArgument | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LoadTime:
     """A value that is resolved each time an ahead-of-time file is loaded: *what* it is, and its parameters.
 
@@ -374,7 +376,7 @@ class LoadTime:
     """The value on the compiling machine."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class CheckedProgram:
     """The result of the front end.
 

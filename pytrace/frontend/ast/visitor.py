@@ -5,21 +5,25 @@ Nothing here recurses, so the depth of a tree is not limited.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 from pytrace.base.fast_dataclass import fields
-from pytrace.base.fast_typing import TypeVar
+from pytrace.base.fast_typing import TYPE_CHECKING, TypeVar
 from pytrace.frontend.ast import nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 N = TypeVar("N", bound=nodes.Node)
 
 _PLAIN = frozenset(
     {"Span", "str", "bool", "int", "bytes", "int | None", "str | None", "tuple[str, ...]",
-     "tuple[tuple[str, str], ...]"}
+     "tuple[tuple[str, str], ...]", "tuple[tuple[str, ...], ...]", "bytes | int | bool | str"}
 )
+"""Types of fields that hold no nodes."""
 
 
 _children: dict[type[nodes.Node], tuple[str, ...]] = {}
+_below: dict[type[nodes.Node], tuple[tuple[str, bool], ...]] = {}
+"""By class, the fields that hold nodes, and whether each is a tuple of them (else a node or None)."""
 _compared: dict[type[nodes.Node], tuple[str, ...]] = {}
 
 
@@ -33,14 +37,21 @@ def child_fields(kind: type[nodes.Node]) -> tuple[str, ...]:
 
 def children(node: nodes.Node) -> list[nodes.Node]:
     """The nodes directly below *node*, in source order."""
-    nodes_below: list[nodes.Node] = []
-    for name in child_fields(type(node)):
+    kind = type(node)
+    fields_below = _below.get(kind)
+    if fields_below is None:
+        holding = child_fields(kind)
+        fields_below = _below[kind] = tuple(
+            (item.name, str(item.type).startswith("tuple[")) for item in fields(kind) if item.name in holding
+        )
+    found: list[nodes.Node] = []
+    for name, several in fields_below:
         value = getattr(node, name)
-        if isinstance(value, nodes.Node):
-            nodes_below.append(value)
-        elif isinstance(value, tuple):
-            nodes_below.extend(item for item in value if isinstance(item, nodes.Node))
-    return nodes_below
+        if several:
+            found.extend(value)
+        elif value is not None:
+            found.append(value)
+    return found
 
 
 def walk(node: nodes.Node) -> Iterator[nodes.Node]:

@@ -6,16 +6,11 @@ of one block are grouped into units (``programs``).
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-
 from pytrace.base.fast_dataclass import replace
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.builtin_row import IN_SCOPE
-from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics, did_you_mean
-from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import Target
-from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.probes.kinds import (
     BEGIN,
     BENCH,
@@ -45,10 +40,18 @@ from pytrace.frontend.ast.typed_program import ProbeContext, ProbeUnit
 from pytrace.frontend.attach import harmful_places, programs, raw_tracepoints, sessions, system_calls
 from pytrace.frontend.attach.points import body_uses
 from pytrace.frontend.attach.points.parts import Part, Point, split
-from pytrace.frontend.attach.providers.base import matches_pattern
-from pytrace.frontend.attach.providers.table import PROVIDERS, Match, Scope
+from pytrace.frontend.attach.providers.base import Match, Scope, matches_pattern
+from pytrace.frontend.attach.providers.table import provider_of
 from pytrace.frontend.attach.system_calls import Block
-from pytrace.frontend.c.definitions import Definitions
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Sequence
+
+    from pytrace.core.config import Config
+    from pytrace.core.kernel_info import KernelInfo
+    from pytrace.core.options.compile_options import CompileOptions
+    from pytrace.frontend.c.definitions import Definitions
 
 REMOVED = {
     "asyncwatchpoint": "asyncwatchpoint probes are gone; watchpoint:ADDRESS:LENGTH:MODE watches an address",
@@ -144,7 +147,7 @@ def places(probe: nodes.Probe, scope: Scope) -> list[Match]:
 def _places(wanted: list[Point], parts: tuple[Part, ...], span: Span, scope: Scope) -> list[Match]:
     """The targets of one attach point; a pattern as provider must match in at least one of the kinds."""
     scope.quiet = parts[0].wild
-    found = [item for point in wanted for item in PROVIDERS[point.kind.name].expand(point, scope)]
+    found = [item for point in wanted for item in provider_of(point.kind.name).expand(point, scope)]
     scope.quiet = False
     if parts[0].wild and wanted and not found:
         kinds = ", ".join(point.kind.name for point in wanted)
@@ -184,7 +187,7 @@ def _any_provider(parts: tuple[Part, ...], span: Span, scope: Scope) -> list[Poi
         for row in PROBE_KINDS
         if row.wildcards and row.user == user and _named(parts[0].text, row)
     ]
-    found = [point for point in found if PROVIDERS[point.kind.name].fit(point)]
+    found = [point for point in found if provider_of(point.kind.name).fit(point)]
     if not found:
         scope.error(f"no probe type matches {parts[0].text!r} with these parts", span)
     return found
@@ -212,6 +215,8 @@ class _Wanted:
 def _filter(options: CompileOptions, program: nodes.Program, diagnostics: Diagnostics) -> _Wanted:
     if options.probe_filter is None:
         return _Wanted(None)
+    import re
+
     try:
         return _Wanted(re.compile(options.probe_filter))
     except re.error as problem:

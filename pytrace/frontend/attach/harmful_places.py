@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.kernel_info import UserSymbol
+from pytrace.core.probes import misread_instructions
 from pytrace.core.probes.kinds import UPROBE, URETPROBE
-from pytrace.core.probes.misread_instructions import misread
 from pytrace.core.probes.targets import FileTarget, UserTarget
-from pytrace.core.source import Span
 from pytrace.frontend.attach.points import instruction_starts, red_zone
-from pytrace.frontend.attach.providers.base import Match, Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytrace.core.kernel_info import UserSymbol
+    from pytrace.core.source import Span
+    from pytrace.frontend.attach.providers.base import Match, Scope
 
 _ENOUGH = 64
 """Bytes for the instruction of the probe (at most 15) and some after it."""
@@ -22,7 +25,7 @@ _OVERWRITES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Harm:
     """A match that must not be attached to, as *index* among all; *hints* say what could be done instead."""
 
@@ -62,7 +65,7 @@ class _File:
         found = []
         for index, code in zip(indexes, self._kernel.user_codes(self._path, offsets, _ENOUGH), strict=True):
             match = matches[index]
-            if misread(code):
+            if misread_instructions.misread(code):
                 found.append(self._misread(index, match, code))
             elif self._overwrites(match, code):
                 found.append(_Harm(index, _OVERWRITES, ("a function compiled with -mno-red-zone can be probed there",)))
@@ -73,7 +76,7 @@ class _File:
         shown = code[: size or 4].hex(" ")
         why = f"the kernel would misread the instruction there ({shown}) and corrupt the program"
         after = size
-        while size and misread(code[after:]):
+        while size and misread_instructions.misread(code[after:]):
             size = _length(code[after:])
             after += size
         return _Harm(index, why, self._next(match, after) if size else ())

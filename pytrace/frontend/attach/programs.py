@@ -6,20 +6,24 @@ copy of the body, so that a node has one type.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Hashable, Iterator
-
 from pytrace.base.fast_dataclass import dataclass, field
+from pytrace.base.fast_typing import TYPE_CHECKING
+from pytrace.base.lazy_regex import ASCII, late
 from pytrace.core.manifest import Target
 from pytrace.core.probes.kinds import PidFilter, ProbeKind
-from pytrace.core.probes.targets import ProbeTarget
 from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.ast.typed_program import ProbeContext, ProbeUnit
-from pytrace.frontend.attach.points.body_uses import Uses
-from pytrace.frontend.attach.providers.table import PROVIDERS, Match, Scope
+from pytrace.frontend.attach.providers.table import provider_of
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator
+
+    from pytrace.core.probes.targets import ProbeTarget
+    from pytrace.frontend.attach.points.body_uses import Uses
+    from pytrace.frontend.attach.providers.base import Match, Scope
 
 
-@dataclass(slots=True)
+@dataclass()
 class _Group:
     context: ProbeContext
     matches: list[Match] = field(default_factory=list)
@@ -47,7 +51,7 @@ def build(
                 context=group.context,
                 body=visitor.copy(body) if units else body,
                 span=probe.head,
-                multi=PROVIDERS[kind.name].multi(group.matches, scope),
+                multi=provider_of(kind.name).multi(group.matches, scope),
                 calls=tuple(item.call for item in group.matches if item.call is not None),
                 # If one kind in the list needs filtering in the program, the whole block is filtered there.
                 pid_filter=automatic and injected and (bool(scope.options.processes) or scope.options.ahead),
@@ -64,7 +68,7 @@ def _groups(matches: list[Match], uses: Uses, scope: Scope) -> Iterator[_Group]:
     # A program with several targets distinguishes them by cookie.
     shared = "probe" not in uses or len(matches) < 2 or scope.feature("get_attach_cookie")
     for at, match in enumerate(_distinct(matches)):
-        provider = PROVIDERS[match.kind.name]
+        provider = provider_of(match.kind.name)
         context = provider.context(match, uses, scope)
         # uaddr() derives the binary's load address from the single target of its program.
         single = provider.single or match.raw or not shared or (match.kind.user and "uaddr" in uses)
@@ -121,7 +125,7 @@ def body_of(probe: nodes.Probe) -> nodes.Block:
     return nodes.Block(body.span, (nodes.ExprStmt(chosen.span, chosen),))
 
 
-_NOT_C = re.compile(r"\W+", re.ASCII)
+_NOT_C = late(r"\W+", ASCII)
 _SYMBOL_LENGTH = 60
 
 

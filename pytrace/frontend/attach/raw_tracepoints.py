@@ -9,18 +9,20 @@ the script.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from pytrace.base.fast_dataclass import dataclass, replace
-from pytrace.core.kernel_info import TracepointField
-from pytrace.core.probes.system_calls import ABIS
+from pytrace.base.fast_typing import TYPE_CHECKING
+from pytrace.core.probes import system_calls as call_numbers
 from pytrace.core.probes.targets import ProbeTarget, TracepointTarget
 from pytrace.core.types import String
 from pytrace.frontend.ast import nodes
-from pytrace.frontend.attach.points import body_uses, raw_fields
-from pytrace.frontend.attach.points.raw_tracepoint_table import TABLE
-from pytrace.frontend.attach.providers.base import Match, Scope
-from pytrace.frontend.attach.system_calls import Block
+from pytrace.frontend.attach.points import body_uses, raw_fields, raw_tracepoint_table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytrace.core.kernel_info import TracepointField
+    from pytrace.frontend.attach.providers.base import Match, Scope
+    from pytrace.frontend.attach.system_calls import Block
 
 FEATURE = "rawtracepoint"
 
@@ -55,7 +57,7 @@ def choose(blocks: list[Block], program: nodes.Program, scope: Scope) -> list[Bl
 
 def _hot(match: Match) -> bool:
     place = match.place
-    return isinstance(place, TracepointTarget) and (place.category, place.event) in TABLE
+    return isinstance(place, TracepointTarget) and (place.category, place.event) in raw_tracepoint_table.TABLE
 
 
 def _unusable(scope: Scope) -> str:
@@ -63,12 +65,12 @@ def _unusable(scope: Scope) -> str:
     kernel = scope.kernel
     if scope.config.raw_tracepoints == "plain":
         return "raw_tracepoints is plain"
-    if kernel.arch not in ABIS:
+    if kernel.arch not in call_numbers.ABIS:
         return f"not on {kernel.arch}"
     return "" if kernel.has_btf and scope.feature(FEATURE) else "no raw tracepoints with types"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Fields:
     """The fields of a tracepoint: all, the known ones, and those that are text."""
 

@@ -10,13 +10,16 @@ the pool of a link on many functions is large enough.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-
 from pytrace.base.fast_dataclass import replace
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.probes.kinds import KPROBE, KRETPROBE
 from pytrace.core.probes.targets import KernelFunctionTarget
 from pytrace.frontend.ast.typed_program import KPROBE_SESSION, SESSION_IS_RETURN, ProbeUnit
-from pytrace.frontend.attach.providers.table import Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from pytrace.frontend.attach.providers.base import Scope
 
 ROOM = 16
 """Number of functions from which on the pool of one link is large enough for concurrent calls."""

@@ -11,16 +11,19 @@ that the body uses means the same in both.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from pytrace.base.fast_dataclass import dataclass, replace
-from pytrace.core.probes.system_calls import ABIS, Abi, numbers
+from pytrace.base.fast_typing import TYPE_CHECKING
+from pytrace.core.probes import system_calls as call_numbers
 from pytrace.core.probes.targets import ENTER, EXIT, ProbeTarget, TracepointTarget
 from pytrace.frontend.ast import nodes, visitor
-from pytrace.frontend.ast.typed_program import ProbeUnit
 from pytrace.frontend.attach.points import body_uses, contexts
-from pytrace.frontend.attach.points.body_uses import Uses
-from pytrace.frontend.attach.providers.base import Match, Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytrace.frontend.ast.typed_program import ProbeUnit
+    from pytrace.frontend.attach.points.body_uses import Uses
+    from pytrace.frontend.attach.providers.base import Match, Scope
 
 FEATURE = "raw_syscalls"
 
@@ -44,7 +47,7 @@ MOST_NODES = 30_000
 """The verifier follows a million instructions of a program; a node of the tree is some ten."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Block:
     """A probe block with its places: *index* counts blocks in source order, *uses* is what the body reads."""
 
@@ -82,7 +85,7 @@ def choose(
             functions = {item.name: item for item in program.items if isinstance(item, nodes.Function)}
             plain.update(match.place for block in blocks for match in _different(block, functions, abi, scope))
     plain.update(match.place for match in calls if _raw(match) in without)
-    known = numbers(scope.kernel.arch)
+    known = call_numbers.numbers(scope.kernel.arch)
 
     def marked(match: Match) -> Match:
         raw, name = _event(match)
@@ -115,9 +118,9 @@ def _rare(calls: list[Match], scope: Scope) -> set[ProbeTarget]:
     return found
 
 
-def _usable(scope: Scope) -> Abi | None:
+def _usable(scope: Scope) -> call_numbers.Abi | None:
     """How system calls are passed; None if the programs cannot be those of raw tracepoints."""
-    kernel, abi = scope.kernel, ABIS.get(scope.kernel.arch)
+    kernel, abi = scope.kernel, call_numbers.ABIS.get(scope.kernel.arch)
     if abi is None or scope.config.syscall_tracepoints == "plain":
         return None
     if not kernel.has_btf or not scope.feature(FEATURE):
@@ -132,17 +135,17 @@ def _usable(scope: Scope) -> Abi | None:
 
 
 def _different(
-    block: Block, functions: Mapping[str, nodes.Function], abi: Abi, scope: Scope
+    block: Block, functions: Mapping[str, nodes.Function], abi: call_numbers.Abi, scope: Scope
 ) -> list[Match]:
     """The places of a block where its body would mean something else by way of the raw tracepoint."""
     calls = [match for match in block.matches if _raw(match)]
     if not calls or body_uses.type_specific(block.roots, functions):
         return calls
-    known, uses = numbers(scope.kernel.arch), block.uses
+    known, uses = call_numbers.numbers(scope.kernel.arch), block.uses
     return [match for match in calls if _event(match)[1] not in known or not _readable(match, uses, abi, scope)]
 
 
-def _readable(match: Match, uses: Uses, abi: Abi, scope: Scope) -> bool:
+def _readable(match: Match, uses: Uses, abi: call_numbers.Abi, scope: Scope) -> bool:
     """Whether all fields that the body reads are in the registers of the system call."""
     if not uses.args:
         return True

@@ -9,14 +9,15 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.core.kernel_info import KernelHeaders
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.frontend.c.translation_unit import BUILTIN_HEADERS, ERROR, KEEP_GOING, VALUE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pytrace.core.kernel_info import KernelHeaders
     from pytrace.frontend.c.libclang import Index, Location, TranslationUnit
 
 MACHINES = ("x86_64", "aarch64", "armv7l", "loongarch64", "mips64", "ppc64le", "riscv64", "s390x")
@@ -149,7 +150,7 @@ _CONFIGURED = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Tables:
     """Values by name, and differing values by machine; None when the machine does not have the name."""
 

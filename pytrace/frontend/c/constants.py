@@ -9,12 +9,13 @@ A script's own definition, an installed header and a kernel enumerator of the sa
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING
+from pytrace.base.fast_typing import TYPE_CHECKING
+from pytrace.base.lazy_regex import late
 
 if TYPE_CHECKING:
     from pytrace.core.kernel_info import KernelInfo
 
+_NUMBER = late(r"\d+")
 _BITS = (("REQ_", "__REQ_", ""), ("__GFP_", "___GFP_", "_BIT"))
 """Start of the names of flags, and what is around the rest of the name in the enumerator that numbers the bit
 (``enum req_flag_bits``; ``___GFP_DMA_BIT`` since kernel 6.10).
@@ -54,7 +55,7 @@ def names(kernel: KernelInfo) -> list[str]:
 
 
 def _version(release: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", release)[:2])
+    return tuple(int(part) for part in _NUMBER.findall(release)[:2])
 
 
 def _bit(name: str, kernel: KernelInfo) -> int | None:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import Diagnostics
-from pytrace.core.kernel_info import KernelInfo
-from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source, Span
 from pytrace.core.types import BOOL, UINT8, VOID, Array, Enum, Field, Int, Pointer, Struct, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.c import translation_unit
 from pytrace.frontend.c.header_names import DeclaredNames
-from pytrace.frontend.c.translation_unit import Translation
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pytrace.core.kernel_info import KernelInfo
+    from pytrace.core.options.compile_options import CompileOptions
     from pytrace.frontend.c.definitions import Definitions
     from pytrace.frontend.c.libclang import CType, Cursor, Kind
+    from pytrace.frontend.c.translation_unit import Translation
 
 ORIGIN = "script"
 """Origin of types that are defined in C."""

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
 
 from pytrace.base.fast_dataclass import dataclass, field
 from pytrace.base.fast_typing import TYPE_CHECKING
-from pytrace.core.diagnostics import Diagnostics
-from pytrace.core.kernel_info import KernelInfo
-from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.types import Enum, Struct, Type
-from pytrace.frontend.ast import nodes
 from pytrace.frontend.expand import imports
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pytrace.core.diagnostics import Diagnostics
+    from pytrace.core.kernel_info import KernelInfo
+    from pytrace.core.options.compile_options import CompileOptions
+    from pytrace.frontend.ast import nodes
     from pytrace.frontend.c.header_names import DeclaredNames
 
 
-@dataclass(slots=True)
+@dataclass()
 class Definitions:
     """C names that a script may use: its own definitions, the kernel's, and those of the binaries it traces."""
 

@@ -5,13 +5,13 @@ The kernel's headers declare tens of thousands of macros and thousands of types,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
-
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.types import Enum, Struct, Type
-from pytrace.frontend.ast import nodes
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pytrace.frontend.ast import nodes
     from pytrace.frontend.c.declarations import Reader
     from pytrace.frontend.c.libclang import Cursor
 

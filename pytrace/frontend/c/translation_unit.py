@@ -13,20 +13,21 @@ from __future__ import annotations
 import atexit
 import os
 import re
-from collections.abc import Iterator
-from functools import cache
-from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass, field
+from pytrace.base.fast_library import cache
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import Diagnostics, InternalError
 from pytrace.core.kernel_info import NO_HEADERS, KernelHeaders, KernelInfo
-from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Span
 from pytrace.core.types import Array, Bool, Enum, Int, Pointer, Struct, Type
-from pytrace.frontend.ast import nodes
 from pytrace.frontend.c import constants
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytrace.core.options.compile_options import CompileOptions
+    from pytrace.frontend.ast import nodes
     from pytrace.frontend.c.libclang import Index, Problem, TranslationUnit
 
 MAIN = "/pytrace/script.c"
@@ -61,7 +62,7 @@ _INCOMPLETE = re.compile(r"incomplete .*type '(?:const |volatile )*(?P<kind>stru
 _UNKNOWN = re.compile(r"unknown type name '(?P<name>\w+)'|use of undeclared identifier '(?P<value>\w+)'")
 
 
-@dataclass(slots=True)
+@dataclass()
 class Piece:
     """One part of the text: the line where it starts (1-based) and the corresponding span of the script."""
 
@@ -70,7 +71,7 @@ class Piece:
     span: Span
 
 
-@dataclass(slots=True)
+@dataclass()
 class Translation:
     """The result: the translation unit, its pieces, and which names of it are the kernel's."""
 

@@ -6,21 +6,17 @@ for what it gives.
 
 from __future__ import annotations
 
-from functools import partial
-
-from pytrace.core.config import Config
+from pytrace.base.fast_library import partial
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import Diagnostics, InternalError
-from pytrace.core.kernel_info import KernelInfo
-from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.probes.targets import FileTarget
-from pytrace.core.source import Source, Span
 from pytrace.core.types import INT64, VOID, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import CheckedProgram, FunctionInfo, ProbeUnit, VariableInfo
 from pytrace.frontend.attach import attach_points
 from pytrace.frontend.attach.attach_points import left_out
 from pytrace.frontend.check.builtins.table import CHECKS
-from pytrace.frontend.check.inference import removed_code
+from pytrace.frontend.check.inference import removed_code, type_names
 from pytrace.frontend.check.inference.checker import Checker, Definitions, Rules
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, contains_unknown, settle
 from pytrace.frontend.check.inference.removed_code import look
@@ -28,11 +24,16 @@ from pytrace.frontend.check.inference.resources import declare_map, finish_maps
 from pytrace.frontend.check.inference.scopes import Scope
 from pytrace.frontend.check.inference.slots import Slot, VariableState
 from pytrace.frontend.check.inference.tree_depth import run_deep
-from pytrace.frontend.check.inference.type_names import resolve
 from pytrace.frontend.check.print_and_clear import join_prints
 from pytrace.frontend.check.rules import imported_functions
 from pytrace.frontend.check.rules.dispatch import EXPRESSIONS
 from pytrace.frontend.check.rules.statements import check_block, check_body, check_if
+
+if TYPE_CHECKING:
+    from pytrace.core.config import Config
+    from pytrace.core.kernel_info import KernelInfo
+    from pytrace.core.options.compile_options import CompileOptions
+    from pytrace.core.source import Source, Span
 
 MAX_PASSES = 60
 
@@ -130,12 +131,12 @@ def _functions(checker: Checker, program: nodes.Program) -> _Functions:
 def _function(checker: Checker, node: nodes.Function) -> tuple[FunctionInfo, list[VariableState]]:
     states = []
     for parameter in node.parameters:
-        type_ = resolve(checker, parameter.type)
+        type_ = type_names.resolve(checker, parameter.type)
         info = VariableInfo(parameter.variable.name, type_, parameter.span)
         states.append(
             VariableState(info.name, parameter.variable, Slot(fixed=type_), info, parameter.span, assigned=True)
         )
-    result = resolve(checker, node.result) if node.result is not None else VOID
+    result = type_names.resolve(checker, node.result) if node.result is not None else VOID
     parameters = tuple(state.info for state in states)
     return FunctionInfo(node.name, f"fn_{node.name}", parameters, result, node.body, node.head), states
 
@@ -156,9 +157,9 @@ def _report_functions(checker: Checker, program: nodes.Program) -> None:
             checker.error(f"{node.name!r} is the name of a builtin", node.head)
         seen.setdefault(node.name, node.head)
         for parameter in node.parameters:
-            _check_passed(checker, resolve(checker, parameter.type), parameter.span, "a parameter")
+            _check_passed(checker, type_names.resolve(checker, parameter.type), parameter.span, "a parameter")
         if node.result is not None:
-            _check_passed(checker, resolve(checker, node.result), node.result.span, "a result")
+            _check_passed(checker, type_names.resolve(checker, node.result), node.result.span, "a result")
 
 
 def _check_passed(checker: Checker, type_: Type, span: Span, what: str) -> None:

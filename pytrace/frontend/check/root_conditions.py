@@ -6,18 +6,21 @@ rules of all expressions, but only calls and operators that need no probe are al
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from pytrace.base.fast_dataclass import replace
-from pytrace.core.config import Config
-from pytrace.core.diagnostics import Diagnostics
-from pytrace.core.kernel_info import KernelInfo
-from pytrace.core.options.compile_options import CompileOptions
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.ast.compile_time_facts import Existence
 from pytrace.frontend.check.analysis import RULES
 from pytrace.frontend.check.inference.checker import Checker, Definitions
 from pytrace.frontend.check.inference.tree_depth import run_deep
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytrace.core.config import Config
+    from pytrace.core.diagnostics import Diagnostics
+    from pytrace.core.kernel_info import KernelInfo
+    from pytrace.core.options.compile_options import CompileOptions
 
 QUESTIONS = (
     "kfunc_exist", "probe_exist", "type_exist", "constant_exist", "symbol_exist", "one_of", "config", "kfunc_allowed",

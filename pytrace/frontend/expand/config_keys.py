@@ -7,11 +7,13 @@ result that the stages read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 from pytrace.base.fast_dataclass import dataclass, fields
+from pytrace.base.fast_typing import TYPE_CHECKING
+from pytrace.core import numbers
 from pytrace.core.config import ENVIRONMENT_PREFIXES, Config, Setting
-from pytrace.core.numbers import parse_boolean, parse_integer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 LICENSES = (
     "GPL",
@@ -34,7 +36,7 @@ class BadValueError(ValueError):
 def _boolean(value: Setting) -> bool:
     if isinstance(value, bool):
         return value
-    found = parse_boolean(str(value))
+    found = numbers.parse_boolean(str(value))
     if found is None:
         raise BadValueError("expects true or false (also 1/0, on/off, yes/no)")
     return found
@@ -42,7 +44,7 @@ def _boolean(value: Setting) -> bool:
 
 def _integer(low: int, high: int) -> Callable[[Setting], int]:
     def read(value: Setting) -> int:
-        found = parse_integer(value) if isinstance(value, str) else None if isinstance(value, bool) else value
+        found = numbers.parse_integer(value) if isinstance(value, str) else None if isinstance(value, bool) else value
         if found is None:
             raise BadValueError("expects an integer")
         if not low <= found <= high:
@@ -96,7 +98,7 @@ def _either(names: tuple[str, ...]) -> str:
     return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Key:
     """One row: how a key's values are parsed, and the key's documentation."""
 

@@ -6,12 +6,12 @@ once. World-writable files are refused: their code would run with the privileges
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
 import stat
 
 from pytrace.base.fast_dataclass import dataclass, field, replace
+from pytrace.base.fast_library import suppress
+from pytrace.base.lazy_regex import late
 from pytrace.core.diagnostics import Diagnostics, similar
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source, Span
@@ -19,11 +19,13 @@ from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.expand import settings
 from pytrace.frontend.syntax import parser
 
+_BLANKS = late(r"(?<!\\)\s+")
+
 SUFFIXES = (".bpf.c", ".bpf.o", ".bt", ".h")
 """What can be imported."""
 
 
-@dataclass(slots=True)
+@dataclass()
 class _State:
     options: CompileOptions
     diagnostics: Diagnostics
@@ -97,7 +99,7 @@ def _import(node: nodes.Import, state: _State) -> None:
     base = node.span.source.path
     # In a script without a file, names are relative to the working directory.
     path = node.path if base is None else os.path.join(os.path.dirname(os.path.abspath(base)), node.path)
-    with contextlib.suppress(FileNotFoundError):
+    with suppress(FileNotFoundError):
         # That directory may have been removed.
         path = os.path.join(os.getcwd(), path)
     path = _plain(path)
@@ -216,7 +218,7 @@ def _compile(path: str, node: nodes.Import, state: _State) -> None:
 def _headers(rule: bytes, path: str) -> tuple[str, ...]:
     """The prerequisites of a make rule (``target: file file``; spaces in names are escaped), without *path* itself."""
     _, _, listed = rule.decode("utf-8", "surrogateescape").replace("\\\n", " ").partition(": ")
-    names = [name.replace("\\ ", " ") for name in re.split(r"(?<!\\)\s+", listed) if name]
+    names = [name.replace("\\ ", " ") for name in _BLANKS.split(listed) if name]
     return tuple(name for name in dict.fromkeys(names) if name != path)
 
 

@@ -7,20 +7,22 @@ every message about them shows the macro calls that led to them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 from pytrace.base.dispatch import by_class, on
 from pytrace.base.fast_dataclass import dataclass, field, fields, replace
-from pytrace.base.fast_typing import Any, TypeVar
+from pytrace.base.fast_typing import TYPE_CHECKING, Any, TypeVar
 from pytrace.core.builtins import bare_builtin, builtin
 from pytrace.core.diagnostics import Diagnostics, Note
 from pytrace.core.source import ExpandedSpan, Span
 from pytrace.frontend.ast import literals, nodes, visitor
 from pytrace.frontend.ast.typed_program import LIBRARY_PREFIX
-from pytrace.frontend.check.inference.checker import Definitions
 from pytrace.frontend.check.inference.slots import HYGIENE
 from pytrace.frontend.check.inference.tree_depth import run_deep
 from pytrace.frontend.expand import library
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pytrace.frontend.check.inference.checker import Definitions
 
 N = TypeVar("N", bound=nodes.Node)
 Arguments = tuple[nodes.Expr | nodes.TypeExpr, ...]
@@ -40,7 +42,7 @@ def expand(program: nodes.Program, definitions: Definitions, diagnostics: Diagno
 # ---------------------------------------------------------------------------------------------- expansion scopes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Expansion:
     """One expansion of a macro: the bindings of its parameters."""
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_typing import TYPE_CHECKING
+from pytrace.core import numbers
 from pytrace.core.diagnostics import Diagnostics, Note, similar
-from pytrace.core.numbers import parse_flag, parse_integer
-from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Span
 from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.expand import option_declarations
-from pytrace.frontend.expand.option_declarations import Declarations
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pytrace.core.options.compile_options import CompileOptions
+    from pytrace.frontend.expand.option_declarations import Declarations
 
 Value = bool | int | bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NamedParameter:
     """A named parameter as the script declares it; *default* is False for a flag."""
 
@@ -168,12 +171,12 @@ def as_text(value: Value) -> str:
 def given_value(declared: NamedParameter, text: str | None, node: nodes.Call, diagnostics: Diagnostics) -> Value:
     """The value of a parameter that was given as *text*, of the type of its default."""
     if isinstance(declared.default, bool):
-        flag = True if text is None else parse_flag(text)
+        flag = True if text is None else numbers.parse_flag(text)
         if flag is not None:
             return flag
         expected = "true or false"
     elif isinstance(declared.default, int):
-        number = parse_integer(text or "")
+        number = numbers.parse_integer(text or "")
         if number is not None:
             return number
         expected = "an integer"

@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
-
 from pytrace.base.fast_dataclass import dataclass, field
+from pytrace.base.fast_typing import TYPE_CHECKING
+from pytrace.base.lazy_regex import late
 from pytrace.core.diagnostics import Diagnostics, Note, did_you_mean
 from pytrace.core.options import option_types
 from pytrace.core.options.option_values import WrongValueError, convert, entries
 from pytrace.core.options.option_values import default as default_value
 from pytrace.core.options.script_options import ScriptOption, Value
-from pytrace.core.source import Span
 from pytrace.frontend.ast import nodes
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pytrace.core.source import Span
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_-]*"
 _TYPE = r"(?::(?P<type>[a-z]+|-?[0-9]+\.\.(?:-?[0-9]+)?))?(?P<listed>,\.\.\.)?"
-_SPEC = re.compile(
+_SPEC = late(
     rf"(?P<names>{_NAME}(?:\|{_NAME})*)(?:=(?P<argument>[^\s=|.:\[\]<>]+?)(?P<repeat>\.\.\.)?{_TYPE})?"
 )
-_OPERAND = re.compile(rf"(?P<open>[\[<])(?P<name>(?:--)?{_NAME})(?P<repeat>\.\.\.)?{_TYPE}(?P<close>[\]>])")
+_OPERAND = late(rf"(?P<open>[\[<])(?P<name>(?:--)?{_NAME})(?P<repeat>\.\.\.)?{_TYPE}(?P<close>[\]>])")
 _SPEC_HINT = (
     'an option is written "x|name" (a flag) or "x|name=ARGUMENT", an operand "[name]" or "<name>"; '
     '"..." after the name or ARGUMENT takes several, ":TYPE" after it says what it takes, ",..." takes a list'
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Declaration:
     """An option and where it is declared."""
 
@@ -34,7 +38,7 @@ class Declaration:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Declarations:
     """All options that a script declares, its own before those of what it imports."""
 

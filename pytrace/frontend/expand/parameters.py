@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-
 from pytrace.base.dispatch import by_class, on
 from pytrace.base.fast_dataclass import replace
+from pytrace.base.fast_typing import TYPE_CHECKING
+from pytrace.core import manifest_sections, numbers
 from pytrace.core.diagnostics import Diagnostics
-from pytrace.core.manifest_sections import Parameters
-from pytrace.core.numbers import parse_integer
-from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.options.script_options import Value as OptionValue
-from pytrace.core.source import Span
 from pytrace.frontend.ast import literals, nodes, visitor
 from pytrace.frontend.expand import named_parameters, option_declarations
 from pytrace.frontend.expand.named_parameters import NamedParameter, Value, form, help_lines, usage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from pytrace.core.options.compile_options import CompileOptions
+    from pytrace.core.options.script_options import Value as OptionValue
+    from pytrace.core.source import Span
 
 
 def substitute(program: nodes.Program, options: CompileOptions, diagnostics: Diagnostics) -> nodes.Program:
@@ -32,7 +34,7 @@ def substitute(program: nodes.Program, options: CompileOptions, diagnostics: Dia
     return replace(result, items=tuple(x for x in result.items if not isinstance(x, nodes.OptionDeclaration)))
 
 
-def describe(program: nodes.Program, options: CompileOptions) -> Parameters:
+def describe(program: nodes.Program, options: CompileOptions) -> manifest_sections.Parameters:
     """The parameters for the manifest of an ahead-of-time file: fixed values, and those that each run may give.
 
     Options that are declared at the root are fixed: attach points and types may depend on them.
@@ -42,7 +44,7 @@ def describe(program: nodes.Program, options: CompileOptions) -> Parameters:
     roots = option_declarations.read(program, Diagnostics())
     given = dict(options.named)
     defaults = tuple((x.name, str(x.default)) for x in roots.options if not given.keys() & set(x.names))
-    return Parameters(
+    return manifest_sections.Parameters(
         options.positional,
         (*options.named, *defaults),
         tuple(item.name for item in known),
@@ -96,7 +98,7 @@ class _Substitution:
                 hints=[f"the script was started with {given} parameter{'' if given == 1 else 's'}"],
             )
             return nodes.IntLiteral(node.span, 0)
-        number = parse_integer(text)
+        number = numbers.parse_integer(text)
         return nodes.StringLiteral(node.span, _bytes(text)) if number is None else nodes.IntLiteral(node.span, number)
 
     def _open(self, node: nodes.PositionalParam) -> nodes.Expr:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.config import ENVIRONMENT_PREFIXES, Config, Setting
 from pytrace.core.diagnostics import Diagnostics, Note, did_you_mean, similar
-from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source, Span
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.expand.config_keys import (
@@ -19,6 +19,9 @@ from pytrace.frontend.expand.config_keys import (
     variable_names,
     variables,
 )
+
+if TYPE_CHECKING:
+    from pytrace.core.options.compile_options import CompileOptions
 
 
 def read(program: nodes.Program, options: CompileOptions, diagnostics: Diagnostics) -> Config:

@@ -17,16 +17,20 @@ Comments stay where they were: alone on a line, or after what they follow.  C pa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import Diagnostics, InternalError
 from pytrace.core.source import Source
 from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.format.item_printer import ItemPrinter
 from pytrace.frontend.format.lines import INDENT, Lines
 from pytrace.frontend.syntax import parser
-from pytrace.frontend.syntax.parser import Branch, Piece
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytrace.frontend.syntax.parser import Branch, Piece
 
 _WIDTH = 100
 _BODIES = (nodes.Probe, nodes.Macro, nodes.Function, nodes.RootIf)

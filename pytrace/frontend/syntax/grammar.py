@@ -329,3 +329,8 @@ def p_simple_return(p: Rule) -> None:
 def p_error(token: Token | None) -> None:
     """Replaced for each parse by the parser's own handler (:mod:`pytrace.frontend.syntax.parser`)."""
     raise NotImplementedError(token)
+
+
+def names() -> dict[str, object]:
+    """All names of this module, for PLY, which looks up rules by name."""
+    return globals()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from pytrace.core.source import Span
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.types import shown_name
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.syntax.grammar_support import Rule, make_if, report, span_of
+
+if TYPE_CHECKING:
+    from pytrace.core.source import Span
 
 _PLACES = (nodes.Variable, nodes.MapRef, nodes.MapIndex)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
-from pytrace.base.fast_typing import Any, Protocol
+from pytrace.base.fast_typing import TYPE_CHECKING, Any, Protocol
 from pytrace.core.source import Source, Span
 from pytrace.frontend.ast import nodes
-from pytrace.frontend.syntax.lexical.tokens import Token
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pytrace.frontend.syntax.lexical.tokens import Token
 
 
 class Symbol(Protocol):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from pytrace.base.fast_typing import TYPE_CHECKING
 
-from pytrace.frontend.syntax.lexical.tokens import Token
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pytrace.frontend.syntax.lexical.tokens import Token
 
 _WORDS = {
     "elif": "write 'else if'",

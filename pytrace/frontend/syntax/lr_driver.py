@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from pytrace.base.fast_typing import TypeAlias
-from pytrace.core.source import Source, Span
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.syntax.grammar_support import ItemTokens, LRParser, Rule
-from pytrace.frontend.syntax.lexical.tokens import Token
+
+if TYPE_CHECKING:
+    from pytrace.base.fast_typing import TypeAlias
+    from pytrace.core.source import Source, Span
+    from pytrace.frontend.syntax.lexical.tokens import Token
 
 _END = "$end"
 """PLY's kind of the end of the tokens."""

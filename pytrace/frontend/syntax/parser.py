@@ -7,23 +7,23 @@ are recorded as diagnostics; the result contains what could be parsed.
 
 from __future__ import annotations
 
-import re
-from functools import cache
-
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_library import cache
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.base.lazy_regex import late
 from pytrace.core.diagnostics import Diagnostics, Note
 from pytrace.core.source import Source, Span
 from pytrace.frontend.ast import nodes, visitor
-from pytrace.frontend.syntax import lr_driver
-from pytrace.frontend.syntax.grammar_support import LRParser
+from pytrace.frontend.syntax import lr_driver, recovery
 from pytrace.frontend.syntax.lexical import ply_import
 from pytrace.frontend.syntax.lexical.lexer import ROOT, SCRIPT, Lexer
 from pytrace.frontend.syntax.lexical.structure import Structure
 from pytrace.frontend.syntax.lexical.tokens import Token, found_name
-from pytrace.frontend.syntax.recovery import AbandonedItem, Item
 
-_SHEBANG = re.compile(r"#![^\n]*")
+if TYPE_CHECKING:
+    from pytrace.frontend.syntax.grammar_support import LRParser
+
+_SHEBANG = late(r"#![^\n]*")
 _BODY = late(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/|[{};]')
 _MAX_ERRORS = 100
 _MAX_DEPTH = 5000
@@ -75,11 +75,11 @@ def _run_grammar(structure: Structure, head: Span, points: tuple[nodes.AttachPoi
         for message, span, hints in quick.errors:
             structure.lexer.error(message, span, *hints)
         return node
-    item = Item(parser, structure, head, points)
+    item = recovery.Item(parser, structure, head, points)
     parser.errorfunc = item.handle
     try:
         return parser.parse(lexer=item)
-    except AbandonedItem:
+    except recovery.AbandonedItem:
         return None
 
 
@@ -91,12 +91,12 @@ def _tables() -> lr_driver.Tables:
     yacc = ply_import.load("yacc")
     table = yacc.LRTable()
     table.read_table(grammar_tables)
-    table.bind_callables(vars(grammar))
+    table.bind_callables(grammar.names())
     parser: LRParser = yacc.LRParser(table, grammar.p_error)
     return lr_driver.Tables(parser)
 
 
-@dataclass(slots=True)
+@dataclass()
 class Piece:
     """One root item or C part with its tokens, for the formatter; *head* is the offset where it starts."""
 
@@ -107,7 +107,7 @@ class Piece:
     """Of an ``if comptime``: its branches in order; *structure* is None."""
 
 
-@dataclass(slots=True)
+@dataclass()
 class Branch:
     """One branch of an ``if comptime`` at the root; without *structure* and *condition* it is the last ``else``.
 

@@ -7,19 +7,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass, field
+from pytrace.base.fast_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ply import lex, yacc
 
 LexRule = tuple[object, str] | None
 """A rule of the lexer (its function or its name) and the kind of its tokens; None for a group that is no rule's."""
 
 
-@dataclass(slots=True)
+@dataclass()
 class Generated:
     """A module's text, and problems of the rules (conflicts, unused tokens and rules)."""
 
@@ -69,6 +70,9 @@ def _lexer_text(lexer: lex.Lexer) -> str:
     ]
     for state, expressions in lexer.lexstatere.items():
         texts, names = lexer.lexstateretext[state], lexer.lexstaterenames[state]
+        if state == "script":
+            # PLY passes spaces one by one; our loop (``Lexer._lex``) has the expression pass them.
+            texts = [rf"[ \t\r\n\f\v]*(?:{text})" for text in texts]
         table = [
             (text, _rule_names(rules, named)) for (_, rules), text, named in zip(expressions, texts, names, strict=True)
         ]

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Sequence
 
 from pytrace.base.fast_enum import IntEnum
 from pytrace.base.fast_library import suppress
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.runtime.abi import syscalls
 from pytrace.runtime.abi.syscalls import Memory, string_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class Command(IntEnum):

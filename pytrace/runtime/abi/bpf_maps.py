@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Sequence
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.runtime.abi import syscalls
 from pytrace.runtime.abi.bpf import Command, command
 from pytrace.runtime.abi.syscalls import Memory
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 NO_BATCH = frozenset({errno.EINVAL, errno.EOPNOTSUPP, syscalls.ENOTSUPP})
 """Error numbers of batch commands on kernels or map types that lack them."""

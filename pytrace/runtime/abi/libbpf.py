@@ -12,7 +12,6 @@ import errno
 import os
 import sys
 from _thread import RLock
-from collections.abc import Callable
 from ctypes import c_bool, c_char_p, c_int, c_long, c_size_t, c_uint32, c_uint64, c_void_p
 
 from pytrace.base.fast_library import cache
@@ -28,6 +27,7 @@ WARN, INFO, DEBUG = 0, 1, 2
 _PRINT = ctypes.CFUNCTYPE(c_int, c_int, c_char_p, c_void_p)
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from sys import UnraisableHookArgs
 
     class _Function(Protocol):

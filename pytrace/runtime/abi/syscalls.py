@@ -6,9 +6,12 @@ import ctypes
 import errno
 import mmap
 import os
-from collections.abc import Callable
 
 from pytrace.base.fast_library import cache
+from pytrace.base.fast_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _GENERIC = {"bpf": 280, "perf_event_open": 241}
 

@@ -16,14 +16,14 @@ A *row* is a tuple of texts, its kind first, as ``codegen.aot.layout_reliance`` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
-
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import Manifest
 from pytrace.core.types import Array, Enum, Field, Pointer, Struct, Type, to_data
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from pytrace.core.kernel_info import KernelInfo
 
 Row = tuple[str, ...]

@@ -6,11 +6,8 @@ The attachers are found by the probe kind's name in :data:`ATTACHERS`. All links
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-
 from pytrace.base.fast_dataclass import dataclass, replace
-from pytrace.base.fast_library import ExitStack
-from pytrace.core.manifest import ProgramSpec
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.probes.kinds import (
     FENTRY,
     FEXIT,
@@ -32,7 +29,13 @@ from pytrace.core.probes.kinds import (
 from pytrace.core.probes.targets import SYSTEM_CALLS
 from pytrace.runtime.attach.base import Attached, Attacher, AttachOptions, Failure, Job, Outcome, failure_error
 from pytrace.runtime.attach.opened import Opened
-from pytrace.runtime.load.loader import LoadedScript
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pytrace.base.fast_library import ExitStack
+    from pytrace.core.manifest import ProgramSpec
+    from pytrace.runtime.load.loader import LoadedScript
 
 __all__ = ["ATTACHERS", "Attached", "AttachOptions", "Attachments", "Failure", "attach_all", "attach_order"]
 

@@ -14,11 +14,17 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Sequence
+
+# The built-in module: ``threading`` takes longer to import than one thread takes to close a file.
+from _thread import LockType, allocate_lock, stack_size, start_new_thread
 
 from pytrace.base.fast_library import deque
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import MapType
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _THREADS = 256
 _STACK = 128 << 10
@@ -37,22 +43,28 @@ def close_all(descriptors: Sequence[int]) -> None:
 
 
 def _close_by_threads(waiting: deque[int]) -> None:
-    import threading
-
-    before = threading.stack_size(_STACK)
-    threads = []
+    before = stack_size(_STACK)
+    running: list[LockType] = []
     try:
         for _ in range(min(len(waiting), _THREADS)):
-            thread = threading.Thread(target=_close_some, args=(waiting,))
-            thread.start()
-            threads.append(thread)
+            runs = allocate_lock()
+            runs.acquire()
+            start_new_thread(_close_and_tell, (waiting, runs))
+            running.append(runs)
     except RuntimeError:
         # No more threads (ulimit -u, ulimit -v): those that there are do it.
         pass
     finally:
-        threading.stack_size(before)
-    for thread in threads:
-        thread.join()
+        stack_size(before)
+    for runs in running:
+        runs.acquire()
+
+
+def _close_and_tell(waiting: deque[int], runs: LockType) -> None:
+    try:
+        _close_some(waiting)
+    finally:
+        runs.release()
 
 
 def _close_some(waiting: deque[int]) -> None:

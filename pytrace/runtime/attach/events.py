@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from pytrace.core.manifest import Target
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.probes.targets import CountedEventTarget, TimerTarget, WatchpointTarget
 from pytrace.runtime.abi import perf
 from pytrace.runtime.attach.base import (
@@ -15,7 +15,10 @@ from pytrace.runtime.attach.base import (
     attach_event_everywhere,
     one_by_one,
 )
-from pytrace.runtime.attach.opened import Opened
+
+if TYPE_CHECKING:
+    from pytrace.core.manifest import Target
+    from pytrace.runtime.attach.opened import Opened
 
 _REASONS = {
     errno.ENOENT: "this machine's CPU or kernel does not support that event",

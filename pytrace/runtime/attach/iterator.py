@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
 
-from pytrace.core.manifest import Target
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.probes.targets import BPF_FILE_SYSTEM, IteratorTarget
 from pytrace.runtime.abi import bpf
 from pytrace.runtime.attach.base import Attached, CannotAttachError, Job, one_by_one
-from pytrace.runtime.attach.opened import Opened
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytrace.core.manifest import Target
+    from pytrace.runtime.attach.opened import Opened
 
 
 def _attach(job: Job, target: Target, opened: Opened) -> Attached:

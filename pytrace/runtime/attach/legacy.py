@@ -10,12 +10,15 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from functools import cache, partial
 
+from pytrace.base.fast_library import cache, partial
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.base.lazy_regex import late
 from pytrace.runtime.abi import perf
-from pytrace.runtime.attach.opened import Opened
 from pytrace.runtime.host import fingerprints, tracefs
+
+if TYPE_CHECKING:
+    from pytrace.runtime.attach.opened import Opened
 
 _numbers = itertools.count()
 

@@ -10,12 +10,16 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.probes.kinds import KPROBE, KRETPROBE
 from pytrace.runtime.abi import bpf
-from pytrace.runtime.attach.opened import Opened
-from pytrace.runtime.load.loader import LoadedScript
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytrace.runtime.attach.opened import Opened
+    from pytrace.runtime.load.loader import LoadedScript
 
 _PERF_LINK, _KPROBE_MULTI_LINK = 7, 8
 """``BPF_LINK_TYPE_PERF_EVENT``, ``BPF_LINK_TYPE_KPROBE_MULTI``."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from pytrace.base.fast_dataclass import dataclass, field
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.runtime.attach.closing import close_all, close_later
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @dataclass()

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import os
 import struct
-from functools import partial
 
+from pytrace.base.fast_library import partial
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.runtime.attach.base import CannotAttachError
-from pytrace.runtime.attach.opened import Opened
 from pytrace.runtime.host import procfs
+
+if TYPE_CHECKING:
+    from pytrace.runtime.attach.opened import Opened
 
 
 def raise_by_hand(path: str, offset: int, pid: int | None, *, everywhere: bool, opened: Opened) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytrace.core.manifest import Target
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.probes.targets import RAW_TRACEPOINT, SYSTEM_CALLS, TracepointTarget
 from pytrace.runtime.abi import bpf
 from pytrace.runtime.attach.base import (
@@ -16,8 +16,11 @@ from pytrace.runtime.attach.base import (
     attach_event,
     one_by_one,
 )
-from pytrace.runtime.attach.opened import Opened
 from pytrace.runtime.host import tracefs
+
+if TYPE_CHECKING:
+    from pytrace.core.manifest import Target
+    from pytrace.runtime.attach.opened import Opened
 
 
 def _attach(job: Job, target: Target, opened: Opened) -> Attached:

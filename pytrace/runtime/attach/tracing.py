@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import errno
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.manifest import Target
 from pytrace.core.probes.kinds import known_kind
 from pytrace.runtime.abi import bpf
 from pytrace.runtime.abi.syscalls import ENOTSUPP
 from pytrace.runtime.attach.base import Attached, CannotAttachError, Job, one_by_one
-from pytrace.runtime.attach.opened import Opened
 from pytrace.runtime.load.loader import ATTACH_TYPES
+
+if TYPE_CHECKING:
+    from pytrace.core.manifest import Target
+    from pytrace.runtime.attach.opened import Opened
 
 _REASONS = {
     errno.ENOENT: "the function or tracepoint no longer exists in the kernel",

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
 
-from pytrace.core.manifest import Target
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.probes.targets import FileTarget, StaticProbeTarget
 from pytrace.runtime.abi import bpf, perf
 from pytrace.runtime.abi.syscalls import ENOTSUPP, string_memory
@@ -21,7 +20,12 @@ from pytrace.runtime.attach.base import (
     attempt,
     in_one_link,
 )
-from pytrace.runtime.attach.opened import Opened
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytrace.core.manifest import Target
+    from pytrace.runtime.attach.opened import Opened
 
 _REASONS = {
     errno.ENOENT: "there is no such file",

@@ -8,11 +8,15 @@ from __future__ import annotations
 import glob
 import os
 import struct
-from collections.abc import Iterable, Mapping
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.runtime.elf.file import attach_path, is_elf
 from pytrace.runtime.host import fingerprints, procfs
-from pytrace.runtime.host.fingerprints import Fact
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pytrace.runtime.host.fingerprints import Fact
 
 LIBRARY_CACHE = "/etc/ld.so.cache"
 _CACHE_MAGIC = b"glibc-ld.so.cache1.1"

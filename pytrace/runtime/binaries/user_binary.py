@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Iterable
 from itertools import chain, compress
-from typing import TYPE_CHECKING
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import UsdtProbe, UserParameter, UserSymbol
-from pytrace.core.types import Type
 from pytrace.runtime.elf import debug_files, plt, usdt_notes
 from pytrace.runtime.elf.file import ElfFile, attach_path, is_elf
-from pytrace.runtime.elf.symbol_table import Symbol, SymbolTable
 from pytrace.runtime.host.name_patterns import name_pattern
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytrace.core.types import Type
     from pytrace.runtime.dwarf.debug_info import DebugInfo
+    from pytrace.runtime.elf.symbol_table import Symbol, SymbolTable
 
 
 class Binary:

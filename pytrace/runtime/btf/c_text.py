@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.runtime.btf.reader import Kind
-from pytrace.runtime.btf.value_types import Member, TypeReader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytrace.runtime.btf.value_types import Member, TypeReader
 
 _QUALIFIERS = {Kind.CONST: "const", Kind.VOLATILE: "volatile", Kind.RESTRICT: "restrict"}
 _KEYWORDS = {Kind.STRUCT: "struct", Kind.UNION: "union", Kind.ENUM: "enum", Kind.ENUM64: "enum"}

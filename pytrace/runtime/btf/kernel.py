@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from functools import cached_property
 
 from pytrace.base.fast_dataclass import replace
+from pytrace.base.fast_library import cached_property
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.kernel_info import FunctionPrototype
 from pytrace.core.types import Enum, Struct, Type
-from pytrace.runtime.btf.reader import TYPE_KINDS, Btf, Kind, map_file
-from pytrace.runtime.btf.value_types import TypeReader
+from pytrace.runtime.btf import reader as btf_file
+from pytrace.runtime.btf import value_types
 from pytrace.runtime.host import fingerprints
 from pytrace.runtime.host.name_patterns import exact, matching
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pytrace.core.kernel_info import FunctionPrototype
+    from pytrace.runtime.btf.value_types import TypeReader
 
 SYSTEM_BTF = "/sys/kernel/btf/vmlinux"
 _SEARCH = (
@@ -57,7 +62,7 @@ class KernelTypes:
     @cached_property
     def vmlinux(self) -> TypeReader:
         """Types of the kernel proper."""
-        data = map_file(self.path)
+        data = btf_file.map_file(self.path)
         if data[:4] == b"\x7fELF":
             from pytrace.runtime.elf.file import ElfFile
 
@@ -69,7 +74,8 @@ class KernelTypes:
         stamp = fingerprints.kernel_fact(self.path) + fingerprints.file_fact(self.path)[2:4]
         if self.path == SYSTEM_BTF:
             stamp = fingerprints.kernel_fact(self.path)
-        return TypeReader(Btf(data, "vmlinux", index=f"btf-{fingerprints.digest(' '.join(stamp).encode())}"))
+        index = f"btf-{fingerprints.digest(' '.join(stamp).encode())}"
+        return value_types.TypeReader(btf_file.Btf(data, "vmlinux", index=index))
 
     @cached_property
     def modules(self) -> dict[str, str]:
@@ -92,7 +98,7 @@ class KernelTypes:
         reader = self._module_readers.get(name)
         if reader is None:
             with open(self.modules[name], "rb") as file:
-                reader = TypeReader(Btf(file.read(), name, self.vmlinux.btf))
+                reader = value_types.TypeReader(btf_file.Btf(file.read(), name, self.vmlinux.btf))
             self._module_readers[name] = reader
         return reader
 
@@ -124,7 +130,7 @@ class KernelTypes:
         """Names of all definitions of a kind, without repetition."""
         found: dict[str, None] = {}
         for reader in self.readers():
-            found.update(dict.fromkeys(reader.btf.names(*TYPE_KINDS[kind])))
+            found.update(dict.fromkeys(reader.btf.names(*btf_file.TYPE_KINDS[kind])))
         return list(found)
 
     def enumerator(self, name: str) -> tuple[Enum, int] | None:
@@ -151,7 +157,7 @@ class KernelTypes:
 
     def function(self, name: str, module: str = "") -> FunctionPrototype | None:
         """Prototype of a function; the kernel proper wins over modules."""
-        found = self.find(name, Kind.FUNC, module=module)
+        found = self.find(name, btf_file.Kind.FUNC, module=module)
         return found[0].prototype(found[1]) if found else None
 
     def functions(self, pattern: str, module: str = "") -> list[FunctionPrototype]:
@@ -170,9 +176,9 @@ class KernelTypes:
     def _function_ids(reader: TypeReader, pattern: str) -> list[tuple[str, int]]:
         btf = reader.btf
         if exact(pattern):
-            found = btf.find(pattern, Kind.FUNC)
+            found = btf.find(pattern, btf_file.Kind.FUNC)
             return [(pattern, found)] if found else []
-        pairs = [(btf.type_name(type_id), type_id) for type_id in btf.ids(Kind.FUNC)]
+        pairs = [(btf.type_name(type_id), type_id) for type_id in btf.ids(btf_file.Kind.FUNC)]
         wanted = set(matching(pattern, [name for name, _ in pairs]))
         return [pair for pair in pairs if pair[0] in wanted]
 
@@ -181,7 +187,8 @@ class KernelTypes:
     def raw_tracepoints(self, pattern: str) -> list[tuple[str, str]]:
         """``(module, event)`` of all raw tracepoints that match."""
         if exact(pattern):
-            readers = (reader for reader in self.readers() if reader.btf.find(f"btf_trace_{pattern}", Kind.TYPEDEF))
+            kind = btf_file.Kind.TYPEDEF
+            readers = (reader for reader in self.readers() if reader.btf.find(f"btf_trace_{pattern}", kind))
             return [(reader.btf.name, pattern) for reader in readers]
         lists = self._listed(_RAW_TRACEPOINTS, pattern)
         return [(module, event) for module, events in lists.items() for event in events]
@@ -192,7 +199,7 @@ class KernelTypes:
         The types are those of the typedef ``btf_trace_EVENT``, which the kernel itself goes by. Parameters of a
         function pointer may have no names in BTF; then a function that was made for the tracepoint gives them.
         """
-        found = self.find(f"btf_trace_{event}", Kind.TYPEDEF)
+        found = self.find(f"btf_trace_{event}", btf_file.Kind.TYPEDEF)
         if found is None:
             return None
         reader, type_id = found
@@ -203,7 +210,7 @@ class KernelTypes:
         for source in ("__bpf_trace", "__traceiter", "__probestub"):
             if all(names):
                 break
-            function = reader.btf.find(f"{source}_{event}", Kind.FUNC)
+            function = reader.btf.find(f"{source}_{event}", btf_file.Kind.FUNC)
             if function:
                 others = [name for name, _ in reader.prototype(function, skip=1).parameters]
                 names = others if len(others) == len(names) else names
@@ -215,7 +222,7 @@ class KernelTypes:
         if found is None:
             return None
         reader, proto_id, names = found
-        type_id = reader.btf.find(f"btf_trace_{event}", Kind.TYPEDEF)
+        type_id = reader.btf.find(f"btf_trace_{event}", btf_file.Kind.TYPEDEF)
         made = reader.prototype_of(event, proto_id, type_id, skip=1)
         pairs = zip(names, made.parameters, strict=True)
         return replace(made, parameters=tuple((name, kind) for name, (_, kind) in pairs))
@@ -259,15 +266,16 @@ class KernelTypes:
             iterators = [name.removeprefix("bpf_iter__") for name in btf.strings_with_prefix("bpf_iter__")]
             events = [name.removeprefix("btf_trace_") for name in btf.strings_with_prefix("btf_trace_")]
             # `bpf_iter__…__safe_trusted` and such are for the verifier's eyes.
-            targets = [name for name in iterators if "__" not in name and btf.find(f"bpf_iter__{name}", Kind.STRUCT)]
-            made[f"{_FUNCTIONS} {btf.name}"] = list(dict.fromkeys(btf.names(Kind.FUNC)))
+            kind = btf_file.Kind.STRUCT
+            targets = [name for name in iterators if "__" not in name and btf.find(f"bpf_iter__{name}", kind)]
+            made[f"{_FUNCTIONS} {btf.name}"] = list(dict.fromkeys(btf.names(btf_file.Kind.FUNC)))
             made[f"{_RAW_TRACEPOINTS} {btf.name}"] = sorted(events)
             made[f"{_ITERATORS} {btf.name}"] = targets
         return made
 
 
 def _named(kind: str) -> tuple[int, ...]:
-    return (*TYPE_KINDS[kind], Kind.INT) if kind == "typedef" else TYPE_KINDS[kind]
+    return (*btf_file.TYPE_KINDS[kind], btf_file.Kind.INT) if kind == "typedef" else btf_file.TYPE_KINDS[kind]
 
 
 def _enum_with(reader: TypeReader, name: str) -> int:
@@ -276,9 +284,9 @@ def _enum_with(reader: TypeReader, name: str) -> int:
     for offset in btf.string_offsets(name):
         if not btf.mentions(offset):
             continue
-        for type_id in btf.ids(Kind.ENUM, Kind.ENUM64):
+        for type_id in btf.ids(btf_file.Kind.ENUM, btf_file.Kind.ENUM64):
             words, at = reader.place(type_id)
-            step = 2 if btf.kind(type_id) == Kind.ENUM else 3
+            step = 2 if btf.kind(type_id) == btf_file.Kind.ENUM else 3
             if offset in words[at + 3 : at + 3 + step * (words[at + 1] & 0xFFFF) : step]:
                 return type_id
     return 0

@@ -10,15 +10,17 @@ Source: ``Documentation/bpf/btf.rst`` and ``include/uapi/linux/btf.h`` of the ke
 from __future__ import annotations
 
 import mmap
-import re
 import struct
 from array import array
-from collections.abc import Callable, Iterator
-from enum import IntEnum
-from functools import cached_property
 
+from pytrace.base.fast_enum import IntEnum
+from pytrace.base.fast_library import cached_property
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.host import fingerprints
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 MAGIC = 0xEB9F
 
@@ -63,7 +65,7 @@ _WORDS_EACH = [0, 0, 0, 0, 3, 3, 2, 0, 0, 0, 0, 0, 0, 2, 0, 3, 0, 0, 0, 3]
 
 
 _SEARCHES = 64
-"""After so many look-ups by name, which search the data, a dictionary is made: that pays for listings only."""
+"""After looking up so many names, each by a search of the data, a dictionary is made: that pays for listings only."""
 _NOWHERE = 1 << 32
 
 
@@ -89,6 +91,7 @@ class Btf:
         self.first_string = base.end_string if base else 0
         self._index_name = index
         self._searches = 0
+        self._found: dict[tuple[str, tuple[int, ...]], int] = {}
         self._ids_by_name: dict[int, dict[str, int]] = {}
 
     @cached_property
@@ -149,8 +152,13 @@ class Btf:
 
     def find(self, name: str, *kinds: int) -> int:
         """Id of the first type defined here (not in the base) with that name and one of *kinds*; 0 when none."""
-        if not name:
-            return 0
+        key = (name, kinds)
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = self._search(name, kinds) if name else 0
+        return found
+
+    def _search(self, name: str, kinds: tuple[int, ...]) -> int:
         if self._searches >= _SEARCHES:
             found = min((self._by_name(kind).get(name, _NOWHERE) for kind in kinds), default=_NOWHERE)
             return 0 if found == _NOWHERE else found
@@ -183,6 +191,8 @@ class Btf:
 
     def ids(self, *kinds: int) -> Iterator[int]:
         """Ids of all types of some kinds that are defined here."""
+        import re  # few scripts search all types
+
         wanted = re.compile(b"[" + b"".join(re.escape(bytes((kind,))) for kind in kinds) + b"]")
         for match in wanted.finditer(self._kinds):
             yield self.first_id + match.start()
@@ -194,6 +204,8 @@ class Btf:
 
     def strings_with_prefix(self, prefix: str) -> list[str]:
         """All strings that start with *prefix*, without looking at the types that use them."""
+        import re
+
         pattern = re.compile(rb"\0" + re.escape(prefix.encode()) + rb"[^\0]*")
         end = self._strings_at + self._strings_size
         return [match.group()[1:].decode() for match in pattern.finditer(self._data, self._strings_at, end)]

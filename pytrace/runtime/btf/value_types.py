@@ -6,9 +6,8 @@ first looked at, so ``struct task_struct`` costs no more than what a script touc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.kernel_info import FunctionPrototype
 from pytrace.core.types import (
@@ -27,6 +26,9 @@ from pytrace.core.types import (
     Type,
 )
 from pytrace.runtime.btf.reader import Btf, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 _INT_SIGNED, _INT_BOOL = 1, 4
 _CHARACTERS = ("char", "signed char")

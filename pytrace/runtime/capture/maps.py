@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core import types
-from pytrace.core.manifest import MapSpec
 from pytrace.results.joining import joiner
 from pytrace.results.snapshot import MapData
-from pytrace.results.values import Portable, Value
 from pytrace.runtime.capture.portable import PortableForms, plain
-from pytrace.runtime.output.render.decoders import Value as Decoded
 from pytrace.runtime.output.render.map_printer import Entry, MapView, with_div
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytrace.core.manifest import MapSpec
+    from pytrace.results.values import Portable, Value
+    from pytrace.runtime.output.render.decoders import Value as Decoded
 
 SLICE = 1024
 """Entries between two calls of what else has to go on."""

@@ -7,15 +7,17 @@ those that are portable already, so that whole tuples of them need not be taken 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Never, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Never, TypeAlias, TypeVar
 
 from pytrace.core import types
 from pytrace.results.values import Counts, Portable, Series, Value
-from pytrace.runtime.capture.stack_traces import StackTraces
 from pytrace.runtime.output.render import tseries
 from pytrace.runtime.output.render.decoders import ByType, Values, for_any, row
 from pytrace.runtime.output.render.decoders import Value as Decoded
-from pytrace.runtime.output.render.text import TextForms
+
+if TYPE_CHECKING:
+    from pytrace.runtime.capture.stack_traces import StackTraces
+    from pytrace.runtime.output.render.text import TextForms
 
 Form: TypeAlias = Callable[[Decoded], Portable]
 """From the decoded form of a value to the portable one."""

@@ -5,18 +5,22 @@ from __future__ import annotations
 import hashlib
 import os
 import uuid
-from collections.abc import Callable, Iterable
 
 import pytrace
-from pytrace.core.manifest import Manifest
-from pytrace.core.options.run_options import RunOptions
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.results.snapshot import MapData, Run, SnapshotData
 from pytrace.runtime.capture.maps import map_data
 from pytrace.runtime.capture.portable import PortableForms
-from pytrace.runtime.capture.row_keeper import RowKeeper
 from pytrace.runtime.capture.stack_traces import StackTraces, Symbols
-from pytrace.runtime.output.render.map_printer import MapView
-from pytrace.runtime.output.render.text import TextForms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pytrace.core.manifest import Manifest
+    from pytrace.core.options.run_options import RunOptions
+    from pytrace.runtime.capture.row_keeper import RowKeeper
+    from pytrace.runtime.output.render.map_printer import MapView
+    from pytrace.runtime.output.render.text import TextForms
 
 Moment = tuple[int, int]
 """Wall time and monotonic time, in nanoseconds."""

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import deque
 
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.types import Record
-from pytrace.core.types.tables import RowTable
 from pytrace.results.snapshot import Table
 from pytrace.runtime.capture.portable import PortableForms, plain
-from pytrace.runtime.output.render.decoders import Values
+
+if TYPE_CHECKING:
+    from pytrace.core.types.tables import RowTable
+    from pytrace.runtime.output.render.decoders import Values
 
 KEPT = 65_536
 """Rows of each table that are kept unless told otherwise."""

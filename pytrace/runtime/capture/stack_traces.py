@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_typing import Never, Protocol, TypeAlias, TypeVar
+from pytrace.base.fast_typing import TYPE_CHECKING, Never, Protocol, TypeAlias, TypeVar
 from pytrace.core.types import Stack, StackMode
 from pytrace.results.values import Frame, StackTrace
 from pytrace.runtime.output.render import names
 from pytrace.runtime.symbols.image_places import ImagePlace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 KERNEL = "[kernel]"
 """Module of what is in the kernel proper."""

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Iterable, Iterator
 
 from elftools.common.exceptions import DWARFError
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.kernel_info import UserParameter
-from pytrace.core.types import Type
 from pytrace.runtime.dwarf.lines import LineTable
 from pytrace.runtime.dwarf.lists import ranges
 from pytrace.runtime.dwarf.parameters import placed_parameters
@@ -27,6 +25,12 @@ from pytrace.runtime.dwarf.units import COMPLAINTS, Die, MissingFileError, Unit,
 from pytrace.runtime.dwarf.value_types import DwarfTypes, described
 from pytrace.runtime.elf import debug_files
 from pytrace.runtime.elf.file import ElfFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator
+
+    from pytrace.core.kernel_info import UserParameter
+    from pytrace.core.types import Type
 
 _NAMED = {
     "struct": ("DW_TAG_structure_type", "DW_TAG_class_type"),

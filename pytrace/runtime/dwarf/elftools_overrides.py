@@ -12,18 +12,20 @@ from __future__ import annotations
 
 import re
 from io import BytesIO
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from elftools.common.exceptions import DWARFError
 from elftools.common.utils import struct_parse
-from elftools.construct import Container
 from elftools.dwarf.abbrevtable import AbbrevDecl, AbbrevTable
 from elftools.dwarf.compileunit import CompileUnit
 from elftools.dwarf.die import DIE
 from elftools.dwarf.dwarfinfo import DWARFInfo
-from elftools.dwarf.lineprogram import LineProgram
 from elftools.dwarf.structs import DWARFStructs
-from elftools.dwarf.typeunit import TypeUnit
+
+if TYPE_CHECKING:
+    from elftools.construct import Container
+    from elftools.dwarf.lineprogram import LineProgram
+    from elftools.dwarf.typeunit import TypeUnit
 
 PRIVATE: dict[type[object], tuple[str, ...]] = {
     DWARFStructs: ("_create_dw_form", "_structs_cache"),

@@ -11,15 +11,17 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from elftools.common.exceptions import DWARFError
 
 from pytrace.runtime.dwarf.elftools_overrides import MODERN
-from pytrace.runtime.dwarf.forms import Step
 from pytrace.runtime.dwarf.lists import ranges
-from pytrace.runtime.dwarf.units import Unit
 from pytrace.runtime.dwarf.value_types import described
+
+if TYPE_CHECKING:
+    from pytrace.runtime.dwarf.forms import Step
+    from pytrace.runtime.dwarf.units import Unit
 
 _WANTED = frozenset((
     "DW_AT_low_pc", "DW_AT_high_pc", "DW_AT_ranges", "DW_AT_abstract_origin", "DW_AT_specification", "DW_AT_name",

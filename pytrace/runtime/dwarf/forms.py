@@ -11,16 +11,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from elftools.common.exceptions import DWARFError
 from elftools.construct import Construct, ConstructError
-from elftools.dwarf.abbrevtable import AbbrevTable
 from elftools.dwarf.enums import DW_FORM_raw2name
-from elftools.dwarf.structs import DWARFStructs
 
 from pytrace.runtime.dwarf.elftools_overrides import MODERN
-from pytrace.runtime.dwarf.sections import DebugSection
+
+if TYPE_CHECKING:
+    from elftools.dwarf.abbrevtable import AbbrevTable
+    from elftools.dwarf.structs import DWARFStructs
+
+    from pytrace.runtime.dwarf.sections import DebugSection
 
 Step = int | Callable[[int], int]
 """How to get past a value: a number of bytes, or what finds the end of a value that begins at a place."""

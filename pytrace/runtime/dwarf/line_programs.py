@@ -10,13 +10,17 @@ from __future__ import annotations
 
 import operator
 from array import array
-from collections.abc import Callable, Iterator
 from itertools import islice, pairwise
 
 from elftools.common.exceptions import DWARFError
-from elftools.construct import Container
 
 from pytrace.base.fast_dataclass import dataclass, field
+from pytrace.base.fast_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from elftools.construct import Container
 
 STEP = 1 << 13
 """Bytes of a program that are run between two steps: some milliseconds."""

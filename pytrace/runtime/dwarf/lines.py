@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Container, Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytrace.runtime.dwarf.line_programs import LineMachine, LineRows
-from pytrace.runtime.dwarf.units import Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterator
+
+    from pytrace.runtime.dwarf.units import Unit
 
 
 class Row(NamedTuple):

@@ -6,9 +6,8 @@ https://gcc.gnu.org/wiki/DebugFission.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from elftools.common.construct_utils import ULEB128, RepeatUntilExcluding, StreamOffset
 from elftools.common.utils import struct_parse
@@ -17,7 +16,10 @@ from elftools.dwarf.enums import ENUM_DW_LLE
 from elftools.dwarf.locationlists import BaseAddressEntry, LocationEntry, entry_translate
 from elftools.dwarf.ranges import RangeEntry
 
-from pytrace.runtime.dwarf.units import Die
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pytrace.runtime.dwarf.units import Die
 
 EVERYWHERE = 0, 1 << 64
 """The range of a location that holds where no other of its list does, and of one that is no list."""

@@ -8,18 +8,22 @@ architecture, 6.8; the Itanium C++ ABI, 3.1.2 (classes that are passed by refere
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from elftools.dwarf.dwarf_expr import DW_OP_name2opcode
 
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.kernel_info import UserParameter
 from pytrace.core.types import UINT8, Array, Struct, Type
-from pytrace.runtime.dwarf.forms import Shape
 from pytrace.runtime.dwarf.lists import locations
-from pytrace.runtime.dwarf.units import Die
 from pytrace.runtime.dwarf.value_types import DwarfTypes, described, plain, type_text
 from pytrace.runtime.elf.file import EM_AARCH64, EM_X86_64
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytrace.runtime.dwarf.forms import Shape
+    from pytrace.runtime.dwarf.units import Die
 
 _IN_REGISTER = {DW_OP_name2opcode[f"DW_OP_reg{number}"]: number for number in range(32)}
 _AT_REGISTER = {DW_OP_name2opcode[f"DW_OP_breg{number}"]: number for number in range(32)}

@@ -13,12 +13,16 @@ import struct
 import sys
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.runtime.dwarf.lines import LineTable
-from pytrace.runtime.dwarf.scopes import Scope, Segment
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.runtime.host import fingerprints
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytrace.runtime.dwarf.lines import LineTable
+    from pytrace.runtime.dwarf.scopes import Scope, Segment
 
 _PREFIX = "lines-"
 _MAGIC = b"pytrace lines 1 " + sys.byteorder.encode() + b"\n"

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytrace.runtime.dwarf.entries import Entries, Value
-from pytrace.runtime.dwarf.forms import Shape
-from pytrace.runtime.dwarf.lines import LineTable
-from pytrace.runtime.dwarf.units import Die, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytrace.runtime.dwarf.forms import Shape
+    from pytrace.runtime.dwarf.lines import LineTable
+    from pytrace.runtime.dwarf.units import Die, Unit
 
 _SCOPES = frozenset((
     "DW_TAG_namespace", "DW_TAG_module", "DW_TAG_class_type", "DW_TAG_structure_type", "DW_TAG_union_type",

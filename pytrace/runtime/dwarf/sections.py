@@ -9,12 +9,14 @@ Source: ``elf(5)`` for ``SHF_COMPRESSED``; ``.zdebug_*`` is the older form that 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import IO, Protocol, cast
+from typing import IO, TYPE_CHECKING, Protocol, cast
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.elf.file import SHF_COMPRESSED, SHF_GROUP, SHT_NOBITS, ElfFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 _ZLIB, _ZSTD = 1, 2
 """``ELFCOMPRESS_ZLIB``, ``ELFCOMPRESS_ZSTD``."""

@@ -9,15 +9,18 @@ Source: the DWARF 5 standard, 3.1.2, 3.1.3 and 7.3.2; https://gcc.gnu.org/wiki/D
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.dwarf.packages import Package
 from pytrace.runtime.dwarf.sections import FileSections
 from pytrace.runtime.dwarf.units import COMPLAINTS, Unit, UnitTable, explained
 from pytrace.runtime.elf.file import ElfFile
 from pytrace.runtime.host.procfs import resolved
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
 
 
 def split_name(unit: Unit) -> str:

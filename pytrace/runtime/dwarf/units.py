@@ -10,20 +10,16 @@ Source: the DWARF 5 standard, 7.3.2 (split units), 7.26 and 7.27 (tables); https
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from elftools.common.exceptions import DWARFError, ELFError
 from elftools.construct import ConstructError, Container
-from elftools.dwarf.abbrevtable import AbbrevTable
-from elftools.dwarf.compileunit import CompileUnit
 from elftools.dwarf.die import DIE, AttributeValue
 from elftools.dwarf.dwarf_expr import DWARFExprOp, DWARFExprParser
 from elftools.dwarf.dwarfinfo import DwarfConfig
 from elftools.dwarf.locationlists import LocationListsPair
 from elftools.dwarf.ranges import RangeListsPair
-from elftools.dwarf.typeunit import TypeUnit
 
 from pytrace.runtime.dwarf.elftools_overrides import (
     MODERN,
@@ -35,7 +31,15 @@ from pytrace.runtime.dwarf.elftools_overrides import (
     UnitOfEntries,
 )
 from pytrace.runtime.dwarf.forms import Extents, Shape
-from pytrace.runtime.dwarf.sections import DebugSection, Sections
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from elftools.dwarf.abbrevtable import AbbrevTable
+    from elftools.dwarf.compileunit import CompileUnit
+    from elftools.dwarf.typeunit import TypeUnit
+
+    from pytrace.runtime.dwarf.sections import DebugSection, Sections
 
 _ADDRESSES = frozenset(("DW_FORM_addr", "DW_FORM_addrx", *(f"DW_FORM_addrx{size}" for size in range(1, 5))))
 _SUPPLEMENT_STRINGS = frozenset(("DW_FORM_strp_sup", "DW_FORM_GNU_strp_alt"))

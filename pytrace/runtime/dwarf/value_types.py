@@ -5,11 +5,11 @@ Structs load their members when they are looked at; pointers point into user mem
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 from elftools.common.exceptions import DWARFError
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.types import (
     BOOL,
     INT8,
@@ -27,7 +27,11 @@ from pytrace.core.types import (
     Type,
 )
 from pytrace.runtime.btf.value_types import place_field
-from pytrace.runtime.dwarf.units import Die, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytrace.runtime.dwarf.units import Die, Unit
 
 _SIGNED_ENCODINGS = frozenset((0x05, 0x06, 0x0D))
 """``DW_ATE_signed``, ``DW_ATE_signed_char``, ``DW_ATE_signed_fixed``."""

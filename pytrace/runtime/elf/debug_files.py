@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.elf.file import SHT_NOBITS, ElfFile, is_elf
 from pytrace.runtime.host.procfs import resolved
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 DEFAULT_DIRECTORIES = ("", ".debug", "/usr/lib/debug")
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Iterable
 from functools import cached_property
 from itertools import compress
-from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.runtime.host.name_patterns import exact, matching, within
 
 if TYPE_CHECKING:
@@ -56,42 +57,42 @@ class SymbolTable:
         strings = file.contents(file.linked(section))
         return cls(bytes(file.contents(section)), bytes(strings), file.wide, types)
 
-    def _column(self, words: memoryview[int]) -> list[int]:
-        return list(compress(compress(words.tolist(), self._fitting), self._defined))
+    def _column(self, words: Iterable[int]) -> list[int]:
+        return list(compress(compress(words, self._fitting), self._defined))
 
     @cached_property
     def _offsets(self) -> list[int]:
         """Where names start among the strings, in the order of the table."""
-        return self._column(self._data.cast("I")[:: self._record // 4])
+        return self._column(self._data.cast("I")[:: self._record // 4].tolist())
 
     @cached_property
-    def _columns(self) -> tuple[list[int], list[int], list[int]]:
-        """Places of names, addresses and sizes, in order of address."""
+    def _words(self) -> tuple[memoryview[int], memoryview[int], memoryview[int]]:
+        """Places of names, addresses and sizes, by record."""
         words = self._data.cast("Q") if self._wide else self._data.cast("I")
         step = self._record // words.itemsize
-        names, addresses, sizes = self._offsets, self._column(words[1::step]), self._column(words[2::step])
+        return self._data.cast("I")[:: self._record // 4], words[1::step], words[2::step]
+
+    @cached_property
+    def _sorted(self) -> tuple[list[int], list[int]]:
+        """Addresses in order, and the records that have them."""
+        addresses = self._column(self._words[1].tolist())
         order = sorted(range(len(addresses)), key=addresses.__getitem__)
-        return [names[i] for i in order], [addresses[i] for i in order], [sizes[i] for i in order]
+        records = self._column(range(len(self._fitting)))
+        return list(map(addresses.__getitem__, order)), list(map(records.__getitem__, order))
 
     def __len__(self) -> int:
         return len(self._offsets)
 
     @property
-    def _names(self) -> list[int]:
-        return self._columns[0]
-
-    @property
     def addresses(self) -> list[int]:
         """Where the functions start, in order."""
-        return self._columns[1]
-
-    @property
-    def _sizes(self) -> list[int]:
-        return self._columns[2]
+        return self._sorted[0]
 
     def symbol(self, index: int) -> Symbol:
-        """The symbol at a position of the columns."""
-        return Symbol(self._name(self._names[index]), self.addresses[index], self._sizes[index])
+        """The symbol at a position in order of address."""
+        names, addresses, sizes = self._words
+        record = self._sorted[1][index]
+        return Symbol(self._name(names[record]), addresses[record], sizes[record])
 
     def _name(self, offset: int) -> str:
         name = self._strings[offset : self._strings.find(b"\0", offset)]
@@ -101,7 +102,7 @@ class SymbolTable:
     def names(self) -> list[bytes]:
         """All names, as they are in the file, in order of address."""
         strings, find = self._strings, self._strings.find
-        return [strings[at : find(b"\0", at)] for at in self._names]
+        return [strings[at : find(b"\0", at)] for at in map(self._words[0].__getitem__, self._sorted[1])]
 
     def matching_names(self, pattern: str) -> list[str]:
         """Names that a ``*`` pattern accepts, without symbol versions, in no order."""
@@ -131,7 +132,9 @@ class SymbolTable:
                 # Strings may share their tails, so the place before need not end another string.
                 wanted.add(at)
                 at = self._strings.find(needle, at + 1)
-        return [i for i, at in enumerate(self._names) if at in wanted] if wanted else []
+        if not wanted:
+            return []
+        return [i for i, at in enumerate(map(self._words[0].__getitem__, self._sorted[1])) if at in wanted]
 
     def covering(self, address: int) -> Symbol | None:
         """The function that covers an address.
@@ -139,19 +142,24 @@ class SymbolTable:
         One without a size reaches to the next symbol. Of aliases the one whose name comes first without leading
         underscores is taken, so that the answer does not depend on the linker's order.
         """
-        at = bisect_right(self.addresses, address) - 1
+        addresses, records = self._sorted
+        sizes = self._words[2]
+        at = bisect_right(addresses, address) - 1
         # A short function may lie inside a longer one; go back to one that reaches far enough.
         for index in range(at, max(-1, at - 16), -1):
-            start, size = self.addresses[index], self._sizes[index]
-            if address < start + size or (not size and index == at):
+            size = sizes[records[index]]
+            if address < addresses[index] + size or (not size and index == at):
                 return self._best_alias(index, address)
         return None
 
     def _best_alias(self, index: int, address: int) -> Symbol:
-        start = self.addresses[index]
+        addresses = self.addresses
+        start = addresses[index]
         first = index
-        while first and self.addresses[first - 1] == start:
+        while first and addresses[first - 1] == start:
             first -= 1
+        if first == index:
+            return self.symbol(index)
         found = [self.symbol(i) for i in range(first, index + 1)]
         fitting = [symbol for symbol in found if address < start + symbol.size] or found
         return min(fitting, key=lambda symbol: (len(symbol.name) - len(symbol.name.lstrip("_")), symbol.name))

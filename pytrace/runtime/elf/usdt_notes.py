@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import struct
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.kernel_info import UsdtProbe
-from pytrace.runtime.elf.file import ElfFile
+
+if TYPE_CHECKING:
+    from pytrace.runtime.elf.file import ElfFile
 
 _NOTE_TYPE = 3
 

@@ -11,10 +11,13 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.host.cgroups import directories, unified_mounts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SHORTEST = 8
 """Hexadecimal digits of an id at least; managers show 12 of 64."""

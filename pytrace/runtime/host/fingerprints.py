@@ -7,9 +7,12 @@ start of a cached script, so this module imports nothing heavy and each check is
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
 
 from pytrace.base import private_files
+from pytrace.base.fast_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 TRACER = "pytrace_"
 """Start of the category of events that a tracer defines for itself (``attach.legacy``), and soon takes away again."""

@@ -17,7 +17,7 @@ KERNEL_HALF = 1 << 63
 """Addresses below are no code of the kernel (per-CPU offsets and constants have entries, too)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class KernelPlace:
     """What is at a kernel address: symbol, distance from its start, and module (empty for the kernel proper)."""
 

@@ -16,11 +16,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 
 from pytrace.base import private_files
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.config import ENVIRONMENT_PREFIXES
 from pytrace.core.kernel_info import NO_HEADERS, KernelHeaders
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 ARCHIVE = "/sys/kernel/kheaders.tar.xz"
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import lru_cache
-
+from pytrace.base.fast_library import lru_cache
 from pytrace.base.fast_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import re
+    from collections.abc import Iterable
 
 
 @lru_cache(maxsize=256)

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError, similar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 DIRECTORY = "/run/netns"
 _NS_GET_NSTYPE = 0xB703
@@ -108,7 +111,7 @@ def names(directory: str = DIRECTORY) -> list[str]:
 
 
 def open_namespace(name: str, directory: str = DIRECTORY) -> int:
-    """Open a network namespace by its name, or by the path of a file that stands for it (``/proc/PID/ns/net``).
+    """Open a network namespace by its name, its inode number, or the path of its file (``/proc/PID/ns/net``).
 
     Returns:
         A descriptor, for the caller to close.
@@ -117,6 +120,8 @@ def open_namespace(name: str, directory: str = DIRECTORY) -> int:
         TraceError: there is none of this name, it may not be opened, or it is something else.
     """
     path = name if "/" in name else f"{directory}/{name}"
+    if name.isascii() and name.isdigit() and not os.path.exists(path):
+        path = _by_number(int(name), directory)
     try:
         if name in ("", ".", ".."):
             raise FileNotFoundError
@@ -132,6 +137,13 @@ def open_namespace(name: str, directory: str = DIRECTORY) -> int:
             hints=("--netns takes a name in /run/netns or a path like /proc/PID/ns/net", *_known(name, directory)),
         )
     return descriptor
+
+
+def _by_number(number: int, directory: str) -> str:
+    """The path of the namespace with an inode number: one with a name, or that of a process."""
+    named = (f"{directory}/{name}" for name in names(directory))
+    running = (f"/proc/{entry}/ns/net" for entry in os.listdir("/proc") if entry.isdigit())
+    return next((path for path in (*named, *running) if _inode(path) == number), f"{directory}/{number}")
 
 
 def _is_network(descriptor: int) -> bool:

@@ -18,7 +18,7 @@ _MOST_LINKS = 40
 """Symbolic links in one path, at most (``MAXSYMLINKS`` of include/linux/namei.h)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Mapping:
     """One range of an address space. *offset* is the file position of its start."""
 

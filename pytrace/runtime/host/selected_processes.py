@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
 
-from pytrace.base.fast_typing import TypeVar
+from pytrace.base.fast_typing import TYPE_CHECKING, TypeVar
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.options.process_filters import COMM, MOST
 from pytrace.runtime.host.cgroups import unified_mounts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 T = TypeVar("T")
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.runtime.host import fingerprints
 from pytrace.runtime.host.name_patterns import exact, matching
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pytrace.runtime.host.kallsyms import Kallsyms
 
 BLACKLIST = "/sys/kernel/debug/kprobes/blacklist"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from functools import cached_property
 
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_library import cached_property
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.base.lazy_regex import late
 from pytrace.core.diagnostics import TraceError
@@ -99,7 +99,7 @@ _QUALIFIERS = frozenset(
 _SIGNED_NAMES = frozenset(("char", "short", "int", "long", "signed"))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Declared:
     """A C type as a format file spells it: kind word, name without qualifiers, stars, and if it says ``__user``."""
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.kernel_info import COMMON_FIELDS_END
 from pytrace.core.probes.kinds import FENTRY, FEXIT, ITER, KPROBE, RAWTRACEPOINT, TRACEPOINT, UPROBE
 from pytrace.core.probes.targets import (
@@ -18,9 +16,11 @@ from pytrace.core.probes.targets import (
 )
 from pytrace.runtime.btf import c_text
 from pytrace.runtime.btf.reader import TYPE_KINDS, Kind
-from pytrace.runtime.btf.value_types import TypeReader
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytrace.runtime.btf.value_types import TypeReader
     from pytrace.runtime.live_kernel import LiveKernel
 
 

@@ -7,13 +7,11 @@ beginning, which become text in one step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError, similar
-from pytrace.core.manifest import Target
 from pytrace.core.probes import perf_events
 from pytrace.core.probes.kinds import (
     BEGIN,
@@ -57,6 +55,9 @@ from pytrace.runtime.host.name_patterns import matching
 from pytrace.runtime.listing import arguments
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from pytrace.core.manifest import Target
     from pytrace.runtime.live_kernel import LiveKernel
 
 KERNEL_KINDS = (KPROBE, TRACEPOINT, SOFTWARE, HARDWARE, FENTRY, ITER, RAWTRACEPOINT)

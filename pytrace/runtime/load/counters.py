@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import struct
 
-from pytrace.core.manifest import Counters
-from pytrace.runtime.load.loader import LoadedScript
+from pytrace.base.fast_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytrace.core.manifest import Counters
+    from pytrace.runtime.load.loader import LoadedScript
 
 Key = tuple[str, int]
 """Kind and subject of a counter, as in :attr:`pytrace.core.manifest.Counters.names`."""

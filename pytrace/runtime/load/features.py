@@ -10,17 +10,20 @@ import errno
 import os
 import struct
 import sys
-from collections.abc import Callable
-from contextlib import ExitStack
 
 from pytrace.base import fast_json
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_library import ExitStack
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.manifest import MapType
 from pytrace.runtime.abi import bpf, bpf_maps, perf, privileges, syscalls
 from pytrace.runtime.abi.bpf import AttachType, ProgramType
 from pytrace.runtime.abi.syscalls import Memory
 from pytrace.runtime.host import fingerprints
 from pytrace.runtime.host.fingerprints import TRACEFS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _FILE = "features.json"
 
@@ -33,7 +36,7 @@ _INTEGER_BTF = struct.pack("=HBBIIIII", 0xEB9F, 1, 0, 24, 0, 16, 16, 5) + struct
 _INTEGER_BTF += b"\0int\0"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Feature:
     """One row: *probe* tries it; a PermissionError from there means that this user cannot find out."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterable, Iterator
 from itertools import compress
 
 from pytrace.base.fast_library import cache
@@ -18,6 +17,8 @@ from pytrace.core.manifest import DIGEST, MapType, RandomWords
 from pytrace.runtime.abi import bpf_maps
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from pytrace.runtime.load.map_reader import Block
 
 ZERO_SEED = 1 << 6

@@ -9,10 +9,10 @@ from __future__ import annotations
 import errno
 import mmap
 import os
-from collections.abc import Callable, Mapping
 
 from pytrace.base.fast_dataclass import dataclass, field
 from pytrace.base.fast_library import ExitStack
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import CompiledScript, Manifest, MapType, ProgramSpec
 from pytrace.core.probes.kinds import known_kind
@@ -29,6 +29,9 @@ from pytrace.runtime.abi import bpf, libbpf
 from pytrace.runtime.abi.bpf import AttachType, ProgramType
 from pytrace.runtime.load.double_buffers import Generations, Quiescence
 from pytrace.runtime.load.verifier import LoadError, VerifierLogs, explain, map_refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 _PROGRAM_TYPES = {
     "kprobe": ProgramType.KPROBE,

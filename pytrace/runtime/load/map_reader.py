@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Iterator
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import DIGEST, PER_CPU_TYPES, SLOT_FLAG, GlobalSlot, MapSpec
 from pytrace.runtime.abi import bpf, bpf_maps, perf
-from pytrace.runtime.load.loader import LoadedScript
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytrace.runtime.load.loader import LoadedScript
 
 Block = tuple[bytes, bytes, int]
 """Keys one after another, their values one after another, and how many they are."""

@@ -5,14 +5,18 @@ from __future__ import annotations
 import errno
 import os
 import resource
-from collections.abc import Callable, Iterable
 
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.base.lazy_regex import late
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.manifest import Manifest, MapSpec, ProgramSpec
-from pytrace.runtime.abi import libbpf
 from pytrace.runtime.abi.syscalls import ZeroedMemory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pytrace.core.manifest import Manifest, MapSpec, ProgramSpec
+    from pytrace.runtime.abi import libbpf
 
 
 class LoadError(TraceError):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import select
 import stat
-from collections.abc import Callable
 
 from pytrace.base.fast_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pytrace.runtime.output.context import RunState
 
 _LOOK_EVERY = 50

@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
 
 from pytrace.base.fast_dataclass import dataclass, field
 from pytrace.base.fast_library import cached_property, partial
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.event_layout import EventSpec, Location
-from pytrace.core.manifest import Manifest, MapSpec
-from pytrace.core.types import Joined
-from pytrace.runtime.host.clocks import Clock
 from pytrace.runtime.output import messages
 from pytrace.runtime.output.render import json
 from pytrace.runtime.output.render.decoders import Decoders
-from pytrace.runtime.output.render.json import JsonForms
 from pytrace.runtime.output.render.names import Names, Symbols
 from pytrace.runtime.output.render.text import Form, TextForms
-from pytrace.runtime.output.streams import Output
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pytrace.core.event_layout import EventSpec, Location
+    from pytrace.core.manifest import Manifest, MapSpec
+    from pytrace.core.types import Joined
     from pytrace.core.types.tables import RowTable
+    from pytrace.runtime.host.clocks import Clock
     from pytrace.runtime.output.pcap import PcapWriter
     from pytrace.runtime.output.render.decoders import Values
     from pytrace.runtime.output.render.map_printer import Block, LargeMap, MapView, Reader, Shown
     from pytrace.runtime.output.render.tables import Page, Table
     from pytrace.runtime.output.sorted_rows import SortedRows
+    from pytrace.runtime.output.streams import Output
 
 
 @dataclass()
@@ -105,9 +105,9 @@ class Context:
         self._specs: dict[str, MapSpec] = {item.name: item for item in manifest.maps}
 
     @cached_property
-    def jsons(self) -> JsonForms:
+    def jsons(self) -> json.JsonForms:
         """JSON forms of values."""
-        return JsonForms(self.texts)
+        return json.JsonForms(self.texts)
 
     @cached_property
     def row_tables(self) -> dict[int, RowTable]:

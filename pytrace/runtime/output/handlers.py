@@ -28,8 +28,7 @@ from pytrace.core.event_layout import (
 from pytrace.core.types import Bool, Buffer, Enum, Fixed, Inet, Int, Mac, Pointer, String
 from pytrace.runtime.output import messages
 from pytrace.runtime.output.context import Context
-from pytrace.runtime.output.render import json
-from pytrace.runtime.output.render.printf import Piece, compile_pieces, escaping
+from pytrace.runtime.output.render import json, printf
 from pytrace.runtime.ring.decoder import Formatter, RunHandler, Tally, Texts, each, formatter, reader
 
 Make = Callable[[Context, EventSpec], RunHandler]
@@ -43,11 +42,11 @@ def static_bytes(text: str) -> bytes:
 # ---------------------------------------------------------------------------------------------- text
 
 
-def _parts(context: Context, spec: EventSpec) -> list[bytes | Piece]:
-    return compile_pieces(static_bytes(spec.static_part(Formatted).format), spec.args, context.texts)
+def _parts(context: Context, spec: EventSpec) -> list[bytes | printf.Piece]:
+    return printf.compile_pieces(static_bytes(spec.static_part(Formatted).format), spec.args, context.texts)
 
 
-def _print_run(context: Context, spec: EventSpec, parts: list[bytes | Piece]) -> RunHandler:
+def _print_run(context: Context, spec: EventSpec, parts: list[bytes | printf.Piece]) -> RunHandler:
     quick = all(isinstance(kind, _QUICK) for kind in spec.args)
     return Texts(Formatter(spec.layout, context.decoders, parts), context.extend_text, quick=quick)
 
@@ -85,9 +84,9 @@ _QUICK = (Bool, Int, Enum, Fixed, Pointer, String, Buffer, Mac, Inet)
 """Types whose values take nothing to print that would have to be looked up, and are never long."""
 
 
-def _json_parts(kind: str, parts: list[bytes | Piece]) -> list[bytes | Piece]:
-    inside: list[bytes | Piece] = [
-        escaping(part, json.escape) if isinstance(part, Piece) else json.escape(part) for part in parts
+def _json_parts(kind: str, parts: list[bytes | printf.Piece]) -> list[bytes | printf.Piece]:
+    inside: list[bytes | printf.Piece] = [
+        printf.escaping(part, json.escape) if isinstance(part, printf.Piece) else json.escape(part) for part in parts
     ]
     return [b'{"type": "%s", "data": "' % kind.encode(), *inside, b'"}\n']
 
@@ -107,8 +106,8 @@ def _heading(context: Context, spec: EventSpec) -> RunHandler:
 def _print_value(context: Context, spec: EventSpec) -> RunHandler:
     if context.output.json:
         form = context.jsons.form(spec.args[0])
-        return _print_run(context, spec, [b'{"type": "value", "data": ', Piece(b"%s", render=form), b"}\n"])
-    return _print_run(context, spec, compile_pieces(b"%s\n", spec.args, context.texts))
+        return _print_run(context, spec, [b'{"type": "value", "data": ', printf.Piece(b"%s", render=form), b"}\n"])
+    return _print_run(context, spec, printf.compile_pieces(b"%s\n", spec.args, context.texts))
 
 
 def _text_of(context: Context, spec: EventSpec) -> Callable[[bytes, int], bytes]:

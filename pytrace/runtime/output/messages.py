@@ -7,8 +7,11 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.core.event_layout import Location
-from pytrace.core.manifest import Manifest, MapSpec
+from pytrace.base.fast_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytrace.core.event_layout import Location
+    from pytrace.core.manifest import Manifest, MapSpec
 
 _COLOURS = {"ERROR": "\x1b[31m", "WARNING": "\x1b[33m", "NOTE": "\x1b[2m"}
 _RESET = "\x1b[0m"

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core import types
 from pytrace.core.event_layout import EventSpec, FlatLayout, RowMembers
 from pytrace.core.types.tables import JOINED_TEXTS, NUMBERS, RowTable
-from pytrace.runtime.output.context import Context
 from pytrace.runtime.output.render import json
-from pytrace.runtime.output.render.decoders import Values
 from pytrace.runtime.output.render.printf import Piece
 from pytrace.runtime.output.render.tables import Table, TextTable, cell, is_below, lines_below
 from pytrace.runtime.ring.decoder import Formatter, RowFormatter, RunHandler, Texts, reader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytrace.runtime.output.context import Context
+    from pytrace.runtime.output.render.decoders import Values
 
 
 def values(context: Context, spec: EventSpec) -> Callable[[bytes, int], Values]:

@@ -5,7 +5,6 @@ They are kept as the records that came, so that what prints a row as it comes pr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 
@@ -15,7 +14,7 @@ from pytrace.core.event_layout import EventSpec, RowMembers
 from pytrace.runtime.ring.index import RECORD_HEADER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from pytrace.runtime.output.context import Context
     from pytrace.runtime.output.render.decoders import Values
@@ -31,7 +30,7 @@ _Entry = tuple["Values", int, int, int]
 """A row: the values of its columns, which statement sent it, the place of its record there, and its length."""
 
 
-@dataclass(slots=True)
+@dataclass()
 class _Statement:
     """A ``row()`` whose rows wait."""
 
@@ -42,7 +41,7 @@ class _Statement:
     """Where each record starts, and its length without header and padding."""
 
 
-@dataclass(slots=True)
+@dataclass()
 class _Table:
     """Rows that are sorted together: of one table, by the same columns."""
 

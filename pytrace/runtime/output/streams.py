@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
 from itertools import accumulate
 
 from pytrace.base.fast_enum import Enum
 from pytrace.base.fast_library import cached_property, suppress
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.output.channel import Channel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 _BLOCK = 1 << 16
 _MOST_PARTS = 4096

@@ -17,11 +17,11 @@ from pytrace.base.fast_typing import TYPE_CHECKING, Any, TypeVar
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import CUT, HEADER, EventLayout
 from pytrace.core.types import String
-from pytrace.runtime.output.render.decoders import Decoders
-from pytrace.runtime.output.render.printf import Piece
+from pytrace.runtime.output.render import printf
 from pytrace.runtime.ring.index import RECORD_HEADER, WORD
 
 if TYPE_CHECKING:
+    from pytrace.runtime.output.render.decoders import Decoders
     from pytrace.runtime.output.render.tables import Table, TextTable
 
 RunHandler = Callable[[bytes, int, int, int, int], None]
@@ -57,7 +57,7 @@ class Plan:
     """
 
     def __init__(
-        self, layout: EventLayout, decoders: Decoders, pieces: list[Piece] | None = None, prefix: str = ""
+        self, layout: EventLayout, decoders: Decoders, pieces: list[printf.Piece] | None = None, prefix: str = ""
     ) -> None:
         self.layout = layout
         self._prefix = prefix
@@ -73,10 +73,10 @@ class Plan:
             if start != at:
                 self.codes.append(f"{start - at}x")
             at = start + layout.slots.members[index].size
-            self._argument(index, decoders, pieces[index] if pieces else Piece(b""))
+            self._argument(index, decoders, pieces[index] if pieces else printf.Piece(b""))
         self.fixed = at
 
-    def _argument(self, index: int, decoders: Decoders, piece: Piece) -> None:
+    def _argument(self, index: int, decoders: Decoders, piece: printf.Piece) -> None:
         kind = self.layout.args[index]
         value = f"{self._prefix}a{index}"
         if self.layout.tails[index]:
@@ -143,7 +143,9 @@ def reader(layout: EventLayout, decoders: Decoders) -> Callable[[bytes, int], V_
     return made
 
 
-def formatter(layout: EventLayout, decoders: Decoders, parts: list[bytes | Piece]) -> Callable[[bytes, int], bytes]:
+def formatter(
+    layout: EventLayout, decoders: Decoders, parts: list[bytes | printf.Piece]
+) -> Callable[[bytes, int], bytes]:
     """A function that gives the formatted text of one event."""
     return Formatter(layout, decoders, parts).one
 
@@ -151,11 +153,13 @@ def formatter(layout: EventLayout, decoders: Decoders, parts: list[bytes | Piece
 class Formatter:
     """Formatted texts of the events of one place in the script; what is not used is not compiled."""
 
-    def __init__(self, layout: EventLayout, decoders: Decoders, parts: list[bytes | Piece]) -> None:
+    def __init__(self, layout: EventLayout, decoders: Decoders, parts: list[bytes | printf.Piece]) -> None:
         self._layout = layout
         self._decoders = decoders
-        self._pieces = [part for part in parts if isinstance(part, Piece)]
-        self.text = b"".join(part.format if isinstance(part, Piece) else part.replace(b"%", b"%%") for part in parts)
+        self._pieces = [part for part in parts if isinstance(part, printf.Piece)]
+        self.text = b"".join(
+            part.format if isinstance(part, printf.Piece) else part.replace(b"%", b"%%") for part in parts
+        )
         """The format of all arguments; without arguments still with doubled ``%``."""
         self.constant = None if self._pieces else self.text % ()
         """The text, when the events have no arguments."""
@@ -265,7 +269,9 @@ class Formatter:
 class RowFormatter(Formatter):
     """Formatted rows of an aligned table; *pieces* have the formats of the values, their widths are the table's."""
 
-    def __init__(self, layout: EventLayout, decoders: Decoders, pieces: list[bytes | Piece], table: TextTable) -> None:
+    def __init__(
+        self, layout: EventLayout, decoders: Decoders, pieces: list[bytes | printf.Piece], table: TextTable
+    ) -> None:
         super().__init__(layout, decoders, pieces)
         self.table = table
 

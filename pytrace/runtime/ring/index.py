@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from _operator import itemgetter
 from _thread import allocate_lock
-from collections.abc import Sequence
 from itertools import chain
 
 from pytrace.base.fast_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
 BUSY = 1 << 31

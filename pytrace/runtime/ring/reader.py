@@ -21,14 +21,18 @@ import select
 import sys
 import time
 from _thread import allocate_lock
-from collections.abc import Callable, Collection, Sequence
 
 from pytrace.base.fast_library import ExitStack, deque
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import InternalError
 from pytrace.runtime.abi import bpf
 from pytrace.runtime.ring.batches import Batches, Group
-from pytrace.runtime.ring.decoder import RunHandler
 from pytrace.runtime.ring.index import RECORD_HEADER, WORD, Index, Listed, Repeated, Segment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from pytrace.runtime.ring.decoder import RunHandler
 
 SLICE = 2048
 """Most records that are handled together; the ring is looked at between two slices."""

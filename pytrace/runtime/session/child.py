@@ -16,12 +16,15 @@ import select
 import struct
 import time
 from _thread import allocate_lock, get_native_id
-from contextlib import ExitStack, suppress
 
-from pytrace.base.fast_typing import NoReturn
+from pytrace.base.fast_library import ExitStack, suppress
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.abi import syscalls
 from pytrace.runtime.host import fingerprints
+
+if TYPE_CHECKING:
+    from pytrace.base.fast_typing import NoReturn
 
 _PTRACE_TRACEME = 0
 _PTRACE_PEEKUSER = 3
@@ -215,22 +218,37 @@ def start(command: str, stack: ExitStack, namespace: int | None = None) -> Child
     return child
 
 
-def _words(command: str) -> list[str]:
-    import shlex
+_QUOTING = frozenset("'\"\\")
+_BLANKS = str.maketrans("\t\r\n", "   ")
 
-    try:
-        words = shlex.split(command)
-    except ValueError as error:
-        raise TraceError(f"the quoting of the -c command is wrong: {error}") from None
+
+def _words(command: str) -> list[str]:
+    if _QUOTING.isdisjoint(command):
+        words = [word for word in command.translate(_BLANKS).split(" ") if word]
+    else:
+        import shlex  # 3 ms
+
+        try:
+            words = shlex.split(command)
+        except ValueError as error:
+            raise TraceError(f"the quoting of the -c command is wrong: {error}") from None
     if not words:
         raise TraceError("the -c command is empty")
     return words
 
 
-def _program(name: str) -> str:
-    import shutil
+def _which(name: str) -> str | None:
+    """The program that a name means, as ``shutil.which``, whose import takes longer."""
+    if "/" in name:
+        places = [name]
+    else:
+        path = os.environ.get("PATH", os.defpath)
+        places = [os.path.join(folder, name) for folder in path.split(":")] if path else []
+    return next((place for place in places if os.access(place, os.X_OK) and not os.path.isdir(place)), None)
 
-    path = shutil.which(name)
+
+def _program(name: str) -> str:
+    path = _which(name)
     if path is not None:
         return path
     if "/" not in name:

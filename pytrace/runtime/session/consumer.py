@@ -8,11 +8,15 @@ not the output is read.  After the user has asked for the end, what still waits 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
-from pytrace.runtime.output.renderer import Renderer
-from pytrace.runtime.output.streams import Output
-from pytrace.runtime.ring.reader import EventLoop, RingReader
+from pytrace.base.fast_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytrace.runtime.output.renderer import Renderer
+    from pytrace.runtime.output.streams import Output
+    from pytrace.runtime.ring.reader import EventLoop, RingReader
 
 TURN = 0.005
 """Seconds that one turn takes about; the last slice of events may come on top."""

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 from _thread import RLock
-from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.runtime.output.handlers import Make
-from pytrace.runtime.output.streams import Output
-from pytrace.runtime.session.signals import EndRequests
+from pytrace.base.fast_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pytrace.runtime.output.handlers import Make
+    from pytrace.runtime.output.streams import Output
+    from pytrace.runtime.session.signals import EndRequests
 
 
 class WakeUp:
@@ -52,7 +56,7 @@ class WakeUp:
                 os.close(descriptor)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Embedding:
     """What takes the place of standard output, of printing and of signals."""
 

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable
 
 from pytrace.base import whole_files
 from pytrace.base.fast_dataclass import replace
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.manifest import Manifest
-from pytrace.core.options.run_options import RunOptions
 from pytrace.core.types import Record
 from pytrace.results.formats import table
 from pytrace.results.formats.selection import select
 from pytrace.results.snapshot import MapData, SnapshotData, Table
 from pytrace.runtime.output.streams import Flush, Output
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytrace.core.manifest import Manifest
+    from pytrace.core.options.run_options import RunOptions
 
 
 class Export:

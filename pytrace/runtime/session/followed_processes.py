@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytrace.runtime.abi import bpf_maps
 from pytrace.runtime.attach import iterator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
 _ROW = struct.Struct("=IIII")
 _KEY, _VALUE = struct.Struct("=I"), struct.pack("=I", 1)

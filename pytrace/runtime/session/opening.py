@@ -9,15 +9,11 @@ import os
 import struct
 import sys
 import time
-from collections.abc import Callable
 
 from pytrace.base.fast_dataclass import replace
-from pytrace.base.fast_library import ExitStack
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.base.terminal import colour
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.manifest import CompiledScript, Manifest, MapSpec, SessionData
-from pytrace.core.options.run_options import RunOptions
 from pytrace.core.types import Stack, StackMode, Type, USym, parts
 from pytrace.runtime.abi import privileges
 from pytrace.runtime.host.clocks import Clock, together
@@ -28,9 +24,12 @@ from pytrace.runtime.output.streams import Flush, Output
 from pytrace.runtime.symbols.lazy import LazySymbols
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from pytrace.base.fast_library import ExitStack
     from pytrace.core.config import Config
+    from pytrace.core.manifest import CompiledScript, Manifest, MapSpec, SessionData
+    from pytrace.core.options.run_options import RunOptions
     from pytrace.metrics.service import Metrics
     from pytrace.results.snapshot import SnapshotData
     from pytrace.runtime.capture.recording import Moment

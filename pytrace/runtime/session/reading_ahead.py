@@ -7,11 +7,9 @@ ever.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator
 from itertools import repeat
 
-from pytrace.base.fast_typing import Protocol
-from pytrace.core.manifest import Manifest, MapSpec
+from pytrace.base.fast_typing import TYPE_CHECKING, Protocol
 from pytrace.runtime.host.clocks import Clock
 from pytrace.runtime.output.context import formatted, large_map
 from pytrace.runtime.output.render.decoders import Decoders
@@ -20,6 +18,11 @@ from pytrace.runtime.output.render.large_maps.addresses import collect, places
 from pytrace.runtime.output.render.map_printer import MapView, Reader
 from pytrace.runtime.output.render.names import Frame, Names
 from pytrace.runtime.output.render.text import TextForms
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+    from pytrace.core.manifest import Manifest, MapSpec
 
 SLICE = 0.004
 """Seconds of reading between two looks at what arrived."""

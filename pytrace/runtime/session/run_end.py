@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import struct
 import time
-from contextlib import ExitStack
 
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.process_filters import NOT_YET
-from pytrace.core.options.run_options import RunOptions
 
 if TYPE_CHECKING:
+    from contextlib import ExitStack
+
+    from pytrace.core.options.run_options import RunOptions
     from pytrace.runtime.load.loader import LoadedScript
     from pytrace.runtime.ring.reader import EventLoop
     from pytrace.runtime.session.child import Child

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 
 from pytrace.base import whole_files
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.options.run_options import RunOptions
 from pytrace.results import file_form
-from pytrace.results.snapshot import SnapshotData
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytrace.core.options.run_options import RunOptions
+    from pytrace.results.snapshot import SnapshotData
     from pytrace.runtime.session.exporting import Export
 
 

@@ -11,13 +11,10 @@ import gc
 import os
 import struct
 import time
-from collections.abc import Iterable
 
 from pytrace.base.fast_library import ExitStack
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.manifest import CompiledScript, ProgramSpec
-from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.kinds import BEGIN, BENCH, END, ITER, SELF, TEST
 from pytrace.runtime.attach import attachments
 from pytrace.runtime.attach.attachments import Attached, AttachOptions
@@ -32,6 +29,10 @@ from pytrace.runtime.session.consumer import Consumer
 from pytrace.runtime.session.signals import EndRequests, Signals
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytrace.core.manifest import CompiledScript, ProgramSpec
+    from pytrace.core.options.run_options import RunOptions
     from pytrace.results.snapshot import MapData, SnapshotData
     from pytrace.runtime.capture.recording import Moment, Recording
     from pytrace.runtime.capture.row_keeper import RowKeeper

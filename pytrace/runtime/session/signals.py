@@ -7,14 +7,14 @@ import _signal as signal  # type: ignore[import-not-found]
 import os
 import sys
 import time
-from collections.abc import Callable
-from types import FrameType
 
 from pytrace.base.fast_typing import TYPE_CHECKING, Protocol
 from pytrace.core.diagnostics import Interrupted
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from sys import UnraisableHookArgs
+    from types import FrameType
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _FORWARDED = (signal.SIGUSR1,)

@@ -5,19 +5,20 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable
 
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.base.terminal import colour
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.manifest import ProgramSpec
 from pytrace.core.probes.kinds import BENCH, TEST
 from pytrace.core.probes.targets import NamedRunTarget
 from pytrace.runtime.abi import bpf
 from pytrace.runtime.output.render import json
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytrace.core.manifest import ProgramSpec
     from pytrace.runtime.session.session import Session
 
 _LEAST_NS = 1_000_000
@@ -26,7 +27,7 @@ _LEAST_NS = 1_000_000
 _GREEN, _RED, _RESET = b"\x1b[32m", b"\x1b[31m", b"\x1b[0m"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TestResult:
     """What became of one test; *duration* in nanoseconds, *output* and *messages* what the script printed meanwhile."""
 
@@ -37,7 +38,7 @@ class TestResult:
     messages: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BenchResult:
     """Time of one benchmark: *average* nanoseconds of *iterations* runs."""
 

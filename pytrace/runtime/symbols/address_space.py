@@ -6,11 +6,15 @@ import itertools
 import os
 import time
 from bisect import bisect_right
-from collections.abc import Iterable
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.runtime.host import procfs
-from pytrace.runtime.host.procfs import Mapping
 from pytrace.runtime.symbols.perf_map import PerfMap
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytrace.runtime.host.procfs import Mapping
 
 _RECHECK = 1.0
 """Seconds after which a process is asked again whether it still runs the same program."""

@@ -6,16 +6,20 @@ Output does not need them; snapshots tell the places of two runs as equal by the
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
-from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.elf.file import parse_notes
-from pytrace.runtime.host.kallsyms import Kallsyms
-from pytrace.runtime.host.procfs import Mapping
-from pytrace.runtime.symbols.address_space import AddressSpace
 from pytrace.runtime.symbols.vdso import vdso_image
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytrace.runtime.binaries.user_binary import Binary
+    from pytrace.runtime.host.kallsyms import Kallsyms
+    from pytrace.runtime.host.procfs import Mapping
+    from pytrace.runtime.symbols.address_space import AddressSpace
 
 _KERNEL_LINKED = {"x86_64": 0xFFFFFFFF81000000}
 """Address of ``_text`` in images of the kernel, which ``CONFIG_PHYSICAL_START`` gives and distributions leave as it is.

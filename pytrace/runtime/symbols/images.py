@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
 from pytrace.base.fast_dataclass import replace
@@ -16,6 +14,9 @@ from pytrace.runtime.symbols.frame import Frame
 from pytrace.runtime.symbols.line_reading import LineReading
 
 if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Iterator
+
     from pytrace.runtime.dwarf.debug_info import DebugInfo
 
 _Key = TypeVar("_Key")
@@ -49,6 +50,8 @@ class Images:
         self._lines = lines
         self._search = debug_files.directories(debuginfo)
         self._binaries: dict[tuple[int, int, int], Binary] = {}
+        self.dropped = 0
+        """How many binaries were forgotten again."""
         self._places: dict[tuple[Binary, str, int, bool], list[Frame]] = {}
 
     def binary(self, path: str, status: os.stat_result, root: str = "") -> Binary:
@@ -70,6 +73,7 @@ class Images:
             if len(self._binaries) >= _BINARIES:
                 self._binaries.pop(next(iter(self._binaries))).keep_lines()
                 self._places.clear()
+                self.dropped += 1
         self._binaries[stamp] = found
         return found
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
-
 from pytrace.base.fast_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator
+
     from pytrace.runtime.symbols.frame import Frame
     from pytrace.runtime.symbols.image_places import ImagePlace
     from pytrace.runtime.symbols.symbolizer import Symbolizer

@@ -12,14 +12,17 @@ import os
 import struct
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
 
 from pytrace.base.fast_dataclass import dataclass, replace
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.abi import perf
 from pytrace.runtime.host import procfs
 from pytrace.runtime.host.procfs import Mapping
 from pytrace.runtime.symbols.address_space import AddressSpace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 _SAMPLE_TIME = 1 << 2
 _MMAP, _COMM, _TASK, _WATERMARK, _SAMPLE_ID_ALL, _MMAP2, _COMM_EXEC, _USE_CLOCKID = (

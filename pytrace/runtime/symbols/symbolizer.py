@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import TYPE_CHECKING
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.elf.debug_files import has_dwarf
 from pytrace.runtime.host import fingerprints, procfs
 from pytrace.runtime.host.kallsyms import KERNEL_HALF, Kallsyms
-from pytrace.runtime.host.procfs import Mapping
 from pytrace.runtime.symbols.address_space import AddressSpace
 from pytrace.runtime.symbols.frame import Frame
 from pytrace.runtime.symbols.image_places import ImagePlace, KernelImages, in_process, is_file
@@ -21,7 +19,10 @@ from pytrace.runtime.symbols.line_reading import LineReading
 from pytrace.runtime.symbols.vdso import vdso_image
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator
+
     from pytrace.runtime.dwarf.debug_info import DebugInfo
+    from pytrace.runtime.host.procfs import Mapping
     from pytrace.runtime.symbols.recorder import MappingRecorder
 
 _KERNEL_KEPT = 1 << 15
@@ -29,6 +30,7 @@ _KERNEL_KEPT = 1 << 15
 _KEPT = 1 << 12
 """Addresses of processes whose frames are remembered; :class:`Images` remembers the places in binaries for longer."""
 _SPACES = 4096
+_MAPPED = 1 << 14
 """Processes whose mappings are remembered."""
 _NAMED_UNKNOWN = 6
 """How many processes without known mappings are remembered for the notice at the end, and one more."""
@@ -73,6 +75,9 @@ class Symbolizer:
         self._kernel_debug_sought = False
         self._spaces: dict[int, AddressSpace] = {}
         self._programs: dict[tuple[int, int], AddressSpace] = {}
+        self._mapped: dict[tuple[int, int, int], Binary] = {}
+        """Binaries by address space, start and inode of a mapping."""
+        self._dropped = 0
         self._user_frames: dict[tuple[int, int, bool], list[Frame]] = {}
         self._recorder: MappingRecorder | None = None
         self._trampolines: dict[tuple[int, int], bool] = {}
@@ -312,6 +317,18 @@ class Symbolizer:
         return self._programs.setdefault((program.device, program.inode), space)
 
     def _binary(self, space: AddressSpace, mapping: Mapping) -> Binary | None:
+        if self._dropped != self._images.dropped:
+            self._dropped = self._images.dropped
+            self._mapped.clear()
+        key = (space.serial, mapping.start, mapping.inode)
+        known = self._mapped.get(key)
+        if known is None:
+            known = self._open_binary(space, mapping)
+            if known is not None:
+                remember(self._mapped, key, known, _MAPPED)
+        return known
+
+    def _open_binary(self, space: AddressSpace, mapping: Mapping) -> Binary | None:
         for path in _places(space, mapping):
             try:
                 status = os.stat(path)

@@ -13,9 +13,12 @@ from contextlib import suppress
 
 from pytrace.base import private_files
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.unwind_format import Rule
-from pytrace.runtime.elf.file import ElfFile
 from pytrace.runtime.unwind.call_frames import Interpreter, State, signed, unsigned
+
+if TYPE_CHECKING:
+    from pytrace.runtime.elf.file import ElfFile
 
 FORMAT = 2
 """Version of the file format of cached tables."""

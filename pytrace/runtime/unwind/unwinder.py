@@ -11,22 +11,23 @@ import mmap
 import os
 import struct
 from collections import deque
-from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import InternalError, TraceError
-from pytrace.core.manifest import Manifest
-from pytrace.core.manifest_sections import UnwindMaps
 from pytrace.runtime.abi import bpf, bpf_maps
 from pytrace.runtime.elf.file import ElfFile
 from pytrace.runtime.host import procfs
-from pytrace.runtime.host.procfs import Mapping
-from pytrace.runtime.load.loader import LoadedScript
 from pytrace.runtime.symbols.vdso import vdso_image
 from pytrace.runtime.unwind import tables
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pytrace.core.manifest import Manifest
+    from pytrace.core.manifest_sections import UnwindMaps
+    from pytrace.runtime.host.procfs import Mapping
+    from pytrace.runtime.load.loader import LoadedScript
     from pytrace.runtime.session.child import Child
 
 _RANGE = struct.Struct("=QQQII")

@@ -20,6 +20,14 @@ _MANY = """#define _GNU_SOURCE
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+/* Without a function of the C library, which has no frame and would hide its caller from stacks. */
+#ifdef __x86_64__
+#define GETSID() ({{ long at = SYS_getsid; \\
+    __asm__ volatile("syscall" : "+a"(at) : "D"(0) : "rcx", "r11", "memory"); at; }})
+#else
+#define GETSID() ({{ register long call __asm__("x8") = SYS_getsid, at __asm__("x0") = 0; \\
+    __asm__ volatile("svc 0" : "+r"(at) : "r"(call) : "memory"); at; }})
+#endif
 {functions}
 static int (*all[])(int) = {{{names}}};
 int main(int argc, char **argv) {{
@@ -46,7 +54,7 @@ def many() -> str:
     names = [function(n) for n in range(FUNCTIONS)]
     text = _MANY.format(
         functions="".join(
-            f"int {name}(int a) {{ return syscall(SYS_getsid, 0) + a * {n}; }}\n" for n, name in enumerate(names)
+            f"int {name}(int a) {{ return GETSID() + a * {n}; }}\n" for n, name in enumerate(names)
         ),
         names=",".join(names),
     )

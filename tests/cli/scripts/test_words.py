@@ -51,6 +51,34 @@ def test_operands_are_placed_in_order() -> None:
     assert words(INTERVAL, PIDS, operands="5 7 8").named(()) == (("interval", "5"), ("pids", "7\n8"))
 
 
+SECONDS = ScriptOption(("interval",), 1, argument="interval", operand=True, type="interval")
+OUTPUTS = ScriptOption(("count",), 0, argument="count", operand=True, type="0..")
+
+
+@pytest.mark.parametrize(
+    ("operands", "duration", "count"),
+    [
+        ("", 3, "3"),
+        ("0.5", 3, "6"),
+        ("2", 3, None),
+        ("1 5", 3, None),
+        ("soon", 3, None),
+        ("1", 0, None),
+        ("4", 3, None),
+    ],
+)
+def test_intervals_that_fill_the_duration(operands: str, duration: float, count: str | None) -> None:
+    found = words(SECONDS, OUTPUTS, operands=operands)
+    found.fit_outputs(duration)
+    assert [text for _, text in found.given.get("count", ())] == ([] if count is None else [count])
+
+
+def test_other_operands_get_no_number_of_outputs() -> None:
+    found = words(INTERVAL, PIDS)
+    found.fit_outputs(3)
+    assert not found.given
+
+
 def test_operands_that_are_options_of_pytrace() -> None:
     pid = ScriptOption(("--pid",), "", argument="--pid", operand=True)
     found = words(pid, INTERVAL, operands="12 5")

@@ -45,6 +45,12 @@ from pytrace.core.options import option_types
         ("disk", "a/b", None),
         ("interface", "eth0.5", "eth0.5"),
         ("interface", "a/b", None),
+        ("comm", "fifteen_bytes_x", "fifteen_bytes_x"),
+        ("comm", "Web Content", "Web Content"),
+        ("comm", "sixteen_bytes_xx", None),
+        ("comm", "", None),
+        ("directory", "/proc/../proc/", "/proc"),
+        ("directory", "/proc/version", None),
         ("netns", "4026531840", 4026531840),
         ("netns", "/proc/self/ns/net", os.stat("/proc/self/ns/net").st_ino),
         ("netns", "no such", None),
@@ -89,6 +95,6 @@ def test_defaults_of_times_are_seconds() -> None:
 
 def test_numbers() -> None:
     assert {name for name in option_types.TYPES if not option_types.is_number(name)} == {
-        "disk", "interface", "address", "syscall",
+        "disk", "interface", "address", "syscall", "comm", "directory",
     }  # fmt: skip
     assert option_types.is_number("0..5")

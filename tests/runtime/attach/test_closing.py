@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import threading
+from _thread import start_new_thread
 from typing import Any
 
 import pytest
@@ -29,15 +29,15 @@ def test_all_are_closed(count: int) -> None:
 
 @pytest.mark.parametrize("threads", [0, 1, 3])
 def test_a_machine_that_gives_no_more_threads(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    start = threading.Thread.start
+    start = start_new_thread
     left = iter(range(threads))
 
-    def refuse(thread: threading.Thread) -> None:
+    def refuse(function: Any, values: tuple[Any, ...]) -> int:
         if next(left, None) is None:
             raise RuntimeError("can't start new thread")
-        start(thread)
+        return start(function, values)
 
-    monkeypatch.setattr(threading.Thread, "start", refuse)
+    monkeypatch.setattr(closing, "start_new_thread", refuse)
     descriptors = _descriptors(20)
     closing.close_all(descriptors)
     assert not _open(descriptors)

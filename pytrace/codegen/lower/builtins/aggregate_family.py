@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
-from pytrace.codegen.lower.builtins.families import Emission
+from pytrace.base.fast_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytrace.codegen.lower.builtins.families import Emission
 
 EMIT: dict[str, Emission] = {}

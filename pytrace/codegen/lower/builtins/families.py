@@ -6,13 +6,16 @@ entry only sends its event.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from importlib import import_module
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.operands import Operand
-from pytrace.core.builtin_row import Builtin
 from pytrace.frontend.ast import nodes
+
+if TYPE_CHECKING:
+    from pytrace.core.builtin_row import Builtin
 
 Emission = Callable[[Emitter, nodes.Call], Operand]
 """The type of rows of ``EMIT``; rows of builtins that allow a bare name also take an ``Identifier``."""
@@ -31,5 +34,7 @@ def emission(row: Builtin) -> Callable[[Emitter, nodes.Call | nodes.Identifier],
         raise LookupError(f"builtin {row.name} is of the unknown family {row.family!r}")
     # The checker allows a bare name only for rows without required parameters, whose functions accept both node types.
     found: Callable[[Emitter, nodes.Call | nodes.Identifier], Operand] | None
-    found = import_module(f"{__package__}.{row.family}_family").EMIT.get(row.name)
+    module = f"{__package__}.{row.family}_family"
+    __import__(module)
+    found = sys.modules[module].EMIT.get(row.name)
     return found

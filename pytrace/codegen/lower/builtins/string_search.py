@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.emit import loops, memory
-from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.ir.operands import Memory
-from pytrace.codegen.ir.values import I64, Number, Ptr
-from pytrace.frontend.ast import nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytrace.codegen.emit.emitter import Emitter
+    from pytrace.codegen.ir.operands import Memory
+    from pytrace.codegen.ir.values import I64, Number, Ptr
+    from pytrace.frontend.ast import nodes
 
 NEEDLE_FOLLOWED = 64
 """Maximum bytes of a needle for an inline loop, of which the verifier follows each iteration several times."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.builtins import builtin
 from pytrace.frontend.ast import nodes, visitor
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True)
 class Uses:
     """The names of builtins (values and calls) in a body, and how it reads ``args``.
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.kernel_info import COMMON_FIELDS_END, FunctionPrototype, KernelInfo, TracepointField, UserParameter
-from pytrace.core.probes.system_calls import Abi
 from pytrace.core.probes.targets import ENTER, TracepointTarget
 from pytrace.core.types import (
     UINT64,
@@ -35,6 +33,11 @@ from pytrace.frontend.ast.typed_program import (
     ReturnValue,
     Slot,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pytrace.core.probes.system_calls import Abi
 
 SLOT = 8
 """Bytes of one element of a :class:`Slot` context."""

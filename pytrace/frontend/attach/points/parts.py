@@ -7,17 +7,21 @@ by an option of the script; these texts may hold several parts with ``:`` betwee
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_typing import TYPE_CHECKING
+from pytrace.base.lazy_regex import DOTALL, VERBOSE, late
 from pytrace.core.diagnostics import Diagnostics, counted, did_you_mean
-from pytrace.core.probes.kinds import ProbeKind
 from pytrace.core.source import Span
-from pytrace.frontend.ast import nodes
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Sequence
+
+    from pytrace.core.probes.kinds import ProbeKind
+    from pytrace.frontend.ast import nodes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Part:
     """One part: its *text* (quotes and parameters resolved), its span, and the separator *before* it."""
 
@@ -39,7 +43,7 @@ class Part:
         return self.text[:1].isdigit() or (self.text[:1] == "-" and self.text[1:2].isdigit())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Point:
     """An attach point whose provider is known. *written* is the provider as written in the script."""
 
@@ -59,14 +63,15 @@ class Point:
         return self.kind.name + "".join(f"{part.before}{part.text}" for part in self.parts)
 
 
-_TOKEN = re.compile(
+_QUOTED = late(r"\\(.)", DOTALL)
+_TOKEN = late(
     r"""(?P<quoted>"(?:[^"\\]|\\.)*")
     | \$(?P<parameter>[0-9]+)
     | \$(?P<option>[A-Za-z_][A-Za-z0-9_-]*)
     | (?P<bad>["$])
     | (?P<separator>[:@])
     | (?P<plain>[^"$:@]+)""",
-    re.VERBOSE | re.DOTALL,
+    VERBOSE | DOTALL,
 )
 
 
@@ -80,7 +85,7 @@ def split(
         if found["separator"]:
             parts.end(found["separator"], found.start(), found.end())
         elif found["quoted"]:
-            parts.quote(re.sub(r"\\(.)", r"\1", found["quoted"][1:-1], flags=re.DOTALL))
+            parts.quote(_QUOTED.sub(r"\1", found["quoted"][1:-1]))
         elif found["parameter"]:
             value = _parameter(found["parameter"], parameters)
             if value is None:

@@ -6,11 +6,11 @@ argument of that name and type, the structs have the members, and size and sign 
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Iterable
 
 from pytrace.base.fast_dataclass import dataclass, replace
+from pytrace.base.fast_typing import TYPE_CHECKING
+from pytrace.base.lazy_regex import late
 from pytrace.core.kernel_info import COMMON_FIELDS_END, FunctionPrototype, KernelInfo, TracepointField
 from pytrace.core.types import Array, Bool, Enum, Int, Pointer, String, Struct, Type
 from pytrace.core.types.plain_loads import plainly_read
@@ -23,11 +23,14 @@ from pytrace.frontend.attach.points.raw_tracepoint_table import (
     TABLE,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 VALUE, TEXT = "value", "text"
 """Formulas of a path alone: a number, or the text that it leads to."""
 
-_EXPRESSION = re.compile(r"(?:(\w+)\()?([^()]+)\)?")
-_STEP = re.compile(r"(->|\.)(\w+)")
+_EXPRESSION = late(r"(?:(\w+)\()?([^()]+)\)?")
+_STEP = late(r"(->|\.)(\w+)")
 
 
 def places(
@@ -69,7 +72,7 @@ def shape(type_: Type) -> tuple[int, bool] | None:
     return (1, False) if isinstance(type_, Bool) else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Raw:
     """The arguments of a raw tracepoint."""
 

@@ -10,9 +10,11 @@ of :data:`FORMULAS` with paths as operands. Of several expressions the first one
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 STRUCTS = {
     "bprm": "linux_binprm",
@@ -31,7 +33,7 @@ STRUCTS = {
 """What an argument must point to where a path begins with its name."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Formula:
     """Size and sign of the operands and of the result; *ops* says that it needs the passthrough operations."""
 

@@ -7,10 +7,13 @@ assembler's syntax of the machine (https://sourceware.org/systemtap/wiki/UserSpa
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.base.lazy_regex import late
 from pytrace.frontend.ast.typed_program import RegisterLocation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container
 
 _X86_BASES = ("ax", "bx", "cx", "dx", "si", "di", "bp", "sp")
 

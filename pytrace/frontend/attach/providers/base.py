@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
-
 from pytrace.base.fast_dataclass import dataclass, field, replace
-from pytrace.base.fast_typing import ClassVar
-from pytrace.core.config import Config
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import Diagnostics, similar
 from pytrace.core.kernel_info import FunctionPrototype, KernelFunction, KernelInfo, UsdtProbe
-from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.probes.kinds import ProbeKind
 from pytrace.core.probes.targets import FileTarget, ProbeTarget, TypedFunctionTarget
-from pytrace.core.source import Span
 from pytrace.frontend.ast.typed_program import ProbeContext
 from pytrace.frontend.attach.points import contexts
-from pytrace.frontend.attach.points.body_uses import Uses
-from pytrace.frontend.attach.points.parts import Part, Point
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable
+
+    from pytrace.base.fast_typing import ClassVar
+    from pytrace.core.config import Config
+    from pytrace.core.options.compile_options import CompileOptions
+    from pytrace.core.probes.kinds import ProbeKind
+    from pytrace.core.source import Span
+    from pytrace.frontend.attach.points.body_uses import Uses
+    from pytrace.frontend.attach.points.parts import Part, Point
 
 MOST_PERIOD = 2**63 - 1
 """Nanoseconds or events between two hits (``sample_period`` of ``struct perf_event_attr``, checked for its sign)."""
 
 
-@dataclass(slots=True)
+@dataclass()
 class Scope:
     """The inputs of expansion, and its diagnostics."""
 
@@ -77,7 +80,7 @@ class Scope:
         return name not in self.options.disabled and self.kernel.feature(name)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class UserFunction:
     """A function of a binary; *inside* says that the probe is after its first instruction."""
 
@@ -89,7 +92,7 @@ class UserFunction:
 Subject = KernelFunction | FunctionPrototype | UserFunction | UsdtProbe
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Match:
     """One target of an attach point.
 

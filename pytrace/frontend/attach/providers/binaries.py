@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from pytrace.core.source import Span
-from pytrace.frontend.attach.points.parts import Part
-from pytrace.frontend.attach.providers.base import Scope
+from pytrace.base.fast_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytrace.core.source import Span
+    from pytrace.frontend.attach.points.parts import Part
+    from pytrace.frontend.attach.providers.base import Scope
 
 GLOB = frozenset("*?[")
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.numbers import parse_integer
-from pytrace.core.probes.perf_events import PerfEvent
 from pytrace.core.probes.targets import CountedEventTarget
-from pytrace.frontend.attach.points.parts import Point
 from pytrace.frontend.attach.providers.base import MOST_PERIOD, Match, SampledProvider, Scope, nearest, number_of
+
+if TYPE_CHECKING:
+    from pytrace.core.probes.perf_events import PerfEvent
+    from pytrace.frontend.attach.points.parts import Point
 
 
 class Counter(SampledProvider):

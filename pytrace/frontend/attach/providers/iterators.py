@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import posixpath
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.probes.targets import BPF_FILE_SYSTEM, IteratorTarget
-from pytrace.frontend.ast.typed_program import ProbeContext
 from pytrace.frontend.attach.points import contexts
-from pytrace.frontend.attach.points.body_uses import Uses
-from pytrace.frontend.attach.points.parts import Point
 from pytrace.frontend.attach.providers.base import Match, Provider, Scope, nearest
+
+if TYPE_CHECKING:
+    from pytrace.frontend.ast.typed_program import ProbeContext
+    from pytrace.frontend.attach.points.body_uses import Uses
+    from pytrace.frontend.attach.points.parts import Point
 
 
 class Iterator(Provider):

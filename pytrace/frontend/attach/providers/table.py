@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pytrace.base.dispatch import late
+from pytrace.base.fast_library import cache
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.probes import perf_events
 from pytrace.core.probes.kinds import (
     BEGIN,
@@ -26,42 +29,53 @@ from pytrace.core.probes.kinds import (
     USDT,
     WATCHPOINT,
 )
-from pytrace.frontend.attach.providers.base import Match, Provider, Scope
-from pytrace.frontend.attach.providers.counters import Counter
-from pytrace.frontend.attach.providers.functions import KernelProbe
-from pytrace.frontend.attach.providers.iterators import Iterator
-from pytrace.frontend.attach.providers.special import Named, Plain, Self
-from pytrace.frontend.attach.providers.timers import Timer
-from pytrace.frontend.attach.providers.tracepoints import RawTracepoint, Tracepoint
-from pytrace.frontend.attach.providers.trampolines import Trampoline
-from pytrace.frontend.attach.providers.uprobes import UserProbe
-from pytrace.frontend.attach.providers.usdt import Usdt
-from pytrace.frontend.attach.providers.watchpoints import Watchpoint
+from pytrace.frontend.attach.providers import (
+    counters,
+    functions,
+    iterators,
+    special,
+    timers,
+    tracepoints,
+    trampolines,
+    uprobes,
+    usdt,
+    watchpoints,
+)
 
-__all__ = ["PROVIDERS", "Match", "Provider", "Scope"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-PROVIDERS: dict[str, Provider] = {
-    BEGIN: Plain(),
-    END: Plain(),
-    SELF: Self(),
-    TEST: Named(),
-    BENCH: Named(),
-    KPROBE: KernelProbe(offsets=True),
-    KRETPROBE: KernelProbe(offsets=False),
-    UPROBE: UserProbe(offsets=True),
-    URETPROBE: UserProbe(offsets=False),
-    USDT: Usdt(),
-    TRACEPOINT: Tracepoint(),
-    RAWTRACEPOINT: RawTracepoint(),
-    FENTRY: Trampoline(),
-    FEXIT: Trampoline(),
-    PROFILE: Timer(),
-    INTERVAL: Timer(),
-    SOFTWARE: Counter(perf_events.SOFTWARE),
-    HARDWARE: Counter(perf_events.HARDWARE, "perf_hardware"),
-    WATCHPOINT: Watchpoint(),
-    ITER: Iterator(),
+    from pytrace.frontend.attach.providers.base import Provider
+
+_MAKE: dict[str, Callable[[], Provider]] = {
+    BEGIN: late(lambda: special.Plain),
+    END: late(lambda: special.Plain),
+    SELF: late(lambda: special.Self),
+    TEST: late(lambda: special.Named),
+    BENCH: late(lambda: special.Named),
+    KPROBE: lambda: functions.KernelProbe(offsets=True),
+    KRETPROBE: lambda: functions.KernelProbe(offsets=False),
+    UPROBE: lambda: uprobes.UserProbe(offsets=True),
+    URETPROBE: lambda: uprobes.UserProbe(offsets=False),
+    USDT: late(lambda: usdt.Usdt),
+    TRACEPOINT: late(lambda: tracepoints.Tracepoint),
+    RAWTRACEPOINT: late(lambda: tracepoints.RawTracepoint),
+    FENTRY: late(lambda: trampolines.Trampoline),
+    FEXIT: late(lambda: trampolines.Trampoline),
+    PROFILE: late(lambda: timers.Timer),
+    INTERVAL: late(lambda: timers.Timer),
+    SOFTWARE: lambda: counters.Counter(perf_events.SOFTWARE),
+    HARDWARE: lambda: counters.Counter(perf_events.HARDWARE, "perf_hardware"),
+    WATCHPOINT: late(lambda: watchpoints.Watchpoint),
+    ITER: late(lambda: iterators.Iterator),
 }
+"""A script uses few kinds; the modules of the others need not run."""
 
-if list(PROVIDERS) != [row.name for row in PROBE_KINDS]:
+if list(_MAKE) != [row.name for row in PROBE_KINDS]:
     raise ValueError("probe table and providers differ")
+
+
+@cache
+def provider_of(kind: str) -> Provider:
+    """The provider of a probe kind, by its name."""
+    return _MAKE[kind]()

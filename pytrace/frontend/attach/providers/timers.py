@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.numbers import DURATIONS, parse_integer
 from pytrace.core.probes.targets import TIMER_UNITS, TimerTarget
-from pytrace.frontend.attach.points.parts import Part, Point
 from pytrace.frontend.attach.providers.base import MOST_PERIOD, Match, SampledProvider, Scope, nearest, number_of
+
+if TYPE_CHECKING:
+    from pytrace.frontend.attach.points.parts import Part, Point
 
 LEAST_PERIOD = 1000
 """Minimum period in nanoseconds; with a shorter one the timer's handler would use the whole CPU."""

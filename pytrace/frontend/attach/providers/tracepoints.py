@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.probes.system_calls import ABIS
 from pytrace.core.probes.targets import RAW_TRACEPOINT, SYSTEM_CALLS, RawTracepointTarget, TracepointTarget
-from pytrace.core.source import Span
 from pytrace.frontend.ast.typed_program import ProbeContext
 from pytrace.frontend.attach.points import contexts, raw_fields
-from pytrace.frontend.attach.points.body_uses import Uses
 from pytrace.frontend.attach.points.parts import Part, Point
 from pytrace.frontend.attach.providers.base import Match, Provider, Scope, matches_pattern, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from pytrace.core.source import Span
+    from pytrace.frontend.attach.points.body_uses import Uses
 
 
 class Tracepoint(Provider):

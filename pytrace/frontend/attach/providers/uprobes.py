@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.kernel_info import UserSymbol
 from pytrace.core.numbers import parse_integer
 from pytrace.core.probes.targets import UserTarget
 from pytrace.frontend.ast.typed_program import ProbeContext
 from pytrace.frontend.attach.points import contexts, instruction_starts
-from pytrace.frontend.attach.points.body_uses import Uses
-from pytrace.frontend.attach.points.parts import Part, Point
 from pytrace.frontend.attach.providers import binaries
 from pytrace.frontend.attach.providers.base import (
     BinaryProvider,
@@ -23,6 +21,11 @@ from pytrace.frontend.attach.providers.base import (
     number_of,
 )
 from pytrace.frontend.attach.providers.functions import SUGGEST_FROM, split_offset
+
+if TYPE_CHECKING:
+    from pytrace.core.kernel_info import UserSymbol
+    from pytrace.frontend.attach.points.body_uses import Uses
+    from pytrace.frontend.attach.points.parts import Part, Point
 
 LONGEST = 16
 """Bytes that are enough for any instruction."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.numbers import parse_integer
 from pytrace.core.probes.targets import WatchpointTarget
-from pytrace.frontend.attach.points.parts import Part, Point
 from pytrace.frontend.attach.providers.base import Match, SampledProvider, Scope, number_of
+
+if TYPE_CHECKING:
+    from pytrace.frontend.attach.points.parts import Part, Point
 
 LENGTHS = (1, 2, 4, 8)
 MODES = {"x86_64": ("w", "rw", "x")}

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.types import Avg, Bool, Count, Hist, Int, LHist, Max, Min, Stats, Sum, TSeries, Type
-from pytrace.frontend.ast import nodes
 from pytrace.frontend.check.inference.argument_checks import Arguments, Node, expression, literal_integer, unstable
 from pytrace.frontend.check.inference.conversions import (
     INT64_MAX,
@@ -19,6 +16,9 @@ from pytrace.frontend.check.inference.conversions import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytrace.frontend.ast import nodes
     from pytrace.frontend.check.inference.checker import Checker
 
 MAX_BITS = 5

@@ -6,7 +6,6 @@ from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.builtin_row import IN_SCOPE
 from pytrace.core.builtins import bare_builtin
 from pytrace.core.diagnostics import Diagnostics, TraceError, did_you_mean
-from pytrace.core.formats import Format
 from pytrace.core.kernel_info import FEATURES
 from pytrace.core.numbers import parse_integer
 from pytrace.core.types import BOOL, UINT64, VOID, Array, Enum, Int, Pointer, Record, String, Struct, Type
@@ -27,6 +26,7 @@ from pytrace.frontend.check.inference.type_names import operand_type, resolve
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pytrace.core.formats import Format
     from pytrace.frontend.check.inference.checker import Checker
 
 _LITERALS = (nodes.IntLiteral, nodes.BoolLiteral, nodes.StringLiteral)

@@ -14,7 +14,6 @@ from pytrace.core.event_layout import (
     Quantiles,
     cut_exit_status,
 )
-from pytrace.core.formats import Conversion
 from pytrace.core.probes.kinds import INTERVAL, PROFILE
 from pytrace.core.types import INT64, UINT32, UINT64, VOID, Buffer, Hist, Pointer, Stats, String, Struct, Type, Void
 from pytrace.frontend.ast import nodes
@@ -37,6 +36,7 @@ from pytrace.frontend.check.inference.removed_code import undefined_map
 from pytrace.frontend.check.inference.resources import send, text_of
 
 if TYPE_CHECKING:
+    from pytrace.core.formats import Conversion
     from pytrace.frontend.check.inference.checker import Checker
     from pytrace.frontend.check.inference.slots import MapState
 

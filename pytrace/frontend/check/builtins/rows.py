@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import did_you_mean
 from pytrace.core.event_layout import NoStaticPart, RowMembers
@@ -22,6 +20,8 @@ from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, settl
 from pytrace.frontend.check.inference.resources import send, text_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pytrace.frontend.check.inference.checker import Checker
 
 _EXAMPLE = "write row((pid=pid, comm=comm)), with a name for each column"

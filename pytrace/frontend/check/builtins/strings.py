@@ -6,7 +6,6 @@ import sys
 
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.types import BOOL, INT64, UINT64, Array, Buffer, Int, Pointer, String, Struct, Type
-from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import BufferLength, ComparedLength, StringLength
 from pytrace.frontend.check.inference.argument_checks import (
     Arguments,
@@ -22,6 +21,7 @@ from pytrace.frontend.check.inference.argument_checks import (
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, is_integer, settle
 
 if TYPE_CHECKING:
+    from pytrace.frontend.ast import nodes
     from pytrace.frontend.check.inference.checker import Checker
 
 LONGEST_CHAIN = 20

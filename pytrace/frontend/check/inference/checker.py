@@ -8,16 +8,10 @@ those of expressions and statements in ``rules``, those of builtins in ``builtin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_library import contextmanager
 from pytrace.base.fast_typing import TYPE_CHECKING, Protocol, TypeVar
-from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics, InternalError, Note
-from pytrace.core.kernel_info import KernelInfo
-from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.source import Span
 from pytrace.core.types import UINT64, VOID, AddressSpace, Enum, Int, Pointer, Struct, Type
 from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.ast.typed_program import (
@@ -43,6 +37,12 @@ from pytrace.frontend.check.inference.scopes import Scope
 from pytrace.frontend.check.inference.slots import MapState, Removed, Slot, VariableState, new_variable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from pytrace.core.config import Config
+    from pytrace.core.kernel_info import KernelInfo
+    from pytrace.core.options.compile_options import CompileOptions
+    from pytrace.core.source import Span
     from pytrace.frontend.check.inference.argument_checks import Arguments, Node
 
 N_contra = TypeVar("N_contra", contravariant=True)
@@ -88,7 +88,7 @@ class BranchRule(Protocol[N_contra]):
     def __call__(self, checker: Checker, node: N_contra, /, *, wanted: bool) -> Type: ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Rules:
     """The typing rules of the language that the checker and other rules call."""
 

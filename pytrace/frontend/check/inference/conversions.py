@@ -6,10 +6,8 @@ width of the types that it is combined with. :func:`settle` turns it into the sm
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from pytrace.base.fast_dataclass import dataclass, replace
-from pytrace.base.fast_typing import ClassVar, TypeVar
+from pytrace.base.fast_typing import TYPE_CHECKING, ClassVar, TypeVar
 from pytrace.core.types import (
     INT64,
     UINT64,
@@ -37,12 +35,15 @@ from pytrace.core.types import (
     Void,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 T = TypeVar("T", bound=Type)
 
 INT64_MIN, INT64_MAX, UINT64_MAX = -(1 << 63), (1 << 63) - 1, (1 << 64) - 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Unknown(Type):
     """Not inferred yet, or the type of an expression with a reported error; compatible with every type."""
 
@@ -60,7 +61,7 @@ class Unknown(Type):
         return "unknown"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Flexible(Type):
     """Integer constants between *low* and *high*; only during inference."""
 

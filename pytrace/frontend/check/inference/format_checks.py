@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.formats import UNSUPPORTED, Conversion, Format, parse
 from pytrace.core.types import Bool, Buffer, Enum, Int, Pointer, Type, Void
-from pytrace.frontend.ast import nodes
 from pytrace.frontend.check.inference.conversions import Flexible, Unknown, settle
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytrace.frontend.ast import nodes
     from pytrace.frontend.check.inference.checker import Checker
 
 

@@ -11,16 +11,16 @@ nothing else gives the type of a map.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import Diagnostics
-from pytrace.core.source import Span
-from pytrace.core.types import Type
 from pytrace.frontend.ast.typed_program import CheckedProgram
 from pytrace.frontend.check.inference.slots import MapState, Removed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytrace.core.source import Span
+    from pytrace.core.types import Type
     from pytrace.frontend.check.inference.checker import Checker
 
 NEVER_REACHED = Removed("unreachable code", None, spare=False)

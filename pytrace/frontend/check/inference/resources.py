@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import did_you_mean
-from pytrace.core.event_layout import StaticPart
 from pytrace.core.manifest import MAP_TYPES
-from pytrace.core.source import Span
-from pytrace.core.types import Type
-from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.comments import comment_above
 from pytrace.frontend.ast.typed_program import MapInfo
 from pytrace.frontend.check.inference.conversions import settle
 from pytrace.frontend.check.inference.removed_code import undefined_map
 
 if TYPE_CHECKING:
+    from pytrace.core.event_layout import StaticPart
+    from pytrace.core.source import Span
+    from pytrace.core.types import Type
+    from pytrace.frontend.ast import nodes
     from pytrace.frontend.check.inference.checker import Checker
     from pytrace.frontend.check.inference.slots import MapState
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pytrace.base.fast_dataclass import dataclass, field
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import did_you_mean
-from pytrace.core.source import Span
-from pytrace.frontend.ast import nodes
 from pytrace.frontend.check.inference.slots import HYGIENE, VariableState, shown_name
 
 if TYPE_CHECKING:
+    from pytrace.core.source import Span
+    from pytrace.frontend.ast import nodes
     from pytrace.frontend.check.inference.checker import Checker
 
 
-@dataclass(slots=True)
+@dataclass()
 class Scope:
     """The variables of one block. Names cannot be shadowed: look-up goes outwards, declaration checks the whole
     chain.

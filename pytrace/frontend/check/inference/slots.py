@@ -7,9 +7,8 @@ follows, which reports what does not fit.
 from __future__ import annotations
 
 from pytrace.base.fast_dataclass import dataclass, field
-from pytrace.core.source import Span
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.types import INT64, VOID, Bool, Count, Enum, Int, Pointer, String, Type
-from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import VariableInfo
 from pytrace.frontend.check.inference.conversions import (
     UNKNOWN,
@@ -22,6 +21,10 @@ from pytrace.frontend.check.inference.conversions import (
     unify,
 )
 
+if TYPE_CHECKING:
+    from pytrace.core.source import Span
+    from pytrace.frontend.ast import nodes
+
 HYGIENE = "#"
 """Separates a variable's name from the number of its expansion; it cannot occur in a script."""
 
@@ -29,7 +32,7 @@ SETTLE_AFTER = 20
 """Number of passes after which types can only grow, so that inference terminates."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Removed:
     """Removed code: *what* is the reason for messages, *span* its location when that is not the statement itself.
 
@@ -41,7 +44,7 @@ class Removed:
     spare: bool
 
 
-@dataclass(slots=True)
+@dataclass()
 class Slot:
     """One slot."""
 
@@ -150,7 +153,7 @@ def _stored(type_: Type) -> Type:
     return Pointer(type_.target, type_.space) if isinstance(type_, Pointer) and type_.trusted else type_
 
 
-@dataclass(slots=True)
+@dataclass()
 class VariableState:
     """A scratch variable: what is known about one declaration."""
 
@@ -170,7 +173,7 @@ class VariableState:
     """Set by a ``for``."""
 
 
-@dataclass(slots=True)
+@dataclass()
 class MapState:
     """A map: what is known about it over the whole program."""
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 
-from pytrace.base.fast_typing import TypeVar
-from pytrace.core.diagnostics import Diagnostics
-from pytrace.core.source import Span
+from pytrace.base.fast_typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytrace.core.diagnostics import Diagnostics
+    from pytrace.core.source import Span
 
 T = TypeVar("T")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 from pytrace.base.dispatch import by_class, on
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.builtins import bare_builtin
@@ -50,6 +48,8 @@ from pytrace.frontend.ast import nodes
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, settle
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from pytrace.frontend.check.inference.checker import Checker
 
 NAMED: dict[str, Type] = {

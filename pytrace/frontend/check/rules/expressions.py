@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import partial
-
+from pytrace.base.fast_library import partial
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.builtins import builtin, builtin_names
 from pytrace.core.diagnostics import did_you_mean
@@ -25,7 +23,6 @@ from pytrace.core.types import (
     Tuple,
     Type,
 )
-from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import LoadTime
 from pytrace.frontend.check.inference.conversions import (
     INT64_MIN,
@@ -42,6 +39,9 @@ from pytrace.frontend.check.inference.scopes import unknown_variable
 from pytrace.frontend.check.rules import calls
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytrace.frontend.ast import nodes
     from pytrace.frontend.check.inference.checker import Checker
     from pytrace.frontend.check.inference.slots import MapState
 

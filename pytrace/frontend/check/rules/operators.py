@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from pytrace.base.fast_dataclass import replace
+from pytrace.base.fast_library import partial
 from pytrace.base.fast_typing import TYPE_CHECKING
-from pytrace.core.source import Span
 from pytrace.core.types import BOOL, INT64, UINT64, AddressSpace, Array, Bool, Enum, Int, Pointer, String, Type, Void
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import Signedness, TypeDescription
@@ -28,6 +26,7 @@ from pytrace.frontend.check.inference.removed_code import NEVER_REACHED, look
 from pytrace.frontend.check.rules import expressions, members
 
 if TYPE_CHECKING:
+    from pytrace.core.source import Span
     from pytrace.frontend.check.inference.checker import Checker
 
 COUNTING = Flexible(0, INT64_MAX)

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from functools import partial
-
 from pytrace.base.dispatch import by_class, on
 from pytrace.base.fast_dataclass import replace
+from pytrace.base.fast_library import contextmanager, partial
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.builtin_row import Builtin, Mode
-from pytrace.core.source import Span
 from pytrace.core.types import INT64, VOID, Bool, Int, Stats, String, Tuple, Type, Void
 from pytrace.frontend.ast import nodes
+from pytrace.frontend.check.inference import type_names
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Flexible, Unknown, fits, is_integer, settle
 from pytrace.frontend.check.inference.removed_code import NEVER_REACHED, TAKEN_OUT, look, undefined_map
 from pytrace.frontend.check.inference.scopes import declare_new
 from pytrace.frontend.check.inference.slots import flexible_string
-from pytrace.frontend.check.inference.type_names import resolve
 from pytrace.frontend.check.rules import calls, expressions, operators
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from pytrace.core.source import Span
     from pytrace.frontend.check.inference.checker import Checker
     from pytrace.frontend.check.inference.slots import MapState
 
@@ -196,7 +195,7 @@ def _branch(checker: Checker, node: nodes.Block | nodes.If, *, wanted: bool) -> 
 
 
 def _let(checker: Checker, node: nodes.Let) -> None:
-    type_ = resolve(checker, node.type) if node.type is not None else None
+    type_ = type_names.resolve(checker, node.type) if node.type is not None else None
     given = checker.value(node.value) if node.value is not None else None
     state = declare_new(checker, node.variable, _let_head(node), declared=True)
     if type_ is not None and (type_.aggregate or isinstance(type_, Void | Stats)):

@@ -7,13 +7,15 @@ precedes it, or what follows cannot be its right operand.
 
 from __future__ import annotations
 
-import re
-from enum import Enum
-
+from pytrace.base.fast_enum import Enum
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.base.lazy_regex import late
 from pytrace.core.probes.kinds import PROBE_KINDS
 from pytrace.core.probes.targets import NoTarget
 from pytrace.frontend.syntax.lexical.layout import LAYOUT, skip_layout
+
+if TYPE_CHECKING:
+    import re
 
 _OPERAND_CHARS = frozenset('$@("!~{0123456789')
 _WORD = late(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import Note
 from pytrace.core.source import Span
-from pytrace.frontend.syntax.lexical.lexer import Lexer
 from pytrace.frontend.syntax.lexical.statement_frames import Frame
 from pytrace.frontend.syntax.lexical.tokens import Token
+
+if TYPE_CHECKING:
+    from pytrace.frontend.syntax.lexical.lexer import Lexer
 
 _CLOSER = {"(": ("RPAREN", ")"), "[": ("RBRACKET", "]"), "{": ("RBRACE", "}"), "<": ("RBRACE", ">")}
 _BODY_STATEMENTS = frozenset({"IF", "FOR", "WHILE", "UNROLL"})

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
-from pytrace.base.lazy_regex import late
+from pytrace.base.lazy_regex import DOTALL, late
 from pytrace.frontend.syntax.lexical.layout import LAYOUT
 
 _GROUP = r"(?:\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)|\[\[[^\]]*\]\]|\[[^\]]*\])"
@@ -15,7 +13,7 @@ _CONTINUED = r"\\(?:\r?\n|.|\Z)"
 _DIRECTIVE = late(
     rf"\#(?:[^\n\\/\"']|{_CONTINUED}|/\*(?:[^*]|\*(?!/))*\*/|//(?:[^\n\\]|{_CONTINUED})*|\"(?:[^\"\\\n]|\\.)*\""
     r"|'(?:[^'\\\n]|\\.)*'|[/\"'])*+",
-    re.DOTALL,
+    DOTALL,
 )
 _TRAILER = late(rf"(?:{LAYOUT}__attribute__{LAYOUT}{_GROUP})*(?:{LAYOUT};)?")
 

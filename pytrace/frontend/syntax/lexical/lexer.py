@@ -6,18 +6,19 @@ decided by :mod:`pytrace.frontend.syntax.lexical.structure`, the filter between 
 
 from __future__ import annotations
 
-import re
-from collections import deque
-from collections.abc import Callable
-from functools import cache
-
-from pytrace.base.fast_typing import Protocol
-from pytrace.core.diagnostics import Diagnostics
+from pytrace.base.fast_library import cache, deque
+from pytrace.base.fast_typing import TYPE_CHECKING, Protocol, TypeAlias
 from pytrace.core.source import Source, Span
 from pytrace.frontend.syntax.lexical import ply_import
 from pytrace.frontend.syntax.lexical.literals import encode
 from pytrace.frontend.syntax.lexical.scan import Scan
 from pytrace.frontend.syntax.lexical.tokens import KINDS, Token
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Callable
+
+    from pytrace.core.diagnostics import Diagnostics
 
 ROOT = "INITIAL"
 """The state before a root item."""
@@ -77,25 +78,24 @@ class Lexer:
         if ply.lexstate != SCRIPT:
             return ply.token()
         source = self.source
-        text = source.text
-        start = ply.lexpos
-        if text[start : start + 1].isspace():
-            space = _SPACE.match(text, start)
-            start = space.end() if space else start
-        expression, kinds = self._plain
-        match = expression.match(text, start)
-        rule = kinds[match.lastindex or 0] if match else None
-        if match is None or rule is None:
-            ply.lexpos = start
+        expression, rules = self._plain
+        match = expression.match(source.text, ply.lexpos)
+        if match is None or match.lastindex is None:
             return ply.token()
-        word = match.group()
-        value = _VALUES.get(rule)
-        data = value(word) if value is not None else None
+        rule = rules[match.lastindex]
+        if rule is None:
+            return ply.token()
+        kind, value = rule
+        word = match[match.lastindex]
+        end = match.end()
+        if value is None:
+            ply.lexpos = end
+            return Token(KINDS.get(word, kind), word, Span(source, end - len(word), end))
+        data = value(word)
         if data is _NOT_PLAIN:
-            ply.lexpos = start
             return ply.token()
-        ply.lexpos = end = start + len(word)
-        return Token(KINDS.get(word, rule), word, Span(source, start, end), data)
+        ply.lexpos = end
+        return Token(kind, word, Span(source, end - len(word), end), data)
 
     def push(self, token: Token) -> None:
         """Put *token* back, so that it is the next one."""
@@ -136,18 +136,20 @@ _VALUES: dict[str, Callable[[str], object]] = {
     "INT": _integer,
     "STRING": _string,
 }
-"""By rule, what :attr:`Token.data` is if it is not None."""
+"""By kind, what :attr:`Token.data` is if it is not None."""
 
-_SPACE = re.compile(r"[ \t\r\n\f\v]*")
+_Plain: TypeAlias = "tuple[str, Callable[[str], object] | None]"
+"""Kind of a token (unless ``KINDS`` has its text) and what gives its data."""
 
 
 @cache
-def _plain_rules() -> tuple[re.Pattern[str], list[str | None]]:
-    """PLY's expression for code; for the index of each of its groups the kind of token, if its text is all it has."""
+def _plain_rules() -> tuple[re.Pattern[str], list[_Plain | None]]:
+    """PLY's expression for code; for the index of each of its groups the token, if its text is all it has."""
     from pytrace.frontend.syntax.lexical.token_rules import PLAIN
 
     ((expression, rules),) = _ply_lexer().lexstatere[SCRIPT]
-    return expression, [PLAIN.get(rule[0]) if rule is not None else None for rule in rules]
+    kinds = [PLAIN.get(rule[0]) if rule is not None else None for rule in rules]
+    return expression, [None if kind is None else (kind, _VALUES.get(kind)) for kind in kinds]
 
 
 @cache
@@ -156,7 +158,7 @@ def _ply_lexer() -> PlyLexer:
     from pytrace.frontend.syntax.lexical import lexer_tables, token_rules
 
     made = ply_import.load("lex").Lexer()
-    made.readtab(lexer_tables, vars(token_rules))
+    made.readtab(lexer_tables, token_rules.names())
     made.lexoptimize = True  # do not compare the kind of each token with the list of kinds
     lexer: PlyLexer = made
     return lexer

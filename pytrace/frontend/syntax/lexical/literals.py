@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import re
-
-from pytrace.base.lazy_regex import late
-from pytrace.core.diagnostics import Diagnostics
+from pytrace.base.fast_typing import TYPE_CHECKING
+from pytrace.base.lazy_regex import DOTALL, late
 from pytrace.core.source import Span
 
+if TYPE_CHECKING:
+    import re
+
+    from pytrace.core.diagnostics import Diagnostics
+
 _MAX = (1 << 64) - 1
-_HEX = re.compile(r"0[xX]([0-9A-Fa-f_]*)(.*)", re.DOTALL)
-_DECIMAL = re.compile(r"([0-9][0-9_]*)(?:[eE]([0-9][0-9_]*))?(.*)", re.DOTALL)
+_HEX = late(r"0[xX]([0-9A-Fa-f_]*)(.*)", DOTALL)
+_DECIMAL = late(r"([0-9][0-9_]*)(?:[eE]([0-9][0-9_]*))?(.*)", DOTALL)
 _DURATIONS = {
     "ns": 1,
     "us": 1_000,
@@ -141,7 +144,7 @@ def decode_parameter(text: str, span: Span, diagnostics: Diagnostics) -> int:
     return number
 
 
-_ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|[xX]([0-9A-Fa-f]{0,2})|(.)|$)", re.DOTALL)
+_ESCAPE = late(r"\\(?:([0-7]{1,3})|[xX]([0-9A-Fa-f]{0,2})|(.)|$)", DOTALL)
 _SIMPLE = {"n": b"\n", "t": b"\t", "r": b"\r", '"': b'"', "\\": b"\\"}
 
 

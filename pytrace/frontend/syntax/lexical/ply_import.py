@@ -1,7 +1,8 @@
 """PLY's modules, imported without what only its generators need.
 
-``ply.lex`` and ``ply.yacc`` import ``inspect`` and ``copy``, with ``ast``, ``dis``, ``tokenize`` and ``weakref``: 6 ms
-of each compiled start. With shipped tables PLY calls nothing of these, so it gets modules that are loaded when it does.
+``ply.lex`` and ``ply.yacc`` import ``inspect``, ``copy`` and ``warnings``, with ``ast``, ``dis``, ``tokenize`` and
+``weakref``: 6 ms of each compiled start. With shipped tables PLY calls nothing of these, so it gets modules that are
+loaded when it does. Its regular expressions are those of :mod:`pytrace.base.lazy_regex`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 import sys
 from types import ModuleType
 
-_UNUSED = ("inspect", "copy")
+from pytrace.base import lazy_regex
+
+_UNUSED = ("inspect", "copy", "warnings", "re")
 
 
 class _Later(ModuleType):
@@ -26,11 +29,14 @@ def load(name: str) -> ModuleType:
     whole = f"ply.{name}"
     if whole in sys.modules:
         return sys.modules[whole]
-    later = [_Later(unused) for unused in _UNUSED if unused not in sys.modules]
-    sys.modules.update((module.__name__, module) for module in later)
+    earlier = {unused: sys.modules[unused] for unused in _UNUSED if unused in sys.modules}
+    later = {unused: _Later(unused) for unused in _UNUSED if unused not in earlier or unused == "re"}
+    vars(later["re"]).update(compile=lazy_regex.late, VERBOSE=lazy_regex.VERBOSE)
+    sys.modules.update(later)
     try:
         __import__(whole)
     finally:
-        for module in later:
-            del sys.modules[module.__name__]
+        for unused in later:
+            del sys.modules[unused]
+        sys.modules.update(earlier)
     return sys.modules[whole]

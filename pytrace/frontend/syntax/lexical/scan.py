@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pytrace.base.fast_typing import Protocol, TypeVar
-from pytrace.core.diagnostics import Diagnostics
-from pytrace.core.source import Source, Span
+from pytrace.base.fast_typing import TYPE_CHECKING, Protocol, TypeVar
 from pytrace.frontend.syntax.lexical.attach_point_scanner import AttachPointScan
 from pytrace.frontend.syntax.lexical.c_preamble import CDefinition
+
+if TYPE_CHECKING:
+    from pytrace.core.diagnostics import Diagnostics
+    from pytrace.core.source import Source, Span
 
 
 class Scan:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from pytrace.frontend.syntax.lexical.tokens import Token
+from pytrace.base.fast_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytrace.frontend.syntax.lexical.tokens import Token
 
 
 class Frame:

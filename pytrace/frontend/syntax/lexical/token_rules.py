@@ -18,10 +18,8 @@ in which they stand here, then the strings.  ``scripts/generate-tables`` generat
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-
-from pytrace.base.lazy_regex import late
+from pytrace.base.fast_typing import TYPE_CHECKING
+from pytrace.base.lazy_regex import DOTALL, late
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.source import Span
 from pytrace.frontend.ast import nodes
@@ -32,6 +30,9 @@ from pytrace.frontend.syntax.lexical.layout import skip_layout
 from pytrace.frontend.syntax.lexical.literals import decode_integer, decode_parameter, decode_string
 from pytrace.frontend.syntax.lexical.scan import Lexeme, matches
 from pytrace.frontend.syntax.lexical.tokens import KEYWORDS, LITERALS, OPERATORS, ROOT_KINDS, Token
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 states = (
     ("point", "exclusive"),
@@ -52,10 +53,10 @@ _OPERATOR = "|".join(
 )
 _STRING_TAIL = late(r"\)*[ \t]*(?:[;,][ \t]*)?[})>\] \t\r]*$")
 _AFTER_DOT = late(r"\.\s*\Z")
-_WORD = late(r"[A-Za-z0-9_$@]+|.", re.DOTALL)
+_WORD = late(r"[A-Za-z0-9_$@]+|.", DOTALL)
 
 t_INITIAL_after_points_ignore = _SPACE
-t_script_ignore = " \t\r\f\v"
+t_script_ignore = _SPACE
 t_point_definition_comment_ignore = ""
 
 
@@ -71,7 +72,6 @@ def _span(lexeme: Lexeme) -> Span:
 
 # ---------------------------------------------------------------------------------------------- code
 
-t_script_ignore_lines = r"\n[ \t\r\n\f\v]*"
 
 
 @matches(_NAME)
@@ -477,3 +477,8 @@ def _point(lexeme: Lexeme) -> Token:
 def t_ANY_error(lexeme: Lexeme) -> None:
     """PLY calls this where no rule fits; the rules leave no such place."""
     raise InternalError(f"no token rule fits at offset {lexeme.lexpos}")
+
+
+def names() -> dict[str, object]:
+    """All names of this module, for PLY, which looks up rules by name."""
+    return globals()

@@ -10,12 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core import types
 from pytrace.core.types.tables import NUMBERS
 from pytrace.runtime.output.render import json
 from pytrace.runtime.output.render.decoders import Value, Values, for_any
 from pytrace.runtime.output.render.tables import cell
-from pytrace.runtime.output.render.text import Form, TextForms
+
+if TYPE_CHECKING:
+    from pytrace.runtime.output.render.text import Form, TextForms
 
 END = b"\r\n"
 """The end of a line; alone it stands between tables."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from decimal import Decimal, DecimalException
 
 from pytrace.base.fast_typing import TYPE_CHECKING
-from pytrace.core import types
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytrace.core import types
     from pytrace.runtime.output.render.decoders import Memory
 
 MOST = 65536

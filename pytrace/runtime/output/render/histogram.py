@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.types import Hist, LHist
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 _BAR = 52
 _UNITS = ("", "K", "M", "G", "T", "P", "E")
 _KILO, _MEGA = 1 << 10, 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Shape:
     """The bounds of a histogram's buckets and how they are labelled.
 
@@ -31,7 +34,7 @@ class Shape:
     """Whether ``div`` of print applies."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Bucket:
     """A bucket: values *low* … *high* (excluded; None for an open end), how many, and its label."""
 
@@ -151,7 +154,7 @@ def text(form: Shape, counts: Sequence[int], div: int = 1) -> bytes:
 # ---------------------------------------------------------------------------------------------- percentiles
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Quantile:
     """A percentile of what a histogram counted.
 

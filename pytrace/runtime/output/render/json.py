@@ -10,7 +10,6 @@ Integers that a double cannot hold exactly are strings.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
 
 from pytrace.base.fast_typing import TYPE_CHECKING, Never, TypeVar
 from pytrace.base.lazy_regex import late
@@ -20,6 +19,7 @@ from pytrace.runtime.output.render.text import STATS, Form, TextForms, V, boolea
 
 if TYPE_CHECKING:
     import re
+    from collections.abc import Callable, Iterator, Sequence
 
     # Loaded only by scripts that have such maps.
     from pytrace.runtime.output.render import histogram, tseries

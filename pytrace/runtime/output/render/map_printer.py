@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.base.fast_typing import TYPE_CHECKING, Protocol, TypeVar
 from pytrace.core import types
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.manifest import MapSpec
 from pytrace.core.types.produced import truncated
 from pytrace.runtime.output.render import json
 from pytrace.runtime.output.render.decoders import Decode, Decoders, Value, Values
-from pytrace.runtime.output.render.json import JsonForms
 from pytrace.runtime.output.render.percpu_merge import (
     BUCKETED,
     OTHER,
@@ -26,11 +23,15 @@ from pytrace.runtime.output.render.percpu_merge import (
     intervals_of,
     itself,
 )
-from pytrace.runtime.output.render.text import Form, TextForms
 
 if TYPE_CHECKING:
     # Loaded only by scripts that have such maps.
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from pytrace.core.manifest import MapSpec
     from pytrace.runtime.output.render import histogram, tseries
+    from pytrace.runtime.output.render.json import JsonForms
+    from pytrace.runtime.output.render.text import Form, TextForms
 
 
 LARGE = 4096
@@ -62,7 +63,7 @@ class Reader(Protocol):
         """Set all values to zero."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Shown:
     """How a map is to print: the last *top* entries (0: all) in *order*, numbers divided by *div*.
 

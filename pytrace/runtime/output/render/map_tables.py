@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core import types
 from pytrace.core.types.tables import Column, TableSchema, key_columns, map_schema
 from pytrace.runtime.output.render import csv
 from pytrace.runtime.output.render.decoders import Value, for_any
 from pytrace.runtime.output.render.map_printer import Entry, MapPrinter, MapView, Shown, with_div
 from pytrace.runtime.output.render.percpu_merge import counts_of, intervals_of
-from pytrace.runtime.output.render.tables import Page
 from pytrace.runtime.output.render.text import stats_members
+
+if TYPE_CHECKING:
+    from pytrace.runtime.output.render.tables import Page
 
 Rows = Callable[[Value], list[list[bytes]]]
 """The rows of a value, without its key."""

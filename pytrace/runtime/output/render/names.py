@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
 from itertools import repeat
 
 from pytrace.base.fast_typing import TYPE_CHECKING, Never, Protocol, TypeVar
 from pytrace.core.types import Stack, StackMode
-from pytrace.runtime.host.clocks import Clock
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from pytrace.runtime.host.cgroups import Cgroups
+    from pytrace.runtime.host.clocks import Clock
     from pytrace.runtime.host.network import Interfaces, NetworkNamespaces
 
 F = TypeVar("F")

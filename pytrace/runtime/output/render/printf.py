@@ -8,7 +8,6 @@ without a length modifier numbers are truncated to 32 bits.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 
 from pytrace.base.fast_dataclass import dataclass, replace
 from pytrace.base.fast_typing import TYPE_CHECKING, Never
@@ -18,6 +17,8 @@ from pytrace.runtime.output.render.decoders import Value, for_any, integer_code
 from pytrace.runtime.output.render.text import TextForms, escaped, hex_escaped, hex_spaced
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pytrace.core.formats import Conversion
 
 

@@ -12,9 +12,12 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 from operator import itemgetter
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core import types
-from pytrace.core.types.tables import Column, TableSchema
-from pytrace.runtime.output.render.text import Form, TextForms
+
+if TYPE_CHECKING:
+    from pytrace.core.types.tables import Column, TableSchema
+    from pytrace.runtime.output.render.text import Form, TextForms
 
 Cell = int | bytes
 """A value in a row: a number, or a text."""

@@ -12,11 +12,11 @@ from pytrace.base.fast_typing import TYPE_CHECKING, Never, TypeVar
 from pytrace.core import types
 from pytrace.core.types.produced import truncated
 from pytrace.runtime.output.render.decoders import ByType, Value, Values, for_any, row
-from pytrace.runtime.output.render.names import ValueNames
 
 if TYPE_CHECKING:
     # Loaded only by scripts that have such maps.
     from pytrace.runtime.output.render import tseries
+    from pytrace.runtime.output.render.names import ValueNames
 
 Form = Callable[[Value], bytes]
 Formatted = Callable[[types.Joined, "TextForms"], Form]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.core.types import TSeries
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.types.produced import truncated
 from pytrace.runtime.host.clocks import strftime
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytrace.core.types import TSeries
 
 _WIDTH = 53
 _LEFT = 21
@@ -17,7 +20,7 @@ Interval = tuple[int, int, int]
 """Epoch (interval number plus 1), value, meta: as :class:`pytrace.core.types.TSeries` keeps it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Series:
     """Points of equal distance: start of each interval (wall time, nanoseconds) and its value, None for no data."""
 

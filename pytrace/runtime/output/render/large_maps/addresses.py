@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
 
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core import types
-from pytrace.core.manifest import MapSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pytrace.core.manifest import MapSpec
 
 Block = tuple[bytes, bytes, int]
 _NAMED = (types.Stack, types.USym)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Place:
     """Where rows have a user stack of at most *frames* frames, or one address (0): in the key or *in_value*."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core import types
 from pytrace.runtime.output.render import json
@@ -11,10 +9,12 @@ from pytrace.runtime.output.render.large_maps.bucket_texts import BucketJson, Bu
 from pytrace.runtime.output.render.large_maps.row_format import Cell, RowFormat, cell, number_cell
 from pytrace.runtime.output.render.large_maps.sorted_buckets import SortedBuckets, sorted_buckets
 from pytrace.runtime.output.render.large_maps.sorted_entries import Block, Entry, SortedEntries, sorted_entries
-from pytrace.runtime.output.render.text import Form, TextForms
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
     from pytrace.runtime.output.render.map_printer import MapView, Shown
+    from pytrace.runtime.output.render.text import Form, TextForms
 
 
 def large_map(view: MapView, block: Block, shown: Shown) -> LargeMap | None:

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Mapping, Sequence
 
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.runtime.output.render.large_maps.sort_keys import Piece
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from typing import Literal
 
 _CODES: Mapping[int, Literal["B", "H", "I", "Q"]] = {1: "B", 2: "H", 4: "I", 8: "Q"}
@@ -29,7 +29,7 @@ Records = tuple[bytearray, int]
 """Records one after another, and how many bytes each takes: a form's size, or less if the rest is zero in all."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Unit:
     """What is copied at once: *size* bytes of all rows.
 
@@ -45,7 +45,7 @@ class _Unit:
     invert: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Stack:
     """A stack: at *place* process and error, then 16 bytes for each frame: 1 if there is one, and its address.
 

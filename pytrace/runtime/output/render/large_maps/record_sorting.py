@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 
-from pytrace.base.fast_typing import Protocol
+from pytrace.base.fast_typing import TYPE_CHECKING, Protocol
 from pytrace.runtime.abi import sorting
-from pytrace.runtime.output.render.large_maps.record_form import Records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytrace.runtime.output.render.large_maps.record_form import Records
 
 ROWS = 1024
 """Records of one block of the result."""

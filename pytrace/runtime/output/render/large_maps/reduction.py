@@ -7,19 +7,22 @@ columns: one column has the same word of all of them. The two give the same (a t
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
 from itertools import repeat
 from operator import add
 
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core import types
 from pytrace.core.types.produced import truncated, wrapped
 from pytrace.runtime.output.render.decoders import integer_code
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _WORD = 8
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Reduction:
     """How values of one type become one copy each.
 

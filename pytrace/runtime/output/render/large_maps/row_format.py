@@ -7,15 +7,18 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core import types
-from pytrace.runtime.output.render.decoders import Decoders
-from pytrace.runtime.output.render.text import Form
+
+if TYPE_CHECKING:
+    from pytrace.runtime.output.render.decoders import Decoders
+    from pytrace.runtime.output.render.text import Form
 
 Column = Callable[[Sequence[bytes]], list[bytes]]
 """The texts of the values of one column, from their bytes."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Cell:
     """A value in a row: how it is read from *start* (a code of :mod:`struct`), converted, and formatted."""
 

@@ -6,16 +6,18 @@ as bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core import types
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 MOST_FRAMES = 255
 """Frames of a stack that a byte can count."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Piece:
     """A part of a value's memory: *size* bytes from *start* on.
 

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core import types
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.manifest import MapSpec
-from pytrace.runtime.output.render.decoders import Decoders, Value
 from pytrace.runtime.output.render.large_maps.record_form import RecordForm
 from pytrace.runtime.output.render.large_maps.record_sorting import ROWS
 from pytrace.runtime.output.render.large_maps.reduction import Reduction, reduction
 from pytrace.runtime.output.render.large_maps.sort_keys import Piece, pieces
-from pytrace.runtime.output.render.large_maps.sorted_entries import Block, Entry, Shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from pytrace.core.manifest import MapSpec
+    from pytrace.runtime.output.render.decoders import Decoders, Value
+    from pytrace.runtime.output.render.large_maps.sorted_entries import Block, Entry, Shown
 
 Words = tuple[int, ...]
 """Number and count of a bucket, of another one, and so on; in no order."""

@@ -7,17 +7,19 @@ formatted in blocks. Types that have no such form are left to the other way.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-
-from pytrace.base.fast_typing import Protocol
+from pytrace.base.fast_typing import TYPE_CHECKING, Protocol
 from pytrace.core import types
-from pytrace.core.manifest import MapSpec
 from pytrace.runtime.output.render import percpu_merge
 from pytrace.runtime.output.render.decoders import Decoders, Value
 from pytrace.runtime.output.render.large_maps.record_form import RecordForm
 from pytrace.runtime.output.render.large_maps.record_sorting import RecordSorter, sorter
 from pytrace.runtime.output.render.large_maps.reduction import Reduction, reduction
 from pytrace.runtime.output.render.large_maps.sort_keys import Piece, pieces
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pytrace.core.manifest import MapSpec
 
 Block = tuple[bytes, bytes, int]
 Entry = tuple[Value, Value]
