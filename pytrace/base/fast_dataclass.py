@@ -331,11 +331,17 @@ def _fields(value: object) -> tuple[Field, ...]:
 
 def _replace(instance: object, /, **changes: object) -> object:
     """A copy with other values in some fields."""
-    for item in _fields(instance):
-        if item.name not in changes:
-            changes[item.name] = getattr(instance, item.name)
-    make: Callable[..., object] = instance.__class__
-    return make(**changes)
+    cls = instance.__class__
+    names = _names.get(cls)
+    if names is None:
+        names = _names[cls] = tuple(item.name for item in _fields(cls))
+    values = [changes.pop(name) if name in changes else getattr(instance, name) for name in names]
+    make: Callable[..., object] = cls
+    return make(*values, **changes)  # the constructor complains about what is left
+
+
+_names: dict[type, tuple[str, ...]] = {}
+"""Names of the fields of a class, once :func:`replace` had an instance of it."""
 
 
 def _asdict(instance: object) -> dict[str, object]:

@@ -18,6 +18,8 @@ from __future__ import annotations
 import marshal
 import os
 import sys
+
+# Typeshed does not have what the import system keeps to itself.
 from _frozen_importlib import ModuleSpec, _init_module_attrs, _ModuleLockManager  # type: ignore[attr-defined]
 from _frozen_importlib_external import MAGIC_NUMBER, ExtensionFileLoader, PathFinder, SourceFileLoader
 
@@ -229,6 +231,7 @@ def expression(source: str | bytes, flags: int) -> re.Pattern[str] | None:
     data = archive.expressions.get((source, flags)) if archive is not None else None
     if data is None:
         return None
+    # Typeshed does not have the compiler's own module.
     from _sre import compile as make  # type: ignore[import-not-found]
 
     try:

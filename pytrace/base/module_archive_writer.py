@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+# Typeshed does not have the parts of re.
 import _sre  # type: ignore[import-not-found]
 import marshal
 import os
 import re
 import sys
 from _frozen_importlib_external import MAGIC_NUMBER, ExtensionFileLoader, SourceFileLoader, cache_from_source
+
+# Nor these.
 from re import _compiler, _parser  # type: ignore[attr-defined]
 
 from pytrace.base import lazy_regex, module_archive, private_files

@@ -60,7 +60,9 @@ def walk(node: nodes.Node) -> Iterator[nodes.Node]:
     while waiting:
         current = waiting.pop()
         yield current
-        waiting.extend(reversed(children(current)))
+        below = children(current)
+        below.reverse()
+        waiting += below
 
 
 def deeper_than(node: nodes.Node, levels: int) -> nodes.Node | None:
