@@ -150,17 +150,22 @@ def test_order_and_kinds(tool: Tool, folder: Path, options: tuple[object, ...], 
 
 @pytest.mark.tool("filetop")
 def test_directories_are_compared_whole(tool: Tool, folder: Path) -> None:
+    for name in ("tree", "tree2"):
+        (folder / name / "below").mkdir(parents=True, exist_ok=True)
+
     def work(_running: Running) -> None:
         for name in ("tree", "tree2"):
-            (folder / name / "below").mkdir(parents=True, exist_ok=True)
             (folder / name / "below" / f"in_{name}").write_text("text")
 
     run = tool("filetop", 3600, "-p", os.getpid(), "-d", folder / "tree", work=work)
     assert [row["file"] for row in run.rows] == ["in_tree"]
     run = tool("filetop", 3600, "-p", os.getpid(), "-d", "/", work=work)
     assert {"in_tree", "in_tree2"} <= {row["file"] for row in run.rows}
-    run = tool("filetop", "-d", "relative", status=1, interrupt=False)
-    assert "absolute path" in run.stdout
+    relative = os.path.relpath(folder / "tree2", "/")  # where tools are started
+    run = tool("filetop", 3600, "-p", os.getpid(), "-d", relative, work=work)
+    assert [row["file"] for row in run.rows] == ["in_tree2"]
+    run = tool("filetop", "-d", "nosuch", status=1, interrupt=False)
+    assert "needs a directory that exists" in run.stderr
 
 
 def _talks(_running: Running) -> None:
