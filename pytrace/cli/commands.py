@@ -297,9 +297,8 @@ def _list(line: CommandLine, options: RunOptions) -> int:
     if operand is not None and "." in operand and not {":", "*"} & set(operand) and options.warnings:
         sys.stderr.write(f"WARNING: there is no file {operand!r}, so it is used as a pattern of probe names\n")
     pattern = None if operand is None else ",".join(line.operands)
-    text = probes.listing(kernel, pattern, pid=options.pid, verbose=options.verbose)
-    _write_listing(text)
-    if not text and options.warnings:
+    listed = _write_listing(probes.pieces(kernel, pattern, pid=options.pid, verbose=options.verbose))
+    if not listed and options.warnings:
         sys.stderr.write(_nothing_matches(pattern))
     _print_missing(kernel, options)
     return 0
@@ -315,12 +314,23 @@ def _nothing_matches(pattern: str | None) -> str:
     return text
 
 
-def _write_listing(text: str) -> None:
+def _write_listing(pieces: Iterable[str]) -> bool:
+    """Write a text; tells whether there was any."""
+    found = False
+    for text in pieces:
+        found = found or bool(text)
+        _write_piece(text)
+    _write_piece("")
+    return found
+
+
+def _write_piece(text: str) -> None:
+    """Write a piece of a text to standard output; an empty one is the end of the text."""
     try:
-        sys.stdout.flush()
         # Names in binaries may contain any bytes.
         sys.stdout.buffer.write(text.encode(errors="surrogateescape"))
-        sys.stdout.buffer.flush()
+        if not text:
+            sys.stdout.buffer.flush()
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -340,7 +350,7 @@ def _list_script(line: CommandLine, kernel: LiveKernel, options: RunOptions) -> 
     if script.compiled is not None:
         programs = CompiledScript.from_bytes(script.compiled).manifest.programs
         places = [(item.kind, target) for item in programs if not item.service for target in item.targets]
-        _write_listing(probes.targets(kernel, places, verbose=options.verbose))
+        _write_listing([probes.targets(kernel, places, verbose=options.verbose)])
         return 0
     diagnostics = Diagnostics()
     wanted = replace(request.compile_options(line, options, script), mode="list")
@@ -349,6 +359,6 @@ def _list_script(line: CommandLine, kernel: LiveKernel, options: RunOptions) -> 
     finally:
         _print(diagnostics, options)
     targets = [(unit.kind.name, target) for unit in found.units for target in unit.targets]
-    _write_listing(probes.targets(kernel, targets, verbose=options.verbose))
+    _write_listing([probes.targets(kernel, targets, verbose=options.verbose)])
     _print_missing(kernel, options)
     return 0

@@ -85,10 +85,23 @@ Group = tuple[str, str]
 
 _NOWHERE = NoTarget()
 _END = "\n"
+_PIECE = 1 << 15
+"""About how many characters of names become a piece of text."""
 
 
 def listing(kernel: LiveKernel, operand: str | None, *, pid: int | None = None, verbose: bool = False) -> str:
     """The text of ``-l`` with an optional pattern (or several, separated by commas).
+
+    Raises:
+        TraceError: as for :func:`pieces`.
+    """
+    return "".join(pieces(kernel, operand, pid=pid, verbose=verbose))
+
+
+def pieces(
+    kernel: LiveKernel, operand: str | None, *, pid: int | None = None, verbose: bool = False
+) -> Iterator[str]:
+    """The text of ``-l`` in pieces of whole lines.
 
     Raises:
         TraceError: the pattern names a provider that does not exist, or a place that is not there.
@@ -100,7 +113,9 @@ def listing(kernel: LiveKernel, operand: str | None, *, pid: int | None = None, 
     else:
         patterns = [part.strip() for part in (operand or "*:*").split(",")]
     if len(patterns) == 1 and not verbose and not _type_word(patterns[0]):
-        return "".join(_bulk_text(question) for question in _questions(kernel, patterns[0], pid))
+        for question in _questions(kernel, patterns[0], pid):
+            yield from _bulk_text(question)
+        return
     lines: dict[str, None] = {}
     for pattern in patterns:
         word = _type_word(pattern)
@@ -108,7 +123,7 @@ def listing(kernel: LiveKernel, operand: str | None, *, pid: int | None = None, 
             lines.update(dict.fromkeys(_types(kernel, word, pattern.removeprefix(word).strip(), verbose)))
         else:
             lines.update(dict.fromkeys(_probes(kernel, pattern, pid, verbose)))
-    return _text(lines)
+    yield _text(lines)
 
 
 def _type_word(pattern: str) -> str:
@@ -117,11 +132,19 @@ def _type_word(pattern: str) -> str:
     return word if word in TYPE_WORDS and rest.strip() else ""
 
 
-def _bulk_text(question: Question) -> str:
+def _bulk_text(question: Question) -> Iterator[str]:
     row = BULK.get(question.kind)
     if row is None:
-        return _text(dict.fromkeys(probe for probe, _ in ROWS[question.kind](question)))
-    return "".join(f"{start}{rest.replace(_END, _END + start)}{_END}" for start, rest in row(question) if rest)
+        yield _text(dict.fromkeys(probe for probe, _ in ROWS[question.kind](question)))
+        return
+    for start, rest in row(question):
+        at, following = 0, _END + start
+        while at < len(rest):
+            # Pieces whose memory is used again: a copy of megabytes costs more in page faults than its lines do.
+            end = rest.find(_END, at + _PIECE)
+            end = len(rest) if end < 0 else end
+            yield f"{start}{rest[at:end].replace(_END, following)}{_END}"
+            at = end + 1
 
 
 def targets(kernel: LiveKernel, found: Iterable[tuple[str, Target]], *, verbose: bool = False) -> str:
