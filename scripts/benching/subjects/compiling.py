@@ -28,7 +28,7 @@ def probes_script(count: int) -> str:
 def long_script(lines: int) -> str:
     """A script of about that many lines of ordinary statements."""
     probe = """tracepoint:syscalls:sys_enter_openat /pid == {n} && comm != "x{n}"/ {{
-  $a = (nsecs - @start[tid]) / 1000 + {n} * 2;
+  $a = (nsecs - @start[tid]) / 1000 + {n} * 2; @start[tid] = nsecs;
   if ($a > 100 || $a < 3) {{
     @hits[comm, pid] = count();
     printf("%d %s %d\\n", pid, comm, $a);
@@ -61,7 +61,8 @@ def _compile(text: Callable[[], str], usual: int) -> Callable[[Row, Plan], list[
 
 
 _PARSED = """
-import sys, time
+import gc, sys, time
+gc.disable()  # as the command does
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.source import Source
 from pytrace.frontend.syntax import parser
