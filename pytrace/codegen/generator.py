@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.base.fast_typing import TYPE_CHECKING
-from pytrace.codegen.analysis import large_keys, parts, stack_use
+from pytrace.codegen.analysis import inserted_elements, large_keys, parts, repeated_reads, stack_use
 from pytrace.codegen.analysis.shared_variables import all_variables, called_functions, shared_variables
 from pytrace.codegen.aot import layout_reliance, load_time_values
 from pytrace.codegen.emit import events, memory
@@ -54,6 +54,8 @@ def generate(
     layout = Layout.plan(checked, kernel.possible_cpus, options.shape.size, digested)
     for info in checked.maps.values():
         map_access.declare(module, layout, info)
+    # With -k, each read of a missing element is reported.
+    elements = repeated_reads.element_maps(checked) if options.checks < 2 else frozenset()
     script = Script(
         LOWERING,
         checked,
@@ -65,6 +67,8 @@ def generate(
         {name: number for number, name in enumerate(checked.maps)},
         ahead=load_time_values.Ahead(kernel) if options.ahead else None,
         sparing=sparing,
+        element_maps=elements,
+        taken_maps=inserted_elements.taken_maps(checked, elements),
     )
     process_filters.declare(module, options.shape)
     services: tuple[ProgramSpec, ...] = ()
@@ -95,6 +99,13 @@ def _program(script: Script, unit: ProbeUnit, number: int) -> None:
         shared.update(away(checked, function.body, cut))
         shared.update(function.parameters)
     program = Program(script, unit, number, frozenset(shared), cut)
+    program.inserted = inserted_elements.inserted_maps(unit.body, script.taken_maps)
+    program.repeated = {
+        read: earlier
+        for body in (unit.body, *(function.body for function in functions))
+        for read, earlier in repeated_reads.repeated_reads(checked, body, script.element_maps).items()
+    }
+    program.read_again = frozenset(program.repeated.values())
     for function in functions:
         calls.generate(program, function)
         # A function's memory is not shared: it may be called while any other memory is in use.

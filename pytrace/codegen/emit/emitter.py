@@ -62,6 +62,8 @@ class Emitter:
         """What :meth:`end_early` returns."""
         self.inner_returned = False
         self.variables: dict[VariableInfo, Variable] = {}
+        self.reads: dict[nodes.Expr, Ptr] = {}
+        """Registers with the values of elements that are read again."""
         self._returned: tuple[int, int] | None = None
         self._outer: Emitter | None = None
         self._scope = scope

@@ -14,7 +14,7 @@ from pytrace.codegen.ir.values import Number, Ptr, global_pointer
 from pytrace.codegen.storage.scratch_memory import USER_AREA, Scratch, unit_area
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pytrace.codegen.analysis.large_keys import Words
     from pytrace.codegen.aot.load_time_values import Ahead
@@ -68,6 +68,10 @@ class Script:
     """Load-time values of an ahead-of-time file; None for other scripts."""
     sparing: bool = False
     """Variables and large temporaries are in scratch memory, because the stack is too small."""
+    element_maps: frozenset[str] = frozenset()
+    """Maps whose elements need not be read again (:mod:`pytrace.codegen.analysis.repeated_reads`)."""
+    taken_maps: frozenset[str] = frozenset()
+    """Maps whose elements are mostly missing when they are assigned (:mod:`..analysis.inserted_elements`)."""
 
     def counting_callback(self) -> Ptr:
         """An empty callback: ``bpf_for_each_map_elem`` with it returns the number of entries."""
@@ -106,6 +110,12 @@ class Program:
     """Origins of variables (:mod:`pytrace.codegen.emit.provenance`)."""
     failure_function: str = ""
     """The function that counts and reports failed helper calls, if it has been emitted."""
+    repeated: Mapping[nodes.Expr, nodes.MapIndex] = field(default_factory=dict)
+    """Reads of elements, and the earlier ones whose values they use."""
+    read_again: frozenset[nodes.Expr] = frozenset()
+    """These earlier ones."""
+    inserted: frozenset[str] = frozenset()
+    """Maps that elements are assigned to without a look-up."""
     lookup_functions: dict[str, str] = field(default_factory=dict)
     """Functions that look up keys, by the map's name."""
     numbers: int = 0

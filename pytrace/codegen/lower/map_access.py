@@ -292,7 +292,7 @@ def read_key(e: Emitter, node: nodes.Node, info: MapInfo, key: Key) -> Operand:
 
 
 def store_key(e: Emitter, node: nodes.Node, info: MapInfo, key: Key, operand: Operand) -> None:
-    """Store the value of a key; scalars of an existing key are stored in place instead of replacing the element."""
+    """Store the value of a key; scalars of an existing key are stored in place, unless it mostly is missing."""
     if not info.value.scalar:
         whole = operand if isinstance(operand, Memory) and operand.type == info.value else None
         pointer = whole.pointer if whole is not None else e.temporary(info.value.size)
@@ -304,6 +304,9 @@ def store_key(e: Emitter, node: nodes.Node, info: MapInfo, key: Key, operand: Op
             _update_either(e, node, info, key, pointer)
         return
     value = memory.number(e, operand)
+    if info.name in e.program.inserted and key.whole is None:
+        _insert(e, node, info, key, value)
+        return
     place = lookup(e, info, key)
     when_found(
         e,

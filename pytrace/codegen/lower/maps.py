@@ -31,7 +31,19 @@ def read(e: Emitter, node: nodes.MapRef | nodes.MapIndex) -> Operand:
     if info.key is None:
         pointer = map_access.slot_value(e, info)
         return memory.load(e, pointer, info.value) if info.value.scalar else Memory(pointer, info.value)
-    return map_access.read_key(e, node, info, map_access.key_pointer(e, info, keys))
+    return _element(e, node, info, keys)
+
+
+def _element(e: Emitter, node: nodes.Expr, info: MapInfo, keys: Sequence[nodes.Expr]) -> Operand:
+    """The value of an element; that of an earlier read, if this one repeats it."""
+    earlier = e.program.repeated.get(node)
+    if earlier is not None and earlier in e.reads:
+        return Scalar(e.b.load(e.reads[earlier]), info.value)
+    operand = map_access.read_key(e, node, info, map_access.key_pointer(e, info, keys))
+    if node in e.program.read_again:
+        register = e.reads[node] = e.b.register()
+        e.b.store(memory.number(e, operand), register)
+    return operand
 
 
 def address(e: Emitter, node: nodes.Expr) -> Ptr:

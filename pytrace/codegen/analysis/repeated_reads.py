@@ -1,0 +1,258 @@
+"""Reads of a map's element that repeat an earlier read: ``/@start[tid]/ { @us = hist(nsecs - @start[tid]); … }``.
+
+The value of the earlier one is used, and the kernel looks the key up once. That is what the script could have seen
+anyway: between two reads of an element nothing but another CPU or an interrupting program can have changed it, as long
+as the program itself has not. A loop reads anew in each round, so that it sees what others write.
+"""
+
+from __future__ import annotations
+
+from pytrace.base.fast_typing import TYPE_CHECKING
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.typed_program import CheckedProgram, FunctionInfo, ImportedFunction, VariableInfo
+from pytrace.frontend.ast.visitor import children, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+_CONSTANT = frozenset({"pid", "tid", "uid", "gid", "cpu", "curtask", "cgroup", "retval", "func", "ctx"})
+"""Builtins without arguments that have one value during a run of a program."""
+
+_READ_ONLY = frozenset({"has_key", "len", "print", "printf"})
+"""Builtins with maps or elements as arguments that change neither."""
+
+
+def element_maps(checked: CheckedProgram) -> frozenset[str]:
+    """Names of the maps whose elements are numbers, and that are changed by name only."""
+    names = {
+        name
+        for name, info in checked.maps.items()
+        if info.key is not None and info.value.scalar and not info.value.aggregate
+    }
+    if not names:
+        return frozenset()
+    bodies = [unit.body for unit in checked.units] + [function.body for function in checked.functions]
+    for node in (node for body in bodies for node in walk(body)):
+        if isinstance(node, nodes.Unary) and node.operator == "&":
+            names -= _maps_in(node.operand)
+    return frozenset(names)
+
+
+def repeated_reads(
+    checked: CheckedProgram, body: nodes.Block, names: frozenset[str]
+) -> Mapping[nodes.MapIndex, nodes.MapIndex]:
+    """For each read of an element that repeats an earlier one in *body*: the earlier one.
+
+    Args:
+        checked: the program.
+        body: of a probe or function.
+        names: the maps, from :func:`element_maps`.
+    """
+    if not names:
+        return {}
+    reads = _Reads(checked, names)
+    reads.visit(body)
+    return reads.repeated
+
+
+class _Element:
+    """A map and the values of its keys, with the variables that these depend on; equal if they are the same."""
+
+    __slots__ = ("name", "parts", "variables")
+
+    def __init__(self, name: str, parts: tuple[object, ...], variables: frozenset[VariableInfo]) -> None:
+        self.name = name
+        self.parts = parts
+        self.variables = variables
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Element) and self.name == other.name and self.parts == other.parts
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.parts))
+
+
+class _Reads:
+    """Goes through a body in the order of evaluation; *known* has the elements that were read already."""
+
+    def __init__(self, checked: CheckedProgram, names: frozenset[str]) -> None:
+        self.checked = checked
+        self.names = names
+        self.repeated: dict[nodes.MapIndex, nodes.MapIndex] = {}
+        self.known: dict[_Element, nodes.MapIndex] = {}
+        self._calls = 0
+        self._visits: dict[type[nodes.Node], Callable[..., None]] = {
+            nodes.MapIndex: self._element,
+            nodes.Assign: self._assign,
+            nodes.Let: self._let,
+            nodes.Unary: self._unary,
+            nodes.Binary: self._binary,
+            nodes.If: self._if,
+            nodes.Ternary: self._ternary,
+            nodes.Call: self._call,
+            nodes.For: self._loop,
+            nodes.While: self._loop,
+            nodes.Unroll: self._loop,
+        }
+
+    def visit(self, node: nodes.Node) -> None:
+        """Record the reads in *node*, and forget what it changes."""
+        found = self._visits.get(type(node))
+        if found is not None:
+            found(node)
+            return
+        for child in children(node):
+            self.visit(child)
+
+    # ------------------------------------------------------------------ reads
+
+    def _element(self, node: nodes.MapIndex) -> None:
+        for key in node.keys:
+            self.visit(key)
+        element = self._same(node)
+        if element is None:
+            return
+        earlier = self.known.get(element)
+        if earlier is not None:
+            self.repeated[node] = earlier
+        elif not self._calls:
+            # Arguments are not always evaluated: there may be no room for what a call sends.
+            self.known[element] = node
+
+    def _same(self, node: nodes.MapIndex) -> _Element | None:
+        """The element, when its keys have the same values wherever they are written, unless a variable is assigned."""
+        if node.map.name not in self.names:
+            return None
+        variables: set[VariableInfo] = set()
+        parts = tuple(self._part(key, variables) for key in node.keys)
+        return None if None in parts else _Element(node.map.name, parts, frozenset(variables))
+
+    def _part(self, node: nodes.Expr, variables: set[VariableInfo]) -> tuple[object, ...] | None:
+        """What the value of a key depends on; None when it can change otherwise."""
+        if isinstance(node, nodes.IntLiteral):
+            return ("number", node.value)
+        if isinstance(node, nodes.Variable):
+            info = self.checked.variables.get(node)
+            if info is None or not info.type.scalar:
+                return None
+            variables.add(info)
+            return ("variable", info)
+        if isinstance(node, nodes.Identifier):
+            return ("builtin", node.name) if _constant(node.name) else None
+        if isinstance(node, nodes.FieldAccess) and isinstance(node.base, nodes.Identifier) and node.base.name == "args":
+            scalar = self.checked.types[node].scalar
+            return ("args", node.name) if scalar else None
+        return None
+
+    # ------------------------------------------------------------------ changes
+
+    def _forget(self, names: Iterable[str]) -> None:
+        gone = set(names)
+        self.known = {element: node for element, node in self.known.items() if element.name not in gone}
+
+    def _forget_variable(self, node: nodes.Variable) -> None:
+        info = self.checked.variables.get(node)
+        self.known = {element: read for element, read in self.known.items() if info not in element.variables}
+
+    def _changed(self, target: nodes.Expr) -> None:
+        """An assignment to *target*: keys are read, the target is not."""
+        if isinstance(target, nodes.MapIndex):
+            for key in target.keys:
+                self.visit(key)
+            self._forget([target.map.name])
+        elif isinstance(target, nodes.MapRef):
+            self._forget([target.name])
+        elif isinstance(target, nodes.Variable):
+            self._forget_variable(target)
+        else:
+            self.visit(target)
+            self.known = {}
+
+    def _assign(self, node: nodes.Assign) -> None:
+        self.visit(node.value)
+        self._changed(node.target)
+
+    def _let(self, node: nodes.Let) -> None:
+        if node.value is not None:
+            self.visit(node.value)
+        self._forget_variable(node.variable)
+
+    def _unary(self, node: nodes.Unary) -> None:
+        if node.operator in ("++", "--"):
+            self._changed(node.operand)
+        else:
+            self.visit(node.operand)
+
+    def _call(self, node: nodes.Call) -> None:
+        self._calls += 1
+        for arg in node.args:
+            if node.name == "delete" and isinstance(arg, nodes.MapIndex):
+                self._changed(arg)
+            else:
+                self.visit(arg)
+        self._calls -= 1
+        if isinstance(self.checked.calls.get(node), FunctionInfo | ImportedFunction):
+            self.known = {}
+        elif node.name not in _READ_ONLY:
+            self._forget(arg.name for arg in node.args if isinstance(arg, nodes.MapRef))
+            self._forget(arg.map.name for arg in node.args if isinstance(arg, nodes.MapIndex))
+            for arg in node.args:
+                if isinstance(arg, nodes.Variable):
+                    # It may be assigned, as by find().
+                    self._forget_variable(arg)
+
+    # ------------------------------------------------------------------ ways
+
+    def _condition(self, node: nodes.Expr) -> dict[_Element, nodes.MapIndex]:
+        """Visit a condition; *known* is then what is known where it holds, the result what is known in any case."""
+        if isinstance(node, nodes.Binary) and node.operator == "&&":
+            left = self._condition(node.left)
+            self._condition(node.right)
+            return _common(left, self.known)
+        self.visit(node)
+        return dict(self.known)
+
+    def _binary(self, node: nodes.Binary) -> None:
+        if node.operator not in ("&&", "||"):
+            self.visit(node.left)
+            self.visit(node.right)
+            return
+        self.visit(node.left)
+        left = dict(self.known)
+        self.visit(node.right)
+        self.known = _common(left, self.known)
+
+    def _if(self, node: nodes.If) -> None:
+        self._either(node.condition, node.then, node.other)
+
+    def _ternary(self, node: nodes.Ternary) -> None:
+        self._either(node.condition, node.then, node.other)
+
+    def _either(self, condition: nodes.Expr, then: nodes.Node | None, other: nodes.Node | None) -> None:
+        otherwise = self._condition(condition)
+        if then is not None:
+            self.visit(then)
+        after, self.known = self.known, otherwise
+        if other is not None:
+            self.visit(other)
+        self.known = _common(after, self.known)
+
+    def _loop(self, node: nodes.Stmt) -> None:
+        self.known = {}
+        for child in children(node):
+            self.visit(child)
+        self.known = {}
+
+
+def _common(
+    one: dict[_Element, nodes.MapIndex], other: dict[_Element, nodes.MapIndex]
+) -> dict[_Element, nodes.MapIndex]:
+    return {element: node for element, node in one.items() if other.get(element) is node}
+
+
+def _constant(name: str) -> bool:
+    return name in _CONSTANT or (name.startswith(("arg", "sarg")) and name.lstrip("sarg").isdigit())
+
+
+def _maps_in(node: nodes.Node) -> set[str]:
+    return {item.name for item in walk(node) if isinstance(item, nodes.MapRef)}
