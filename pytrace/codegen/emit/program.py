@@ -60,6 +60,8 @@ class Script:
     """For each map the scratch areas of the programs that assign to it."""
     digests: dict[tuple[Words, ...], str] = field(default_factory=dict)
     """Functions that digest large keys, by what the keys consist of."""
+    walks: set[str] = field(default_factory=set)
+    """Functions that walk user stacks."""
     counting: str = ""
     uses_session: bool = False
     unwinds: bool = False

@@ -9,7 +9,7 @@ from pytrace.codegen.emit import events
 from pytrace.codegen.emit.current_task import process_ids
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.operands import Made, Operand
-from pytrace.codegen.services import user_unwinding
+from pytrace.codegen.services import frame_pointers, user_unwinding
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.probes.kinds import RAWTRACEPOINT
 from pytrace.core.types import Stack, StackMode
@@ -41,12 +41,17 @@ def _stack(e: Emitter, node: Node) -> Operand:
     tgid = process_ids(e, "tracer")[0] if type_.user else 0
 
     def write(pointer: Ptr, _align: int) -> None:
-        # The helper clears what is after the last frame, and everything if it fails (__bpf_get_stack), and keys must
-        # not differ there.
-        got = e.b.helper(helpers.GET_STACK, context, e.b.offset(pointer, type_.header), room, flags)
-        _check(e, node, type_, got)
-        frames = e.b.op("udiv", got, type_.frame_size)
-        count = e.b.select(e.b.icmp("slt", got, 0), got, frames)
+        frames = e.b.offset(pointer, type_.header)
+
+        def helped() -> Number:
+            # The helper clears what is after the last frame, and everything if it fails (__bpf_get_stack), and keys
+            # must not differ there.
+            got = e.b.helper(helpers.GET_STACK, context, frames, room, flags)
+            _check(e, node, type_, got)
+            return e.b.select(e.b.icmp("slt", got, 0), got, e.b.op("udiv", got, type_.frame_size))
+
+        walks = frame_pointers.walks(e, type_)
+        count = frame_pointers.walk(e, type_, frames, helped) if walks else helped()
         e.b.store(count, pointer, 32)
         e.b.store(tgid, e.b.offset(pointer, 4), 32)
 

@@ -1,0 +1,263 @@
+"""``ustack`` by frame pointers, walked by the program itself (x86-64).
+
+The kernel's walk (``perf_callchain_user``) reads each frame by itself, which takes about 50 ns, and ends most stacks by
+a page fault, which takes as long as ten frames: the frame pointer of a program's first function is often a small
+number. The program copies a piece of the user's stack at once and follows the frame pointers in the copy; it takes the
+same way and finds the same frames. Where the kernel does more than that, its helper is called: 32-bit programs, tasks
+with uprobes (return addresses may be replaced), tasks without a user stack.
+"""
+
+from __future__ import annotations
+
+from pytrace.base.fast_typing import TYPE_CHECKING
+from pytrace.codegen.emit import memory
+from pytrace.codegen.emit.contexts import registers
+from pytrace.codegen.ir import helpers
+from pytrace.codegen.ir.builder import Builder
+from pytrace.codegen.ir.values import I64, Number, Ptr, global_pointer, number_parameter, pointer_parameter
+from pytrace.core.probes.kinds import Context
+from pytrace.core.types import StackMode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytrace.codegen.emit.emitter import Emitter
+    from pytrace.codegen.emit.program import Script
+    from pytrace.codegen.ir.function_text import Block
+    from pytrace.codegen.ir.values import I1
+    from pytrace.core.source import Span
+    from pytrace.core.types import Stack, Struct
+
+WINDOW = 2048
+"""Bytes of the user's stack that are copied at once, at most: a read takes as long as the loop of five frames."""
+
+PAGE, ENOUGH = 4096, 1024
+"""A stack ends where a page ends, so what is left of a page is copied, unless that is less than *ENOUGH*."""
+
+FRAME = 16
+"""A frame pointer points to the caller's frame pointer, then the return address."""
+
+BLOCK = 8
+"""Frames that one round of a loop takes."""
+
+LOWEST = 4096
+"""No frame is below this address: nothing is mapped there."""
+
+CODE_64 = 0x33
+"""``__USER_CS``, the code segment of 64-bit programs."""
+
+WITHOUT_STACK = 0x00200000 | 0x4000 | 0x10
+"""``PF_KTHREAD``, ``PF_USER_WORKER`` and ``PF_IO_WORKER`` of include/linux/sched.h, of all kernels that have them."""
+
+NOWHERE = -4096
+"""An address that no user memory has: a read from it clears its destination."""
+
+_TASK = ("mm", "flags", "utask")
+_RESULT, _FP, _START, _VALID, _COUNT, _WORDS = (WINDOW + 8 * word for word in range(6))
+"""Words behind the window: a result; the state of a walk between rounds of a loop: frame pointer, the address that the
+window has a copy of, below which offset it has frames, frames found. What comes from there is unknown to the verifier,
+which would otherwise go through the code that follows for each value."""
+
+
+def walks(e: Emitter, kind: Stack) -> bool:
+    """Whether the program may walk such a stack."""
+    unit, kernel = e.program.unit, e.script.kernel
+    if not kind.user or kind.mode is StackMode.BUILD_ID or kernel.arch != "x86_64" or e.script.ahead is not None:
+        return False
+    if unit.kind.user or unit.kind.special or unit.kind.context is Context.ITERATOR:
+        return False
+    if unit.kind.program_type not in ("tracepoint", "raw_tracepoint", "tracing", "kprobe"):
+        return False
+    task = _task(e)
+    members = task is not None and all(task.find(name) is not None for name in _TASK)
+    return members and all(kernel.feature(name) for name in ("bpf_loop", "current_task_btf"))
+
+
+def _task(e: Emitter) -> Struct | None:
+    return e.script.kernel.struct("struct", "task_struct")
+
+
+def walk(e: Emitter, kind: Stack, frames: Ptr, helper: Callable[[], Number]) -> Number:
+    """Write the frames of the current task's user stack, and zeros behind them.
+
+    Args:
+        e: the emitter.
+        kind: the type of the stack, for which :func:`walks` holds.
+        frames: where they are written: room for ``kind.limit``.
+        helper: calls the kernel's helper instead.
+
+    Returns:
+        The number of frames, or the helper's error.
+    """
+    b, result = e.b, e.b.register()
+    ours, plain, done = b.block(), b.block(), b.block()
+    window = e.area(e.reserve(_WORDS))
+    task = b.pointer(b.helper(helpers.GET_CURRENT_TASK_BTF))
+    _unless(b, b.icmp("eq", _member(e, task, "mm", 64), 0), plain)
+    _unless(b, b.truth(b.op("and", _member(e, task, "flags", 32), WITHOUT_STACK)), plain)
+    _unless(b, b.truth(_member(e, task, "utask", 64)), plain)
+    saved, table = b.pointer(b.helper(helpers.TASK_PT_REGS, b.address(task))), registers(e)
+    ip, fp, segment = (b.load(b.offset(saved, table.offset(name))) for name in ("ip", "bp", "cs"))
+    b.branch(b.icmp("eq", b.op("and", segment, 0xFFFF), CODE_64), ours, plain, likely=True)
+    b.start(ours)
+    room = kind.limit * kind.frame_size
+    if memory.inline(room, 8):
+        b.clear(frames, room)
+    else:
+        b.helper(helpers.PROBE_READ_USER, frames, room, NOWHERE)
+    b.store(b.call(_function(e.script, kind.limit, e.program.unit.span), [frames, window], [ip, fp]), result)
+    b.jump(done)
+    b.start(plain)
+    b.store(helper(), result)
+    b.jump(done)
+    b.start(done)
+    return b.load(result)
+
+
+def _member(e: Emitter, task: Ptr, name: str, bits: int) -> I64:
+    struct = _task(e)
+    member = None if struct is None else struct.find(name)
+    return e.b.load(e.b.offset(task, 0 if member is None else member.offset), bits)
+
+
+def _unless(b: Builder, condition: I1, other: Block) -> None:
+    on = b.block()
+    b.branch(condition, other, on, likely=False)
+    b.start(on)
+
+
+def _function(script: Script, limit: int, span: Span) -> str:
+    """``walk_LIMIT(frames, window, ip, fp)`` writes up to so many frames and returns their number."""
+    name = f"walk_{limit}"
+    if name in script.walks:
+        return name
+    if not script.walks:
+        _read_function(script, span)
+    script.walks.add(name)
+    b = _builder(script, name, ("*frames", "*window", "ip", "fp"), span)
+    steps = _Steps(b, limit, pointer_parameter("frames"), pointer_parameter("window"))
+    steps.begin(number_parameter("fp"))
+    b.store(number_parameter("ip"), steps.frames)
+    done = b.block()
+    for at in range(1, min(limit, 1 + BLOCK)):
+        steps.step(at, done)
+    rest = limit - 1 - BLOCK
+    if rest > 0:
+        callback = f"{name}_more"
+        both = b.alloca(16)
+        b.store_pointer(steps.frames, both)
+        b.store_pointer(steps.window, b.offset(both, 8))
+        steps.save()
+        b.helper(helpers.LOOP, (rest + BLOCK - 1) // BLOCK, global_pointer(callback), both, 0)
+        b.store(b.load(b.offset(steps.window, _COUNT), again=True), steps.count)
+        _callback(script, callback, limit, span)
+    b.jump(done)
+    b.start(done)
+    b.ret(b.load(steps.count))
+    return name
+
+
+def _builder(script: Script, name: str, parameters: tuple[str, ...], span: Span) -> Builder:
+    """A function of the module, whose code belongs to the first probe that calls it."""
+    text, scope = script.module.function(name, parameters, span)
+    b = Builder(text)
+    b.location = script.module.debug.location(scope, span, span.source)
+    return b
+
+
+def _callback(script: Script, name: str, limit: int, span: Span) -> None:
+    """Walk over the next :data:`BLOCK` frames."""
+    b, both = _builder(script, name, ("index", "*both"), span), pointer_parameter("both")
+    steps = _Steps(b, limit, b.load_pointer(both), b.load_pointer(b.offset(both, 8)))
+    steps.restore()
+    first = b.add(b.mul(number_parameter("index"), BLOCK), 1 + BLOCK)
+    ended = b.block()
+    for at in range(BLOCK):
+        steps.step(b.add(first, at), ended)
+    steps.save()
+    b.ret(0)
+    b.start(ended)
+    steps.save()
+    b.ret(1)
+
+
+class _Steps:
+    """The state of a walk in registers, and one step of it."""
+
+    def __init__(self, b: Builder, limit: int, frames: Ptr, window: Ptr) -> None:
+        self.b, self.limit, self.frames, self.window = b, limit, frames, window
+        self.fp, self.start, self.valid, self.count = (b.register() for _ in range(4))
+
+    def begin(self, fp: Number) -> None:
+        """Nothing is in the window yet; the first frame is the instruction pointer's."""
+        self.b.store(fp, self.fp)
+        self.b.store(0, self.start)
+        self.b.store(0, self.valid)
+        self.b.store(1, self.count)
+
+    def save(self) -> None:
+        """Store the state behind the window."""
+        for register, at in self._places():
+            self.b.store(self.b.load(register), self.b.offset(self.window, at))
+
+    def restore(self) -> None:
+        """Load the state."""
+        for register, at in self._places():
+            self.b.store(self.b.load(self.b.offset(self.window, at), again=True), register)
+
+    def _places(self) -> tuple[tuple[Ptr, int], ...]:
+        return (self.fp, _FP), (self.start, _START), (self.valid, _VALID), (self.count, _COUNT)
+
+    def step(self, number: Number, ended: Block) -> None:
+        """Write frame *number*, or jump to *ended*."""
+        b = self.b
+        if not isinstance(number, int):
+            number = b.opaque(number)
+            _unless(b, b.icmp("uge", number, self.limit), ended)
+        fp, place = b.load(self.fp), b.register()
+        _unless(b, b.icmp("ult", fp, LOWEST), ended)
+        at = b.sub(fp, b.load(self.start))
+        b.store(at, place)
+        missing, there = b.block(), b.block()
+        b.branch(b.icmp("ult", at, b.load(self.valid)), there, missing, likely=True)
+        b.start(missing)
+        valid = b.call(READ, [self.window], [fp])
+        _unless(b, b.icmp("eq", valid, 0), ended)
+        b.store(valid, self.valid)
+        b.store(fp, self.start)
+        # 0, of which the verifier does not know it: it would follow what comes next once more.
+        b.store(b.sub(fp, b.opaque(fp)), place)
+        b.jump(there)
+        b.start(there)
+        inside = b.opaque(b.load(place))
+        # Always so, but the verifier does not know what is valid.
+        _unless(b, b.icmp("ugt", inside, WINDOW - FRAME), ended)
+        frame = b.offset(self.window, inside)
+        b.store(b.load(frame, again=True), self.fp)
+        b.store(b.load(b.offset(frame, 8), again=True), b.offset(self.frames, b.op("shl", number, 3)))
+        b.store(b.add(number, 1), self.count)
+
+
+READ = "read_frames"
+
+
+def _read_function(script: Script, span: Span) -> None:
+    """``read_frames(window, fp)``: copy the stack from *fp* on. Returns below which offset the copy has frames."""
+    b = _builder(script, READ, ("*window", "fp"), span)
+    window, fp = pointer_parameter("window"), number_parameter("fp")
+    left = b.sub(PAGE, b.op("and", fp, PAGE - 1))
+    far, near, done, none = (b.block() for _ in range(4))
+    size = b.register()
+    b.branch(b.icmp("ult", left, ENOUGH), far, near, likely=False)
+    b.start(far)
+    b.store(WINDOW, size)
+    b.branch(b.truth(b.helper(helpers.PROBE_READ_USER, window, WINDOW, fp)), near, done, likely=False)
+    b.start(near)
+    b.store(b.at_most(b.select(b.icmp("ult", left, FRAME), FRAME, left), WINDOW), size)
+    b.branch(b.truth(b.helper(helpers.PROBE_READ_USER, window, b.load(size), fp)), none, done, likely=False)
+    b.start(none)
+    b.store(FRAME - 1, size)
+    b.jump(done)
+    b.start(done)
+    # Through memory, behind which the verifier knows nothing: it would go through all that follows for each result.
+    b.ret(b.through(b.sub(b.load(size), FRAME - 1), b.offset(window, _RESULT)))

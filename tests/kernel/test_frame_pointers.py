@@ -1,0 +1,148 @@
+"""User stacks that programs walk themselves are those of the kernel (pytrace.codegen.services.frame_pointers)."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.machine import need
+from tests.support.server import Server
+
+PROBE = "tracepoint:syscalls:sys_enter_getsid /args.pid >= 1000000/"
+CHAINS = 42
+"""Chains of frames that tests/programs/chains makes."""
+KERNELS_WALK = ("--no-feature", "current_task_btf")
+
+BODIES = {
+    "keys": "".join(f"@l{n}[args.pid, ustack(raw, {n})] = count(); " for n in (1, 2, 3, 9, 10, 17, 18, 126, 127)),
+    "both": "@[args.pid, ustack(raw), kstack(raw, 1) == kstack(raw, 1)] = count();",
+    "two": "@[ustack(raw), args.pid, ustack(raw, 5)] = hist(args.pid);",
+    "variable": "$s = ustack(raw, 12); @v[args.pid] = $s; @[args.pid, $s] = count(); "
+    "if ($s == ustack(raw, 12)) { @same++; }",
+    "value": "@[args.pid] = ustack(raw, 16); if (args.pid > 1000005) { print(@[args.pid]); }",
+    "loop": "for ($i : 0..2) { @[$i, args.pid, ustack(raw, 14)] = count(); }",
+    "event": 'printf("%d %s|\\n", args.pid, ustack(raw, 20));',
+    "events": 'printf("%d %s %s|\\n", args.pid, ustack(raw), ustack(raw, 4)); @[len(ustack)] = count();',
+}
+
+
+def traced(server: Server, script: str, command: str, *words: str, environment: dict[str, str] | None = None) -> str:
+    done = server.run(("-q", "--no-cache", *words, "-e", script, "-c", command), timeout=60, environment=environment)
+    assert done.status == 0, done.stderr
+    assert "WARNING" not in done.stderr, done.stderr
+    return done.stdout.replace(f"{CHAINS}\n", "", 1)
+
+
+@pytest.mark.parametrize("stack", ["", "0", "200"])
+@pytest.mark.parametrize("name", BODIES)
+def test_chains_of_frames_of_all_kinds(server: Server, programs: Path, name: str, stack: str) -> None:
+    need("bpf_loop")
+    environment = {"PYTRACE_ON_STACK_LIMIT": stack} if stack else {}
+    script, command = f"{PROBE} {{ {BODIES[name]} }}", f"{programs / 'chains'} 2"
+    ours = traced(server, script, command, environment=environment)
+    assert ours.count("1000041") >= 1
+    assert ours == traced(server, script, command, *KERNELS_WALK, environment=environment)
+
+
+REGISTERS = "((struct pt_regs *)arg0).di"
+PROBES = {
+    "tracepoint": ("tracepoint:raw_syscalls:sys_enter /args.id == 124/", "args.args[0]"),
+    "rawtracepoint": ("rawtracepoint:sys_enter /args.id == 124/", "args.regs.di"),
+    "kprobe": ("kprobe:__x64_sys_getsid", REGISTERS),
+    "fentry": ("fentry:__x64_sys_getsid", "args.regs.di"),
+    "fexit": ("fexit:__x64_sys_getsid", "args.regs.di"),
+}
+
+
+@pytest.mark.parametrize("kind", PROBES)
+def test_probes_of_all_kinds(server: Server, programs: Path, kind: str) -> None:
+    need("bpf_loop", "fentry" if kind == "fexit" else kind)
+    if platform.machine() != "x86_64":
+        pytest.skip("the names of functions and registers are those of x86-64")
+    probe, number = PROBES[kind]
+    script = f'{probe} {{ if (comm == "chains") {{ @[{number}, ustack(raw)] = count(); }} }}'
+    ours = traced(server, script, str(programs / "chains"))
+    assert ours.count("@[") == CHAINS
+    assert ours == traced(server, script, str(programs / "chains"), *KERNELS_WALK)
+
+
+def test_the_longest_chain_has_all_frames(server: Server, programs: Path) -> None:
+    need("bpf_loop")
+    if platform.machine() != "x86_64":
+        pytest.skip("the program has no chains on this machine")
+    printed = traced(server, f'{PROBE} {{ printf("%d %d\\n", args.pid, len(ustack)); }}', str(programs / "chains"))
+    lengths = dict(map(int, line.split()) for line in printed.splitlines() if line)
+    assert len(lengths) == CHAINS
+    assert lengths[1000000] == lengths[1000001] == 6
+    assert max(lengths.values()) == 127
+
+
+THREADS = """
+import ctypes, threading
+libc = ctypes.CDLL(None, use_errno=True)
+def call(depth):
+    if depth:
+        call(depth - 1)
+    else:
+        libc.getsid(1000000)
+threads = [threading.Thread(target=call, args=(n * 20,)) for n in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+call(50)
+"""
+
+
+def test_stacks_of_an_ordinary_program(server: Server, tmp_path: Path) -> None:
+    """Without frame pointers a walk goes anywhere. Symbols, because addresses differ from run to run."""
+    need("bpf_loop")
+    (tmp_path / "threads.py").write_text(THREADS)
+    script = f"{PROBE} {{ @ = count(); @[1, ustack(1)] = count(); }}"
+    for words in ((), KERNELS_WALK):
+        printed = traced(server, script.replace("@ =", "@n ="), f"/usr/bin/env python3 {tmp_path}/threads.py", *words)
+        assert "@n: 5" in printed
+        assert "getsid" in printed
+
+
+PROGRAM32 = """
+static void call(long number) { __asm__ volatile("int $0x80" : : "a"(number), "b"(0) : "memory"); }
+static void deeper(int depth) { if (depth) deeper(depth - 1); else call(147); __asm__ volatile(""); }
+void _start(void) { deeper(3); call(1); }
+"""
+
+
+def test_32_bit_programs(server: Server, tmp_path: Path) -> None:
+    """Their frames are half as large: the kernel walks them."""
+    need("bpf_loop")
+    (tmp_path / "small.c").write_text(PROGRAM32)
+    command = ["gcc", "-m32", "-nostdlib", "-static", "-O1", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls",
+               "-fno-stack-protector", "-o", f"{tmp_path}/small", f"{tmp_path}/small.c"]  # fmt: skip
+    if not shutil.which("gcc") or subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("no compiler for 32-bit programs")
+    try:
+        subprocess.run([f"{tmp_path}/small"], check=False)
+    except OSError:
+        pytest.skip("this kernel runs no 32-bit programs")
+    script = 'tracepoint:raw_syscalls:sys_enter /comm == "small" && args.id == 147/ { @[ustack(raw)] = count(); }'
+    ours = traced(server, script, f"{tmp_path}/small")
+    assert len(ours.split("@[")[1].splitlines()) > 4
+    assert ours == traced(server, script, f"{tmp_path}/small", *KERNELS_WALK)
+
+
+def test_return_addresses_that_a_uretprobe_replaced(server: Server, programs: Path) -> None:
+    need("bpf_loop", "uprobe")
+    path = programs / "nested"
+    script = (
+        f"uretprobe:{path}:* {{ @r = count(); }} tracepoint:syscalls:sys_enter_clock_nanosleep "
+        "/comm == \"nested\"/ { @[ustack] = count(); }"
+    )
+    ours = traced(server, script, str(path))
+    kernels = traced(server, script, str(path), *KERNELS_WALK)
+    assert "work_lower" in ours
+    # The first line has times.
+    assert ours[ours.index("@[") :] == kernels[kernels.index("@[") :]
