@@ -17,15 +17,8 @@ from pytrace.core.probes.targets import (
 from pytrace.core.types import Enum, Pointer, Struct, parts
 from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.ast.compile_time_facts import Existence, LayoutReliance, TypeDescription, UserSymbol
-from pytrace.frontend.ast.typed_program import (
-    CheckedProgram,
-    ContextField,
-    DataLoc,
-    ProbeArgument,
-    ProbeUnit,
-    RegisterLocation,
-    Slot,
-)
+from pytrace.frontend.ast.probe_context import ContextField, DataLoc, ProbeArgument, RegisterLocation, Slot
+from pytrace.frontend.ast.typed_program import CheckedProgram, ProbeUnit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -13,7 +13,7 @@ from pytrace.codegen.ir.registers import Registers, registers_of
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.probes.kinds import Context
 from pytrace.core.types import UINT64, AddressSpace, Array, Int, Pointer, String, Struct, Type
-from pytrace.frontend.ast.typed_program import (
+from pytrace.frontend.ast.probe_context import (
     Argument,
     CallRegister,
     CallResult,

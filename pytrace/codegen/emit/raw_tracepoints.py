@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from pytrace.codegen.emit.emitter import Emitter
     from pytrace.codegen.ir.values import I1, I64, Number
-    from pytrace.frontend.ast.typed_program import RawField, RawRead
+    from pytrace.frontend.ast.probe_context import RawField, RawRead
 
 _MINOR_BITS = 20
 """``MINORBITS`` of include/linux/kdev_t.h."""

@@ -15,7 +15,8 @@ from pytrace.core.types import AddressSpace, Array, Pointer, String, Struct, Typ
 from pytrace.core.types.plain_loads import plainly_read
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import BoundsCheck
-from pytrace.frontend.ast.typed_program import FieldPath, Slot
+from pytrace.frontend.ast.probe_context import Slot
+from pytrace.frontend.ast.typed_program import FieldPath
 
 if TYPE_CHECKING:
     from pytrace.codegen.emit.emitter import Emitter

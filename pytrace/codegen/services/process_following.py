@@ -27,7 +27,8 @@ from pytrace.core.probes.kinds import known_kind
 from pytrace.core.probes.targets import IteratorTarget, TracepointTarget
 from pytrace.core.types import INT32, UINT32, UINT64, Array, Struct, Type
 from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.typed_program import CheckedProgram, ProbeContext, ProbeUnit, location
+from pytrace.frontend.ast.probe_context import ProbeContext
+from pytrace.frontend.ast.typed_program import CheckedProgram, ProbeUnit, location
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -36,7 +36,8 @@ from pytrace.core.probes.kinds import (
 from pytrace.core.probes.targets import NoTarget
 from pytrace.core.source import Source, Span
 from pytrace.frontend.ast import nodes, visitor
-from pytrace.frontend.ast.typed_program import ProbeContext, ProbeUnit
+from pytrace.frontend.ast.probe_context import ProbeContext
+from pytrace.frontend.ast.typed_program import ProbeUnit
 from pytrace.frontend.attach import harmful_places, programs, raw_tracepoints, sessions, system_calls
 from pytrace.frontend.attach.points import body_uses
 from pytrace.frontend.attach.points.parts import Part, Point, split

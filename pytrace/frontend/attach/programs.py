@@ -12,7 +12,8 @@ from pytrace.base.lazy_regex import ASCII, late
 from pytrace.core.manifest import Target
 from pytrace.core.probes.kinds import PidFilter, ProbeKind
 from pytrace.frontend.ast import nodes, visitor
-from pytrace.frontend.ast.typed_program import ProbeContext, ProbeUnit
+from pytrace.frontend.ast.probe_context import ProbeContext
+from pytrace.frontend.ast.typed_program import ProbeUnit
 from pytrace.frontend.attach.providers.table import provider_of
 
 if TYPE_CHECKING:

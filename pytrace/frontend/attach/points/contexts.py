@@ -20,7 +20,7 @@ from pytrace.core.types import (
     Type,
     Void,
 )
-from pytrace.frontend.ast.typed_program import (
+from pytrace.frontend.ast.probe_context import (
     Argument,
     CallRegister,
     CallResult,

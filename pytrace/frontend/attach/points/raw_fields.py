@@ -14,7 +14,7 @@ from pytrace.base.lazy_regex import late
 from pytrace.core.kernel_info import COMMON_FIELDS_END, FunctionPrototype, KernelInfo, TracepointField
 from pytrace.core.types import Array, Bool, Enum, Int, Pointer, String, Struct, Type
 from pytrace.core.types.plain_loads import plainly_read
-from pytrace.frontend.ast.typed_program import Place, RawField, RawRead, Slot
+from pytrace.frontend.ast.probe_context import Place, RawField, RawRead, Slot
 from pytrace.frontend.attach.points.raw_tracepoint_table import (
     FORMULAS,
     OPERATION_BITS,

@@ -10,7 +10,7 @@ import re
 
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.base.lazy_regex import late
-from pytrace.frontend.ast.typed_program import RegisterLocation
+from pytrace.frontend.ast.probe_context import RegisterLocation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container

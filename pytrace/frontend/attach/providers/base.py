@@ -7,7 +7,7 @@ from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import Diagnostics, similar
 from pytrace.core.kernel_info import FunctionPrototype, KernelFunction, KernelInfo, UsdtProbe
 from pytrace.core.probes.targets import FileTarget, ProbeTarget, TypedFunctionTarget
-from pytrace.frontend.ast.typed_program import ProbeContext
+from pytrace.frontend.ast.probe_context import ProbeContext
 from pytrace.frontend.attach.points import contexts
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from pytrace.frontend.attach.providers.base import Match, Provider, Scope, neare
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from pytrace.frontend.ast.typed_program import ProbeContext
+    from pytrace.frontend.ast.probe_context import ProbeContext
     from pytrace.frontend.attach.points.body_uses import Uses
     from pytrace.frontend.attach.points.parts import Part, Point
 

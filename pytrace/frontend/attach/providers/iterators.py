@@ -10,7 +10,7 @@ from pytrace.frontend.attach.points import contexts
 from pytrace.frontend.attach.providers.base import Match, Provider, Scope, nearest
 
 if TYPE_CHECKING:
-    from pytrace.frontend.ast.typed_program import ProbeContext
+    from pytrace.frontend.ast.probe_context import ProbeContext
     from pytrace.frontend.attach.points.body_uses import Uses
     from pytrace.frontend.attach.points.parts import Point
 

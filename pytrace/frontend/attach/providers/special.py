@@ -5,7 +5,7 @@ from __future__ import annotations
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import Note
 from pytrace.core.probes.targets import NamedRunTarget, NoTarget, SignalTarget
-from pytrace.frontend.ast.typed_program import ProbeContext
+from pytrace.frontend.ast.probe_context import ProbeContext
 from pytrace.frontend.attach.providers.base import Match, Provider, Scope
 
 if TYPE_CHECKING:

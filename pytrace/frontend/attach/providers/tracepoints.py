@@ -5,7 +5,7 @@ from __future__ import annotations
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.probes.system_calls import ABIS
 from pytrace.core.probes.targets import RAW_TRACEPOINT, SYSTEM_CALLS, RawTracepointTarget, TracepointTarget
-from pytrace.frontend.ast.typed_program import ProbeContext
+from pytrace.frontend.ast.probe_context import ProbeContext
 from pytrace.frontend.attach.points import contexts, raw_fields
 from pytrace.frontend.attach.points.parts import Part, Point
 from pytrace.frontend.attach.providers.base import Match, Provider, Scope, matches_pattern, nearest

@@ -8,7 +8,7 @@ from pytrace.core.numbers import parse_integer
 from pytrace.core.probes.kinds import KPROBE, KRETPROBE
 from pytrace.core.probes.targets import TypedFunctionTarget
 from pytrace.core.types import Struct
-from pytrace.frontend.ast.typed_program import ProbeContext
+from pytrace.frontend.ast.probe_context import ProbeContext
 from pytrace.frontend.attach.points import contexts
 from pytrace.frontend.attach.providers.base import Match, Provider, Scope, by_pattern, nearest, number_of
 from pytrace.frontend.attach.providers.functions import (

@@ -8,7 +8,7 @@ from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.numbers import parse_integer
 from pytrace.core.probes.targets import UserTarget
-from pytrace.frontend.ast.typed_program import ProbeContext
+from pytrace.frontend.ast.probe_context import ProbeContext
 from pytrace.frontend.attach.points import contexts, instruction_starts
 from pytrace.frontend.attach.providers import binaries
 from pytrace.frontend.attach.providers.base import (

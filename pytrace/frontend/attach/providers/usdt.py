@@ -5,7 +5,7 @@ from __future__ import annotations
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.kernel_info import UsdtProbe
 from pytrace.core.probes.targets import StaticProbeTarget
-from pytrace.frontend.ast.typed_program import ProbeContext
+from pytrace.frontend.ast.probe_context import ProbeContext
 from pytrace.frontend.attach.points import contexts, usdt_arguments
 from pytrace.frontend.attach.providers import binaries
 from pytrace.frontend.attach.providers.base import BinaryProvider, Match, Scope, by_pattern, nearest

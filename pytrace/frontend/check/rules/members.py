@@ -14,7 +14,7 @@ from pytrace.frontend.check.inference.argument_checks import require_args
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, is_integer, settle
 
 if TYPE_CHECKING:
-    from pytrace.frontend.ast.typed_program import ProbeArgument
+    from pytrace.frontend.ast.probe_context import ProbeArgument
     from pytrace.frontend.check.inference.checker import Checker
 
 

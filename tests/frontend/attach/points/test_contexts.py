@@ -23,7 +23,7 @@ from pytrace.core.types import (
     Struct,
     Type,
 )  # fmt: skip
-from pytrace.frontend.ast.typed_program import Argument, ContextField, DataLoc, RegisterLocation, ReturnValue, Slot
+from pytrace.frontend.ast.probe_context import Argument, ContextField, DataLoc, RegisterLocation, ReturnValue, Slot
 from pytrace.frontend.attach.points import contexts
 from tests.support.facts import FILE, REGISTERS, TASK, RecordedKernel, event, function, tracepoint_field
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.frontend.ast.typed_program import RegisterLocation as At
+from pytrace.frontend.ast.probe_context import RegisterLocation as At
 from pytrace.frontend.attach.points.usdt_arguments import BadArgumentError, locations
 
 

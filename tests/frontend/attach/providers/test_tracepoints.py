@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytrace.core.probes.targets import RawTracepointTarget
 from pytrace.core.types import INT32, AddressSpace, Pointer, String
-from pytrace.frontend.ast.typed_program import ContextField, DataLoc, Slot
+from pytrace.frontend.ast.probe_context import ContextField, DataLoc, Slot
 from tests.frontend.expanding import Expanded
 from tests.support.facts import TASK, RecordedKernel
 

@@ -1,0 +1,143 @@
+"""What the parts of a probe's context mean: where ``args``, ``argN``, ``retval`` and ``ctx`` are."""
+
+from __future__ import annotations
+
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytrace.core.types import Struct, Type
+
+
+@dataclass(frozen=True)
+class ContextField:
+    """An argument at a byte offset of the context (tracepoint records, iterator contexts)."""
+
+    offset: int
+
+
+@dataclass(frozen=True)
+class DataLoc:
+    """A ``__data_loc`` (or, *relative*, ``__rel_loc``) field: offset and length of the data, at a byte offset."""
+
+    offset: int
+    relative: bool = False
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Element *index* of the ``u64`` array that is the context (fentry, fexit, raw tracepoints)."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class Argument:
+    """Function argument *index* by the calling convention, from ``pt_regs``."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class ReturnValue:
+    """The function's result, from ``pt_regs``."""
+
+
+@dataclass(frozen=True)
+class RegisterLocation:
+    """A value in a register (*dereference* False) or in memory at register + offset; from DWARF or a USDT note.
+
+    *size* and *signed* describe the value at that location. *register* is a ``pt_regs`` name (``ax``, ``r12`` …),
+    *index* a second register times *scale*; register empty with dereference False means the constant *offset*.
+    """
+
+    register: str
+    offset: int = 0
+    dereference: bool = False
+    size: int = 8
+    signed: bool = False
+    index: str = ""
+    scale: int = 1
+
+
+@dataclass(frozen=True)
+class CallRegister:
+    """A part of a system call, from the registers that it was made with: a signed or unsigned value of *size* bytes.
+
+    *offset* is in ``struct pt_regs``.
+    """
+
+    offset: int
+    size: int = 8
+    signed: bool = False
+
+
+@dataclass(frozen=True)
+class CallResult:
+    """The result of a system call."""
+
+
+@dataclass(frozen=True)
+class RawRead:
+    """A value that a raw tracepoint's argument is or leads to: *size* bytes.
+
+    *slot* is the argument's index, None for the current task. *offsets* are those of the members on the way: all but
+    the last are pointers, which are followed; without any, the value is the argument itself. *direct* says that the
+    verifier accepts plain loads of the first member.
+    """
+
+    slot: int | None
+    offsets: tuple[int, ...]
+    size: int
+    signed: bool = False
+    direct: bool = False
+
+
+@dataclass(frozen=True)
+class RawField:
+    """A field of a tracepoint that a program of the raw tracepoint computes as the kernel does.
+
+    *formula* names one of ``codegen.emit.raw_tracepoints``; *reads* and *numbers* are its operands.
+    """
+
+    formula: str
+    reads: tuple[RawRead, ...]
+    numbers: tuple[int, ...] = ()
+
+
+Place = (
+    ContextField | DataLoc | Slot | Argument | ReturnValue | RegisterLocation | CallRegister | CallResult | RawField
+)
+
+
+@dataclass(frozen=True)
+class ProbeArgument:
+    """One member of ``args``."""
+
+    name: str
+    type: Type
+    place: Place
+
+
+@dataclass(frozen=True)
+class ProbeContext:
+    """What ``args``, ``argN``, ``retval`` and ``ctx`` mean in a unit.
+
+    *args_type* is the struct that ``args`` as a whole prints as (None where there is no ``args``); its fields have
+    the names
+    of *arguments*. *positional* are the places of ``arg0`` … for USDT probes (else derived from the kind).
+    """
+
+    arguments: tuple[ProbeArgument, ...] = ()
+    args_type: Struct | None = None
+    result: ProbeArgument | None = None
+    positional: tuple[RegisterLocation, ...] = ()
+    ctx_type: Type | None = None
+    slots: int = 0
+    """Number of ``u64`` arguments in a :class:`Slot` context."""
+    missing: tuple[str, ...] = ()
+    """Why there is no ``args``, as hints."""
+
+    def argument(self, name: str) -> ProbeArgument | None:
+        """The member of ``args`` of that name."""
+        return next((item for item in self.arguments if item.name == name), None)
