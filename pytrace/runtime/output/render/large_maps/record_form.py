@@ -2,7 +2,8 @@
 
 Numbers are stored with the most significant byte first and signed ones with the sign inverted; text stays. What
 compares by several parts has them one after another. Each part of a row is in exactly one place of its record, so
-:meth:`RecordForm.rows` is the inverse of :meth:`RecordForm.records`.
+:meth:`RecordForm.rows` is the inverse of :meth:`RecordForm.records`, except for what memory has after the end of a
+string.
 
 All is done for many rows at once, by columns: slices with a step, which arrays and byte strings copy in C. Columns
 that are zero in all rows are left out: the ends of short texts and stacks.
