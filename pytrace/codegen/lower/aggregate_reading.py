@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def read(e: Emitter, info: MapInfo, key: Key | None, type_: Type) -> Operand:
-    """The value merged over all CPUs: an integer, or one copy of stats."""
+    """The value, merged over all CPUs if each has its own: an integer, or one copy of stats."""
     row = ROWS[type(info.value)]
     if row.merge is None or row.result is None:
         raise InternalError(f"{info.value} cannot be read")
@@ -41,7 +41,10 @@ def read(e: Emitter, info: MapInfo, key: Key | None, type_: Type) -> Operand:
 
 
 def each_cpu(e: Emitter, info: MapInfo, key: Key | None, visit: Callable[[Ptr], None]) -> None:
-    """Run code for each CPU's value (that of a missing key is skipped)."""
+    """Run code for each CPU's value, or for that of all CPUs (that of a missing key is skipped)."""
+    if key is not None and info.shared:
+        _if_found(e, map_access.lookup(e, info, key), visit)
+        return
     now = map_access.generation(e, info) if key is None else 0
 
     def one(cpu: I64, _leave: Callable[[], None]) -> None:
@@ -50,14 +53,18 @@ def each_cpu(e: Emitter, info: MapInfo, key: Key | None, visit: Callable[[Ptr], 
             visit(e.b.offset(e.b.offset(start, e.script.layout.slots[info.name] + SLOT_FLAG), now))
             return
         place = e.b.helper(helpers.MAP_LOOKUP_PERCPU_ELEM, map_access.map_symbol(e, info), key.pointer, cpu)
-        there, skip = e.b.block(), e.b.block()
-        e.b.branch(e.b.is_null(place), skip, there, likely=False)
-        e.b.start(there)
-        visit(place)
-        e.b.jump(skip)
-        e.b.start(skip)
+        _if_found(e, place, visit)
 
     loops.counted(e, e.script.layout.copies if key is None else e.script.kernel.possible_cpus, one)
+
+
+def _if_found(e: Emitter, place: Ptr, visit: Callable[[Ptr], None]) -> None:
+    there, skip = e.b.block(), e.b.block()
+    e.b.branch(e.b.is_null(place), skip, there, likely=False)
+    e.b.start(there)
+    visit(place)
+    e.b.jump(skip)
+    e.b.start(skip)
 
 
 def delete_buckets(e: Emitter, node: nodes.Node, info: MapInfo, operand: Operand) -> I1:

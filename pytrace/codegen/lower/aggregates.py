@@ -57,7 +57,7 @@ def _add_to(e: Emitter, place: Ptr, by: Number) -> None:
 
 
 def _add_sample(e: Emitter, place: Ptr, by: Number) -> None:
-    """Add to this CPU's value; atomically if another program may interrupt."""
+    """Add to a value; atomically if other CPUs add to it, too, or another program of this CPU may interrupt."""
     if e.contended:
         e.b.atomic_add(place, by)
     else:
@@ -284,7 +284,7 @@ def maps_name(node: nodes.MapRef | nodes.MapIndex) -> str:
 def assign(e: Emitter, target: nodes.Expr, call: nodes.Call | nodes.Identifier) -> None:
     """``@m = count()`` and its like."""
     info, keys = map_access.info_of(e, target)
-    e.contended = contended(e.script, info)
+    e.contended = info.shared or contended(e.script, info)
     sample: Number = 0
     signed = True
     if isinstance(call, nodes.Call) and call.args:

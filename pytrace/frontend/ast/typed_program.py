@@ -188,6 +188,11 @@ class MapInfo:
     span: Span
     help: str = ""
 
+    @property
+    def shared(self) -> bool:
+        """Whether it is keyed and holds an aggregation of which all CPUs update one value for each key."""
+        return self.kind == "hash" and self.value.aggregate
+
 
 @dataclass(frozen=True, eq=False)
 class FunctionInfo:

@@ -70,7 +70,8 @@ def helper_failure(helper: str, code: int, subject: MapSpec | None) -> tuple[str
     if helper == "bpf_map_update_elem" and code == -errno.E2BIG:
         size = f" ({subject.max_entries} keys)" if subject is not None else ""
         text = f"{name} is full{size}: the update was dropped"
-        hint = f"increase max_map_keys in the config block, or declare the map: let {name} = hash(N);"
+        kind = "percpuhash" if subject is not None and subject.value.aggregate else "hash"
+        hint = f"increase max_map_keys in the config block, or declare the map: let {name} = {kind}(N);"
     elif helper == "bpf_map_delete_elem" and code == -errno.ENOENT:
         text = f"{name} has no such key to delete"
     elif helper == "bpf_loop" and code == -errno.E2BIG:

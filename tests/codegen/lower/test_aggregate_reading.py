@@ -29,6 +29,13 @@ def test_copies_of_all_cpus_are_read(call: str) -> None:
     assert calls(f"begin {{ @ = {call}; $x = @; print($x); }}", MAP_LOOKUP_PERCPU_ELEM) == 0
 
 
+@pytest.mark.parametrize("call", ["count()", "sum(pid)", "avg(pid)"])
+def test_a_value_of_all_cpus_is_looked_up_once(call: str) -> None:
+    text = f"config = {{ max_map_keys = 1000000 }} begin {{ @[1] = {call}; "
+    assert calls(text + "$x = @[1]; print($x); }", MAP_LOOKUP_PERCPU_ELEM) == 0
+    assert calls(text + "$x = @[1]; print($x); }", MAP_LOOKUP_ELEM) == calls(text + "}", MAP_LOOKUP_ELEM) + 1
+
+
 def test_all_buckets_of_a_key_are_deleted_in_a_loop() -> None:
     text = "begin { @[1] = hist(pid); delete(@, 1); }"
     assert calls(text, MAP_DELETE_ELEM) == 1

@@ -6,8 +6,14 @@ import struct
 
 import pytest
 
+from pytrace import pipeline
+from pytrace.codegen import generator
+from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.source import Source
 from tests.codegen.running import machine, printed, ran
 from tests.support.numbers import logarithmic
+from tests.support.recorded import Facts
 
 VALUES = [
     ("count()", 3), ("sum(pid)", 3 * 4321), ("sum(-5)", -15), ("avg((int64)0 - 7)", -7), ("avg(pid)", 4321),
@@ -83,6 +89,32 @@ def test_time_series(place: str, reduce: str, wanted: int) -> None:
         words = struct.unpack("<3Q", found.read(at, 24))
     assert words[:2] == (now + 1, wanted)
     assert words[2] == (3 if reduce else 2_000_000_007)
+
+
+@pytest.mark.parametrize(
+    ("call", "updates"), [("count()", 1), ("sum(pid)", 1), ("avg(pid)", 2), ("stats(pid)", 2), ("hist(pid)", 1)]
+)
+def test_values_of_all_cpus_are_added_to_atomically(call: str, updates: int) -> None:
+    """Where the key is found, and where another CPU has inserted it in between."""
+    own, shared = (
+        llvm(f"config = {{ max_map_keys = {keys} }} begin {{ @[1] = {call}; }}").count("atomicrmw add")
+        for keys in (1000, 1_000_000)
+    )
+    assert shared - own == 2 * updates
+
+
+def llvm(text: str) -> str:
+    compilation = pipeline.Compilation(Source("stdin", text, None), CompileOptions(), Facts(), Diagnostics())
+    return generator.llvm_texts(pipeline.front_end(compilation).checked, Facts(), compilation.options).original
+
+
+def test_a_value_of_all_cpus_is_read() -> None:
+    found = machine("config = { max_map_keys = 1000000 } begin { @c[1] = count(); @a[1] = sum(5); @m[1] = avg(cpu); "
+                    "print(((int64)@c[1], (int64)@a[1], (int64)@m[1], (int64)@c[2])); }")  # fmt: skip
+    for cpu in range(4):
+        found.cpu = cpu
+        found.run()
+    assert found.printed() == [(1, 5, 0, 0), (2, 10, 0, 0), (3, 15, 1, 0), (4, 20, 1, 0)]
 
 
 def test_values_of_all_cpus_are_merged() -> None:

@@ -23,6 +23,8 @@ SPAN = Span(Source("stdin", "@"), 0, 1)
         ("hash", INT8, INT64, (MapType.HASH, 1, 8)),
         ("lruhash", INT64, String(20), (MapType.LRU_HASH, 8, 20)),
         ("percpuhash", String(3), Count(), (MapType.PERCPU_HASH, 3, 8)),
+        ("hash", String(3), Count(), (MapType.HASH, 3, 8)),
+        ("hash", INT64, Hist(5), (MapType.HASH, 16, 8)),
         ("percpulruhash", String(3), Avg(), (MapType.LRU_PERCPU_HASH, 3, 16)),
         ("percpuhash", String(3), Stats(), (MapType.PERCPU_HASH, 3, 16)),
         ("percpuhash", String(3), Hist(5), (MapType.PERCPU_HASH, 16, 8)),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from pytrace.core.config import Config
 from pytrace.core.event_layout import Location
 from pytrace.core.manifest import Counters, Manifest, MapSpec, ProgramSpec, Site, Target
 from pytrace.core.probes.targets import TimerTarget
-from pytrace.core.types import INT64
+from pytrace.core.types import INT64, Count, Type
 from pytrace.runtime.output import messages
 
 PLACE = Location("x.bt", 3, 7)
@@ -38,6 +40,17 @@ def test_each_kind_has_a_sentence(kind: str) -> None:
         assert f"({names[1]}3, {names[0]}2)" in many
     else:
         assert many == f"in total, 5 {row.many}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "declared"),
+    [("hash", INT64, "hash"), ("percpuhash", Count(), "percpuhash"), ("hash", Count(), "percpuhash")],
+)
+def test_a_full_map_is_to_be_declared_as_what_takes_its_values(kind: str, value: Type, declared: str) -> None:
+    spec = MapSpec("@a", "a", kind, INT64, value, 10)
+    text, hint = messages.helper_failure("bpf_map_update_elem", -errno.E2BIG, spec)
+    assert text == "@a is full (10 keys): the update was dropped"
+    assert hint.endswith(f"let @a = {declared}(N);")
 
 
 def test_what_helps_is_named() -> None:

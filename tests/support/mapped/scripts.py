@@ -132,6 +132,9 @@ def _config(made: Maker, place: str) -> str:
     parts = []
     if made.strlen != 1024:
         parts.append(f"max_strlen = {made.strlen};")
+        if made.strlen < 1024 and made.choices.chance(50):
+            # So many that all CPUs share the values of aggregations.
+            parts.append("max_map_keys = 70000;")
     elif place != "exec" and made.choices.chance(15):
         made.limit = made.choices.pick((1, 2, 3, 5))
         parts.append(f"max_map_keys = {made.limit};")

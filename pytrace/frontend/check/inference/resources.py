@@ -7,6 +7,7 @@ from pytrace.core.diagnostics import did_you_mean
 from pytrace.core.manifest import MAP_TYPES
 from pytrace.frontend.ast.comments import comment_above
 from pytrace.frontend.ast.typed_program import MapInfo
+from pytrace.frontend.check.inference import map_kinds
 from pytrace.frontend.check.inference.conversions import settle
 from pytrace.frontend.check.inference.removed_code import undefined_map
 
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from pytrace.frontend.ast import nodes
     from pytrace.frontend.check.inference.checker import Checker
     from pytrace.frontend.check.inference.slots import MapState
-
-PER_CPU = {"hash": "percpuhash", "lruhash": "percpulruhash"}
 
 
 def text_of(value: bytes) -> str:
@@ -103,8 +102,22 @@ def _map_info(checker: Checker, state: MapState, value: Type) -> MapInfo:
         if kind.startswith("percpu") != value.aggregate:
             _incompatible(checker, declaration, value)
     elif value.aggregate:
-        kind = PER_CPU[kind]
+        kind = _kind_of_aggregation(checker, state, value, span)
     return MapInfo(state.name, key, value, kind, entries, span, _help(state, span))
+
+
+def _kind_of_aggregation(checker: Checker, state: MapState, value: Type, span: Span) -> str:
+    entries, cpus = checker.config.max_map_keys, checker.kernel.possible_cpus
+    zeroed = state.name in map_kinds.zeroed_maps(checker.program.event_list)
+    kind = map_kinds.kind_of_undeclared(value, entries, cpus, zeroed=zeroed)
+    if kind == "hash" and checker.options.verbose:
+        size = map_kinds.copies_size(value, entries, cpus) >> 20
+        checker.diagnostics.note(
+            f"{state.name} has one value for each key, which all CPUs add to: {entries} keys with a value for each of "
+            f"{cpus} CPUs would take {size} MiB (to have that, declare {state.name} as percpuhash)",
+            span,
+        )
+    return kind
 
 
 def _help(state: MapState, span: Span) -> str:

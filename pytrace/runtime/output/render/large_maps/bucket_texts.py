@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pytrace.runtime.output.render import histogram, json
-
-Words = tuple[int, ...]
+from pytrace.runtime.output.render.large_maps.sorted_buckets import Words, words_of
 
 _KEPT = 4096
-"""Different greatest counts whose lines are remembered."""
+"""Different greatest counts whose lines are remembered, and different histograms."""
+
+_SMALL = 2 * 16
+"""Bytes of two buckets: larger histograms are rarely the same."""
 
 
 class _Tails(dict[int, bytes]):
@@ -20,6 +22,22 @@ class _Tails(dict[int, bytes]):
     def __missing__(self, count: int) -> bytes:
         found = self[count] = histogram.tail(count, self._most)
         return found
+
+
+class RememberedTexts(dict[bytes, bytes]):
+    """The text of histograms by the bytes of their words: small ones are often the same."""
+
+    def __init__(self, made: BucketTexts | BucketJson) -> None:
+        super().__init__()
+        self._made = made
+
+    def __missing__(self, pairs: bytes) -> bytes:
+        text = self._made.text(words_of(pairs))
+        if len(pairs) <= _SMALL:
+            if len(self) >= _KEPT:
+                self.clear()
+            self[pairs] = text
+        return text
 
 
 class BucketTexts:

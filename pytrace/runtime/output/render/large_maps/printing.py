@@ -5,8 +5,8 @@ from __future__ import annotations
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core import types
 from pytrace.runtime.output.render import json
-from pytrace.runtime.output.render.large_maps.bucket_texts import BucketJson, BucketTexts
-from pytrace.runtime.output.render.large_maps.row_format import Cell, RowFormat, cell, number_cell
+from pytrace.runtime.output.render.large_maps.bucket_texts import BucketJson, BucketTexts, RememberedTexts
+from pytrace.runtime.output.render.large_maps.row_format import GIVEN, Cell, RowFormat, cell, number_cell
 from pytrace.runtime.output.render.large_maps.sorted_buckets import SortedBuckets, sorted_buckets
 from pytrace.runtime.output.render.large_maps.sorted_entries import Block, Entry, SortedEntries, sorted_entries
 
@@ -104,19 +104,25 @@ class _Values(LargeMap):
 class _Histograms(LargeMap):
     def __init__(self, view: MapView, found: SortedBuckets, shown: Shown) -> None:
         super().__init__(view, found, shown)
-        self._groups = found.groups
+        self._buckets = found
 
     def text(self) -> Iterator[bytes]:
-        value, key = BucketTexts(self.view.shape(), self.shown.div).text, self.view.texts.key(self.key_type)
-        line = self._name.replace(b"%", b"%%") + b"[%s]:\n%s\n"
-        for group in self._groups():
-            yield b"".join([line % (key(name), value(counts)) for name, counts in group])
+        key = _key_cells(self._buckets, self.view.texts, self.key_type)
+        return self._formatted([self._name, b"[", *key, b"]:\n"], b"\n", BucketTexts(self.view.shape(), self.shown.div))
 
     def _members(self) -> Iterator[bytes]:
         div = self.shown.div if isinstance(self.view.value_type, types.Hist) else 1
-        value, key = BucketJson(self.view.shape(), div).text, self.view.jsons.key(self.key_type)
-        for group in self._groups():
-            yield b"".join([b", %s: %s" % (json.quoted(key(name)), value(counts)) for name, counts in group])
+        key = _key_cells(self._buckets, self.view.jsons.keys, self.key_type, quoted=True)
+        return self._formatted([b', "', *key, b'": '], b"", BucketJson(self.view.shape(), div))
+
+    def _formatted(
+        self, before: Sequence[bytes | Cell], after: bytes, values: BucketTexts | BucketJson
+    ) -> Iterator[bytes]:
+        """Each key between *before* and *after*, with the text of its buckets."""
+        remembered = RememberedTexts(values)
+        row_format = RowFormat(self._buckets.form.row_size, [*before, GIVEN, after])
+        for rows, buckets in self._buckets.groups():
+            yield row_format.text(rows, list(map(remembered.__getitem__, buckets)))
 
 
 def many(texts: TextForms, kind: types.Type) -> Form:
@@ -127,7 +133,7 @@ def many(texts: TextForms, kind: types.Type) -> Form:
 
 
 def _key_cells(
-    rows: SortedEntries, texts: TextForms, kind: types.Type, *, quoted: bool = False
+    rows: SortedEntries | SortedBuckets, texts: TextForms, kind: types.Type, *, quoted: bool = False
 ) -> list[bytes | Cell]:
     """What a key prints: as :meth:`TextForms.key`, or with *quoted* the inside of a JSON string of it."""
     if not isinstance(kind, types.Tuple):
@@ -138,7 +144,9 @@ def _key_cells(
     return found[1:]
 
 
-def _key_cell(rows: SortedEntries, texts: TextForms, kind: types.Type, start: int, quoted: bool) -> Cell:
+def _key_cell(
+    rows: SortedEntries | SortedBuckets, texts: TextForms, kind: types.Type, start: int, quoted: bool
+) -> Cell:
     plain = number_cell(kind, start, rows.decoders)
     if plain is not None:
         return plain

@@ -2,7 +2,8 @@
 
 Numbers are stored with the most significant byte first and signed ones with the sign inverted; text stays. What
 compares by several parts has them one after another. Each part of a row is in exactly one place of its record, so
-:meth:`RecordForm.rows` is the inverse of :meth:`RecordForm.records`.
+:meth:`RecordForm.rows` is the inverse of :meth:`RecordForm.records`, except for what memory has after the end of a
+string.
 
 All is done for many rows at once, by columns: slices with a step, which arrays and byte strings copy in C. Columns
 that are zero in all rows are left out: the ends of short texts and stacks.
@@ -33,7 +34,8 @@ Records = tuple[bytearray, int]
 class _Unit:
     """What is copied at once: *size* bytes of all rows.
 
-    They are in column *source* from *start* on, at *place* of the record and at *row* of the row that comes back.
+    They are in column *source* from *start* on, at *place* of the record and at *row* of the row that comes back. In a
+    string *after* is the index of the unit after it, otherwise 0.
     """
 
     source: int
@@ -43,6 +45,7 @@ class _Unit:
     row: int
     swap: bool
     invert: bool
+    after: int = 0
 
 
 @dataclass(frozen=True)
@@ -98,15 +101,16 @@ class RecordForm:
         place = -(-self._place // size) * size
         self._place = place + piece.size
         whole = size == piece.size
+        after = len(self._units) + piece.size // size if piece.ends else 0
         for at in range(0, piece.size, size):
             # A number that is not aligned is copied byte by byte.
             goal = place + (piece.size - 1 - at if swap and not whole else at)
             first = goal == place and piece.signed
-            self._units.append(_Unit(source, piece.start + at, size, goal, row + at, swap and whole, first))
+            self._units.append(_Unit(source, piece.start + at, size, goal, row + at, swap and whole, first, after))
 
     def records(self, columns: Sequence[bytes], count: int, *, whole: bool = False) -> Records:
         """The records of *count* rows; *columns* are the rows of each column. *whole* ones have the form's size."""
-        found = [(unit.place, unit.size, data) for unit in self._units if (data := self._column(unit, columns))]
+        found = self._unit_columns(columns)
         for stack in self._stacks:
             found += self._stack_columns(stack, columns[stack.source])
         size = self.size if whole else (max((place + size for place, size, _ in found), default=1) + 7) & ~7
@@ -114,6 +118,18 @@ class RecordForm:
         for place, width, data in found:
             _write(made, size, place, width, data)
         return made, size
+
+    def _unit_columns(self, columns: Sequence[bytes]) -> list[tuple[int, int, bytes]]:
+        """Place, size and bytes of the units that are not zero in all rows."""
+        found, index = [], 0
+        while index < len(self._units):
+            unit = self._units[index]
+            data = self._column(unit, columns)
+            if data:
+                found.append((unit.place, unit.size, data))
+            # Where all rows of a string have a zero, all of them have ended.
+            index = unit.after if unit.after and not data else index + 1
+        return found
 
     def _column(self, unit: _Unit, columns: Sequence[bytes]) -> bytes:
         """The bytes of a unit of all rows, as they are in records; empty where all are zero."""

@@ -49,12 +49,16 @@ def cell(kind: types.Type, start: int, decoders: Decoders, form: Form) -> Cell:
     return Cell(start, f"{kind.size}s", kind.size, lambda column: [form(decode(item, 0)) for item in column], b"%s")
 
 
+GIVEN = Cell(0, "", 0, None, b"%s")
+"""The last cell of rows whose texts there are not in memory."""
+
+
 class RowFormat:
     """The text of rows of *size* bytes: *parts* are literal text and cells, in the order of text and of memory."""
 
     def __init__(self, size: int, parts: Sequence[bytes | Cell]) -> None:
         self.size = size
-        cells = [part for part in parts if isinstance(part, Cell)]
+        cells = [part for part in parts if isinstance(part, Cell) and part is not GIVEN]
         layout, at = "", 0
         for item in cells:
             layout += f"{item.start - at}x{item.code}" if item.start != at else item.code
@@ -68,13 +72,19 @@ class RowFormat:
     def _made(self, count: int) -> tuple[struct.Struct, bytes]:
         return struct.Struct("=" + self._layout * count), self._line * count
 
-    def text(self, rows: bytearray) -> bytes:
-        """The text of *rows*, which lie one after another."""
-        count = len(rows) // self.size
+    def text(self, rows: bytearray, given: Sequence[bytes] | None = None) -> bytes:
+        """The text of *rows*, which lie one after another; *given* are those of :data:`GIVEN`."""
+        count, width = len(rows) // self.size, self._width
         layout, line = self._for_rows(count)
-        if not self._converts:
+        if not self._converts and given is None:
             return line % layout.unpack(rows)
         flat = list(layout.unpack(rows))
         for place, convert in self._converts:
-            flat[place :: self._width] = convert(flat[place :: self._width])
-        return line % tuple(flat)
+            flat[place::width] = convert(flat[place::width])
+        if given is None:
+            return line % tuple(flat)
+        whole: list[object] = [None] * (count * (width + 1))
+        for place in range(width):
+            whole[place :: width + 1] = flat[place::width]
+        whole[width :: width + 1] = given
+        return line % tuple(whole)

@@ -22,7 +22,8 @@ class Piece:
     """A part of a value's memory: *size* bytes from *start* on.
 
     *number*: a number, whose sign counts if it is *signed*; otherwise it is text or anything else. *frames* is the
-    limit of a stack, whose whole memory the part is, and 0 for anything else.
+    limit of a stack, whose whole memory the part is, and 0 for anything else. *ends*: a string, which has nothing but
+    zeros after its first NUL.
     """
 
     start: int
@@ -30,10 +31,11 @@ class Piece:
     number: bool = True
     signed: bool = False
     frames: int = 0
+    ends: bool = False
 
     def moved(self, distance: int) -> Piece:
         """The same part where the value lies *distance* bytes further."""
-        return Piece(self.start + distance, self.size, self.number, self.signed, self.frames)
+        return Piece(self.start + distance, self.size, self.number, self.signed, self.frames, self.ends)
 
 
 # ---------------------------------------------------------------------------------------------- types
@@ -54,6 +56,10 @@ def _number(kind: types.Type) -> list[Piece]:
 
 
 def _text(kind: types.Type) -> list[Piece]:
+    return [Piece(0, kind.size, False, ends=True)]
+
+
+def _bytes(kind: types.Type) -> list[Piece]:
     return [Piece(0, kind.size, False)]
 
 
@@ -108,7 +114,7 @@ _ROWS: dict[type[types.Type], Callable[[types.Type], list[Piece] | None]] = {
     types.KSym: _number,
     types.USym: _parts(Piece(8, 4), Piece(0, 8)),
     types.Inet: _parts(Piece(0, 4), Piece(4, 16, False)),
-    types.Mac: _text,
+    types.Mac: _bytes,
     types.Timestamp: _parts(Piece(0, 8), Piece(8, 4), Piece(12, 4)),
     types.Username: _number,
     types.InterfaceName: _number,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from array import array
 from functools import cache
+from operator import add
 
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core import types
@@ -15,14 +16,14 @@ from pytrace.runtime.output.render.large_maps.reduction import Reduction, reduct
 from pytrace.runtime.output.render.large_maps.sort_keys import Piece, pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pytrace.core.manifest import MapSpec
-    from pytrace.runtime.output.render.decoders import Decoders, Value
+    from pytrace.runtime.output.render.decoders import Decoders
     from pytrace.runtime.output.render.large_maps.sorted_entries import Block, Entry, Shown
 
 Words = tuple[int, ...]
-"""Number and count of a bucket, of another one, and so on; in no order."""
+"""Number and count of a bucket, of another one, and so on; in no order. Where they are bytes, each takes 8."""
 
 _BUCKET = 8
 """Bytes of the number of a bucket, at the end of a key in the map."""
@@ -42,7 +43,7 @@ class SortedBuckets:
         self._buckets = spec.value.buckets
         self._shown = shown
         self._reduced = reduced
-        self._form = form
+        self.form = form
         self._key_size = key_size
         self._grouped: dict[bytes, bytes] = {}
         """For each key its buckets: pairs of number and count, in no order."""
@@ -67,40 +68,51 @@ class SortedBuckets:
         if greatest >= self._buckets:
             raise InternalError(f"{self._name} has a bucket {greatest}; its type has {self._buckets}")
 
-    def groups(self) -> Iterator[Iterator[tuple[Value, Words]]]:
-        """All keys in order, decoded, with numbers of buckets and their counts, in turn; some at a time."""
-        form = self._form
-        records = self._sorted()
-        decode = self.decoders.decoder(self.key_type)
+    def groups(self) -> Iterator[tuple[bytearray, list[bytes]]]:
+        """Rows of all keys in order, and the buckets of each: numbers and counts, in turn; some keys at a time."""
+        size, records = self.form.size, self._sorted()
         for start in range(0, len(records), ROWS):
             block = records[start : start + ROWS]
-            rows = form.rows((bytearray().join([record[: form.size] for record in block]), form.size))
-            keys = [decode(rows, at) for at in range(0, len(rows), form.row_size)]
-            yield zip(keys, [_words(record[form.size :]) for record in block], strict=True)
+            rows = self.form.rows((bytearray().join([record[:size] for record in block]), size))
+            yield rows, [record[size:] for record in block]
 
     def _sorted(self) -> list[bytes]:
         """Records of the key and the sum of its counts, each followed by its buckets."""
-        form, grouped = self._form, self._grouped
+        form, grouped = self.form, self._grouped
         split = struct.Struct(f"{form.size}s").iter_unpack
         records: list[bytes] = []
-        while grouped:
-            # What is in a record needs no place in the dictionary any more.
-            chunk = [grouped.popitem() for _ in range(min(4 * ROWS, len(grouped)))]
-            sums = array("Q", [sum(_words(pairs)[1::2]) for _, pairs in chunk])
-            made, _ = form.records([b"".join([key for key, _ in chunk]), sums.tobytes()], len(chunk), whole=True)
-            records += [record + pairs for (record,), (_, pairs) in zip(split(made), chunk, strict=True)]
+        keys, buckets = list(grouped), list(grouped.values())
+        # What is in a record needs no place elsewhere any more.
+        grouped.clear()
+        while keys:
+            names, pairs = keys[-4 * ROWS :], buckets[-4 * ROWS :]
+            del keys[-4 * ROWS :], buckets[-4 * ROWS :]
+            made, _ = form.records([b"".join(names), _sums(pairs).tobytes()], len(names), whole=True)
+            records += map(add, [record for (record,) in split(made)], pairs)
         records.sort(reverse=self._shown.order.startswith("-"))
         return records[-self._shown.top :] if self._shown.top else records
 
     def entries(self) -> Iterator[Entry]:
         """All entries in order, decoded: counts of all buckets."""
-        for group in self.groups():
-            for key, words in group:
+        decode, step = self.decoders.decoder(self.key_type), self.form.row_size
+        for rows, buckets in self.groups():
+            for start, words in zip(range(0, len(rows), step), map(words_of, buckets), strict=True):
                 get = dict(zip(words[0::2], words[1::2], strict=True)).get
-                yield key, tuple([get(bucket, 0) for bucket in range(self._buckets)])
+                yield decode(rows, start), tuple([get(bucket, 0) for bucket in range(self._buckets)])
 
 
-def _words(pairs: bytes) -> Words:
+def _sums(buckets: Sequence[bytes]) -> array[int]:
+    """The sums of the counts of keys with these buckets."""
+    whole = b"".join(buckets)
+    if len(whole) == 16 * len(buckets):
+        # Each key has one.
+        with memoryview(whole) as view, view.cast("Q") as words:
+            return array("Q", words[1::2].tobytes())
+    return array("Q", [sum(words_of(pairs)[1::2]) for pairs in buckets])
+
+
+def words_of(pairs: bytes) -> Words:
+    """Numbers of buckets and their counts."""
     return _unpacker(len(pairs))(pairs)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+import struct
 
 import pytest
 
 from pytrace.core.types import Hist, LHist
 from pytrace.runtime.output.render import histogram, json
 from pytrace.runtime.output.render.large_maps import bucket_texts
-from pytrace.runtime.output.render.large_maps.bucket_texts import BucketJson, BucketTexts
+from pytrace.runtime.output.render.large_maps.bucket_texts import BucketJson, BucketTexts, RememberedTexts
 
 
 @pytest.mark.parametrize("div", [1, 3])
@@ -24,3 +25,14 @@ def test_same_as_one_at_a_time(kind: Hist | LHist, div: int, monkeypatch: pytest
         whole = histogram.all_buckets(kind, counts)
         assert texts.text(words) == histogram.text(shape, whole, div)
         assert jsons.text(words) == json.histogram_form(shape, whole, div)
+
+
+def test_small_histograms_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bucket_texts, "_KEPT", 3)
+    texts = BucketTexts(histogram.shape(Hist()))
+    found = RememberedTexts(texts)
+    for _ in range(2):
+        for words in ((3, 5), (4, 5, 6, 1), (1, 2, 3, 4, 5, 6), (7, 1), (8, 2)):
+            assert found[struct.pack(f"={len(words)}Q", *words)] == texts.text(words)
+            assert len(found) <= 3
+    assert {len(pairs) for pairs in found} <= {16, 32}

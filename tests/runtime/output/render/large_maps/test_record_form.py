@@ -51,3 +51,16 @@ def test_zeros_at_the_end_take_no_room() -> None:
     data, size = form.records([b"abc".ljust(1024, b"\0") + b"abcdefghi".ljust(1024, b"\0")], 2)
     assert size == 16
     assert len(data) == 32
+
+
+def test_a_string_is_read_up_to_where_all_have_ended() -> None:
+    """What may come after the NUL in memory is not looked at, and what follows the string is."""
+    order = [(0, Piece(0, 32, False, ends=True)), (0, Piece(32, 8))]
+    form = RecordForm([40], order)
+    first, second = b"ab".ljust(32, b"\0") + b"12345678", b"abcdefghij".ljust(24, b"\0") + b"garbage!" + b"87654321"
+    data, size = form.records([first + second], 2)
+    rows = form.rows((data, size))
+    assert bytes(rows[:40]) == first
+    assert bytes(rows[40:]) == b"abcdefghij".ljust(32, b"\0") + b"87654321"
+    plain = RecordForm([40], [(0, Piece(0, 32, False)), (0, Piece(32, 8))])
+    assert bytes(plain.rows(plain.records([first + second], 2))) == first + second

@@ -7,7 +7,7 @@ import struct
 from pytrace.core import types
 from pytrace.core.types import INT32, UINT64, String, Sum
 from pytrace.runtime.output.render.decoders import Decoders
-from pytrace.runtime.output.render.large_maps.row_format import RowFormat, cell, number_cell
+from pytrace.runtime.output.render.large_maps.row_format import GIVEN, RowFormat, cell, number_cell
 from pytrace.runtime.output.render.text import for_any
 
 
@@ -31,3 +31,12 @@ def test_which_values_are_formatted_as_numbers() -> None:
     assert number_cell(UINT64, 0, decoders) is not None
     assert number_cell(types.Bool(), 0, decoders) is None
     assert number_cell(String(8), 0, decoders) is None
+
+
+def test_texts_that_are_not_in_memory() -> None:
+    decoders = Decoders()
+    number, name = number_cell(INT32, 0, decoders), cell(String(4), 4, decoders, for_any(lambda text: text.upper()))
+    assert number is not None
+    form = RowFormat(8, [b"[", number, b",", name, b"]: ", GIVEN, b"%\n"])
+    rows = bytearray(struct.pack("=i4si4s", 5, b"ab", -6, b"c"))
+    assert form.text(rows, [b"first", b"100%"]) == b"[5,AB]: first%\n[-6,C]: 100%%\n"

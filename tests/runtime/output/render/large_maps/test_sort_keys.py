@@ -9,7 +9,7 @@ from pytrace.runtime.output.render.large_maps.sort_keys import Piece, pieces
 
 def test_numbers_texts_and_members() -> None:
     assert pieces(INT32) == [Piece(0, 4, True, True)]
-    assert pieces(String(9)) == [Piece(0, 9, False)]
+    assert pieces(String(9)) == [Piece(0, 9, False, ends=True)]
     assert pieces(Tuple((INT32, UINT64))) == [Piece(0, 4, True, True), Piece(8, 8)]
     assert pieces(Array(UINT64, 2)) == [Piece(0, 8), Piece(8, 8)]
     assert pieces(types.USym()) == [Piece(8, 4), Piece(0, 8)], "the process comes first"

@@ -38,3 +38,11 @@ def test_rows_of_a_key_are_one_histogram() -> None:
 def test_a_bucket_that_the_type_does_not_have() -> None:
     with pytest.raises(InternalError, match="bucket 99"):
         made([(3, 1, 4), (2, 99, 1)], Shown())
+
+
+def test_keys_with_one_bucket_and_with_several_are_ordered_alike() -> None:
+    rows = [(key, 1 + key % 5, (key * 7) % 11 + 1) for key in range(20)]
+    alone = [key for key, _ in made(rows, Shown()).entries()]
+    assert alone == sorted(range(20), key=lambda key: ((key * 7) % 11 + 1, key))
+    several = [key for key, _ in made([*rows, (5, 9, 100), (2, 10, 50)], Shown()).entries()]
+    assert several == [key for key in alone if key not in (2, 5)] + [2, 5]
