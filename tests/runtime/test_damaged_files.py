@@ -47,7 +47,7 @@ def _questions(path: str, places: list[int]) -> Iterator[tuple[str, Callable[[],
     yield "executable", lambda: known.executable(path)
     yield "symbols", lambda: known.symbols(path, "*")
     yield "a symbol", lambda: known.symbols(path, "work")
-    yield "names", lambda: known.binary(path).function_lines("w*")
+    yield "names", lambda: list(known.binary(path).function_names("w*"))
     yield "C++ symbols", lambda: known.cpp_symbols(path, "*")
     yield "static tracepoints", lambda: known.usdt(path, "*", "*")
     yield "parameters", lambda: known.parameters(path, "work")

@@ -11,10 +11,11 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import UsdtProbe, UserParameter, UserSymbol
 from pytrace.runtime.elf import debug_files, plt, usdt_notes
 from pytrace.runtime.elf.file import ElfFile, attach_path, is_elf
-from pytrace.runtime.host.name_patterns import name_pattern
+from pytrace.runtime.elf.symbol_columns import function_names
+from pytrace.runtime.host.name_patterns import matching, name_pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from pytrace.core.types import Type
     from pytrace.runtime.dwarf.debug_info import DebugInfo
@@ -55,14 +56,19 @@ class Binary:
     def tables(self) -> tuple[SymbolTable, ...]:
         """Symbol tables, the most complete first."""
         if self._tables is None:
-            found = list(self.elf.tables)
-            if not any(section.name == ".symtab" for section in self.elf.sections):
-                if self.debug_path is not None:
-                    found += ElfFile.open(self.debug_path).tables
-                elif self.elf.mini_debug_info is not None:
-                    found += self.elf.mini_debug_info.tables
+            found = [table for file in self._with_symbols() for table in file.tables]
             self._tables = tuple(sorted(found, key=len, reverse=True))
         return self._tables
+
+    def _with_symbols(self) -> list[ElfFile]:
+        """The files with the symbol tables of this binary."""
+        other = None
+        if not any(section.name == ".symtab" for section in self.elf.sections):
+            if self.debug_path is not None:
+                other = ElfFile.open(self.debug_path)
+            else:
+                other = self.elf.mini_debug_info
+        return [self.elf] if other is None else [self.elf, other]
 
     def functions(self, pattern: str) -> list[Symbol]:
         """Functions by ``*`` pattern in order of address, without repetition."""
@@ -72,12 +78,17 @@ class Binary:
                 found.setdefault((symbol.name, symbol.address), symbol)
         return sorted(found.values(), key=lambda symbol: (symbol.address, symbol.name))
 
-    def function_lines(self, pattern: str) -> str:
-        """Names of functions by ``*`` pattern, sorted, each once, as lines of one text: there may be very many."""
-        names = sorted(chain.from_iterable(table.matching_names(pattern) for table in self.tables))
-        # Far fewer comparisons than a set would make hashes.
-        first = compress(names, map(operator.ne, names, chain(("",), names)))
-        return "\n".join(first)
+    def function_names(self, pattern: str) -> Iterator[str]:
+        """Names of functions by ``*`` pattern, sorted, each once: there may be very many."""
+        found = [
+            name
+            for file in self._with_symbols()
+            for section in file.symbol_sections
+            for name in matching(pattern, function_names(file, section))
+        ]
+        found.sort()
+        # Far fewer comparisons than a set would make hashes; nothing has an empty name.
+        return compress(found, map(operator.ne, found, chain(("",), found)))
 
     def covering(self, address: int) -> Symbol | None:
         """The function at a virtual address of the file."""

@@ -8,13 +8,15 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-import zlib
-from functools import cached_property
-from typing import Self
 
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_library import cached_property
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.elf.symbol_table import Symbol, SymbolTable
+
+if TYPE_CHECKING:
+    from typing import Self
 
 SHT_SYMTAB, SHT_NOTE, SHT_NOBITS, SHT_DYNSYM = 2, 7, 8, 11
 SHF_GROUP, SHF_COMPRESSED = 1 << 9, 1 << 11
@@ -213,17 +215,19 @@ class ElfFile:
     @cached_property
     def tables(self) -> tuple[SymbolTable, ...]:
         """Functions of ``.symtab`` and ``.dynsym``, whichever there are."""
-        return tuple(
-            SymbolTable.read(self, section) for section in self.sections if section.type in (SHT_SYMTAB, SHT_DYNSYM)
-        )
+        return tuple(SymbolTable.read(self, section) for section in self.symbol_sections)
+
+    @cached_property
+    def symbol_sections(self) -> tuple[Section, ...]:
+        """``.symtab`` and ``.dynsym``, whichever there are."""
+        return tuple(section for section in self.sections if section.type in (SHT_SYMTAB, SHT_DYNSYM))
 
     def any_symbol(self, name: str) -> Symbol | None:
         """A symbol of any type (functions, variables, labels); None when it is not defined here."""
-        for section in self.sections:
-            if section.type in (SHT_SYMTAB, SHT_DYNSYM):
-                found = SymbolTable.read(self, section, types=None).match(name)
-                if found:
-                    return found[0]
+        for section in self.symbol_sections:
+            found = SymbolTable.read(self, section, types=None).match(name)
+            if found:
+                return found[0]
         return None
 
     @cached_property
@@ -288,6 +292,8 @@ class ElfFile:
 
     def checksum(self) -> int:
         """CRC32 of the whole file, as debug links have it."""
+        import zlib
+
         return zlib.crc32(self.view)
 
 
