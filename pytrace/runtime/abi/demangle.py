@@ -34,17 +34,17 @@ def _cxx() -> Callable[[bytes], str | None] | None:
 def _bind(library: ctypes.CDLL) -> Callable[[bytes], str | None]:
     function = library.__cxa_demangle
     function.restype = ctypes.c_void_p
-    function.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int)]
+    function.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
     free = ctypes.CDLL(None).free
     free.restype, free.argtypes = None, [ctypes.c_void_p]
+    string_at = ctypes.string_at
 
     def demangler(text: bytes) -> str | None:
-        status = ctypes.c_int()
-        address = function(text, None, None, ctypes.byref(status))
+        address = function(text, None, None, None)
         if not address:
             return None
         try:
-            return ctypes.string_at(address).decode(errors="replace")
+            return string_at(address).decode(errors="replace")
         finally:
             free(address)
 
@@ -66,7 +66,7 @@ def demangle(name: str) -> str:
     """The readable form of a mangled name; the name itself when it is none."""
     if not mangled(name):
         return name
-    if name.startswith("_R") or (name.startswith("_ZN") and _RUST_HASH.search(name)):
+    if name.startswith("_R") or ("17h" in name and name.startswith("_ZN") and _RUST_HASH.search(name)):
         rust = _rust(name)
         if rust is not None:
             return rust

@@ -204,11 +204,17 @@ class ElfFile:
     def address_at(self, offset: int) -> int | None:
         """Virtual address of a position in the file (of the archive, for a member of one)."""
         inside = offset - self.base
-        # Segments may share a page of the file; the one that is executed is meant.
-        for segment in sorted(self.segments, key=lambda segment: not segment.executable):
-            if segment.offset <= inside < segment.offset + segment.file_size:
-                return segment.address + inside - segment.offset
+        for start, end, address in self._places:
+            if start <= inside < end:
+                return address + inside - start
         return None
+
+    @cached_property
+    def _places(self) -> list[tuple[int, int, int]]:
+        """Start and end in the file and the address of each segment."""
+        # Segments may share a page of the file; the one that is executed is meant.
+        ordered = sorted(self.segments, key=lambda segment: not segment.executable)
+        return [(segment.offset, segment.offset + segment.file_size, segment.address) for segment in ordered]
 
     # ---- symbols
 

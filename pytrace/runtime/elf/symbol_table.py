@@ -68,10 +68,10 @@ class SymbolTable:
     @cached_property
     def _sorted(self) -> tuple[list[int], list[int]]:
         """Addresses in order, and the records that have them."""
-        addresses = self._column(self._words[1].tolist())
-        order = sorted(range(len(addresses)), key=addresses.__getitem__)
+        addresses = self._words[1].tolist()
         records = self._column(range(len(self._defined)))
-        return list(map(addresses.__getitem__, order)), list(map(records.__getitem__, order))
+        records.sort(key=addresses.__getitem__)
+        return list(map(addresses.__getitem__, records)), records
 
     def __len__(self) -> int:
         return self._defined.count(1)
@@ -132,7 +132,8 @@ class SymbolTable:
         for index in range(at, max(-1, at - 16), -1):
             size = sizes[records[index]]
             if address < addresses[index] + size or (not size and index == at):
-                return self._best_alias(index, address)
+                alone = not index or addresses[index - 1] != addresses[index]
+                return self.symbol(index) if alone else self._best_alias(index, address)
         return None
 
     def _best_alias(self, index: int, address: int) -> Symbol:
@@ -141,8 +142,6 @@ class SymbolTable:
         first = index
         while first and addresses[first - 1] == start:
             first -= 1
-        if first == index:
-            return self.symbol(index)
         found = [self.symbol(i) for i in range(first, index + 1)]
         fitting = [symbol for symbol in found if address < start + symbol.size] or found
         return min(fitting, key=lambda symbol: (len(symbol.name) - len(symbol.name.lstrip("_")), symbol.name))
