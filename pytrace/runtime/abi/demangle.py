@@ -7,17 +7,17 @@ through the ``rust_demangler`` package.  Names that are not mangled come back as
 from __future__ import annotations
 
 import ctypes
-import re
-from functools import cache, lru_cache
 
+from pytrace.base.fast_library import cache, lru_cache
 from pytrace.base.fast_typing import TYPE_CHECKING
+from pytrace.base.lazy_regex import late
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _LIBRARIES = ("libstdc++.so.6", "libc++abi.so.1", "libc++.so.1")
-_RUST_HASH = re.compile(r"17h[0-9a-f]{16}E")
-_RUST_HASH_TEXT = re.compile(r"::h[0-9a-f]{16}$")
+_RUST_HASH = late(r"17h[0-9a-f]{16}E")
+_RUST_HASH_TEXT = late(r"::h[0-9a-f]{16}$")
 
 
 @cache
@@ -93,7 +93,8 @@ def _rust(name: str) -> str | None:
     return _RUST_HASH_TEXT.sub("", str(text))
 
 
-_OPERATOR = re.compile(r"\boperator(?:\(\)|<=>|<<=|>>=|<<|>>|->\*?|<=|>=|<|>|[^\w\s(]+| [^(]+)(?: (?=<))?")
+_OPERATOR = late(r"\boperator(?:\(\)|<=>|<<=|>>=|<<|>>|->\*?|<=|>=|<|>|[^\w\s(]+| [^(]+)(?: (?=<))?")
+_SCOPE = late(r"(?: const)?::")
 
 
 def qualified_name(demangled: str) -> str:
@@ -108,7 +109,7 @@ def qualified_name(demangled: str) -> str:
         if character == "(" and not depth:
             end = _closing(demangled, at)
             # What follows a namespace without a name, or a function that has others inside, belongs to the name.
-            scope = re.compile(r"(?: const)?::").match(demangled, end)
+            scope = _SCOPE.match(demangled, end)
             if scope is None:
                 break
             at = scope.end()

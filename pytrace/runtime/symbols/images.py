@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-from typing import TYPE_CHECKING, TypeVar
-
 from pytrace.base.fast_dataclass import replace
+from pytrace.base.fast_library import suppress
+from pytrace.base.fast_typing import TYPE_CHECKING, TypeVar
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.abi.demangle import demangle
 from pytrace.runtime.binaries.user_binary import Binary
@@ -84,7 +83,7 @@ class Images:
             addresses.setdefault(binary, set()).add(inside)
         for binary, places in addresses.items():
             # What cannot be read is reported when it is needed.
-            with contextlib.suppress(TraceError, OSError):
+            with suppress(TraceError, OSError):
                 if binary.debug is not None:
                     for inside in sorted(places):
                         yield from binary.debug.reading(inside)
