@@ -79,7 +79,7 @@ def _named(known: UserBinaries, images: Images, path: str, place: int) -> object
 
 def _line(known: UserBinaries, path: str, place: int) -> object:
     binary = known.binary(path)
-    return None if binary.debug is None else (binary.debug.line_of(place), binary.debug.frames(place))
+    return None if binary.debug is None else (binary.debug.decoder.line_of(place), binary.debug.frames(place))
 
 
 def _complaints(path: Path, damage: Damaged, places: list[int]) -> list[str]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pytrace.core.types import Type
-    from pytrace.runtime.dwarf.debug_info import DebugInfo
+    from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
     from pytrace.runtime.elf.symbol_table import Symbol, SymbolTable
 
 
@@ -34,7 +34,7 @@ class Binary:
         self._debug_path: str | None = None
         self._looked = False
         self._stubs: dict[int, Symbol] | None = None
-        self._debug: DebugInfo | None = None
+        self._debug: CachedDebugInfo | None = None
         self._without_debug = False
         self._asked = False
         self._unanswered: list[str] = []
@@ -128,7 +128,7 @@ class Binary:
         return None if found is None else found.address
 
     @property
-    def debug(self) -> DebugInfo | None:
+    def debug(self) -> CachedDebugInfo | None:
         """DWARF of the binary or of its debug file; None when there is none."""
         if self._debug is None and not self._without_debug:
             self._debug = self._open_debug()
@@ -140,7 +140,7 @@ class Binary:
         if self._debug is not None:
             self._debug.keep()
 
-    def _open_debug(self) -> DebugInfo | None:
+    def _open_debug(self) -> CachedDebugInfo | None:
         own = self.path if debug_files.has_dwarf(self.elf) else None
         for path in (own, self.debug_path):
             # What is no file of its own: a member of an archive, the image of the vdso, a file that went since.
@@ -150,9 +150,9 @@ class Binary:
                 replaced = path == own and file.build_id != self.elf.build_id
                 found = debug_files.has_dwarf(file) and not replaced
             if found:
-                from pytrace.runtime.dwarf.debug_info import DebugInfo
+                from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
 
-                return DebugInfo(path, (self.path,), self._search, self._root)
+                return CachedDebugInfo(path, (self.path,), self._search, self._root)
         return None
 
     def ask_servers(self) -> None:
@@ -259,20 +259,20 @@ class UserBinaries:
         binary.ask_servers()
         if binary.debug is None:
             return None
-        return binary.debug.parameters(symbol, binary.address_of(symbol))
+        return binary.debug.decoder.parameters(symbol, binary.address_of(symbol))
 
     def named_type(self, path: str, kind: str, name: str) -> Type | None:
         """The ``struct``, ``union`` or ``enum`` of that name from DWARF; None without DWARF or without that type."""
         binary = self.binary(path)
         binary.ask_servers()
-        return binary.debug.named_type(kind, name) if binary.debug is not None else None
+        return binary.debug.decoder.named_type(kind, name) if binary.debug is not None else None
 
     def result(self, path: str, symbol: str) -> Type | None:
         """Type of a function's result from DWARF; None without DWARF or without that function."""
         binary = self.binary(path)
         if binary.debug is None:
             return None
-        return binary.debug.result(symbol, binary.address_of(symbol))
+        return binary.debug.decoder.result(symbol, binary.address_of(symbol))
 
     def problems(self, path: str) -> list[str]:
         """Which files with debug information former questions about a binary missed, as sentences."""
@@ -303,7 +303,7 @@ class UserBinaries:
         if binary.debug is None:
             return []
         found = []
-        for address in binary.debug.addresses(file, line, column, binary.function_start):
+        for address in binary.debug.decoder.addresses(file, line, column, binary.function_start):
             symbol = binary.covering(address)
             offset = binary.elf.file_offset(address)
             if offset is not None:
