@@ -10,14 +10,15 @@ from pytrace.base.fast_dataclass import replace
 from pytrace.base.fast_typing import TYPE_CHECKING, TextIO
 from pytrace.base.terminal import colour
 from pytrace.cli import request
+from pytrace.core import manifest
 from pytrace.core.diagnostics import Diagnostics, TraceError, render_all
-from pytrace.core.manifest import CompiledScript
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pytrace.cli.options import CommandLine
     from pytrace.cli.request import Script
+    from pytrace.core.manifest import CompiledScript
     from pytrace.core.options.compile_options import CompileOptions
     from pytrace.core.options.run_options import RunOptions
     from pytrace.pipeline import Compilation, FrontEnd
@@ -183,7 +184,7 @@ def _run_compiled_file(script: Script, options: RunOptions) -> int:
     from pytrace.runtime.aot import prepare
 
     assert script.compiled is not None
-    compiled = CompiledScript.from_bytes(script.compiled)
+    compiled = manifest.CompiledScript.from_bytes(script.compiled)
     if script.wants_help:
         sys.stdout.write(prepare.usage(compiled, script.source.name))
         return 0
@@ -348,7 +349,7 @@ def _list_script(line: CommandLine, kernel: LiveKernel, options: RunOptions) -> 
 
     script = request.script(line)
     if script.compiled is not None:
-        programs = CompiledScript.from_bytes(script.compiled).manifest.programs
+        programs = manifest.CompiledScript.from_bytes(script.compiled).manifest.programs
         places = [(item.kind, target) for item in programs if not item.service for target in item.targets]
         _write_listing([probes.targets(kernel, places, verbose=options.verbose)])
         return 0

@@ -26,7 +26,7 @@ from pytrace.core.types import Enum, Struct, Type
 from pytrace.runtime.host import fingerprints
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytrace.runtime.binaries.libraries import Libraries
     from pytrace.runtime.binaries.user_binary import UserBinaries
@@ -375,9 +375,9 @@ class LiveKernel:
         found = self._binaries.binary(path).variable(name)
         return 0 if found is None else found.size
 
-    def user_symbol_lines(self, path: str, pattern: str) -> str:
-        """Names of the functions that :meth:`user_symbols` gives, sorted, each once, as lines of one text."""
-        found = self._binaries.binary(path).function_lines(pattern)
+    def user_symbol_names(self, path: str, pattern: str) -> Iterator[str]:
+        """Names of the functions that :meth:`user_symbols` gives, sorted, each once."""
+        found = self._binaries.binary(path).function_names(pattern)
         self._depend_on_debug_files(path)
         return found
 

@@ -47,7 +47,7 @@ def _questions(path: str, places: list[int]) -> Iterator[tuple[str, Callable[[],
     yield "executable", lambda: known.executable(path)
     yield "symbols", lambda: known.symbols(path, "*")
     yield "a symbol", lambda: known.symbols(path, "work")
-    yield "names", lambda: known.binary(path).function_lines("w*")
+    yield "names", lambda: list(known.binary(path).function_names("w*"))
     yield "C++ symbols", lambda: known.cpp_symbols(path, "*")
     yield "static tracepoints", lambda: known.usdt(path, "*", "*")
     yield "parameters", lambda: known.parameters(path, "work")
@@ -79,7 +79,7 @@ def _named(known: UserBinaries, images: Images, path: str, place: int) -> object
 
 def _line(known: UserBinaries, path: str, place: int) -> object:
     binary = known.binary(path)
-    return None if binary.debug is None else (binary.debug.line_of(place), binary.debug.frames(place))
+    return None if binary.debug is None else (binary.debug.decoder.line_of(place), binary.debug.frames(place))
 
 
 def _complaints(path: Path, damage: Damaged, places: list[int]) -> list[str]:

@@ -7,17 +7,17 @@ through the ``rust_demangler`` package.  Names that are not mangled come back as
 from __future__ import annotations
 
 import ctypes
-import re
-from functools import cache, lru_cache
 
+from pytrace.base.fast_library import cache, lru_cache
 from pytrace.base.fast_typing import TYPE_CHECKING
+from pytrace.base.lazy_regex import late
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _LIBRARIES = ("libstdc++.so.6", "libc++abi.so.1", "libc++.so.1")
-_RUST_HASH = re.compile(r"17h[0-9a-f]{16}E")
-_RUST_HASH_TEXT = re.compile(r"::h[0-9a-f]{16}$")
+_RUST_HASH = late(r"17h[0-9a-f]{16}E")
+_RUST_HASH_TEXT = late(r"::h[0-9a-f]{16}$")
 
 
 @cache
@@ -34,17 +34,17 @@ def _cxx() -> Callable[[bytes], str | None] | None:
 def _bind(library: ctypes.CDLL) -> Callable[[bytes], str | None]:
     function = library.__cxa_demangle
     function.restype = ctypes.c_void_p
-    function.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int)]
+    function.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
     free = ctypes.CDLL(None).free
     free.restype, free.argtypes = None, [ctypes.c_void_p]
+    string_at = ctypes.string_at
 
     def demangler(text: bytes) -> str | None:
-        status = ctypes.c_int()
-        address = function(text, None, None, ctypes.byref(status))
+        address = function(text, None, None, None)
         if not address:
             return None
         try:
-            return ctypes.string_at(address).decode(errors="replace")
+            return string_at(address).decode(errors="replace")
         finally:
             free(address)
 
@@ -66,7 +66,7 @@ def demangle(name: str) -> str:
     """The readable form of a mangled name; the name itself when it is none."""
     if not mangled(name):
         return name
-    if name.startswith("_R") or (name.startswith("_ZN") and _RUST_HASH.search(name)):
+    if name.startswith("_R") or ("17h" in name and name.startswith("_ZN") and _RUST_HASH.search(name)):
         rust = _rust(name)
         if rust is not None:
             return rust
@@ -93,7 +93,8 @@ def _rust(name: str) -> str | None:
     return _RUST_HASH_TEXT.sub("", str(text))
 
 
-_OPERATOR = re.compile(r"\boperator(?:\(\)|<=>|<<=|>>=|<<|>>|->\*?|<=|>=|<|>|[^\w\s(]+| [^(]+)(?: (?=<))?")
+_OPERATOR = late(r"\boperator(?:\(\)|<=>|<<=|>>=|<<|>>|->\*?|<=|>=|<|>|[^\w\s(]+| [^(]+)(?: (?=<))?")
+_SCOPE = late(r"(?: const)?::")
 
 
 def qualified_name(demangled: str) -> str:
@@ -108,7 +109,7 @@ def qualified_name(demangled: str) -> str:
         if character == "(" and not depth:
             end = _closing(demangled, at)
             # What follows a namespace without a name, or a function that has others inside, belongs to the name.
-            scope = re.compile(r"(?: const)?::").match(demangled, end)
+            scope = _SCOPE.match(demangled, end)
             if scope is None:
                 break
             at = scope.end()

@@ -11,13 +11,14 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import UsdtProbe, UserParameter, UserSymbol
 from pytrace.runtime.elf import debug_files, plt, usdt_notes
 from pytrace.runtime.elf.file import ElfFile, attach_path, is_elf
-from pytrace.runtime.host.name_patterns import name_pattern
+from pytrace.runtime.elf.symbol_columns import function_names
+from pytrace.runtime.host.name_patterns import matching, name_pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from pytrace.core.types import Type
-    from pytrace.runtime.dwarf.debug_info import DebugInfo
+    from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
     from pytrace.runtime.elf.symbol_table import Symbol, SymbolTable
 
 
@@ -33,7 +34,7 @@ class Binary:
         self._debug_path: str | None = None
         self._looked = False
         self._stubs: dict[int, Symbol] | None = None
-        self._debug: DebugInfo | None = None
+        self._debug: CachedDebugInfo | None = None
         self._without_debug = False
         self._asked = False
         self._unanswered: list[str] = []
@@ -55,14 +56,19 @@ class Binary:
     def tables(self) -> tuple[SymbolTable, ...]:
         """Symbol tables, the most complete first."""
         if self._tables is None:
-            found = list(self.elf.tables)
-            if not any(section.name == ".symtab" for section in self.elf.sections):
-                if self.debug_path is not None:
-                    found += ElfFile.open(self.debug_path).tables
-                elif self.elf.mini_debug_info is not None:
-                    found += self.elf.mini_debug_info.tables
+            found = [table for file in self._with_symbols() for table in file.tables]
             self._tables = tuple(sorted(found, key=len, reverse=True))
         return self._tables
+
+    def _with_symbols(self) -> list[ElfFile]:
+        """The files with the symbol tables of this binary."""
+        other = None
+        if not any(section.name == ".symtab" for section in self.elf.sections):
+            if self.debug_path is not None:
+                other = ElfFile.open(self.debug_path)
+            else:
+                other = self.elf.mini_debug_info
+        return [self.elf] if other is None else [self.elf, other]
 
     def functions(self, pattern: str) -> list[Symbol]:
         """Functions by ``*`` pattern in order of address, without repetition."""
@@ -72,12 +78,17 @@ class Binary:
                 found.setdefault((symbol.name, symbol.address), symbol)
         return sorted(found.values(), key=lambda symbol: (symbol.address, symbol.name))
 
-    def function_lines(self, pattern: str) -> str:
-        """Names of functions by ``*`` pattern, sorted, each once, as lines of one text: there may be very many."""
-        names = sorted(chain.from_iterable(table.matching_names(pattern) for table in self.tables))
-        # Far fewer comparisons than a set would make hashes.
-        first = compress(names, map(operator.ne, names, chain(("",), names)))
-        return "\n".join(first)
+    def function_names(self, pattern: str) -> Iterator[str]:
+        """Names of functions by ``*`` pattern, sorted, each once: there may be very many."""
+        found = [
+            name
+            for file in self._with_symbols()
+            for section in file.symbol_sections
+            for name in matching(pattern, function_names(file, section))
+        ]
+        found.sort()
+        # Far fewer comparisons than a set would make hashes; nothing has an empty name.
+        return compress(found, map(operator.ne, found, chain(("",), found)))
 
     def covering(self, address: int) -> Symbol | None:
         """The function at a virtual address of the file."""
@@ -117,7 +128,7 @@ class Binary:
         return None if found is None else found.address
 
     @property
-    def debug(self) -> DebugInfo | None:
+    def debug(self) -> CachedDebugInfo | None:
         """DWARF of the binary or of its debug file; None when there is none."""
         if self._debug is None and not self._without_debug:
             self._debug = self._open_debug()
@@ -129,7 +140,7 @@ class Binary:
         if self._debug is not None:
             self._debug.keep()
 
-    def _open_debug(self) -> DebugInfo | None:
+    def _open_debug(self) -> CachedDebugInfo | None:
         own = self.path if debug_files.has_dwarf(self.elf) else None
         for path in (own, self.debug_path):
             # What is no file of its own: a member of an archive, the image of the vdso, a file that went since.
@@ -139,9 +150,9 @@ class Binary:
                 replaced = path == own and file.build_id != self.elf.build_id
                 found = debug_files.has_dwarf(file) and not replaced
             if found:
-                from pytrace.runtime.dwarf.debug_info import DebugInfo
+                from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
 
-                return DebugInfo(path, (self.path,), self._search, self._root)
+                return CachedDebugInfo(path, (self.path,), self._search, self._root)
         return None
 
     def ask_servers(self) -> None:
@@ -248,20 +259,20 @@ class UserBinaries:
         binary.ask_servers()
         if binary.debug is None:
             return None
-        return binary.debug.parameters(symbol, binary.address_of(symbol))
+        return binary.debug.decoder.parameters(symbol, binary.address_of(symbol))
 
     def named_type(self, path: str, kind: str, name: str) -> Type | None:
         """The ``struct``, ``union`` or ``enum`` of that name from DWARF; None without DWARF or without that type."""
         binary = self.binary(path)
         binary.ask_servers()
-        return binary.debug.named_type(kind, name) if binary.debug is not None else None
+        return binary.debug.decoder.named_type(kind, name) if binary.debug is not None else None
 
     def result(self, path: str, symbol: str) -> Type | None:
         """Type of a function's result from DWARF; None without DWARF or without that function."""
         binary = self.binary(path)
         if binary.debug is None:
             return None
-        return binary.debug.result(symbol, binary.address_of(symbol))
+        return binary.debug.decoder.result(symbol, binary.address_of(symbol))
 
     def problems(self, path: str) -> list[str]:
         """Which files with debug information former questions about a binary missed, as sentences."""
@@ -292,7 +303,7 @@ class UserBinaries:
         if binary.debug is None:
             return []
         found = []
-        for address in binary.debug.addresses(file, line, column, binary.function_start):
+        for address in binary.debug.decoder.addresses(file, line, column, binary.function_start):
             symbol = binary.covering(address)
             offset = binary.elf.file_offset(address)
             if offset is not None:

@@ -7,7 +7,6 @@ split ones only their files.
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 
 from elftools.common.exceptions import DWARFError
@@ -67,22 +66,24 @@ _ROW, _EXTENT, _UNIT = 20, 100, 1 << 15
 class DebugInfo:
     """The DWARF of one file.
 
-    *beside* are further files that split units may lie beside (the binary of a debug file), *search* and *root* are as
-    for :func:`debug_files.find`.
+    What is read for stacks is put into *places*. *beside* are further files that split units may lie beside (the binary
+    of a debug file), *search* and *root* are as for :func:`debug_files.find`.
     """
 
-    def __init__(self, path: str, beside: Iterable[str] = (), search: Iterable[str] = (), root: str = "") -> None:
-        self.path = path
+    def __init__(
+        self, elf: ElfFile, places: Places, beside: Iterable[str] = (), search: Iterable[str] = (), root: str = ""
+    ) -> None:
+        path = self.path = elf.path
         self._search, self._root = tuple(search), root
-        self._elf = ElfFile.open(path)
-        self._sections = FileSections(self._elf)
+        self._elf = elf
+        self._sections = FileSections(elf)
         self._units = UnitTable(self._sections, supplement=self._supplement)
         self._split = SplitUnits((path, *beside), self._search, root)
         self._types = DwarfTypes(path, self._reading)
         self._tables: dict[Unit, LineTable] = {}
         self._functions: dict[Unit, Functions] = {}
         self._missing: dict[str, None] = {}
-        self._places = Places(_stamp(self._elf))
+        self._places = places
         self._code: list[tuple[int, int, int]] | None = None
         self._left_out: list[tuple[int, int, int]] | None = None
 
@@ -214,7 +215,7 @@ class DebugInfo:
 
     def reading(self, address: int) -> Iterator[None]:
         """Read what :meth:`frames` needs for an address, in steps of some milliseconds."""
-        if self._places.find(address) is not None:
+        if self._places.knows(address):
             return
         if self._weight() > MOST_READ:
             self._forget()
@@ -241,10 +242,6 @@ class DebugInfo:
             self._functions.pop(unit, None)
             self._tables.pop(unit, None)
             raise
-
-    def keep(self) -> None:
-        """Have later runs know what was read for stacks."""
-        self._places.keep()
 
     def _functions_of(self, unit: Unit) -> Functions:
         known = self._functions.get(unit)
@@ -303,17 +300,6 @@ class DebugInfo:
             rows.sort()
             self._places.set_left_out(rows)
         self._left_out = rows
-
-
-def _stamp(elf: ElfFile) -> tuple[str, ...] | None:
-    """What identifies a file; None for one that is gone or no file of its own."""
-    try:
-        found = os.stat(elf.path)
-    except OSError:
-        return None
-    # Of containers many share what they run, each under another path and inode.
-    identity = elf.build_id or f"{found.st_dev} {found.st_ino}"
-    return identity, str(found.st_size), str(found.st_mtime_ns)
 
 
 def _found(rows: list[tuple[int, int, int]], address: int) -> tuple[int, int, int] | None:

@@ -77,6 +77,11 @@ class Places:
 
     # ---- asking
 
+    def knows(self, address: int) -> bool:
+        """Whether the piece of an address was read."""
+        at = bisect_right(self._lows, address)
+        return at > 0 and address < self._highs[at - 1]
+
     def find(self, address: int) -> list[Place] | None:
         """The functions of an address, inlined ones first; None when its piece was not read yet."""
         at = bisect_right(self._lows, address) - 1

@@ -8,13 +8,15 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-import zlib
-from functools import cached_property
-from typing import Self
 
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_library import cached_property
+from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.elf.symbol_table import Symbol, SymbolTable
+
+if TYPE_CHECKING:
+    from typing import Self
 
 SHT_SYMTAB, SHT_NOTE, SHT_NOBITS, SHT_DYNSYM = 2, 7, 8, 11
 SHF_GROUP, SHF_COMPRESSED = 1 << 9, 1 << 11
@@ -202,28 +204,36 @@ class ElfFile:
     def address_at(self, offset: int) -> int | None:
         """Virtual address of a position in the file (of the archive, for a member of one)."""
         inside = offset - self.base
-        # Segments may share a page of the file; the one that is executed is meant.
-        for segment in sorted(self.segments, key=lambda segment: not segment.executable):
-            if segment.offset <= inside < segment.offset + segment.file_size:
-                return segment.address + inside - segment.offset
+        for start, end, address in self._places:
+            if start <= inside < end:
+                return address + inside - start
         return None
+
+    @cached_property
+    def _places(self) -> list[tuple[int, int, int]]:
+        """Start and end in the file and the address of each segment."""
+        # Segments may share a page of the file; the one that is executed is meant.
+        ordered = sorted(self.segments, key=lambda segment: not segment.executable)
+        return [(segment.offset, segment.offset + segment.file_size, segment.address) for segment in ordered]
 
     # ---- symbols
 
     @cached_property
     def tables(self) -> tuple[SymbolTable, ...]:
         """Functions of ``.symtab`` and ``.dynsym``, whichever there are."""
-        return tuple(
-            SymbolTable.read(self, section) for section in self.sections if section.type in (SHT_SYMTAB, SHT_DYNSYM)
-        )
+        return tuple(SymbolTable.read(self, section) for section in self.symbol_sections)
+
+    @cached_property
+    def symbol_sections(self) -> tuple[Section, ...]:
+        """``.symtab`` and ``.dynsym``, whichever there are."""
+        return tuple(section for section in self.sections if section.type in (SHT_SYMTAB, SHT_DYNSYM))
 
     def any_symbol(self, name: str) -> Symbol | None:
         """A symbol of any type (functions, variables, labels); None when it is not defined here."""
-        for section in self.sections:
-            if section.type in (SHT_SYMTAB, SHT_DYNSYM):
-                found = SymbolTable.read(self, section, types=None).match(name)
-                if found:
-                    return found[0]
+        for section in self.symbol_sections:
+            found = SymbolTable.read(self, section, types=None).match(name)
+            if found:
+                return found[0]
         return None
 
     @cached_property
@@ -288,6 +298,8 @@ class ElfFile:
 
     def checksum(self) -> int:
         """CRC32 of the whole file, as debug links have it."""
+        import zlib
+
         return zlib.crc32(self.view)
 
 

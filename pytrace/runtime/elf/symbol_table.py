@@ -8,21 +8,19 @@ Source: ``elf(5)``; ``/usr/include/elf.h``.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
-from collections.abc import Iterable
-from functools import cached_property
 from itertools import compress
 
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.base.fast_library import cached_property
 from pytrace.base.fast_typing import TYPE_CHECKING
-from pytrace.runtime.host.name_patterns import exact, matching, within
+from pytrace.runtime.elf import symbol_columns
+from pytrace.runtime.host.name_patterns import exact, within
 
 if TYPE_CHECKING:
-    from pytrace.runtime.elf.file import ElfFile, Section
+    from collections.abc import Iterable
 
-_CODE_TYPES = frozenset((2, 10))
-"""``STT_FUNC`` and ``STT_GNU_IFUNC``."""
+    from pytrace.runtime.elf.file import ElfFile, Section
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,30 +38,25 @@ class SymbolTable:
     A column is cut out of the table when it is first needed: names alone do not need the others, or any order.
     """
 
-    def __init__(self, data: bytes, strings: bytes, wide: bool, types: frozenset[int] | None = _CODE_TYPES) -> None:
+    def __init__(
+        self, data: bytes, strings: bytes, wide: bool, types: frozenset[int] | None = symbol_columns.CODE_TYPES
+    ) -> None:
         self._strings = strings
         self._wide = wide
-        self._record, info, owner = (24, 4, 3) if wide else (16, 12, 7)
+        self._record = symbol_columns.record_size(wide)
         self._data = memoryview(data)[: len(data) // self._record * self._record]
-        wanted = bytes(types is None or kind & 15 in types for kind in range(256))
-        self._fitting = bytes(self._data[info :: self._record]).translate(wanted)
-        # Number 0 is the section of what is defined elsewhere.
-        owners = self._data.cast("H")[owner :: self._record // 2]
-        self._defined = list(compress(owners.tolist(), self._fitting))
+        self._defined = symbol_columns.defined(self._data, wide, types)
 
     @classmethod
-    def read(cls, file: ElfFile, section: Section, types: frozenset[int] | None = _CODE_TYPES) -> SymbolTable:
+    def read(
+        cls, file: ElfFile, section: Section, types: frozenset[int] | None = symbol_columns.CODE_TYPES
+    ) -> SymbolTable:
         """The symbols of a section."""
         strings = file.contents(file.linked(section))
         return cls(bytes(file.contents(section)), bytes(strings), file.wide, types)
 
     def _column(self, words: Iterable[int]) -> list[int]:
-        return list(compress(compress(words, self._fitting), self._defined))
-
-    @cached_property
-    def _offsets(self) -> list[int]:
-        """Where names start among the strings, in the order of the table."""
-        return self._column(self._data.cast("I")[:: self._record // 4].tolist())
+        return list(compress(words, self._defined))
 
     @cached_property
     def _words(self) -> tuple[memoryview[int], memoryview[int], memoryview[int]]:
@@ -75,13 +68,13 @@ class SymbolTable:
     @cached_property
     def _sorted(self) -> tuple[list[int], list[int]]:
         """Addresses in order, and the records that have them."""
-        addresses = self._column(self._words[1].tolist())
-        order = sorted(range(len(addresses)), key=addresses.__getitem__)
-        records = self._column(range(len(self._fitting)))
-        return list(map(addresses.__getitem__, order)), list(map(records.__getitem__, order))
+        addresses = self._words[1].tolist()
+        records = self._column(range(len(self._defined)))
+        records.sort(key=addresses.__getitem__)
+        return list(map(addresses.__getitem__, records)), records
 
     def __len__(self) -> int:
-        return len(self._offsets)
+        return self._defined.count(1)
 
     @property
     def addresses(self) -> list[int]:
@@ -104,22 +97,12 @@ class SymbolTable:
         strings, find = self._strings, self._strings.find
         return [strings[at : find(b"\0", at)] for at in map(self._words[0].__getitem__, self._sorted[1])]
 
-    def matching_names(self, pattern: str) -> list[str]:
-        """Names that a ``*`` pattern accepts, without symbol versions, in no order."""
-        # Texts are cheaper to sort than bytes; in this encoding a byte and its character have the same place.
-        text = self._strings.decode("latin-1")
-        find = text.find
-        names = [text[at : find("\0", at)] for at in sorted(self._offsets)]
-        if not text.isascii():
-            names = [name.encode("latin-1").decode(errors="surrogateescape") for name in names]
-        if "@" in text:
-            names = [name.partition("@")[0] if "@" in name else name for name in names]
-        return matching(pattern, names)
-
     def match(self, pattern: str) -> list[Symbol]:
         """Functions whose name a ``*`` pattern accepts."""
         if exact(pattern):
             return [self.symbol(i) for i in self._named(pattern.encode(errors="surrogateescape"))]
+        import re
+
         accepts = re.compile(within(pattern, rb"@") + rb"(?:@.*)?").fullmatch
         return [self.symbol(i) for i, name in enumerate(self.names()) if accepts(name)]
 
@@ -149,7 +132,8 @@ class SymbolTable:
         for index in range(at, max(-1, at - 16), -1):
             size = sizes[records[index]]
             if address < addresses[index] + size or (not size and index == at):
-                return self._best_alias(index, address)
+                alone = not index or addresses[index - 1] != addresses[index]
+                return self.symbol(index) if alone else self._best_alias(index, address)
         return None
 
     def _best_alias(self, index: int, address: int) -> Symbol:
@@ -158,8 +142,6 @@ class SymbolTable:
         first = index
         while first and addresses[first - 1] == start:
             first -= 1
-        if first == index:
-            return self.symbol(index)
         found = [self.symbol(i) for i in range(first, index + 1)]
         fitting = [symbol for symbol in found if address < start + symbol.size] or found
         return min(fitting, key=lambda symbol: (len(symbol.name) - len(symbol.name.lstrip("_")), symbol.name))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-from typing import TYPE_CHECKING, TypeVar
-
 from pytrace.base.fast_dataclass import replace
+from pytrace.base.fast_library import suppress
+from pytrace.base.fast_typing import TYPE_CHECKING, TypeVar
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.abi.demangle import demangle
 from pytrace.runtime.binaries.user_binary import Binary
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator
 
-    from pytrace.runtime.dwarf.debug_info import DebugInfo
+    from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
@@ -84,10 +83,12 @@ class Images:
             addresses.setdefault(binary, set()).add(inside)
         for binary, places in addresses.items():
             # What cannot be read is reported when it is needed.
-            with contextlib.suppress(TraceError, OSError):
-                if binary.debug is not None:
+            with suppress(TraceError, OSError):
+                debug = binary.debug
+                if debug is not None:
                     for inside in sorted(places):
-                        yield from binary.debug.reading(inside)
+                        if not debug.knows(inside):
+                            yield from debug.reading(inside)
 
     def keep(self) -> None:
         """Have later runs know the source lines that were read."""
@@ -116,10 +117,12 @@ class Images:
         last = Frame(name, inside - symbol.address, module)
         if self._lines:
             try:
-                if binary.debug is not None and self._reading.run(binary.debug.reading(inside)):
-                    frames = with_lines(binary.debug, inside, last, self._demangled)
-                    if binary.problems:
-                        self._unreadable[f"inlined functions of {module}"] = "; ".join(binary.problems)
+                debug = binary.debug
+                if debug is not None and (debug.knows(inside) or self._reading.run(debug.reading(inside))):
+                    frames = with_lines(debug, inside, last, self._demangled)
+                    problems = binary.problems
+                    if problems:
+                        self._unreadable[f"inlined functions of {module}"] = "; ".join(problems)
                     return frames
             except (TraceError, OSError) as error:
                 # A binary of a container, or of a build that is over, may go while it is read.
@@ -127,7 +130,7 @@ class Images:
         return [last]
 
 
-def with_lines(debug: DebugInfo, inside: int, last: Frame, demangled: bool) -> list[Frame]:
+def with_lines(debug: CachedDebugInfo, inside: int, last: Frame, demangled: bool) -> list[Frame]:
     """Source places for a function's frame, and the frames of what was inlined there."""
     frames = []
     places = debug.frames(inside)

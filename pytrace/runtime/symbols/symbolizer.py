@@ -21,7 +21,7 @@ from pytrace.runtime.symbols.vdso import vdso_image
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
-    from pytrace.runtime.dwarf.debug_info import DebugInfo
+    from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
     from pytrace.runtime.host.procfs import Mapping
     from pytrace.runtime.symbols.recorder import MappingRecorder
 
@@ -71,7 +71,7 @@ class Symbolizer:
         self._kallsyms = Kallsyms()
         self._kernel_read = 0.0
         self._kernel_frames: dict[tuple[int, bool], list[Frame]] = {}
-        self._kernel_debug: tuple[DebugInfo, int] | None = None
+        self._kernel_debug: tuple[CachedDebugInfo, int] | None = None
         self._kernel_debug_sought = False
         self._spaces: dict[int, AddressSpace] = {}
         self._programs: dict[tuple[int, int], AddressSpace] = {}
@@ -123,7 +123,7 @@ class Symbolizer:
                 self._unreadable["source lines of the kernel"] = reason(error)
         return [last]
 
-    def _kernel_dwarf(self) -> tuple[DebugInfo, int] | None:
+    def _kernel_dwarf(self) -> tuple[CachedDebugInfo, int] | None:
         """DWARF of the kernel, and how far the running one was moved; None when there is no image with DWARF."""
         if not self._kernel_debug_sought:
             self._kernel_debug_sought = True
@@ -133,9 +133,9 @@ class Symbolizer:
                 image = Binary.open(path)
                 linked = image.variable_address("_stext")
                 if start is not None and linked is not None and has_dwarf(image.elf):
-                    from pytrace.runtime.dwarf.debug_info import DebugInfo
+                    from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
 
-                    self._kernel_debug = DebugInfo(path), start - linked
+                    self._kernel_debug = CachedDebugInfo(path), start - linked
         return self._kernel_debug
 
     def kernel_place(self, address: int) -> ImagePlace:

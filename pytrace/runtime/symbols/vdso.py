@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
-from pathlib import Path
-
+from pytrace.base.fast_library import cache
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.elf.file import ElfFile
 from pytrace.runtime.host import procfs
@@ -13,7 +11,8 @@ from pytrace.runtime.host import procfs
 @cache
 def vdso_image() -> Binary | None:
     """The vdso of this machine; None where there is none. A 32-bit process has another one, which is not read."""
-    rows = procfs.executable_mappings(Path("/proc/self/maps").read_bytes())
+    with open("/proc/self/maps", "rb") as file:
+        rows = procfs.executable_mappings(file.read())
     row = next((row for row in rows if row.path == "[vdso]"), None)
     if row is None:
         return None

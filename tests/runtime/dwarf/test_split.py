@@ -13,8 +13,8 @@ import pytest
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import INT32, INT64, Pointer, Struct, Type
+from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
 from pytrace.runtime.binaries.user_binary import UserBinaries
-from pytrace.runtime.dwarf.debug_info import DebugInfo
 from pytrace.runtime.dwarf.split import SplitUnits
 from pytrace.runtime.elf.file import ElfFile
 from tests.support.compile import compiled, tool
@@ -95,7 +95,7 @@ def test_packages(packer: str, form: str, compiler: str, tmp_path: Path) -> None
 
 def test_only_the_units_that_are_asked_for_are_opened(tmp_path: Path) -> None:
     path = _build(tmp_path, "-gdwarf-5")
-    debug = DebugInfo(str(path))
+    debug = CachedDebugInfo(str(path)).decoder
     address = UserBinaries().binary(str(path)).address_of("deep")
     assert debug.addresses("second.c", 6000, None) == []
     assert not [name for name in debug.files if name.endswith(".dwo")], "lines need no split unit"

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.runtime.dwarf.debug_info import DebugInfo, Place
+from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
+from pytrace.runtime.dwarf.places import Place
 from pytrace.runtime.symbols import images
 from pytrace.runtime.symbols.images import Images
 from pytrace.runtime.symbols.symbolizer import Symbolizer
@@ -45,13 +46,13 @@ def start() -> Iterator[Start]:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Addresses that DWARF was asked for."""
     addresses: list[int] = []
-    frames = DebugInfo.frames
+    frames = CachedDebugInfo.frames
 
-    def noted(debug: DebugInfo, address: int) -> list[Place]:
+    def noted(debug: CachedDebugInfo, address: int) -> list[Place]:
         addresses.append(address)
         return frames(debug, address)
 
-    monkeypatch.setattr(DebugInfo, "frames", noted)
+    monkeypatch.setattr(CachedDebugInfo, "frames", noted)
     return addresses
 
 

@@ -190,7 +190,32 @@ class Names:
         """As :meth:`stack`, for very many of them at one moment: what an address means is looked up once."""
         if kind.mode is StackMode.BUILD_ID or kind.mode.one_line:
             return self.stack(kind, indent)
-        return _many_stacks(self._lines(kind, indent), indent)
+        remember = kind.user and kind.mode is not StackMode.RAW
+        return _many_stacks((self._remembered_lines if remember else self._lines)(kind, indent), indent)
+
+    def _remembered_lines(self, kind: Stack, indent: bytes) -> Callable[[int, int, int | None], bytes]:
+        """As :meth:`_lines`, for user stacks of one moment: a return address has the same lines in all of them."""
+        perf = kind.mode is StackMode.PERF
+        known: dict[tuple[int, int], tuple[bytes, bytes]] = {}
+
+        def line(process: int, address: int, inner: int | None) -> bytes:
+            if inner is None:
+                return symbol_lines(self._symbols.user(process, address), address, indent, perf)
+            both = known.get((process, address))
+            if both is None:
+                if len(known) >= _KEPT_LINES:
+                    known.clear()
+                frames = self._symbols.user(process, address)
+                interrupted = returned = symbol_lines(frames, address, indent, perf)
+                if in_source(frames):
+                    returned = symbol_lines(self._symbols.user(process, address, caller=True), address, indent, perf)
+                both = known[process, address] = interrupted, returned
+            interrupted, returned = both
+            if returned is interrupted or self._symbols.trampoline(process, inner):
+                return interrupted
+            return returned
+
+        return line
 
     def _lines(self, kind: Stack, indent: bytes) -> Callable[[int, int, int | None], bytes]:
         """``line(process, frame, inner)``, where *inner* is the frame before.
@@ -315,24 +340,25 @@ def symbol_lines(frames: Sequence[Frame], address: int, indent: bytes, perf: boo
     one = _perf_line if perf else _plain_line
     if not frames:
         return (b"\t%x 0x%x ([unknown])\n" % (address, address)) if perf else b"%s0x%x\n" % (indent, address)
+    if len(frames) == 1:
+        return one(frames[0], address, indent)
     return b"".join(one(frame, address, indent) for frame in frames)
 
 
 def _plain_line(frame: Frame, address: int, indent: bytes) -> bytes:
     if not frame.name:
         return b"%s0x%x\n" % (indent, address)
-    place = os.fsencode(f"@{frame.file}:{frame.line}") if frame.file else b""
-    return b"%s%s%s%s\n" % (indent, b"[inlined] " if frame.inlined else b"", _spot(frame), place)
+    place = f"@{frame.file}:{frame.line}" if frame.file else ""
+    return b"%s%s%s\n" % (indent, b"[inlined] " if frame.inlined else b"", os.fsencode(f"{_spot(frame)}{place}"))
 
 
-def _spot(frame: Frame) -> bytes:
+def _spot(frame: Frame) -> str:
     """Function and offset; what was inlined has no start of its own to count from."""
-    name = os.fsencode(frame.name)
-    return name if frame.inlined else b"%s+%d" % (name, frame.offset)
+    return frame.name if frame.inlined else f"{frame.name}+{frame.offset}"
 
 
 def _perf_line(frame: Frame, address: int, _indent: bytes) -> bytes:
     if not frame.name:
         return b"\t%x 0x%x ([unknown])\n" % (address, address)
     behind = b" (inlined)" if frame.inlined else (b" (%s)" % os.fsencode(frame.module) if frame.module else b"")
-    return b"\t%x %s%s\n" % (address, _spot(frame), behind)
+    return b"\t%x %s%s\n" % (address, os.fsencode(_spot(frame)), behind)

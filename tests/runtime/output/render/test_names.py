@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from pytrace.core.types import Stack, StackMode
 from pytrace.runtime.host.cgroups import Cgroups
 from pytrace.runtime.host.clocks import Clock
+from pytrace.runtime.output.render import names as render_names
 from pytrace.runtime.output.render.names import Names
 from tests.support.encode import Frame, Symbols
 
@@ -92,6 +94,29 @@ def test_what_a_signal_interrupted_is_where_it_was() -> None:
     assert text((0, (0x2000, 0x7000, 0x2000, 0x2000), 0)).split() == [
         b"main+8@b.c:30", b"0x7000", b"main+8@b.c:30", b"main+8@b.c:29",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", [StackMode.BPFTRACE, StackMode.PERF, StackMode.RAW])
+@pytest.mark.parametrize("user", [False, True])
+def test_many_stacks_print_as_each_of_them_does(user: bool, mode: StackMode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every order of places: innermost, called, interrupted; with source lines, without, inlined, unknown."""
+    monkeypatch.setattr(render_names, "_KEPT_LINES", 3)
+    known = KNOWN | {
+        0x4000: [Frame("start", 0, "/bin/prog", "b.c", 40)],
+        0x5000: [Frame("loop", 8, "/bin/prog", "b.c", 50)],
+        0x6000: [Frame("plain", 8, "/bin/prog")],
+    }
+    symbols = Symbols(known, {0x2000: [Frame("main", 8, "/bin/prog", "src/b.c", 29)],
+                              0x5000: [Frame("loop", 8, "/bin/prog", "b.c", 49)]})  # fmt: skip
+    symbols.trampolines = {0x7000}
+    made = Names(symbols, Clock(), ())
+    kind = Stack(user, 127, mode)
+    many = made.many_stacks(kind, b"  ")
+    places = (0x2000, 0x4000, 0x5000, 0x6000, 0x7000, 0x8000)
+    for frames in [*permutations(places, 3), (0x5000,), (0x5000, 0x5000, 0x7000, 0x5000, 0x5000), ()]:
+        for process in (1, 2):
+            assert many((process, frames, 0)) == made.stack(kind, b"  ")((process, frames, 0))
+    assert many((1, (), -2)) == made.stack(kind, b"  ")((1, (), -2))
 
 
 def test_build_ids(names: Names) -> None:
