@@ -61,13 +61,38 @@ class Tables:
     def __init__(self, parser: LRParser) -> None:
         self.parser = parser
         states = range(len(parser.action))
-        self.actions: list[Mapping[str, int]] = [parser.action[state] for state in states]
-        self.goto: list[Mapping[str, int]] = [parser.goto.get(state, {}) for state in states]
-        self.defaults: list[int | None] = [parser.defaulted_states.get(state) for state in states]
         self.reductions: tuple[_Reduction, ...] = tuple(
             (rule.name, rule.len, None if rule.len == 1 and _passes_on(rule.callable) else rule.callable)
             for rule in parser.productions
         )
+        self.actions: list[Mapping[str, int]] = [parser.action[state] for state in states]
+        self.defaults: list[int | None] = [_only_reduction(actions) for actions in self.actions]
+        self.goto = self._goto([parser.goto.get(state, {}) for state in states])
+
+    def _goto(self, goto: list[Mapping[str, int]]) -> list[Mapping[str, int]]:
+        """Where a state goes with a symbol. States that pass a value on whatever follows are passed through."""
+        passing = {
+            state: self.reductions[-action][0]
+            for state, action in enumerate(self.defaults)
+            if action is not None and self.reductions[-action][2] is None
+        }
+        through: list[Mapping[str, int]] = []
+        for row in goto:
+            ends = dict(row)
+            for symbol, state in row.items():
+                while state in passing:
+                    state = ends[symbol] = row[passing[state]]
+            through.append(ends)
+        return through
+
+
+def _only_reduction(actions: Mapping[str, int]) -> int | None:
+    """The reduction that is the only action of a state, whatever follows; None where there are others.
+
+    A mistake is then found after the reduction, where the item is given up; PLY finds it before.
+    """
+    first, *rest = {*actions.values()}
+    return None if rest or first >= 0 else first
 
 
 def _passed_on(p: Rule) -> None:

@@ -80,12 +80,10 @@ class Binary:
 
     def function_names(self, pattern: str) -> Iterator[str]:
         """Names of functions by ``*`` pattern, sorted, each once: there may be very many."""
-        found = [
-            name
-            for file in self._with_symbols()
-            for section in file.symbol_sections
-            for name in matching(pattern, function_names(file, section))
-        ]
+        found: list[str] = []
+        for file in self._with_symbols():
+            for section in file.symbol_sections:
+                found += matching(pattern, function_names(file, section))
         found.sort()
         # Far fewer comparisons than a set would make hashes; nothing has an empty name.
         return compress(found, map(operator.ne, found, chain(("",), found)))

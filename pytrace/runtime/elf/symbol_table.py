@@ -88,9 +88,12 @@ class SymbolTable:
         return Symbol(self._name(names[record]), addresses[record], sizes[record])
 
     def _name(self, offset: int) -> str:
-        name = self._strings[offset : self._strings.find(b"\0", offset)]
-        # `.symtab` has versions in its names (malloc@@GLIBC_2.2.5), `.dynsym` has them elsewhere.
-        return name.partition(b"@")[0].decode(errors="surrogateescape")
+        strings = self._strings
+        name = strings[offset : strings.find(b"\0", offset)]
+        if b"@" in name:
+            # `.symtab` has versions in its names (malloc@@GLIBC_2.2.5), `.dynsym` has them elsewhere.
+            name = name.partition(b"@")[0]
+        return name.decode("utf-8", "surrogateescape")
 
     def names(self) -> list[bytes]:
         """All names, as they are in the file, in order of address."""

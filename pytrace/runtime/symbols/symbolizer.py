@@ -239,15 +239,18 @@ class Symbolizer:
     def prepare(self, addresses: Collection[tuple[int, int]]) -> Iterator[None]:
         """Read the source lines of user addresses (process, address) in short steps: :meth:`user` has them then."""
         wanted = []
+        owner, mapping, binary = 0, None, None
         for count, (pid, address) in enumerate(addresses if self._lines else ()):
             if not count % 64:
                 yield
-            space = self._space(pid)
-            mapping = space.find(address)
-            if mapping is not None and is_file(mapping):
-                binary = self._binary(space, mapping)
-                inside = None if binary is None else binary.elf.address_at(address - mapping.start + mapping.offset)
-                if binary is not None and inside is not None:
+                mapping = None  # it may have changed meanwhile
+            if mapping is None or pid != owner or not mapping.start <= address < mapping.end:
+                space, owner = self._space(pid), pid
+                mapping = space.find(address)
+                binary = self._binary(space, mapping) if mapping is not None and is_file(mapping) else None
+            if mapping is not None and binary is not None:
+                inside = binary.elf.address_at(address - mapping.start + mapping.offset)
+                if inside is not None:
                     wanted.append((binary, inside))
         yield from self._images.prepare(wanted)
 

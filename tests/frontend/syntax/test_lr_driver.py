@@ -89,3 +89,27 @@ def test_an_error_of_a_production_is_that_of_plys_loop(monkeypatch: pytest.Monke
     assert len(first) == len(set(first))
     monkeypatch.setattr(lr_driver, "parse", give_up)
     assert outcome(text)[1] == first
+
+
+@pytest.mark.parametrize("end", range(9, len(LEXEMES), 11))
+def test_errors_at_any_token_are_those_of_plys_loop(end: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reductions that do not look at the next token come before its error is found."""
+    for text in (LEXEMES[:end], f"{LEXEMES[:end]} ) {LEXEMES[end:]}", f"{LEXEMES[:end]} = {LEXEMES[end:]}"):
+        with monkeypatch.context() as patched:
+            quick = outcome(text)
+            patched.setattr(lr_driver, "parse", give_up)
+            assert outcome(text) == quick
+
+
+def test_states_with_one_reduction_do_not_look_at_the_next_token() -> None:
+    tables = parser._tables()
+    for actions, default in zip(tables.actions, tables.defaults, strict=True):
+        wanted = {*actions.values()}
+        assert default == (min(wanted) if len(wanted) == 1 and min(wanted) < 0 else None)
+    passing = {
+        state
+        for state, default in enumerate(tables.defaults)
+        if default is not None and tables.reductions[-default][2] is None
+    }
+    assert passing
+    assert not passing & {state for row in tables.goto for state in row.values()}, "they are passed through"

@@ -1,4 +1,4 @@
-"""pytrace.runtime.symbols.symbolizer: what is said of addresses that this user may not resolve."""
+"""pytrace.runtime.symbols.symbolizer: source lines read ahead; what is said of addresses that cannot be resolved."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
+from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.host import procfs
 from pytrace.runtime.host.kallsyms import KERNEL_HALF, Kallsyms
 from pytrace.runtime.symbols.symbolizer import Symbolizer
+from tests.support.compile import compiled
 
 
 def test_processes_of_others_have_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,3 +45,45 @@ def test_hidden_addresses_of_the_kernel_are_told_once(tmp_path: Path, monkeypatc
         assert [frame.name for frame in symbols.kernel(address)] == [""]
     (notice,) = symbols.notices()
     assert notice.startswith("no names of kernel functions: the kernel hides their addresses (")
+
+
+WAITING = """#include <stdio.h>
+void NAME(void) { getchar(); }
+int main(void) { puts("ready"); NAME(); }
+"""
+
+
+def _waiting(path: Path) -> subprocess.Popen[bytes]:
+    """The program, which has mapped everything and waits for input."""
+    process = subprocess.Popen(["stdbuf", "-o0", path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    return process
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_lines_are_read_ahead_for_all_processes_and_binaries(
+    order: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Addresses of two programs that are mapped at the same place, of a library, and of nothing, interleaved."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    places, others, running = [], [], []
+    try:
+        for name in ("first", "second"):
+            path = compiled(tmp_path, name, WAITING.replace("NAME", name), "-g", "-O0", "-no-pie")
+            process = _waiting(path)
+            running.append(process)
+            rows = procfs.executable_mappings(procfs.read_maps(process.pid))
+            library = next(row.start for row in rows if "libc" in row.path)
+            own = [symbol.address for symbol in Binary.open(str(path)).functions("*") if symbol.name in (name, "main")]
+            places += [(process.pid, address) for address in own]
+            others += [(process.pid, library + 64), (process.pid, 1)]
+        symbols = Symbolizer(lines=True)
+        mixed = [place for pair in zip(places, others, strict=True) for place in pair]
+        assert list(symbols.prepare(mixed[::order])) != []
+        monkeypatch.setattr(CachedDebugInfo, "reading", None)
+        found = [(frame.name, frame.line) for place in places for frame in symbols.user(*place)]
+        assert found == [("first", 2), ("main", 3), ("second", 2), ("main", 3)]
+    finally:
+        for process in running:
+            process.communicate(b"\n")

@@ -80,14 +80,12 @@ class Lexer:
         source = self.source
         expression, rules = self._plain
         match = expression.match(source.text, ply.lexpos)
-        if match is None or match.lastindex is None:
-            return ply.token()
-        rule = rules[match.lastindex]
-        if rule is None:
+        index = None if match is None else match.lastindex
+        rule = None if index is None else rules[index]
+        if match is None or index is None or rule is None:
             return ply.token()
         kind, value = rule
-        word = match[match.lastindex]
-        end = match.end()
+        word, end = match[index], match.end()
         if value is None:
             ply.lexpos = end
             return Token(KINDS.get(word, kind), word, Span(source, end - len(word), end))

@@ -102,19 +102,22 @@ class Structure(Brackets):
     # ------------------------------------------------------------------------------------------ tokens
 
     def _take(self, token: Token) -> None:
-        frame = self.stack[-1]
-        member = self._last in ("DOT", "ARROW") or (self._last == "COMMA" and frame.role == "offsetof")
-        if member and token.text[:1].isalpha():
+        frame, last = self.stack[-1], self._last
+        if last in _BEFORE_MEMBERS and (last != "COMMA" or frame.role == "offsetof") and token.text[:1].isalpha():
             token.type = "IDENT"  # members may be named like keywords
         if frame.start and token.type not in _NO_STATEMENT:
             self._start_statement(frame, token)
             if self._done:
                 return
         handler = _HANDLERS.get(token.type)
-        if handler is None:
-            self._put(token)
-        else:
+        if handler is not None:
             handler(self, frame, token)
+        else:
+            # As `_put` does: most tokens come here.
+            self.tokens.append(token)
+            self.depths.append(self._blocks)
+            self.direct.append(frame.block)
+            self._last = token.type
 
     def _start_statement(self, frame: Frame, token: Token) -> None:
         text = self.lexer.source.text
@@ -313,6 +316,7 @@ class Structure(Brackets):
         self._pop(Token("GT", ">", Span(source, token.span.start, middle)))
 
 
+_BEFORE_MEMBERS = frozenset({"DOT", "ARROW", "COMMA"})
 _NO_STATEMENT = frozenset({"SEMI", "RBRACE", "GT", "RSHIFT", "EOF"})
 
 _HANDLERS: dict[str, Callable[[Structure, Frame, Token], None]] = {
