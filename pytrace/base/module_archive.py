@@ -9,23 +9,22 @@ Modules of pytrace run when they are first used (:class:`_LateModule`), not when
 
 There is one for each interpreter, installation and ``sys.path``. An entry is used only while its source file has the
 size and modification time that it had; the file itself only if nobody but the user can have written it
-(:mod:`pytrace.base.private_files`).
+(:func:`descriptor`, :mod:`pytrace.base.private_files`).
 :mod:`pytrace.base.module_archive_writer` writes it when a run ends.
 """
 
-from __future__ import annotations
-
+# Nothing of pytrace is imported here, nor ``__future__``: that would be read from files of their own.
+import _imp
 import marshal
 import os
+import stat
 import sys
 
 # Typeshed does not have what the import system keeps to itself.
 from _frozen_importlib import ModuleSpec, _init_module_attrs, _ModuleLockManager  # type: ignore[attr-defined]
 from _frozen_importlib_external import MAGIC_NUMBER, ExtensionFileLoader, PathFinder, SourceFileLoader
 
-from pytrace.base import private_files
-from pytrace.base.fast_typing import TYPE_CHECKING
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
     from types import CodeType, ModuleType
@@ -69,7 +68,7 @@ class Archive:
 
     def open(self) -> None:
         """Read the index, if there is an archive that can be trusted."""
-        self.file = private_files.descriptor(self.path)
+        self.file = descriptor(self.path)
         if self.file < 0:
             return
         try:
@@ -153,7 +152,7 @@ class _Loader(SourceFileLoader):
         super().__init__(name, path)
         self.archive = archive
 
-    def get_code(self, fullname: str) -> CodeType | None:
+    def get_code(self, fullname: str) -> "CodeType | None":
         try:
             code: CodeType = marshal.loads(self.archive.code(fullname))
         except (OSError, EOFError, ValueError, TypeError, KeyError):
@@ -201,6 +200,51 @@ def _without_collections(archive: Archive) -> None:
         sys.modules["collections.abc"] = sys.modules["_collections_abc"]
 
 
+# ---------------------------------------------------------------------------------------------- the file
+
+
+def digest(data: bytes, size: int = 12) -> str:
+    """Hexadecimal digest of *data*, 2 * *size* characters long: a name, not a proof.
+
+    The interpreter's own function for bytecode files gives 8 bytes for each key; others have to be loaded first.
+    """
+    parts = [_imp.source_hash(key, data) for key in range(-(-size // 8))]
+    return b"".join(parts)[:size].hex()
+
+
+def directory(name: str) -> str:
+    """The directory for one kind of files: ``$XDG_CACHE_HOME/pytrace/NAME`` or ``~/.cache/pytrace/NAME``."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(base, "pytrace", name)
+
+
+def descriptor(path: str) -> int:
+    """A descriptor of a private file; -1 when there is none that can be trusted (:mod:`.private_files`)."""
+    try:
+        if not own(os.stat(os.path.dirname(path))):
+            return -1
+        file = open_private(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return -1
+    if own(os.fstat(file)):
+        return file
+    os.close(file)
+    return -1
+
+
+def open_private(path: str, flags: int) -> int:
+    """An opener for ``open``: links are not followed, and new files get mode 0600."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
+
+def own(found: os.stat_result) -> bool:
+    """Whether a file or directory is the user's, and nobody else can write to it."""
+    return found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+# ---------------------------------------------------------------------------------------------- installing
+
+
 def usable() -> bool:
     """Whether modules may come from an archive: not if their search depends on the folder or the environment."""
     main = sys.modules.get("__main__")
@@ -212,9 +256,9 @@ def install() -> None:
     if not usable():
         return
     package = os.path.dirname(os.path.dirname(__file__))
-    parts = (str(FORMAT), MAGIC_NUMBER.hex(), sys.version, str(sys.flags.optimize), package, *sys.path)
-    name = private_files.digest("\0".join(parts).encode("utf-8", "surrogateescape"))
-    archive = Archive(os.path.join(private_files.directory("modules"), name), frozenset(sys.modules))
+    parts = (str(FORMAT), MAGIC_NUMBER.hex(), sys.version, str(sys.flags.optimize), package, sys.executable, *sys.path)
+    name = digest("\0".join(parts).encode("utf-8", "surrogateescape"))
+    archive = Archive(os.path.join(directory("modules"), name), frozenset(sys.modules))
     archive.open()
     sys.meta_path.insert(0, archive)
     archive.add_modules()
@@ -225,7 +269,7 @@ def _installed() -> Archive | None:
     return next((finder for finder in sys.meta_path if isinstance(finder, Archive)), None)
 
 
-def expression(source: str | bytes, flags: int) -> re.Pattern[str] | None:
+def expression(source: str | bytes, flags: int) -> "re.Pattern[str] | None":
     """The compiled regular expression, if an earlier start compiled it; without importing ``re``."""
     archive = _installed()
     data = archive.expressions.get((source, flags)) if archive is not None else None

@@ -8,11 +8,11 @@ parameters belong to a release, so this module serves the releases that it knows
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 from _thread import RLock
 
+from pytrace.base import fast_ctypes as ctypes
 from pytrace.base.fast_typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:

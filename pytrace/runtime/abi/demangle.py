@@ -6,10 +6,10 @@ through the ``rust_demangler`` package.  Names that are not mangled come back as
 
 from __future__ import annotations
 
-import ctypes
 import re
 from functools import cache, lru_cache
 
+from pytrace.base import fast_ctypes as ctypes
 from pytrace.base.fast_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
