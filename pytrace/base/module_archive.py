@@ -23,6 +23,7 @@ import sys
 # Typeshed does not have what the import system keeps to itself.
 from _frozen_importlib import ModuleSpec, _init_module_attrs, _ModuleLockManager  # type: ignore[attr-defined]
 from _frozen_importlib_external import MAGIC_NUMBER, ExtensionFileLoader, PathFinder, SourceFileLoader
+from _thread import _count as other_threads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,8 +35,12 @@ else:
 OWN = "pytrace."
 """How the names of pytrace's modules start."""
 
-FORMAT = 2
+FORMAT = 3
 """Number of the archive's format."""
+
+_SESSION, _COMPILER = "pytrace.runtime.session.session", "pytrace.pipeline"
+_WRITER = "pytrace.base.module_archive_writer"
+"""Modules that tell what a process did: a start from the compile cache runs the first of them only."""
 
 HEAD = 8
 """Size of the first field: the length of the index that follows it."""
@@ -63,6 +68,12 @@ class Archive:
         """Folders of pytrace's packages, and their modification times (ns)."""
         self.running: set[str] = set()
         """Modules whose code is running (:meth:`run`)."""
+        self.core: frozenset[str] = frozenset()
+        """Modules that all starts from the compile cache run: their code is read at once, a third faster than one by
+        one, as names that several modules have are there once."""
+        self.core_place = (0, 0)
+        """Offset and length of their code."""
+        self._core: dict[str, CodeType] | None = None
         self.others: tuple[str, ...] = ()
         """Modules that earlier starts imported and that come from no file, such as those of the interpreter itself."""
 
@@ -73,30 +84,37 @@ class Archive:
             return
         try:
             length = int.from_bytes(os.read(self.file, HEAD), "little")
-            entries, others, expressions, folders = marshal.loads(os.read(self.file, length))
+            entries, others, expressions, folders, core, place = marshal.loads(os.read(self.file, length))
             for folder, changed in folders.items():
                 if os.stat(folder).st_mtime_ns != changed:
                     return  # modules were added or removed
         except (OSError, EOFError, ValueError, TypeError):
             return
         self.entries, self.others, self.expressions, self.folders = entries, others, expressions, folders
+        self.core, self.core_place = core, place
         self.start = HEAD + length
+
+    def _current(self, name: str) -> bool:
+        """Whether the archive has a module as its source file is now."""
+        entry = self.entries.get(name)
+        if entry is None:
+            return False
+        try:
+            found = os.stat(entry[0])
+            if found.st_mtime_ns == entry[1] and found.st_size == entry[2]:
+                return True
+        except OSError:
+            pass
+        del self.entries[name]  # the next archive shall have it as it is now
+        return False
 
     def find_spec(
         self, name: str, _path: object = None, _target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """The finder's method: where a module is, or None for those that are found elsewhere."""
-        entry = self.entries.get(name)
-        if entry is None:
+        if not self._current(name):
             return None
-        source, changed, size, _, length, package = entry
-        try:
-            found = os.stat(source)
-        except OSError:
-            found = None
-        if found is None or found.st_mtime_ns != changed or found.st_size != size:
-            del self.entries[name]  # the next archive shall have it as it is now
-            return None
+        source, _, _, _, length, package = self.entries[name]
         loader = _loader(self, name, source) if length else ExtensionFileLoader(name, source)
         spec = ModuleSpec(name, loader, origin=source, is_package=package)
         spec.has_location = True
@@ -130,14 +148,44 @@ class Archive:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
         self.running.add(name)
         try:
-            _init_module_attrs(spec, module, override=True)
-            spec.loader.exec_module(module)
+            if type(spec.loader) is _Loader:
+                # What the import system does, in a fifth of the time.
+                module.__spec__, module.__loader__, module.__file__ = spec, spec.loader, spec.origin
+                module.__package__ = spec.parent
+                vars(module)["__cached__"] = spec.cached
+                if spec.submodule_search_locations is not None:
+                    module.__path__ = spec.submodule_search_locations
+                exec(spec.loader.get_code(name), vars(module))  # type: ignore[arg-type]
+            else:
+                _init_module_attrs(spec, module, override=True)
+                spec.loader.exec_module(module)
         except BaseException:
             module.__spec__ = None
             raise
         finally:
             self.running.discard(name)
         module.__class__ = ModuleType
+
+    def code_object(self, name: str) -> "CodeType":
+        """The code of a module."""
+        if name in self.core:
+            if self._core is None:
+                offset, length = self.core_place
+                self._core = marshal.loads(os.pread(self.file, length, self.start + offset))
+            found = self._core.pop(name, None)
+            if found is not None:
+                return found
+        code: CodeType = marshal.loads(self.code(name))
+        return code
+
+    def common(self) -> frozenset[str]:
+        """The modules that all starts from the compile cache run, as far as known with this process."""
+        modules = sys.modules
+        ran = {name for name in self.entries if name in modules and type(modules[name]) is not _LateModule}
+        if _SESSION not in ran or _COMPILER in ran:
+            return self.core
+        own = frozenset(name for name in ran - {_WRITER} if name.startswith(OWN) and self.entries[name][4])
+        return self.core & own if self.core else own
 
     def code(self, name: str) -> bytes:
         """The code of a module as ``marshal`` writes it."""
@@ -154,11 +202,10 @@ class _Loader(SourceFileLoader):
 
     def get_code(self, fullname: str) -> "CodeType | None":
         try:
-            code: CodeType = marshal.loads(self.archive.code(fullname))
+            return self.archive.code_object(fullname)
         except (OSError, EOFError, ValueError, TypeError, KeyError):
             # A damaged file.
             return super().get_code(fullname)
-        return code
 
 
 class _LateModule(ModuleType):
@@ -171,6 +218,10 @@ class _LateModule(ModuleType):
         if name == "__path__":  # the import system asks whether the module is a package
             raise AttributeError(name)
         archive = _installed()
+        if not other_threads():
+            if type(self) is _LateModule and archive is not None and self.__name__ not in archive.running:
+                archive.run(self)
+            return ModuleType.__getattribute__(self, name)
         # Another thread that needs the module waits; this one may be running it.
         with _ModuleLockManager(self.__name__):
             if type(self) is _LateModule and archive is not None and self.__name__ not in archive.running:
@@ -292,4 +343,5 @@ def unsaved() -> Archive | None:
         return None
     missing = sys.modules.keys() - archive.entries.keys() - archive.before
     regex = sys.modules.get("pytrace.base.lazy_regex")
-    return archive if missing.difference(archive.others) or (regex is not None and regex.FRESH) else None
+    fresh = missing.difference(archive.others) or (regex is not None and regex.FRESH)
+    return archive if fresh or archive.common() != archive.core else None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import marshal
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+from pytrace.base import module_archive
 from tests.cli.test_main import SLOW_TO_IMPORT
 from tests.support.machine import need
 from tests.support.patience import patience
@@ -201,3 +203,28 @@ def test_a_first_start_runs_what_the_script_needs(tmp_path: Path) -> None:
     assert not sorted(NOT_ON_A_FIRST_START & ran)
     own = {name for name in ran if name.startswith("pytrace")}
     assert len(own) <= MOST_OF_A_FIRST_START, len(own)
+
+
+def test_cached_starts_agree_on_the_modules_that_are_read_at_once(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text(FIRST_START.format(root=str(ROOT)))
+    kept = {key: value for key, value in os.environ.items() if key not in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")}
+    scripts = ("begin { exit(); }", "interval:ms:1 { exit(); }")
+
+    def archive(script: str) -> tuple[int, frozenset[str]]:
+        subprocess.run(
+            [sys.executable, str(program), "-e", script], env={**kept, "XDG_CACHE_HOME": str(tmp_path)},
+            capture_output=True, text=True, timeout=patience(60), check=True,
+        )  # fmt: skip
+        (file,) = (tmp_path / "pytrace" / "modules").iterdir()
+        data = file.read_bytes()
+        length = int.from_bytes(data[: module_archive.HEAD], "little")
+        return file.stat().st_ino, marshal.loads(data[module_archive.HEAD :][:length])[4]
+
+    found = [archive(script) for _ in range(4) for script in scripts]
+    (_, compiled), (_, core) = found[0], found[-1]
+    assert not compiled, "a compiled start says nothing about the cached ones"
+    assert "pytrace.runtime.session.session" in core
+    assert "pytrace.runtime.attach.attachments" not in core, "only one of the scripts needs it"
+    assert not [name for name in core if name.startswith(("pytrace.frontend", "pytrace.codegen"))]
+    assert len(set(found[-3:])) == 1, "it is not written any more"
