@@ -166,7 +166,7 @@ make_venv() {
 
 # pip's own launcher imports more than pytrace itself does for a cached script. While Python starts, SIGINT would show a
 # traceback, and nothing in Python can keep it from that: so it is blocked until pytrace.cli.entry lets it through.
-# Without site (-S), which reads the folders of packages: pytrace.cli.entry runs it when a module is not found.
+# Without site (-S), which reads the folders of packages: pytrace.base.module_archive runs it when one is needed.
 write_launcher() {
     env=$(command -v env)
     "$env" -S '--block-signal=INT true' 2>/dev/null || env=

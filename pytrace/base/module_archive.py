@@ -28,6 +28,7 @@ from _thread import _count as other_threads
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
+    from collections.abc import Sequence
     from types import CodeType, ModuleType
 else:
     ModuleType = type(sys)  # ``types`` would be imported for it
@@ -249,6 +250,36 @@ def _without_collections(archive: Archive) -> None:
     """
     if not {"collections", "collections.abc"} & sys.modules.keys() and archive.find_spec("collections") is not None:
         sys.modules["collections.abc"] = sys.modules["_collections_abc"]
+
+
+# ---------------------------------------------------------------------------------------------- site
+
+
+class Site:
+    """The last finder of modules where the launcher left out ``site``, which finds what is installed.
+
+    Starts from the archive of modules do without it, which is a millisecond.
+    """
+
+    def find_spec(
+        self, name: str, path: "Sequence[str] | None" = None, _target: "ModuleType | None" = None
+    ) -> "ModuleSpec | None":
+        """Run ``site``, once, and look for the module again."""
+        if path is not None:
+            return None  # a part of a package, which is where the package is
+        run_site()
+        specs = (finder.find_spec(name, None) for finder in sys.meta_path)
+        return next((spec for spec in specs if spec is not None), None)
+
+
+def run_site() -> None:
+    """Run ``site`` if the launcher left it out, for what looks for installed packages itself."""
+    left_out = next((finder for finder in sys.meta_path if isinstance(finder, Site)), None)
+    if left_out is not None:
+        import site
+
+        sys.meta_path.remove(left_out)
+        site.main()
 
 
 # ---------------------------------------------------------------------------------------------- the file

@@ -11,18 +11,6 @@ import gc
 import os
 import sys
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from importlib.machinery import ModuleSpec
-    from types import ModuleType
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from importlib.machinery import ModuleSpec
-    from types import ModuleType
-
 
 def command() -> None:
     """The command line of this process, to its end."""
@@ -33,11 +21,11 @@ def command() -> None:
     _signal.pthread_sigmask(_signal.SIG_UNBLOCK, (_signal.SIGINT,))
     # A start allocates many objects and hardly any garbage; sessions enable the collector before they wait.
     gc.disable()
-    if sys.flags.no_site:
-        sys.meta_path.append(_Site())
     try:
         from pytrace.base import module_archive
 
+        if sys.flags.no_site:
+            sys.meta_path.append(module_archive.Site())
         module_archive.install()
         from pytrace.cli import main
 
@@ -48,26 +36,6 @@ def command() -> None:
             raise
         os.write(2, b"ERROR: out of memory\n")
         os._exit(1)
-
-
-class _Site:
-    """The last finder of modules where the launcher left out ``site``, which finds what is installed.
-
-    Starts from the archive of modules do without it, which is a millisecond.
-    """
-
-    def find_spec(
-        self, name: str, path: "Sequence[str] | None" = None, _target: "ModuleType | None" = None
-    ) -> "ModuleSpec | None":
-        """Run ``site``, once, and look for the module again."""
-        if path is not None:
-            return None  # a part of a package, which is where the package is
-        import site
-
-        sys.meta_path.remove(self)
-        site.main()
-        specs = (finder.find_spec(name, None) for finder in sys.meta_path)
-        return next((spec for spec in specs if spec is not None), None)
 
 
 def _save_modules() -> None:

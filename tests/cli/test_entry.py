@@ -55,15 +55,15 @@ def test_no_memory_at_all() -> None:
 WITHOUT_SITE = """
 import sys
 sys.path.insert(0, {root!r})
-from pytrace.cli import entry
-sys.meta_path.append(entry._Site())
+from pytrace.base import module_archive
+sys.meta_path.append(module_archive.Site())
 print("site" in sys.modules)
 try:
     import pytrace_none
 except ModuleNotFoundError as error:
     print(error)
 import ply
-print("site" in sys.modules, ply.__name__, sum(type(item) is entry._Site for item in sys.meta_path))
+print("site" in sys.modules, ply.__name__, sum(type(item) is module_archive.Site for item in sys.meta_path))
 """
 
 
