@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,7 @@ def test_no_memory_at_all() -> None:
 
 WITHOUT_SITE = """
 import sys
+import tomllib
 sys.path.insert(0, {root!r})
 from pytrace.base import module_archive
 sys.meta_path.append(module_archive.Site())
@@ -87,3 +89,19 @@ def test_a_cached_start_does_without_site(tmp_path: Path) -> None:
             capture_output=True, text=True, check=True, timeout=60,
         )  # fmt: skip
     assert done.stderr == "False\n"
+
+
+def test_the_command_of_an_installed_package_imports_no_more_than_the_entry() -> None:
+    command = ROOT / "share" / "bin" / "pytrace"
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert wheel["shared-scripts"] == {"share/bin/pytrace": "pytrace"}
+    lines = command.read_text().splitlines()
+    assert lines[0] == "#!python", "installers replace this line"
+    assert [line for line in lines if "import" in line and line[0] != "#"] == [
+        "from pytrace.cli.entry import command"
+    ]
+    done = subprocess.run(
+        [sys.executable, str(command), "--version"], env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    assert done.stdout.startswith("pytrace ")
