@@ -215,7 +215,8 @@ def _uncompiled(cls: type, found: tuple[Field, ...]) -> Callable[..., None]:
     return __init__
 
 
-_FEW = 20
+_FEW = 40
+"""More than there are kinds of probes, of which each start makes the table."""
 
 
 def _compiled(cls: type, found: tuple[Field, ...]) -> Callable[..., None]:

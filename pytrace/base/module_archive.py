@@ -171,13 +171,24 @@ class Archive:
         """The code of a module."""
         if name in self.core:
             if self._core is None:
-                offset, length = self.core_place
-                self._core = marshal.loads(os.pread(self.file, length, self.start + offset))
+                self._core = self._read_core()
             found = self._core.pop(name, None)
             if found is not None:
                 return found
         code: CodeType = marshal.loads(self.code(name))
         return code
+
+    def _read_core(self) -> "dict[str, CodeType]":
+        """The code of the modules of :attr:`core`."""
+        from mmap import ACCESS_READ, ALLOCATIONGRANULARITY, mmap  # what runs these modules needs it, too
+
+        offset, length = self.core_place
+        before = (self.start + offset) % ALLOCATIONGRANULARITY
+        place = self.start + offset - before
+        # Mapped: a copy of nearly a megabyte would have to be made, and memory for it.
+        with mmap(self.file, before + length, access=ACCESS_READ, offset=place) as data, memoryview(data) as view:
+            found: dict[str, CodeType] = marshal.loads(view[before:])
+        return found
 
     def common(self) -> frozenset[str]:
         """The modules that all starts from the compile cache run, as far as known with this process."""
