@@ -3,8 +3,6 @@
 The command starts from here too, so nothing is imported before a Python program asks for it: docs/python.md.
 """
 
-from __future__ import annotations
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pytrace.core.diagnostics import TraceError as TraceError

@@ -128,7 +128,8 @@ pip_wheel() {
 ensure_venv() {
     level=$1
     stamp=$venv/pytrace-$level.stamp
-    wanted=$(cat "$root/pyproject.toml" "$root/scripts/requirements.txt" "$root/scripts/requirements-dev.txt" | cksum)
+    wanted=$(cat "$root/pyproject.toml" "$root/scripts/requirements.txt" "$root/scripts/requirements-dev.txt" \
+        "$root/scripts/setup.sh" | cksum)
     if [ -r "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && [ -x "$venv/bin/python" ]; then
         touch "$stamp" 2>/dev/null || :
         return 0
@@ -165,12 +166,14 @@ make_venv() {
 
 # pip's own launcher imports more than pytrace itself does for a cached script. While Python starts, SIGINT would show a
 # traceback, and nothing in Python can keep it from that: so it is blocked until pytrace.cli.entry lets it through.
+# Without site (-S), which reads the folders of packages: pytrace.base.module_archive runs it when one is needed.
 write_launcher() {
     env=$(command -v env)
     "$env" -S '--block-signal=INT true' 2>/dev/null || env=
     {
         if launchable; then
-            printf '#!%s%s\n' "${env:+$env -S --block-signal=INT }" "$venv/bin/python"
+            printf '#!%s%s\n' "${env:+$env -S --block-signal=INT }" "$venv/bin/python${env:+ -SP}"
+            if [ -n "$env" ]; then printf '%s\n' 'import sys' '' "sys.path.insert(0, '$root')"; fi
         else # a command to the shell, a string to Python
             printf "#!/bin/sh\n'''exec' %s\"%s\" \"\$0\" \"\$@\"\n' '''\n" "${env:+$env --block-signal=INT }" "$venv/bin/python"
         fi
@@ -182,7 +185,7 @@ write_launcher() {
 # launchable: whether a first line of #! can name the interpreter: kernels take no long one, and blanks and what else env -S
 # gives a meaning to are not for it.
 launchable() {
-    case $venv in *[!A-Za-z0-9/._+-]*) return 1 ;; esac
+    case $venv$root in *[!A-Za-z0-9/._+-]*) return 1 ;; esac
     [ ${#venv} -lt 110 ]
 }
 

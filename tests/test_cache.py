@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from pathlib import Path
@@ -14,8 +15,9 @@ from pytrace import cache
 from pytrace.base.fast_dataclass import replace
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.manifest import CompiledScript, Manifest
+from pytrace.core.manifest import CompiledScript, Manifest, MapType
 from pytrace.core.options.compile_options import CompileOptions
+from tests.core.test_manifest import SCRIPT
 
 
 @pytest.fixture
@@ -37,6 +39,18 @@ def test_what_is_stored_comes_back(folder: Path) -> None:
     assert found == _script()
 
 
+def test_all_sections_of_a_manifest_come_back(folder: Path) -> None:
+    cache.store("all", SCRIPT)
+    assert cache.load("all", CompileOptions(), lambda facts: True) == SCRIPT
+
+
+def test_the_manifest_is_as_json_gives_it_back(folder: Path) -> None:
+    plain = cache._plain(SCRIPT.manifest.to_data())
+    assert plain == json.loads(json.dumps(SCRIPT.manifest.to_data()))
+    assert cache._plain({1: (True, None, MapType.HASH, 1.5, "a")}) == {"1": [True, None, 1, 1.5, "a"]}
+    assert type(cache._plain(MapType.HASH)) is int
+
+
 def test_facts_that_changed_make_a_miss(folder: Path) -> None:
     cache.store("one", _script())
     assert cache.load("one", CompileOptions(), lambda facts: False) is None
@@ -46,7 +60,10 @@ def test_facts_that_changed_make_a_miss(folder: Path) -> None:
 def test_damaged_entries_are_misses(folder: Path) -> None:
     cache.store("one", _script())
     data = (folder / "one").read_bytes()
-    for broken in (b"", b"junk", data[:20], data[:8] + b"\xff\xff\xff\xff" + data[12:]):
+    start = data.index(b"\n") + 1
+    size = data[:start] + b"\xff\xff\xff\xff" + data[start + 4 :]
+    other = data[: start + 8] + b"i" + data[start + 9 :]
+    for broken in (b"", b"junk", data[:20], data[: start + 4], data[: start + 20], size, other):
         (folder / "one").write_bytes(broken)
         assert cache.load("one", CompileOptions(), lambda facts: True) is None
 

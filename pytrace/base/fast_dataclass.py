@@ -180,6 +180,46 @@ def _template(count: int) -> CodeType:
 
 def _constructor(cls: type) -> Callable[..., None]:
     found = _fields(cls)
+    return _compiled(cls, found) if len(found) < len(_BY_COUNT) else _uncompiled(cls, found)
+
+
+def _uncompiled(cls: type, found: tuple[Field, ...]) -> Callable[..., None]:
+    """A constructor that takes any number of fields, replaced by a compiled one when there are some instances.
+
+    Compiling one takes as long as making fifty instances by this one, and classes with many fields have one instance.
+    """
+    names = tuple(item.name for item in found)
+    known = frozenset(names)
+    left = [_FEW]
+
+    def __init__(self: object, *values: object, **named: object) -> None:  # noqa: N807  (it becomes a method)
+        left[0] -= 1
+        if not left[0] or len(values) > len(names) or not known.issuperset(named) or any(
+            name in named for name in names[: len(values)]
+        ):
+            # Enough instances, or a mistake, for which the interpreter has the message.
+            made = _compiled(cls, found)
+            setattr(cls, "__init__", made)  # noqa: B010  (mypy refuses the assignment)
+            made(self, *values, **named)
+            return
+        for name, value in zip(names, values, strict=False):
+            setattr(self, name, value)
+        for item in found[len(values) :]:
+            if item.name in named:
+                setattr(self, item.name, named[item.name])
+            elif item.required:
+                raise TypeError(f"{cls.__qualname__}.__init__() missing the argument {item.name!r}")
+            else:
+                setattr(self, item.name, item.default if item.factory is None else item.factory())
+
+    return __init__
+
+
+_FEW = 40
+"""More than there are kinds of probes, of which each start makes the table."""
+
+
+def _compiled(cls: type, found: tuple[Field, ...]) -> Callable[..., None]:
     names = tuple(item.name for item in found)
     optional = tuple(item for item in found if not item.required)
     code = _template(len(names)).replace(

@@ -18,6 +18,7 @@ from pytrace.base.fast_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import CodeType
 
     from pytrace.base.module_archive import Archive, Entry
 
@@ -37,6 +38,8 @@ def write(archive: Archive) -> bool:
     entries: dict[str, Entry] = {}
     parts: list[bytes] = []
     offset = 0
+    common = archive.common()
+    core: dict[str, CodeType] = {}
     for name, (source, code, package) in {**dict(_earlier(archive)), **dict(_imported(archive))}.items():
         try:
             found = os.stat(source)
@@ -46,8 +49,13 @@ def write(archive: Archive) -> bool:
         entries[name] = (source, found.st_mtime_ns, found.st_size, offset, len(data), package)
         parts.append(data)
         offset += len(data)
+        if name in common:
+            core[name] = marshal.loads(data)
     others = tuple(sys.modules.keys() - entries.keys() - archive.before)
-    index = marshal.dumps((entries, others, {**archive.expressions, **dict(_expressions())}, _folders(entries)))
+    parts.append(marshal.dumps(core))
+    place = (offset, len(parts[-1]))
+    expressions = {**archive.expressions, **dict(_expressions())}
+    index = marshal.dumps((entries, others, expressions, _folders(entries), frozenset(core), place))
     if not private_files.write(archive.path, len(index).to_bytes(module_archive.HEAD, "little"), index, *parts):
         return False
     private_files.trim(os.path.dirname(archive.path), _KEEP)

@@ -10,22 +10,11 @@ from __future__ import annotations
 import os
 import stat
 
-try:
-    # hashlib loads OpenSSL, which takes longer than hashing everything at a start.
-    from _blake2 import blake2b
-except ImportError:
-    from hashlib import blake2b
+from pytrace.base import module_archive
 
-
-def digest(data: bytes, size: int = 12) -> str:
-    """Hexadecimal digest of *data*, 2 * *size* characters long."""
-    return blake2b(data, digest_size=size).hexdigest()
-
-
-def directory(name: str) -> str:
-    """The directory for one kind of files: ``$XDG_CACHE_HOME/pytrace/NAME`` or ``~/.cache/pytrace/NAME``."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return os.path.join(base, "pytrace", name)
+# What the archive of modules needs itself, before it can give modules.
+digest, directory, descriptor = module_archive.digest, module_archive.directory, module_archive.descriptor
+open_private, _own = module_archive.open_private, module_archive.own
 
 
 def read(path: str) -> bytes | None:
@@ -37,20 +26,6 @@ def read(path: str) -> bytes | None:
             return file.read() if _own(os.fstat(file.fileno())) else None
     except OSError:
         return None
-
-
-def descriptor(path: str) -> int:
-    """A descriptor of the file that :func:`write` stored at *path*; -1 when there is none that can be trusted."""
-    try:
-        if not _own(os.stat(os.path.dirname(path))):
-            return -1
-        file = open_private(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return -1
-    if _own(os.fstat(file)):
-        return file
-    os.close(file)
-    return -1
 
 
 def trim(folder: str, most: int) -> None:
@@ -108,12 +83,3 @@ def is_private_directory(folder: str) -> bool:
     except OSError:
         return False
     return stat.S_ISDIR(found.st_mode) and _own(found)
-
-
-def open_private(path: str, flags: int) -> int:
-    """An opener for ``open``: links are not followed, and new files get mode 0600."""
-    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
-
-
-def _own(found: os.stat_result) -> bool:
-    return found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

@@ -5,12 +5,11 @@ action: they end the process at once, wherever it is, also in a file that cannot
 handler of SIGINT would raise in the middle of imports and callbacks, where nobody can catch it.
 """
 
-from __future__ import annotations
-
 # The built-in module: ``signal`` would be imported first, which takes longer than all that stands here.
 import _signal  # type: ignore[import-not-found]
 import gc
 import os
+import sys
 
 
 def command() -> None:
@@ -25,6 +24,8 @@ def command() -> None:
     try:
         from pytrace.base import module_archive
 
+        if sys.flags.no_site:
+            sys.meta_path.append(module_archive.Site())
         module_archive.install()
         from pytrace.cli import main
 

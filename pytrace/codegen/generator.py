@@ -55,7 +55,7 @@ def generate(
     for info in checked.maps.values():
         map_access.declare(module, layout, info)
     # With -k, each read of a missing element is reported.
-    elements = repeated_reads.element_maps(checked) if options.checks < 2 else frozenset()
+    elements = repeated_reads.element_maps(checked) if checked.maps and options.checks < 2 else frozenset()
     script = Script(
         LOWERING,
         checked,
@@ -68,7 +68,7 @@ def generate(
         ahead=load_time_values.Ahead(kernel) if options.ahead else None,
         sparing=sparing,
         element_maps=elements,
-        taken_maps=inserted_elements.taken_maps(checked, elements),
+        taken_maps=inserted_elements.taken_maps(checked, elements) if elements else elements,
     )
     process_filters.declare(module, options.shape)
     services: tuple[ProgramSpec, ...] = ()
@@ -99,13 +99,14 @@ def _program(script: Script, unit: ProbeUnit, number: int) -> None:
         shared.update(away(checked, function.body, cut))
         shared.update(function.parameters)
     program = Program(script, unit, number, frozenset(shared), cut)
-    program.inserted = inserted_elements.inserted_maps(unit.body, script.taken_maps)
-    program.repeated = {
-        read: earlier
-        for body in (unit.body, *(function.body for function in functions))
-        for read, earlier in repeated_reads.repeated_reads(checked, body, script.element_maps).items()
-    }
-    program.read_again = frozenset(program.repeated.values())
+    if script.element_maps:
+        program.inserted = inserted_elements.inserted_maps(unit.body, script.taken_maps)
+        program.repeated = {
+            read: earlier
+            for body in (unit.body, *(function.body for function in functions))
+            for read, earlier in repeated_reads.repeated_reads(checked, body, script.element_maps).items()
+        }
+        program.read_again = frozenset(program.repeated.values())
     for function in functions:
         calls.generate(program, function)
         # A function's memory is not shared: it may be called while any other memory is in use.

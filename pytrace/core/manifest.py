@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct
 
-from pytrace.base import fast_json
 from pytrace.base.fast_dataclass import asdict, dataclass
 from pytrace.base.fast_enum import IntEnum
 from pytrace.base.fast_typing import TYPE_CHECKING, Any, TypeVar
@@ -419,6 +418,8 @@ class CompiledScript:
         Raises:
             TraceError: *data* is not a compiled script, or was written by another version.
         """
+        from pytrace.base import fast_json  # cached scripts have another form
+
         data = data.removeprefix(INTERPRETER)
         start = len(MAGIC) + 8
         if not data.startswith(MAGIC) or len(data) < start:

@@ -228,3 +228,51 @@ def test_a_class_without_fields_of_its_own_has_those_of_its_base() -> None:
     assert [Plain(number).x for number in range(100)] == list(range(100))
     assert (Plain(1), [item.name for item in fields(Plain)]) == (Plain(1), ["x", "y"])
     assert hash(Plain(1)) == hash(Plain(1))
+
+
+@dataclass(frozen=True)
+class Many:
+    """More fields than constructors are prepared for."""
+
+    a: int
+    b: int
+    c: int
+    d: int = 4
+    e: int = 5
+    f: int = 6
+    g: int = 7
+    h: int = 8
+    i: int = 9
+    j: list[int] = field(default_factory=list)
+    k: str = "k"
+
+
+@dataclass(frozen=True)
+class More(Many):
+    l: int = 12
+
+
+@pytest.mark.parametrize("kind", [Many, More])
+def test_classes_with_many_fields(kind: type[Many]) -> None:
+    # The first instances are made by a constructor that is not compiled, the others by a compiled one.
+    for _ in range(50):
+        made = kind(1, 2, c=3, k="other")
+        assert (made.a, made.b, made.c, made.d, made.i, made.j, made.k) == (1, 2, 3, 4, 9, [], "other")
+        assert made.j is not kind(1, 2, 3).j
+        assert kind(*range(9), [5]).j == [5]
+        assert made == kind(1, 2, 3, k="other") != kind(1, 2, 3)
+        assert getattr(made, "l", 12) == 12
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [((1, 2), {}), ((1, 2, 3), {"a": 1}), ((1, 2, 3), {"none": 1}), (tuple(range(12)), {}), ((), {"b": 1})],
+)
+def test_mistakes_with_many_fields(values: tuple[int, ...], named: dict[str, int]) -> None:
+    @dataclass()
+    class Own(Many):
+        pass
+
+    for _ in range(2):
+        with pytest.raises(TypeError, match=r"__init__\(\)"):
+            Own(*values, **named)  # type: ignore[arg-type]

@@ -408,3 +408,36 @@ def test_a_later_start_does_without_re(tmp_path: Path) -> None:
             capture_output=True, text=True, timeout=patience(60),
         )  # fmt: skip
         assert (done.stdout, done.stderr) == (imported, "")
+
+
+def test_modules_that_are_read_at_once_are_those_of_all_cached_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = Archive("", frozenset())
+    names = ("pytrace.runtime.session.session", "pytrace.one", "pytrace.two", "pytrace.three", "pytrace.pipeline")
+    archive.entries = dict.fromkeys((*names, "other"), ("", 0, 0, 0, 1, False))
+    for name in (*names[:3], "other"):
+        monkeypatch.setitem(sys.modules, name, type(sys)(name))
+    monkeypatch.setitem(sys.modules, names[3], module_archive._LateModule(names[3]))
+    monkeypatch.delitem(sys.modules, names[4], raising=False)
+    assert archive.common() == set(names[:3])
+    archive.core = frozenset((*names[:2], names[3]))
+    assert archive.common() == set(names[:2])
+    monkeypatch.setitem(sys.modules, names[4], type(sys)(names[4]))
+    assert archive.common() == archive.core, "a start that compiles tells nothing"
+
+
+def test_a_damaged_part_of_modules_that_are_read_at_once(tmp_path: Path) -> None:
+    source = tmp_path / "one.py"
+    source.write_text("value = 7\n")
+    archive = Archive("", frozenset())
+    archive.core, archive.core_place = frozenset({"one"}), (0, 4)
+    archive.file = os.open("/dev/null", os.O_RDONLY)
+    archive.entries = {"one": (str(source), source.stat().st_mtime_ns, source.stat().st_size, 0, 4, False)}
+    spec = archive.find_spec("one")
+    assert spec is not None
+    assert isinstance(spec.loader, module_archive._Loader)
+    made = spec.loader.get_code("one")
+    os.close(archive.file)
+    assert made is not None
+    found: dict[str, object] = {}
+    exec(made, found)
+    assert found["value"] == 7

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import marshal
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from pytrace.base import module_archive
 from tests.cli.test_main import SLOW_TO_IMPORT
 from tests.support.machine import need
 from tests.support.patience import patience
@@ -49,14 +53,15 @@ NOT_ON_A_COMPILED_START = {
 """What together took two fifths of a compiled start."""
 
 NOT_ON_EVERY_START = {
-    "functools", "contextlib",
+    "functools", "contextlib", "ctypes", "_blake2", "hashlib", "_json",
     "typing", "re", "enum", "json", "signal", "warnings", "importlib", "inspect", "subprocess", "threading", "bisect",
     "encodings.ascii", "pytrace.runtime.output.render.map_printer",
-    "pytrace.core.manifest_sections", "pytrace.runtime.load.features", "pytrace.runtime.session.child",
+    "pytrace.runtime.output.render.names", "pytrace.runtime.attach.attachments", "pytrace.core.manifest_sections",
+    "pytrace.runtime.load.features", "pytrace.runtime.session.child",
 }  # fmt: skip
 """What together took a fifth of a start from the cache."""
 
-MOST_MODULES = 79
+MOST_MODULES = 77
 """Modules of pytrace, its packages included, that a start from the cache imports: each takes 0.1 ms and more."""
 
 
@@ -146,7 +151,7 @@ def test_the_second_start_of_a_script_with_options_is_a_cached_start(tmp_path: P
     assert own - without <= OF_OPTIONS
     # What print() of a tuple imports is not of the options.
     assert not sorted({"typing", "re", "enum", "json", "signal", "inspect", "subprocess"} & (imported - without))
-    assert len(own - OF_OPTIONS) <= MOST_MODULES + 6, sorted(own)
+    assert len(own - OF_OPTIONS) <= MOST_MODULES + 7, sorted(own)
 
 
 def test_other_options_and_other_imports_are_compiled_again(tmp_path: Path) -> None:
@@ -181,14 +186,15 @@ MOST_OF_A_FIRST_START = 168
 """Modules of pytrace, its packages included, that run when such a script is compiled."""
 
 
-def test_a_first_start_runs_what_the_script_needs(tmp_path: Path) -> None:
+@pytest.mark.parametrize("flags", [(), ("-SP",)], ids=["site", "as the launcher"])
+def test_a_first_start_runs_what_the_script_needs(tmp_path: Path, flags: tuple[str, ...]) -> None:
     program = tmp_path / "program"
     program.write_text(FIRST_START.format(root=str(ROOT)))
     kept = {key: value for key, value in os.environ.items() if key not in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")}
     # The first writes the archive; the second completes it, as facts are cached; the third is what further starts are.
     starts = [
         subprocess.run(
-            [sys.executable, str(program), "--no-cache", "-e", "begin { exit(); }"],
+            [sys.executable, *flags, str(program), "--no-cache", "-e", "begin { exit(); }"],
             env={**kept, "XDG_CACHE_HOME": str(tmp_path)},
             capture_output=True, text=True, timeout=patience(60), check=True,
         )
@@ -197,6 +203,31 @@ def test_a_first_start_runs_what_the_script_needs(tmp_path: Path) -> None:
     line = next(line for line in starts[-1].stderr.splitlines() if line.startswith("MODULES "))
     ran = set(line.split()[1:])
     assert "pytrace.codegen.ir.target" in ran
-    assert not sorted(NOT_ON_A_FIRST_START & ran)
+    assert not sorted((NOT_ON_A_FIRST_START | NOT_ON_A_COMPILED_START) & ran)
     own = {name for name in ran if name.startswith("pytrace")}
     assert len(own) <= MOST_OF_A_FIRST_START, len(own)
+
+
+def test_cached_starts_agree_on_the_modules_that_are_read_at_once(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text(FIRST_START.format(root=str(ROOT)))
+    kept = {key: value for key, value in os.environ.items() if key not in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")}
+    scripts = ("begin { exit(); }", "interval:ms:1 { exit(); }")
+
+    def archive(script: str) -> tuple[int, frozenset[str]]:
+        subprocess.run(
+            [sys.executable, str(program), "-e", script], env={**kept, "XDG_CACHE_HOME": str(tmp_path)},
+            capture_output=True, text=True, timeout=patience(60), check=True,
+        )  # fmt: skip
+        (file,) = (tmp_path / "pytrace" / "modules").iterdir()
+        data = file.read_bytes()
+        length = int.from_bytes(data[: module_archive.HEAD], "little")
+        return file.stat().st_ino, marshal.loads(data[module_archive.HEAD :][:length])[4]
+
+    found = [archive(script) for _ in range(4) for script in scripts]
+    (_, compiled), (_, core) = found[0], found[-1]
+    assert not compiled, "a compiled start says nothing about the cached ones"
+    assert "pytrace.runtime.session.session" in core
+    assert "pytrace.runtime.attach.attachments" not in core, "only one of the scripts needs it"
+    assert not [name for name in core if name.startswith(("pytrace.frontend", "pytrace.codegen"))]
+    assert len(set(found[-3:])) == 1, "it is not written any more"

@@ -8,11 +8,12 @@ parameters belong to a release, so this module serves the releases that it knows
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 from _thread import RLock
 
+from pytrace.base import fast_ctypes as ctypes
+from pytrace.base import module_archive
 from pytrace.base.fast_typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ class Llvm(Protocol):
 
 def path() -> str | None:
     """The library of an installed release that this module knows."""
+    module_archive.run_site()
     for folder in sys.path:
         package = os.path.join(folder, "llvmlite")
         try:

@@ -3,11 +3,14 @@
 The process of ``-p`` or ``-c``, or the one that executed the program of ``--exec-wait``, is identified by its pid in
 the tracer's pid namespace; its descendants are in a hash
 map, by pid in the initial namespace.  They are added at the fork itself, by the parent, so a child is followed from its
-first instruction.  Existing descendants of the ``-p`` process are added by the runtime
+first instruction.  The programs are those of raw tracepoints where the kernel has them with types: a perf event of a
+tracepoint takes a tenth of a second to close.  Existing descendants of the ``-p`` process are added by the runtime
 (``pytrace.runtime.session.followed_processes``), which finds them by an iterator over all tasks.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.aot import load_time_values
@@ -17,22 +20,20 @@ from pytrace.codegen.emit.program import Program, Script
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.module import Module, program_section
 from pytrace.codegen.ir.values import I1, Number, global_pointer
-from pytrace.codegen.services import wanted_values
+from pytrace.codegen.services import system_call_dispatch, wanted_values
 from pytrace.codegen.storage.data_sections import SESSION, UNFOLLOWED
 from pytrace.core.builtin_row import IN_SCOPE, Builtin
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import MapType, ProgramSpec, Target
 from pytrace.core.options.process_filters import NOT_YET, PROCESS_MAP, UNROLLED
 from pytrace.core.probes.kinds import known_kind
-from pytrace.core.probes.targets import IteratorTarget, TracepointTarget
+from pytrace.core.probes.targets import RAW_TRACEPOINT, IteratorTarget, TracepointTarget
 from pytrace.core.types import INT32, UINT32, UINT64, Array, Struct, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.probe_context import ProbeContext
 from pytrace.frontend.ast.typed_program import CheckedProgram, ProbeUnit, location
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pytrace.core.kernel_info import KernelInfo
     from pytrace.core.options.compile_options import CompileOptions
 
@@ -44,6 +45,8 @@ CATEGORY = "sched"
 EXEC = "sched_process_exec"
 FORK, FREE = "sched_process_fork", "sched_process_free"
 """A task is created, in the context of its parent; a task is freed, a process's first thread last."""
+_RAW = "rawtracepoint"
+"""The feature that raw tracepoints have types."""
 
 TASK = 8
 """Offset of the task in ``struct bpf_iter__task``."""
@@ -91,7 +94,7 @@ def _root(e: Emitter, task: tasks.Task) -> I1:
 
 def services(script: Script) -> tuple[ProgramSpec, ...]:
     """The programs that maintain the set, and for an already running process one that lists all tasks."""
-    keepers = [_tracker(script, FORK, "child_pid", _add), _tracker(script, FREE, "pid", _remove)]
+    keepers = [_tracker(script, FORK, "child", _add), _tracker(script, FREE, "p", _remove)]
     if script.options.awaits:
         keepers.insert(0, _starter(script))
     return (*keepers, _lister(script)) if lists_tasks(script.options, script.kernel) else tuple(keepers)
@@ -102,24 +105,69 @@ def lists_tasks(options: CompileOptions, kernel: KernelInfo) -> bool:
     return (options.pid is not None or options.ahead) and "task" in kernel.iterators()
 
 
-def _tracker(script: Script, event: str, member: str, change: Callable[[Emitter, int], None]) -> ProgramSpec:
+Read = Callable[[Emitter], Number]
+"""Emits code that gives the thread id of the task that a tracepoint is about."""
+_FIELDS = {FORK: "child_pid", FREE: "pid"}
+"""The field with that id of a plain tracepoint."""
+
+
+def _tracker(script: Script, event: str, task: str, change: Callable[[Emitter, Read], None]) -> ProgramSpec:
+    """The program of a tracepoint that is about a task; *task* is the raw tracepoint's argument."""
+    target = Target(f"tracepoint:{CATEGORY}:{event}", 0, TracepointTarget(CATEGORY, event))
+    slot = _slot(script, event, task)
+    if slot is not None:
+        read = _of_task(slot)
+        return _service(script, f"follow_{event}", target, 1, lambda e: change(e, read), multi=RAW_TRACEPOINT)
     fields = script.kernel.tracepoint_fields(CATEGORY, event)
-    number = next((item for item in fields or () if item.name == member), None)
+    number = next((item for item in fields or () if item.name == _FIELDS[event]), None)
     if number is None:
         raise TraceError(f"--follow needs the tracepoint {CATEGORY}:{event} of the kernel")
     if script.ahead is not None:
-        script.ahead.rely("tracepoint", CATEGORY, event, member, number.offset, number.size, number.declaration)
-    target = Target(f"tracepoint:{CATEGORY}:{event}", 0, TracepointTarget(CATEGORY, event))
+        script.ahead.rely(
+            "tracepoint", CATEGORY, event, number.name, number.offset, number.size, number.declaration
+        )
+    offset = number.offset
     # 0 would hide the event from other users of the tracepoint.
-    return _service(script, f"follow_{event}", target, 1, lambda e: change(e, number.offset))
+    return _service(
+        script, f"follow_{event}", target, 1, lambda e: change(e, lambda e: e.b.load(e.b.offset(e.context, offset), 32))
+    )
+
+
+def _slot(script: Script, event: str, name: str) -> int | None:
+    """The index of a raw tracepoint's argument; None where the program has to be one of the plain tracepoint."""
+    if not _raw(script, event):
+        return None
+    prototype = script.kernel.raw_tracepoint_prototype(event)
+    names = [] if prototype is None else [parameter for parameter, _ in prototype.parameters]
+    return names.index(name) if name in names else None
+
+
+def _raw(script: Script, event: str) -> bool:
+    """Whether programs can be those of the raw tracepoint *event*, and shall be (config ``raw_tracepoints``)."""
+    kernel, options = script.kernel, script.options
+    if script.ahead is not None or script.checked.config.raw_tracepoints == "plain" or not kernel.has_btf:
+        return False
+    typed = kernel.type_id("typedef", f"btf_trace_{event}") != 0
+    return typed and _RAW not in options.disabled and kernel.feature(_RAW)
+
+
+def _of_task(slot: int) -> Read:
+    """The thread id of the task that an argument of a raw tracepoint points to."""
+
+    def read(e: Emitter) -> Number:
+        task = e.launder(e.b.load(e.b.offset(e.context, 8 * slot)))
+        return _member(e, task, current_task.task_field(e, "pid"), INT32)
+
+    return read
 
 
 def _starter(script: Script) -> ProgramSpec:
     """``--exec-wait``: the program that notices when a process executes the program that is awaited."""
-    if script.kernel.tracepoint_fields(CATEGORY, EXEC) is None:
+    multi = RAW_TRACEPOINT if _raw(script, EXEC) else ""
+    if not multi and script.kernel.tracepoint_fields(CATEGORY, EXEC) is None:
         raise TraceError(f"--exec-wait needs the tracepoint {CATEGORY}:{EXEC} of the kernel")
     target = Target(f"tracepoint:{CATEGORY}:{EXEC}", 0, TracepointTarget(CATEGORY, EXEC))
-    return _service(script, f"follow_{EXEC}", target, 1, _start)
+    return _service(script, f"follow_{EXEC}", target, 1, _start, multi=multi)
 
 
 def _start(e: Emitter) -> None:
@@ -137,12 +185,12 @@ def _lister(script: Script) -> ProgramSpec:
 
 
 def _service(
-    script: Script, symbol: str, target: Target, result: int, write: Callable[[Emitter], None]
+    script: Script, symbol: str, target: Target, result: int, write: Callable[[Emitter], None], multi: str = ""
 ) -> ProgramSpec:
     """A service program, which is not part of the script: *write* emits its body."""
     kind = known_kind(target.probe.partition(":")[0])
     span = script.checked.units[0].span
-    unit = ProbeUnit(symbol, -1, kind, (target,), ProbeContext(), nodes.Block(span, ()), span)
+    unit = ProbeUnit(symbol, -1, kind, (target,), ProbeContext(), nodes.Block(span, ()), span, multi)
     program = Program(script, unit, -1, frozenset())
     text, scope = script.module.function(symbol, ("*ctx",), span, section=program_section(symbol))
     e = Emitter(program, text, scope, span, 0, None)
@@ -151,7 +199,8 @@ def _service(
     e.b.jump(e.exit)
     e.finish()
     script.layout.area(program.area, program.scratch.size)
-    return ProgramSpec(symbol, kind.name, -1, unit.targets, location(span), service=True)
+    number = system_call_dispatch.btf_id(script, unit)
+    return ProgramSpec(symbol, kind.name, -1, unit.targets, location(span), multi, service=True, btf_id=number)
 
 
 def _list(e: Emitter) -> None:
@@ -197,16 +246,16 @@ def _member(e: Emitter, address: Number, offset: Number, type_: Type) -> Number:
     return memory.load(e, e.cell, type_).value
 
 
-def _add(e: Emitter, offset: int) -> None:
+def _add(e: Emitter, number: Read) -> None:
     on, off, full = e.b.block(), e.b.block(), e.b.block()
     e.b.branch(check(e), on, off, likely=False)
     e.b.start(off)
     # The pid may be that of a followed process that has ended, if the exit program could not run at that moment.
-    _remove(e, offset)
+    _remove(e, number)
     e.b.jump(e.exit)
     e.b.start(on)
     # Threads are included: their ids are not those of processes.
-    e.b.store(e.b.load(e.b.offset(e.context, offset), 32), e.cell, 32)
+    e.b.store(number(e), e.cell, 32)
     value = e.b.alloca(8)
     e.b.store(1, value)
     failed = e.b.helper(helpers.MAP_UPDATE_ELEM, global_pointer(MAP), e.cell, value, 0)
@@ -215,6 +264,6 @@ def _add(e: Emitter, offset: int) -> None:
     e.counter(*UNFOLLOWED)
 
 
-def _remove(e: Emitter, offset: int) -> None:
-    e.b.store(e.b.load(e.b.offset(e.context, offset), 32), e.cell, 32)
+def _remove(e: Emitter, number: Read) -> None:
+    e.b.store(number(e), e.cell, 32)
     e.b.helper(helpers.MAP_DELETE_ELEM, global_pointer(MAP), e.cell)

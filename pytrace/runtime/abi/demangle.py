@@ -6,8 +6,7 @@ through the ``rust_demangler`` package.  Names that are not mangled come back as
 
 from __future__ import annotations
 
-import ctypes
-
+from pytrace.base import fast_ctypes as ctypes
 from pytrace.base.fast_library import cache, lru_cache
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.base.lazy_regex import late

@@ -20,6 +20,7 @@ from pytrace.runtime.host import fingerprints
 ATTR_SIZE = 128
 """``PERF_ATTR_SIZE_VER7``: kernels accept shorter and, when the rest is zero, longer ones."""
 
+FLAG_DISABLED = 1 << 0
 FLAG_INHERIT = 1 << 1
 FLAG_FREQUENCY = 1 << 10
 FLAG_INHERIT_THREAD = 1 << 35

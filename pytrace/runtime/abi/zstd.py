@@ -5,8 +5,9 @@ Source: ``zstd.h``; the functions here are part of its stable interface.
 
 from __future__ import annotations
 
-import ctypes
 from functools import cache
+
+from pytrace.base import fast_ctypes as ctypes
 
 
 @cache

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 
 from pytrace.base.fast_dataclass import dataclass, replace
+from pytrace.base.fast_library import cached_property
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import ProgramSpec, Target
@@ -121,6 +122,18 @@ class Job:
     options: AttachOptions
     loaded: LoadedScript
 
+    @cached_property
+    def cpu(self) -> int:
+        """A CPU that is online."""
+        from pytrace.runtime.abi import perf
+
+        return perf.online_cpus()[0]
+
+    @cached_property
+    def by_link(self) -> bool:
+        """Whether programs are put on perf events by links, which have cookies."""
+        return self.options.has("perf_link")
+
     @property
     def multi(self) -> str:
         """The multi link that the program was loaded for, or nothing."""
@@ -227,9 +240,8 @@ def in_one_link(
 
 def attach_event(job: Job, event: int, cookie: int, opened: Opened, *, tracepoint: bool = False) -> None:
     """Put the program on an open perf event, which is handed over: by a link, or by ioctl without cookie."""
-    by_link = job.options.has("perf_link")
-    (opened.idle_events if tracepoint and by_link else opened.events).append(event)
-    if by_link:
+    (opened.idle_events if tracepoint and job.by_link else opened.events).append(event)
+    if job.by_link:
         opened.links.append(bpf.link_perf_event(job.program, event, cookie))
         return
     from pytrace.runtime.abi import perf

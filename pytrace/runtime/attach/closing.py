@@ -5,9 +5,9 @@ since 6.13), some hundredths of a second each time, but one wait serves all who 
 closed by many threads at once, and then events likewise.
 
 The last event of a tracepoint waits under a global lock (``event_mutex`` in ``perf_trace_destroy``), so threads do not
-help. But once its link is closed nothing runs any more and nothing depends on when the event goes. Many of them are
-therefore left to the kernel: a BPF map of perf events holds the files (``kernel/bpf/arraymap.c``), and the map's end
-closes them in a kernel worker, one after the other, when nobody waits.
+help. But once its link is closed nothing runs any more and nothing depends on when the event goes. They are therefore
+left to the kernel: a BPF map of perf events holds the files (``kernel/bpf/arraymap.c``), and the map's end closes them
+in a kernel worker, one after the other, when nobody waits.
 """
 
 from __future__ import annotations
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 _THREADS = 256
 _STACK = 128 << 10
 """Bytes of stack of a thread that only closes files."""
-FEW = 8
-"""So many events of tracepoints are waited for."""
 
 
 def close_all(descriptors: Sequence[int]) -> None:
@@ -77,11 +75,8 @@ def _close_some(waiting: deque[int]) -> None:
 
 
 def close_later(events: Sequence[int]) -> None:
-    """Close perf events of tracepoints that no program is on: by the kernel's worker when there are many."""
-    if len(events) <= FEW:
-        close_all(events)
-        return
-    holder = _hand_over(events)
+    """Close perf events of tracepoints that no program is on: the kernel's worker does it."""
+    holder = _hand_over(events) if events else None
     if holder is None:
         close_all(events)
         return

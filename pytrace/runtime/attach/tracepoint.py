@@ -16,7 +16,7 @@ from pytrace.runtime.attach.base import (
     attach_event,
     one_by_one,
 )
-from pytrace.runtime.host import tracefs
+from pytrace.runtime.host import fingerprints, tracefs
 
 if TYPE_CHECKING:
     from pytrace.core.manifest import Target
@@ -28,13 +28,14 @@ def _attach(job: Job, target: Target, opened: Opened) -> Attached:
 
     place = target.of(TracepointTarget)
     try:
-        with open(f"{tracefs.root()}/events/{place.category}/{place.event}/id", encoding="utf-8") as file:
-            number = int(file.read())
+        number = int(fingerprints.contents(f"{tracefs.root()}/events/{place.category}/{place.event}/id"))
     except FileNotFoundError:
         raise CannotAttachError(f"this kernel has no tracepoint {place.category}:{place.event}") from None
-    # One CPU is enough: the program belongs to the tracepoint and runs wherever that is hit.
-    attr = perf.EventAttr(perf.EventType.TRACEPOINT, number, period=1)
-    opened_event = perf.open_event(attr, cpu=perf.online_cpus()[0])
+    # One CPU is enough: the program belongs to the tracepoint and runs wherever that is hit, whether or not the event
+    # counts (perf_trace_run_bpf_submit). One that counts is added on its CPU, which is interrupted for that, and gets a
+    # sample of each hit there.
+    attr = perf.EventAttr(perf.EventType.TRACEPOINT, number, period=1, flags=perf.FLAG_DISABLED)
+    opened_event = perf.open_event(attr, cpu=job.cpu)
     attach_event(job, opened_event, target.cookie, opened, tracepoint=True)
     return Attached(job.spec, target)
 

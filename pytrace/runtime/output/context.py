@@ -10,9 +10,6 @@ from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import InternalError
 from pytrace.runtime.output import messages
 from pytrace.runtime.output.render import json
-from pytrace.runtime.output.render.decoders import Decoders
-from pytrace.runtime.output.render.names import Names, Symbols
-from pytrace.runtime.output.render.text import Form, TextForms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -23,9 +20,11 @@ if TYPE_CHECKING:
     from pytrace.core.types.tables import RowTable
     from pytrace.runtime.host.clocks import Clock
     from pytrace.runtime.output.pcap import PcapWriter
-    from pytrace.runtime.output.render.decoders import Values
+    from pytrace.runtime.output.render.decoders import Decoders, Values
     from pytrace.runtime.output.render.map_printer import Block, LargeMap, MapView, Reader, Shown
+    from pytrace.runtime.output.render.names import Symbols
     from pytrace.runtime.output.render.tables import Page, Table
+    from pytrace.runtime.output.render.text import Form, TextForms
     from pytrace.runtime.output.sorted_rows import SortedRows
     from pytrace.runtime.output.streams import Output
 
@@ -90,19 +89,32 @@ class Context:
         """Places whose delete() found no key, as far as reported."""
         self.on_exit: Callable[[], None] = lambda: None
         """What else happens when the script calls ``exit()``."""
-        trailer = self.config.str_trunc_trailer.encode("utf-8", "surrogateescape")
-        self.decoders = Decoders(trailer, self.config.max_strlen)
-        self.texts = TextForms(
-            Names(symbols, clock, manifest.strings, namespace=options.namespace), formatted=formatted
-        )
         self.writers: dict[str, PcapWriter] = {}
         self.tables: dict[int, Table] = {}
         """Tables of rows whose first row was printed, by their numbers."""
         self.keep_row: Callable[[RowTable, Values], None] | None = None
         """Where decoded rows are kept beside being printed."""
+        self._symbols = symbols
         self._reader = reader
         self._views: dict[str, MapView] = {}
         self._specs: dict[str, MapSpec] = {item.name: item for item in manifest.maps}
+
+    @cached_property
+    def decoders(self) -> Decoders:
+        """Decoders of values."""
+        from pytrace.runtime.output.render.decoders import Decoders  # scripts that only end need none
+
+        trailer = self.config.str_trunc_trailer.encode("utf-8", "surrogateescape")
+        return Decoders(trailer, self.config.max_strlen)
+
+    @cached_property
+    def texts(self) -> TextForms:
+        """Text forms of values, with the names that this run has resolved."""
+        from pytrace.runtime.output.render.names import Names  # nor these
+        from pytrace.runtime.output.render.text import TextForms
+
+        names = Names(self._symbols, self.clock, self.manifest.strings, namespace=self.options.namespace)
+        return TextForms(names, formatted=formatted)
 
     @cached_property
     def jsons(self) -> json.JsonForms:

@@ -22,16 +22,16 @@ import sys
 import time
 from _thread import allocate_lock
 
-from pytrace.base.fast_library import ExitStack, deque
+from pytrace.base.fast_library import ExitStack, cached_property, deque
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import InternalError
 from pytrace.runtime.abi import bpf
-from pytrace.runtime.ring.batches import Batches, Group
 from pytrace.runtime.ring.index import RECORD_HEADER, WORD, Index, Listed, Repeated, Segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
+    from pytrace.runtime.ring.batches import Batches, Group
     from pytrace.runtime.ring.decoder import RunHandler
 
 SLICE = 2048
@@ -99,7 +99,6 @@ class RingReader:
         # done before the consumer position says so.
         self._fence = allocate_lock()
         self.index = Index(stack.enter_context(self._data.cast("I")), self._fence)
-        self._batches = Batches()
         self._most: dict[int, int] = {}
         """How many events a slice of each kind may have; of kinds that take turns: under -1."""
         self._awaited: frozenset[int] = frozenset()
@@ -111,6 +110,13 @@ class RingReader:
         """How far the output was before that (*position* of :meth:`drain`)."""
         self.peak_backlog = 0
         """Most bytes that the backlog ever held, with its index."""
+
+    @cached_property
+    def _batches(self) -> Batches:
+        """What handles events of several kinds together; a script that only ends sends none."""
+        from pytrace.runtime.ring.batches import Batches
+
+        return Batches()
 
     def _mapped(self, size: int) -> memoryview:
         """The page of the producer position and *size* bytes of data."""

@@ -15,11 +15,7 @@ import time
 from pytrace.base.fast_library import ExitStack
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.probes.kinds import BEGIN, BENCH, END, ITER, SELF, TEST
-from pytrace.runtime.attach import attachments
-from pytrace.runtime.attach.attachments import Attached, AttachOptions
-from pytrace.runtime.attach.missed_hits import MissReader
-from pytrace.runtime.attach.opened import Opened
+from pytrace.core.probes.kinds import BEGIN, BENCH, END, ITER, SELF, TEST, known_kind
 from pytrace.runtime.load.counters import CounterReader, Key
 from pytrace.runtime.load.loader import available_memory
 from pytrace.runtime.output import messages
@@ -34,6 +30,9 @@ if TYPE_CHECKING:
     from pytrace.core.manifest import CompiledScript, ProgramSpec
     from pytrace.core.options.run_options import RunOptions
     from pytrace.results.snapshot import MapData, SnapshotData
+    from pytrace.runtime.attach.attachments import Attached, Attachments
+    from pytrace.runtime.attach.missed_hits import MissReader
+    from pytrace.runtime.attach.opened import Opened
     from pytrace.runtime.capture.recording import Moment, Recording
     from pytrace.runtime.capture.row_keeper import RowKeeper
     from pytrace.runtime.session.child import Child
@@ -112,7 +111,7 @@ class Session:
         self._missed: dict[Key, int] = {}
         self._loop = EventLoop(self._ring, stack)
         self._links = stack.enter_context(ExitStack())
-        self._opened = Opened()
+        self._opened: Opened | None = None
         self.rows: RowKeeper | None = None if self._saving is None and embedding is None else opening.rows()
         """Where rows are kept for snapshots; None when none are."""
         if self.rows is not None:
@@ -288,9 +287,15 @@ class Session:
             self._look_for_exit()
 
     def _attach(self) -> list[Attached]:
+        """Attach the probes; a script whose programs all run by hand does without what attaches."""
+        if all(known_kind(program.kind).special for program in self.loaded.manifest.programs):
+            return []
+        from pytrace.runtime.attach import attachments
+        from pytrace.runtime.attach.missed_hits import MissReader
+
         config, options = self.loaded.manifest.config, self.options
         pid = self._child.pid if self._child is not None else options.pid
-        attach_options = AttachOptions(
+        attach_options = attachments.AttachOptions(
             pid=pid if options.pid is not None or options.follow else None,
             pids=options.pids,
             follow=options.follow,
@@ -309,7 +314,7 @@ class Session:
                 self.output.message(f"WARNING: {failure}\n" + "".join(f"HINT: {hint}\n" for hint in failure.hints))
         return list(done.attached)
 
-    def _follow_descendants(self, done: attachments.Attachments) -> None:
+    def _follow_descendants(self, done: Attachments) -> None:
         """With ``-p`` and ``--follow``: add the existing descendants of the processes."""
         followed, pids = self.loaded.manifest.follow_map, self.options.pids
         if not followed or not pids:
@@ -421,7 +426,9 @@ class Session:
 
     def _unwatch(self, addresses: list[int]) -> None:
         while addresses:
-            self._opened.unwatch(addresses.pop())
+            address = addresses.pop()
+            if self._opened is not None:
+                self._opened.unwatch(address)
 
     def report_losses(self) -> None:
         """Report losses at the end of an embedded run."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator
 
 import pytest
 
+from pytrace.base import fast_ctypes as ctypes
 from pytrace.runtime.abi import zstd
 
 TEXT = b"not compressed"

@@ -30,7 +30,8 @@ def test_a_tracepoint_is_an_event_by_number(events: Path, monkeypatch: pytest.Mo
     fake, opened = kernel(monkeypatch), Opened()
     program = spec("p", "tracepoint", (PLACE,))
     assert tracepoint.attach(job(program), opened) == [Attached(program, PLACE)]
-    assert fake.asked[0] == ("open_event", (perf.EventAttr(perf.EventType.TRACEPOINT, 321, period=1),), {"cpu": 2})
+    attr = perf.EventAttr(perf.EventType.TRACEPOINT, 321, period=1, flags=perf.FLAG_DISABLED)
+    assert fake.asked[0] == ("open_event", (attr,), {"cpu": 2})
     assert fake.arguments("link_perf_event") == [(PROGRAM, opened.idle_events[0], 9)]
     opened.close()
 
