@@ -282,11 +282,12 @@ def _enum_with(reader: TypeReader, name: str) -> int:
     """Id of the first enumeration that has a member of a name."""
     btf = reader.btf
     for offset in btf.string_offsets(name):
-        if not btf.mentions(offset):
-            continue
-        for type_id in btf.ids(btf_file.Kind.ENUM, btf_file.Kind.ENUM64):
+        for type_id in btf.with_member(offset):
+            kind = btf.kind(type_id)
+            if kind not in (btf_file.Kind.ENUM, btf_file.Kind.ENUM64):
+                continue
             words, at = reader.place(type_id)
-            step = 2 if btf.kind(type_id) == btf_file.Kind.ENUM else 3
+            step = 2 if kind == btf_file.Kind.ENUM else 3
             if offset in words[at + 3 : at + 3 + step * (words[at + 1] & 0xFFFF) : step]:
                 return type_id
     return 0

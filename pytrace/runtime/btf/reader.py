@@ -12,15 +12,19 @@ from __future__ import annotations
 import mmap
 import struct
 from array import array
+from bisect import bisect_right
 
 from pytrace.base.fast_enum import IntEnum
 from pytrace.base.fast_library import cached_property
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
+from pytrace.runtime.btf import string_index
 from pytrace.runtime.host import fingerprints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from pytrace.runtime.btf.string_index import StringIndex
 
 MAGIC = 0xEB9F
 
@@ -215,6 +219,9 @@ class Btf:
         if self.base is not None:
             yield from self.base.string_offsets(name)
         needle = name.encode() + b"\0"
+        if self._index_name:
+            yield from (offset for offset in self._string_index.offsets(needle[:-1]) if self._is_at(offset, needle))
+            return
         begin, end = self._strings_at, self._strings_at + self._strings_size
         if self._data[begin : begin + len(needle)] == needle:
             yield self.first_string
@@ -223,9 +230,28 @@ class Btf:
             yield at + 1 - begin + self.first_string
             at = self._data.find(b"\0" + needle, at + 1, end)
 
+    @cached_property
+    def _string_index(self) -> StringIndex:
+        strings = bytes(self._data[self._strings_at : self._strings_at + self._strings_size])
+        return string_index.of_strings(strings, f"{self._index_name}-strings")
+
+    def _is_at(self, offset: int, text: bytes) -> bool:
+        start = self._strings_at + offset - self.first_string
+        return self._data[start : start + len(text)] == text
+
+    def with_member(self, offset: int) -> Iterator[int]:
+        """Ids of types that have the name at a string offset, or a member of that name, or such a number elsewhere."""
+        begin, end = self._types_at, self._types_at + self._types_size
+        needle = struct.pack("=I", offset)
+        at = self._data.find(needle, begin, end)
+        while at >= 0:
+            if (at - begin) % 4 == 0:
+                yield self.first_id + bisect_right(self._starts, (at - begin) // 4) - 1
+            at = self._data.find(needle, at + 1, end)
+
     def _named(self, offset: int) -> Iterator[int]:
         """Ids of the types whose name is at a string offset: a search for four bytes in the column of names."""
-        if not self.mentions(offset):
+        if not self._index_name and not self.mentions(offset):
             return
         column, needle = self._name_bytes, struct.pack("=I", offset)
         at = column.find(needle)
