@@ -118,11 +118,20 @@ else:
 
     def cast(value, kind):
         """The value as a pointer of another type."""
-        return _of_python(_cast_addr, c_void_p, _object(), _object())(value, value, kind)
+        made = _made.get("cast")
+        if made is None:
+            made = _made["cast"] = _of_python(_cast_addr, c_void_p, _object(), _object())
+        return made(value, value, kind)
 
     def string_at(address, size=-1):
         """The bytes at an address; without a size up to the first NUL."""
-        return _of_python(_string_at_addr, c_void_p, c_int)(address, size)
+        made = _made.get("string_at")
+        if made is None:
+            made = _made["string_at"] = _of_python(_string_at_addr, c_void_p, c_int)
+        return made(address, size)
+
+    # Functions of Python by name; few starts need them, and making their types takes as long as many calls.
+    _made = {}
 
     def _of_python(address, *arguments):
         return _function(_object(), arguments, FUNCFLAG_CDECL | FUNCFLAG_PYTHONAPI)(address)

@@ -95,3 +95,15 @@ def test_ctypes_is_not_imported() -> None:
     text = "import sys; from pytrace.base import fast_ctypes; print('ctypes' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_types_of_functions_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[object] = []
+    plain = fast_ctypes._of_python
+    monkeypatch.setattr(fast_ctypes, "_of_python", lambda *words: made.append(words) or plain(*words))
+    monkeypatch.setattr(fast_ctypes, "_made", {})
+    buffer = fast_ctypes.create_string_buffer(8)
+    for _ in range(3):
+        assert fast_ctypes.string_at(fast_ctypes.addressof(buffer), 2) == b"\0\0"
+        assert fast_ctypes.cast(fast_ctypes.addressof(buffer), fast_ctypes.c_char_p).value == b""
+    assert len(made) == 2
