@@ -134,6 +134,7 @@ _LENGTH = 8
 
 
 def _packed(script: CompiledScript) -> tuple[bytes, bytes, bytes]:
+    # The stubs of marshal do not know nested data.
     manifest = marshal.dumps(_plain(script.manifest.to_data()))  # type: ignore[arg-type]
     return len(manifest).to_bytes(_LENGTH, "little"), manifest, script.elf
 

@@ -156,6 +156,7 @@ class Archive:
                 vars(module)["__cached__"] = spec.cached
                 if spec.submodule_search_locations is not None:
                     module.__path__ = spec.submodule_search_locations
+                # Loaders of the archive always have the code; those of the import system may have none.
                 exec(spec.loader.get_code(name), vars(module))  # type: ignore[arg-type]
             else:
                 _init_module_attrs(spec, module, override=True)
