@@ -49,12 +49,17 @@ def growth(points: list[Point]) -> list[float]:
     return [later / max(earlier, 1e-12) for earlier, later in pairwise(added)]
 
 
-def _line(row: Row, plot: Plot, name: str) -> Line:
-    """The largest of the last steps' growth: 1 is linear."""
+def of_whole(points: list[Point]) -> list[float]:
+    """Of each step the growth of the whole cost to that of the work, for costs that mostly do not grow."""
+    return [after[1] / before[1] / (after[0] / before[0]) for before, after in pairwise(points)]
+
+
+def _line(row: Row, plot: Plot, name: str, steps: Callable[[list[Point]], list[float]] = growth) -> Line:
+    """The last step's growth: 1 is linear."""
     KEPT[plot.name] = plot
-    steps = growth(plot.lines[name]) or [1.0]
+    found = steps(plot.lines[name]) or [1.0]
     measure = Measure("growth of the last step (1: linear)", "times")
-    return Line(row.name, row.title, measure, [steps[-1]], limit=GROWTH)
+    return Line(row.name, row.title, measure, [found[-1]], limit=GROWTH)
 
 
 def _both(
@@ -120,7 +125,7 @@ def _memory(row: Row, plan: Plan) -> list[Line]:
     sizes = (1000, 10_000, 100_000, 1_000_000)
     lines = _both(plan, sizes, sizes, lambda tracer, keys: _filled(tracer, keys, "memory"))
     plot = Plot("memory", "Keys: memory of the tracer", "keys", "MiB", lines)
-    return [_line(row, plot, "pytrace")]
+    return [_line(row, plot, "pytrace", of_whole)]
 
 
 DEPTHS = (1, 3, 10, 30, 60, 120)
@@ -159,7 +164,7 @@ def _rate(row: Row, plan: Plan) -> list[Line]:
     lines = _both(plan, RATES, RATES, cost)
     KEPT["printed"] = Plot("printed", "Rate: events that are printed", "events offered a second", "%", shares)
     plot = Plot("rate", "Rate: the tracer's processor time, with its start", "events a second", "us an event", lines)
-    return [_line(row, plot, "pytrace")]
+    return [_line(row, plot, "pytrace", of_whole)]
 
 
 _OF_PROCESSORS = """
