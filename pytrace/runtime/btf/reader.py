@@ -232,8 +232,8 @@ class Btf:
 
     @cached_property
     def _string_index(self) -> StringIndex:
-        strings = bytes(self._data[self._strings_at : self._strings_at + self._strings_size])
-        return string_index.of_strings(strings, f"{self._index_name}-strings")
+        with memoryview(self._data)[self._strings_at : self._strings_at + self._strings_size] as strings:
+            return string_index.of_strings(strings, f"{self._index_name}-strings")
 
     def _is_at(self, offset: int, text: bytes) -> bool:
         start = self._strings_at + offset - self.first_string
@@ -241,24 +241,15 @@ class Btf:
 
     def with_member(self, offset: int) -> Iterator[int]:
         """Ids of types that have the name at a string offset, or a member of that name, or such a number elsewhere."""
-        begin, end = self._types_at, self._types_at + self._types_size
-        needle = struct.pack("=I", offset)
-        at = self._data.find(needle, begin, end)
-        while at >= 0:
-            if (at - begin) % 4 == 0:
-                yield self.first_id + bisect_right(self._starts, (at - begin) // 4) - 1
-            at = self._data.find(needle, at + 1, end)
+        for at in _places(self._data, offset, self._types_at, self._types_at + self._types_size):
+            yield self.first_id + bisect_right(self._starts, at) - 1
 
     def _named(self, offset: int) -> Iterator[int]:
         """Ids of the types whose name is at a string offset: a search for four bytes in the column of names."""
         if not self._index_name and not self.mentions(offset):
             return
-        column, needle = self._name_bytes, struct.pack("=I", offset)
-        at = column.find(needle)
-        while at >= 0:
-            if at % 4 == 0:
-                yield self.first_id + at // 4
-            at = column.find(needle, at + 1)
+        column = self._name_bytes
+        yield from (self.first_id + at for at in _places(column, offset, 0, len(column)))
 
     def mentions(self, offset: int) -> bool:
         """False when no type or member here can have the name at a string offset (told without the index)."""
@@ -268,6 +259,16 @@ class Btf:
     @cached_property
     def _name_bytes(self) -> bytes:
         return self._names.tobytes()
+
+
+def _places(data: bytes | mmap.mmap, number: int, begin: int, end: int) -> Iterator[int]:
+    """Which of the words (4 bytes) between two places in *data* are a number, found by a search for its bytes."""
+    needle = struct.pack("=I", number)
+    at = data.find(needle, begin, end)
+    while at >= 0:
+        if (at - begin) % 4 == 0:
+            yield (at - begin) // 4
+        at = data.find(needle, at + 1, end)
 
 
 def _header(data: bytes | mmap.mmap, name: str) -> tuple[int, int, int, int]:

@@ -35,11 +35,11 @@ class StringIndex:
             at += 1
 
 
-def of_strings(strings: bytes, name: str) -> StringIndex:
+def of_strings(strings: bytes | memoryview, name: str) -> StringIndex:
     """The index of a string section, from the cache file of a *name* or made now."""
     kept = _read(name, len(strings))
     if kept is None:
-        kept = _made(strings)
+        kept = _made(bytes(strings))
         fingerprints.keep(name, _MAGIC, len(strings).to_bytes(8, "little"), kept.tobytes())
     return StringIndex(kept)
 
