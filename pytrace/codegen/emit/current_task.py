@@ -12,6 +12,8 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import UINT32, UINT64, AddressSpace, Field, Int, Struct
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from pytrace.codegen.emit.emitter import Emitter
     from pytrace.codegen.ir.values import I1, I64, Number, Ptr
 
@@ -24,19 +26,23 @@ _PLAIN = {"task_struct": ("comm", "cred", "pid", "tgid"), "cred": ("gid", "uid")
 _ONES, _HIGH = 0x0101010101010101, 0x8080808080808080
 
 
-def _typed_task(e: Emitter) -> bool:
-    """Whether members of the current task can be read by plain loads (``bpf_get_current_task_btf``).
+def has_members(e: Emitter, owners: Mapping[str, Sequence[str]]) -> bool:
+    """Whether such members of structs, by owner, can be read by plain loads from ``bpf_get_current_task_btf`` on.
 
     One call of that serves all members of all builtins, and the helpers for single members take longer.
     """
     if e.script.ahead is not None or not e.script.kernel.feature("current_task_btf"):
         return False
-    structs = [(e.script.kernel.struct("struct", owner), names) for owner, names in _PLAIN.items()]
+    structs = [(e.script.kernel.struct("struct", owner), names) for owner, names in owners.items()]
     return all(struct is not None and struct.find(name) is not None for struct, names in structs for name in names)
 
 
-def _member(e: Emitter, name: str, bits: int, distance: int = 0) -> I64:
-    """*bits* at *distance* in a member of the current task, whose type is known."""
+def _typed_task(e: Emitter) -> bool:
+    return has_members(e, _PLAIN)
+
+
+def member(e: Emitter, name: str, bits: int, distance: int = 0) -> I64:
+    """*bits* at *distance* in a member of the current task, for which :func:`has_members` holds."""
     current = e.b.pointer(e.b.helper(helpers.GET_CURRENT_TASK_BTF))
     return e.b.load(e.b.offset(current, _known_field(e, "task_struct", name) + distance), bits)
 
@@ -44,7 +50,7 @@ def _member(e: Emitter, name: str, bits: int, distance: int = 0) -> I64:
 def user_ids(e: Emitter) -> tuple[Number, Number]:
     """User id and group id."""
     if _typed_task(e):
-        credentials = e.b.pointer(_member(e, "cred", 64))
+        credentials = e.b.pointer(member(e, "cred", 64))
         uid, gid = (e.b.offset(credentials, _known_field(e, "cred", name)) for name in ("uid", "gid"))
         return e.b.load(uid, 32), e.b.load(gid, 32)
     both = e.b.helper(helpers.GET_CURRENT_UID_GID)
@@ -57,8 +63,8 @@ def write_name(e: Emitter, pointer: Ptr, align: int = 8) -> I64 | None:
         # Kernels before 6.3 do not clear the bytes after the NUL (strscpy), but keys must not differ there.
         memory.zero(e, pointer, COMM, align)
         return e.b.helper(helpers.GET_CURRENT_COMM, pointer, COMM)
-    low, ends = _to_nul(e, _member(e, "comm", 64))
-    high, _ = _to_nul(e, _member(e, "comm", 64, 8))
+    low, ends = _to_nul(e, member(e, "comm", 64))
+    high, _ = _to_nul(e, member(e, "comm", 64, 8))
     e.b.store(low, pointer, 64, align)
     e.b.store(e.b.select(ends, 0, high), e.b.offset(pointer, 8), 64, align)
     return None
@@ -80,7 +86,7 @@ def process_ids(e: Emitter, namespace: str) -> tuple[Number, Number]:
         return _any_namespace(e)
     place = e.script.kernel.pid_namespace if namespace == "tracer" else None
     if place is None and _typed_task(e):
-        return _member(e, "tgid", 32), _member(e, "pid", 32)
+        return member(e, "tgid", 32), member(e, "pid", 32)
     if place is None:
         both = e.b.helper(helpers.GET_CURRENT_PID_TGID)
         return e.b.op("lshr", both, 32), e.b.op("and", both, 0xFFFFFFFF)

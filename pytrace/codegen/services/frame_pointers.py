@@ -10,11 +10,11 @@ with uprobes (return addresses may be replaced), tasks without a user stack.
 from __future__ import annotations
 
 from pytrace.base.fast_typing import TYPE_CHECKING
-from pytrace.codegen.emit import memory
+from pytrace.codegen.emit import current_task, memory
 from pytrace.codegen.emit.contexts import registers
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Builder
-from pytrace.codegen.ir.values import I64, Number, Ptr, global_pointer, number_parameter, pointer_parameter
+from pytrace.codegen.ir.values import Number, Ptr, global_pointer, number_parameter, pointer_parameter
 from pytrace.core.probes.kinds import Context
 from pytrace.core.types import StackMode
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pytrace.codegen.ir.function_text import Block
     from pytrace.codegen.ir.values import I1
     from pytrace.core.source import Span
-    from pytrace.core.types import Stack, Struct
+    from pytrace.core.types import Stack
 
 WINDOW = 2048
 """Bytes of the user's stack that are copied at once, at most: a read takes as long as the loop of five frames."""
@@ -62,19 +62,13 @@ which would otherwise go through the code that follows for each value."""
 def walks(e: Emitter, kind: Stack) -> bool:
     """Whether the program may walk such a stack."""
     unit, kernel = e.program.unit, e.script.kernel
-    if not kind.user or kind.mode is StackMode.BUILD_ID or kernel.arch != "x86_64" or e.script.ahead is not None:
+    if not kind.user or kind.mode is StackMode.BUILD_ID or kernel.arch != "x86_64":
         return False
     if unit.kind.user or unit.kind.special or unit.kind.context is Context.ITERATOR:
         return False
     if unit.kind.program_type not in ("tracepoint", "raw_tracepoint", "tracing", "kprobe"):
         return False
-    task = _task(e)
-    members = task is not None and all(task.find(name) is not None for name in _TASK)
-    return members and all(kernel.feature(name) for name in ("bpf_loop", "current_task_btf"))
-
-
-def _task(e: Emitter) -> Struct | None:
-    return e.script.kernel.struct("struct", "task_struct")
+    return kernel.feature("bpf_loop") and current_task.has_members(e, {"task_struct": _TASK})
 
 
 def walk(e: Emitter, kind: Stack, frames: Ptr, helper: Callable[[], Number]) -> Number:
@@ -92,11 +86,11 @@ def walk(e: Emitter, kind: Stack, frames: Ptr, helper: Callable[[], Number]) -> 
     b, result = e.b, e.b.register()
     ours, plain, done = b.block(), b.block(), b.block()
     window = e.area(e.reserve(_WORDS))
-    task = b.pointer(b.helper(helpers.GET_CURRENT_TASK_BTF))
-    _unless(b, b.icmp("eq", _member(e, task, "mm", 64), 0), plain)
-    _unless(b, b.truth(b.op("and", _member(e, task, "flags", 32), WITHOUT_STACK)), plain)
-    _unless(b, b.truth(_member(e, task, "utask", 64)), plain)
-    saved, table = b.pointer(b.helper(helpers.TASK_PT_REGS, b.address(task))), registers(e)
+    _unless(b, b.icmp("eq", current_task.member(e, "mm", 64), 0), plain)
+    _unless(b, b.truth(b.op("and", current_task.member(e, "flags", 32), WITHOUT_STACK)), plain)
+    _unless(b, b.truth(current_task.member(e, "utask", 64)), plain)
+    task = b.helper(helpers.GET_CURRENT_TASK_BTF)
+    saved, table = b.pointer(b.helper(helpers.TASK_PT_REGS, task)), registers(e)
     ip, fp, segment = (b.load(b.offset(saved, table.offset(name))) for name in ("ip", "bp", "cs"))
     b.branch(b.icmp("eq", b.op("and", segment, 0xFFFF), CODE_64), ours, plain, likely=True)
     b.start(ours)
@@ -112,12 +106,6 @@ def walk(e: Emitter, kind: Stack, frames: Ptr, helper: Callable[[], Number]) -> 
     b.jump(done)
     b.start(done)
     return b.load(result)
-
-
-def _member(e: Emitter, task: Ptr, name: str, bits: int) -> I64:
-    struct = _task(e)
-    member = None if struct is None else struct.find(name)
-    return e.b.load(e.b.offset(task, 0 if member is None else member.offset), bits)
 
 
 def _unless(b: Builder, condition: I1, other: Block) -> None:
