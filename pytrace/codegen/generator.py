@@ -68,7 +68,7 @@ def generate(
         ahead=load_time_values.Ahead(kernel) if options.ahead else None,
         sparing=sparing,
         element_maps=elements,
-        taken_maps=inserted_elements.taken_maps(checked, elements) if elements else elements,
+        inserted=inserted_elements.inserted_maps(checked, elements) if elements else {},
     )
     process_filters.declare(module, options.shape)
     services: tuple[ProgramSpec, ...] = ()
@@ -100,7 +100,7 @@ def _program(script: Script, unit: ProbeUnit, number: int) -> None:
         shared.update(function.parameters)
     program = Program(script, unit, number, frozenset(shared), cut)
     if script.element_maps:
-        program.inserted = inserted_elements.inserted_maps(unit.body, script.taken_maps)
+        program.inserted = script.inserted[unit.body]
         program.repeated = {
             read: earlier
             for body in (unit.body, *(function.body for function in functions))

@@ -14,18 +14,17 @@ if TYPE_CHECKING:
     from pytrace.frontend.ast.typed_program import CheckedProgram
 
 
-def taken_maps(checked: CheckedProgram, names: frozenset[str]) -> frozenset[str]:
-    """Those of the maps *names* whose elements a probe reads and deletes, as at the end of what another one began."""
-    found: set[str] = set()
-    for unit in checked.units if names else ():
-        read, deleted = _used(unit.body)
-        found |= read & deleted
-    return names & found
+def inserted_maps(checked: CheckedProgram, names: frozenset[str]) -> dict[nodes.Block, frozenset[str]]:
+    """Of each probe's body the maps that it mostly inserts into when it assigns to an element.
 
-
-def inserted_maps(body: nodes.Block, taken: frozenset[str]) -> frozenset[str]:
-    """Those of the maps *taken* that the probe with this *body* does not read before it assigns to them."""
-    return taken - _used(body)[0] if taken else taken
+    These are those of the maps *names* whose elements a probe reads and deletes, as at the end of what another one
+    began, but not those that the probe itself reads.
+    """
+    if not names:
+        return {}
+    used = {unit.body: _used(unit.body) for unit in checked.units}
+    taken = names & {name for read, deleted in used.values() for name in read & deleted}
+    return {body: taken - read for body, (read, _) in used.items()}
 
 
 def _used(body: nodes.Block) -> tuple[set[str], set[str]]:

@@ -72,8 +72,8 @@ class Script:
     """Variables and large temporaries are in scratch memory, because the stack is too small."""
     element_maps: frozenset[str] = frozenset()
     """Maps whose elements need not be read again (:mod:`pytrace.codegen.analysis.repeated_reads`)."""
-    taken_maps: frozenset[str] = frozenset()
-    """Maps whose elements are mostly missing when they are assigned (:mod:`..analysis.inserted_elements`)."""
+    inserted: Mapping[nodes.Block, frozenset[str]] = field(default_factory=dict)
+    """By body, maps whose elements are mostly missing when they are assigned (:mod:`..analysis.inserted_elements`)."""
 
     def counting_callback(self) -> Ptr:
         """An empty callback: ``bpf_for_each_map_elem`` with it returns the number of entries."""

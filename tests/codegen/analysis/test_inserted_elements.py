@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.codegen.analysis.inserted_elements import inserted_maps, taken_maps
+from pytrace.codegen.analysis.inserted_elements import inserted_maps
 from pytrace.codegen.analysis.repeated_reads import element_maps
 from tests.codegen.analysis.test_shared_variables import checked
 from tests.codegen.running import helpers, machine
@@ -28,7 +28,7 @@ TAKES = "end /@start[tid]/ { @us = hist(nsecs - @start[tid]); delete(@start[tid]
 )
 def test_maps_whose_elements_another_probe_takes(first: str, second: str, wanted: set[str]) -> None:
     program = checked(f"begin {{ {first} }} end {{ {second} }}")
-    assert inserted_maps(program.units[0].body, taken_maps(program, element_maps(program))) == wanted
+    assert inserted_maps(program, element_maps(program))[program.units[0].body] == wanted
 
 
 def test_an_element_is_inserted_without_a_look_up_and_replaced_when_it_is_there() -> None:
