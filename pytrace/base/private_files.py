@@ -7,14 +7,44 @@ to them. The file itself is checked as well, because the owner of a parent direc
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 
-from pytrace.base import module_archive
 
-# What the archive of modules needs itself, before it can give modules.
-digest, directory, descriptor = module_archive.digest, module_archive.directory, module_archive.descriptor
-open_private, _own = module_archive.open_private, module_archive.own
+def digest(data: bytes, size: int = 12) -> str:
+    """Hexadecimal BLAKE2b digest of *data*, 2 * *size* characters long."""
+    return hashlib.blake2b(data, digest_size=size).hexdigest()
+
+
+def directory(name: str) -> str:
+    """The directory for one kind of files: ``$XDG_CACHE_HOME/pytrace/NAME`` or ``~/.cache/pytrace/NAME``."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(base, "pytrace", name)
+
+
+def descriptor(path: str) -> int:
+    """A descriptor of a private file; -1 when no file can be trusted."""
+    try:
+        if not _own(os.stat(os.path.dirname(path))):
+            return -1
+        file = open_private(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return -1
+    if _own(os.fstat(file)):
+        return file
+    os.close(file)
+    return -1
+
+
+def open_private(path: str, flags: int) -> int:
+    """An opener for ``open``: links are not followed, and new files get mode 0600."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
+
+def _own(found: os.stat_result) -> bool:
+    """Whether a file or directory is the user's, and nobody else can write to it."""
+    return found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def read(path: str) -> bytes | None:
