@@ -1,4 +1,4 @@
-# Set-up shared by scripts/run, scripts/test, scripts/check, scripts/vm and scripts/bench. Sourced, POSIX sh.
+# Set-up shared by scripts/run, scripts/test, scripts/check, scripts/vm, scripts/bench and scripts/peer. Sourced, POSIX sh.
 #
 # Before sourcing set `root` to the checkout. Everything made here is cached: a second call finds it done.
 # PYTRACE_VENV names another virtual environment than .venv; PYTHON another interpreter to make it with.
@@ -314,6 +314,48 @@ ensure_readers() {
         rm -f "$log_file"
         printf '%s\n' "$readers_wanted" >"$readers/stamp"
     ) 8>"$cache/setup.lock" || { say "npm could not install the packages of scripts/readers"; return 1; }
+}
+
+# ---------------------------------------------------------------- peer
+
+peer_version=0.27.1 # the version that outputs are recorded from
+
+# ensure_peer: sets `peer` to a folder with Debian's unstable suite and its bpftrace, which pytrace is compared with. scripts/peer runs it.
+ensure_peer() {
+    peer=$cache/peer/sid
+    if [ -e "$peer/.ready" ]; then return 0; fi
+    is_root || { say "the peer bpftrace is installed by root. Type: sudo scripts/peer --version"; return 1; }
+    need "the peer bpftrace" debootstrap util-linux || return 1
+    mkdir -p "$cache/peer" || return 1
+    (
+        flock 8 # two first starts at once: the second finds it done
+        if [ ! -e "$peer/.ready" ]; then make_peer; fi
+    ) 8>"$cache/peer/lock" || return 1
+}
+
+make_peer() {
+    mirror=$(debian_mirror)
+    if [ -z "$mirror" ]; then apt_update force && mirror=$(debian_mirror); fi
+    [ -n "$mirror" ] || { say "the peer bpftrace comes from Debian's unstable suite, and apt on this machine has no Debian archive"; return 1; }
+    eval "$(apt-config shell http_proxy Acquire::http::Proxy)"
+    if [ -n "${http_proxy:-}" ]; then export http_proxy; fi
+    say "installing bpftrace of Debian's unstable suite into $peer (once, a minute or two, 700 MB)"
+    rm -rf --one-file-system "$peer" && mkdir -p "$peer" || return 1
+    # In a mount namespace of its own: an interrupted debootstrap leaves its /proc mounted.
+    unshare --mount debootstrap --variant=minbase sid "$peer" "$mirror" >"$log_file" 2>&1 </dev/null &&
+        DEBIAN_FRONTEND=noninteractive chroot "$peer" apt-get install -q -y --no-install-recommends bpftrace >>"$log_file" 2>&1 </dev/null ||
+        { tail -n 5 "$log_file" >&2; say "could not install the peer bpftrace from $mirror (is the network reachable?)"; return 1; }
+    rm -rf "$log_file" "$peer"/var/cache/apt/archives/*.deb "$peer"/var/lib/apt/lists/*
+    installed=$(chroot "$peer" dpkg-query -W -f '${Version}' bpftrace)
+    case $installed in "$peer_version"[!0-9]*) ;; *) say "that suite has bpftrace $installed: outputs are recorded from $peer_version" ;; esac
+    # The kernel names a process after the file that is executed: the dynamic loader runs as bpftrace.
+    mkdir "$peer/loader" && for loader in "$peer"/lib*/ld-linux*.so.*; do ln -s "$loader" "$peer/loader/bpftrace" || return 1; done
+    : >"$peer/.ready"
+}
+
+# debian_mirror: prints the archive from which apt on this machine takes Debian's packages.
+debian_mirror() {
+    apt-get indextargets --format '$(ORIGIN) $(LABEL) $(REPO_URI)' 'Created-By: Packages' 2>/dev/null | sed -n 's/^Debian Debian //p' | head -n 1
 }
 
 log_file=${TMPDIR:-/tmp}/pytrace-setup.$$.log

@@ -136,6 +136,71 @@ def test_kernel_headers_are_fetched_once(tmp_path: Path) -> None:
     assert (tmp_path / "log").read_text().split() == ["linux-headers-6.1.0-10-amd64", "linux-headers-6.1.0-10-common"]
 
 
+PEER_TOOLS = {
+    "id": "echo 0",
+    "apt-get": "if [ $1 = indextargets ]; then cat $FOLDER/archives; fi",
+    "apt-config": "",
+    "dpkg-query": "echo install ok installed",
+    "unshare": 'shift; exec "$@"',
+    "debootstrap": 'echo "$@" >>$FOLDER/log; [ -e $FOLDER/network ] && mkdir -p $3/lib64 $3/usr/lib/x-linux-gnu && '
+    "cp $FOLDER/ld.so $3/lib64/ld-linux-x.so.2",
+    "chroot": 'case $* in *dpkg-query*) echo "$VERSION" ;; esac',
+}
+OTHER_ARCHIVES = "Debian Debian-Security http://security.invalid/debian\nUbuntu Ubuntu http://ubuntu.invalid/\n"
+ARCHIVES = f"{OTHER_ARCHIVES}Debian Debian http://debian.invalid/debian/\n"
+
+
+def run_peer(folder: Path, version: str = "0.27.1-1") -> subprocess.CompletedProcess[str]:
+    """scripts/peer among programs that only record what they are called with."""
+    (folder / "bin").mkdir(exist_ok=True)
+    for name, text in PEER_TOOLS.items():
+        (folder / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / "bin" / name).chmod(0o755)
+    (folder / "ld.so").write_text('#!/bin/sh\necho "$0" "$@"\n')
+    (folder / "ld.so").chmod(0o755)
+    environment = {
+        **os.environ, "XDG_CACHE_HOME": str(folder), "FOLDER": str(folder), "TMPDIR": str(folder), "VERSION": version,
+        "PATH": f"{folder}/bin:{os.environ['PATH']}",
+    }  # fmt: skip
+    command = [ROOT / "scripts" / "peer", "-e", "two words"]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_the_peer_is_installed_once_from_the_archive_of_apt(tmp_path: Path) -> None:
+    (tmp_path / "archives").write_text(ARCHIVES)
+    (tmp_path / "network").touch()
+    peer = tmp_path / "pytrace" / "peer" / "sid"
+    libraries = f"--library-path {peer}/usr/lib/x-linux-gnu"
+    command = f"{peer}/loader/bpftrace {libraries} --argv0 bpftrace {peer}/usr/bin/bpftrace"
+    first = run_peer(tmp_path)
+    assert first.stdout == f"{command} -e two words\n"
+    assert "installing bpftrace" in first.stderr
+    assert "outputs are recorded from" not in first.stderr
+    again = run_peer(tmp_path)
+    assert (again.stdout, again.stderr) == (first.stdout, "")
+    assert (tmp_path / "log").read_text() == f"--variant=minbase sid {peer} http://debian.invalid/debian/\n"
+
+
+def test_another_version_of_the_peer_is_named(tmp_path: Path) -> None:
+    (tmp_path / "archives").write_text(ARCHIVES)
+    (tmp_path / "network").touch()
+    done = run_peer(tmp_path, "0.28.0-1")
+    assert "that suite has bpftrace 0.28.0-1: outputs are recorded from 0.27.1" in done.stderr
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("archives", "message"),
+    [(ARCHIVES, "is the network reachable?"), (OTHER_ARCHIVES, "apt on this machine has no Debian archive")],
+)
+def test_a_peer_that_cannot_be_installed_says_why(tmp_path: Path, archives: str, message: str) -> None:
+    (tmp_path / "archives").write_text(archives)
+    done = run_peer(tmp_path)
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert not done.stdout
+
+
 def test_each_script_in_python_is_type_checked() -> None:
     files = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]["files"]
     scripts = [path for path in (ROOT / "scripts").iterdir() if path.is_file()]
