@@ -1,4 +1,4 @@
-"""Generates the text of ``constant_tables`` from kernel headers.
+"""Generates ``constants.json`` from kernel headers.
 
 Values of the user-space API (``uapi``) are the same in all kernels, so constants of any of the given kernels are
 included. Of the kernel's internal constants, only those with the same value in all given kernels are.
@@ -6,16 +6,17 @@ included. Of the kernel's internal constants, only those with the same value in 
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import tempfile
 
-from pytrace.base.fast_dataclass import dataclass
 from pytrace.base.fast_typing import TYPE_CHECKING
+from pytrace.frontend.c.constants import Tables
 from pytrace.frontend.c.translation_unit import BUILTIN_HEADERS, ERROR, KEEP_GOING, VALUE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from pytrace.core.kernel_info import KernelHeaders
     from pytrace.frontend.c.libclang import Index, Location, TranslationUnit
@@ -150,37 +151,11 @@ _CONFIGURED = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Tables:
-    """Values by name, and differing values by machine; None when the machine does not have the name."""
-
-    values: Mapping[str, int]
-    machines: Mapping[str, Mapping[str, int | None]]
-
-
 def generate(kernels: list[KernelHeaders]) -> str:
-    """The text of the module, from the headers of several kernels, the oldest first."""
+    """The text of ``constants.json``, from the headers of several kernels, the oldest first."""
     tables = collect(kernels)
-    lines = [
-        '"""Constants of the kernel\'s headers by name: written by scripts/generate-constants."""',
-        "",
-        "VALUES: dict[str, int] = {",
-        *(f'    "{name}": {_number(value)},' for name, value in sorted(tables.values.items())),
-        "}",
-        '"""What holds on all machines but for :data:`MACHINES`."""',
-        "",
-        "MACHINES: dict[str, dict[str, int | None]] = {",
-    ]
-    for machine, special in tables.machines.items():
-        lines.append(f'    "{machine}": {{')
-        lines.extend(f'        "{name}": {_number(value)},' for name, value in sorted(special.items()))
-        lines.append("    },")
-    lines.extend(["}", '"""What differs on a machine; None where it has no such name."""'])
-    return "\n".join(lines) + "\n"
-
-
-def _number(value: int | None) -> str:
-    return str(value) if value is None or abs(value) < 4096 else hex(value)
+    content = {"values": tables.values, "machines": tables.machines}
+    return json.dumps(content, indent=1, sort_keys=True) + "\n"
 
 
 def collect(kernels: list[KernelHeaders]) -> Tables:

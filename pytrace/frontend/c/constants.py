@@ -1,7 +1,7 @@
 """Built-in constants of kernel headers, for machines without installed headers.
 
 Macros exist in headers only, not in BTF. Those with fixed values (part of the user-space API, or unchanged for years)
-are in ``constant_tables``, which scripts/generate-constants writes. What may differ between kernels is derived from
+are in ``constants.json``, which scripts/generate-constants writes. What may differ between kernels is derived from
 enumerators in BTF, or left out.
 
 A script's own definition, an installed header and a kernel enumerator of the same name take precedence.
@@ -9,10 +9,17 @@ A script's own definition, an installed header and a kernel enumerator of the sa
 
 from __future__ import annotations
 
+import json
+import os
+from functools import cache
+
+from pytrace.base.fast_dataclass import dataclass
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.base.lazy_regex import late
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pytrace.core.kernel_info import KernelInfo
 
 _NUMBER = late(r"\d+")
@@ -27,6 +34,24 @@ _CHANGED = {"GFP_ATOMIC": ((6, 3), 0xA20, 0x820)}
 _SAME = {"arm64": "aarch64", "ppc64": "ppc64le", "armv6l": "armv7l"}
 """Other names of machines."""
 
+FILE = os.path.join(os.path.dirname(__file__), "constants.json")
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The content of :data:`FILE`: values by name, and by machine those that differ there."""
+
+    values: Mapping[str, int]
+    machines: Mapping[str, Mapping[str, int | None]]
+    """None for a name that the machine does not have."""
+
+
+@cache
+def tables() -> Tables:
+    """The constants that are shipped."""
+    with open(FILE, encoding="ascii") as file:
+        return Tables(**json.load(file))
+
 
 def value(name: str, kernel: KernelInfo) -> int | None:
     """The value of a constant for the traced machine and kernel; None for other names."""
@@ -36,22 +61,23 @@ def value(name: str, kernel: KernelInfo) -> int | None:
     if name in _CHANGED:
         since, before, after = _CHANGED[name]
         return after if _version(kernel.release) >= since else before
-    from pytrace.frontend.c import constant_tables
-
-    special = constant_tables.MACHINES.get(_SAME.get(kernel.arch, kernel.arch))
+    special = _special(kernel)
     if special is not None and name in special:
         return special[name]
-    return constant_tables.VALUES.get(name) if special is not None else None
+    return tables().values.get(name) if special is not None else None
 
 
 def names(kernel: KernelInfo) -> list[str]:
     """Names of all constants of the machine that is traced."""
-    from pytrace.frontend.c import constant_tables
-
-    special = constant_tables.MACHINES.get(_SAME.get(kernel.arch, kernel.arch))
+    special = _special(kernel)
     if special is None:
         return []
-    return [name for name in {**constant_tables.VALUES, **special, **_CHANGED} if special.get(name, 0) is not None]
+    return [name for name in {**tables().values, **special, **_CHANGED} if special.get(name, 0) is not None]
+
+
+def _special(kernel: KernelInfo) -> Mapping[str, int | None] | None:
+    """The values that differ on the traced machine; None for a machine whose constants are unknown."""
+    return tables().machines.get(_SAME.get(kernel.arch, kernel.arch))
 
 
 def _version(release: str) -> tuple[int, ...]:

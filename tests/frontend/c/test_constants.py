@@ -11,7 +11,7 @@ from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.core.types import Enum
-from pytrace.frontend.c import constant_generator, constant_tables, constants, definitions
+from pytrace.frontend.c import constant_generator, constants, definitions
 from pytrace.frontend.c.definitions import Definitions
 from pytrace.frontend.syntax import parser
 from pytrace.runtime.host import kernel_headers
@@ -40,7 +40,7 @@ def test_what_scripts_use() -> None:
     assert set(EXAMPLES) < set(constants.names(kernel))
 
 
-NAMES = (*constant_tables.VALUES, "GFP_ATOMIC")
+NAMES = (*constants.tables().values, "GFP_ATOMIC")
 
 
 @cache
@@ -105,7 +105,7 @@ class Numbering(RecordedKernel):
 def test_flags_whose_bits_the_kernel_numbers() -> None:
     assert constants.value("REQ_SYNC", Numbering()) == 1 << 30
     assert constants.value("__GFP_ZERO", Numbering()) == 1 << 31
-    assert constants.value("REQ_META", Numbering()) == constant_tables.VALUES["REQ_META"]
+    assert constants.value("REQ_META", Numbering()) == constants.tables().values["REQ_META"]
 
 
 # ---- what comes first
