@@ -62,15 +62,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         tools = [name for mark in item.iter_markers("tool") for name in mark.args]
         if tools:
             item.user_properties.append(("tools", tools))
-        if tools or TESTS / "kernel" in item.path.parents:
+        if tools or _is_in("kernel", item):
             item.add_marker(pytest.mark.kernel)
-    soak = [] if "soak" in (config.getoption("-m") or "") else [i for i in items if i.get_closest_marker("soak")]
+    soak = "soak" in (config.getoption("-m") or "")
     done = _done() if config.getoption("--rest") else set()
     elsewhere = _told_by_one_kernel(items) if config.getoption("--way") == ["vm"] and not _everything(config) else []
-    unwanted = [item for item in items if _is_empty(item) or item in [*soak, *elsewhere] or item.nodeid in done]
+    unwanted = {item for item in items if _is_empty(item) or item.nodeid in done}
+    unwanted.update(elsewhere, () if soak else (item for item in items if item.get_closest_marker("soak")))
     if unwanted:
-        config.hook.pytest_deselected(items=unwanted)
+        config.hook.pytest_deselected(items=[item for item in items if item in unwanted])
         items[:] = [item for item in items if item not in unwanted]
+
+
+def _is_in(folder: str, item: pytest.Item) -> bool:
+    return item.nodeid.startswith(f"tests/{folder}/")
 
 
 def _everything(config: pytest.Config) -> bool:
