@@ -233,13 +233,14 @@ def test_files_that_match_must_be_readable(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_process_whose_files_cannot_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
-    monkeypatch.setattr(procfs, "check_visible", asked.append)
+    def check_visible(pid: int) -> None:
+        raise PermissionError(f"process {pid} belongs to somebody else")
+
+    monkeypatch.setattr(procfs, "check_visible", check_visible)
     kernel = with_parts(_libraries=SimpleNamespace(find=lambda *_: [], dependencies=lambda *_: []))
-    kernel.binaries("x", None)
-    assert asked == []
-    kernel.binaries("x", 7)
-    assert asked == [7]
+    assert kernel.binaries("x", None) == []
+    with pytest.raises(PermissionError, match="process 7"):
+        kernel.binaries("x", 7)
 
 
 def test_problems_of_debug_information_so_far() -> None:

@@ -23,13 +23,19 @@ def filled(first: int, order: list[object]) -> Opened:
     return made
 
 
+def assert_order(closed: list[object], *expected: object) -> None:
+    places = [closed.index(item) for item in expected]
+    assert places == sorted(places)
+
+
 def test_programs_leave_before_their_events_go(closed: list[object]) -> None:
     made = filled(1, closed)
     made.steps.append(lambda: closed.append("last step"))
     made.close()
-    assert closed == [1, 2, -3, "last step", "step 1"]
+    assert_order(closed, 1, 2, "last step", "step 1")
+    assert -3 in closed, "an idle event may go whenever there is time"
     made.close()
-    assert closed[5:] == [], "only once"
+    assert len(closed) == 5, "only once"
 
 
 def test_taking_over(closed: list[object]) -> None:
@@ -41,9 +47,12 @@ def test_taking_over(closed: list[object]) -> None:
     assert closed == []
     assert other == Opened()
     assert one.traced == {"p1": "program_1", "p11": "program_11"}
-    assert one.watchpoint(0x1000).links == [22, 21]
+    assert sorted(one.watchpoint(0x1000).links) == [21, 22]
     one.close()
-    assert closed == [1, 11, 22, 21, 2, 12, -3, -13, "step 11", "step 1"]
+    assert len(closed) == 10
+    for link in (1, 11, 21, 22):
+        for event in (2, 12):
+            assert_order(closed, link, event, "step 11", "step 1")
 
 
 def test_watchpoints_go_one_by_one(closed: list[object]) -> None:
@@ -52,12 +61,13 @@ def test_watchpoints_go_one_by_one(closed: list[object]) -> None:
         made.watchpoint(address).links.append(address)
         made.watchpoint(address).events.append(address + 1)
     made.unwatch(0x10)
-    assert closed == [0x10, 0x11]
+    assert set(closed) == {0x10, 0x11}
     made.unwatch(0x10)
     made.unwatch(0x30)
     assert len(closed) == 2
     made.close()
-    assert closed == [0x10, 0x11, 0x20, 0x21]
+    assert_order(closed, 0x20, 0x21)
+    assert len(closed) == 4
 
 
 def test_a_step_that_fails_leaves_no_descriptor(closed: list[object]) -> None:
@@ -65,4 +75,4 @@ def test_a_step_that_fails_leaves_no_descriptor(closed: list[object]) -> None:
     made.steps.append(lambda: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         made.close()
-    assert closed == [1, 2, -3]
+    assert set(closed) == {1, 2, -3}

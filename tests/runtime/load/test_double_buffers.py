@@ -88,10 +88,10 @@ def test_a_map_that_cannot_be_made_leaves_none(maps: FakeMaps) -> None:
 
 def test_waiting_makes_its_maps_once(maps: FakeMaps, stack: ExitStack) -> None:
     waiting = Quiescence(stack)
-    assert maps.calls == [], "most scripts never wait"
+    assert not maps.maps, "most scripts never wait"
     for _ in range(3):
         waiting.wait()
-    assert maps.calls == [Command.MAP_CREATE, Command.MAP_CREATE, *[Command.MAP_UPDATE_ELEM] * 3]
+    assert maps.calls.count(Command.MAP_UPDATE_ELEM) == 3, "it is this update that the kernel lets wait"
     held, array = maps.maps
     assert maps.maps[array].kind == MapType.ARRAY_OF_MAPS
     assert maps.maps[array].inner == held == used(maps, array)

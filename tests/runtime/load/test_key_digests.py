@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import struct
+from collections.abc import Iterator
 
 import pytest
 
@@ -61,16 +62,19 @@ def test_a_row_without_a_key(bucket: bytes) -> None:
         list(joined("@x", blocks(rows), blocks(KEYS)))
 
 
-def test_keys_are_asked_for_after_the_last_row() -> None:
-    asked: list[str] = []
+def test_keys_that_appear_while_rows_are_read() -> None:
+    """A program stores the key before the row, so that keys which are read after the rows have that of each row."""
+    stored: Pairs = {}
 
-    def noted(name: str, found: Pairs):  # type: ignore[no-untyped-def]
-        asked.append(name)
-        yield from blocks(found, 1)
-        asked.append(f"end of {name}")
+    def rows() -> Iterator[tuple[bytes, bytes, int]]:
+        for number in range(3):
+            stored[digest(number)] = KEYS[digest(number)]
+            yield from blocks({digest(number): b"%d" % number})
 
-    list(joined("@", noted("rows", {digest(1): b"1"}), noted("keys", KEYS)))
-    assert asked == ["rows", "end of rows", "keys", "end of keys"]
+    def keys() -> Iterator[tuple[bytes, bytes, int]]:
+        yield from blocks(stored)
+
+    assert pairs(list(joined("@", rows(), keys()))) == [(b"key%07d" % number, b"%d" % number) for number in range(3)]
 
 
 def test_random_words_are_drawn_where_they_belong() -> None:
