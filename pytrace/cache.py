@@ -95,7 +95,6 @@ def made_by() -> bytes:
     root = checkout()
     if not root:
         return b""
-    # Modules whose code has not run have no file (pytrace.base.module_archive).
     files = [vars(module).get("__file__") for name, module in sys.modules.items() if name.startswith("pytrace.")]
     for folder in DATA:
         with suppress(OSError):

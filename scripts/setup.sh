@@ -155,38 +155,10 @@ make_venv() {
     { install_with_pip -r "$requirements" && install_with_pip --no-deps -e "$root"; } >"$log_file" 2>&1 ||
         { grep -v '^WARNING: Location' "$log_file" >&2; say "could not install the packages of $requirements"; return 1; }
     rm -f "$log_file"
-    write_launcher
-    # setuptools' start-up hook costs every start a millisecond, and nothing here needs it.
-    run_pip uninstall -q -y setuptools >/dev/null 2>&1 || :
     # Byte code now, so that the first start and read-only places have it.
     "$venv/bin/python" -m compileall -q "$root/pytrace" >/dev/null 2>&1 || :
     if [ "$level" = dev ]; then printf '%s\n' "$wanted" >"$venv/pytrace-run.stamp"; fi
     printf '%s\n' "$wanted" >"$stamp"
-}
-
-# pip's own launcher imports more than pytrace itself does for a cached script. While Python starts, SIGINT would show a
-# traceback, and nothing in Python can keep it from that: so it is blocked until pytrace.cli.entry lets it through.
-# Without site (-S), which reads the folders of packages: pytrace.base.module_archive runs it when one is needed.
-write_launcher() {
-    env=$(command -v env)
-    "$env" -S '--block-signal=INT true' 2>/dev/null || env=
-    {
-        if launchable; then
-            printf '#!%s%s\n' "${env:+$env -S --block-signal=INT }" "$venv/bin/python${env:+ -SP}"
-            if [ -n "$env" ]; then printf '%s\n' 'import sys' '' "sys.path.insert(0, '$root')"; fi
-        else # a command to the shell, a string to Python
-            printf "#!/bin/sh\n'''exec' %s\"%s\" \"\$0\" \"\$@\"\n' '''\n" "${env:+$env --block-signal=INT }" "$venv/bin/python"
-        fi
-        printf '%s\n' 'from pytrace.cli.entry import command' '' 'command()'
-    } >"$venv/bin/pytrace" || return 1
-    chmod +x "$venv/bin/pytrace"
-}
-
-# launchable: whether a first line of #! can name the interpreter: kernels take no long one, and blanks and what else env -S
-# gives a meaning to are not for it.
-launchable() {
-    case $venv$root in *[!A-Za-z0-9/._+-]*) return 1 ;; esac
-    [ ${#venv} -lt 110 ]
 }
 
 # ---------------------------------------------------------------- libbpf

@@ -44,8 +44,7 @@ def by_class(
 def late(find: Callable[[], Callable[P, R]]) -> Callable[P, R]:
     """The function that *find* gives, which is asked for it at the first call.
 
-    A row ``on(nodes.Cast, late(lambda: casts.cast))`` does not use the module ``casts``, which then need not run
-    (:class:`pytrace.base.module_archive`).
+    A row ``on(nodes.Cast, late(lambda: casts.cast))`` does not use the module ``casts`` yet.
     """
     found: Callable[P, R] | None = None
 

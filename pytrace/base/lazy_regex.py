@@ -1,27 +1,20 @@
-"""Regular expressions that are compiled on first use, and only once for all starts.
+"""Regular expressions that are compiled on first use.
 
 Compiling one takes 0.1 to 1 ms, importing ``re`` takes 3 ms, and most scripts need less than half of the expressions.
-What a start compiled is in the archive of modules (:mod:`pytrace.base.module_archive`) for later ones.
 """
 
 from __future__ import annotations
-
-import sys
 
 from pytrace.base.fast_typing import TYPE_CHECKING, AnyStr, cast
 
 if TYPE_CHECKING:
     import re
-    from types import ModuleType
 
 # The flags of ``re``, without importing it.
 IGNORECASE = 2
 DOTALL = 16
 VERBOSE = 64
 ASCII = 256
-
-FRESH: list[tuple[str | bytes, int]] = []
-"""Expressions and flags that this process compiled."""
 
 _METHODS = ("findall", "finditer", "fullmatch", "groupindex", "match", "pattern", "search", "split", "sub")
 
@@ -42,13 +35,8 @@ class _Late:
 
 
 def _compiled(source: str | bytes, flags: int) -> re.Pattern[str] | re.Pattern[bytes]:
-    archive: ModuleType | None = sys.modules.get("pytrace.base.module_archive")
-    found: re.Pattern[str] | None = archive.expression(source, flags) if archive is not None else None
-    if found is not None:
-        return found
     import re
 
-    FRESH.append((source, flags))
     return re.compile(source, flags)
 
 

@@ -12,14 +12,13 @@ import gc
 import os
 import sys
 
-from pytrace.base.fast_library import suppress
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.base.terminal import colour, prepare_streams
 from pytrace.cli.options import CommandLine, read
 from pytrace.core.diagnostics import InternalError, Interrupted, ScriptError, TraceError, bytes_shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from pytrace.base.fast_typing import NoReturn
 
@@ -30,9 +29,10 @@ SUBCOMMANDS = ("merge", "diff", "show")
 """First words that are no scripts; a script of such a name is run by its path, ``./merge``."""
 
 
-def command(at_end: Callable[[], object] | None = None) -> NoReturn:
-    """The command ``pytrace``: :func:`main` in a process of its own; *at_end* is called when its output is written."""
-    gc.disable()  # as in pytrace.cli.entry, for other ways to start
+def command() -> NoReturn:
+    """The command ``pytrace``: :func:`main` in a process of its own."""
+    # A start allocates many objects and hardly any garbage; sessions enable the collector before they wait.
+    gc.disable()
     prepare_streams()
     status = main()
     try:
@@ -44,9 +44,6 @@ def command(at_end: Callable[[], object] | None = None) -> NoReturn:
         if not status:
             report(TraceError(f"cannot write output: {error.strerror}"))
             status = 1
-    if at_end is not None:
-        with suppress(MemoryError):
-            at_end()
     # All resources are closed. Finalising the interpreter, object by object, would only cost time.
     atexit._run_exitfuncs()
     os._exit(status)

@@ -70,10 +70,7 @@ before = set(sys.modules)
 with open(sys.argv[1]) as file:
     script = file.read()
 if len(sys.argv) > 2:
-    # Modules of the archive whose code has not run have no specification.
-    atexit.register(lambda path: open(path, "w").write(str(len([
-        name for name, module in sys.modules.items() if name not in before and module.__spec__ is not None
-    ]))), sys.argv[2])
+    atexit.register(lambda path: open(path, "w").write(str(len(sys.modules.keys() - before))), sys.argv[2])
 sys.argv = ["pytrace", "-e", script]
 os.getsid(0)
 from pytrace.cli.entry import command
@@ -92,7 +89,7 @@ def started(text: str, cache: Path) -> Costs:
     child, script, report = cache / "child.py", cache / "script", cache / "modules"
     child.write_text(_CHILD)
     script.write_text(text)
-    for _ in range(3):  # compiles; completes the archive of modules; is what further starts are like
+    for _ in range(2):  # compiles; is what further starts are like
         _run(cache, sys.executable, str(child), str(script), str(report))
     done = _run(
         cache, sys.executable, "-m", "pytrace", "-q", "--no-cache", "-e", _COUNT,
@@ -104,7 +101,7 @@ def started(text: str, cache: Path) -> Costs:
 
 
 _OTHERWISE = frozenset({"PYTHONPATH", "PYTHONDONTWRITEBYTECODE"})
-"""With these there is no archive of modules."""
+"""With these the interpreter starts otherwise."""
 
 
 def _run(cache: Path, *command: str) -> str:

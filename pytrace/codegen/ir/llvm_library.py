@@ -13,7 +13,6 @@ import sys
 from _thread import RLock
 
 from pytrace.base import fast_ctypes as ctypes
-from pytrace.base import module_archive
 from pytrace.base.fast_typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -102,7 +101,6 @@ class Llvm(Protocol):
 
 def path() -> str | None:
     """The library of an installed release that this module knows."""
-    module_archive.run_site()
     for folder in sys.path:
         package = os.path.join(folder, "llvmlite")
         try:
