@@ -5,6 +5,7 @@ The command starts from here too, so nothing is imported before a Python program
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from pytrace.core.diagnostics import Error as Error
     from pytrace.core.diagnostics import TraceError as TraceError
     from pytrace.interface.compiled import CompiledScript as CompiledScript
     from pytrace.interface.compiled import compile as compile  # noqa: A004
@@ -25,6 +26,7 @@ __version__ = "0.1.0"
 
 _PUBLIC = {
     "CompiledScript": "compiled",
+    "Error": "errors",
     "Event": "events",
     "LossWarning": "errors",
     "Probe": "listing",

@@ -20,7 +20,7 @@ ONLY_IN = {
     "elftools": "runtime/dwarf",
     "pyroute2": "runtime/host",
     "msgpack": "results",
-    "zstandard": "results",
+    "zstandard": ("results", "runtime/dwarf"),
     "prometheus_client": "metrics",
 }
 """Libraries that one package alone may import, or one for each library that it calls."""

@@ -48,7 +48,11 @@ class Diagnostic:
     """Whether this message may explain others; it is shown before them."""
 
 
-class TraceError(Exception):
+class Error(Exception):
+    """Base of the errors that a user, a script or this machine is the cause of; public as ``pytrace.Error``."""
+
+
+class TraceError(Error):
     """A fatal error for the user: message, hints and exit status.
 
     Raised where there is no script position to report (missing privileges, a kernel feature, a bad option).

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pytrace.core.diagnostics import Diagnostic, Diagnostics, TraceError, render_all
+from pytrace.core.diagnostics import Diagnostic, Diagnostics, Error, TraceError, render_all
 from pytrace.core.diagnostics import ScriptError as FailedPass
 
 
@@ -20,7 +20,7 @@ class LossWarning(TraceWarning):
     """Events were lost, maps were full, or the like: results are not complete."""
 
 
-class ScriptError(Exception):
+class ScriptError(Error):
     """A script cannot be compiled.
 
     *diagnostics* are the errors and warnings, in order: each has a severity, a message, hints, and a span, whose
@@ -53,4 +53,4 @@ def placed(diagnostics: Diagnostics) -> Iterator[None]:
         raise ScriptError(tuple(diagnostics.items)) from None
 
 
-__all__ = ["LossWarning", "ScriptError", "TraceError", "TraceWarning", "placed"]
+__all__ = ["Error", "LossWarning", "ScriptError", "TraceError", "TraceWarning", "placed"]

@@ -207,7 +207,7 @@ def run(
         cached=cached,
     ) as trace:
         _watch(trace, duration, until, on_event)
-        return trace.snapshot()
+    return trace.snapshot()
 
 
 def _watch(

@@ -63,6 +63,8 @@ class Trace:
         self._warned: deque[str] = deque(maxlen=MOST_WARNINGS)
         self._told_dropped = False
         self._losses: dict[str, dict[str, int]] = {}
+        self._last: Snapshot | None = None
+        """What there was when the trace was closed."""
         try:
             prepared = script.prepared(options)
             self._collector = Collector(prepared.manifest.programs)
@@ -259,23 +261,30 @@ class Trace:
 
     @property
     def maps(self) -> Maps:
-        """The script's maps by name, read from the kernel whenever they are asked for something."""
+        """The script's maps by name, read from the kernel whenever they are asked for something.
+
+        When the trace is closed, they have what they had then.
+        """
         # Made anew each time: a trace that held them would hold itself, and wait for the garbage collector.
         return Maps({name: self._map(name) for name in self._names})
 
     def snapshot(self) -> Snapshot:
-        """All that the run has at this moment.
+        """All that the run has at this moment, or had when the trace was closed.
 
         Raises:
-            TraceError: the trace is closed.
+            TraceError: it was closed in a process that was forked from the one that opened it, or closing failed.
         """
         with self._lock:
+            if self._last is not None:
+                return self._last
             self._check_open()
             return Snapshot(self._session.snapshot())
 
     def _map(self, name: str) -> ResultMap:
         def read() -> MapData:
             with self._lock:
+                if self._last is not None:
+                    return self._last.data.maps[name]
                 self._check_open()
                 return self._session.map_data(name)
 
@@ -283,7 +292,7 @@ class Trace:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise TraceError("the trace is closed", hints=("take a snapshot() before",))
+            raise TraceError("the trace is closed")
 
     def _tell(self) -> None:
         """Hand over the session's warnings."""
@@ -321,6 +330,8 @@ class Trace:
     def close(self) -> None:
         """Detach all probes, end the command if it still runs, and give everything back to the kernel.
 
+        :attr:`maps` and :meth:`snapshot` then have what there was when the probes were detached.
+
         End probes run only before, in :meth:`stop` or when the run ends by itself. In a process that was forked from
         the one that opened the trace nothing is ended.
         """
@@ -331,6 +342,8 @@ class Trace:
             try:
                 if not was_closed:
                     self._losses = self._session.losses()
+                    if os.getpid() == self._process:
+                        self._last = Snapshot(self._session.last_snapshot())
             finally:
                 if os.getpid() == self._process:
                     _close(self._stack)

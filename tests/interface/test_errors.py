@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +25,16 @@ def test_errors_have_places_and_hints() -> None:
     assert (first.span.source.name, first.span.first.line, first.span.first.column) == ("script", 2, 3)
     assert (second.span.first.line, second.message) == (3, "unknown function 'other'")
     assert str(caught.value).startswith("script:2:3-13: ERROR: unknown function 'nothing'")
+
+
+def test_all_have_one_base() -> None:
+    assert issubclass(pytrace.ScriptError, pytrace.Error)
+    assert issubclass(pytrace.TraceError, pytrace.Error)
+    assert not issubclass(InternalError, pytrace.Error)
+    with pytest.raises(pytrace.Error, match="unknown function 'other'"):
+        pytrace.compile("begin { other(2); }", cached=False)
+    with pytest.raises(pytrace.Error, match="No such file"):
+        pytrace.compile(Path("/nonexistent.bt"), cached=False)
 
 
 def test_other_errors_pass() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import warnings
@@ -174,8 +175,45 @@ def test_values_of_maps() -> None:
     }  # fmt: skip
     assert maps["count"].value == 1
     assert pytrace.Snapshot(trace_data(maps))._repr_html_().count("<b>@") == len(maps)
-    with pytest.raises(pytrace.TraceError, match="is closed"):
-        live["count"].value
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_closed_trace_has_its_last_state(ended: bool) -> None:
+    script = "begin { @a = 1; @b[1] = count(); @c[ustack] = 1; } interval:ms:1 { @n = count(); } end { @a = 2; }"
+    with pytrace.open(script) as trace:
+        maps = trace.maps
+        trace.wait(0.1)
+        if ended:
+            trace.stop()
+        before = trace.snapshot()
+    last = trace.snapshot()
+    assert maps["a"].value == trace.maps["a"].value == last.maps["a"].value == (2 if ended else 1)
+    assert maps["b"].to_dict() == last.maps["b"].to_dict() == {1: 1}
+    assert maps["n"].value == last.maps["n"].value >= before.maps["n"].value > 0
+    assert (last.data == before.data) or not ended
+    assert trace.snapshot() is last
+    trace.close()
+    assert trace.snapshot() is last
+
+
+def test_a_trace_that_a_forked_process_closed_has_no_state_there() -> None:
+    with pytrace.open("begin { @a = 1; }") as trace:
+        trace.wait()
+        reader, writer = os.pipe()
+        child = os.fork()
+        if not child:
+            trace.close()
+            try:
+                trace.snapshot()
+            except pytrace.TraceError as error:
+                os.write(writer, str(error).encode())
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert os.read(reader, 100) == b"the trace is closed"
+        os.close(reader)
+        os.close(writer)
+        assert trace.maps["a"].value == 1
+    assert trace.maps["a"].value == 1
 
 
 def trace_data(maps: Any) -> Any:

@@ -6,10 +6,13 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.host.kallsyms import Kallsyms
 from pytrace.runtime.symbols.symbolizer import Symbolizer
-from tests.support.compile import compiled
+from tests.support.compile import compiled, tool
+from tests.support.server import Server
 
 
 def _short_lived(folder: Path) -> Path:
@@ -102,6 +105,42 @@ def test_many_short_processes(tmp_path: Path) -> None:
         assert {address & ~0xFFF for address in addresses} <= starts
     finally:
         symbols.close()
+
+
+VANISHING = """
+#include <stdlib.h>
+#include <time.h>
+__attribute__((noinline)) int spin(long nanoseconds) {
+  struct timespec now, begun;
+  int turns = 0;
+  clock_gettime(CLOCK_MONOTONIC, &begun);
+  do { clock_gettime(CLOCK_MONOTONIC, &now); turns++; }
+  while ((now.tv_sec - begun.tv_sec) * 1000000000 + now.tv_nsec - begun.tv_nsec < nanoseconds);
+  return turns;
+}
+int main(int count, char **words) { return spin(atol(words[1]) * 100000) < 0; }
+"""
+IN_A_NAMESPACE = """
+mount -t tmpfs none /usr/lib/debug && cp vanishing.debug /usr/lib/debug || exit 77
+i=0
+while [ $i -lt 150 ]; do ./vanishing $((i % 30)) & ./vanishing $((i % 7)); i=$((i + 1)); done; wait
+"""
+"""Each process is reached below a root of its own, debug files included, and ends within 3 milliseconds."""
+
+
+@pytest.mark.parametrize("script", ["@[ustack] = count();", 'printf("%s", ustack);'])
+def test_processes_that_end_while_they_are_looked_at(server: Server, tmp_path: Path, script: str) -> None:
+    path = compiled(tmp_path, "vanishing", VANISHING, "-g", "-O1", "-fno-omit-frame-pointer")
+    os.makedirs("/usr/lib/debug", exist_ok=True)
+    tool("objcopy", "--only-keep-debug", path, f"{path}.debug")
+    tool("objcopy", "--strip-all", f"--add-gnu-debuglink={path}.debug", path)
+    (tmp_path / "run").write_text(f"cd {tmp_path}\n{IN_A_NAMESPACE}")
+    program = f'profile:hz:1999 /comm == "vanishing"/ {{ {script} }}'
+    result = server.run(("-q", "-e", program, "-c", f"unshare -m sh {tmp_path}/run"), timeout=60)
+    assert result.status == 0, result.stderr
+    assert "BUG" not in result.stderr
+    assert "Traceback" not in result.stderr
+    assert "spin" in result.stdout
 
 
 def test_descriptors_are_closed(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ it, and a row.
 
 from __future__ import annotations
 
+import os
+
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.results.formats.format_row import Content, Format, FormatOption, WriteOptions, Writer
 
@@ -134,11 +136,46 @@ def named(name: str) -> Format:
     raise TraceError(f"there is no format {name!r}", hints=hints)
 
 
+_OTHERS = frozenset({
+    # pictures, documents
+    ".svg", ".html", ".htm", ".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf", ".ps", ".eps", ".dot",
+    # tables
+    ".xml", ".yaml", ".yml", ".toml", ".tsv", ".xls", ".xlsx", ".ods",
+    ".ndjson", ".avro", ".orc", ".h5", ".db", ".sqlite", ".msgpack", ".ipc",
+    # compressed files
+    ".gz", ".zst", ".xz", ".bz2", ".zip", ".tar",
+    # profiles, metrics, snapshots
+    ".pb", ".proto", ".prof", ".cpuprofile", ".collapsed", ".perf",
+    ".perfetto", ".trace", ".prom", ".pcap", ".pcapng", ".pts",
+})  # fmt: skip
+"""Suffixes of other formats, in which a run cannot be written."""
+
+
 def by_suffix(path: str) -> Format | None:
-    """The format that the name of a file stands for; None where no format has such a suffix."""
+    """The format that the name of a file stands for; None for names that say nothing about it: text.
+
+    Raises:
+        TraceError: the suffix is that of another format.
+    """
     name = path.lower()
     found = [(len(suffix), row) for row in FORMATS for suffix in row.suffixes if name.endswith(suffix)]
-    return max(found, key=lambda item: item[0])[1] if found else None
+    if found:
+        return max(found, key=lambda item: item[0])[1]
+    suffix = os.path.splitext(name)[1]
+    names = [row.name for row in FORMATS]
+    if suffix in _OTHERS:
+        raise TraceError(f"no format has the suffix {suffix!r} of {path!r}", hints=_suffix_hints(suffix, names))
+    return None
+
+
+def _suffix_hints(suffix: str, names: list[str]) -> tuple[str, ...]:
+    suffixes = [known for row in FORMATS for known in row.suffixes]
+    saved = ("--save FILE saves a snapshot",) if suffix == ".pts" else ()
+    return (
+        *saved,
+        "suffixes of formats are " + " ".join(suffixes),
+        "-f NAME chooses the format of a file of any name: " + ", ".join(names),
+    )
 
 
 def chosen(wanted: str | None, path: str | None, *, about: bool = False) -> tuple[Format, WriteOptions]:
@@ -150,7 +187,7 @@ def chosen(wanted: str | None, path: str | None, *, about: bool = False) -> tupl
         about: as :attr:`WriteOptions.about`.
 
     Raises:
-        TraceError: there is no such format, or it has no such option.
+        TraceError: there is no such format, or it has no such option; or the file's suffix is that of another format.
     """
     if wanted is not None:
         name, _, settings = wanted.partition(":")

@@ -278,7 +278,7 @@ def threads(pid: int) -> list[int]:
     """
     try:
         return sorted(int(name) for name in os.listdir(f"/proc/{pid}/task"))
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         raise CannotAttachError(f"there is no process {pid}") from None
 
 

@@ -68,7 +68,10 @@ def _add(pid: int, address: int, change: int) -> bool:
     except OSError:
         return False
     try:
-        value = struct.unpack("=H", os.pread(descriptor, 2, address))[0]
+        data = os.pread(descriptor, 2, address)
+        if len(data) < 2:
+            return False  # the process has given up its memory
+        value = struct.unpack("=H", data)[0]
         os.pwrite(descriptor, struct.pack("=H", (value + change) & 0xFFFF), address)
     except OSError:
         return False

@@ -10,23 +10,23 @@ import os
 
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.runtime.dwarf.places import Place, Places
-from pytrace.runtime.elf.file import ElfFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pytrace.runtime.dwarf.debug_info import DebugInfo
+    from pytrace.runtime.elf.file import ElfFile
 
 
 class CachedDebugInfo:
     """Functions and lines of addresses of a file, and what decodes the rest of its DWARF.
 
-    *beside*, *search* and *root* are as for :class:`pytrace.runtime.dwarf.debug_info.DebugInfo`. The file is opened at
-    once, as it may be that of a process that ends.
+    *beside*, *search* and *root* are as for :class:`pytrace.runtime.dwarf.debug_info.DebugInfo`. The file is open, as
+    it may be that of a process that ends.
     """
 
-    def __init__(self, path: str, beside: Iterable[str] = (), search: Iterable[str] = (), root: str = "") -> None:
-        self._elf = ElfFile.open(path)
+    def __init__(self, file: ElfFile, beside: Iterable[str] = (), search: Iterable[str] = (), root: str = "") -> None:
+        self._elf = file
         self._others = (tuple(beside), tuple(search), root)
         self._places = Places(_stamp(self._elf))
         self._decoder: DebugInfo | None = None

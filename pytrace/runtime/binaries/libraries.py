@@ -148,6 +148,14 @@ def library_cache(path: str = LIBRARY_CACHE) -> list[tuple[str, str]]:
     start = data.find(_CACHE_MAGIC)
     if start < 0:
         return []
+    try:
+        return _cache_rows(data, start)
+    except (struct.error, ValueError):
+        # A damaged one, perhaps of a container: the loader ignores it, too.
+        return []
+
+
+def _cache_rows(data: bytes, start: int) -> list[tuple[str, str]]:
     (count,) = struct.unpack_from("=I", data, start + len(_CACHE_MAGIC))
     wanted = _FLAGS.get(os.uname().machine)
     found = []

@@ -38,6 +38,7 @@ class Binary:
         self._without_debug = False
         self._asked = False
         self._unanswered: list[str] = []
+        self._gone: dict[str, None] = {}
 
     @classmethod
     def open(cls, path: str, debug_directories: Iterable[str] = (), root: str = "") -> Binary:
@@ -64,11 +65,20 @@ class Binary:
         """The files with the symbol tables of this binary."""
         other = None
         if not any(section.name == ".symtab" for section in self.elf.sections):
-            if self.debug_path is not None:
-                other = ElfFile.open(self.debug_path)
-            else:
-                other = self.elf.mini_debug_info
+            other = self._debug_file() or self.elf.mini_debug_info
         return [self.elf] if other is None else [self.elf, other]
+
+    def _debug_file(self) -> ElfFile | None:
+        """The separate debug file; None when there is none."""
+        return None if self.debug_path is None else self._opened(self.debug_path)
+
+    def _opened(self, path: str) -> ElfFile | None:
+        """A file that was found before; None when it is gone, as all files below the root of a process that ended."""
+        try:
+            return ElfFile.open(path)
+        except OSError as error:
+            self._gone[f"{path} cannot be read: {error.strerror}"] = None
+            return None
 
     def functions(self, pattern: str) -> list[Symbol]:
         """Functions by ``*`` pattern in order of address, without repetition."""
@@ -116,9 +126,8 @@ class Binary:
     def variable(self, name: str) -> Symbol | None:
         """Any symbol, variables included."""
         found = self.elf.any_symbol(name)
-        if found is None and self.debug_path is not None:
-            found = ElfFile.open(self.debug_path).any_symbol(name)
-        return found
+        other = self._debug_file() if found is None else None
+        return found if other is None else other.any_symbol(name)
 
     def variable_address(self, name: str) -> int | None:
         """Virtual address of any symbol, variables included."""
@@ -144,13 +153,15 @@ class Binary:
             # What is no file of its own: a member of an archive, the image of the vdso, a file that went since.
             if path is None or not os.path.isfile(path):
                 continue
-            with ElfFile.open(path) as file:
-                replaced = path == own and file.build_id != self.elf.build_id
-                found = debug_files.has_dwarf(file) and not replaced
-            if found:
+            file = self._opened(path)
+            if file is None:
+                continue
+            replaced = path == own and file.build_id != self.elf.build_id
+            if debug_files.has_dwarf(file) and not replaced:
                 from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
 
-                return CachedDebugInfo(path, (self.path,), self._search, self._root)
+                return CachedDebugInfo(file, (self.path,), self._search, self._root)
+            file.close()
         return None
 
     def ask_servers(self) -> None:
@@ -169,7 +180,7 @@ class Binary:
     @property
     def problems(self) -> list[str]:
         """Which files with debug information former questions missed, as sentences."""
-        missed = [f"{self.path}: {text}" for text in self._unanswered]
+        missed = [*(f"{self.path}: {text}" for text in self._unanswered), *self._gone]
         return [*missed, *(self._debug.problems if self._debug is not None else ())]
 
     @property

@@ -107,7 +107,11 @@ class DebugInfo:
         name, path = link
         if path is None:
             raise MissingFileError(f"{self.path}: its debug information continues in {name}, which does not exist")
-        return UnitTable(FileSections(ElfFile.open(path)))
+        try:
+            return UnitTable(FileSections(ElfFile.open(path)))
+        except OSError as error:
+            problem = f"{self.path}: its debug information continues in {path}, which cannot be read: {error.strerror}"
+            raise MissingFileError(problem) from error
 
     # ---- parameters
 

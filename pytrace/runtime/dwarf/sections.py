@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _ZLIB, _ZSTD = 1, 2
 """``ELFCOMPRESS_ZLIB``, ``ELFCOMPRESS_ZSTD``."""
+_CHUNK = 1 << 20
+"""Most bytes that are decompressed at once."""
 
 
 class ViewStream:
@@ -66,7 +68,7 @@ class DebugSection:
         """The contents; empty for a section that is not there.
 
         Raises:
-            TraceError: it is compressed and damaged, or in a way that this machine has no library for.
+            TraceError: it is compressed and damaged, or by an unknown method.
         """
         return memoryview(self._read())
 
@@ -139,7 +141,7 @@ class FileSections:
             if section.flags & SHF_COMPRESSED:
                 return _decompressed(stored, self.elf.wide)
             if section.name.startswith(".z") and bytes(stored[:4]) == b"ZLIB":
-                return zlib.decompress(stored[12:])
+                return _from_zlib(stored[12:], int.from_bytes(stored[4:12], "big"))
         except (zlib.error, ValueError, MemoryError, OverflowError) as error:
             raise TraceError(f"{self.path}: {section.name} cannot be decompressed: {error}") from error
         return stored
@@ -169,10 +171,26 @@ def _decompressed(stored: memoryview, wide: bool) -> bytes:
     word = 8 if wide else 4
     method, size = int.from_bytes(stored[:4], "little"), int.from_bytes(stored[word : 2 * word], "little")
     if method == _ZSTD:
-        from pytrace.runtime.abi.zstd import decompress
-
-        return decompress(bytes(stored[3 * word :]), size)
+        return _from_zstd(stored[3 * word :], size)
     if method != _ZLIB:
         raise ValueError(f"the method has the number {method}, which is unknown")
+    return _from_zlib(stored[3 * word :], size)
+
+
+def _from_zlib(data: memoryview, size: int) -> bytes:
     # No more than the header says: a damaged or malicious one must not fill memory.
-    return zlib.decompressobj().decompress(stored[3 * word :], max(size, 1))
+    return zlib.decompressobj().decompress(data, max(size, 1))
+
+
+def _from_zstd(data: memoryview, size: int) -> bytes:
+    """At most *size* bytes of one or more frames; memory is taken as their content needs it, whatever is claimed."""
+    import zstandard  # few files have such sections
+
+    contents = bytearray()
+    try:
+        with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as stream:
+            while part := stream.read(min(size - len(contents), _CHUNK)):
+                contents += part
+    except zstandard.ZstdError as error:
+        raise ValueError(str(error)) from None
+    return bytes(contents)

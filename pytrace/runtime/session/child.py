@@ -83,11 +83,27 @@ class Child:
         """
         if not self._stopped:
             return False
-        entry = _entry_point(self.pid)
+        try:
+            return self._run_to(_entry_point(self.pid))
+        except OSError:
+            # Somebody killed it: its memory is gone, and ptrace(2) knows it no more.
+            if not self._killed():
+                raise
+            return False
+
+    def _killed(self) -> bool:
+        """Wait for the end of a child that gives up its memory; False for one that still runs."""
+        if not select.select([self._pidfd], [], [], _PATIENCE)[0]:
+            return False
+        self._stopped = False
+        return self.poll() is not None
+
+    def _run_to(self, entry: int) -> bool:
+        """Set a breakpoint at *entry*, and continue to it."""
         with open(f"/proc/{self.pid}/mem", "r+b", buffering=0) as memory:
             memory.seek(entry)
             code = memory.read(1)
-            if not entry or code == _BREAKPOINT:
+            if not entry or not code or code == _BREAKPOINT:
                 return False
             memory.seek(entry)
             memory.write(_BREAKPOINT)
@@ -131,7 +147,8 @@ class Child:
         """
         if self._stopped:
             self._stopped = False
-            syscalls.ptrace(_PTRACE_DETACH, self.pid)
+            with suppress(ProcessLookupError):  # somebody killed it
+                syscalls.ptrace(_PTRACE_DETACH, self.pid)
         elif self._gate >= 0:
             self._open_gate(b"g")
             self._check_exec()

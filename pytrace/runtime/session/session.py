@@ -458,6 +458,11 @@ class Session:
         end = self._detached or opening.moment()
         return recording.snapshot(self._started, end, losses, self.rows, self._collect)
 
+    def last_snapshot(self) -> SnapshotData:
+        """Detach all probes, and take a snapshot of what is there then."""
+        self._detach()
+        return self.snapshot()
+
     def map_data(self, name: str) -> MapData:
         """The current content of the map *name*."""
         return self._record().map_data(name, self._collect)

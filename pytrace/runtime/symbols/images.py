@@ -68,13 +68,19 @@ class Images:
                 raise TraceError(f"cannot read {path}: {error.strerror}") from error
             if root and self._lines:
                 # It is reached through a process, which may end before the next process that runs it is looked at.
-                _ = found.debug
+                self._open_debug(found)
             if len(self._binaries) >= _BINARIES:
                 self._binaries.pop(next(iter(self._binaries))).keep_lines()
                 self._places.clear()
                 self.dropped += 1
+            _ = found.elf.segments  # damage is reported here; no address is looked up in a damaged file
         self._binaries[stamp] = found
         return found
+
+    def _open_debug(self, binary: Binary) -> None:
+        """Open the debug information now; what is wrong with it is reported when it is asked."""
+        with suppress(TraceError, OSError):
+            _ = binary.debug
 
     def prepare(self, wanted: Iterable[tuple[Binary, int]]) -> Iterator[None]:
         """Read the source lines of addresses of binaries in short steps, binary by binary and in order of address."""
@@ -110,7 +116,11 @@ class Images:
         return known
 
     def _frames(self, binary: Binary, module: str, inside: int) -> list[Frame]:
-        symbol = binary.covering(inside) or binary.plt_entry(inside)
+        try:
+            symbol = binary.covering(inside) or binary.plt_entry(inside)
+        except (TraceError, OSError) as error:
+            self._unreadable[f"symbols of {module}"] = reason(error)
+            symbol = None
         if symbol is None:
             return [Frame("", module=module)]
         name = demangle(symbol.name) if self._demangled else symbol.name

@@ -135,7 +135,7 @@ class Symbolizer:
                 if start is not None and linked is not None and has_dwarf(image.elf):
                     from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
 
-                    self._kernel_debug = CachedDebugInfo(path), start - linked
+                    self._kernel_debug = CachedDebugInfo(image.elf), start - linked
         return self._kernel_debug
 
     def kernel_place(self, address: int) -> ImagePlace:

@@ -223,24 +223,34 @@ class Unwinder:
     def _range(self, mapping: Mapping, root: str, pid: int) -> bytes:
         """The entry of one mapping; empty when its code has no tables."""
         key = (mapping.device, mapping.inode) if mapping.inode else _VDSO
-        binary = self._binaries.get(key)
+        binary = self._binaries.get(key) or self._load(mapping, root, pid)
         if binary is None:
-            binary = self._binaries[key] = self._load(mapping, root, pid)
+            return b""
+        self._binaries[key] = binary
         address = binary.address_at(mapping.offset)
         if not binary.count or address is None:
             return b""
         bias = mapping.start - address & (1 << 64) - 1
         return _RANGE.pack(mapping.start, mapping.end, bias, binary.first, binary.count)
 
-    def _load(self, mapping: Mapping, root: str, pid: int) -> _Loaded:
-        """Put the table of a mapped file into the array of rows."""
+    def _load(self, mapping: Mapping, root: str, pid: int) -> _Loaded | None:
+        """Put the table of a mapped file into the array of rows; None when the process is gone, and its files with it.
+
+        Another process may have the same file mapped.
+        """
         if not mapping.inode:
             image = vdso_image()
             return self._fill(image.elf) if image is not None else _Loaded(None, 0, 0)
         # The file under the mapping is the right one even when another has its name by now.
         for path in (f"/proc/{pid}/map_files/{mapping.start:x}-{mapping.end:x}", root + mapping.path):
-            with suppress(TraceError, OSError), ElfFile.open(path) as file:
-                return self._fill(file)
+            with suppress(OSError):
+                return self._of_file(path)
+        return None
+
+    def _of_file(self, path: str) -> _Loaded:
+        """As :meth:`_load`, of the file at *path*; one that is damaged has no tables."""
+        with suppress(TraceError), ElfFile.open(path) as file:
+            return self._fill(file)
         return _Loaded(None, 0, 0)
 
     def _fill(self, file: ElfFile) -> _Loaded:

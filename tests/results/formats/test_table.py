@@ -37,6 +37,30 @@ def test_suffix_or_name_choose_the_format() -> None:
     assert table.chosen("text", "a.json")[0].name == "text"
 
 
+@pytest.mark.parametrize("name", ["x", "x.log", "x.out", "run.2", "a.b/x", "/dev/null", "svg", ".svg", "x.svg/y"])
+def test_other_names_mean_text(name: str) -> None:
+    assert table.by_suffix(name) is None
+    assert table.chosen(None, name)[0].name == "text"
+
+
+@pytest.mark.parametrize("name", ["x.svg", "a/B.HTML", "x.txt.gz", "x.speedscope.svg", "x.perfetto", "x.ndjson"])
+def test_a_suffix_of_another_format_is_refused(name: str) -> None:
+    suffix = name.lower()[name.rindex(".") :]
+    with pytest.raises(TraceError, match=rf"no format has the suffix '{suffix}' of '{name}'") as found:
+        table.chosen(None, name)
+    suffixes, names = found.value.hints
+    assert ".folded" in suffixes
+    assert "speedscope" in names
+    assert table.chosen("text", name)[0].name == "text"
+
+
+def test_a_snapshot_is_saved_by_another_option() -> None:
+    with pytest.raises(TraceError) as found:
+        table.chosen(None, "x.pts")
+    assert found.value.hints[0] == "--save FILE saves a snapshot"
+    assert not {suffix for row in table.FORMATS for suffix in row.suffixes} & table._OTHERS
+
+
 def test_an_unknown_format_is_named_with_those_there_are() -> None:
     with pytest.raises(TraceError, match="there is no format 'jsn'") as found:
         table.chosen("jsn", None)

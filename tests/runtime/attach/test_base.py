@@ -267,3 +267,12 @@ def test_threads_of_a_process() -> None:
     assert base.threads(os.getpid()) == sorted(base.threads(os.getpid()))
     with pytest.raises(CannotAttachError, match=f"there is no process {1 << 22 | 1}"):
         base.threads(1 << 22 | 1)
+
+
+def test_threads_of_a_process_that_ends_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ended(_path: str) -> list[str]:
+        raise ProcessLookupError
+
+    monkeypatch.setattr(os, "listdir", ended)
+    with pytest.raises(CannotAttachError, match="there is no process 7"):
+        base.threads(7)

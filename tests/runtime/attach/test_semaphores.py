@@ -116,3 +116,9 @@ def test_nobody_maps_the_file(
 def test_memory_that_cannot_be_written() -> None:
     assert not semaphores._add(1 << 22 | 1, 0, 1), "no such process"
     assert not semaphores._add(os.getpid(), 0, 1), "no such memory"
+
+
+def test_a_process_that_gave_up_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its ``mem`` could be opened before it ended, and is then read as empty."""
+    monkeypatch.setattr(os, "pread", lambda *_: b"")
+    assert not semaphores._add(os.getpid(), 0, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import sys
 from pathlib import Path
 
@@ -86,6 +87,15 @@ def test_libraries_through_the_loader_cache() -> None:
     assert libraries.find("libc", None) == [cached["libc.so.6"]]
     assert libraries.find("libc.so.6", None) == [cached["libc.so.6"]]
     assert libraries.find("lib", None) == []
+
+
+@pytest.mark.parametrize("kept", [48, 60, -5])
+def test_a_damaged_loader_cache_names_nothing(kept: int, tmp_path: Path) -> None:
+    """That of a container may be anything."""
+    rows = struct.pack("=iIIIQ", -1 & 0xFFFF, 72, 80, 0, 0)
+    data = b"glibc-ld.so.cache1.1" + struct.pack("=I", 1) + bytes(24) + rows + b"libx.so\0/x/libx.so"
+    (tmp_path / "cache").write_bytes(data[:kept])
+    assert library_cache(str(tmp_path / "cache")) == []
 
 
 def files(paths: list[str]) -> set[tuple[int, int]]:

@@ -252,3 +252,20 @@ def test_functions_by_demangled_names(pattern: str, expected: list[str], tmp_pat
     found = UserBinaries().cpp_symbols(str(path), pattern)
     assert sorted(text for _, text in found) == expected
     assert all(symbol.name.startswith("_ZNK3Cat4walkE") for symbol, _ in found)
+
+
+@pytest.mark.parametrize("lost", ["symbols", "lines", "variable"])
+def test_a_debug_file_that_goes_after_it_was_found(lost: str, program: Path, tmp_path: Path) -> None:
+    """That of a process in a container goes with the process."""
+    stripped, debug_file = split(program, tmp_path)
+    binary = Binary.open(str(stripped), ("",))
+    assert binary.debug_path == str(debug_file)
+    debug_file.unlink()
+    if lost == "symbols":
+        assert binary.functions("hidden") == []
+    elif lost == "lines":
+        assert binary.debug is None
+    else:
+        assert binary.variable("counter") is None
+    if lost != "lines":  # whether it is there is asked before it is opened
+        assert binary.problems == [f"{debug_file} cannot be read: No such file or directory"]

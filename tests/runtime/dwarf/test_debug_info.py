@@ -29,6 +29,7 @@ from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
 from pytrace.runtime.binaries.user_binary import Binary, UserBinaries
 from pytrace.runtime.dwarf.debug_info import DebugInfo
 from pytrace.runtime.dwarf.units import Unit
+from pytrace.runtime.elf.file import ElfFile
 from tests.support.compile import compiled
 
 PROGRAM = """\
@@ -159,7 +160,7 @@ def test_the_reader_of_dwarf_is_imported_for_binaries_that_have_it(tmp_path: Pat
 def test_columns(tmp_path: Path) -> None:
     text = "int f(int);\nint g(int n) { if (n) return f(n); return f(n + 1); }\nint f(int n) { return n; }\n"
     path = compiled(tmp_path, "columns", text, "-g", "-O0", "-shared", "-fPIC")
-    debug = CachedDebugInfo(str(path)).decoder
+    debug = CachedDebugInfo(ElfFile.open(str(path))).decoder
     line = debug.addresses("columns.c", 2, None)
     second = debug.addresses("columns.c", 2, text.splitlines()[1].index("f(n + 1)") + 1)
     assert len(line) == len(second) == 1
@@ -192,7 +193,7 @@ def test_damaged_dwarf_is_an_error_with_the_name(tmp_path: Path) -> None:
     data[section.offset : section.offset + section.size] = b"\xff" * section.size
     path.write_bytes(data)
     with pytest.raises(TraceError, match="damaged"):
-        CachedDebugInfo(str(path)).decoder.frames(main or 0)
+        CachedDebugInfo(ElfFile.open(str(path))).decoder.frames(main or 0)
 
 
 def test_results(program: Binary) -> None:
@@ -212,12 +213,12 @@ def test_units_are_forgotten_and_read_again(split: bool, tmp_path: Path, monkeyp
     declared = "".join(f"int part_{at}(int);\n" for at in range(4))
     path = compiled(tmp_path, "parts", f"{declared}int main(void) {{ return {calls}; }}\n", "-g", *map(str, objects))
     addresses = [symbol.address + 4 for symbol in Binary.open(str(path)).functions("part_*")] * 2
-    whole = CachedDebugInfo(str(path)).decoder
+    whole = CachedDebugInfo(ElfFile.open(str(path))).decoder
     expected = [whole.frames(address) for address in addresses]
     assert [frames[0].function for frames in expected[:4]] == [f"part_{at}" for at in range(4)]
     before = _units_in_memory()
     monkeypatch.setattr("pytrace.runtime.dwarf.debug_info.MOST_READ", 1)
-    debug = CachedDebugInfo(str(path)).decoder
+    debug = CachedDebugInfo(ElfFile.open(str(path))).decoder
     assert [debug.frames(address) for address in addresses] == expected
     assert len(debug._functions) <= 2
     assert _units_in_memory() - before <= (4 if split else 2)

@@ -12,6 +12,7 @@ from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.dwarf import debug_info, line_programs, places, scopes
 from pytrace.runtime.dwarf.debug_info import DebugInfo
+from pytrace.runtime.elf.file import ElfFile
 from tests.support.compile import compiled
 
 PROGRAM = """\
@@ -51,14 +52,14 @@ def _address(path: Path) -> int:
 @pytest.mark.parametrize("options", ["-O2", "-O2 -gz", "-O2 -gdwarf-4"])
 def test_the_next_run_reads_nothing(options: str, tmp_path: Path, read: list[int]) -> None:
     path = compiled(tmp_path, "program", PROGRAM, "-g", *options.split())
-    first = CachedDebugInfo(str(path))
+    first = CachedDebugInfo(ElfFile.open(str(path)))
     expected = first.frames(_address(path))
     assert expected[-1].function == "work"
     assert len(read) == 1
     assert first.frames(_address(path) - 1)[-1].function == "work"
     assert len(read) == 1, "the function is known as a whole"
     first.keep()
-    assert CachedDebugInfo(str(path)).frames(_address(path)) == expected
+    assert CachedDebugInfo(ElfFile.open(str(path))).frames(_address(path)) == expected
     assert len(read) == 1
 
 
@@ -71,7 +72,7 @@ def test_what_was_read_in_part_is_not_taken_for_the_whole(
     path = compiled(tmp_path, "program", PROGRAM, "-g", "-O2")
     (work,) = Binary.open(str(path)).functions("work")
     addresses = range(work.address, work.address + work.size)
-    whole, debug = CachedDebugInfo(str(path)), CachedDebugInfo(str(path))
+    whole, debug = CachedDebugInfo(ElfFile.open(str(path))), CachedDebugInfo(ElfFile.open(str(path)))
     expected = [whole.frames(address) for address in addresses]
     assert {len(frames) for frames in expected} == {1, 2}
     steps = debug.reading(work.address)
@@ -83,28 +84,28 @@ def test_what_was_read_in_part_is_not_taken_for_the_whole(
 
 def test_units_without_ranges_are_kept_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = compiled(tmp_path, "program", PROGRAM, "-g", "-O2", compiler="clang")
-    first = CachedDebugInfo(str(path))
+    first = CachedDebugInfo(ElfFile.open(str(path)))
     expected = first.frames(_address(path))
     assert expected[-1].function == "work"
     first.keep()
     monkeypatch.setattr(debug_info, "ranges", None)
-    assert CachedDebugInfo(str(path)).frames(_address(path)) == expected
+    assert CachedDebugInfo(ElfFile.open(str(path))).frames(_address(path)) == expected
 
 
 def test_another_build_is_read_again(tmp_path: Path, read: list[int]) -> None:
     path = compiled(tmp_path, "program", PROGRAM, "-g", "-O2", "-Wl,--build-id=none")
-    first = CachedDebugInfo(str(path))
+    first = CachedDebugInfo(ElfFile.open(str(path)))
     (before,) = (place.line for place in first.frames(_address(path)) if place.function == "work")
     first.keep()
     path = compiled(tmp_path, "program", f"\n\n{PROGRAM}", "-g", "-O2", "-Wl,--build-id=none")
-    found = CachedDebugInfo(str(path)).frames(_address(path))
+    found = CachedDebugInfo(ElfFile.open(str(path))).frames(_address(path))
     assert [place.line for place in found if place.function == "work"] == [before + 2]
     assert len(read) == 2
 
 
 def test_a_damaged_file_is_not_believed(tmp_path: Path, cache: Path, read: list[int]) -> None:
     path = compiled(tmp_path, "program", PROGRAM, "-g", "-O2")
-    first = CachedDebugInfo(str(path))
+    first = CachedDebugInfo(ElfFile.open(str(path)))
     expected = first.frames(_address(path))
     first.keep()
     (kept,) = cache.glob("lines-*")
@@ -112,14 +113,14 @@ def test_a_damaged_file_is_not_believed(tmp_path: Path, cache: Path, read: list[
     for changed in (data[:-1], data[: len(data) // 2], b"", data[:80] + b"\xff" + data[81:]):
         kept.write_bytes(changed)
         del read[:]
-        assert CachedDebugInfo(str(path)).frames(_address(path)) == expected
+        assert CachedDebugInfo(ElfFile.open(str(path))).frames(_address(path)) == expected
         assert len(read) == 1
 
 
 def test_split_units_are_not_kept(tmp_path: Path, cache: Path) -> None:
     """Their files come and go by themselves."""
     path = compiled(tmp_path, "program", PROGRAM, "-g", "-O2", "-gsplit-dwarf")
-    first = CachedDebugInfo(str(path))
+    first = CachedDebugInfo(ElfFile.open(str(path)))
     assert first.frames(_address(path))[-1].function == "work"
     first.keep()
     assert not list(cache.glob("lines-*"))
@@ -129,7 +130,7 @@ def test_only_so_many_files_are_kept(tmp_path: Path, cache: Path, monkeypatch: p
     monkeypatch.setattr(places, "_FILES", 2)
     for number in range(4):
         path = compiled(tmp_path, f"program{number}", PROGRAM + f"int more = {number};\n", "-g", "-O2")
-        debug = CachedDebugInfo(str(path))
+        debug = CachedDebugInfo(ElfFile.open(str(path)))
         debug.frames(_address(path))
         debug.keep()
     assert len(list(cache.glob("lines-*"))) == 2
@@ -138,7 +139,7 @@ def test_only_so_many_files_are_kept(tmp_path: Path, cache: Path, monkeypatch: p
 def test_it_begins_again_when_it_grows_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(places, "_MOST_SEGMENTS", 0)
     path = compiled(tmp_path, "program", PROGRAM, "-g", "-O2")
-    debug = CachedDebugInfo(str(path))
+    debug = CachedDebugInfo(ElfFile.open(str(path)))
     main = Binary.open(str(path)).address_of("main")
     assert main is not None
     for _ in range(2):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import struct
 import zlib
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import zstandard
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.runtime.abi import zstd
 from pytrace.runtime.dwarf.sections import FileSections, SectionParts, ViewStream
 from pytrace.runtime.elf.file import SHF_COMPRESSED, SHF_GROUP, SHT_NOBITS, Section
 
@@ -47,20 +48,44 @@ def test_compressed_in_the_older_form() -> None:
     assert bytes(FileSections(file((".zdebug_info", TEXT, 0))).section("info").data) == TEXT
 
 
-def test_compressed_with_zstd(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zstd, "decompress", lambda data, size: data[::-1][:size])
-    data = chdr(2, 3, b"abcdef")
-    assert bytes(FileSections(file((".debug_info", data, SHF_COMPRESSED))).section("info").data) == b"fed"
+def zstd(data: bytes) -> bytes:
+    return zstandard.ZstdCompressor().compress(data)
 
 
-def test_no_more_than_the_header_says() -> None:
-    data = chdr(1, 5, zlib.compress(TEXT))
-    assert bytes(FileSections(file((".debug_info", data, SHF_COMPRESSED))).section("info").data) == TEXT[:5]
+@pytest.mark.parametrize("data", [zstd(TEXT), zstd(TEXT[:9]) + zstd(TEXT[9:])], ids=["one frame", "two frames"])
+def test_compressed_with_zstd(data: bytes) -> None:
+    data = chdr(2, len(TEXT), data)
+    assert bytes(FileSections(file((".debug_info", data, SHF_COMPRESSED))).section("info").data) == TEXT
+
+
+def test_zstd_needs_no_library_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str, *_: object) -> None:
+        raise OSError(f"{name}: cannot open shared object file")
+
+    monkeypatch.setattr(ctypes, "CDLL", missing)
+    data = chdr(2, len(TEXT), zstd(TEXT))
+    assert bytes(FileSections(file((".debug_info", data, SHF_COMPRESSED))).section("info").data) == TEXT
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "flags"),
+    [
+        (".debug_info", chdr(1, 5, zlib.compress(TEXT)), SHF_COMPRESSED),
+        (".debug_info", chdr(2, 5, zstd(TEXT)), SHF_COMPRESSED),
+        (".zdebug_info", b"ZLIB" + (5).to_bytes(8, "big") + zlib.compress(TEXT), 0),
+    ],
+)
+def test_no_more_than_the_header_says(name: str, data: bytes, flags: int) -> None:
+    assert bytes(FileSections(file((name, data, flags))).section("info").data) == TEXT[:5]
 
 
 @pytest.mark.parametrize(
     ("data", "reason"),
-    [(chdr(1, 9, b"damaged"), "incorrect header check"), (chdr(9, 9, b""), "the method has the number 9")],
+    [
+        (chdr(1, 9, b"damaged"), "incorrect header check"),
+        (chdr(2, 9, b"damaged"), "[Uu]nknown frame"),
+        (chdr(9, 9, b""), "the method has the number 9"),
+    ],
 )
 def test_damage_names_file_and_section(data: bytes, reason: str) -> None:
     section = FileSections(file((".debug_line", data, SHF_COMPRESSED))).section("line")

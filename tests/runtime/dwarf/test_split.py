@@ -95,7 +95,7 @@ def test_packages(packer: str, form: str, compiler: str, tmp_path: Path) -> None
 
 def test_only_the_units_that_are_asked_for_are_opened(tmp_path: Path) -> None:
     path = _build(tmp_path, "-gdwarf-5")
-    debug = CachedDebugInfo(str(path)).decoder
+    debug = CachedDebugInfo(ElfFile.open(str(path))).decoder
     address = UserBinaries().binary(str(path)).address_of("deep")
     assert debug.addresses("second.c", 6000, None) == []
     assert not [name for name in debug.files if name.endswith(".dwo")], "lines need no split unit"

@@ -164,6 +164,27 @@ def test_program_that_never_begins(programs: Path, tmp_path: Path) -> None:
         assert wait(process) == 127
 
 
+def test_a_program_that_is_killed_before_its_libraries_are_there() -> None:
+    with ExitStack() as stack:
+        process = child.start("true", stack)
+        process.stop_after_exec()
+        os.kill(process.pid, signal.SIGKILL)
+        assert not process.run_to_entry()
+        process.release()
+        assert wait(process) == -signal.SIGKILL
+
+
+def test_a_program_that_is_killed_before_it_is_released() -> None:
+    with ExitStack() as stack:
+        process = child.start("true", stack)
+        process.stop_after_exec()
+        assert process.run_to_entry()
+        os.kill(process.pid, signal.SIGKILL)
+        select.select([process.fileno()], [], [], 10)
+        process.release()
+        assert wait(process) == -signal.SIGKILL
+
+
 def test_runs_to_entry_only_when_stopped() -> None:
     with ExitStack() as stack:
         process = child.start("true", stack)

@@ -1,6 +1,12 @@
 from __future__ import annotations
 
-from pytrace.runtime.unwind.unwinder import _Slices
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytrace.runtime.host.procfs import Mapping
+from pytrace.runtime.unwind.unwinder import Unwinder, _Loaded, _Slices
 
 
 def test_slices_do_not_overlap() -> None:
@@ -29,3 +35,21 @@ def test_no_room() -> None:
     slices.give(first, 16)
     assert slices.take(9) == first
     assert second == 16
+
+
+def test_a_file_of_a_process_that_is_gone_is_read_for_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unwinder: Any = Unwinder.__new__(Unwinder)
+    unwinder._binaries = {}
+    monkeypatch.setattr(unwinder, "_fill", lambda file: _Loaded(file, 8, 3))
+    program = Path("/proc/self/exe").resolve()
+    mapping = Mapping(0x1000, 0x2000, 0, 1, 2, str(program))
+    gone = 1 << 22 | 1
+    assert unwinder._range(mapping, f"/proc/{gone}/root", gone) == b""
+    assert unwinder._binaries == {}
+    unwinder._range(mapping, "", gone)
+    assert [loaded.count for loaded in unwinder._binaries.values()] == [3]
+    (tmp_path / "text").write_text("no binary")
+    unwinder._range(Mapping(0x1000, 0x2000, 0, 1, 3, f"{tmp_path}/text"), "", gone)
+    assert [loaded.count for loaded in unwinder._binaries.values()] == [3, 0]
