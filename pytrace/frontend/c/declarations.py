@@ -11,21 +11,22 @@ from pytrace.core.types import BOOL, UINT8, VOID, Array, Enum, Field, Int, Point
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.c import translation_unit
 from pytrace.frontend.c.header_names import DeclaredNames
+from pytrace.frontend.expand import c_macros
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from pytrace.core.kernel_info import KernelInfo
     from pytrace.core.options.compile_options import CompileOptions
     from pytrace.frontend.c.definitions import Definitions
-    from pytrace.frontend.c.libclang import CType, Cursor, Kind
+    from pytrace.frontend.c.libclang import CType, Cursor, Kind, Token
     from pytrace.frontend.c.translation_unit import Translation
 
 ORIGIN = "script"
 """Origin of types that are defined in C."""
 
-_DEFINE = re.compile(r"\s*#\s*define\s+(?P<name>[A-Za-z_]\w*)(?!\()(?P<body>(?:\s.*)?)\Z", re.DOTALL)
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|\\\r?\n", re.DOTALL)
+_ADJACENT = re.compile(r'"\s*"')
+"""String literals without anything in between, which C concatenates."""
 
 
 def read(
@@ -46,32 +47,23 @@ def read(
 
 def _plain_macros(program: nodes.Program, found: Definitions) -> bool:
     """Read a C part that consists of object-like macros only, without libclang; False when there is more in it."""
-    defined = [_DEFINE.match(part.text) for part in program.c_parts]
-    if not all(defined):
+    macros = [c_macros.macro(part) for part in program.c_parts]
+    if any(item is None or item.parameters is not None or _ADJACENT.search(item.body) for item in macros):
         return False
-    for part, match in zip(program.c_parts, defined, strict=True):
-        if match is not None:
-            body = _COMMENT.sub(" ", match["body"])
-            found.macros[match["name"]] = _macro(match["name"], body, part.span, None)
+    found.macros.update({item.name: item.expression for item in macros if item is not None})
     return True
 
 
-def _macro(
-    name: str, body: str, span: Span | None, evaluate: Callable[[str], nodes.Expr | None] | None
-) -> Callable[[], nodes.Expr | None]:
+def _macro(name: str, body: str, evaluate: Callable[[str], nodes.Expr | None]) -> Callable[[], nodes.Expr | None]:
     """A function that gives a macro's expression: its text parsed as the language's, else its C value."""
 
     def parsed() -> nodes.Expr | None:
         from pytrace.frontend.syntax import parser
 
-        if not body.strip():
+        if not body:
             return None
-        source = span.source if span is not None else None
-        text = Source(f"{source.name if source is not None else 'header'} (macro {name})", body.strip())
-        expression = parser.parse_expression(text, Diagnostics())
-        if evaluate is not None and (expression is None or _calls(body)):
-            return evaluate(name) or expression
-        return expression
+        expression = parser.parse_expression(Source(f"header (macro {name})", body), Diagnostics())
+        return evaluate(name) or expression if expression is None or _calls(body) else expression
 
     return parsed
 
@@ -199,10 +191,12 @@ class Reader:
         if tokens[1].spelling == "(" and second.start.offset == first.end.offset:
             return None
         name = cursor.spelling
+        if len(tokens) == 2 and self.found.enumerator(tokens[1].spelling) is not None:
+            # #define IPPROTO_TCP IPPROTO_TCP, for #ifdef: the value has the enumeration's type.
+            return _macro(name, tokens[1].spelling, self._evaluate)
         if cursor.location.is_in_system_header and name in self.values:
             return lambda: _literal(name, self.values[name])
-        body = " ".join(token.spelling for token in tokens[1:])
-        return _macro(name, body, None, self._evaluate)
+        return _macro(name, _text(tokens[1:]), self._evaluate)
 
     def _evaluate(self, name: str) -> nodes.Expr | None:
         """The value that C gives a macro: an integer or a string; None when it has none."""
@@ -320,6 +314,16 @@ class Reader:
 def _literal(name: str, value: int | bytes) -> nodes.Expr:
     span = Span(Source(f"macro {name}", name), 0, len(name))
     return nodes.IntLiteral(span, value) if isinstance(value, int) else nodes.StringLiteral(span, value)
+
+
+def _text(tokens: Iterable[Token]) -> str:
+    """The text of *tokens*, with a blank where something was between them."""
+    text, end = "", None
+    for token in tokens:
+        extent = token.extent
+        text += token.spelling if end in (None, extent.start.offset) else f" {token.spelling}"
+        end = extent.end.offset
+    return text
 
 
 def _unnamed(cursor: Cursor) -> bool:

@@ -7,7 +7,7 @@ import os
 from pytrace.base.fast_dataclass import dataclass, field
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.types import Enum, Struct, Type
-from pytrace.frontend.expand import imports
+from pytrace.frontend.expand import c_macros, imports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pytrace.core.options.compile_options import CompileOptions
     from pytrace.frontend.ast import nodes
     from pytrace.frontend.c.header_names import DeclaredNames
+    from pytrace.frontend.expand.c_macros import CMacro, NoValue
 
 
 @dataclass()
@@ -30,6 +31,8 @@ class Definitions:
     typedefs: dict[str, Type] = field(default_factory=dict)
     macros: dict[str, Callable[[], nodes.Expr | None]] = field(default_factory=dict)
     """Macros by name: parsed, or evaluated by the C front end, when asked for; each time a new tree."""
+    written: dict[str, CMacro] = field(default_factory=dict)
+    """Macros that the script itself defines, as it spells them, for messages."""
     headers: DeclaredNames | None = None
     """What headers declare, as far as they are the system's: the C library's before the kernel's BTF, which comes
     before the kernel's own headers.
@@ -87,6 +90,11 @@ class Definitions:
             return found()
         return self.headers.macro(name) if self.headers is not None else None
 
+    def no_value(self, name: str) -> NoValue | None:
+        """Why a macro of the script, which is used where a value belongs, has none; None for other names."""
+        found = self.written.get(name)
+        return c_macros.no_value(found) if found is not None else None
+
     def constant(self, name: str) -> int | None:
         """The built-in value of a kernel header macro, for names without another definition."""
         from pytrace.frontend.c import constants
@@ -116,7 +124,7 @@ class Definitions:
 
 def read(program: nodes.Program, options: CompileOptions, kernel: KernelInfo, diagnostics: Diagnostics) -> Definitions:
     """Read the definitions of the program's C part, of its headers and of those of ``--include``."""
-    found = Definitions(kernel)
+    found = Definitions(kernel, written=c_macros.defined(program))
     if program.c_parts or options.includes:
         from pytrace.frontend.c import declarations
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pytrace.base.dispatch import by_class, on
 from pytrace.base.fast_dataclass import dataclass, field, fields, replace
-from pytrace.base.fast_typing import TYPE_CHECKING, Any, TypeVar
+from pytrace.base.fast_typing import TYPE_CHECKING, Any
 from pytrace.core.builtins import bare_builtin, builtin
 from pytrace.core.diagnostics import Diagnostics, Note
 from pytrace.core.source import ExpandedSpan, Span
@@ -18,13 +18,13 @@ from pytrace.frontend.ast.typed_program import LIBRARY_PREFIX
 from pytrace.frontend.check.inference.slots import HYGIENE
 from pytrace.frontend.check.inference.tree_depth import run_deep
 from pytrace.frontend.expand import library
+from pytrace.frontend.expand.c_macros import place_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pytrace.frontend.check.inference.checker import Definitions
 
-N = TypeVar("N", bound=nodes.Node)
 Arguments = tuple[nodes.Expr | nodes.TypeExpr, ...]
 
 def expand(program: nodes.Program, definitions: Definitions, diagnostics: Diagnostics) -> nodes.Program:
@@ -191,7 +191,7 @@ class _Expander:
     def _c_macro(self, node: nodes.Identifier, found: nodes.Expr, scope: _Expansion | None) -> nodes.Node:
         self.c_names.append(node.name)
         place = node.span if scope is None else scope.span(node.span)
-        result = self.node(_at(found, place), None)
+        result = self.node(place_at(found, place), None)
         self.c_names.pop()
         return result
 
@@ -371,18 +371,6 @@ def _members(node: nodes.Node) -> list[str]:
     if isinstance(node, nodes.FieldAccess):
         return [*_members(node.base), node.name]
     return [node.name] if isinstance(node, nodes.Identifier) else []
-
-
-def _at(tree: N, span: Span) -> N:
-    """A copy of *tree* in which every node has *span*."""
-
-    def place(node: nodes.Node) -> nodes.Node:
-        changes = {item.name: span for item in fields(node) if isinstance(getattr(node, item.name), Span)}
-        return replace(node, **changes)
-
-    result = visitor.rebuild(tree, place)
-    assert isinstance(result, type(tree))
-    return result
 
 
 _RULES: Mapping[type[nodes.Node], Callable[[_Expander, nodes.Node, _Expansion | None], nodes.Node]] = by_class(

@@ -8,7 +8,7 @@ from pytrace.core import numbers
 from pytrace.core.diagnostics import Diagnostics, Note, similar
 from pytrace.core.source import Span
 from pytrace.frontend.ast import nodes, visitor
-from pytrace.frontend.expand import option_declarations
+from pytrace.frontend.expand import c_macros, option_declarations
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -123,9 +123,10 @@ def _is_option(call: nodes.Call, found: NamedParameter, roots: Declarations, dia
 
 
 def _getopts(program: nodes.Program) -> Iterator[nodes.Call]:
-    for node in visitor.walk(program):
-        if isinstance(node, nodes.Call) and node.name == "getopt":
-            yield node
+    for tree in (program, *c_macros.parameter_expressions(program)):
+        for node in visitor.walk(tree):
+            if isinstance(node, nodes.Call) and node.name == "getopt":
+                yield node
 
 
 def parameter(call: nodes.Call, diagnostics: Diagnostics | None) -> NamedParameter | None:

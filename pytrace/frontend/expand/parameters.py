@@ -8,7 +8,7 @@ from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core import manifest_sections, numbers
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.frontend.ast import literals, nodes, visitor
-from pytrace.frontend.expand import named_parameters, option_declarations
+from pytrace.frontend.expand import c_macros, named_parameters, option_declarations
 from pytrace.frontend.expand.named_parameters import NamedParameter, Value, form, help_lines, usage
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ def substitute(program: nodes.Program, options: CompileOptions, diagnostics: Dia
     A positional parameter becomes an integer when its text is one, else a string; ``str($N)`` is always a string.
     A missing one is 0, or the empty string, with a warning.
     """
+    program = c_macros.expand_parameters(program)
     roots = option_declarations.read(program, diagnostics)
     values = option_declarations.values(roots, options.named, diagnostics)
     declared = named_parameters.check(program, options, roots, diagnostics)
@@ -39,6 +40,7 @@ def describe(program: nodes.Program, options: CompileOptions) -> manifest_sectio
 
     Options that are declared at the root are fixed: attach points and types may depend on them.
     """
+    program = c_macros.expand_parameters(program)
     numbers = [node.number for node in visitor.walk(program) if isinstance(node, nodes.PositionalParam)]
     known = usage(program)
     roots = option_declarations.read(program, Diagnostics())

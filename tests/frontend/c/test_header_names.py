@@ -11,12 +11,13 @@ from pytrace.core.kernel_info import KernelHeaders
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.core.types import Enum, Struct
-from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.c import definitions
 from pytrace.frontend.c.definitions import Definitions
 from pytrace.frontend.syntax import parser
 from pytrace.runtime.host import kernel_headers
 from tests.support.facts import LIST, TASK, RecordedKernel
+from tests.support.front import analyse
 from tests.support.headers import build_tree, debian_headers, source_tree
 
 SCHED = """
@@ -40,6 +41,19 @@ TYPES = """
 typedef unsigned gfp_t;
 #define __force
 struct list_head { struct list_head *next, *prev, *third; };
+"""
+
+
+IN = """
+enum { IPPROTO_IP = 0,
+#define IPPROTO_IP IPPROTO_IP
+  IPPROTO_TCP = 6,
+#define IPPROTO_TCP IPPROTO_TCP
+};
+enum shut { SHUT_RD, SHUT_WR };
+#define RCV_SHUTDOWN SHUT_WR
+#define OTHER_NUMBER 5
+#define SAME_NUMBER OTHER_NUMBER
 """
 
 
@@ -254,3 +268,22 @@ def test_headers_of_a_distribution() -> None:
     assert sock is not None
     assert sock.find("__sk_common") is not None
     assert len(found.kernel_files) > 300
+
+
+@pytest.mark.parametrize("name", ["IPPROTO_TCP", "RCV_SHUTDOWN"])
+def test_an_enumerator_with_a_macro_keeps_its_type(tmp_path: Path, name: str) -> None:
+    """``#define IPPROTO_TCP IPPROTO_TCP`` beside the enumerator, so that programs can ask with ``#ifdef``."""
+    folder = source_tree(tmp_path / "tree", linux__in_h=IN, linux__types_h=TYPES)
+    text = f"#include <linux/in.h>\nbegin {{ print({name}); }}"
+    kernel = RecordedKernel(kernel_headers=headers(build_tree(folder)))
+    result = analyse(text, kernel=kernel).checked()
+    call = next(x for x in visitor.walk(result.units[0].body) if isinstance(x, nodes.Call))
+    assert isinstance(call.args[0], nodes.Expr)
+    assert isinstance(result.types[call.args[0]], Enum)
+    assert result.types[call.args[0]].size == 4
+
+
+def test_a_macro_of_a_macro_is_a_number(tmp_path: Path) -> None:
+    folder = source_tree(tmp_path / "tree", linux__in_h=IN, linux__types_h=TYPES)
+    found = good("#include <linux/in.h>", build_tree(folder), body="print(SAME_NUMBER);")
+    assert constant(found, "SAME_NUMBER") == 5

@@ -22,6 +22,7 @@ from pytrace.frontend.check.inference.argument_checks import (
 )
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, literal, settle
 from pytrace.frontend.check.inference.type_names import operand_type, resolve
+from pytrace.frontend.check.rules.expressions import unreplaced_parameter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -178,6 +179,8 @@ def _config_type(value: str | int | bool) -> Type:
 
 def getopt(checker: Checker, node: Node, _arguments: Arguments) -> Type:
     """``getopt(…)``, which the pass over parameters replaces unless its arguments are wrong."""
+    if isinstance(node, nodes.Call) and all(isinstance(item, _LITERALS) for item in node.args):
+        return unreplaced_parameter(checker, node)
     return checker.error("the arguments of getopt() must be literals", node.span)
 
 

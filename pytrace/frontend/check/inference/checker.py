@@ -48,6 +48,22 @@ if TYPE_CHECKING:
 N_contra = TypeVar("N_contra", contravariant=True)
 
 
+class NoValue(Protocol):
+    """Why a macro has no value."""
+
+    @property
+    def message(self) -> str:
+        """The message of the error."""
+
+    @property
+    def hints(self) -> tuple[str, ...]:
+        """Its hints."""
+
+    @property
+    def span(self) -> Span:
+        """Where the macro is defined."""
+
+
 class Definitions(Protocol):
     """C definitions of the script, completed by the kernel's (``frontend.c.definitions``)."""
 
@@ -72,6 +88,9 @@ class Definitions(Protocol):
 
     def macro(self, name: str) -> nodes.Expr | None:
         """The expression that an object-like macro stands for."""
+
+    def no_value(self, name: str) -> NoValue | None:
+        """Why a macro of the script, which is used where a value belongs, has none; None for other names."""
 
     def constant(self, name: str) -> int | None:
         """The built-in value of a kernel header constant."""

@@ -28,6 +28,9 @@ def call(checker: Checker, node: nodes.Call) -> Type:
     row = builtin(node.name)
     if (row is None or row.yields) and node.name in checker.imported:
         return imported_functions.call(checker, node)
+    if row is None and (reason := checker.definitions.no_value(node.name)) is not None:
+        notes = [("defined here", reason.span)]
+        return checker.error(reason.message, node.span, hints=reason.hints, notes=notes)
     if row is None:
         hints = did_you_mean(node.name, [*builtin_names(), *checker.functions, *checker.imported])
         return checker.error(f"unknown function {node.name!r}", node.span, hints=hints)

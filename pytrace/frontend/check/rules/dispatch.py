@@ -18,6 +18,8 @@ EXPRESSIONS: Mapping[type[nodes.Expr], Callable[[Checker, nodes.Expr], Type]] = 
     on(nodes.BoolLiteral, late(lambda: expressions.boolean)),
     on(nodes.StringLiteral, late(lambda: expressions.string)),
     on(nodes.OpenParameter, late(lambda: expressions.parameter)),
+    on(nodes.PositionalParam, late(lambda: expressions.unreplaced_parameter)),
+    on(nodes.ParamCount, late(lambda: expressions.unreplaced_parameter)),
     on(nodes.Identifier, late(lambda: expressions.identifier)),
     on(nodes.Variable, late(lambda: expressions.variable)),
     on(nodes.MapRef, late(lambda: expressions.map_value)),

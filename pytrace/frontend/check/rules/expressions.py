@@ -89,6 +89,15 @@ def parameter(checker: Checker, node: nodes.OpenParameter) -> Type:
     return BOOL if node.form == "flag" else INT64
 
 
+def unreplaced_parameter(checker: Checker, node: nodes.Expr) -> Type:
+    """``$1``, ``$#`` or ``getopt()`` from a C macro: the pass over parameters does not see all of them."""
+    return checker.error(
+        "a C macro that stands for a parameter of the script is not possible here",
+        node.span,
+        hints=["define it in the script, outside #if and not in terms of itself, or use the parameter directly"],
+    )
+
+
 def identifier(checker: Checker, node: nodes.Identifier) -> Type:
     """A bare name: builtin or enum member."""
     row = builtin(node.name)
@@ -106,6 +115,9 @@ def identifier(checker: Checker, node: nodes.Identifier) -> Type:
         return literal(constant)
     if row is not None:
         return checker.error(f"{row.name} is a function: {row.signature}", node.span)
+    if (reason := checker.definitions.no_value(node.name)) is not None:
+        notes = [("defined here", reason.span)]
+        return checker.error(reason.message, node.span, hints=reason.hints, notes=notes)
     if node.name == "sargN" or (node.name.startswith("sarg") and node.name[4:].isdigit()):
         hints = ('read the stack: *(uint64 *)(reg("sp") + 8 * N)',)
     else:

@@ -1,0 +1,186 @@
+"""Object-like macros of the C part, as the script spells them: those that stand for parameters of the script, and what
+keeps the others from having a value.
+
+The C front end (``frontend.c``) gives macros their values. Parameters (``$1``, ``$#``, ``getopt()``) are no C, so
+macros that contain them are replaced by their text before parameters are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import TypeVar
+
+from pytrace.base.fast_dataclass import dataclass, fields, replace
+from pytrace.core.builtins import bare_builtin
+from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.source import Source, Span
+from pytrace.frontend.ast import nodes, visitor
+from pytrace.frontend.expand import library
+
+N = TypeVar("N", bound=nodes.Node)
+
+_DEFINE = re.compile(r"\s*#\s*define\s+(?P<name>[A-Za-z_]\w*)(?P<parameters>\([^)]*\))?(?P<body>.*)\Z", re.DOTALL)
+_DIRECTIVE = re.compile(r"\s*#\s*(?P<word>undef|ifdef|ifndef|if|endif)\b\s*(?P<name>\w*)")
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|\\\r?\n", re.DOTALL)
+_PARAMETER = re.compile(r"\$[\d#]|\bgetopt\b")
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+@dataclass(frozen=True)
+class CMacro:
+    """A macro that the script defines; *parameters* is its list of parameters, parentheses included, or None."""
+
+    name: str
+    parameters: str | None
+    body: str
+    span: Span
+
+    def expression(self) -> nodes.Expr | None:
+        """The body as an expression of the language, a new tree each time; None when it is not one."""
+        from pytrace.frontend.syntax import parser
+
+        text = Source(f"{self.span.source.name} (macro {self.name})", self.body)
+        return parser.parse_expression(text, Diagnostics())
+
+
+@dataclass(frozen=True)
+class NoValue:
+    """Why a macro has no value: a message and hints; *span* is where it is defined."""
+
+    message: str
+    hints: tuple[str, ...]
+    span: Span
+
+
+def no_value(item: CMacro) -> NoValue:
+    """Why *item*, which macro expansion has left in place, has no value."""
+    if item.parameters is not None:
+        own = f"macro {item.name}{item.parameters} {{ {item.body} }}"
+        return NoValue(
+            f"{item.name!r} is a C macro with parameters, which scripts cannot call",
+            (f"write it as a macro of the script: {own}",),
+            item.span,
+        )
+    if not item.body:
+        return NoValue(f"the macro {item.name!r} is empty; it has no value", (), item.span)
+    if item.expression() is None:
+        hint = "a macro can stand for one expression; a 'macro' of the script can have statements"
+        return NoValue(f"the macro {item.name!r} is not an expression: {item.body}", (hint,), item.span)
+    hint = f"the macro {item.name!r} refers to itself; as in C, its name is not replaced again inside its own expansion"
+    return NoValue(f"unknown name {item.name!r}", (hint,), item.span)
+
+
+def macro(part: nodes.CPart) -> CMacro | None:
+    """The macro that a directive of the C part defines; None for other parts."""
+    found = _DEFINE.match(part.text)
+    if found is None:
+        return None
+    return CMacro(found["name"], found["parameters"], _COMMENT.sub(" ", found["body"]).strip(), part.span)
+
+
+def defined(program: nodes.Program) -> dict[str, CMacro]:
+    """The macros that the script defines by name, without those that depend on conditions of the preprocessor."""
+    found: dict[str, CMacro] = {}
+    conditions = 0
+    for part in program.c_parts:
+        directive = _DIRECTIVE.match(part.text)
+        item = macro(part)
+        if directive is not None and directive["word"].startswith("if"):
+            conditions += 1
+        elif directive is not None and directive["word"] == "endif":
+            conditions -= 1
+        elif directive is not None:
+            found.pop(directive["name"], None)
+        elif item is not None and not conditions:
+            found[item.name] = item
+    return found
+
+
+def parameter_expressions(program: nodes.Program) -> Iterator[nodes.Expr]:
+    """The bodies of macros that contain parameters of the script themselves."""
+    for item in defined(program).values():
+        expression = item.expression() if _PARAMETER.search(item.body) else None
+        if expression is not None:
+            yield expression
+
+
+def expand_parameters(program: nodes.Program) -> nodes.Program:
+    """*program* with the macros replaced that stand for parameters, directly or through other macros."""
+    macros = _with_parameters(defined(program))
+    if not macros:
+        return program
+    left_alone = _left_alone(program)
+
+    def use(node: nodes.Node) -> nodes.Node:
+        if not isinstance(node, nodes.Identifier) or node in left_alone:
+            return node
+        return _replaced(node, macros, frozenset())
+
+    items = tuple(visitor.rebuild(item, use) for item in program.items)
+    return replace(program, items=items)  # type: ignore[arg-type]
+
+
+def place_at(tree: N, span: Span) -> N:
+    """A copy of *tree* in which every node has *span*."""
+
+    def place(node: nodes.Node) -> nodes.Node:
+        changes = {item.name: span for item in fields(node) if isinstance(getattr(node, item.name), Span)}
+        return replace(node, **changes)
+
+    result = visitor.rebuild(tree, place)
+    assert isinstance(result, type(tree))
+    return result
+
+
+def _with_parameters(macros: Mapping[str, CMacro]) -> dict[str, CMacro]:
+    """Those of *macros* whose expansion contains parameters of the script."""
+    plain = {name: item for name, item in macros.items() if item.parameters is None and not _taken(name)}
+    found = {name: item for name, item in plain.items() if _PARAMETER.search(item.body)}
+    while True:
+        more = {
+            name: item
+            for name, item in plain.items()
+            if name not in found and not found.keys().isdisjoint(_WORD.findall(item.body))
+        }
+        if not more:
+            return found
+        found.update(more)
+
+
+def _taken(name: str) -> bool:
+    """Whether a name without parentheses means something of the language, whatever the C part defines."""
+    return bare_builtin(name) or any(not item.parameters for item in library.macros(name))
+
+
+def _left_alone(program: nodes.Program) -> set[nodes.Node]:
+    """Names that are no macros: of members, and the parameters of the language's own macros in their bodies."""
+    own = {item.name for item in program.items if isinstance(item, nodes.Macro) and not item.parameters}
+    found: set[nodes.Node] = set()
+    for item in program.items:
+        names = set(own)
+        if isinstance(item, nodes.Macro):
+            found.update(item.parameters)
+            names.update(x.name for x in item.parameters if isinstance(x, nodes.Identifier))
+        for node in visitor.walk(item):
+            if isinstance(node, nodes.Identifier) and node.name in names:
+                found.add(node)
+            elif isinstance(node, nodes.Call) and node.name == "member_exist":
+                found.update(inner for argument in node.args[1:] for inner in visitor.walk(argument))
+    return found
+
+
+def _replaced(node: nodes.Identifier, macros: Mapping[str, CMacro], active: frozenset[str]) -> nodes.Expr:
+    """The expression that a name stands for; a name inside its own expansion is left alone, as in C."""
+    item = macros.get(node.name)
+    expression = item.expression() if item is not None and node.name not in active else None
+    if expression is None:
+        return node
+    inside = active | {node.name}
+
+    def use(inner: nodes.Node) -> nodes.Node:
+        return _replaced(inner, macros, inside) if isinstance(inner, nodes.Identifier) else inner
+
+    result = visitor.rebuild(place_at(expression, node.span), use)
+    assert isinstance(result, nodes.Expr)
+    return result
