@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 from tests.support.kernel_features import needs
 from tests.support.server import Running
-from tests.support.tools import check_columns
+from tests.support.tools import cannot, check_columns
 from tests.support.waiting import until
 from tests.support.workloads import scheduling
 from tests.tools.conftest import Tool
@@ -143,6 +144,40 @@ def test_sleeps_are_time_off_the_processor(tool: Tool, programs: Path) -> None:
     run = tool("cpudist", "-O", "-m", "-e", "--comm", "naps", work=work)
     assert total(run.maps["@msecs"], 16) >= 0.95 * scheduling.MANY
     assert run.maps["@total_msecs"]["total"] >= 0.95 * scheduling.MANY * 20
+
+
+SAME_NUMBER = """
+import os, time
+def child():
+    pid = os.fork()
+    if not pid:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    return pid
+first = child()
+end = time.monotonic() + 3
+while time.monotonic() < end:
+    pass
+for _ in range(100):
+    with open("/proc/sys/kernel/ns_last_pid", "w") as file:
+        file.write(str(first - 1))
+    if child() == first:
+        print("the same number")
+        break
+"""
+"""A process gets the number of one that ended 3 seconds of computing before."""
+
+
+@pytest.mark.tool("cpudist")
+def test_a_thread_that_has_ended_is_not_off_the_processor(tool: Tool, tmp_path: Path) -> None:
+    needs("rawtracepoint")
+    if not Path("/proc/sys/kernel/ns_last_pid").exists():
+        cannot("this kernel does not let programs choose process ids (CONFIG_CHECKPOINT_RESTORE)")
+    (tmp_path / "same.py").write_text(SAME_NUMBER)
+    run = tool("cpudist", "-O", "-m", command=f"{sys.executable} -I -S {tmp_path / 'same.py'}")
+    assert "the same number" in run.stdout
+    assert total(run.maps["@msecs"])
+    assert not total(run.maps["@msecs"], 2048)
 
 
 @pytest.mark.tool("cpudist")
