@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,6 +54,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all-rows", action="store_true", help="in the test machine too, run every case and program")
     parser.addoption("--random-programs", type=int, default=8, help="random programs for each way to run them")
     parser.addoption("--random-seed", type=int, default=0, help="which is the first of them")
+    parser.addoption("--at-most", type=float, default=0.0, metavar="SECONDS", help="begin no test after this time")
     parser.addoption("--rest", action="store_true", help="leave out tests that the report has results of")
 
 
@@ -113,8 +115,22 @@ def _is_empty(item: pytest.Item) -> bool:
     return any(str(mark.kwargs.get("reason", "")).startswith("got empty parameter set") for mark in marks)
 
 
+class _Clock:
+    """When tests began, for ``--at-most``."""
+
+    started = 0.0
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """From here on tests run."""
+    _Clock.started = time.monotonic()
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """A kernel test without root has nothing to test."""
+    """A kernel test without root has nothing to test; nor is there time for all tests in ``scripts/test quick``."""
+    limit = item.config.getoption("--at-most")
+    if limit and time.monotonic() - _Clock.started > limit:
+        pytest.skip(f"no time left of {limit:.0f} s")
     if item.get_closest_marker("kernel") and os.geteuid() != 0:
         pytest.skip("needs root")
 

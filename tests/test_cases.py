@@ -38,7 +38,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         chosen = [(case, way) for case in cases for way in ways if way in case.where]
         metafunc.parametrize(
             ("case", "way"),
-            [pytest.param(case, way, id=f"{way}-{case.family}-{case.name}", marks=_marks(way)) for case, way in chosen],
+            [pytest.param(case, way, id=case.id(way), marks=_marks(way)) for case, way in chosen],
         )
     elif metafunc.function is test_recorded:
         rows = outputs.rows()

@@ -58,6 +58,10 @@ class Case:
         assert self.program is not None
         return (*self.options, "-e", self.program, *self.args)
 
+    def id(self, way: str) -> str:
+        """The name of the test that runs the case in one of :data:`WAYS`."""
+        return f"{way}-{self.family}-{self.name}"
+
     def expects(self, stream: str) -> bool:
         """Whether anything is said about a stream."""
         return any(check.stream == stream for check in self.checks)
