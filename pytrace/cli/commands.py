@@ -219,9 +219,13 @@ def _develop(line: CommandLine, script: Script, compile_options: CompileOptions,
     watch = dump.front_end_watch(options.debug, _shown_on(options))
     compilation = pipeline.Compilation(script.source, compile_options, kernel, diagnostics, watch)
     try:
-        return _develop_back_end(line, compilation, pipeline.front_end(compilation), options)
+        result = _develop_back_end(line, compilation, pipeline.front_end(compilation), options)
     finally:
         _print(diagnostics, options)
+    if result is None:
+        return 0
+    _check_machine(options)
+    return _execute(result, options)
 
 
 def _shown_on(options: RunOptions) -> TextIO:
@@ -229,8 +233,10 @@ def _shown_on(options: RunOptions) -> TextIO:
     return sys.stdout if options.format == "text" else sys.stderr
 
 
-def _develop_back_end(line: CommandLine, compilation: Compilation, front: FrontEnd, options: RunOptions) -> int:
-    """The rest of :func:`_develop`: if an output file is requested, the script is not run."""
+def _develop_back_end(
+    line: CommandLine, compilation: Compilation, front: FrontEnd, options: RunOptions
+) -> CompiledScript | None:
+    """The script to run; None if an output file was requested: it is not run then."""
     from pytrace import pipeline
     from pytrace.cli import dump
     from pytrace.codegen import generator
@@ -244,16 +250,13 @@ def _develop_back_end(line: CommandLine, compilation: Compilation, front: FrontE
             _write(f"{llvm}.original.ll", texts.original.encode())
             _write(f"{llvm}.optimized.ll", texts.optimized.encode())
             if not (elf or aot):
-                return 0
+                return None
     result = pipeline.back_end(compilation, front)
     if elf:
         _write(elf, result.elf)
     if aot:
         _write(aot, result.to_bytes(executable=True), executable=True)
-    if elf or aot:
-        return 0
-    _check_machine(options)
-    return _execute(result, options)
+    return None if elf or aot else result
 
 
 def _write(path: str, data: bytes, *, executable: bool = False) -> None:
