@@ -102,6 +102,7 @@ class RingReader:
         self._most: dict[int, int] = {}
         """How many events a slice of each kind may have; of kinds that take turns: under -1."""
         self._awaited: frozenset[int] = frozenset()
+        self._tell: Callable[[], object] = bool
         self.noticed = False
         """Whether an event of :meth:`notice` has been copied out of the ring; it may still wait to be handled."""
         self.handling = 0
@@ -136,9 +137,12 @@ class RingReader:
         """The map's descriptor; it polls as readable while there are records."""
         return self._fd
 
-    def notice(self, kinds: Collection[int]) -> None:
-        """Tell in :attr:`noticed` when an event with an id among *kinds* has come."""
-        self._awaited = frozenset(kinds)
+    def notice(self, kinds: Collection[int], tell: Callable[[], object] = bool) -> None:
+        """Set :attr:`noticed`, and call *tell*, when an event with an id among *kinds* has come, before it is handled.
+
+        *tell* is called once; events before that one may still wait, too.
+        """
+        self._awaited, self._tell = frozenset(kinds), tell
 
     @property
     def pending(self) -> bool:
@@ -216,8 +220,6 @@ class RingReader:
             return False
         with self._fence:
             data = bytes(self._data[start:end])
-        if self._awaited and not self.noticed:
-            self.noticed = any(kind in part.kinds for part in segments for kind in self._awaited)
         made = _Chunk(data, segments, position)
         chunks = (made,) if segments else ()
         # Nothing is called between these two, so that no signal's exception comes between them.
@@ -228,6 +230,9 @@ class RingReader:
         if segments:
             self._backlog_bytes += made.size
             self.peak_backlog = max(self.peak_backlog, self._backlog_bytes)
+        if not self.noticed and any(kind in part.kinds for part in segments for kind in self._awaited):
+            self.noticed = True
+            self._tell()
         return True
 
     # ---- backlog to handlers

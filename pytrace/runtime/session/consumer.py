@@ -33,7 +33,8 @@ UNPRINTED = ("unprinted", 0)
 class Consumer:
     """Hands events of *ring* to the handlers of *renderer*.
 
-    *ending* tells whether the user has asked for the end; *unwatch* is given what events asked to take out.
+    *ending* tells whether the user has asked for the end; *unwatch* is given what events asked to take out; *stop* is
+    called as soon as an ``exit()`` is seen, before the events that were sent earlier are handled, which may take long.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Consumer:
         output: Output,
         ending: Callable[[], bool],
         unwatch: Callable[[list[int]], None],
+        stop: Callable[[], object],
     ) -> None:
         self._ring = ring
         self._renderer = renderer
@@ -59,7 +61,7 @@ class Consumer:
         self._left = 0
         self.events_over = False
         """Whether all that is still printed are maps: these are waited for, unless events were left unprinted."""
-        ring.notice(renderer.kinds("exit"))
+        ring.notice(renderer.kinds("exit"), stop)
         output.impatient = lambda: ending() and (not self.events_over or self._left + output.left > 0)
 
     def turn(self) -> int:

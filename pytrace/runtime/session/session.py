@@ -106,7 +106,9 @@ class Session:
         self.renderer.state.requests = lambda: signals.requests
         backlog = backlog_limit(available_memory())
         self._ring = RingReader(self.loaded.map_fd(manifest.ring), stack, backlog=backlog)
-        self._consumer = Consumer(self._ring, self.renderer, self.output, lambda: signals.ending, self._unwatch)
+        self._consumer = Consumer(
+            self._ring, self.renderer, self.output, lambda: signals.ending, self._unwatch, self._detach
+        )
         self._misses: MissReader | None = None
         self._missed: dict[Key, int] = {}
         self._loop = EventLoop(self._ring, stack)

@@ -261,7 +261,8 @@ def test_an_awaited_event_is_noticed_before_it_is_handled(stack: ExitStack, monk
     for kinds in ([0, 1] * 200, CHOOSE.choices(range(3), k=400)):
         ring = Ring(stack, monkeypatch)
         reader = RingReader(ring.file, stack)
-        reader.notice({3})
+        told: list[bool] = []
+        reader.notice({3}, lambda told=told, reader=reader: told.append(reader.pending))
         ring.send(*[sample(kind, 1)[0] for kind in kinds])
         reader.collect()
         assert not reader.noticed
@@ -269,6 +270,9 @@ def test_an_awaited_event_is_noticed_before_it_is_handled(stack: ExitStack, monk
         reader.collect()
         assert reader.noticed
         assert reader.handled == 0
+        ring.send(sample(3, 1)[0])
+        reader.collect()
+        assert told == [True]
 
 
 def test_an_unfinished_record_holds_up_what_comes_after_it(stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:

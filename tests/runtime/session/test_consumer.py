@@ -16,7 +16,7 @@ from pytrace.runtime.output.streams import Output
 from pytrace.runtime.ring.reader import RingReader
 from pytrace.runtime.session import consumer
 from pytrace.runtime.session.consumer import UNPRINTED, Consumer
-from tests.runtime.ring.test_reader import FORMATS, Ring, sample
+from tests.runtime.ring.test_reader import FORMATS, Ring, event, sample
 from tests.support.encode import Run
 
 EVENTS = 20_000
@@ -40,7 +40,16 @@ class Made:
         manifest = Manifest((), (), tuple(run.specs), run.strings, run.config)
         renderer = Renderer(manifest, self.output, run.symbols, run.reader, Clock())
         self.ending = False
-        self.consumer = Consumer(self.reader, renderer, self.output, lambda: self.ending, lambda _: None)
+        self.stopped: list[int] = []
+        """How much had been printed when an ``exit()`` was seen."""
+        self.consumer = Consumer(
+            self.reader,
+            renderer,
+            self.output,
+            lambda: self.ending,
+            lambda _: None,
+            lambda: self.stopped.append(self.output.accepted),
+        )
 
     def send(self, count: int) -> list[bytes]:
         made = [sample(number % 3, number) for number in range(count)]
@@ -78,6 +87,15 @@ def test_a_turn_ends_where_the_reader_takes_nothing(made: Made) -> None:
         made.consumer.turn()
         text += made.printed()
     assert text == wanted
+
+
+def test_probes_are_stopped_before_what_precedes_an_exit_is_handled(made: Made) -> None:
+    made.send(30)
+    made.ring.send(event(len(FORMATS)))
+    made.send(30)
+    made.consumer.drain()
+    assert made.stopped == [0]
+    assert made.printed().count(b"\n") == 30
 
 
 def test_waiting_for_the_reader_is_no_busy_loop(made: Made) -> None:
