@@ -44,7 +44,7 @@ def test_print_and_clear_counts_each_update_once(syscalls: Path, update: str) ->
     else:
         total = sum(values)
     assert total == CALLS
-    assert len(values) > 5
+    assert len(values) > 1, "something was printed while calls were counted"
 
 
 def test_the_line_policy_shows_sparse_output_at_once() -> None:
