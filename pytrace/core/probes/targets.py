@@ -159,6 +159,10 @@ BPF_FILE_SYSTEM = "/sys/fs/bpf"
 """The directory of pins without an absolute path."""
 
 
+ITERATORS_OF_ONE_OBJECT = frozenset({"bpf_map_elem", "bpf_sk_storage_map", "cgroup", "sockmap"})
+"""Iterators whose link names a map or a cgroup (``union bpf_iter_link_info`` of the kernel), which a probe cannot."""
+
+
 @dataclass(frozen=True)
 class IteratorTarget(ProbeTarget):
     """iter: *pin* is the path of the file that runs it when read, empty when the tracer reads it."""

@@ -38,6 +38,7 @@ from pytrace.core.probes.kinds import (
     probe_names,
 )
 from pytrace.core.probes.targets import (
+    ITERATORS_OF_ONE_OBJECT,
     TIMER_UNITS,
     IteratorTarget,
     KernelFunctionTarget,
@@ -310,7 +311,8 @@ def _raw_tracepoints(question: Question) -> Iterator[Place]:
 
 def _iterators(question: Question) -> Iterator[Place]:
     for name in matching((question.parts or ("*",))[0] or "*", question.kernel.iterator_names()):
-        yield f"iter:{name}", IteratorTarget(name)
+        if name not in ITERATORS_OF_ONE_OBJECT:
+            yield f"iter:{name}", IteratorTarget(name)
 
 
 def _events(question: Question) -> Iterator[Place]:

@@ -10,6 +10,7 @@ from pytrace.base.fast_dataclass import dataclass
 from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.base.lazy_regex import late
 from pytrace.core.diagnostics import TraceError
+from pytrace.runtime.abi import privileges
 from pytrace.runtime.abi.syscalls import ZeroedMemory
 
 if TYPE_CHECKING:
@@ -65,7 +66,6 @@ def finding(log: str) -> Finding:
 
 _HINTS = {
     errno.E2BIG: "the program is too long for this kernel; smaller strings or fewer unrolled iterations help",
-    errno.EPERM: "loading needs root, or CAP_BPF with CAP_PERFMON",
     errno.EACCES: "",
     errno.EINVAL: "",
     errno.ENOMEM: "there is not enough memory for the maps; fewer max_map_keys or a smaller max_strlen help",
@@ -83,8 +83,17 @@ _REASONS = (
 """What to do about limits of the kernel, by what the verifier says."""
 
 
-def _hint(number: int, reason: str) -> str:
+def _hint(number: int, reason: str = "") -> str:
+    if number == errno.EPERM:
+        return _permission_hint(privileges.effective_capabilities())
     return next((hint for said, hint in _REASONS if said in reason), _HINTS.get(number, ""))
+
+
+def _permission_hint(held: frozenset[str]) -> str:
+    """Why loading is not permitted to a process with the capabilities *held*."""
+    if "CAP_SYS_ADMIN" in held or {"CAP_BPF", "CAP_PERFMON"} <= held:
+        return "this process has the capabilities: this kernel, or a security module, forbids such a program to all"
+    return "loading needs root, or CAP_BPF with CAP_PERFMON"
 
 
 class VerifierLogs:
@@ -173,7 +182,7 @@ def explain(
                 hints=[f"perf_rb_pages is {manifest.config.perf_rb_pages}; fewer pages take less memory"],
             )
     if spec is None:
-        hint = _HINTS.get(number, "")
+        hint = _hint(number)
         reason = warnings[0] if warnings else error.strerror
         return LoadError(
             f"the script cannot be loaded: {reason}", log="\n".join(warnings), hints=[hint] if hint else []

@@ -15,7 +15,7 @@ from pytrace.core.event_layout import Location
 from pytrace.core.manifest import Manifest, MapSpec, ProgramSpec, Target
 from pytrace.core.probes.targets import KernelFunctionTarget
 from pytrace.core.types import UINT64, String
-from pytrace.runtime.abi import libbpf
+from pytrace.runtime.abi import libbpf, privileges
 from pytrace.runtime.abi.libbpf import WARN
 from pytrace.runtime.load.verifier import Finding, LoadError, VerifierLogs, explain, finding, map_refused
 
@@ -158,7 +158,6 @@ def test_a_program_that_attaches_to_nothing_is_named_by_its_kind() -> None:
     ("number", "log", "hint"),
     [
         (errno.E2BIG, "", "too long for this kernel"),
-        (errno.EPERM, "", "CAP_BPF"),
         (errno.ENOMEM, "", "max_strlen"),
         (errno.ENOSPC, "", "log_size"),
         (errno.E2BIG, "The sequence of 8193 jumps is too complex.\n", "8192 branches"),
@@ -198,11 +197,27 @@ def test_a_ring_that_is_too_large() -> None:
     ],
 )  # fmt: skip
 def test_what_is_neither_program_nor_map(
-    number: int, warnings: list[str], message: str, hints: tuple[str, ...]
+    number: int, warnings: list[str], message: str, hints: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(privileges, "effective_capabilities", frozenset)
     error = explained(number, *warnings)
     assert (error.message, error.hints, error.program) == (message, hints, None)
     assert error.log == "\n".join(warnings)
+
+
+@pytest.mark.parametrize(
+    ("held", "hint"),
+    [
+        ({"CAP_SYS_ADMIN"}, "forbids such a program to all"),
+        ({"CAP_BPF", "CAP_PERFMON"}, "forbids such a program to all"),
+        ({"CAP_BPF", "CAP_DAC_OVERRIDE"}, "loading needs root"),
+        (set(), "loading needs root"),
+    ],
+)
+def test_what_is_not_permitted(held: set[str], hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some kernels refuse one kind of program to root."""
+    monkeypatch.setattr(privileges, "effective_capabilities", lambda: frozenset(held))
+    assert hint in explained(errno.EPERM, REFUSED).hints[0]
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 
 from pytrace.base.fast_typing import TYPE_CHECKING
-from pytrace.core.probes.targets import BPF_FILE_SYSTEM, IteratorTarget
+from pytrace.core.probes.targets import BPF_FILE_SYSTEM, ITERATORS_OF_ONE_OBJECT, IteratorTarget
 from pytrace.frontend.attach.points import contexts
 from pytrace.frontend.attach.providers.base import Match, Provider, Scope, nearest
 
@@ -27,8 +27,11 @@ class Iterator(Provider):
     def expand(self, point: Point, scope: Scope) -> list[Match]:
         if not 1 <= len(point.parts) <= 2 or not point.parts[0].text:
             return self.bad_shape(point, scope)
-        known = scope.kernel.iterators()
         name = point.parts[0]
+        if name.text in ITERATORS_OF_ONE_OBJECT:
+            scope.missing(f"iter:{name.text} iterates over one map or cgroup, which a probe cannot name", name.span)
+            return []
+        known = [iterator for iterator in scope.kernel.iterators() if iterator not in ITERATORS_OF_ONE_OBJECT]
         if name.wild:
             scope.error("iter takes no pattern", name.span, [f"iterators are {', '.join(sorted(known))}"])
             return []

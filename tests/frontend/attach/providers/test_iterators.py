@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.core.probes.targets import IteratorTarget
+from pytrace.core.config import Config
+from pytrace.core.probes.targets import ITERATORS_OF_ONE_OBJECT, IteratorTarget
 from tests.frontend.expanding import Expanded
 
 
@@ -24,3 +25,11 @@ def test_iterator_errors() -> None:
     assert "pattern" in Expanded("iter:* { }").errors[0]
     assert "cannot share its block" in Expanded("iter:task, begin { }").errors[0]
     assert "cannot share its block" in Expanded("iter:task, iter:task { }").errors[0]
+
+
+@pytest.mark.parametrize("name", sorted(ITERATORS_OF_ONE_OBJECT))
+def test_iterators_of_an_object_that_a_probe_cannot_name(name: str) -> None:
+    message = f"iter:{name} iterates over one map or cgroup, which a probe cannot name"
+    assert Expanded(f"iter:{name} {{ }}").errors == [message]
+    skipped = Expanded(f"iter:{name} {{ }} begin {{ }}", config=Config(missing_probes="warn"))
+    assert skipped.warnings == [f"{message}; probe skipped"]
