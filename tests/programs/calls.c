@@ -39,7 +39,7 @@ int main(int argc, char **argv) {
     int times = argc > 1 ? atoi(argv[1]) : 10;
     volatile long total = 0;
     for (int round = 0; round < times; round++) {
-        char text[32];
+        char text[32] = ""; /* what is after the string is zero */
         struct point last = {.x = 1000 + round, .y = 7, .name = "last", .shape = SQUARE};
         struct point point = {.x = round, .y = -round, .name = "p", .flags = 5, .level = 17, .shape = ROUND,
                               .cell = {3, -4}, .next = &last};
