@@ -461,8 +461,9 @@ class LiveKernel:
     @cached_property
     def _cgroup_root(self) -> str:
         """Where the unified cgroup hierarchy is mounted."""
-        mounts = (line.split() for line in fingerprints.read_text("/proc/self/mounts").splitlines())
-        return next((parts[1] for parts in mounts if parts[2] == "cgroup2"), "/sys/fs/cgroup")
+        from pytrace.runtime.host import cgroups
+
+        return next((mount.point for mount in cgroups.hierarchies() if mount.unified), "/sys/fs/cgroup")
 
     def headers(self) -> KernelHeaders:
         from pytrace.runtime.host import kernel_headers

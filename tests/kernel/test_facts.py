@@ -15,6 +15,7 @@ from pytrace.runtime.abi import perf
 from pytrace.runtime.host import fingerprints
 from pytrace.runtime.listing import probes
 from pytrace.runtime.live_kernel import LiveKernel
+from tests.support.machine import own_cgroup
 from tests.support.pace import unit
 from tests.support.waiting import sleeps, until
 
@@ -146,17 +147,9 @@ def test_numbers(kernel: LiveKernel) -> None:
 
 
 def test_cgroups(kernel: LiveKernel) -> None:
-    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
-    root = next((row[1] for row in mounts if row[2] == "cgroup2"), None)
-    if root is None:
-        pytest.skip("no unified cgroup hierarchy is mounted")
-    made = Path(root) / f"pytrace-test-{os.getpid()}"
-    made.mkdir()
-    try:
+    with own_cgroup() as made:
         assert kernel.cgroup_id(str(made)) == made.stat().st_ino
         assert kernel.cgroup_id(made.name) == made.stat().st_ino, "relative to the mount"
-    finally:
-        made.rmdir()
     assert kernel.cgroup_id("/tmp") is None
 
 

@@ -18,9 +18,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from pytrace.runtime.host.cgroups import unified_mounts
 from tests.support.expect import Result
-from tests.support.machine import need
+from tests.support.machine import need, own_cgroup
 from tests.support.network import namespace
 from tests.support.patience import patience
 from tests.support.server import Server
@@ -60,21 +59,6 @@ def waiting(waiter: Path, **options: object) -> Iterator[int]:
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(timeout=patience(10))
-
-
-@contextmanager
-def cgroup(parent: Path | None = None) -> Iterator[Path]:
-    """A cgroup of version 2 of its own."""
-    mounts = unified_mounts()
-    if not mounts:
-        pytest.skip("no cgroup version 2 hierarchy is mounted")
-    made = (parent or Path(mounts[0])) / f"pytrace-{os.getpid()}-{next(NAMES)}"
-    made.mkdir()
-    try:
-        yield made
-    finally:
-        until(lambda: not (made / "cgroup.procs").read_text())
-        made.rmdir()
 
 
 def put(pid: int, group: Path) -> None:
@@ -139,7 +123,7 @@ def test_cgroups_and_those_below(server: Server, programs: Path, program: str, f
     need(feature)
     waiter = programs / "waiter"
     text = program.format(waiter=waiter)
-    with cgroup() as group, cgroup(group) as below, cgroup() as next_to, ExitStack() as stack:
+    with own_cgroup() as group, own_cgroup(group) as below, own_cgroup() as next_to, ExitStack() as stack:
         one, two, three, four = (stack.enter_context(waiting(waiter)) for _ in range(4))
         for pid, place in ((one, group), (two, below), (three, next_to)):
             put(pid, place)
@@ -154,7 +138,7 @@ def test_a_container_is_found_by_its_cgroup(server: Server, programs: Path) -> N
     need("syscalls")
     waiter = programs / "waiter"
     identity = f"{os.getpid():08x}" + "0123456789abcdef" * 3 + "01234567"
-    with cgroup() as outer, waiting(waiter) as one, waiting(waiter) as other:
+    with own_cgroup() as outer, waiting(waiter) as one, waiting(waiter) as other:
         group = outer / f"docker-{identity}.scope"
         group.mkdir()
         try:

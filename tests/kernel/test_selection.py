@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.expect import Result
-from tests.support.machine import need
+from tests.support.machine import need, own_cgroup
 from tests.support.patience import patience
 from tests.support.server import Server
 from tests.support.waiting import SERVED, descendants, sleeps, until
@@ -401,17 +401,8 @@ def test_living_descendants_inside_a_pid_namespace(programs: Path, tmp_path: Pat
 @pytest.fixture
 def cgroup() -> Iterator[Path]:
     """A cgroup v2 directory of its own."""
-    mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
-    roots = [fields[1] for fields in mounts if fields[2] == "cgroup2"]
-    if not roots:
-        pytest.skip("cgroup2 is not mounted")
-    path = Path(roots[0]) / f"pytrace-test-{os.getpid()}"
-    try:
-        path.mkdir()
-    except OSError as error:
-        pytest.skip(f"no cgroup can be made: {error.strerror}")
-    yield path
-    path.rmdir()
+    with own_cgroup() as made:
+        yield made
 
 
 def test_cgroup_filter(server: Server, programs: Path, cgroup: Path) -> None:
@@ -420,3 +411,13 @@ def test_cgroup_filter(server: Server, programs: Path, cgroup: Path) -> None:
     command = f"sh -c 'echo $$ > {cgroup}/cgroup.procs; exec {programs}/syscalls 5'"
     result = server.run(("-q", "-e", program, "-c", command), timeout=60)
     assert lines(result) == [f"@[unified:/{cgroup.name}]: 5"], result
+
+
+def test_a_hierarchy_that_is_mounted_twice_has_one_path(tmp_path: Path, cgroup: Path) -> None:
+    """As in a container's root or a chroot, which have a ``/sys`` of their own."""
+    program = f'begin {{ printf("%s\\n", cgroup_path(cgroupid("{cgroup}"))); }}'
+    steps = f'mount --rbind /sys {tmp_path} && exec "$@"'
+    command = ["unshare", "--mount", "sh", "-c", steps, "sh", sys.executable, "-m", "pytrace", "-q", "-e", program]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=patience(30))
+    assert (done.stdout.strip(), done.returncode) == (f"unified:/{cgroup.name}", 0), done
+

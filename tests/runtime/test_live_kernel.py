@@ -14,7 +14,7 @@ from pytrace.core.kernel_info import FunctionPrototype, UserSymbol
 from pytrace.core.types import VOID, Struct
 from pytrace.runtime.abi import perf
 from pytrace.runtime.binaries.user_binary import UserBinaries
-from pytrace.runtime.host import fingerprints, procfs
+from pytrace.runtime.host import cgroups, fingerprints, procfs
 from pytrace.runtime.live_kernel import LiveKernel
 from pytrace.runtime.load import features
 from tests.support.small_program import built, split
@@ -264,8 +264,8 @@ def test_control_groups_by_path(tmp_path: Path) -> None:
 
 
 def test_where_control_groups_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    for text, root in (("a /x cgroup2 rw\n", "/x"), ("a /y cgroup rw\n", "/sys/fs/cgroup")):
-        monkeypatch.setattr(fingerprints, "read_text", {"/proc/self/mounts": text}.__getitem__)
+    for unified, root in ((True, "/x"), (False, "/sys/fs/cgroup")):
+        monkeypatch.setattr(cgroups, "hierarchies", lambda unified=unified: [cgroups.Mount("0:1", "/", "/x", unified)])
         assert LiveKernel()._cgroup_root == root
 
 

@@ -10,10 +10,16 @@ import gzip
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from itertools import count
 from pathlib import Path
+
+from tests.support.waiting import until
+
+_NUMBERS = count()
 
 
 @cache
@@ -87,9 +93,29 @@ def _override() -> str:
 
 
 def cgroup2_mount() -> str:
-    """Where the unified cgroup hierarchy is mounted; empty where it is not."""
-    rows = (line.split() for line in Path("/proc/self/mounts").read_text().splitlines())
-    return next((row[1] for row in rows if row[2] == "cgroup2"), "")
+    """Where the unified cgroup hierarchy is mounted; empty where it is not. Not a mount that shows a part of it."""
+    rows = [line.split(" ") for line in Path("/proc/self/mountinfo").read_text().splitlines() if " - cgroup2 " in line]
+    return next((row[4] for row in sorted(rows, key=lambda row: row[3] != "/")), "")
+
+
+@contextmanager
+def own_cgroup(parent: Path | None = None) -> Iterator[Path]:
+    """A cgroup of version 2, at the root of the hierarchy or in *parent*; skips the test where none can be made."""
+    import pytest
+
+    root = cgroup2_mount()
+    if not root:
+        pytest.skip("no cgroup version 2 hierarchy is mounted")
+    made = (parent or Path(root)) / f"pytrace-{os.getpid()}-{next(_NUMBERS)}"
+    try:
+        made.mkdir()
+    except OSError as error:
+        pytest.skip(f"no cgroup can be made: {error.strerror}")
+    try:
+        yield made
+    finally:
+        until(lambda: not (made / "cgroup.procs").read_text())
+        made.rmdir()
 
 
 def _path(path: str) -> Callable[[], str]:

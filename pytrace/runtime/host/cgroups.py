@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from typing import NamedTuple
 
 from pytrace.base.fast_typing import TYPE_CHECKING
 
@@ -10,11 +12,56 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def unified_mounts(mounts: str = "/proc/self/mounts") -> list[str]:
+MOUNTS = "/proc/self/mountinfo"
+_ESCAPED = re.compile(r"\\([0-7]{3})")
+
+
+class Mount(NamedTuple):
+    """One mount of a cgroup hierarchy."""
+
+    device: str
+    """Of the hierarchy's file system, which all its mounts share."""
+    root: str
+    """The cgroup that is shown at *point*."""
+    point: str
+    unified: bool
+    """Of version 2."""
+
+
+def mounts(table: str = MOUNTS) -> list[Mount]:
+    """All mounts of cgroup hierarchies, in the order of *table* (proc_pid_mountinfo(5))."""
+    with open(table, encoding="utf-8", errors="surrogateescape") as file:
+        rows = [line.partition(" - ") for line in file]
+    found = []
+    for mount, _, source in rows:
+        kind = source.partition(" ")[0]
+        if kind in ("cgroup", "cgroup2"):
+            _, _, device, root, point, *_ = mount.split(" ")
+            found.append(Mount(device, _unescaped(root), _unescaped(point), kind == "cgroup2"))
+    return found
+
+
+def _unescaped(path: str) -> str:
+    """A path whose blanks are written as ``\\040``."""
+    return _ESCAPED.sub(lambda match: chr(int(match[1], 8)), path)
+
+
+def hierarchies(table: str = MOUNTS) -> list[Mount]:
+    """One mount of each hierarchy: a container's root or a chroot has a second one, by a bind mount of ``/sys``.
+
+    It is the first that shows the whole hierarchy, or the first of all.
+    """
+    found: dict[str, Mount] = {}
+    for mount in mounts(table):
+        known = found.setdefault(mount.device, mount)
+        if known.root != "/" == mount.root:
+            found[mount.device] = mount
+    return list(found.values())
+
+
+def unified_mounts() -> list[str]:
     """Where the hierarchy of version 2 is mounted."""
-    with open(mounts, encoding="utf-8", errors="surrogateescape") as file:
-        lines = [line.split() for line in file]
-    return [fields[1] for fields in lines if len(fields) > 2 and fields[2] == "cgroup2"]
+    return [mount.point for mount in mounts() if mount.unified]
 
 
 def directories(root: str) -> Iterator[str]:
@@ -25,8 +72,8 @@ def directories(root: str) -> Iterator[str]:
 class Cgroups:
     """Finds the path of a cgroup in each mounted hierarchy; an id is the inode of the cgroup's directory."""
 
-    def __init__(self, mounts: str = "/proc/self/mounts") -> None:
-        self._mounts = mounts
+    def __init__(self, table: str = MOUNTS) -> None:
+        self._table = table
         self._roots: tuple[tuple[str, str], ...] | None = None
         self._known: dict[tuple[str, int], str] = {}
 
@@ -48,14 +95,9 @@ class Cgroups:
 
     def _hierarchies(self) -> tuple[tuple[str, str], ...]:
         if self._roots is None:
-            unified, named = [], []
-            with open(self._mounts) as file:
-                lines = [line.split() for line in file]
-            for fields in lines:
-                if len(fields) > 2 and fields[2] == "cgroup2":
-                    unified.append(("unified", fields[1]))
-                elif len(fields) > 2 and fields[2] == "cgroup":
-                    named.append((os.path.basename(fields[1]), fields[1]))
+            found = hierarchies(self._table)
+            unified = [("unified", mount.point) for mount in found if mount.unified]
+            named = [(os.path.basename(mount.point), mount.point) for mount in found if not mount.unified]
             self._roots = (*unified, *sorted(named))
         return self._roots
 

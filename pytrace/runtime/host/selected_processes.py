@@ -8,7 +8,7 @@ import stat
 from pytrace.base.fast_typing import TYPE_CHECKING, TypeVar
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.options.process_filters import COMM, MOST
-from pytrace.runtime.host.cgroups import unified_mounts
+from pytrace.runtime.host.cgroups import mounts, unified_mounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -80,20 +80,20 @@ def cgroups(paths: Iterable[str], identities: Iterable[str] = ()) -> tuple[tuple
 
 
 def _cgroup(path: str) -> tuple[int, int]:
-    mounts = unified_mounts()
-    if not mounts:
+    points = unified_mounts()
+    if not points:
         raise TraceError(
             "--cgroup needs a mounted cgroup version 2 hierarchy, and there is none",
             hints=("mount -t cgroup2 none DIRECTORY mounts it; cgroups of version 1 cannot be compared",),
         )
-    inside = path.startswith(tuple(f"{mount.rstrip('/')}/" for mount in mounts)) or path in mounts
-    places = [path] if inside else [os.path.join(mount, path.strip("/")) for mount in mounts]
+    inside = path.startswith(tuple(f"{mount.rstrip('/')}/" for mount in points)) or path in points
+    places = [path] if inside else [os.path.join(mount, path.strip("/")) for mount in points]
     for place in places:
         if os.path.isdir(place):
             return _placed(place)
     if not inside and os.path.isdir(path):
         raise TraceError(
-            f"{path!r} is not a cgroup of version 2", hints=("version 2 is mounted at " + ", ".join(mounts),)
+            f"{path!r} is not a cgroup of version 2", hints=("version 2 is mounted at " + ", ".join(points),)
         )
     raise TraceError(f"there is no cgroup {path!r}", hints=_near(places[0], path))
 
@@ -110,12 +110,10 @@ def _placed(directory: str) -> tuple[int, int]:
 
 def _depth_of_mount(mount: str) -> int:
     """How deep the root of a mount is in the hierarchy: in a container it may be a cgroup below the root."""
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-        for line in file:
-            fields = line.split()
-            if fields[4] == mount and " - cgroup2 " in line:
-                # A cgroup namespace shows its own root as / (cgroup_namespaces(7)), whose depth it does not tell.
-                return len([part for part in fields[3].split("/") if part and part != ".."])
+    for known in mounts():
+        if known.unified and known.point == mount:
+            # A cgroup namespace shows its own root as / (cgroup_namespaces(7)), whose depth it does not tell.
+            return len([part for part in known.root.split("/") if part and part != ".."])
     return 0
 
 

@@ -21,8 +21,11 @@ def root(tmp_path: Path) -> Path:
         ("cgroup2", "unified", "cgroup2"),
         ("cgroup", "cpu,cpuacct", "cgroup"),
     ]
-    lines = [f"{source} {tmp_path}/{folder} {kind} rw 0 0\n" for source, folder, kind in rows]
-    (tmp_path / "mounts").write_text("".join([*lines, "short\n"]))
+    lines = [
+        f"{number} 1 0:{number} / {tmp_path}/{folder} rw,relatime shared:9 - {kind} {source} rw\n"
+        for number, (source, folder, kind) in enumerate(rows, 20)
+    ]
+    (tmp_path / "mounts").write_text("".join(lines))
     return tmp_path
 
 
@@ -100,3 +103,30 @@ def test_links_are_not_followed(root: Path) -> None:
     inner.mkdir(parents=True)
     (root / "unified/link").symlink_to(inner.parent)
     assert made(root).paths(inode(inner)) == ""
+
+
+def mounted_again(root: Path, device: str, shown: str, folder: str, kind: str) -> None:
+    place = f"{root}/{folder}".replace(" ", r"\040")
+    with (root / "mounts").open("a") as file:
+        file.write(f"90 1 {device} {shown} {place} rw - {kind} none rw\n")
+
+
+def test_a_hierarchy_that_is_mounted_twice_is_one(root: Path) -> None:
+    (root / "chroot/sys").mkdir(parents=True)
+    for kind, device, folder in (("cgroup2", "0:22", "unified"), ("cgroup", "0:21", "memory")):
+        (root / "chroot/sys" / folder).symlink_to(root / folder)
+        mounted_again(root, device, "/", f"chroot/sys/{folder}", kind)
+    assert made(root).paths(inode(root / "unified/user.slice")) == "unified:/user.slice"
+    assert made(root).paths(inode(root / "memory/job")) == "memory:/job"
+    assert len(cgroups.mounts(str(root / "mounts"))) == 5
+    assert len(cgroups.hierarchies(str(root / "mounts"))) == 3
+
+
+def test_a_mount_of_the_whole_hierarchy_is_preferred(root: Path) -> None:
+    rows = (root / "mounts").read_text().splitlines(keepends=True)
+    (root / "mounts").write_text("")
+    mounted_again(root, "0:22", "/system.slice", "a container", "cgroup2")
+    assert [mount.point for mount in cgroups.hierarchies(str(root / "mounts"))] == [f"{root}/a container"]
+    with (root / "mounts").open("a") as file:
+        file.writelines(rows)
+    assert cgroups.hierarchies(str(root / "mounts"))[0].point == f"{root}/unified"
