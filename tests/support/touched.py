@@ -142,7 +142,7 @@ def python_files() -> dict[str, str]:
 def main(words: list[str]) -> None:
     """Print the arguments for pytest, a line each."""
     bases = [word for word in words if word != "--traced"]
-    for name in chosen(changed_files(*bases), python_files(), "--traced" in words):
+    for name in chosen(changed_files(bases[0] if bases else ""), python_files(), "--traced" in words):
         print(name)
 
 
