@@ -14,12 +14,13 @@ import marshal
 import os
 import sys
 import time
+from contextlib import suppress
+from functools import cache
+from typing import TYPE_CHECKING
 
 import pytrace
 from pytrace.base import private_files
 from pytrace.base.fast_dataclass import fields
-from pytrace.base.fast_library import cache, suppress
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.manifest import FORMAT, CompiledScript, Manifest
 from pytrace.core.options.compile_options import PROCESSES, CompileOptions
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from pytrace.base.fast_dataclass import dataclass, replace
-from pytrace.base.fast_library import contextmanager
-from pytrace.base.fast_typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from pytrace.core.diagnostics import PlacedError, ScriptError, render
 
 if TYPE_CHECKING:

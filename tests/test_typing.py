@@ -14,7 +14,7 @@ MOST_ANY = 37
 what scripts give to Python programs."""
 MOST_CASTS = 14
 
-TYPING = {"typing", "pytrace.base.fast_typing"}
+TYPING = {"typing"}
 """Where ``cast`` comes from; the code generator has a function of this name."""
 
 

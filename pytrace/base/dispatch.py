@@ -8,7 +8,7 @@ for the function that is looked up by the node's own class.
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING, Concatenate, Never, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Concatenate, Never, ParamSpec, TypeVar, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

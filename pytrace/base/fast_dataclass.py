@@ -14,10 +14,9 @@ from __future__ import annotations
 
 from _operator import attrgetter
 from collections.abc import Callable
+from functools import cache
 from types import CodeType, FunctionType
-
-from pytrace.base.fast_library import cache
-from pytrace.base.fast_typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 _OWN = "__pytrace_own__"
 """Attribute of a class: the fields that it declares itself, with annotation and default."""

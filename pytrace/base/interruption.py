@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-# The built-in module: ``signal`` makes enumerations of all numbers first.
-import _signal as signal  # type: ignore[import-not-found]
+import signal
 from contextlib import contextmanager
-
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

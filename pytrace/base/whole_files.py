@@ -6,8 +6,7 @@ import contextlib
 import errno
 import os
 import stat
-
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

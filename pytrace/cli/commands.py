@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import TYPE_CHECKING, TextIO
 
 from pytrace import cache
 from pytrace.base.fast_dataclass import replace
-from pytrace.base.fast_typing import TYPE_CHECKING, TextIO
 from pytrace.base.terminal import colour
 from pytrace.cli import request
 from pytrace.core import manifest

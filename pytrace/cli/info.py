@@ -7,9 +7,9 @@ import importlib.util
 import os
 import platform
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytrace
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.load import features
 

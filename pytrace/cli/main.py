@@ -11,16 +11,15 @@ import atexit
 import gc
 import os
 import sys
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.base.terminal import colour, prepare_streams
 from pytrace.cli.options import CommandLine, read
 from pytrace.core.diagnostics import InternalError, Interrupted, ScriptError, TraceError, bytes_shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from pytrace.base.fast_typing import NoReturn
+    from typing import NoReturn
 
 LANGUAGE = "0.26.0"
 """The version of bpftrace whose language this is."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.cli.scripts.option_names import BLOCK, names, offered
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.options.option_values import convert, entries

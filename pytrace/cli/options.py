@@ -8,9 +8,9 @@ apart, and its import is a tenth of a cached start.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass, field
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError, similar
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.cli.options import CommandLine, read
 from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError
 from pytrace.core.source import Source

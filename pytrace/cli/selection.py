@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.process_filters import COMM, MOST_PIDS, ProcessFilters
 

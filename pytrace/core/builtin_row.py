@@ -8,8 +8,9 @@ missing.
 
 from __future__ import annotations
 
+from enum import Enum
+
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_enum import Enum
 
 IN_SCOPE = "in_scope"
 """The builtin with which a script applies the filters of processes itself."""

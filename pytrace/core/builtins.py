@@ -5,7 +5,8 @@ The rows are data; see :mod:`pytrace.core.builtin_row` for what each column mean
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.core.builtin_row import Builtin, Mode
 from pytrace.core.probes.kinds import FENTRY, FEXIT, ITER, KPROBE, PROBE_KINDS, Context
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pytrace.base.fast_dataclass import asdict, dataclass, fields
-from pytrace.base.fast_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from pytrace.base.fast_typing import Any
+    from typing import Any
 
 ENVIRONMENT_PREFIXES = ("PYTRACE_", "BPFTRACE_")
 """Prefixes of environment variables; the first one that is set takes precedence."""

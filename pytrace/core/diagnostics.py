@@ -8,11 +8,11 @@ There are two families of failures: a mistake in a script or a limit of the mach
 from __future__ import annotations
 
 import os
+import re
+from enum import Enum
+from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass, field, replace
-from pytrace.base.fast_enum import Enum
-from pytrace.base.fast_typing import TYPE_CHECKING
-from pytrace.base.lazy_regex import late
 from pytrace.core.source import Span, expansion_chain
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ _ORDER = tuple(Severity)
 _RESET = "\x1b[0m"
 
 
-_ESCAPED_BYTE = late(r"(?<!\\)((?:\\\\)*)\\udc([89a-f][0-9a-f])")
+_ESCAPED_BYTE = re.compile(r"(?<!\\)((?:\\\\)*)\\udc([89a-f][0-9a-f])")
 
 
 def bytes_shown(text: str) -> str:

@@ -44,9 +44,10 @@ outermost call that is not in the library), *expansion* the calls around it, inn
 
 from __future__ import annotations
 
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
 from pytrace.base.fast_dataclass import asdict, dataclass, field
-from pytrace.base.fast_library import cached_property
-from pytrace.base.fast_typing import TYPE_CHECKING, Any, TypeVar
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import UINT32, UINT64, Buffer, String, Tuple, Type, from_data, to_data
 

@@ -6,8 +6,9 @@ be ``*``. A ``%`` that starts no conversion is text.
 
 from __future__ import annotations
 
+import re
+
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.lazy_regex import late
 
 NAMES = ("d", "i", "u", "o", "x", "X", "c", "p", "s", "r", "rx", "rh", "gr")
 """Supported conversions; the checker and the runtime have a row for each."""
@@ -15,11 +16,11 @@ NAMES = ("d", "i", "u", "o", "x", "X", "c", "p", "s", "r", "rx", "rh", "gr")
 UNSUPPORTED = ("e", "E", "f", "F", "g", "G", "a", "A", "n")
 """Conversions of C that are recognised only to be rejected."""
 
-_CONVERSION = late(
+_CONVERSION = re.compile(
     rb"%(?P<flags>-?\+? ?#?0?)(?P<width>\d+|\*)?(?P<precision>\.(?:\d+|\*)?)?(?P<length>hh|h|ll|l|j|z|t|L)?"
     + f"(?P<name>{'|'.join(sorted((*NAMES, *UNSUPPORTED), key=len, reverse=True))}|%)".encode()
 )
-_STRAY = late(rb"%[-+#0-9.*hljztL]*[!-$&-~]?")
+_STRAY = re.compile(rb"%[-+#0-9.*hljztL]*[!-$&-~]?")
 """How messages show a ``%`` that starts no conversion."""
 
 

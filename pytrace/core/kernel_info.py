@@ -7,8 +7,9 @@ script with the same facts compiles to the same bytes.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Protocol
+
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

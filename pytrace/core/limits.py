@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import resource
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 
 if TYPE_CHECKING:

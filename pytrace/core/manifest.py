@@ -7,10 +7,10 @@ LLVM nor the parser.
 from __future__ import annotations
 
 import struct
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytrace.base.fast_dataclass import asdict, dataclass
-from pytrace.base.fast_enum import IntEnum
-from pytrace.base.fast_typing import TYPE_CHECKING, Any, TypeVar
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.event_layout import EventSpec, Location
@@ -418,7 +418,7 @@ class CompiledScript:
         Raises:
             TraceError: *data* is not a compiled script, or was written by another version.
         """
-        from pytrace.base import fast_json  # cached scripts have another form
+        import json
 
         data = data.removeprefix(INTERPRETER)
         start = len(MAGIC) + 8
@@ -428,7 +428,7 @@ class CompiledScript:
         if version != FORMAT:
             raise TraceError(f"compiled by another version of pytrace (format {version}, this one reads {FORMAT})")
         try:
-            manifest = Manifest.from_data(fast_json.loads(data[start : start + length]))
+            manifest = Manifest.from_data(json.loads(data[start : start + length]))
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise TraceError("the compiled script is damaged, or another version of pytrace wrote it") from error
         return cls(data[start + length :], manifest)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pytrace.base.fast_typing import Any
+    from typing import Any
 
 Row = tuple[str, ...]
 """Each fact as words, its kind first."""

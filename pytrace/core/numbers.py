@@ -5,7 +5,7 @@ This is the wider form of the script's integers: ``0b101`` and a leading sign ar
 
 from __future__ import annotations
 
-from pytrace.base.lazy_regex import VERBOSE, late
+import re
 
 DURATIONS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9, "d": 86400 * 10**9}
 """Nanoseconds of each duration suffix."""
@@ -13,7 +13,7 @@ DURATIONS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h"
 LONGEST = 100
 """Maximum length of a number's text."""
 
-_INTEGER = late(
+_INTEGER = re.compile(
     r"""(?P<sign>[+-]?)
     (?: 0[xX](?P<hex>[0-9a-fA-F](?:_?[0-9a-fA-F])*)
       | 0[bB](?P<binary>[01](?:_?[01])*)
@@ -21,7 +21,7 @@ _INTEGER = late(
       | (?P<octal>0(?:_?[0-7])+)(?:[uU]?[lL]{0,2})
       | (?P<decimal>0|[1-9](?:_?[0-9])*)(?P<suffix>ns|us|ms|[smhd]|[uU]?[lL]{0,2})
     )""",
-    VERBOSE,
+    re.VERBOSE,
 )
 
 

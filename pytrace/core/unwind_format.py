@@ -20,7 +20,7 @@ the load bias (address minus virtual address in the file), ``u32`` index of the 
 
 from __future__ import annotations
 
-from pytrace.base.fast_enum import IntEnum
+from enum import IntEnum
 
 WORD = 8
 WHERE_RBP_POINTS = 255

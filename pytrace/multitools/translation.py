@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Protocol
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_typing import TYPE_CHECKING, Protocol
 from pytrace.core.options.option_values import default
 from pytrace.core.options.script_options import ScriptOption, Value
 

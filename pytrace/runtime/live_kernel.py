@@ -8,9 +8,9 @@ compilation can be checked with :func:`pytrace.runtime.host.fingerprints.still_t
 from __future__ import annotations
 
 import os
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_library import cached_property
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import (
     FunctionPrototype,

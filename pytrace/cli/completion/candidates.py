@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import re
+from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass, field
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.cli.completion import program_text
 from pytrace.cli.completion.shell_words import Typed, split
 from pytrace.core.diagnostics import Diagnostics, TraceError

@@ -7,18 +7,20 @@ and on the files that the script imports, whose fingerprints are in it.
 
 from __future__ import annotations
 
+import json
 import os
+from typing import TYPE_CHECKING
 
 import pytrace
 from pytrace import cache
-from pytrace.base import fast_json, private_files
+from pytrace.base import private_files
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.options.script_options import ScriptOption
 from pytrace.runtime.host import fingerprints
 
 if TYPE_CHECKING:
-    from pytrace.base.fast_typing import Any
+    from typing import Any
+
     from pytrace.core.diagnostics import Diagnostics
     from pytrace.core.source import Source
 
@@ -79,7 +81,7 @@ def _load(path: str) -> Declared | None:
     if not rest or code != _code():
         return None
     try:
-        data = fast_json.loads(rest)
+        data = json.loads(rest)
         if not fingerprints.still_true([tuple(fact) for fact in data["files"]]):
             return None
         return Declared(tuple(map(_option, data["options"])), data["positional"])

@@ -6,7 +6,8 @@ Where the key is missing that look-up is for nothing.
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.visitor import walk
 

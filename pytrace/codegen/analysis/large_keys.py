@@ -6,8 +6,9 @@ key.  What is used can be told from the key itself: a stack begins with its numb
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.types import Record, Stack, String, Tuple, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.visitor import walk

@@ -9,8 +9,9 @@ Variables that several of these functions use are in scratch memory
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pytrace.base.fast_dataclass import dataclass, field
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.types import VOID
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.visitor import children

@@ -7,7 +7,8 @@ as the program itself has not. A loop reads anew in each round, so that it sees 
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import CheckedProgram, FunctionInfo, ImportedFunction, VariableInfo
 from pytrace.frontend.ast.visitor import children, walk

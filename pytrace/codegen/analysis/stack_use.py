@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import struct
 import sys
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.ir.function_text import callees
 
 if TYPE_CHECKING:

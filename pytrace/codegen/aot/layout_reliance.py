@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pytrace.base.dispatch import by_class, on
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.probes.targets import (
     IteratorTarget,
     KernelFunctionTarget,
@@ -22,8 +23,8 @@ from pytrace.frontend.ast.typed_program import CheckedProgram, ProbeUnit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import TypeGuard
 
-    from pytrace.base.fast_typing import TypeGuard
     from pytrace.codegen.aot.load_time_values import Ahead
 
 _ARGUMENTS = frozenset({"args", "retval"})

@@ -9,8 +9,9 @@ Layouts that cannot be adjusted in this way are recorded (*relies*) and checked 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pytrace.base.fast_dataclass import dataclass, field
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.ir.module import LOAD_TIME
 from pytrace.codegen.ir.operands import Memory, Operand, Scalar
 from pytrace.codegen.ir.values import Number, Ptr, global_pointer, signed_constant

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from pytrace.base.dispatch import by_class, late, on
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.emit import memory, raw_tracepoints, returned_function, system_calls
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.operands import Made, Memory, Operand, Remote, Scalar

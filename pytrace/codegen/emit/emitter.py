@@ -6,9 +6,10 @@ context pointer and this CPU's block of per-CPU data.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_library import contextmanager
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.program import Program, Variable
 from pytrace.codegen.ir import helpers

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.codegen.analysis.aliasing import changes
 from pytrace.codegen.emit import memory
 from pytrace.codegen.ir.operands import Operand, Scalar

@@ -6,7 +6,8 @@ copied with its actual length.  An event that does not fit the ring is counted a
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.codegen.emit import evaluation_order, memory, seq_file, system_calls
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.emit import events
 from pytrace.codegen.emit.emitter import Emitter, Loop
 from pytrace.codegen.ir import helpers

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import INLINE_BYTES
 from pytrace.codegen.ir.operands import Made, Memory, Operand, Parts, Remote, Scalar

@@ -6,8 +6,9 @@ They share the per-CPU scratch area; variables that several of them use live the
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pytrace.base.fast_dataclass import dataclass, field
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.analysis.parts import Plan
 from pytrace.codegen.ir.builder import Builder
 from pytrace.codegen.ir.values import Number, Ptr, global_pointer

@@ -7,7 +7,8 @@ is evaluated again.
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.core.types import Pointer
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.visitor import walk

@@ -7,7 +7,8 @@ returns is found by where its return address was on the stack.
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.codegen.emit import loops
 from pytrace.codegen.emit.current_task import kernel_field, read_word
 from pytrace.codegen.ir import helpers

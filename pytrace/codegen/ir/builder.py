@@ -7,9 +7,9 @@ types of values are in :mod:`pytrace.codegen.ir.values`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from pytrace.base.fast_library import contextmanager
-from pytrace.base.fast_typing import TYPE_CHECKING, ParamSpec, TypeVar
 from pytrace.codegen.ir.function_text import Block, FunctionText, Instruction, Prologue
 from pytrace.codegen.ir.helpers import TRACE_PRINTK, Helper
 from pytrace.codegen.ir.values import (

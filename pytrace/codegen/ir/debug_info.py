@@ -7,7 +7,8 @@ once everything that they refer to has a number.
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.codegen.ir.values import Location, Scope
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import Bool, Enum, Int, Pointer, Struct, Type, Void

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from typing import TYPE_CHECKING
+
 from pytrace.base.fast_dataclass import dataclass, field
-from pytrace.base.fast_typing import TYPE_CHECKING
-from pytrace.base.lazy_regex import late
 from pytrace.codegen.ir.values import LateInstruction
 
 if TYPE_CHECKING:
     from collections.abc import Container
 
-_SYMBOL = late(r"@(\w+)")
+_SYMBOL = re.compile(r"@(\w+)")
 
 
 @dataclass(eq=False)

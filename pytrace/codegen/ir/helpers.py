@@ -6,7 +6,8 @@ A row is typed: ``Helper[[Ptr, Ptr], Ptr]`` takes two pointers and returns one, 
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar, overload
+
 from pytrace.codegen.ir.values import I64, Number, Ptr
 
 if TYPE_CHECKING:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.codegen.ir.debug_info import DebugInfo
 from pytrace.codegen.ir.function_text import FunctionText
 from pytrace.codegen.ir.target import TRIPLE

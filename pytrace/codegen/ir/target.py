@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 import resource
 import sys
+from functools import cache, partial
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_library import cache, partial
-from pytrace.base.fast_typing import TYPE_CHECKING
-from pytrace.codegen.ir import llvm_library
 from pytrace.core import limits
 from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.limits import memory_is_limited
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
+    from typing import NoReturn
 
-    from pytrace.base.fast_typing import NoReturn
-    from pytrace.codegen.ir.llvm_library import Llvm, Machine, Module
+    from llvmlite.binding import ModuleRef, TargetMachine
 
 TRIPLE = "bpfel" if sys.byteorder == "little" else "bpfeb"
 CPU = "v3"
@@ -27,35 +27,35 @@ MOST_STACK = 1 << 14
 """Frame size of one function that LLVM accepts."""
 
 
-@cache
-def _llvm() -> Llvm:
-    place = llvm_library.path()
-    if place is not None:
-        return llvm_library.Library(place)
-    from pytrace.codegen.ir.llvm_package import Package
+def _llvm() -> ModuleType:
+    """Llvmlite's binding. It is imported late: where memory is limited only the child of :func:`_in_a_child` has it."""
+    import llvmlite.binding
 
-    return Package()
+    binding: ModuleType = llvmlite.binding
+    return binding
 
 
 @cache
-def _machine() -> Machine:
+def _machine() -> TargetMachine:
     llvm = _llvm()
     # The generator checks stack use itself (codegen.analysis.stack_use): LLVM would abort the process.
-    llvm.set_option(f"-bpf-stack-size={MOST_STACK}")
+    llvm.set_option("pytrace", f"-bpf-stack-size={MOST_STACK}")
     # BPFMIPeephole removes zero extensions that are still used in other blocks, and LLVM aborts ("Register use before
     # def!", seen with 22.1). Without it programs have 0.3 % more instructions.
-    llvm.set_option("-disable-bpf-peephole")
-    return llvm.machine(TRIPLE, CPU)
+    llvm.set_option("pytrace", "-disable-bpf-peephole")
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    return llvm.Target.from_triple(TRIPLE).create_target_machine(cpu=CPU, opt=2, codemodel="default")
 
 
-def parse(text: str, *, verify: bool = False) -> Module:
-    """The module of IR *text*.
+def parse(text: str, *, verify: bool = False) -> ModuleRef:
+    """The module of IR *text*, in LLVM's memory until the end of its ``with`` block.
 
     Raises:
         InternalError: LLVM rejects it.
     """
     try:
-        module = _llvm().parse(text)
+        module = _llvm().parse_assembly(text)
         if verify:
             module.verify()
     except RuntimeError as error:
@@ -63,14 +63,19 @@ def parse(text: str, *, verify: bool = False) -> Module:
     return module
 
 
-def optimise(module: Module) -> None:
-    """Run the -O2 pipeline, the BPF target's own passes included."""
-    _machine().optimise(module)
+def optimise(module: ModuleRef) -> None:
+    """Run the -O2 pipeline without vectorisation, the BPF target's own passes included."""
+    llvm = _llvm()
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    options.loop_vectorization = False
+    options.slp_vectorization = False
+    builder = llvm.create_pass_builder(_machine(), options)
+    builder.getModulePassManager().run(module, builder)
 
 
-def assembly(module: Module) -> str:
+def assembly(module: ModuleRef) -> str:
     """BPF assembly text."""
-    return _machine().emit_assembly(module)
+    return str(_machine().emit_assembly(module))
 
 
 LARGE = 8000
@@ -110,14 +115,18 @@ def _compiled(text: str) -> bytes:
         return elf(module, longest(text))
 
 
-def elf(module: Module, lines: int = LARGE) -> bytes:
+def _object(module: ModuleRef) -> bytes:
+    return bytes(_machine().emit_object(module))
+
+
+def elf(module: ModuleRef, lines: int = LARGE) -> bytes:
     """The ELF object of a module whose functions have at most *lines* lines of IR text.
 
     Raises:
         TraceError: a program is too long for BPF's branches.
     """
     if lines < LARGE or not _is_large(module):
-        return _machine().emit_object(module)
+        return _object(module)
     for options in _LAYOUTS:
         data = _in_a_child(partial(_with_options, module, options))
         if data is not None:
@@ -128,16 +137,16 @@ def elf(module: Module, lines: int = LARGE) -> bytes:
     )
 
 
-def _is_large(module: Module) -> bool:
+def _is_large(module: ModuleRef) -> bool:
     # A line of optimised IR is an instruction, a label, or a debug record.
     return longest(str(module)) > LARGE
 
 
-def _with_options(module: Module, options: tuple[str, ...]) -> bytes:
+def _with_options(module: ModuleRef, options: tuple[str, ...]) -> bytes:
     """The ELF object; LLVM *options* are set for the rest of the process."""
     for option in options:
-        _llvm().set_option(option)
-    return _machine().emit_object(module)
+        _llvm().set_option("pytrace", option)
+    return _object(module)
 
 
 def _in_a_child(emit: Callable[[], bytes]) -> bytes | None:
@@ -187,4 +196,4 @@ def _emit(emit: Callable[[], bytes], result: int, messages: int) -> NoReturn:
 
 def llvm_version() -> str:
     """Version of llvmlite's LLVM (``22.1.0``)."""
-    return _llvm().version
+    return ".".join(str(part) for part in _llvm().llvm_version_info)

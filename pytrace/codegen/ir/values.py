@@ -8,8 +8,9 @@ narrower integers exist inside the builder only.
 
 from __future__ import annotations
 
+from typing import Literal, NewType
+
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_typing import Literal, NewType
 from pytrace.core.diagnostics import InternalError
 
 I1 = NewType("I1", str)

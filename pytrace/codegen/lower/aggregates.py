@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.analysis.shared_variables import called_functions
 from pytrace.codegen.emit import memory
 from pytrace.codegen.ir import helpers

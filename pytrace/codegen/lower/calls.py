@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.codegen.emit import evaluation_order, events, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.operands import Memory, Nothing, Operand, Remote, Scalar

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import TYPE_CHECKING
+
 from pytrace.base.dispatch import by_class, on
-from pytrace.base.fast_library import partial
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.aot import load_time_values
 from pytrace.codegen.emit import evaluation_order, events, loops, memory
 from pytrace.codegen.ir.operands import Memory, Nothing, Operand, Parts, Remote, Scalar

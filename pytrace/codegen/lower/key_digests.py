@@ -16,7 +16,8 @@ behind it do not count, which is why a key must tell its used part itself.
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.codegen.analysis.large_keys import WORD, Words, words_of
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Builder

@@ -6,8 +6,8 @@ The key that is stored, once for each, is a copy that is clear there.
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.analysis.large_keys import LEAST, WORD
 from pytrace.codegen.emit import memory
 from pytrace.codegen.ir import helpers

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import errno
+from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.analysis.large_keys import WORD
 from pytrace.codegen.emit import events, memory
 from pytrace.codegen.emit.evaluation_order import in_order

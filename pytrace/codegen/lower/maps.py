@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import errno
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.emit import events, loops, memory
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.module import PERCPU

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.codegen.emit import comparison, events, memory
 from pytrace.codegen.emit.evaluation_order import in_order
 from pytrace.codegen.ir.operands import Operand, Scalar

@@ -9,7 +9,8 @@ with uprobes (return addresses may be replaced), tasks without a user stack.
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.codegen.emit import current_task, memory
 from pytrace.codegen.emit.contexts import registers
 from pytrace.codegen.ir import helpers

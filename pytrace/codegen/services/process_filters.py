@@ -6,7 +6,8 @@ A program begins with those that the run has, the cheapest first, and ends when 
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.codegen.aot import load_time_values
 from pytrace.codegen.emit import tasks
 from pytrace.codegen.services import process_following, wanted_values

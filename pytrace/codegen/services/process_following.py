@@ -11,8 +11,8 @@ tracepoint takes a tenth of a second to close.  Existing descendants of the ``-p
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.aot import load_time_values
 from pytrace.codegen.emit import current_task, memory, tasks
 from pytrace.codegen.emit.emitter import Emitter

@@ -7,7 +7,8 @@ and calls the functions of the units in the order of the script.
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Builder
 from pytrace.codegen.ir.module import program_section

@@ -10,7 +10,8 @@ The session fills the maps (``pytrace.runtime.unwind.unwinder``):
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Builder
 from pytrace.codegen.ir.values import I1, I64, Number, Ptr, global_pointer, number_parameter

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.codegen.emit import memory
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.values import I1, Number, global_pointer

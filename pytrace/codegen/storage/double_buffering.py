@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.core.event_layout import EmptiedMap, PrintedMap
 from pytrace.core.types import Avg, Count, Hist, LHist, Stats, Sum
 from pytrace.frontend.ast import nodes

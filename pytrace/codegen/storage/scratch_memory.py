@@ -9,8 +9,9 @@ iterators) may interrupt each other but never themselves, so each has an area of
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pytrace.base.fast_dataclass import dataclass, field
-from pytrace.base.fast_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pytrace.core.probes.kinds import ProbeKind

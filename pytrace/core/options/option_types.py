@@ -7,10 +7,10 @@ looked at here. A start from the cache that gives such an option imports this mo
 from __future__ import annotations
 
 import os
+import re
+from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_typing import TYPE_CHECKING
-from pytrace.base.lazy_regex import late
 from pytrace.core.diagnostics import did_you_mean
 from pytrace.core.options.script_options import plain_integer
 
@@ -28,9 +28,9 @@ LONGEST = 10 * 365 * 86400 * NANOSECONDS
 NAMESPACES = "/run/netns"
 """Where ``ip netns add`` keeps names of network namespaces."""
 
-_DISK = late(r"[\w!.-]+")
-_INTERFACE = late(r"[\w.:@-]{1,15}")
-_CALL = late(r"\w+")
+_DISK = re.compile(r"[\w!.-]+")
+_INTERFACE = re.compile(r"[\w.:@-]{1,15}")
+_CALL = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ none is missing.
 
 from __future__ import annotations
 
+from enum import Enum
+
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_enum import Enum
 from pytrace.core.probes.targets import (
     CountedEventTarget,
     IteratorTarget,

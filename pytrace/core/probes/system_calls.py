@@ -6,9 +6,10 @@ than the call for some (``SYSCALL_DEFINE`` in the kernel's sources, the tables o
 
 from __future__ import annotations
 
+from functools import cache
+from typing import TYPE_CHECKING
+
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_library import cache
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.probes import syscall_numbers
 
 if TYPE_CHECKING:

@@ -5,9 +5,10 @@ The code generator and the decoder both take layouts from here and from nowhere 
 
 from __future__ import annotations
 
+from enum import Enum as PyEnum
+from typing import TYPE_CHECKING
+
 from pytrace.base.fast_dataclass import fields
-from pytrace.base.fast_enum import Enum as PyEnum
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.types.produced import (
     AF_INET,
     AF_INET6,
@@ -56,8 +57,7 @@ from pytrace.core.types.values import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-    from pytrace.base.fast_typing import Any
+    from typing import Any
 
 __all__ = [
     "AF_INET", "AF_INET6", "ALL", "BOOL", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64",

@@ -5,15 +5,15 @@ Layout rules are those of :mod:`pytrace.core.types.values`.
 
 from __future__ import annotations
 
+from enum import Enum as PyEnum
+from typing import TYPE_CHECKING
+
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_enum import Enum as PyEnum
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.types.values import Members, Type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from pytrace.base.fast_typing import ClassVar
+    from typing import ClassVar
 
 # ---------------------------------------------------------------------------------------------- stacks, names
 

@@ -6,8 +6,9 @@ the record ``a``, ``a.0`` the first of the tuple ``a``.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pytrace.base.fast_dataclass import dataclass, replace
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.types import (
     INT64,
     UINT64,

@@ -8,14 +8,14 @@ Scalars (:class:`Bool`, :class:`Int`, :class:`Enum`, :class:`Pointer`) live in r
 
 from __future__ import annotations
 
+from enum import Enum as PyEnum
+from typing import TYPE_CHECKING
+
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_enum import Enum as PyEnum
-from pytrace.base.fast_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from pytrace.base.fast_typing import ClassVar
+    from typing import ClassVar
 
 
 class AddressSpace(PyEnum):

@@ -6,8 +6,9 @@ type already contains (capacity of a string, mode of a stack, buckets of a histo
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pytrace.core.types import Field, Struct, Type

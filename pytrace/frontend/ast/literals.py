@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import _operator as operator  # ``operator`` imports ``reprlib`` and more
+import operator
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.frontend.ast import nodes
 
 if TYPE_CHECKING:

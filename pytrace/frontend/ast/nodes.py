@@ -7,8 +7,9 @@ Every node has ``span``.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.frontend.ast.expressions import (
     ArrayTypeExpr,
     Binary,

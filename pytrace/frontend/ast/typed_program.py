@@ -80,8 +80,9 @@ kind; capacities, buckets and modes of stacks are in the types.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeVar
+
 from pytrace.base.fast_dataclass import dataclass, field, replace
-from pytrace.base.fast_typing import TYPE_CHECKING, TypeVar
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import InternalError, cut_line
 from pytrace.core.event_layout import (

@@ -5,8 +5,9 @@ Nothing here recurses, so the depth of a tree is not limited.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeVar
+
 from pytrace.base.fast_dataclass import fields
-from pytrace.base.fast_typing import TYPE_CHECKING, TypeVar
 from pytrace.frontend.ast import nodes
 
 if TYPE_CHECKING:

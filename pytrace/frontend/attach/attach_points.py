@@ -6,8 +6,9 @@ of one block are grouped into units (``programs``).
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pytrace.base.fast_dataclass import replace
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.builtin_row import IN_SCOPE
 from pytrace.core.diagnostics import Diagnostics, did_you_mean
 from pytrace.core.manifest import Target

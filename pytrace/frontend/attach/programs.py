@@ -6,9 +6,10 @@ copy of the body, so that a node has one type.
 
 from __future__ import annotations
 
+import re
+from typing import TYPE_CHECKING
+
 from pytrace.base.fast_dataclass import dataclass, field
-from pytrace.base.fast_typing import TYPE_CHECKING
-from pytrace.base.lazy_regex import ASCII, late
 from pytrace.core.manifest import Target
 from pytrace.core.probes.kinds import PidFilter, ProbeKind
 from pytrace.frontend.ast import nodes, visitor
@@ -126,7 +127,7 @@ def body_of(probe: nodes.Probe) -> nodes.Block:
     return nodes.Block(body.span, (nodes.ExprStmt(chosen.span, chosen),))
 
 
-_NOT_C = late(r"\W+", ASCII)
+_NOT_C = re.compile(r"\W+", re.ASCII)
 _SYMBOL_LENGTH = 60
 
 

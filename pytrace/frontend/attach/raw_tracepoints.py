@@ -9,8 +9,9 @@ the script.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pytrace.base.fast_dataclass import dataclass, replace
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.probes import system_calls as call_numbers
 from pytrace.core.probes.targets import ProbeTarget, TracepointTarget
 from pytrace.core.types import String

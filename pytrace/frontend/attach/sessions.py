@@ -10,8 +10,9 @@ the pool of a link on many functions is large enough.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pytrace.base.fast_dataclass import replace
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.probes.kinds import KPROBE, KRETPROBE
 from pytrace.core.probes.targets import KernelFunctionTarget
 from pytrace.frontend.ast.typed_program import KPROBE_SESSION, SESSION_IS_RETURN, ProbeUnit

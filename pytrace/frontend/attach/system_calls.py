@@ -11,8 +11,9 @@ that the body uses means the same in both.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pytrace.base.fast_dataclass import dataclass, replace
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.probes import system_calls as call_numbers
 from pytrace.core.probes.targets import ENTER, EXIT, ProbeTarget, TracepointTarget
 from pytrace.frontend.ast import nodes, visitor

@@ -10,8 +10,8 @@ import json
 import os
 import re
 import tempfile
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.frontend.c.constants import Tables
 from pytrace.frontend.c.translation_unit import BUILTIN_HEADERS, ERROR, KEEP_GOING, VALUE
 

@@ -11,18 +11,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from functools import cache
+from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_typing import TYPE_CHECKING
-from pytrace.base.lazy_regex import late
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytrace.core.kernel_info import KernelInfo
 
-_NUMBER = late(r"\d+")
+_NUMBER = re.compile(r"\d+")
 _BITS = (("REQ_", "__REQ_", ""), ("__GFP_", "___GFP_", "_BIT"))
 """Start of the names of flags, and what is around the rest of the name in the enumerator that numbers the bit
 (``enum req_flag_bits``; ``___GFP_DMA_BIT`` since kernel 6.10).

@@ -5,7 +5,8 @@ The kernel's headers declare tens of thousands of macros and thousands of types,
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.core.types import Enum, Struct, Type
 
 if TYPE_CHECKING:

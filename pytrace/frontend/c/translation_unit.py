@@ -13,10 +13,10 @@ from __future__ import annotations
 import atexit
 import os
 import re
+from functools import cache
+from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass, field
-from pytrace.base.fast_library import cache
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import Diagnostics, InternalError
 from pytrace.core.kernel_info import NO_HEADERS, KernelHeaders, KernelInfo
 from pytrace.core.source import Span

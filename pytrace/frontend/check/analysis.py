@@ -6,8 +6,9 @@ for what it gives.
 
 from __future__ import annotations
 
-from pytrace.base.fast_library import partial
-from pytrace.base.fast_typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING
+
 from pytrace.core.diagnostics import Diagnostics, InternalError
 from pytrace.core.probes.targets import FileTarget
 from pytrace.core.types import INT64, VOID, Type

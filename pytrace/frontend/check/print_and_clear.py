@@ -5,8 +5,9 @@ Both are asynchronous, so programs on other CPUs could update the map between pr
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pytrace.base.fast_dataclass import replace
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.event_layout import EmptiedMap, EventSpec, OfMap, PrintedMap
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.visitor import walk

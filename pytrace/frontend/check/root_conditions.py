@@ -6,8 +6,9 @@ rules of all expressions, but only calls and operators that need no probe are al
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pytrace.base.fast_dataclass import replace
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.ast.compile_time_facts import Existence
 from pytrace.frontend.check.analysis import RULES

@@ -7,8 +7,9 @@ result that the stages read.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pytrace.base.fast_dataclass import dataclass, fields
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core import numbers
 from pytrace.core.config import ENVIRONMENT_PREFIXES, Config, Setting
 

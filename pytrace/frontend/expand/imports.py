@@ -7,11 +7,11 @@ once. World-writable files are refused: their code would run with the privileges
 from __future__ import annotations
 
 import os
+import re
 import stat
+from contextlib import suppress
 
 from pytrace.base.fast_dataclass import dataclass, field, replace
-from pytrace.base.fast_library import suppress
-from pytrace.base.lazy_regex import late
 from pytrace.core.diagnostics import Diagnostics, similar
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source, Span
@@ -19,7 +19,7 @@ from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.expand import settings
 from pytrace.frontend.syntax import parser
 
-_BLANKS = late(r"(?<!\\)\s+")
+_BLANKS = re.compile(r"(?<!\\)\s+")
 
 SUFFIXES = (".bpf.c", ".bpf.o", ".bt", ".h")
 """What can be imported."""

@@ -6,8 +6,8 @@ A file is parsed when a script uses one of its macros, so scripts that use none 
 from __future__ import annotations
 
 import os
+from functools import cache
 
-from pytrace.base.fast_library import cache
 from pytrace.core.diagnostics import Diagnostics, InternalError
 from pytrace.core.source import Source
 from pytrace.frontend.ast import nodes

@@ -7,9 +7,10 @@ every message about them shows the macro calls that led to them.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from pytrace.base.dispatch import by_class, on
 from pytrace.base.fast_dataclass import dataclass, field, fields, replace
-from pytrace.base.fast_typing import TYPE_CHECKING, Any
 from pytrace.core.builtins import bare_builtin, builtin
 from pytrace.core.diagnostics import Diagnostics, Note
 from pytrace.core.source import ExpandedSpan, Span

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from typing import TYPE_CHECKING
+
 from pytrace.base.fast_dataclass import dataclass, field
-from pytrace.base.fast_typing import TYPE_CHECKING
-from pytrace.base.lazy_regex import late
 from pytrace.core.diagnostics import Diagnostics, Note, did_you_mean
 from pytrace.core.options import option_types
 from pytrace.core.options.option_values import WrongValueError, convert, entries
@@ -13,17 +14,16 @@ from pytrace.core.options.script_options import ScriptOption, Value
 from pytrace.frontend.ast import nodes
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Iterable, Mapping, Sequence
 
     from pytrace.core.source import Span
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_-]*"
 _TYPE = r"(?::(?P<type>[a-z]+|-?[0-9]+\.\.(?:-?[0-9]+)?))?(?P<listed>,\.\.\.)?"
-_SPEC = late(
+_SPEC = re.compile(
     rf"(?P<names>{_NAME}(?:\|{_NAME})*)(?:=(?P<argument>[^\s=|.:\[\]<>]+?)(?P<repeat>\.\.\.)?{_TYPE})?"
 )
-_OPERAND = late(rf"(?P<open>[\[<])(?P<name>(?:--)?{_NAME})(?P<repeat>\.\.\.)?{_TYPE}(?P<close>[\]>])")
+_OPERAND = re.compile(rf"(?P<open>[\[<])(?P<name>(?:--)?{_NAME})(?P<repeat>\.\.\.)?{_TYPE}(?P<close>[\]>])")
 _SPEC_HINT = (
     'an option is written "x|name" (a flag) or "x|name=ARGUMENT", an operand "[name]" or "<name>"; '
     '"..." after the name or ARGUMENT takes several, ":TYPE" after it says what it takes, ",..." takes a list'

@@ -18,8 +18,8 @@ Comments stay where they were: alone on a line, or after what they follow.  C pa
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import Diagnostics, InternalError
 from pytrace.core.source import Source
 from pytrace.frontend.ast import nodes, visitor

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.frontend.format.lines import INDENT, Lines
 from pytrace.frontend.syntax.lexical.tokens import BLOCK_OPENERS, OPERAND_ENDS, Token
 

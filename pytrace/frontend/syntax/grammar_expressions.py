@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.core.types import shown_name
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.syntax.grammar_support import Rule, make_if, report, span_of

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
 from pytrace.core.source import Source, Span
 from pytrace.frontend.ast import nodes
 

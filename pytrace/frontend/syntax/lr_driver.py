@@ -8,13 +8,14 @@ is given up: the caller has PLY's loop parse it again, from its start.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.syntax.grammar_support import ItemTokens, LRParser, Rule
 
 if TYPE_CHECKING:
-    from pytrace.base.fast_typing import TypeAlias
+    from typing import TypeAlias
+
     from pytrace.core.source import Source, Span
     from pytrace.frontend.syntax.lexical.tokens import Token
 

@@ -7,15 +7,15 @@ are recorded as diagnostics; the result contains what could be parsed.
 
 from __future__ import annotations
 
+import re
+from functools import cache
+from typing import TYPE_CHECKING
+
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_library import cache
-from pytrace.base.fast_typing import TYPE_CHECKING
-from pytrace.base.lazy_regex import late
 from pytrace.core.diagnostics import Diagnostics, Note
 from pytrace.core.source import Source, Span
 from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.syntax import lr_driver, recovery
-from pytrace.frontend.syntax.lexical import ply_import
 from pytrace.frontend.syntax.lexical.lexer import ROOT, SCRIPT, Lexer
 from pytrace.frontend.syntax.lexical.structure import Structure
 from pytrace.frontend.syntax.lexical.tokens import Token, found_name
@@ -23,14 +23,14 @@ from pytrace.frontend.syntax.lexical.tokens import Token, found_name
 if TYPE_CHECKING:
     from pytrace.frontend.syntax.grammar_support import LRParser
 
-_SHEBANG = late(r"#![^\n]*")
-_BODY = late(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/|[{};]')
+_SHEBANG = re.compile(r"#![^\n]*")
+_BODY = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/|[{};]')
 _MAX_ERRORS = 100
 _MAX_DEPTH = 5000
 """Maximum nesting that the passes after the parser support."""
 _MAX_NESTED = 50
 """Maximum nesting of ``if comptime`` around items."""
-_OPTION = late(r"getopt\s*\(")
+_OPTION = re.compile(r"getopt\s*\(")
 _CLAUSE_ENDS = frozenset({"SEMI", "LBRACE", "RBRACE"})
 
 
@@ -86,9 +86,10 @@ def _run_grammar(structure: Structure, head: Span, points: tuple[nodes.AttachPoi
 @cache
 def _tables() -> lr_driver.Tables:
     """PLY's parser from the shipped tables, created on first use."""
+    from ply import yacc
+
     from pytrace.frontend.syntax import grammar, grammar_tables
 
-    yacc = ply_import.load("yacc")
     table = yacc.LRTable()
     table.read_table(grammar_tables)
     table.bind_callables(grammar.names())

@@ -7,7 +7,8 @@ whole item is dropped.
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.core.source import Source, Span
 from pytrace.frontend.syntax.hints import hints_for
 from pytrace.frontend.syntax.lexical.tokens import BLOCK_OPENERS, OPERAND_ENDS, Token, found_name, kind_name

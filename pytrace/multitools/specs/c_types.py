@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytrace.base.lazy_regex import late
+import re
 
 _INTEGERS = {
     "char": "int8", "short": "int16", "int": "int32", "long": "int64", "llong": "int64", "bool": "bool",
@@ -19,7 +19,7 @@ _INTEGERS = {
 _QUALIFIERS = {"const", "volatile", "restrict", "__restrict", "__user", "__kernel", "register"}
 _PARTS = {"unsigned", "signed", "char", "short", "int", "long"}
 _TAGS = {"struct", "union", "enum"}
-_WORD = late(r"[A-Za-z_]\w*|\*")
+_WORD = re.compile(r"[A-Za-z_]\w*|\*")
 
 
 class NoTypeError(ValueError):

@@ -6,15 +6,15 @@ one, parameters of a signature), casts, ``STRCMP`` and character constants.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.lazy_regex import late
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.multitools.specs.c_types import NoTypeError, is_type_word, script_type
 from pytrace.multitools.specs.problems import SpecText
 
-_TOKEN = late(
+_TOKEN = re.compile(
     r"(?P<space>\s+)|(?P<number>0[xX][0-9a-fA-F]+[uUlL]*|\d+[uUlL]*\b)|(?P<name>\$?[A-Za-z_]\w*)"
     r'|(?P<text>"(?:[^"\\]|\\.)*")|(?P<character>\'(?:[^\'\\]|\\.)\')'
     r"|(?P<operator>->|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^~!<>?:().,\[\]@=])"
@@ -22,7 +22,7 @@ _TOKEN = late(
 _BINARY = ("||", "&&", "|", "^", "&", "==", "!=", "<=", ">=", "<", ">", "<<", ">>", "+", "-", "*", "/", "%")
 _UNARY = ("!", "~", "-", "*", "&", "+")
 _ESCAPES = {"n": 10, "t": 9, "r": 13, "0": 0, "a": 7, "b": 8}
-_CONSTANT = late(r"_*[A-Z][A-Z0-9_]*$")
+_CONSTANT = re.compile(r"_*[A-Z][A-Z0-9_]*$")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.lazy_regex import late
 from pytrace.core.diagnostics import counted
 from pytrace.multitools.specs.problems import SpecText
 
-_CONVERSION = late(r"%(?P<flags>[-+ #0]*)(?P<width>\d*)(?P<length>hh|h|ll|l|z|j|)(?P<name>[a-zA-Z%]|)")
+_CONVERSION = re.compile(r"%(?P<flags>[-+ #0]*)(?P<width>\d*)(?P<length>hh|h|ll|l|z|j|)(?P<name>[a-zA-Z%]|)")
 _NAMES = frozenset("diuoxXcpsKU")
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.lazy_regex import late
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.probes.kinds import (
@@ -35,8 +36,8 @@ _RETURNS = (KRETPROBE, FEXIT, URETPROBE)
 _TYPED = (FENTRY, FEXIT)
 _LETTERS = ("t", "u", "p", "r")
 """First parts that are bcc's, though some are short names of providers as well."""
-_PLAIN = late(r"[\w./*+@~?-]+$")
-_WILD = late(r"[*?\[]")
+_PLAIN = re.compile(r"[\w./*+@~?-]+$")
+_WILD = re.compile(r"[*?\[]")
 SHAPES = ("a place is written FUNCTION, LIBRARY:FUNCTION, /path/program:FUNCTION, t:CATEGORY:EVENT, "
           "u:LIBRARY:PROBE, p:LIBRARY:FUNCTION, r:LIBRARY:FUNCTION, or as an attach point (kprobe:FUNCTION)")
 
@@ -219,8 +220,6 @@ def by_regexp(place: Place) -> tuple[Place, str]:
     Raises:
         TraceError: it is not a regular expression.
     """
-    import re
-
     expression = _without_anchors(place.name)
     try:
         re.compile(expression)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.lazy_regex import late
 from pytrace.multitools.specs.c_types import NoTypeError, is_text, is_user, script_type
 from pytrace.multitools.specs.problems import SpecText
 
-_PARAMETER = late(r"(?s)(.*?[\s*])([A-Za-z_]\w*)\s*(\[\s*\d*\s*\])?$")
+_PARAMETER = re.compile(r"(?s)(.*?[\s*])([A-Za-z_]\w*)\s*(\[\s*\d*\s*\])?$")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.lazy_regex import late
 from pytrace.core.diagnostics import TraceError
 from pytrace.multitools.specs.expressions import Call, Names, Token, Translator
 from pytrace.multitools.specs.signatures import Parameter
 
-_ARGUMENT = late(r"arg([1-9]\d*)$")
-_VARIABLE = late(r"\$([A-Za-z_]\w*)")
+_ARGUMENT = re.compile(r"arg([1-9]\d*)$")
+_VARIABLE = re.compile(r"\$([A-Za-z_]\w*)")
 _TASK = {
     "$pid": "tid", "$tgid": "pid", "$PID": "pid", "$uid": "uid", "$gid": "gid", "$cpu": "cpu", "$task": "curtask",
     "$comm": "comm", "$COMM": "comm", "pid": "pid", "tid": "tid", "uid": "uid", "gid": "gid", "cpu": "cpu",

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 import struct
+from contextlib import suppress
+from enum import IntEnum
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_enum import IntEnum
-from pytrace.base.fast_library import suppress
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.runtime.abi import syscalls
 from pytrace.runtime.abi.syscalls import Memory, string_memory
 

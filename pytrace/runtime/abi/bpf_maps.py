@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 import struct
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.runtime.abi import syscalls
 from pytrace.runtime.abi.bpf import Command, command
 from pytrace.runtime.abi.syscalls import Memory

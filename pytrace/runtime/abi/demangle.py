@@ -6,17 +6,17 @@ through the ``rust_demangler`` package.  Names that are not mangled come back as
 
 from __future__ import annotations
 
-from pytrace.base import fast_ctypes as ctypes
-from pytrace.base.fast_library import cache, lru_cache
-from pytrace.base.fast_typing import TYPE_CHECKING
-from pytrace.base.lazy_regex import late
+import ctypes
+import re
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _LIBRARIES = ("libstdc++.so.6", "libc++abi.so.1", "libc++.so.1")
-_RUST_HASH = late(r"17h[0-9a-f]{16}E")
-_RUST_HASH_TEXT = late(r"::h[0-9a-f]{16}$")
+_RUST_HASH = re.compile(r"17h[0-9a-f]{16}E")
+_RUST_HASH_TEXT = re.compile(r"::h[0-9a-f]{16}$")
 
 
 @cache
@@ -92,8 +92,8 @@ def _rust(name: str) -> str | None:
     return _RUST_HASH_TEXT.sub("", str(text))
 
 
-_OPERATOR = late(r"\boperator(?:\(\)|<=>|<<=|>>=|<<|>>|->\*?|<=|>=|<|>|[^\w\s(]+| [^(]+)(?: (?=<))?")
-_SCOPE = late(r"(?: const)?::")
+_OPERATOR = re.compile(r"\boperator(?:\(\)|<=>|<<=|>>=|<<|>>|->\*?|<=|>=|<|>|[^\w\s(]+| [^(]+)(?: (?=<))?")
+_SCOPE = re.compile(r"(?: const)?::")
 
 
 def qualified_name(demangled: str) -> str:

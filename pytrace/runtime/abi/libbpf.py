@@ -7,15 +7,15 @@ by themselves.
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import sys
-from _thread import RLock
+from ctypes import c_bool, c_char_p, c_int, c_long, c_size_t, c_uint32, c_uint64, c_void_p
+from functools import cache
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Never, Protocol
 
-from pytrace.base import fast_ctypes as ctypes
-from pytrace.base.fast_ctypes import c_bool, c_char_p, c_int, c_long, c_size_t, c_uint32, c_uint64, c_void_p
-from pytrace.base.fast_library import cache
-from pytrace.base.fast_typing import TYPE_CHECKING, Any, Never, Protocol
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.abi import syscalls
 

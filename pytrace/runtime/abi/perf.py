@@ -10,9 +10,9 @@ import errno
 import fcntl
 import os
 import struct
+from enum import IntEnum
 
 from pytrace.base.fast_dataclass import dataclass, replace
-from pytrace.base.fast_enum import IntEnum
 from pytrace.runtime.abi import privileges, syscalls
 from pytrace.runtime.abi.syscalls import Memory
 from pytrace.runtime.host import fingerprints

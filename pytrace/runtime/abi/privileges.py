@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import resource
 
-from pytrace.base import fast_ctypes as ctypes
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import MapType
 from pytrace.runtime.abi import syscalls

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 from functools import cache
 
-from pytrace.base import fast_ctypes as ctypes
 from pytrace.runtime.abi.syscalls import libc
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import mmap
 import os
-
-from pytrace.base import fast_ctypes as ctypes
-from pytrace.base.fast_library import cache
-from pytrace.base.fast_typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable

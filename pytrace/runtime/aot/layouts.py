@@ -16,7 +16,8 @@ A *row* is a tuple of texts, its kind first, as ``codegen.aot.layout_reliance`` 
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import Manifest
 from pytrace.core.types import Array, Enum, Field, Pointer, Struct, Type, to_data

@@ -7,8 +7,9 @@ was compiled for. The rest of a run is that of any compiled script.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pytrace.base.fast_dataclass import dataclass, field, replace
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.manifest import LOAD_TIME_SECTION, CompiledScript, Manifest
 from pytrace.core.numbers import parse_flag, parse_integer

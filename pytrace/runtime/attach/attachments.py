@@ -6,8 +6,10 @@ The attachers are found by the probe kind's name in :data:`ATTACHERS`. All links
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from pytrace.base.fast_dataclass import dataclass, replace
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.probes.kinds import (
     FENTRY,
     FEXIT,
@@ -32,8 +34,8 @@ from pytrace.runtime.attach.opened import Opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from contextlib import ExitStack
 
-    from pytrace.base.fast_library import ExitStack
     from pytrace.core.manifest import ProgramSpec
     from pytrace.runtime.load.loader import LoadedScript
 
@@ -156,6 +158,5 @@ def attach_order(programs: Iterable[ProgramSpec]) -> list[ProgramSpec]:
 
 def _attacher(kind: str) -> Attacher:
     module, function = ATTACHERS[kind]
-    # What importlib.import_module does, which would be imported for nothing else.
-    found: Attacher = getattr(__import__(f"{__package__}.{module}", fromlist=(function,)), function)
+    found: Attacher = getattr(import_module(f"{__package__}.{module}"), function)
     return found

@@ -14,12 +14,10 @@ from __future__ import annotations
 
 import os
 import struct
+import threading
+from collections import deque
+from typing import TYPE_CHECKING
 
-# The built-in module: ``threading`` takes longer to import than one thread takes to close a file.
-from _thread import LockType, allocate_lock, stack_size, start_new_thread
-
-from pytrace.base.fast_library import deque
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import MapType
 
@@ -41,28 +39,20 @@ def close_all(descriptors: Sequence[int]) -> None:
 
 
 def _close_by_threads(waiting: deque[int]) -> None:
-    before = stack_size(_STACK)
-    running: list[LockType] = []
+    before = threading.stack_size(_STACK)
+    running: list[threading.Thread] = []
     try:
         for _ in range(min(len(waiting), _THREADS)):
-            runs = allocate_lock()
-            runs.acquire()
-            start_new_thread(_close_and_tell, (waiting, runs))
-            running.append(runs)
+            thread = threading.Thread(target=_close_some, args=(waiting,), daemon=True)
+            thread.start()
+            running.append(thread)
     except RuntimeError:
         # No more threads (ulimit -u, ulimit -v): those that there are do it.
         pass
     finally:
-        stack_size(before)
-    for runs in running:
-        runs.acquire()
-
-
-def _close_and_tell(waiting: deque[int], runs: LockType) -> None:
-    try:
-        _close_some(waiting)
-    finally:
-        runs.release()
+        threading.stack_size(before)
+    for thread in running:
+        thread.join()
 
 
 def _close_some(waiting: deque[int]) -> None:

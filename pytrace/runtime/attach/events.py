@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import errno
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.probes.targets import CountedEventTarget, TimerTarget, WatchpointTarget
 from pytrace.runtime.abi import perf
 from pytrace.runtime.attach.base import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.probes.targets import BPF_FILE_SYSTEM, IteratorTarget
 from pytrace.runtime.abi import bpf
 from pytrace.runtime.attach.base import Attached, CannotAttachError, Job, one_by_one

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import errno
+from functools import cache
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_library import cache
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.probes.targets import KernelFunctionTarget
 from pytrace.runtime.abi import bpf, perf
 from pytrace.runtime.abi.syscalls import string_memory

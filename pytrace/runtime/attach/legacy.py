@@ -10,10 +10,10 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import re
+from functools import cache, partial
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_library import cache, partial
-from pytrace.base.fast_typing import TYPE_CHECKING
-from pytrace.base.lazy_regex import late
 from pytrace.runtime.abi import perf
 from pytrace.runtime.host import fingerprints, tracefs
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _numbers = itertools.count()
 
-_LEFT = late(rf"(?m)^[pr]\d*:(({fingerprints.TRACER}(\d+))/p\3_\d+) ")
+_LEFT = re.compile(rf"(?m)^[pr]\d*:(({fingerprints.TRACER}(\d+))/p\3_\d+) ")
 """A definition of ours: name with group, group, process."""
 
 

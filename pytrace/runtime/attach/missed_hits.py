@@ -10,8 +10,8 @@
 from __future__ import annotations
 
 import struct
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.probes.kinds import KPROBE, KRETPROBE
 from pytrace.runtime.abi import bpf
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import struct
+from functools import partial
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_library import partial
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.runtime.attach.base import CannotAttachError
 from pytrace.runtime.host import procfs
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import errno
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.probes.kinds import known_kind
 from pytrace.runtime.abi import bpf

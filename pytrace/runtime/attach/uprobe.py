@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.probes.targets import FileTarget, StaticProbeTarget
 from pytrace.runtime.abi import bpf, perf
 from pytrace.runtime.abi.syscalls import ENOTSUPP, string_memory

@@ -7,8 +7,8 @@ looking up some thousand cached addresses.
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.runtime.dwarf.places import Place, Places
 
 if TYPE_CHECKING:

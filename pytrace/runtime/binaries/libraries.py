@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 import struct
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.runtime.elf.file import attach_path, is_elf
 from pytrace.runtime.host import fingerprints, procfs
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import operator
 import os
 from itertools import chain, compress
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import UsdtProbe, UserParameter, UserSymbol
 from pytrace.runtime.elf import debug_files, plt, usdt_notes

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import replace
-from pytrace.base.fast_library import cached_property
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import Enum, Struct, Type
 from pytrace.runtime.btf import reader as btf_file

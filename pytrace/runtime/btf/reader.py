@@ -13,10 +13,10 @@ import mmap
 import struct
 from array import array
 from bisect import bisect_right
+from enum import IntEnum
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_enum import IntEnum
-from pytrace.base.fast_library import cached_property
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.btf import string_index
 from pytrace.runtime.host import fingerprints

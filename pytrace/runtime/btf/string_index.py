@@ -9,9 +9,9 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from itertools import accumulate
+from typing import TYPE_CHECKING
 from zlib import crc32
 
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.runtime.host import fingerprints
 
 if TYPE_CHECKING:

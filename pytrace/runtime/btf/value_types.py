@@ -6,8 +6,9 @@ first looked at, so ``struct task_struct`` costs no more than what a script touc
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.kernel_info import FunctionPrototype
 from pytrace.core.types import (

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.core import types
 from pytrace.results.joining import joiner
 from pytrace.results.snapshot import MapData

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import uuid
+from typing import TYPE_CHECKING
 
 import pytrace
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.results.snapshot import MapData, Run, SnapshotData
 from pytrace.runtime.capture.maps import map_data
 from pytrace.runtime.capture.portable import PortableForms

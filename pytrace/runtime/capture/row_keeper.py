@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.types import Record
 from pytrace.results.snapshot import Table
 from pytrace.runtime.capture.portable import PortableForms, plain

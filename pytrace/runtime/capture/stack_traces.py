@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING, Never, Protocol, TypeAlias, TypeVar
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_typing import TYPE_CHECKING, Never, Protocol, TypeAlias, TypeVar
 from pytrace.core.types import Stack, StackMode
 from pytrace.results.values import Frame, StackTrace
 from pytrace.runtime.output.render import names

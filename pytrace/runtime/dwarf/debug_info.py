@@ -8,10 +8,10 @@ split ones only their files.
 from __future__ import annotations
 
 from bisect import bisect_right
+from typing import TYPE_CHECKING
 
 from elftools.common.exceptions import DWARFError
 
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.dwarf.lines import LineTable
 from pytrace.runtime.dwarf.lists import ranges

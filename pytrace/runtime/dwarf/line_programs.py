@@ -11,11 +11,11 @@ from __future__ import annotations
 import operator
 from array import array
 from itertools import islice, pairwise
+from typing import TYPE_CHECKING
 
 from elftools.common.exceptions import DWARFError
 
 from pytrace.base.fast_dataclass import dataclass, field
-from pytrace.base.fast_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,11 +8,11 @@ architecture, 6.8; the Itanium C++ ABI, 3.1.2 (classes that are passed by refere
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from elftools.dwarf.dwarf_expr import DW_OP_name2opcode
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.kernel_info import UserParameter
 from pytrace.core.types import UINT8, Array, Struct, Type
 from pytrace.runtime.dwarf.lists import locations

@@ -13,9 +13,9 @@ import struct
 import sys
 from array import array
 from bisect import bisect_right
+from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.runtime.host import fingerprints
 
 if TYPE_CHECKING:

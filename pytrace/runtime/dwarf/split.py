@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import os
 from functools import partial
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.dwarf.packages import Package
 from pytrace.runtime.dwarf.sections import FileSections

@@ -6,10 +6,10 @@ Structs load their members when they are looked at; pointers point into user mem
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
 
 from elftools.common.exceptions import DWARFError
 
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.types import (
     BOOL,
     INT8,

@@ -8,10 +8,10 @@ from __future__ import annotations
 import mmap
 import os
 import struct
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_library import cached_property
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.elf.symbol_table import Symbol, SymbolTable
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from itertools import compress
-
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pytrace.runtime.elf.file import ElfFile, Section

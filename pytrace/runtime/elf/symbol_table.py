@@ -9,11 +9,11 @@ Source: ``elf(5)``; ``/usr/include/elf.h``.
 from __future__ import annotations
 
 from bisect import bisect_right
+from functools import cached_property
 from itertools import compress
+from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_library import cached_property
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.runtime.elf import symbol_columns
 from pytrace.runtime.host.name_patterns import exact, within
 

@@ -9,8 +9,8 @@ Source: https://sourceware.org/systemtap/wiki/UserSpaceProbeImplementation
 from __future__ import annotations
 
 import struct
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.kernel_info import UsdtProbe
 
 if TYPE_CHECKING:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import NamedTuple
-
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
-
-from pytrace.base.fast_library import lru_cache
-from pytrace.base.lazy_regex import late
+from functools import lru_cache
 
 BOOT, TAI, SOFTWARE_TAI = 0, 1, 2
 """Clocks of a :class:`pytrace.core.types.Timestamp`."""
@@ -14,7 +13,7 @@ _SECOND = 1_000_000_000
 _FRACTIONS = {"f": (6, 1_000), "k": (9, 1), "l": (3, 1_000_000)}
 """Conversions that ``strftime`` of the C library lacks or means otherwise: digits, and nanoseconds of the last one."""
 
-_CONVERSION = late(r"(?s)%(?:%|[-_0^#+]*[0-9]*[EO]?.)")
+_CONVERSION = re.compile(r"(?s)%(?:%|[-_0^#+]*[0-9]*[EO]?.)")
 
 
 class Clock:

@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 import os
 import re
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.host.cgroups import directories, unified_mounts
 

@@ -7,9 +7,9 @@ start of a cached script, so this module imports nothing heavy and each check is
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from pytrace.base import private_files
-from pytrace.base.fast_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -8,9 +8,9 @@ added (unordered, after it) is parsed.
 from __future__ import annotations
 
 from bisect import bisect_right
+from functools import cached_property
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_library import cached_property
 from pytrace.runtime.host import fingerprints
 
 KERNEL_HALF = 1 << 63

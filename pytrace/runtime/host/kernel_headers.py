@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import os
 import re
+from typing import TYPE_CHECKING
 
 from pytrace.base import private_files
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.config import ENVIRONMENT_PREFIXES
 from pytrace.core.kernel_info import NO_HEADERS, KernelHeaders
 

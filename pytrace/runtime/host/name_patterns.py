@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_library import lru_cache
-from pytrace.base.fast_typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import re

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.lazy_regex import late
 from pytrace.core.diagnostics import TraceError
 
-_LINE = late(
+_LINE = re.compile(
     rb"(?m)^([0-9a-f]+)-([0-9a-f]+) \S(?P<write>\S)(?P<execute>\S)\S "
     rb"([0-9a-f]+) ([0-9a-f]+):([0-9a-f]+) (\d+)[ \t]*(.*)$"
 )
 
-_IN_ROOT = late(r"/proc/\d+/root(?=/)")
+_IN_ROOT = re.compile(r"/proc/\d+/root(?=/)")
 _MOST_LINKS = 40
 """Symbolic links in one path, at most (``MAXSYMLINKS`` of include/linux/namei.h)."""
 

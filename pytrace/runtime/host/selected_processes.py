@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+from typing import TYPE_CHECKING, TypeVar
 
-from pytrace.base.fast_typing import TYPE_CHECKING, TypeVar
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.options.process_filters import COMM, MOST
 from pytrace.runtime.host.cgroups import mounts, unified_mounts

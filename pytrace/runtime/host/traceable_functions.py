@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import re
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.runtime.host import fingerprints
 from pytrace.runtime.host.name_patterns import exact, matching
 

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
+from functools import cached_property
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_library import cached_property
-from pytrace.base.fast_typing import TYPE_CHECKING
-from pytrace.base.lazy_regex import late
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import TracepointField
 from pytrace.core.types import BOOL, INT8, UINT8, VOID, AddressSpace, Array, Enum, Int, Pointer, String, Struct, Type
 from pytrace.runtime.host import fingerprints
 from pytrace.runtime.host.name_patterns import name_pattern
-
-if TYPE_CHECKING:
-    import re
 
 ROOTS = fingerprints.TRACEFS
 
@@ -87,11 +83,11 @@ class Tracepoints:
 
 # ---------------------------------------------------------------------------------------------- format files
 
-_FIELD = late(
+_FIELD = re.compile(
     r"field:(?P<text>[^;]*);\s*offset:(?P<offset>\d+);\s*size:(?P<size>\d+);\s*(?:signed:(?P<signed>\d+);)?"
 )
-_DECLARATION = late(r"(?s)(?P<type>.*?)(?P<name>\w+)\s*(?P<count>\[[^\]]*\])?$")
-_DYNAMIC = late(r"__(?:data|rel)_loc\s+")
+_DECLARATION = re.compile(r"(?s)(?P<type>.*?)(?P<name>\w+)\s*(?P<count>\[[^\]]*\])?$")
+_DYNAMIC = re.compile(r"__(?:data|rel)_loc\s+")
 _QUALIFIERS = frozenset(
     ("const", "volatile", "struct", "union", "enum", "__user", "__rcu", "__percpu", "__seg_gs", "__seg_fs")
 )

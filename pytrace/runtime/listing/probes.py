@@ -8,9 +8,9 @@ beginning, which become text in one step.
 from __future__ import annotations
 
 from itertools import chain, islice
+from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError, similar
 from pytrace.core.probes import perf_events
 from pytrace.core.probes.kinds import (

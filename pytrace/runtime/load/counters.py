@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import struct
-
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pytrace.core.manifest import Counters

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import os
 import struct
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.manifest import MapType
 from pytrace.runtime.abi import bpf_maps
 
 if TYPE_CHECKING:
-    from pytrace.base.fast_library import ExitStack
+    from contextlib import ExitStack
 
 _FIRST = bytes(4)
 

@@ -7,14 +7,14 @@ each kernel: it is cached under the user's cache directory (see :mod:`pytrace.ru
 from __future__ import annotations
 
 import errno
+import json
 import os
 import struct
 import sys
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
-from pytrace.base import fast_json
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_library import ExitStack
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.manifest import MapType
 from pytrace.runtime.abi import bpf, bpf_maps, perf, privileges, syscalls
 from pytrace.runtime.abi.bpf import AttachType, ProgramType
@@ -433,7 +433,7 @@ def _read_kept() -> None:
     if data is None:
         return
     try:
-        kept = fast_json.loads(data)
+        kept = json.loads(data)
     except ValueError:
         return
     if isinstance(kept, dict) and kept.get("key") == _key():

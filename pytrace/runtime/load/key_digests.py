@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import struct
+from functools import cache
 from itertools import compress
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_library import cache
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import DIGEST, MapType, RandomWords
 from pytrace.runtime.abi import bpf_maps

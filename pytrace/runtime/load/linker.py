@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import struct
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_library import ExitStack
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import ObjectFunction
 from pytrace.runtime.abi import libbpf

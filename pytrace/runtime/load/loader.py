@@ -9,10 +9,10 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass, field
-from pytrace.base.fast_library import ExitStack
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import CompiledScript, Manifest, MapType, ProgramSpec
 from pytrace.core.probes.kinds import known_kind

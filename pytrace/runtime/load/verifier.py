@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import resource
+from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_typing import TYPE_CHECKING
-from pytrace.base.lazy_regex import late
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.abi import privileges
 from pytrace.runtime.abi.syscalls import ZeroedMemory
@@ -44,12 +44,12 @@ class Finding:
 
 
 # Instruction dumps ("12: (b7) r0 = 0"), register states ("R1=ctx() R10=fp0", "; frame1: …"), and statistics.
-_NOISE = late(
+_NOISE = re.compile(
     r"^(\d+: |from \d+ to \d+|R\d+(_\w+)?=|; |processed \d+ insns|verification time|stack depth|max_states|"
     r"peak_states|mark_precise|frame ?\d|last_idx|parent |regs=|caller:|callee:|returning from callee|to caller at|"
     r"func#\d+ @|arg#\d+ reference type|BPF program is too large\. Processed|reg type unsupported|-- |\s*$)"
 )
-_SOURCE = late(r"^; .* @ ([^@]+:\d+)\s*$")
+_SOURCE = re.compile(r"^; .* @ ([^@]+:\d+)\s*$")
 
 
 def finding(log: str) -> Finding:
@@ -130,8 +130,8 @@ class VerifierLogs:
 
 _OTHER_FILES = 8
 """Descriptors that loading takes beside those of the script's maps and programs: of global data, events, the log."""
-_REFUSED = late(r"prog '([^']+)': (?:BPF program load failed|failed to load)")
-_UNMADE = late(r"map '([^']+)': failed to create")
+_REFUSED = re.compile(r"prog '([^']+)': (?:BPF program load failed|failed to load)")
+_UNMADE = re.compile(r"map '([^']+)': failed to create")
 
 
 def map_refused(spec: MapSpec, error: OSError) -> LoadError:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import select
 import stat
-
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,8 +7,8 @@ import os
 import select
 import signal
 import subprocess
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.runtime.output.blocking import BrokenOffError, Wait
 
 if TYPE_CHECKING:

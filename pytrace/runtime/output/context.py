@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass, field
-from pytrace.base.fast_library import cached_property, partial
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import InternalError
 from pytrace.runtime.output import messages
 from pytrace.runtime.output.render import json

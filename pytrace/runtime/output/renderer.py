@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_library import ExitStack
-from pytrace.base.fast_typing import TYPE_CHECKING
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import EventSpec, RuntimeFailure
 from pytrace.runtime.host.clocks import Clock

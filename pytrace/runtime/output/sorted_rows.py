@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from itertools import groupby
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass, field
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.event_layout import EventSpec, RowMembers
 from pytrace.runtime.ring.index import RECORD_HEADER
 

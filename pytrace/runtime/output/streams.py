@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
+from enum import Enum
+from functools import cached_property
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_enum import Enum
-from pytrace.base.fast_library import cached_property, suppress
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.output.channel import Channel
 

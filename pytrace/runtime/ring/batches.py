@@ -8,8 +8,8 @@ takes long; all others (maps, ``exit()``, commands, stacks) are handed to their 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.runtime.ring.decoder import RunHandler, Tally, Texts, sequence_formatter
 from pytrace.runtime.ring.index import RECORD_HEADER, WORD, Repeated
 

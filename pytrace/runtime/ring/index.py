@@ -9,11 +9,10 @@ listed record by record.  Either way each record is looked at a fixed number of 
 
 from __future__ import annotations
 
-from _operator import itemgetter
-from _thread import allocate_lock
 from itertools import chain
-
-from pytrace.base.fast_typing import TYPE_CHECKING
+from operator import itemgetter
+from threading import Lock
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,7 +121,7 @@ class Index:
 
     def __init__(self, words: memoryview, fence: AbstractContextManager[object] | None = None) -> None:
         self._words = words
-        self._fence = fence or allocate_lock()
+        self._fence = fence or Lock()
         self._steps: dict[int, int] = {}
         """Words from a record to the next one, by the first word of its header; only of complete records."""
         self._longest = 1

@@ -20,10 +20,12 @@ import mmap
 import select
 import sys
 import time
-from _thread import allocate_lock
+from collections import deque
+from contextlib import ExitStack
+from functools import cached_property
+from threading import Lock
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_library import ExitStack, cached_property, deque
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import InternalError
 from pytrace.runtime.abi import bpf
 from pytrace.runtime.ring.index import RECORD_HEADER, WORD, Index, Listed, Repeated, Segment
@@ -97,7 +99,7 @@ class RingReader:
         # Taking and releasing a lock orders memory on every machine: the kernel's stores that precede what we read
         # (position, header) must be seen before what we read next (header, payload), and our copy must be
         # done before the consumer position says so.
-        self._fence = allocate_lock()
+        self._fence = Lock()
         self.index = Index(stack.enter_context(self._data.cast("I")), self._fence)
         self._most: dict[int, int] = {}
         """How many events a slice of each kind may have; of kinds that take turns: under -1."""

@@ -8,23 +8,22 @@ the new program mapped and before its first instruction.
 
 from __future__ import annotations
 
-# The built-in module: ``signal`` makes enumerations of all numbers first.
-import _signal as signal  # type: ignore[import-not-found]
 import errno
 import os
 import select
+import signal
 import struct
 import time
-from _thread import allocate_lock, get_native_id
+from contextlib import ExitStack, suppress
+from threading import Lock, get_native_id
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_library import ExitStack, suppress
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.abi import syscalls
 from pytrace.runtime.host import fingerprints
 
 if TYPE_CHECKING:
-    from pytrace.base.fast_typing import NoReturn
+    from typing import NoReturn
 
 _PTRACE_TRACEME = 0
 _PTRACE_PEEKUSER = 3
@@ -39,7 +38,7 @@ _NOT_ENTERED = "namespace "
 """What comes before the error number when the child could not enter its network namespace."""
 _UNKNOWN = 0
 """The status of a process that somebody else has waited for: what ``subprocess`` says then."""
-_FORKING = allocate_lock()
+_FORKING = Lock()
 _PATIENCE = 2.0
 """Seconds that the child gets to end after SIGTERM, and to start its libraries when it sleeps meanwhile."""
 _MOST_PATIENCE = 60.0

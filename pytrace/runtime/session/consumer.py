@@ -8,8 +8,7 @@ not the output is read.  After the user has asked for the end, what still waits 
 from __future__ import annotations
 
 import time
-
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable

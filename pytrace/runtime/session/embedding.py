@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from _thread import RLock
 from contextlib import suppress
+from threading import RLock
+from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

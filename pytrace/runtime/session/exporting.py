@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import io
 import os
+from typing import TYPE_CHECKING
 
 from pytrace.base import whole_files
 from pytrace.base.fast_dataclass import replace
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import Record
 from pytrace.results.formats import table

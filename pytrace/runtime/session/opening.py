@@ -9,9 +9,9 @@ import os
 import struct
 import sys
 import time
+from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import replace
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.base.terminal import colour
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import Stack, StackMode, Type, USym, parts
@@ -25,8 +25,8 @@ from pytrace.runtime.symbols.lazy import LazySymbols
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from contextlib import ExitStack
 
-    from pytrace.base.fast_library import ExitStack
     from pytrace.core.config import Config
     from pytrace.core.manifest import CompiledScript, Manifest, MapSpec, SessionData
     from pytrace.core.options.run_options import RunOptions

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import time
 from itertools import repeat
+from typing import TYPE_CHECKING, Protocol
 
-from pytrace.base.fast_typing import TYPE_CHECKING, Protocol
 from pytrace.runtime.host.clocks import Clock
 from pytrace.runtime.output.context import formatted, large_map
 from pytrace.runtime.output.render.decoders import Decoders

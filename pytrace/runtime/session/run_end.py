@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import struct
 import time
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.process_filters import NOT_YET
 

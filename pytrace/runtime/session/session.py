@@ -11,9 +11,9 @@ import gc
 import os
 import struct
 import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_library import ExitStack
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.probes.kinds import BEGIN, BENCH, END, ITER, SELF, TEST, known_kind
 from pytrace.runtime.load.counters import CounterReader, Key

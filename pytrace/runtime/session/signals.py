@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-# The built-in module: ``signal`` makes enumerations of all numbers first.
-import _signal as signal  # type: ignore[import-not-found]
 import os
+import signal
 import sys
 import time
+from typing import TYPE_CHECKING, Protocol
 
-from pytrace.base.fast_typing import TYPE_CHECKING, Protocol
 from pytrace.core.diagnostics import Interrupted
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ class Signals:
         """Asked at a second signal: whether it ended something smaller than the whole run."""
         self._first = 0.0
         self._read = self._write = -1
-        self._before: dict[int, object] = {}
+        self._before: dict[int, Callable[[int, FrameType | None], object] | int | None] = {}
         self._wakeup = -1
         self._forwarded: list[int] = []
         self._unraisable = sys.unraisablehook

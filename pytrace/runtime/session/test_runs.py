@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import time
+from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.base.terminal import colour
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.probes.kinds import BENCH, TEST

@@ -6,8 +6,8 @@ import itertools
 import os
 import time
 from bisect import bisect_right
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.runtime.host import procfs
 from pytrace.runtime.symbols.perf_map import PerfMap
 

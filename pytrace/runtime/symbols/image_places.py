@@ -6,9 +6,9 @@ Output does not need them; snapshots tell the places of two runs as equal by the
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.elf.file import parse_notes
 from pytrace.runtime.symbols.vdso import vdso_image

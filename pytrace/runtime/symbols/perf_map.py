@@ -7,13 +7,13 @@ same code. Source: ``tools/perf/Documentation/jit-interface.txt`` of the kernel.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from bisect import bisect_right
 
-from pytrace.base.lazy_regex import late
 from pytrace.runtime.host import fingerprints
 
-_LINE = late(rb"(?m)^(?:0x)?([0-9a-fA-F]+) +(?:0x)?([0-9a-fA-F]+) +(.+)$")
+_LINE = re.compile(rb"(?m)^(?:0x)?([0-9a-fA-F]+) +(?:0x)?([0-9a-fA-F]+) +(.+)$")
 
 
 class PerfMap:

@@ -12,9 +12,9 @@ import os
 import struct
 import time
 from collections import OrderedDict
+from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass, replace
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.abi import perf
 from pytrace.runtime.host import procfs

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_library import cache
+from functools import cache
+
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.elf.file import ElfFile
 from pytrace.runtime.host import procfs

@@ -10,10 +10,10 @@ import os
 import struct
 from array import array
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from pytrace.base import private_files
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.unwind_format import Rule
 from pytrace.runtime.unwind.call_frames import Interpreter, State, signed, unsigned
 

@@ -12,8 +12,8 @@ import os
 import struct
 from collections import deque
 from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.runtime.abi import bpf, bpf_maps
 from pytrace.runtime.elf.file import ElfFile

@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -20,6 +21,33 @@ define i64 @f(i64 %n) section "text" {
   ret i64 %twice
 }
 """
+
+
+INVALID = TEXT.replace("ret i64 %twice", "%x = add i64 %later, 1\n  %later = add i64 %x, 1\n  ret i64 %later")
+
+
+def test_the_stages() -> None:
+    text = TEXT.replace("%twice = add i64 %n, %n", "%slot = alloca i64\n  store i64 %n, ptr %slot\n"
+                        "  %same = load i64, ptr %slot\n  %twice = add i64 %same, 5")  # fmt: skip
+    with target.parse(text, verify=True) as module:
+        assert "alloca" in str(module)
+        target.optimise(module)
+        assert "alloca" not in str(module)
+        assert "r0 += 5" in target.assembly(module)
+        assert target.elf(module).startswith(b"\x7fELF")
+    assert target.llvm_version().count(".") == 2
+
+
+def test_ir_that_is_not_valid() -> None:
+    with pytest.raises(InternalError, match="parsing error"):
+        target.parse("define nothing")
+    with pytest.raises(InternalError, match="dominate"):
+        target.parse(INVALID, verify=True)
+
+
+def test_several_threads() -> None:
+    with ThreadPoolExecutor(4) as pool:
+        assert len(set(pool.map(lambda _: target.compiled(TEXT), range(20)))) == 1
 
 
 def test_large_programs_are_made_in_a_process_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +140,6 @@ def test_with_a_limit_of_memory_all_of_llvm_is_in_a_child(monkeypatch: pytest.Mo
     with pytest.raises(InternalError, match="not valid"):
         target.compiled("define nothing")
     assert len(children) == 2
-    aborting = SimpleNamespace(optimise=lambda _module: _llvm_gives_up(b"out of memory"))
-    monkeypatch.setattr(target, "_machine", lambda: aborting)
+    monkeypatch.setattr(target, "optimise", lambda _module: _llvm_gives_up(b"out of memory"))
     with pytest.raises(MemoryError):
         target.compiled(TEXT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import sys
@@ -12,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from pytrace.base import fast_ctypes as ctypes
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.abi import libbpf
 from pytrace.runtime.abi.libbpf import DEBUG, INFO, WARN, Library, Messages

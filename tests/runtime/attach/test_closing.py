@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from _thread import start_new_thread
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -29,15 +29,15 @@ def test_all_are_closed(count: int) -> None:
 
 @pytest.mark.parametrize("threads", [0, 1, 3])
 def test_a_machine_that_gives_no_more_threads(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    start = start_new_thread
+    start = Thread.start
     left = iter(range(threads))
 
-    def refuse(function: Any, values: tuple[Any, ...]) -> int:
+    def refuse(thread: Thread) -> None:
         if next(left, None) is None:
             raise RuntimeError("can't start new thread")
-        return start(function, values)
+        start(thread)
 
-    monkeypatch.setattr(closing, "start_new_thread", refuse)
+    monkeypatch.setattr(Thread, "start", refuse)
     descriptors = _descriptors(20)
     closing.close_all(descriptors)
     assert not _open(descriptors)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.codegen.emit import contexts, events
 from pytrace.codegen.emit.current_task import process_ids
 from pytrace.codegen.ir.operands import Made, Memory, Operand, Scalar

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.codegen.emit import events, memory
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.operands import Nothing, Operand, Scalar

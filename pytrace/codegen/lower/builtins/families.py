@@ -6,10 +6,10 @@ entry only sends its event.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.operands import Operand
 from pytrace.frontend.ast import nodes
@@ -34,7 +34,5 @@ def emission(row: Builtin) -> Callable[[Emitter, nodes.Call | nodes.Identifier],
         raise LookupError(f"builtin {row.name} is of the unknown family {row.family!r}")
     # The checker allows a bare name only for rows without required parameters, whose functions accept both node types.
     found: Callable[[Emitter, nodes.Call | nodes.Identifier], Operand] | None
-    module = f"{__package__}.{row.family}_family"
-    __import__(module)
-    found = sys.modules[module].EMIT.get(row.name)
+    found = import_module(f"{__package__}.{row.family}_family").EMIT.get(row.name)
     return found

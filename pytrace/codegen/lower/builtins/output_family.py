@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.codegen.aot import load_time_values
 from pytrace.codegen.emit import events, memory
 from pytrace.codegen.ir import helpers

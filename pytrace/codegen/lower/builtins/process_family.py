@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.codegen.emit import events, memory
 from pytrace.codegen.emit.current_task import COMM, network_namespace, process_ids, task_field, user_ids, write_name
 from pytrace.codegen.emit.tasks import CurrentTask, OtherTask

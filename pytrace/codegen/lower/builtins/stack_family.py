@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.codegen.emit import events
 from pytrace.codegen.emit.current_task import process_ids
 from pytrace.codegen.ir import helpers

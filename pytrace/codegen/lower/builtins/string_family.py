@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.codegen.emit import comparison, events, loops, memory
 from pytrace.codegen.ir import helpers, name_tables
 from pytrace.codegen.ir.operands import Made, Memory, Operand, Remote, Scalar

@@ -5,7 +5,7 @@ Lengths for x86-64 follow the opcode maps of the Intel manual (volume 2, appendi
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

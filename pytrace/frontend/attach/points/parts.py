@@ -7,14 +7,14 @@ by an option of the script; these texts may hold several parts with ``:`` betwee
 
 from __future__ import annotations
 
+import re
+from typing import TYPE_CHECKING
+
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_typing import TYPE_CHECKING
-from pytrace.base.lazy_regex import DOTALL, VERBOSE, late
 from pytrace.core.diagnostics import Diagnostics, counted, did_you_mean
 from pytrace.core.source import Span
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Sequence
 
     from pytrace.core.probes.kinds import ProbeKind
@@ -63,15 +63,15 @@ class Point:
         return self.kind.name + "".join(f"{part.before}{part.text}" for part in self.parts)
 
 
-_QUOTED = late(r"\\(.)", DOTALL)
-_TOKEN = late(
+_QUOTED = re.compile(r"\\(.)", re.DOTALL)
+_TOKEN = re.compile(
     r"""(?P<quoted>"(?:[^"\\]|\\.)*")
     | \$(?P<parameter>[0-9]+)
     | \$(?P<option>[A-Za-z_][A-Za-z0-9_-]*)
     | (?P<bad>["$])
     | (?P<separator>[:@])
     | (?P<plain>[^"$:@]+)""",
-    VERBOSE | DOTALL,
+    re.VERBOSE | re.DOTALL,
 )
 
 

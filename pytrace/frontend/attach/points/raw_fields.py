@@ -6,11 +6,11 @@ argument of that name and type, the structs have the members, and size and sign 
 
 from __future__ import annotations
 
+import re
 import sys
+from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass, replace
-from pytrace.base.fast_typing import TYPE_CHECKING
-from pytrace.base.lazy_regex import late
 from pytrace.core.kernel_info import COMMON_FIELDS_END, FunctionPrototype, KernelInfo, TracepointField
 from pytrace.core.types import Array, Bool, Enum, Int, Pointer, String, Struct, Type
 from pytrace.core.types.plain_loads import plainly_read
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 VALUE, TEXT = "value", "text"
 """Formulas of a path alone: a number, or the text that it leads to."""
 
-_EXPRESSION = late(r"(?:(\w+)\()?([^()]+)\)?")
-_STEP = late(r"(->|\.)(\w+)")
+_EXPRESSION = re.compile(r"(?:(\w+)\()?([^()]+)\)?")
+_STEP = re.compile(r"(->|\.)(\w+)")
 
 
 def places(

@@ -10,8 +10,9 @@ of :data:`FORMULAS` with paths as operands. Of several expressions the first one
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,9 +7,8 @@ assembler's syntax of the machine (https://sourceware.org/systemtap/wiki/UserSpa
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_typing import TYPE_CHECKING
-from pytrace.base.lazy_regex import late
 from pytrace.frontend.ast.probe_context import RegisterLocation
 
 if TYPE_CHECKING:
@@ -32,9 +31,9 @@ def _x86_names() -> dict[str, str]:
 _X86 = _x86_names()
 
 _NUMBER = r"[+-]?(?:0[xX][0-9a-fA-F]+|[0-9]+)"
-_X86_REGISTER = late(r"%([a-z0-9]+)")
-_X86_CONSTANT = late(rf"\$({_NUMBER})")
-_X86_MEMORY = late(
+_X86_REGISTER = re.compile(r"%([a-z0-9]+)")
+_X86_CONSTANT = re.compile(rf"\$({_NUMBER})")
+_X86_MEMORY = re.compile(
     rf"""(?P<offset>(?:[+-]?(?:0[xX][0-9a-fA-F]+|[0-9]+))*)
     (?P<symbol>[+-]?[A-Za-z_.$][\w.$@]*(?P<behind>(?:{_NUMBER})?))?
     \((?:%(?P<base>[a-z0-9]+))?(?:,\s*%(?P<index>[a-z0-9]+)(?:,\s*(?P<scale>[1248]))?)?\)""",
@@ -80,7 +79,7 @@ def locations(
     return tuple(found)
 
 
-_WORD = late(r"(?:\[[^\]]*\]|\([^)]*\)|[^\s\[\(])+")
+_WORD = re.compile(r"(?:\[[^\]]*\]|\([^)]*\)|[^\s\[\(])+")
 
 
 def _words(text: str) -> list[str]:
@@ -139,11 +138,11 @@ def _sum(text: str) -> int:
     return sum(int(part, 0) for part in re.findall(_NUMBER, text or ""))
 
 
-_ARM_MEMORY = late(
+_ARM_MEMORY = re.compile(
     rf"\[\s*(?P<base>[a-z0-9]+)\s*(?:,\s*(?:#?(?P<offset>{_NUMBER})"
     r"|(?P<index>[a-z0-9]+)\s*(?:,\s*(?:lsl|sxtw|uxtw|sxtx)\s*(?:#?(?P<shift>[0-9]+))?)?))?\s*\]"
 )
-_ARM_REGISTER = late(r"(?:[xw](?:[12]?[0-9]|30)|w?sp|[xw]zr|lr|fp)")
+_ARM_REGISTER = re.compile(r"(?:[xw](?:[12]?[0-9]|30)|w?sp|[xw]zr|lr|fp)")
 _ARM_SPECIAL = {"sp": "sp", "wsp": "sp", "lr": "r30", "fp": "r29"}
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pytrace.base.fast_dataclass import dataclass, field, replace
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.diagnostics import Diagnostics, similar
 from pytrace.core.kernel_info import FunctionPrototype, KernelFunction, KernelInfo, UsdtProbe
 from pytrace.core.probes.targets import FileTarget, ProbeTarget, TypedFunctionTarget
@@ -12,8 +13,8 @@ from pytrace.frontend.attach.points import contexts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
+    from typing import ClassVar
 
-    from pytrace.base.fast_typing import ClassVar
     from pytrace.core.config import Config
     from pytrace.core.options.compile_options import CompileOptions
     from pytrace.core.probes.kinds import ProbeKind

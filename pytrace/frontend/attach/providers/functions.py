@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
-from pytrace.base.lazy_regex import late
+import re
+from typing import TYPE_CHECKING
+
 from pytrace.core.kernel_info import FunctionPrototype, KernelFunction
 from pytrace.core.numbers import parse_integer
 from pytrace.core.probes.kinds import FENTRY, FEXIT
@@ -257,8 +258,8 @@ def _place(match: Match) -> KernelFunctionTarget:
     return match.place
 
 
-_SYSCALL = late(r"(?:__(?:x64|arm64|se|do)_sys_|ksys_|do_sys_|sys_)(?P<name>\w+)")
-_AROUND = late(r"^(?:__|do_|vfs_|ksys_|sys_)+")
+_SYSCALL = re.compile(r"(?:__(?:x64|arm64|se|do)_sys_|ksys_|do_sys_|sys_)(?P<name>\w+)")
+_AROUND = re.compile(r"^(?:__|do_|vfs_|ksys_|sys_)+")
 
 
 def _related_events(name: str, entry: bool, scope: Scope) -> list[str]:

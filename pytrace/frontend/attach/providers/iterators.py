@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import posixpath
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.probes.targets import BPF_FILE_SYSTEM, ITERATORS_OF_ONE_OBJECT, IteratorTarget
 from pytrace.frontend.attach.points import contexts
 from pytrace.frontend.attach.providers.base import Match, Provider, Scope, nearest

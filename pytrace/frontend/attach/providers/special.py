@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.core.diagnostics import Note
 from pytrace.core.probes.targets import NamedRunTarget, NoTarget, SignalTarget
 from pytrace.frontend.ast.probe_context import ProbeContext

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import TYPE_CHECKING
+
 from pytrace.base.dispatch import late
-from pytrace.base.fast_library import cache
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.probes import perf_events
 from pytrace.core.probes.kinds import (
     BEGIN,

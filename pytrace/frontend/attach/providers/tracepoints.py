@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.core.probes.system_calls import ABIS
 from pytrace.core.probes.targets import RAW_TRACEPOINT, SYSTEM_CALLS, RawTracepointTarget, TracepointTarget
 from pytrace.frontend.ast.probe_context import ProbeContext

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.core.kernel_info import UsdtProbe
 from pytrace.core.probes.targets import StaticProbeTarget
 from pytrace.frontend.ast.probe_context import ProbeContext

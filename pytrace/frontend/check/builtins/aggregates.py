@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.core.types import Avg, Bool, Count, Hist, Int, LHist, Max, Min, Stats, Sum, TSeries, Type
 from pytrace.frontend.check.inference.argument_checks import Arguments, Node, expression, literal_integer, unstable
 from pytrace.frontend.check.inference.conversions import (

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.core.diagnostics import counted
 from pytrace.core.probes.kinds import BEGIN, END, SELF
 from pytrace.core.types import UINT8, UINT64, VOID, AddressSpace, KSym, Pointer, String, Type, USym

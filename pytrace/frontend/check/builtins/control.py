@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.core.diagnostics import did_you_mean
 from pytrace.core.types import BOOL, VOID, Array, String, Struct, Type
 from pytrace.frontend.ast.compile_time_facts import SignalNumber

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.core.probes.kinds import PROBE_KINDS
 from pytrace.core.types import (
     BOOL,

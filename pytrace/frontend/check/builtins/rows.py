@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.core.diagnostics import did_you_mean
 from pytrace.core.event_layout import NoStaticPart, RowMembers
 from pytrace.core.types import INT64, VOID, Enum, Fixed, Int, Joined, Record, Tuple, Type, Void

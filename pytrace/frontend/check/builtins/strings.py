@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.types import BOOL, INT64, UINT64, Array, Buffer, Int, Pointer, String, Struct, Type
 from pytrace.frontend.ast.compile_time_facts import BufferLength, ComparedLength, StringLength
 from pytrace.frontend.check.inference.argument_checks import (

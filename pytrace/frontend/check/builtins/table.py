@@ -8,9 +8,9 @@ checked. It returns the type of the result (VOID for none, UNKNOWN after an erro
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from pytrace.base.dispatch import late
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.builtin_row import IN_SCOPE
 from pytrace.core.types import Type
 from pytrace.frontend.check.builtins import (

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.core.types import Array, Int, Pointer, String, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.check.inference.conversions import Unknown, is_integer, settle

@@ -8,9 +8,10 @@ those of expressions and statements in ``rules``, those of builtins in ``builtin
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_library import contextmanager
-from pytrace.base.fast_typing import TYPE_CHECKING, Protocol, TypeVar
 from pytrace.core.diagnostics import Diagnostics, InternalError, Note
 from pytrace.core.types import UINT64, VOID, AddressSpace, Enum, Int, Pointer, Struct, Type
 from pytrace.frontend.ast import nodes, visitor

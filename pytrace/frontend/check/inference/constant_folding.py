@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from operator import eq, ge, gt, le, lt, ne
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.types import INT64, UINT64, Int
 from pytrace.frontend.check.inference.conversions import INT64_MIN, UINT64_MAX
 

@@ -6,8 +6,9 @@ width of the types that it is combined with. :func:`settle` turns it into the sm
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
 from pytrace.base.fast_dataclass import dataclass, replace
-from pytrace.base.fast_typing import TYPE_CHECKING, ClassVar, TypeVar
 from pytrace.core.types import (
     INT64,
     UINT64,

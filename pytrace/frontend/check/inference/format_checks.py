@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.core.formats import UNSUPPORTED, Conversion, Format, parse
 from pytrace.core.types import Bool, Buffer, Enum, Int, Pointer, Type, Void
 from pytrace.frontend.check.inference.conversions import Flexible, Unknown, settle

@@ -9,7 +9,8 @@ replaces the element of a hash map then, while a CPU may still be adding to it, 
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.core.event_layout import EmptiedMap
 from pytrace.core.types import Avg, Count, Hist, LHist, Stats, Sum, Type
 

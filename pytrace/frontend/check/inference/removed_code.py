@@ -11,7 +11,8 @@ nothing else gives the type of a map.
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.frontend.ast.typed_program import CheckedProgram
 from pytrace.frontend.check.inference.slots import MapState, Removed

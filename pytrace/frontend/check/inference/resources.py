@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.core.diagnostics import did_you_mean
 from pytrace.core.manifest import MAP_TYPES
 from pytrace.frontend.ast.comments import comment_above

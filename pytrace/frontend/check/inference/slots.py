@@ -6,8 +6,9 @@ follows, which reports what does not fit.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pytrace.base.fast_dataclass import dataclass, field
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.types import INT64, VOID, Bool, Count, Enum, Int, Pointer, String, Type
 from pytrace.frontend.ast.typed_program import VariableInfo
 from pytrace.frontend.check.inference.conversions import (

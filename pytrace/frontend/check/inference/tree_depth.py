@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-
-from pytrace.base.fast_typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pytrace.base.dispatch import by_class, on
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.builtins import bare_builtin
 from pytrace.core.diagnostics import did_you_mean, similar
 from pytrace.core.types import (

@@ -4,7 +4,8 @@ functions.
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.core.builtin_row import Builtin
 from pytrace.core.builtins import builtin, builtin_names
 from pytrace.core.diagnostics import counted, did_you_mean

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pytrace.base.dispatch import by_class, late, on
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.check.rules import calls, casts, expressions, members, operators, type_queries
 

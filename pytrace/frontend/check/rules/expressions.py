@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_library import partial
-from pytrace.base.fast_typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING
+
 from pytrace.core.builtins import builtin, builtin_names
 from pytrace.core.diagnostics import did_you_mean
 from pytrace.core.types import (

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import TYPE_CHECKING
+
 from pytrace.base.fast_dataclass import replace
-from pytrace.base.fast_library import partial
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core.types import BOOL, INT64, UINT64, AddressSpace, Array, Bool, Enum, Int, Pointer, String, Type, Void
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import Signedness, TypeDescription

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, TypeGuard
+
 from pytrace.core.diagnostics import did_you_mean
 from pytrace.core.types import INT8, UINT64, Array, Enum, Field, Pointer, String, Struct, Type
 from pytrace.frontend.ast import nodes

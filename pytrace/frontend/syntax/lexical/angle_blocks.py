@@ -7,24 +7,23 @@ precedes it, or what follows cannot be its right operand.
 
 from __future__ import annotations
 
-from pytrace.base.fast_enum import Enum
-from pytrace.base.fast_typing import TYPE_CHECKING
-from pytrace.base.lazy_regex import late
+import re
+from enum import Enum
+
 from pytrace.core.probes.kinds import PROBE_KINDS
 from pytrace.core.probes.targets import NoTarget
 from pytrace.frontend.syntax.lexical.layout import LAYOUT, skip_layout
 
-if TYPE_CHECKING:
-    import re
-
 _OPERAND_CHARS = frozenset('$@("!~{0123456789')
-_WORD = late(r"[A-Za-z_][A-Za-z0-9_]*")
-_BEHIND_WORD = late(rf"{LAYOUT}(?:(?P<colon>:)|(?P<name>=(?!=))|(?P<open>[{{<])|(?P<list>[/,]))")
-_WILD_POINT = late(r"[A-Za-z0-9_]*\*[A-Za-z0-9_*]*:")
-_CONDITION_BLOCK = late(r"[;{}]|(?<![=!<>])=(?!=)|\+\+|--|\b(?:if|else|for|while|unroll|let|return|break|continue)\b")
-_BRACKETS = late(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/|[()\[\]]')
-_ASSIGNMENT = late(rf"{LAYOUT}(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--)")
-_TARGET = late(r"\$[A-Za-z_][A-Za-z0-9_]*|@[A-Za-z0-9_]*|_(?![A-Za-z0-9_])")
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_BEHIND_WORD = re.compile(rf"{LAYOUT}(?:(?P<colon>:)|(?P<name>=(?!=))|(?P<open>[{{<])|(?P<list>[/,]))")
+_WILD_POINT = re.compile(r"[A-Za-z0-9_]*\*[A-Za-z0-9_*]*:")
+_CONDITION_BLOCK = re.compile(
+    r"[;{}]|(?<![=!<>])=(?!=)|\+\+|--|\b(?:if|else|for|while|unroll|let|return|break|continue)\b"
+)
+_BRACKETS = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/|[()\[\]]')
+_ASSIGNMENT = re.compile(rf"{LAYOUT}(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--)")
+_TARGET = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]*|@[A-Za-z0-9_]*|_(?![A-Za-z0-9_])")
 
 _NO_OPERAND = frozenset(
     {"else", "for", "while", "unroll", "let", "return", "break", "continue", "macro", "fn", "import", "config",

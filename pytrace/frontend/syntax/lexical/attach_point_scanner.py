@@ -16,9 +16,9 @@ A comment starts at ``//`` or ``/*`` wherever a slash would start the predicate.
 
 from __future__ import annotations
 
-from pytrace.base.lazy_regex import late
+import re
 
-_RUN = late(r'(?:"(?:[^"\\\n]|\\[^\n])*"|[^\s{},;<"])*')
+_RUN = re.compile(r'(?:"(?:[^"\\\n]|\\[^\n])*"|[^\s{},;<"])*')
 
 
 class AttachPointScan:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from pytrace.base.lazy_regex import DOTALL, late
+import re
+
 from pytrace.frontend.syntax.lexical.layout import LAYOUT
 
 _GROUP = r"(?:\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)|\[\[[^\]]*\]\]|\[[^\]]*\])"
-_BODY = late(rf"(?:{LAYOUT}(?:[A-Za-z_][A-Za-z0-9_]*+|{_GROUP}))*+{LAYOUT}(?=[{{])")
-_FORWARD = late(rf"{LAYOUT}[A-Za-z_][A-Za-z0-9_]*{LAYOUT};")
-_TYPEDEF = late(r"\s+[A-Za-z_]")
+_BODY = re.compile(rf"(?:{LAYOUT}(?:[A-Za-z_][A-Za-z0-9_]*+|{_GROUP}))*+{LAYOUT}(?=[{{])")
+_FORWARD = re.compile(rf"{LAYOUT}[A-Za-z_][A-Za-z0-9_]*{LAYOUT};")
+_TYPEDEF = re.compile(r"\s+[A-Za-z_]")
 _CONTINUED = r"\\(?:\r?\n|.|\Z)"
-_DIRECTIVE = late(
+_DIRECTIVE = re.compile(
     rf"\#(?:[^\n\\/\"']|{_CONTINUED}|/\*(?:[^*]|\*(?!/))*\*/|//(?:[^\n\\]|{_CONTINUED})*|\"(?:[^\"\\\n]|\\.)*\""
     r"|'(?:[^'\\\n]|\\.)*'|[/\"'])*+",
-    DOTALL,
+    re.DOTALL,
 )
-_TRAILER = late(rf"(?:{LAYOUT}__attribute__{LAYOUT}{_GROUP})*(?:{LAYOUT};)?")
+_TRAILER = re.compile(rf"(?:{LAYOUT}__attribute__{LAYOUT}{_GROUP})*(?:{LAYOUT};)?")
 
 
 def directive_end(text: str, start: int) -> int:

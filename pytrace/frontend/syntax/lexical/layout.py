@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pytrace.base.lazy_regex import late
+import re
 
 LAYOUT = r"(?:[ \t\r\n\f\v]++|//[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/)*+"
-_LAYOUT = late(LAYOUT)
+_LAYOUT = re.compile(LAYOUT)
 
 
 def skip_layout(text: str, position: int) -> int:

@@ -6,10 +6,11 @@ decided by :mod:`pytrace.frontend.syntax.lexical.structure`, the filter between 
 
 from __future__ import annotations
 
-from pytrace.base.fast_library import cache, deque
-from pytrace.base.fast_typing import TYPE_CHECKING, Protocol, TypeAlias
+from collections import deque
+from functools import cache
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
 from pytrace.core.source import Source, Span
-from pytrace.frontend.syntax.lexical import ply_import
 from pytrace.frontend.syntax.lexical.literals import encode
 from pytrace.frontend.syntax.lexical.scan import Scan
 from pytrace.frontend.syntax.lexical.tokens import KINDS, Token
@@ -153,9 +154,11 @@ def _plain_rules() -> tuple[re.Pattern[str], list[_Plain | None]]:
 @cache
 def _ply_lexer() -> PlyLexer:
     """PLY's lexer from the shipped tables, created on first use."""
+    from ply import lex
+
     from pytrace.frontend.syntax.lexical import lexer_tables, token_rules
 
-    made = ply_import.load("lex").Lexer()
+    made = lex.Lexer()
     made.readtab(lexer_tables, token_rules.names())
     made.lexoptimize = True  # do not compare the kind of each token with the list of kinds
     lexer: PlyLexer = made

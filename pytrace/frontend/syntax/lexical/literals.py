@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
-from pytrace.base.lazy_regex import DOTALL, late
+import re
+from typing import TYPE_CHECKING
+
 from pytrace.core.source import Span
 
 if TYPE_CHECKING:
-    import re
 
     from pytrace.core.diagnostics import Diagnostics
 
 _MAX = (1 << 64) - 1
-_HEX = late(r"0[xX]([0-9A-Fa-f_]*)(.*)", DOTALL)
-_DECIMAL = late(r"([0-9][0-9_]*)(?:[eE]([0-9][0-9_]*))?(.*)", DOTALL)
+_HEX = re.compile(r"0[xX]([0-9A-Fa-f_]*)(.*)", re.DOTALL)
+_DECIMAL = re.compile(r"([0-9][0-9_]*)(?:[eE]([0-9][0-9_]*))?(.*)", re.DOTALL)
 _DURATIONS = {
     "ns": 1,
     "us": 1_000,
@@ -24,7 +24,7 @@ _DURATIONS = {
     "d": 86_400 * 1_000_000_000,
 }
 _C_LIMITS = {"u": (1 << 32) - 1, "l": (1 << 63) - 1, "ll": (1 << 63) - 1, "ul": _MAX, "ull": _MAX}
-_C_SUFFIX = late(r"(?<=[0-9A-Fa-f])(?:[uU](?:ll?|LL?)?|(?:ll?|LL?)[uU]?)$")
+_C_SUFFIX = re.compile(r"(?<=[0-9A-Fa-f])(?:[uU](?:ll?|LL?)?|(?:ll?|LL?)[uU]?)$")
 _MAX_DIGITS = 64
 
 
@@ -144,7 +144,7 @@ def decode_parameter(text: str, span: Span, diagnostics: Diagnostics) -> int:
     return number
 
 
-_ESCAPE = late(r"\\(?:([0-7]{1,3})|[xX]([0-9A-Fa-f]{0,2})|(.)|$)", DOTALL)
+_ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|[xX]([0-9A-Fa-f]{0,2})|(.)|$)", re.DOTALL)
 _SIMPLE = {"n": b"\n", "t": b"\t", "r": b"\r", '"': b'"', "\\": b"\\"}
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from pytrace.base.fast_typing import TYPE_CHECKING, Protocol, TypeVar
 from pytrace.frontend.syntax.lexical.attach_point_scanner import AttachPointScan
 from pytrace.frontend.syntax.lexical.c_preamble import CDefinition
 

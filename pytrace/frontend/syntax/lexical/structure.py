@@ -13,7 +13,8 @@ So the grammar has no conflicts, and an error inside an item does not affect the
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.core.source import Span
 from pytrace.frontend.syntax.lexical import angle_blocks
 from pytrace.frontend.syntax.lexical.brackets import Brackets, before

@@ -18,8 +18,9 @@ in which they stand here, then the strings.  ``scripts/generate-tables`` generat
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
-from pytrace.base.lazy_regex import DOTALL, late
+import re
+from typing import TYPE_CHECKING
+
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.source import Span
 from pytrace.frontend.ast import nodes
@@ -51,9 +52,9 @@ _POINT_END = frozenset(_SPACE + "{},;</")
 _OPERATOR = "|".join(
     "".join(f"\\{char}" for char in text) for text in sorted(OPERATORS, key=lambda text: (-len(text), text))
 )
-_STRING_TAIL = late(r"\)*[ \t]*(?:[;,][ \t]*)?[})>\] \t\r]*$")
-_AFTER_DOT = late(r"\.\s*\Z")
-_WORD = late(r"[A-Za-z0-9_$@]+|.", DOTALL)
+_STRING_TAIL = re.compile(r"\)*[ \t]*(?:[;,][ \t]*)?[})>\] \t\r]*$")
+_AFTER_DOT = re.compile(r"\.\s*\Z")
+_WORD = re.compile(r"[A-Za-z0-9_$@]+|.", re.DOTALL)
 
 t_INITIAL_after_points_ignore = _SPACE
 t_script_ignore = _SPACE
@@ -260,7 +261,7 @@ def t_INITIAL_item(lexeme: Lexeme) -> Token | None:
     return Token(_ITEM_KINDS[word], "", _span(lexeme))
 
 
-_ROOT_CONDITION = late(r"comptime\b|\(")
+_ROOT_CONDITION = re.compile(r"comptime\b|\(")
 
 
 @matches(r"if\b")

@@ -5,7 +5,8 @@ The functions look ahead and consume no token.
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.core.builtins import bare_builtin
 from pytrace.frontend.syntax.lexical.tokens import KEYWORDS, LITERALS, STRUCT_KEYWORDS, TYPE_NAMES
 

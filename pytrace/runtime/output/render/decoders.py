@@ -32,8 +32,8 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Callable
+from typing import Generic, Never, TypeAlias, TypeVar, cast
 
-from pytrace.base.fast_typing import Generic, Never, TypeAlias, TypeVar, cast
 from pytrace.core import types
 
 Memory = bytes | bytearray | memoryview

@@ -9,16 +9,15 @@ Integers that a double cannot hold exactly are strings.
 
 from __future__ import annotations
 
+import re
 import struct
+from typing import TYPE_CHECKING, Never, TypeVar
 
-from pytrace.base.fast_typing import TYPE_CHECKING, Never, TypeVar
-from pytrace.base.lazy_regex import late
 from pytrace.core import types
 from pytrace.runtime.output.render.decoders import ByType, Values, for_any, row
 from pytrace.runtime.output.render.text import STATS, Form, TextForms, V, boolean, stats_members, void
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Callable, Iterator, Sequence
 
     # Loaded only by scripts that have such maps.
@@ -28,8 +27,8 @@ P = TypeVar("P")
 
 # ---------------------------------------------------------------------------------------------- texts and numbers
 
-_TO_ESCAPE = late(r'[\x00-\x1f"\\\udc80-\udcff\uffff]')
-_ESCAPED_BYTE = late("\uffffff([0-9a-f]{2})")
+_TO_ESCAPE = re.compile(r'[\x00-\x1f"\\\udc80-\udcff\uffff]')
+_ESCAPED_BYTE = re.compile("\uffffff([0-9a-f]{2})")
 _ESCAPES = {
     **{chr(code): f"\\u{code:04x}" for code in range(32)},
     **{chr(0xDC00 + code): f"\\uffffff{code:02x}" for code in range(0x80, 0x100)},
@@ -54,7 +53,7 @@ def escape(text: bytes) -> bytes:
     return _TO_ESCAPE.sub(_escape, text.decode("utf-8", "surrogateescape")).encode()
 
 
-_NOT_UTF8 = late("[\udc80-\udcff\uffff]")
+_NOT_UTF8 = re.compile("[\udc80-\udcff\uffff]")
 
 
 def marked(text: bytes) -> bytes:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import struct
 from itertools import chain
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_typing import TYPE_CHECKING, Protocol, TypeVar
 from pytrace.core import types
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types.produced import truncated

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from itertools import repeat
+from typing import TYPE_CHECKING, Never, Protocol, TypeVar
 
-from pytrace.base.fast_typing import TYPE_CHECKING, Never, Protocol, TypeVar
 from pytrace.core.types import Stack, StackMode
 
 if TYPE_CHECKING:

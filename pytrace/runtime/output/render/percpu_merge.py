@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Generic, TypeVar, cast
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_typing import Generic, TypeVar, cast
 from pytrace.core import types
 from pytrace.core.types.produced import truncated, wrapped
 from pytrace.runtime.output.render.decoders import Decoders, Value, Values, integer_code

@@ -8,9 +8,9 @@ without a length modifier numbers are truncated to 32 bits.
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING, Never
 
 from pytrace.base.fast_dataclass import dataclass, replace
-from pytrace.base.fast_typing import TYPE_CHECKING, Never
 from pytrace.core import types
 from pytrace.core.diagnostics import InternalError
 from pytrace.runtime.output.render.decoders import Value, for_any, integer_code

@@ -11,8 +11,8 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core import types
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ programs go out as they are, whatever their encoding.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Never, TypeVar
 
-from pytrace.base.fast_typing import TYPE_CHECKING, Never, TypeVar
 from pytrace.core import types
 from pytrace.core.types.produced import truncated
 from pytrace.runtime.output.render.decoders import ByType, Value, Values, for_any, row

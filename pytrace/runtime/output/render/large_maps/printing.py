@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING
+from typing import TYPE_CHECKING
+
 from pytrace.core import types
 from pytrace.runtime.output.render import json
 from pytrace.runtime.output.render.large_maps.bucket_texts import BucketJson, BucketTexts, RememberedTexts

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import sys
 from array import array
+from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.runtime.output.render.large_maps.sort_keys import Piece
 
 if TYPE_CHECKING:

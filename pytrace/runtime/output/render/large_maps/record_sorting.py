@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import struct
+from typing import TYPE_CHECKING, Protocol
 
-from pytrace.base.fast_typing import TYPE_CHECKING, Protocol
 from pytrace.runtime.abi import sorting
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from array import array
 from itertools import repeat
 from operator import add
+from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core import types
 from pytrace.core.types.produced import truncated, wrapped
 from pytrace.runtime.output.render.decoders import integer_code

@@ -6,8 +6,9 @@ as bytes.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core import types
 
 if TYPE_CHECKING:

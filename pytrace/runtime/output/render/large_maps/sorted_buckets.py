@@ -6,8 +6,8 @@ import struct
 from array import array
 from functools import cache
 from operator import add
+from typing import TYPE_CHECKING
 
-from pytrace.base.fast_typing import TYPE_CHECKING
 from pytrace.core import types
 from pytrace.core.diagnostics import InternalError
 from pytrace.runtime.output.render.large_maps.record_form import RecordForm

@@ -7,7 +7,8 @@ formatted in blocks. Types that have no such form are left to the other way.
 
 from __future__ import annotations
 
-from pytrace.base.fast_typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol
+
 from pytrace.core import types
 from pytrace.runtime.output.render import percpu_merge
 from pytrace.runtime.output.render.decoders import Decoders, Value
