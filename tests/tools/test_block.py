@@ -33,6 +33,12 @@ def reads_and_writes(disk: Disk) -> Callable[[Running], int]:
     return lambda running: perform(disk, READS) + perform(disk, WRITES)
 
 
+def needs_request_starts() -> None:
+    """Where neither is there, the task that asks for a flush is not known."""
+    if not Path("/sys/kernel/tracing/events/block/block_io_start").exists():
+        needs("kprobe")
+
+
 def counted(histogram: list[dict[str, int]]) -> int:
     return sum(bucket["count"] for bucket in histogram)
 
@@ -101,6 +107,36 @@ def test_biosnoop_as_text_with_a_flush(tool: Tool, disk: Disk) -> None:
     words = [line.split() for line in run.lines[1:]]
     assert any(row[3:7] == [disk.name, "W", "0", "4096"] for row in words)
     assert any(row[3:7] == [disk.name, "F", "0", "0"] for row in words)
+
+
+def flushes(disk: Disk, number: int) -> Callable[[Running], None]:
+    """Writes that are each followed by a flush of the disk's cache, which the kernel issues in a thread of its own."""
+
+    def work(_running: Running) -> None:
+        with open(disk.path, "r+b", buffering=0) as file:
+            for _ in range(number):
+                file.write(bytes(4096))
+                os.fsync(file.fileno())
+
+    return work
+
+
+@pytest.mark.tool("biosnoop", "biotop", "biolatency", "biostacks")
+def test_flushes_are_those_of_the_process_that_asks(tool: Tool, disk: Disk) -> None:
+    needs_request_starts()
+    options: tuple[object, ...]
+    for options in (("-p", os.getpid()), ()):
+        run = tool("biosnoop", "-d", disk.name, *options, work=flushes(disk, 6))
+        kinds = [(row["T"], row["PID"]) for row in run.rows]
+        assert kinds == [("W", os.getpid()), ("F", os.getpid())] * 6
+        assert all(row["QUE(ms)"] >= 0 for row in run.rows)
+    assert not tool("biosnoop", "-d", disk.name, "-p", 1, work=flushes(disk, 2)).rows
+    top = tool("biotop", "-C", 3600, "-p", os.getpid(), work=flushes(disk, 6))
+    assert [row["I/O"] for row in top.of(D="F", DISK=disk.name)] == [6]
+    run = tool("biolatency", "-F", "-d", disk.name, "-p", os.getpid(), work=flushes(disk, 6))
+    assert [counted(histogram) for key, histogram in run.maps["@usecs"].items() if key.endswith("Flush")] == [6]
+    stacks = tool("biostacks", "-d", disk.name, "-p", os.getpid(), work=flushes(disk, 6))
+    assert sum(counted(histogram) for histogram in stacks.maps["@usecs"].values()) == 12
 
 
 @pytest.mark.tool("biosnoop")
