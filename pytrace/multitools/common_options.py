@@ -10,8 +10,8 @@ from pytrace.multitools.translation import Options
 
 PID = ScriptOption(("p", "pid"), "", "only process PID (several: -p again, or separated by commas)", "PID", repeat=True,
                    type="pid", listed=True)
-INTERVAL = ScriptOption(("i", "interval"), 0, "print every SECONDS", "SECONDS", type="seconds")
-DURATION = ScriptOption(("d", "duration"), 0, "stop after SECONDS", "SECONDS", type="seconds")
+INTERVAL = ScriptOption(("i", "interval"), 0, "print every SECONDS", "SECONDS", type="interval")
+DURATION = ScriptOption(("d", "duration"), 0, "stop after SECONDS", "SECONDS", type="interval")
 TIMESTAMP = ScriptOption(("T", "timestamp"), False, "print the time of day with each output")
 REGEXP = ScriptOption(("r", "regexp"), False, "the pattern is a regular expression, from the beginning of names")
 CPU = ScriptOption(("c", "cpu"), "", "only on this CPU; what is no number is a command to run (--cmd)", "CPU")

@@ -26,7 +26,7 @@ OPTIONS: tuple[ScriptOption, ...] = (
     ScriptOption(("f", "folded"), False, "stacks of slow calls with their microseconds, for flame graphs"),
     ScriptOption(("U", "user-stack"), False, "the user stack after each call"),
     ScriptOption(("K", "kernel-stack"), False, "the kernel stack after each call"),
-    ScriptOption(("d", "duration"), 0, "stop after SECONDS", "SECONDS", type="seconds"),
+    ScriptOption(("d", "duration"), 0, "stop after SECONDS", "SECONDS", type="interval"),
     common.VERBOSE,
     ScriptOption(("function",), "", "functions: vfs_write, c:open, /path/program:FUNCTION", "FUNCTION",
                  operand=True, required=True, repeat=True),

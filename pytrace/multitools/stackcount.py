@@ -14,7 +14,7 @@ from pytrace.multitools.translation import Options, Translation
 
 OPTIONS: tuple[ScriptOption, ...] = (
     common.PID, common.CPU, common.INTERVAL,
-    ScriptOption(("D", "duration"), 0, "stop after SECONDS", "SECONDS", type="seconds"),
+    ScriptOption(("D", "duration"), 0, "stop after SECONDS", "SECONDS", type="interval"),
     common.TIMESTAMP, common.REGEXP,
     ScriptOption(("s", "offset"), False, "accepted; offsets are always shown"),
     ScriptOption(("P", "perpid"), False, "by process: the process id and the command are part of the key"),

@@ -35,7 +35,7 @@ OPTIONS: tuple[ScriptOption, ...] = (
     ScriptOption(("a", "address"), False, "stacks with addresses"),
     ScriptOption(("I", "include"), "", "C header with types", "HEADER", repeat=True),
     ScriptOption(("A", "aggregate"), False, "count equal lines instead of printing them"),
-    ScriptOption(("d", "duration"), 0, "stop after SECONDS", "SECONDS", type="seconds"),
+    ScriptOption(("d", "duration"), 0, "stop after SECONDS", "SECONDS", type="interval"),
     common.VERBOSE,
     ScriptOption(("probe",), "", "PLACE[(SIGNATURE)] [(PREDICATE)] [\"FORMAT\", VALUE, …]", "PROBE",
                  operand=True, required=True, repeat=True),

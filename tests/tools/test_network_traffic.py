@@ -326,6 +326,30 @@ def test_ways_to_send_and_receive(tool: Tool, family: int, address: str, target:
 
 
 @pytest.mark.tool("udpsnoop")
+def test_the_sender_when_a_program_does_not_ask_for_it(tool: Tool) -> None:
+    names: list[str] = []
+
+    def work(_run: Running) -> None:
+        kind = socket.AF_INET, socket.SOCK_DGRAM
+        with socket.socket(*kind) as connected, socket.socket(*kind) as other:
+            connected.bind(("127.0.0.1", 0))
+            other.bind(("127.0.0.1", 0))
+            connected.connect(other.getsockname())
+            names.extend(endpoint("127.0.0.1", each.getsockname()[1]) for each in (connected, other))
+            other.sendto(b"x", connected.getsockname())
+            connected.recv(10)
+            other.sendto(b"x", connected.getsockname())
+            os.read(connected.fileno(), 10)
+            connected.send(b"x")
+            other.recv(10)
+
+    run = tool("udpsnoop", *ME, work=work)
+    senders = [row["RADDR:RPORT"] for row in run.rows if row["DIR"] == "recv"]
+    assert senders[:2] == [names[1]] * 2
+    assert senders[2] in (names[0], "?")
+
+
+@pytest.mark.tool("udpsnoop")
 @pytest.mark.parametrize("without", ["", "fentry", "fentry,kprobe"])
 def test_other_kernels_show_the_same(tool: Tool, without: str) -> None:
     options = ("--no-feature", without) if without else ()
