@@ -27,6 +27,9 @@ from pytrace.core.options.compile_options import PROCESSES, CompileOptions
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+KIND = "scripts"
+"""The kind of cached files (:mod:`pytrace.base.private_files`)."""
+
 KEEP = 200
 """Number of entries that are kept when old ones are removed."""
 
@@ -38,8 +41,8 @@ _IMPORTED = time.time_ns()
 
 
 def directory() -> str:
-    """The cache directory: ``$XDG_CACHE_HOME/pytrace/scripts`` or ``~/.cache/pytrace/scripts``."""
-    return private_files.directory("scripts")
+    """The directory of entries, for messages."""
+    return private_files.directory(KIND)
 
 
 def key(text: str, name: str, options: CompileOptions) -> str:
@@ -168,7 +171,7 @@ def load(
     Returns:
         The compiled script; None when there is no entry, or it was compiled by other code or for other facts.
     """
-    data = private_files.read(os.path.join(directory(), name))
+    data = private_files.read(KIND, name)
     if data is None:
         return None
     code, _, rest = data.partition(b"\n")
@@ -177,7 +180,7 @@ def load(
             return None
         script = _unpacked(rest)
     except (EOFError, ValueError, KeyError, TypeError, IndexError, AttributeError):
-        # Written by another version, or truncated: compile again and replace it.
+        # Written by another version: compile again and replace it.
         return None
     facts = script.manifest.facts
     if facts and facts[-1][0] == PROCESSES:
@@ -197,11 +200,10 @@ def store(name: str, script: CompiledScript) -> bool:
     Returns:
         False when the cache cannot be written, which is not an error.
     """
-    folder = directory()
     code = made_by()
     if _newer(code):
         return True
-    if not private_files.write(os.path.join(folder, name), code, b"\n", *_packed(script)):
+    if not private_files.write(KIND, name, code, b"\n", *_packed(script)):
         return False
-    private_files.trim(folder, KEEP)
+    private_files.trim(KIND, KEEP)
     return True

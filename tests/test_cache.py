@@ -12,6 +12,7 @@ import pytest
 
 import pytrace
 from pytrace import cache
+from pytrace.base import private_files
 from pytrace.base.fast_dataclass import replace
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import TraceError
@@ -57,15 +58,24 @@ def test_facts_that_changed_make_a_miss(folder: Path) -> None:
     assert cache.load("other", CompileOptions(), lambda facts: True) is None
 
 
-def test_damaged_entries_are_misses(folder: Path) -> None:
+def test_entries_of_another_format_are_misses(folder: Path) -> None:
     cache.store("one", _script())
-    data = (folder / "one").read_bytes()
+    data = private_files.read(cache.KIND, "one") or b""
     start = data.index(b"\n") + 1
     size = data[:start] + b"\xff\xff\xff\xff" + data[start + 4 :]
     other = data[: start + 8] + b"i" + data[start + 9 :]
     for broken in (b"", b"junk", data[:20], data[: start + 4], data[: start + 20], size, other):
-        (folder / "one").write_bytes(broken)
+        private_files.write(cache.KIND, "one", broken)
         assert cache.load("one", CompileOptions(), lambda facts: True) is None
+
+
+def test_damage_anywhere_in_an_entry_is_a_miss(folder: Path) -> None:
+    cache.store("one", _script(b"ELF" * 100))
+    data = (folder / "one").read_bytes()
+    for at in range(0, len(data), 7):
+        (folder / "one").write_bytes(data[:at] + bytes([data[at] ^ 16]) + data[at + 1 :])
+        assert cache.load("one", CompileOptions(), lambda facts: True) is None
+        assert not (folder / "one").exists()
 
 
 def test_a_folder_that_others_may_write_to_is_not_trusted(folder: Path) -> None:

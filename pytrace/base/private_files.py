@@ -1,15 +1,37 @@
-"""Files that are cached between runs in the user's cache directory, and the checks of their ownership.
+"""Files that are cached between runs: compiled programs, indexes, tables.
 
-Their content is trusted: compiled programs, indexes, tables. Under ``sudo`` the cache directory may be that of the
-invoking user, so a file is used only when it and its directory belong to the effective user and nobody else can write
-to them. The file itself is checked as well, because the owner of a parent directory can replace what is below it.
+There is a directory of each kind of files (:func:`pytrace.base.private_folders.cache_folder`). A file has a digest of
+its content and its name; one that is damaged, or that somebody else could have written, is removed and made anew. Files
+are replaced as a whole. They are not flushed to the disk: after a power failure, the digest detects what is missing.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import os
+import shutil
 import stat
+import time
+from typing import TYPE_CHECKING
+
+from pytrace.base.interruption import held
+from pytrace.base.private_folders import Folder, cache_bases, cache_folder, note, private
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+_MAGIC = b"PTCACHE1"
+_DIGEST = 32
+
+_TEMPORARY = ".new-"
+_ABANDONED = 3600
+"""Age in seconds at which the temporary file of a writer that was killed is removed."""
+
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_LIMITS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""Errors of this process or machine, which say nothing about a file."""
 
 
 def digest(data: bytes, size: int = 12) -> str:
@@ -17,99 +39,129 @@ def digest(data: bytes, size: int = 12) -> str:
     return hashlib.blake2b(data, digest_size=size).hexdigest()
 
 
-def directory(name: str) -> str:
-    """The directory for one kind of files: ``$XDG_CACHE_HOME/pytrace/NAME`` or ``~/.cache/pytrace/NAME``."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return os.path.join(base, "pytrace", name)
-
-
-def descriptor(path: str) -> int:
-    """A descriptor of a private file; -1 when no file can be trusted."""
+def directory(kind: str) -> str:
+    """The path of the directory of a kind of files, for messages and tests."""
     try:
-        if not _own(os.stat(os.path.dirname(path))):
-            return -1
-        file = open_private(path, os.O_RDONLY | os.O_CLOEXEC)
+        with cache_folder(kind) as folder:
+            return folder.path
     except OSError:
-        return -1
-    if _own(os.fstat(file)):
-        return file
-    os.close(file)
-    return -1
+        return f"{next(iter(cache_bases()), '')}/pytrace/{kind}"
 
 
-def open_private(path: str, flags: int) -> int:
-    """An opener for ``open``: links are not followed, and new files get mode 0600."""
-    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
-
-
-def _own(found: os.stat_result) -> bool:
-    """Whether a file or directory is the user's, and nobody else can write to it."""
-    return found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-
-
-def read(path: str) -> bytes | None:
-    """What :func:`write` stored at *path*; None when there is no file that can be trusted."""
+def read(kind: str, name: str) -> bytes | None:
+    """What :func:`write` stored; None when there is nothing that is whole and can be trusted."""
     try:
-        if not _own(os.stat(os.path.dirname(path))):
-            return None
-        with open(path, "rb", opener=open_private) as file:
-            return file.read() if _own(os.fstat(file.fileno())) else None
+        with cache_folder(kind) as folder:
+            return _read(folder, kind, name)
     except OSError:
         return None
 
 
-def trim(folder: str, most: int) -> None:
-    """Remove the oldest files of a directory of :func:`directory`, down to a number of them."""
+def _read(folder: Folder, kind: str, name: str) -> bytes | None:
     try:
-        entries = list(os.scandir(folder))
-        if len(entries) > most:
-            entries.sort(key=lambda entry: entry.stat().st_mtime_ns)
-            for entry in entries[: len(entries) - most]:
-                os.unlink(entry.path)
-    except OSError:
-        # Another process may remove them at the same time.
-        return
+        with open(os.open(name, _FLAGS, dir_fd=folder.descriptor), "rb") as file:
+            status = os.fstat(file.fileno())
+            trusted = private(status) and stat.S_ISREG(status.st_mode)
+            data = file.read() if trusted else b""
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        # A link (ELOOP), a directory, a socket (ENXIO), another user's (EACCES), a bad sector (EIO).
+        if error.errno not in _LIMITS:
+            discard(folder, name, error.strerror or str(error))
+        return None
+    head, body = data[: len(_MAGIC) + _DIGEST], data[len(_MAGIC) + _DIGEST :]
+    if head == _head(kind, name, body):
+        return body
+    discard(folder, name, "it is damaged" if trusted else "it is not a regular file of this user alone")
+    return None
 
 
-def write(path: str, *parts: bytes) -> bool:
+def _head(kind: str, name: str, body: bytes) -> bytes:
+    made = hashlib.blake2b(f"{kind}/{name}\0".encode(errors="surrogateescape"), digest_size=_DIGEST)
+    made.update(body)
+    return _MAGIC + made.digest()
+
+
+def write(kind: str, name: str, *parts: bytes) -> bool:
     """Store bytes for later runs, atomically. Returns False when that is not possible, which only costs time."""
-    folder, name = os.path.split(path)
-    fresh = os.path.join(folder, f".{name}.{os.getpid()}")
-    if not make_directory(folder):
-        return False
-    from pytrace.base.interruption import held
-
     try:
-        with held(), open(fresh, "xb", opener=open_private) as file:
-            file.writelines(parts)
-            file.flush()
-            os.replace(fresh, path)
+        with cache_folder(kind, create=True) as folder:
+            body = b"".join(parts)
+            replace(folder, name, (_head(kind, name, body), body))
+            remove_abandoned(folder)
     except OSError:
-        # Also one left by a killed process with the same pid.
-        try:
-            os.unlink(fresh)
-        except OSError:
-            return False
         return False
     return True
 
 
-def make_directory(folder: str) -> bool:
-    """Create a directory of :func:`directory` if needed. Returns False when its content could not be trusted."""
-    try:
-        # A home directory that does not exist (/nonexistent of system users) is not created.
-        if not os.path.isdir(os.path.dirname(os.path.dirname(os.path.dirname(folder)))):
-            return False
-        os.makedirs(folder, exist_ok=True, mode=0o700)
-    except OSError:
-        return False
-    return is_private_directory(folder)
+def replace(
+    folder: Folder, name: str, parts: Iterable[bytes], check: Callable[[str], object] = len
+) -> None:
+    """Create or replace a file of a private directory, which is complete at any moment.
+
+    *check* is called with the path of the new file before it gets its name, and raises an error for a wrong one.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    fresh = temporary_name()
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with held():
+        try:
+            with open(os.open(fresh, flags, 0o600, dir_fd=folder.descriptor), "wb") as file:
+                file.writelines(parts)
+            check(f"{folder.path}/{fresh}")
+            os.replace(fresh, name, src_dir_fd=folder.descriptor, dst_dir_fd=folder.descriptor)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(fresh, dir_fd=folder.descriptor)
+            raise
 
 
-def is_private_directory(folder: str) -> bool:
-    """Whether a directory exists and nobody but the user can write to it."""
+def temporary_name() -> str:
+    """The name of a new entry, which is removed some time after its writer was killed."""
+    return f"{_TEMPORARY}{os.urandom(8).hex()}"
+
+
+def discard(folder: Folder, name: str, reason: str) -> None:
+    """Remove an entry of a private directory, whatever it is, and say so with ``-v``."""
     try:
-        found = os.stat(folder)
-    except OSError:
-        return False
-    return stat.S_ISDIR(found.st_mode) and _own(found)
+        _remove(folder, name)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        note(f"cached file {folder.path}/{name} is not used: {reason} (it cannot be removed: {error.strerror})")
+        return
+    note(f"cached file {folder.path}/{name} was removed: {reason}")
+
+
+def _remove(folder: Folder, name: str) -> None:
+    try:
+        os.unlink(name, dir_fd=folder.descriptor)
+    except IsADirectoryError:
+        # Does not follow links on its way down, as the platform has directory descriptors.
+        shutil.rmtree(name, dir_fd=folder.descriptor)
+
+
+def remove_abandoned(folder: Folder) -> None:
+    """Remove temporary files of writers that were killed some time ago."""
+    before = time.time() - _ABANDONED
+    with os.scandir(folder.descriptor) as entries:
+        found = [entry for entry in entries if entry.name.startswith(_TEMPORARY)]
+    for entry in found:
+        with contextlib.suppress(OSError):
+            if entry.stat(follow_symlinks=False).st_mtime < before:
+                _remove(folder, entry.name)
+
+
+def trim(kind: str, most: int, prefix: str = "") -> None:
+    """Remove the oldest files of a kind whose name has a *prefix*, down to a number of them."""
+    with contextlib.suppress(OSError), cache_folder(kind) as folder:
+        with os.scandir(folder.descriptor) as entries:
+            found = [entry for entry in entries if entry.name.startswith(prefix) and entry.name[0] != "."]
+        if len(found) > most:
+            found.sort(key=lambda entry: entry.stat(follow_symlinks=False).st_mtime_ns)
+            for entry in found[: len(found) - most]:
+                with contextlib.suppress(FileNotFoundError):  # another process may remove it at the same time
+                    os.unlink(entry.name, dir_fd=folder.descriptor)

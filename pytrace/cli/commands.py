@@ -7,11 +7,12 @@ import sys
 from typing import TYPE_CHECKING, TextIO
 
 from pytrace import cache
+from pytrace.base import private_folders
 from pytrace.base.fast_dataclass import replace
 from pytrace.base.terminal import colour
 from pytrace.cli import request
 from pytrace.core import manifest
-from pytrace.core.diagnostics import Diagnostics, TraceError, render_all
+from pytrace.core.diagnostics import Diagnostics, TraceError, bytes_shown, render_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,6 +42,13 @@ def run(line: CommandLine) -> int:
 
         return script_texts.show(line)
     options = request.run_options(line)
+    try:
+        return _run(line, options)
+    finally:
+        _show_notes(options)
+
+
+def _run(line: CommandLine, options: RunOptions) -> int:
     _warn((f"{name} was given more than once: the last one is used" for name in line.repeated), options)
     if line.flag("info"):
         from pytrace.cli import info
@@ -67,6 +75,13 @@ def run(line: CommandLine) -> int:
 
         return script_texts.parameters_help(line, script)
     return _run_script(line, script, compile_options, options)
+
+
+def _show_notes(options: RunOptions) -> None:
+    """With ``-v``, what of the caches was not used or was removed, and why."""
+    if options.verbose:
+        sys.stderr.write(bytes_shown("".join(f"{text}\n" for text in private_folders.NOTES)))
+    private_folders.NOTES.clear()
 
 
 def live_kernel(options: RunOptions, *, least_cpus: int = 0) -> LiveKernel:
@@ -149,6 +164,7 @@ def _check_machine(options: RunOptions) -> None:
 def _execute(script: CompiledScript, options: RunOptions) -> int:
     from pytrace.runtime.session import session
 
+    _show_notes(options)
     return session.run(script, request.in_format(options, script.manifest.output_format))
 
 

@@ -47,13 +47,13 @@ def of(source: Source, diagnostics: Diagnostics) -> Declared:
     text = source.text
     if "getopt" not in text and "import" not in text:
         return Declared()
-    path = os.path.join(cache.directory(), _name(source))
-    known = _load(path)
+    name = _name(source)
+    known = _load(name)
     if known is not None:
         return known
     found, files = _parse(source, diagnostics)
     if not diagnostics.failed:
-        _store(path, found, files)
+        _store(name, found, files)
     return found
 
 
@@ -76,8 +76,8 @@ def _code() -> bytes:
     return cache.changes(_CODE).encode() if cache.checkout() else b""
 
 
-def _load(path: str) -> Declared | None:
-    code, _, rest = (private_files.read(path) or b"").partition(b"\n")
+def _load(name: str) -> Declared | None:
+    code, _, rest = (private_files.read(cache.KIND, name) or b"").partition(b"\n")
     if not rest or code != _code():
         return None
     try:
@@ -94,7 +94,7 @@ def _option(row: list[Any]) -> ScriptOption:
     return ScriptOption(tuple(names), default, text, argument, tuple(choices), *flags)
 
 
-def _store(path: str, found: Declared, files: list[str]) -> None:
+def _store(name: str, found: Declared, files: list[str]) -> None:
     import json
 
     rows = [
@@ -104,7 +104,7 @@ def _store(path: str, found: Declared, files: list[str]) -> None:
     ]
     facts = [fingerprints.file_fact(file) for file in files]
     data = {"files": facts, "options": rows, "positional": found.positional}
-    private_files.write(path, _code(), b"\n", json.dumps(data, separators=(",", ":")).encode())
+    private_files.write(cache.KIND, name, _code(), b"\n", json.dumps(data, separators=(",", ":")).encode())
 
 
 def _parse(source: Source, diagnostics: Diagnostics) -> tuple[Declared, list[str]]:

@@ -77,4 +77,5 @@ def _stamp(elf: ElfFile) -> tuple[str, ...] | None:
         return None
     # Of containers many share what they run, each under another path and inode.
     identity = elf.build_id or f"{found.st_dev} {found.st_ino}"
-    return identity, str(found.st_size), str(found.st_mtime_ns)
+    # The owner, too: a build id is easily given to another file, whose lines would be taken for those of a library.
+    return identity, str(found.st_size), str(found.st_mtime_ns), str(found.st_uid)

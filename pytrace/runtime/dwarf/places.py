@@ -1,20 +1,19 @@
 """What was read of a file's DWARF for stacks: which functions and lines places of code have.
 
 Pieces of code (functions, mostly) are stored as columns of integers, whether they were read now or by a former run; the
-DWARF itself is asked only about pieces that are not here. A cached file is named by a digest of its input; it has a
-digest, the number of entries of each column, the columns, and the texts.
+DWARF itself is asked only about pieces that are not here. A cached file is named by a digest of its input; it has the
+number of entries of each column, the columns, and the texts.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
 import struct
 import sys
 from array import array
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
+from pytrace.base import private_files
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.runtime.host import fingerprints
 
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
     from pytrace.runtime.dwarf.scopes import Scope, Segment
 
 _PREFIX = "lines-"
-_MAGIC = b"pytrace lines 1 " + sys.byteorder.encode() + b"\n"
-_DIGEST = 24
+_MAGIC = b"pytrace lines 2 " + sys.byteorder.encode() + b"\n"
 _MOST_SEGMENTS = 1 << 19
 """Entries that are remembered of one file: 10 MB. With more it begins again."""
 _FILES = 64
@@ -169,21 +167,18 @@ class Places:
         texts = "\0".join(self._texts).encode(errors="surrogateescape")
         head = struct.pack(f"={len(columns)}Q", *map(len, columns))
         body = b"".join([head, *(column.tobytes() for column in columns), texts])
-        fingerprints.keep(self._name, _MAGIC, fingerprints.digest(body).encode(), body)
-        with contextlib.suppress(OSError):
-            _trim(fingerprints.kept_directory())
+        fingerprints.keep(self._name, _MAGIC, body)
+        private_files.trim(fingerprints.KEPT, _FILES, _PREFIX)
 
     def forget_kept(self) -> None:
         """Store nothing: what was read depends on more than the stamp says."""
         self._name = ""
 
     def _load(self, data: bytes) -> None:
-        at = len(_MAGIC) + _DIGEST
-        body = data[at:]
-        columns = self._columns()
-        # A digest that fits means that it is whole, and that this program wrote it.
-        if not data.startswith(_MAGIC) or data[len(_MAGIC) : at] != fingerprints.digest(body).encode():
+        if not data.startswith(_MAGIC):
             return
+        body = data[len(_MAGIC) :]
+        columns = self._columns()
         for column in columns:
             del column[:]
         at = 8 * len(columns)
@@ -193,10 +188,3 @@ class Places:
             at = end
         self._texts = body[at:].decode(errors="surrogateescape").split("\0")
 
-
-def _trim(folder: str) -> None:
-    """The number of cached files is limited."""
-    entries = [entry for entry in os.scandir(folder) if entry.name.startswith(_PREFIX)]
-    entries.sort(key=lambda entry: entry.stat().st_mtime_ns, reverse=True)
-    for entry in entries[_FILES:]:
-        os.unlink(entry.path)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import stat
 from typing import TYPE_CHECKING
 
+from pytrace.base import private_folders
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.elf.file import SHT_NOBITS, ElfFile, is_elf
 from pytrace.runtime.host.procfs import resolved
@@ -28,7 +30,10 @@ def find(binary: ElfFile, search: Iterable[str], root: str = "") -> str | None:
     the debug link, where the others insist on an equal build id (if the binary has one). *root* (``/proc/PID/root``) is
     put before absolute directories first, as those of a container are meant before our own.
     """
+    caches = fetched(binary.build_id)
     for path, by_checksum in candidates(binary, search, root):
+        if path in caches and not _is_private(caches[path]):
+            continue
         if os.path.isfile(path) and is_elf(path) and _belongs(binary, path, by_checksum):
             return path
     return None
@@ -90,24 +95,42 @@ def candidates(binary: ElfFile, search: Iterable[str], root: str = "") -> Iterat
             found = [by_id] if build_id else []
             for path in (*(f"{base}/{one}" for one in found), *(f"{at}/{one}" for at in places for one in names)):
                 yield os.path.normpath(path), by_checksum
-    if build_id:
-        for path in cached(build_id):
-            yield path, False
+    for path in fetched(build_id):
+        yield path, False
 
 
-def _cache_folders() -> list[str]:
-    """Where clients of debuginfod keep what they fetched (``debuginfod_find_debuginfo(3)``)."""
-    named = os.environ.get("DEBUGINFOD_CACHE_PATH")
-    if named:
-        return [named]
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    # The second was the place before elfutils 0.183, and is still used where it exists.
-    return [f"{base}/debuginfod_client", os.path.expanduser("~/.debuginfod_client_cache")]
+def fetched(build_id: str) -> dict[str, tuple[str, ...]]:
+    """Where clients of debuginfod may have the debug file of a build id, as paths, and the directory of each as
+    :func:`pytrace.base.private_folders.first_usable` takes it. A new file is put into the first usable one.
+
+    Source: ``debuginfod_find_debuginfo(3)``.
+    """
+    if not build_id:
+        return {}
+    named = os.environ.get("DEBUGINFOD_CACHE_PATH", "")
+    if named.startswith("/"):
+        places: list[tuple[str, ...]] = [(named.rstrip("/"),)]
+    else:
+        home = private_folders.home_directory()
+        places = [(base, "debuginfod_client") for base in private_folders.user_bases()]
+        # The place before elfutils 0.183, which is still used where it exists.
+        places += [(f"{home}/.debuginfod_client_cache",)] if home else []
+    if os.geteuid() == 0:
+        places.append((private_folders.SYSTEM_BASE, "pytrace", "debuginfo"))
+    return {"/".join((*place, build_id, "debuginfo")): (*place, build_id) for place in places}
 
 
-def cached(build_id: str) -> list[str]:
-    """Where clients of debuginfod may have the debug file of a build id; the first is where a new one is put."""
-    return [f"{folder}/{build_id}/debuginfo" for folder in _cache_folders()]
+def _is_private(place: tuple[str, ...]) -> bool:
+    """Whether nobody but root and the user can have put the debug file into a directory of a cache.
+
+    The same then holds for all that leads there, so that its path names the same file when it is opened.
+    """
+    try:
+        with private_folders.first_usable([place]) as folder:
+            status = os.stat("debuginfo", dir_fd=folder.descriptor, follow_symlinks=False)
+    except OSError:
+        return False
+    return stat.S_ISREG(status.st_mode) and private_folders.private(status)
 
 
 def has_build_id(path: str, build_id: str) -> bool:

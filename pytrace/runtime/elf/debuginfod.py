@@ -1,25 +1,29 @@
 """Debug files from debuginfod servers, and the cache that all clients share.
 
 A server is asked only for what a script names (arguments by name, source lines), and only when ``DEBUGINFOD_URLS`` says
-where. An answer must begin within ``DEBUGINFOD_TIMEOUT`` seconds (10 without it).
+where. An answer must begin within ``DEBUGINFOD_TIMEOUT`` seconds (10 without it), and is refused beyond
+``DEBUGINFOD_MAXSIZE`` bytes (4 GiB without it). It is stored only if it is an ELF file with the wanted build id.
 
 Source: ``debuginfod(8)`` for the paths of servers, ``debuginfod_find_debuginfo(3)`` for the cache and the environment.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import re
 import threading
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
-from pytrace.base import private_files
+from pytrace.base import private_files, private_folders
 from pytrace.runtime.elf import debug_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _WAIT = 10.0
 _PIECE = 1 << 18
+_MOST_BYTES = 4 << 30
 
 
 def fetch(build_id: str) -> tuple[str | None, list[str]]:
@@ -31,7 +35,7 @@ def fetch(build_id: str) -> tuple[str | None, list[str]]:
     for url in os.environ.get("DEBUGINFOD_URLS", "").split():
         if not url.startswith(("http://", "https://")) or not re.fullmatch("[0-9a-f]+", build_id):
             continue
-        download = _Download(f"{url.rstrip('/')}/buildid/{build_id}/debuginfo", debug_files.cached(build_id)[0])
+        download = _Download(url.rstrip("/"), build_id)
         if download.run():
             return download.path, []
         if download.problem:
@@ -46,12 +50,20 @@ def _seconds() -> float:
         return _WAIT
 
 
+def _most_bytes() -> int:
+    try:
+        return int(os.environ.get("DEBUGINFOD_MAXSIZE", "")) or _MOST_BYTES
+    except ValueError:
+        return _MOST_BYTES
+
+
 class _Download:
     """One file on its way, in a thread of its own: looking up a host's name cannot be given a time limit."""
 
-    def __init__(self, url: str, path: str) -> None:
-        self._url = url
-        self.path = path
+    def __init__(self, server: str, build_id: str) -> None:
+        self._url = f"{server}/buildid/{build_id}/debuginfo"
+        self._build_id = build_id
+        self.path = ""
         self.problem = ""
         self._wait = _seconds()
         self._complete = False
@@ -88,22 +100,24 @@ class _Download:
             self._progress.set()
 
     def _store(self, answer: IO[bytes]) -> None:
-        fresh = f"{self.path}.{os.getpid()}"
-        try:
-            home = os.path.expanduser("~")
-            if self.path.startswith(f"{home}/") and not os.path.isdir(home):
-                # Root could make the home directory of a system user, which shall have none.
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), home)
-            os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
-            with open(fresh, "xb", opener=private_files.open_private) as file:
-                while piece := answer.read(_PIECE):
-                    file.write(piece)
-                    self._progress.set()
-                    if self._given_up:
-                        return
-            os.replace(fresh, self.path)
-            self._complete = True
-        finally:
-            if not self._complete:
-                with contextlib.suppress(OSError):
-                    os.unlink(fresh)
+        places = list(debug_files.fetched(self._build_id).values())
+        with private_folders.first_usable(places, create=True) as folder:
+            private_files.remove_abandoned(folder)
+            private_files.replace(folder, "debuginfo", self._pieces(answer), self._check)
+            self.path = f"{folder.path}/debuginfo"
+        self._complete = True
+
+    def _pieces(self, answer: IO[bytes]) -> Iterator[bytes]:
+        left = _most_bytes()
+        while piece := answer.read(_PIECE):
+            left -= len(piece)
+            if left < 0:
+                raise OSError(errno.EFBIG, f"the file is larger than {_most_bytes()} bytes (DEBUGINFOD_MAXSIZE)")
+            yield piece
+            self._progress.set()
+            if self._given_up:
+                raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+
+    def _check(self, path: str) -> None:
+        if not debug_files.has_build_id(path, self._build_id):
+            raise OSError(errno.EINVAL, "the answer is no ELF file with this build id")

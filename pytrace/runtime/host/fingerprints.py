@@ -56,19 +56,18 @@ def digest(data: bytes) -> str:
     return private_files.digest(data)
 
 
-def kept_directory() -> str:
-    """Where indexes are cached between runs: ``pytrace/facts`` under the user's cache directory."""
-    return private_files.directory("facts")
+KEPT = "facts"
+"""The kind of cached files that indexes are (:mod:`pytrace.base.private_files`)."""
 
 
 def read_kept(name: str) -> bytes | None:
     """What :func:`keep` stored as *name*; only where nobody but the user could have written it."""
-    return private_files.read(os.path.join(kept_directory(), name))
+    return private_files.read(KEPT, name)
 
 
 def keep(name: str, *parts: bytes) -> None:
     """Store bytes for later runs; a cache directory that cannot be written to only costs time."""
-    private_files.write(os.path.join(kept_directory(), name), *parts)
+    private_files.write(KEPT, name, *parts)
 
 
 def kept_lists(name: str, stamp: Fact, make: Callable[[], dict[str, list[str]]]) -> dict[str, list[str]]:

@@ -14,16 +14,23 @@ Distributions install them in different forms; :func:`find` knows these:
 
 from __future__ import annotations
 
+import hashlib
+import io
 import os
 import re
+import shutil
 from typing import TYPE_CHECKING
 
 from pytrace.base import private_files
+from pytrace.base.private_folders import Folder, UnusableError, cache_folder
 from pytrace.core.config import ENVIRONMENT_PREFIXES
 from pytrace.core.kernel_info import NO_HEADERS, KernelHeaders
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+_KIND = "headers"
+"""The kind of cached files (:mod:`pytrace.base.private_files`)."""
 
 ARCHIVE = "/sys/kernel/kheaders.tar.xz"
 
@@ -198,33 +205,62 @@ def _unpacked(archive: str = ARCHIVE) -> str:
         return ""
     with open(archive, "rb") as file:
         data = file.read()
-    parent = private_files.directory("headers")
-    target = os.path.join(parent, private_files.digest(data))
-    if private_files.is_private_directory(target):
-        return target
-    return target if _unpack(data, parent, target) else ""
+    name = private_files.digest(data)
+    try:
+        with cache_folder(_KIND, create=True) as folder:
+            return _kept(folder, name) or _unpack(data, folder, name)
+    except OSError:
+        return ""
 
 
-def _unpack(data: bytes, parent: str, target: str) -> bool:
-    import io
-    import shutil
+def _kept(folder: Folder, name: str) -> str:
+    """The path of an unpacked tree; empty if there is none, or it is not as it was unpacked."""
+    tree = os.path.join(folder.path, name)
+    if not os.path.lexists(tree):
+        return ""
+    known = private_files.read(_KIND, f"{name}.digest")
+    try:
+        with folder.open(name) as inside:
+            if known == _tree_digest(inside.path):
+                return tree
+    except UnusableError:
+        pass
+    private_files.discard(folder, name, "it is damaged")
+    return ""
 
+
+def _tree_digest(tree: str) -> bytes:
+    """A digest of the names and contents of all files below a directory."""
+    made = hashlib.blake2b()
+    for parent, folders, files in os.walk(tree):
+        folders.sort()
+        for name in sorted(files):
+            path = os.path.join(parent, name)
+            with open(path, "rb") as file:
+                data = file.read()
+            made.update(f"{path.removeprefix(tree)}\0{len(data)}\0".encode(errors="surrogateescape"))
+            made.update(data)
+    return made.digest()
+
+
+def _unpack(data: bytes, folder: Folder, name: str) -> str:
+    """Unpack an archive as *name* in a directory, and return its path; empty if it cannot be unpacked."""
     try:
         import lzma
         import tarfile
     except ImportError:  # a Python that was built without
-        return False
-    fresh = f"{target}.{os.getpid()}"
-    if not private_files.make_directory(parent):
-        return False
+        return ""
+    fresh, tree = private_files.temporary_name(), os.path.join(folder.path, name)
     try:
+        os.mkdir(fresh, 0o700, dir_fd=folder.descriptor)
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:xz") as members:
-            os.mkdir(fresh, 0o700)
             if hasattr(tarfile, "data_filter"):  # since Python 3.11.4
                 members.extraction_filter = tarfile.data_filter
-            members.extractall(fresh)
-        os.rename(fresh, target)
+            # By its path, as all that leads there is private.
+            members.extractall(os.path.join(folder.path, fresh))
+        private_files.write(_KIND, f"{name}.digest", _tree_digest(os.path.join(folder.path, fresh)))
+        os.rename(fresh, name, src_dir_fd=folder.descriptor, dst_dir_fd=folder.descriptor)
     except (OSError, EOFError, tarfile.TarError, lzma.LZMAError):
         # Also when another run was faster.
-        shutil.rmtree(fresh, ignore_errors=True)
-    return private_files.is_private_directory(target)
+        shutil.rmtree(fresh, ignore_errors=True, dir_fd=folder.descriptor)
+    return tree if os.path.isdir(tree) else ""

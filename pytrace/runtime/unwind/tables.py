@@ -5,8 +5,6 @@ Sources: the Linux Standard Base, "Exception Frames"; DWARF 5, section 6.4.1.
 
 from __future__ import annotations
 
-import hashlib
-import os
 import struct
 from array import array
 from contextlib import suppress
@@ -182,9 +180,11 @@ def _compact(rows: list[int]) -> list[int]:
 # ---------------------------------------------------------------------------------------------- cached tables
 
 
-def folder() -> str:
-    """The directory of cached tables."""
-    return private_files.directory("unwind")
+KIND = "unwind"
+"""The kind of cached files (:mod:`pytrace.base.private_files`)."""
+
+KEEP = 256
+"""Tables that are kept; the ones that were written longest ago go."""
 
 
 def table(file: ElfFile) -> array[int]:
@@ -197,18 +197,11 @@ def table(file: ElfFile) -> array[int]:
     source = b"" if section is None else bytes(file.contents(section))
     if section is None or not source:
         return array("Q")
-    path = os.path.join(folder(), f"{_digest(source, section.address).hex()}.{FORMAT}")
-    rows = array("Q")
-    data = private_files.read(path) or b""
-    with suppress(ValueError):
-        if _digest(data[16:]) == data[:16]:
-            rows.frombytes(data[16:])
-            return rows
+    name = f"{private_files.digest(section.address.to_bytes(8, 'little') + source, 16)}.{FORMAT}"
+    data = private_files.read(KIND, name)
+    if data is not None:
+        return array("Q", data)
     rows = compile_table(source, section.address)
-    compiled = rows.tobytes()
-    private_files.write(path, _digest(compiled), compiled)
+    private_files.write(KIND, name, rows.tobytes())
+    private_files.trim(KIND, KEEP)
     return rows
-
-
-def _digest(data: bytes, address: int = 0) -> bytes:
-    return hashlib.blake2b(data, digest_size=16, salt=address.to_bytes(8, "little")).digest()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pytrace.base import private_files
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.btf.reader import Btf, Kind
 from pytrace.runtime.host import fingerprints
@@ -82,12 +83,12 @@ def test_index_is_kept_and_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     data = _base().build()
     assert Btf(data, index="sample").find("int", Kind.INT) == 1
-    kept = Path(fingerprints.kept_directory()) / "sample"
+    kept = Path(private_files.directory(fingerprints.KEPT)) / "sample"
     assert kept.stat().st_mode & 0o077 == 0
     assert Btf(data, index="sample").find("act", Kind.FUNC) == 5
     kept.write_bytes(kept.read_bytes()[:-3])
     assert Btf(data, index="sample").find("act", Kind.FUNC) == 5, "a damaged index is made again"
-    Path(fingerprints.kept_directory()).chmod(0o777)
+    Path(private_files.directory(fingerprints.KEPT)).chmod(0o777)
     assert fingerprints.read_kept("sample") is None, "others could have written it"
 
 

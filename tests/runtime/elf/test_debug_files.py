@@ -199,8 +199,10 @@ def test_what_clients_of_debuginfod_fetched_comes_last(
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
+    if os.geteuid() == 0:
+        folders = [*folders, "/var/cache/pytrace/debuginfo"]
     expected = [f"{folder}/abcdef/debuginfo" for folder in folders]
-    assert debug_files.cached("abcdef") == expected
+    assert list(debug_files.fetched("abcdef")) == expected
     assert places(Described("/opt/tool", "abcdef"), "/store")[-len(expected) :] == expected
     assert not set(places(Described("/opt/tool"), "/store")) & set(expected)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
@@ -11,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from pytrace.base import private_folders
 from pytrace.runtime.binaries.user_binary import UserBinaries
-from pytrace.runtime.elf import debug_files, debuginfod
+from pytrace.runtime.elf import debuginfod
 from tests.support.compile import compiled, tool
 
 TEXT = """__attribute__((noinline)) int work(int depth) { return depth + 1; }
@@ -104,11 +106,12 @@ def test_a_home_that_is_not_there_is_not_made(
     monkeypatch.delenv("DEBUGINFOD_CACHE_PATH")
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "nowhere"))
+    monkeypatch.setattr(private_folders, "SYSTEM_BASE", str(tmp_path / "nowhere/cache"))
     monkeypatch.setenv("DEBUGINFOD_URLS", site.url)
     site.files[f"/buildid/{build_id}/debuginfo"] = data
     binaries = UserBinaries()
     assert _names(binaries, path) == []
-    assert any("nowhere" in text for text in binaries.problems(str(path)))
+    assert any(f"{tmp_path}/nowhere: No such file" in text for text in binaries.problems(str(path)))
     assert not (tmp_path / "nowhere").exists()
     (tmp_path / "nowhere").mkdir()
     assert _names(UserBinaries(), path) == ["depth"]
@@ -162,23 +165,77 @@ def test_half_of_a_file_is_not_kept(
 ) -> None:
     build_id = stripped[2]
     monkeypatch.setenv("DEBUGINFOD_URLS", site.url)
+    monkeypatch.setattr(private_folders, "SYSTEM_BASE", str(tmp_path / "nowhere/cache"))
     site.files[f"/buildid/{build_id}/debuginfo"] = b"some"
     folder = tmp_path / "cache" / build_id
     folder.parent.mkdir()
     folder.write_text("in the way")
     found, (problem,) = debuginfod.fetch(build_id)
     assert found is None
-    assert "File exists" in problem or "Not a directory" in problem
+    assert "is a link or no directory" in problem or "No such file" in problem
     assert folder.read_text() == "in the way"
 
 
-def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv("DEBUGINFOD_CACHE_PATH")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    assert debug_files.cached("ab")[0] == f"{tmp_path}/.cache/debuginfod_client/ab/debuginfo"
-    monkeypatch.setenv("XDG_CACHE_HOME", "/elsewhere")
-    assert debug_files.cached("ab") == [
-        "/elsewhere/debuginfod_client/ab/debuginfo",
-        f"{tmp_path}/.debuginfod_client_cache/ab/debuginfo",
-    ]
+@pytest.mark.parametrize("answer", [b"user ALL=(ALL:ALL) NOPASSWD: ALL\n", b"\x7fELF", b""])
+def test_what_is_not_the_debug_file_is_not_stored(
+    answer: bytes, site: Site, stripped: tuple[Path, bytes, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    build_id = stripped[2]
+    monkeypatch.setenv("DEBUGINFOD_URLS", site.url)
+    site.files[f"/buildid/{build_id}/debuginfo"] = answer
+    found, (problem,) = debuginfod.fetch(build_id)
+    assert found is None
+    assert "no ELF file with this build id" in problem
+    assert list((tmp_path / "cache" / build_id).iterdir()) == []
+
+
+def test_a_file_that_is_too_large_is_given_up(
+    site: Site, stripped: tuple[Path, bytes, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    _, data, build_id = stripped
+    monkeypatch.setenv("DEBUGINFOD_URLS", site.url)
+    monkeypatch.setenv("DEBUGINFOD_MAXSIZE", "1000")
+    site.files[f"/buildid/{build_id}/debuginfo"] = data
+    found, (problem,) = debuginfod.fetch(build_id)
+    assert found is None
+    assert "larger than 1000 bytes (DEBUGINFOD_MAXSIZE)" in problem
+    assert list((tmp_path / "cache" / build_id).iterdir()) == []
+
+
+# ---------------------------------------------------------------------------------------------- attacks
+
+
+@pytest.mark.parametrize("level", ["cache", "build id", "file"])
+def test_nothing_is_written_or_believed_through_a_link(
+    level: str, site: Site, stripped: tuple[Path, bytes, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """``debuginfod_client/BUILDID -> /etc/sudoers.d``: the server's answer would be a file there."""
+    path, data, build_id = stripped
+    monkeypatch.setenv("DEBUGINFOD_URLS", site.url)
+    monkeypatch.setattr(private_folders, "SYSTEM_BASE", str(tmp_path / "nowhere/cache"))
+    site.files[f"/buildid/{build_id}/debuginfo"] = data
+    target = tmp_path / "target"
+    (target / build_id).mkdir(parents=True)
+    link = {"cache": "cache", "build id": f"cache/{build_id}", "file": f"cache/{build_id}/debuginfo"}[level]
+    (tmp_path / link).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / link).symlink_to(target / "file" if level == "file" else target)
+    expected = ["depth"] if level == "file" else []
+    assert _names(UserBinaries(), path) == expected, "a link in place of the file is replaced"
+    assert [found.name for found in target.rglob("*")] == [build_id]
+    (target / "debuginfo").write_bytes(data)
+    (target / build_id / "debuginfo").write_bytes(data)
+    monkeypatch.delenv("DEBUGINFOD_URLS")
+    assert _names(UserBinaries(), path) == expected
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("level", ["cache", "cache/BUILDID", "cache/BUILDID/debuginfo"])
+def test_what_another_user_fetched_is_not_believed(
+    level: str, stripped: tuple[Path, bytes, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path, data, build_id = stripped
+    (tmp_path / "cache" / build_id).mkdir(parents=True)
+    (tmp_path / "cache" / build_id / "debuginfo").write_bytes(data)
+    assert _names(UserBinaries(), path) == ["depth"]
+    os.chown(tmp_path / level.replace("BUILDID", build_id), 12345, 12345)
+    assert _names(UserBinaries(), path) == []

@@ -162,9 +162,36 @@ def test_the_kernels_archive_is_unpacked_once(tmp_path: Path, monkeypatch: pytes
     before = os.stat(first).st_ino
     assert kernel_headers._unpacked(str(tmp_path / "kheaders.tar.xz")) == first
     assert os.stat(first).st_ino == before
-    assert os.listdir(os.path.dirname(first)) == [os.path.basename(first)]
-    os.chmod(first, 0o777)
-    assert kernel_headers._unpacked(str(tmp_path / "kheaders.tar.xz")) == ""
+    assert sorted(os.listdir(os.path.dirname(first))) == [os.path.basename(first), f"{os.path.basename(first)}.digest"]
+
+
+@pytest.mark.parametrize("damage", ["changed", "truncated", "removed", "added", "writable", "file", "link", "digest"])
+def test_a_damaged_tree_is_unpacked_again(damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = build_tree(source_tree(tmp_path / "tree", linux__sched_h="#define TASK_RUNNING 0\n"))
+    with tarfile.open(tmp_path / "kheaders.tar.xz", "w:xz") as archive:
+        archive.add(tree, ".")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "cache").mkdir()
+    first = Path(kernel_headers._unpacked(str(tmp_path / "kheaders.tar.xz")))
+    header = first / "include/linux/sched.h"
+    if damage in ("changed", "truncated"):
+        header.write_text("#define TASK_RUNNING 1\n" if damage == "changed" else "")
+    elif damage == "removed":
+        header.unlink()
+    elif damage == "added":
+        header.with_name("more.h").write_text("")
+    elif damage == "writable":
+        first.chmod(0o777)
+    elif damage == "digest":
+        Path(f"{first}.digest").write_text("")
+    else:
+        first.rename(tmp_path / "away")
+        first.write_text("") if damage == "file" else first.symlink_to(tmp_path / "away")
+    assert kernel_headers._unpacked(str(tmp_path / "kheaders.tar.xz")) == str(first)
+    assert header.read_text() == "#define TASK_RUNNING 0\n"
+    assert not header.with_name("more.h").exists()
+    assert first.stat().st_mode & 0o77 == 0
+    assert not first.is_symlink()
 
 
 def test_a_damaged_archive_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

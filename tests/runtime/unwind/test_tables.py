@@ -13,6 +13,7 @@ from elftools.elf.elffile import ELFFile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytrace.base import private_files
 from pytrace.core.unwind_format import Rule
 from pytrace.runtime.elf.file import ElfFile
 from pytrace.runtime.unwind import call_frames, tables
@@ -162,14 +163,14 @@ class TestKept:
     def test_read_back(self, programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with ElfFile.open(str(programs / "frameless")) as file:
             first = tables.table(file)
-            assert len(os.listdir(tables.folder())) == 1
+            assert len(os.listdir(private_files.directory(tables.KIND))) == 1
             monkeypatch.setattr(tables, "compile_table", None)
             assert tables.table(file) == first
 
     def test_damaged_file_is_not_believed(self, programs: Path) -> None:
         with ElfFile.open(str(programs / "frameless")) as file:
             first = tables.table(file)
-            (kept,) = Path(tables.folder()).iterdir()
+            (kept,) = Path(private_files.directory(tables.KIND)).iterdir()
             data = bytearray(kept.read_bytes())
             data[40] ^= 1
             kept.write_bytes(data)
@@ -188,7 +189,7 @@ class TestKept:
             table = tables.table(file)
         assert list(other) == ([] if "--only-keep-debug" in flags else list(table))
         assert len(table) > 50
-        assert len(os.listdir(tables.folder())) == 1
+        assert len(os.listdir(private_files.directory(tables.KIND))) == 1
 
     @pytest.mark.parametrize("first", ["changed", "whole"])
     def test_a_changed_copy_has_a_table_of_its_own(self, programs: Path, tmp_path: Path, first: str) -> None:

@@ -1,0 +1,234 @@
+"""Directories with files that are trusted: each component of their path is opened and checked by itself.
+
+What is cached is believed (compiled programs run in the kernel), and what is written there is written with the rights
+of the process. Under ``sudo -E`` the environment may name a directory of another user, who can replace anything below
+it by a symbolic link at any moment. So a path is never handed to the kernel as a whole. Its components are opened one
+by one, relative to the descriptor of the one before (``O_NOFOLLOW``), and checked on the open descriptor:
+
+- the parents of a base (``/``, ``/home`` …) belong to root or the effective user, and nobody else can write to them,
+  unless they are sticky (``/tmp``); a link there is followed if it belongs to root or the effective user;
+- the base and what is below it are real directories of the effective user, to which nobody else can write.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from pytrace.base.fast_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+    from typing import Self
+
+SYSTEM_BASE = "/var/cache"
+"""Root's cache where its environment names a directory that is not root's."""
+
+NOTES: dict[str, None] = {}
+"""What was not used or was removed, and why, in order: sentences for ``-v``."""
+
+_MOST_LINKS = 40
+"""Symbolic links in one path, at most (``MAXSYMLINKS`` of include/linux/namei.h)."""
+
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_COMPONENT = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class UnusableError(OSError):
+    """A directory whose content cannot be trusted, or without a place to create it in; the message says why."""
+
+
+@dataclass(frozen=True)
+class Folder:
+    """An open private directory. *path* is for messages; files are reached through *descriptor* (``dir_fd``)."""
+
+    descriptor: int
+    path: str
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        os.close(self.descriptor)
+
+    def open(self, name: str, *, create: bool = False) -> Folder:
+        """A private directory in this one.
+
+        Raises:
+            OSError: there is none, or it cannot be created; UnusableError: others could change what is in it.
+        """
+        if create:
+            _make(name, self.descriptor)
+        path = f"{self.path}/{name}"
+        try:
+            found = os.open(name, _FOLDER, dir_fd=self.descriptor)
+        except NotADirectoryError:  # also a link, with O_DIRECTORY
+            raise UnusableError(f"{path} is a link or no directory") from None
+        return _checked(Folder(found, path))
+
+
+def note(text: str) -> None:
+    """Remember a sentence for ``-v``, once."""
+    NOTES[text] = None
+
+
+# ---------------------------------------------------------------------------------------------- the cache
+
+
+def cache_folder(*below: str, create: bool = False) -> Folder:
+    """A directory below ``pytrace`` in the user's cache, open.
+
+    The base is ``$XDG_CACHE_HOME``, else ``$HOME/.cache``. Where that is not root's, root has :data:`SYSTEM_BASE`.
+
+    Raises:
+        OSError: there is none that can be trusted, and with *create* none can be made.
+    """
+    return first_usable([(base, "pytrace", *below) for base in cache_bases()], create=create)
+
+
+def first_usable(places: Sequence[tuple[str, ...]], *, create: bool = False) -> Folder:
+    """The first of several directories that can be trusted, each given as its base and what is below that.
+
+    Raises:
+        UnusableError: no directory can be trusted.
+        OSError: there is none, and with *create* none can be made.
+    """
+    refused: OSError = FileNotFoundError(errno.ENOENT, "no cache directory is named")
+    for base, *below in places:
+        try:
+            return open_below(base, *below, create=create)
+        except UnusableError as error:
+            note(f"cache directory {base} is not used: {error}")
+            refused = error
+    raise refused
+
+
+def cache_bases() -> list[str]:
+    """Base directories of caches, in order of preference."""
+    return [*user_bases(), SYSTEM_BASE] if os.geteuid() == 0 else user_bases()
+
+
+def user_bases() -> list[str]:
+    """The base directory of caches that the environment names; at most one."""
+    named = os.environ.get("XDG_CACHE_HOME", "")
+    # Relative paths are to be ignored (XDG Base Directory Specification).
+    if named.startswith("/"):
+        return [named]
+    home = home_directory()
+    return [f"{home}/.cache"] if home else []
+
+
+def home_directory() -> str:
+    """The home directory that the environment or else the user database names; empty if it is none."""
+    home = os.environ.get("HOME") or ""
+    if not home:
+        import pwd
+
+        try:
+            home = pwd.getpwuid(os.getuid()).pw_dir
+        except KeyError:
+            return ""
+    # Daemons have / as their home.
+    return home.rstrip("/") if home.startswith("/") else ""
+
+
+# ---------------------------------------------------------------------------------------------- opening
+
+
+def open_below(base: str, *below: str, create: bool = False) -> Folder:
+    """The private directory *below* an absolute *base*, which is private itself; its parents are not created.
+
+    Raises:
+        UnusableError: others could change what is in it, or the parent of *base* does not exist.
+        OSError: there is none, and with *create* none can be made.
+    """
+    parent, name = os.path.split(base.rstrip("/"))
+    if name in ("", ".", ".."):
+        raise UnusableError(f"{base} is no name of a directory")
+    try:
+        folder = Folder(_open_parent(parent), parent.rstrip("/"))
+    except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
+        raise UnusableError(f"{parent}: {os.strerror(error.errno or 0)}") from None
+    for part in (name, *below):
+        with folder:
+            folder = folder.open(part, create=create)
+    return folder
+
+
+def _open_parent(path: str) -> int:
+    """Descriptor of the directory at an absolute path that nobody but root and the user can redirect."""
+    waiting = path.split("/")[::-1]
+    links = 0
+    with ExitStack() as opened:
+        here, place = _component("/", None, opened), "/"
+        root = here
+        _check_parent(os.fstat(root), "/")
+        while waiting:
+            name = waiting.pop()
+            if name in ("", "."):
+                continue
+            # The place has no links in it, so that .. is its parent.
+            next_place = os.path.normpath(os.path.join(place, name))
+            found = _component(name, here, opened)
+            status = os.fstat(found)
+            if stat.S_ISLNK(status.st_mode):
+                links += 1
+                target = _target(found, status, next_place, links)
+                here, place = (root, "/") if target.startswith("/") else (here, place)
+                waiting += target.split("/")[::-1]
+            else:
+                _check_parent(status, next_place)
+                here, place = found, next_place
+        return os.dup(here)
+
+
+def _component(name: str, folder: int | None, opened: ExitStack) -> int:
+    found = os.open(name, _COMPONENT, dir_fd=folder)
+    opened.callback(os.close, found)
+    return found
+
+
+def _target(link: int, status: os.stat_result, place: str, links: int) -> str:
+    """Where a symbolic link among the parents of a base leads to."""
+    if status.st_uid not in (0, os.geteuid()):
+        raise UnusableError(f"{place} is a link of user {status.st_uid}")
+    if links > _MOST_LINKS:
+        raise UnusableError(f"{place}: {os.strerror(errno.ELOOP)}")
+    return os.readlink("", dir_fd=link)
+
+
+def _check_parent(status: os.stat_result, place: str) -> None:
+    if not stat.S_ISDIR(status.st_mode):
+        raise UnusableError(f"{place} is no directory")
+    if status.st_uid not in (0, os.geteuid()):
+        raise UnusableError(f"{place} belongs to user {status.st_uid}")
+    # In a sticky directory only the owner of an entry can replace it.
+    if status.st_mode & _OTHERS_WRITE and not status.st_mode & stat.S_ISVTX:
+        raise UnusableError(f"other users can write to {place} (mode {stat.S_IMODE(status.st_mode):o})")
+
+
+def private(status: os.stat_result) -> bool:
+    """Whether a file or directory is the user's, and nobody else can write to it."""
+    return status.st_uid == os.geteuid() and not status.st_mode & _OTHERS_WRITE
+
+
+def _checked(folder: Folder) -> Folder:
+    status = os.fstat(folder.descriptor)
+    if private(status):
+        return folder
+    os.close(folder.descriptor)
+    if status.st_uid != os.geteuid():
+        raise UnusableError(f"{folder.path} belongs to user {status.st_uid}")
+    raise UnusableError(f"other users can write to {folder.path} (mode {stat.S_IMODE(status.st_mode):o})")
+
+
+def _make(name: str, folder: int) -> None:
+    try:
+        os.mkdir(name, 0o700, dir_fd=folder)
+    except FileExistsError:
+        return
