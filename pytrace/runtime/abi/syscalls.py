@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_GENERIC = {"bpf": 280, "perf_event_open": 241}
+_GENERIC = {"bpf": 280, "perf_event_open": 241, "openat2": 437}
 
 NUMBERS: dict[str, dict[str, int]] = {
-    "x86_64": {"bpf": 321, "perf_event_open": 298, "uprobe": 336},
-    "i686": {"bpf": 357, "perf_event_open": 336},
+    "x86_64": {"bpf": 321, "perf_event_open": 298, "uprobe": 336, "openat2": 437},
+    "i686": {"bpf": 357, "perf_event_open": 336, "openat2": 437},
     "aarch64": _GENERIC,
     "riscv64": _GENERIC,
     "loongarch64": _GENERIC,
-    "armv7l": {"bpf": 386, "perf_event_open": 364},
-    "s390x": {"bpf": 351, "perf_event_open": 331},
-    "ppc64le": {"bpf": 361, "perf_event_open": 319},
-    "ppc64": {"bpf": 361, "perf_event_open": 319},
-    "mips64": {"bpf": 5315, "perf_event_open": 5292},
+    "armv7l": {"bpf": 386, "perf_event_open": 364, "openat2": 437},
+    "s390x": {"bpf": 351, "perf_event_open": 331, "openat2": 437},
+    "ppc64le": {"bpf": 361, "perf_event_open": 319, "openat2": 437},
+    "ppc64": {"bpf": 361, "perf_event_open": 319, "openat2": 437},
+    "mips64": {"bpf": 5315, "perf_event_open": 5292, "openat2": 5437},
 }
 """System call numbers (``arch/*/kernel/syscalls/*.tbl``) by ``uname -m``."""
 

@@ -134,10 +134,10 @@ class SplitUnits:
 
     def _open(self, path: str) -> FileSections | None:
         self.opened[path] = None
-        if not os.path.isfile(path):
-            return None
         try:
             return FileSections(ElfFile.open(path), split=True)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
         except OSError as error:
             self.problems[f"{path} cannot be read: {error.strerror}"] = None
         except TraceError as error:

@@ -34,7 +34,7 @@ def find(binary: ElfFile, search: Iterable[str], root: str = "") -> str | None:
     for path, by_checksum in candidates(binary, search, root):
         if path in caches and not _is_private(caches[path]):
             continue
-        if os.path.isfile(path) and is_elf(path) and _belongs(binary, path, by_checksum):
+        if is_elf(path) and _belongs(binary, path, by_checksum):
             return path
     return None
 
@@ -65,7 +65,7 @@ def supplement(binary: ElfFile, search: Iterable[str], root: str = "") -> tuple[
             f"{inside}/.dwz/{os.path.basename(name)}",
             f"{inside}/{os.path.basename(name)}",
         ]
-    return name, next((path for path in places if os.path.isfile(path) and has_build_id(path, build_id)), None)
+    return name, next((path for path in places if has_build_id(path, build_id)), None)
 
 
 def candidates(binary: ElfFile, search: Iterable[str], root: str = "") -> Iterator[tuple[str, bool]]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.core.diagnostics import TraceError
+from pytrace.runtime.abi.foreign_files import open_regular
 from pytrace.runtime.elf.symbol_table import Symbol, SymbolTable
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class ElfFile:
             OSError: the file cannot be read.
         """
         archive, separator, member = path.partition("!/")
-        with open(archive, "rb") as file:
+        with open_regular(archive) as file:
             try:
                 data = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ, flags=mmap.MAP_PRIVATE)
             except ValueError as error:
@@ -326,17 +327,16 @@ def archive_member(archive: str, member: str) -> tuple[int, int]:
     import zipfile
 
     try:
-        with zipfile.ZipFile(archive) as opened:
+        with open_regular(archive) as file, zipfile.ZipFile(file) as opened:
             entry = opened.getinfo(member)
+            file.seek(entry.header_offset)
+            head = file.read(30)
     except KeyError:
         raise TraceError(f"{archive} has no member {member}") from None
     except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
         raise TraceError(f"{archive} cannot be read as an archive: {error}") from error
     if entry.compress_type != zipfile.ZIP_STORED:
         raise TraceError(f"{member} is compressed in {archive}; only stored libraries can be probed")
-    with open(archive, "rb") as file:
-        file.seek(entry.header_offset)
-        head = file.read(30)
     if len(head) < 30:
         raise TraceError(f"{archive} is truncated: {member} is outside the file")
     name_size, extra_size = struct.unpack_from("<HH", head, 26)
@@ -353,7 +353,7 @@ def is_elf(path: str) -> bool:
     if "!/" in path:
         return os.path.isfile(attach_path(path))
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             head = file.read(18)
     except OSError:
         return False

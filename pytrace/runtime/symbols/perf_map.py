@@ -2,78 +2,175 @@
 
 Each line is the start and size of a function in hexadecimal, and its name. Later lines replace earlier ones for the
 same code. Source: ``tools/perf/Documentation/jit-interface.txt`` of the kernel.
+
+Anybody may put something under this name. A file is read if it belongs to the user of the process, to root or to this
+user, up to a size and without its holes; names stay in the file until they are needed.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import re
-import stat
+from array import array
 from bisect import bisect_right
+from typing import TYPE_CHECKING
 
+from pytrace.runtime.abi import foreign_files
 from pytrace.runtime.host import fingerprints
 
-_LINE = re.compile(rb"(?m)^(?:0x)?([0-9a-fA-F]+) +(?:0x)?([0-9a-fA-F]+) +(.+)$")
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import BinaryIO
+
+_LINE = re.compile(rb"(?m)^(?:0x)?([0-9a-fA-F]{1,16}) +(?:0x)?([0-9a-fA-F]{1,16}) +(\S.*)$")
+
+MOST_READ = 64 << 20
+"""Bytes that are read of one file."""
+MOST_FUNCTIONS = 1 << 19
+"""Functions of one file that are remembered, 15 MB."""
+_PIECE = 1 << 20
+_LONGEST_LINE = 4096
+"""Bytes of a line from which a name is read. Java's longest names have some hundred."""
+_TAIL = 64
+"""Bytes before the end of what was read that tell whether a file was written anew."""
+
+_Row = tuple[int, int, int]
 
 
 class PerfMap:
-    """The map file of one process, read again when it has grown and a look-up failed."""
+    """The map file of one process, read on when it has grown and a look-up failed."""
 
     def __init__(self, pid: int) -> None:
-        self._paths = _candidates(pid)
-        self._stamp: tuple[int, int] | None = None
-        self._rows: list[tuple[int, int, str]] = []
-        self._starts: list[int] = []
+        self._paths, self._owners = _candidates(pid)
+        self._path = ""
+        self._identity = (0, 0)
+        self.problem = ""
+        """Why a file was not used, or not all of it."""
+        self._clear()
+
+    def _clear(self) -> None:
+        self._position, self._read, self._tail = 0, 0, b""
+        # Of functions in order of address: start, size, position and length of the line in the file.
+        self._starts, self._sizes = array("Q"), array("Q")
+        self._lines, self._lengths = array("Q"), array("I")
+        self._names: dict[int, str] = {}
 
     def find(self, address: int) -> tuple[str, int] | None:
         """Name of the function at an address, and how far into it the address is."""
         found = self._find(address)
-        if found is None and self._read():
+        if found is None and self._read_on():
             found = self._find(address)
         return found
 
     def _find(self, address: int) -> tuple[str, int] | None:
         at = bisect_right(self._starts, address) - 1
-        if at < 0:
+        if at < 0 or address - self._starts[at] >= self._sizes[at]:
             return None
-        start, size, name = self._rows[at]
-        return (name, address - start) if address < start + size else None
+        start, line = self._starts[at], self._lines[at]
+        if line not in self._names:
+            match = _LINE.match(self._text(line, self._lengths[at]))
+            if match is None or int(match[1], 16) != start:
+                self._clear()  # it was written anew since then
+                return None
+            self._names[line] = match[3].strip().decode(errors="surrogateescape")
+        return self._names[line], address - start
 
-    def _read(self) -> bool:
-        """Read the file when it changed; whether there is anything new."""
+    def _text(self, position: int, length: int) -> bytes:
+        try:
+            with self._open(self._path) as file:
+                return os.pread(file.fileno(), length, position)
+        except OSError:
+            return b""
+
+    def _open(self, path: str) -> BinaryIO:
+        """The file at a path.
+
+        Raises:
+            OSError: there is none, or somebody else has put it there.
+        """
+        # Links are not followed, and nothing but regular files is opened.
+        found = foreign_files.open_regular(path, os.O_NOFOLLOW)
+        owner = os.fstat(found.fileno()).st_uid
+        if owner not in self._owners:
+            found.close()
+            self.problem = f"{path} is not used: it belongs to user {owner}"
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return found
+
+    def _read_on(self) -> bool:
+        """Read what the first file that can be read has new; whether that has functions."""
         for path in self._paths:
             try:
-                with open(path, "rb", opener=_open) as file:
-                    status = os.fstat(file.fileno())
-                    if not stat.S_ISREG(status.st_mode):
-                        continue
-                    stamp = (status.st_size, status.st_mtime_ns)
-                    if stamp == self._stamp:
-                        return False
-                    text = file.read()
+                with self._open(path) as file:
+                    self._continue(path, file.fileno())
+                    return self._add(self._pieces(path, file.fileno()))
             except OSError:
                 continue
-            self._stamp = stamp
-            latest = {int(start, 16): (int(size, 16), name) for start, size, name in _LINE.findall(text)}
-            self._rows = [(start, latest[start][0], _text(latest[start][1])) for start in sorted(latest)]
-            self._starts = [row[0] for row in self._rows]
-            return True
         return False
 
+    def _continue(self, path: str, file: int) -> None:
+        """Begin again unless the file goes on where it ended when it was read."""
+        status = os.fstat(file)
+        identity = (status.st_dev, status.st_ino)
+        tail = os.pread(file, len(self._tail), self._position - len(self._tail))
+        if identity != self._identity or tail != self._tail:
+            self._clear()
+        self._path, self._identity = path, identity
 
-def _open(path: str, flags: int) -> int:
-    # Anybody may put something under this name: neither a pipe that nobody writes to nor a link leads us astray.
-    return os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW)
+    def _pieces(self, path: str, file: int) -> Iterator[tuple[int, bytes]]:
+        """Whole lines that were not read yet, with their positions. Holes are left out."""
+        end = os.fstat(file).st_size
+        while self._position < end:
+            if self._read >= MOST_READ:
+                self.problem = f"{path} is too large: what is after its first {self._position} bytes is not used"
+                return
+            try:
+                position = os.lseek(file, self._position, os.SEEK_DATA)
+            except OSError:  # ENXIO: the rest is a hole
+                self._position, self._tail = end, b""
+                return
+            text = os.pread(file, _PIECE, position)
+            # A line that is being written is read the next time, unless it fills a piece.
+            whole = text.rfind(b"\n") + 1 or (len(text) if len(text) == _PIECE else 0)
+            if not whole:
+                return
+            self._position, self._tail = position + whole, text[max(0, whole - _TAIL) : whole]
+            self._read += whole
+            yield position, text[:whole]
+
+    def _add(self, pieces: Iterator[tuple[int, bytes]]) -> bool:
+        """Add the functions of pieces of text at positions in the file; whether there are any."""
+        fresh: dict[int, _Row] = {}
+        for position, text in pieces:
+            for match in _LINE.finditer(text):
+                length = min(len(match[0]), _LONGEST_LINE)
+                fresh[int(match[1], 16)] = (int(match[2], 16), position + match.start(), length)
+            if len(self._starts) + len(fresh) >= MOST_FUNCTIONS:
+                self._read = MOST_READ
+        if fresh:
+            self._merge(fresh)
+        return bool(fresh)
+
+    def _merge(self, fresh: dict[int, _Row]) -> None:
+        for start, *row in zip(self._starts, self._sizes, self._lines, self._lengths, strict=True):
+            fresh.setdefault(start, (row[0], row[1], row[2]))
+        self._starts = array("Q", sorted(fresh))
+        rows = [fresh[start] for start in self._starts]
+        self._sizes, self._lines = array("Q", (row[0] for row in rows)), array("Q", (row[1] for row in rows))
+        self._lengths = array("I", (row[2] for row in rows))
 
 
-def _text(name: bytes) -> str:
-    return name.strip().decode(errors="surrogateescape")
+def _candidates(pid: int) -> tuple[list[str], set[int]]:
+    """Where the file may be, and whose it may be.
 
-
-def _candidates(pid: int) -> list[str]:
-    """Where the file may be: a process in a container writes it there, under the number that it has there."""
-    inner = pid
+    A process in a container writes it there, under the number that it has there.
+    """
+    inner, owners = pid, {0, os.geteuid()}
     for line in fingerprints.read_text(f"/proc/{pid}/status").splitlines():
         if line.startswith("NSpid:"):
             inner = int(line.split()[-1])
-    return list(dict.fromkeys((f"/proc/{pid}/root/tmp/perf-{inner}.map", f"/tmp/perf-{pid}.map")))
+        elif line.startswith("Uid:"):
+            owners.update(map(int, line.split()[1:]))
+    paths = dict.fromkeys((f"/proc/{pid}/root/tmp/perf-{inner}.map", f"/tmp/perf-{pid}.map"))
+    return list(paths), owners

@@ -219,6 +219,8 @@ class Symbolizer:
         if not is_file(mapping):
             found = space.perf_map.find(address)
             if found is None:
+                if space.perf_map.problem:
+                    self._unreadable[f"names of functions that process {pid} compiled"] = space.perf_map.problem
                 return [Frame("", module=mapping.path)]
             return [Frame(found[0], found[1] + caller, mapping.path or "[jit]")]
         binary = self._binary(space, mapping)

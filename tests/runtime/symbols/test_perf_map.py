@@ -1,8 +1,10 @@
-"""Tests of map files that somebody else may have put there."""
+"""Tests of map files: names as they are appended, and files that somebody else may have put there."""
 
 from __future__ import annotations
 
 import os
+import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]
     """The file that is looked at first, and the second one, which names a function."""
     first, second = tmp_path / "inner.map", tmp_path / "outer.map"
     second.write_text("1000 20 jitted\n")
-    monkeypatch.setattr(perf_map, "_candidates", lambda _pid: [str(first), str(second)])
+    monkeypatch.setattr(perf_map, "_candidates", lambda _pid: ([str(first), str(second)], {os.geteuid()}))
     return first, second
 
 
@@ -34,3 +36,95 @@ def test_links_are_not_followed(places: tuple[Path, Path], tmp_path: Path) -> No
     secret.write_text("1000 20 secret\n")
     places[0].symlink_to(secret)
     assert PerfMap(1).find(0x1010) == ("jitted", 0x10)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_a_file_of_another_user_is_passed_over(places: tuple[Path, Path]) -> None:
+    places[0].write_text("1000 20 planted\n")
+    os.chown(places[0], 12345, 12345)
+    found = PerfMap(1)
+    assert found.find(0x1010) == ("jitted", 0x10)
+    assert found.problem == f"{places[0]} is not used: it belongs to user 12345"
+
+
+def test_the_user_of_the_process_may_own_it() -> None:
+    paths, owners = perf_map._candidates(os.getpid())
+    assert paths == [f"/proc/{os.getpid()}/root/tmp/perf-{os.getpid()}.map", f"/tmp/perf-{os.getpid()}.map"]
+    assert owners == {0, os.geteuid()}
+
+
+def test_names_are_read_as_they_are_written(places: tuple[Path, Path]) -> None:
+    path = places[0]
+    path.write_text("1000 10 first\n0x2000 0x10 with a blank \nnonsense\n3000 10 unfin")
+    found = PerfMap(1)
+    assert found.find(0x1000) == ("first", 0)
+    assert found.find(0x200F) == ("with a blank", 15)
+    assert found.find(0x2010) is None
+    assert found.find(0x3000) is None, "the line is not complete"
+    with path.open("a") as file:
+        file.write("ished\n1000 8 again\n0800 10 before\n")
+    assert found.find(0x3000) == ("unfinished", 0)
+    assert found.find(0x1000) == ("again", 0)
+    assert found.find(0x1008) is None
+    assert found.find(0x800) == ("before", 0)
+
+
+@pytest.mark.parametrize("new", ["5000 10 a\n1000 10 b\n", "1000 10 b\n5000 10 a\n" * 100])
+def test_a_file_that_is_written_anew_is_read_anew(places: tuple[Path, Path], new: str) -> None:
+    places[0].write_text("1000 10 first\n2000 10 second\n")
+    found = PerfMap(1)
+    assert found.find(0x2000) == ("second", 0)
+    places[0].write_text(new)
+    assert found.find(0x5000) == ("a", 0)
+    assert found.find(0x1000) == ("b", 0)
+    assert found.find(0x2000) is None
+
+
+def test_a_replaced_file_is_read_anew(places: tuple[Path, Path], tmp_path: Path) -> None:
+    places[0].write_text("1000 10 first\n")
+    found = PerfMap(1)
+    assert found.find(0x1000) == ("first", 0)
+    (tmp_path / "new").write_text("1000 10 other\n2000 10 second\n")
+    (tmp_path / "new").rename(places[0])
+    assert found.find(0x2000) == ("second", 0)
+    assert found.find(0x1000) == ("other", 0)
+
+
+def test_a_sparse_file_costs_nothing(places: tuple[Path, Path]) -> None:
+    """``truncate -s 3G /tmp/perf-PID.map`` took 3 GB and 23 seconds."""
+    path = places[0]
+    path.write_text("1000 10 first\n")
+    with path.open("r+b") as file:
+        file.truncate(3 << 30)
+        file.seek(2 << 30)
+        file.write(b"\n2000 10 second\n")
+    tracemalloc.start()
+    started = time.process_time()
+    found = PerfMap(1)
+    assert found.find(0x1000) == ("first", 0)
+    assert found.find(0x2000) == ("second", 0)
+    assert found.find(0x9000) is None
+    assert time.process_time() - started < 2
+    assert tracemalloc.get_traced_memory()[1] < 20 << 20
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("content", ["1000 10 f{number:x}\n", "{number:x}000 1 f\n"])
+def test_a_large_file_is_read_up_to_a_limit(
+    content: str, places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(perf_map, "MOST_READ", 3 << 20)
+    monkeypatch.setattr(perf_map, "MOST_FUNCTIONS", 100_000)
+    places[0].write_text("".join(content.format(number=number) for number in range(1, 400_000)))
+    found = PerfMap(1)
+    assert found.find(0x1000) is not None
+    assert found.find(1) is None
+    assert "is too large: what is after its first" in found.problem
+
+
+def test_a_file_without_lines(places: tuple[Path, Path]) -> None:
+    places[0].write_bytes(b"1000 10 " + b"x" * (3 << 20) + b"\n2000 10 second\n")
+    found = PerfMap(1)
+    name, _ = found.find(0x1000) or ("", 0)
+    assert 4000 < len(name) < 4096
+    assert found.find(0x2000) == ("second", 0)

@@ -1,0 +1,79 @@
+"""pytrace.runtime.abi.foreign_files: files that another user may have put there."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pytrace.runtime.abi import foreign_files, syscalls
+
+
+def content(path: str, flags: int = 0) -> bytes:
+    with foreign_files.open_regular(path, flags) as file:
+        return file.read()
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/null")])
+def test_nothing_but_regular_files_is_opened(make: object, tmp_path: Path) -> None:
+    assert callable(make)
+    make(tmp_path / "it")
+    with pytest.raises(OSError, match="not a regular file"):
+        foreign_files.open_regular(str(tmp_path / "it"))
+
+
+def test_links_are_followed_if_wanted(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"data")
+    (tmp_path / "link").symlink_to("file")
+    assert content(str(tmp_path / "link")) == b"data"
+    with pytest.raises(OSError, match="not a regular file"):
+        content(str(tmp_path / "link"), os.O_NOFOLLOW)
+    with pytest.raises(FileNotFoundError):
+        content(str(tmp_path / "none"))
+
+
+@pytest.fixture
+def jailed(tmp_path: Path) -> Iterator[str]:
+    """``/proc/PID/root`` of a process whose root directory is the test's."""
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.chroot(tmp_path)
+            os.chdir("/")
+            os.write(write, b"x")
+            os.close(write)
+            signal.pause()
+        finally:
+            os._exit(0)
+    os.read(read, 1)
+    yield f"/proc/{child}/root"
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    os.close(read)
+    os.close(write)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the root directory")
+@pytest.mark.parametrize("kernel", ["openat2", "before 5.6"])
+def test_links_of_a_container_stay_inside(
+    kernel: str, jailed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kernel != "openat2":
+        def refuse(*_: object) -> int:
+            raise OSError(38, "no such call")
+
+        monkeypatch.setattr(syscalls, "call", refuse)
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/passwd").write_text("inside")
+    (tmp_path / "absolute").symlink_to("/etc/passwd")
+    (tmp_path / "upwards").symlink_to("../../../../../../etc/passwd")
+    (tmp_path / "folder").symlink_to("/etc")
+    for name in ("etc/passwd", "absolute", "upwards", "folder/passwd", "/../etc/passwd"):
+        assert content(f"{jailed}/{name}") == b"inside"
+    with pytest.raises(FileNotFoundError) as error:
+        content(f"{jailed}/etc/shadow")
+    assert error.value.filename == f"{jailed}/etc/shadow"
