@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import time
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
@@ -20,29 +19,6 @@ from tests.support.programs import build
 from tests.support.server import Server
 
 TESTS = Path(__file__).resolve().parent
-
-TOOLS_OF_EACH_KERNEL = frozenset({"test_files_vfs.py", "test_scheduling_locks.py"})
-"""Cases of tools that trace functions of the kernel."""
-
-TOOLS_EACH = ("test_files_", "test_memory", "test_block.", "test_processes_", "test_func", "test_trace.")
-"""Starts of files with cases of tools that the test machine runs one case of each; ``--all-rows`` runs all."""
-
-TOOLS_SHARE = 8
-"""Of so many other tools the test machine runs one; ``--all-rows`` runs all."""
-
-OF_EACH_KERNEL = frozenset(
-    {
-        "test_ahead.py",
-        "test_attach.py",
-        "test_facts.py",
-        "test_kernel_headers.py",
-        "test_large_keys.py",
-        "test_loader.py",
-        "test_misses.py",
-        "test_selection.py",
-    }
-)
-"""Files of tests/kernel that are run in the test machine."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -68,9 +44,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.kernel)
     soak = "soak" in (config.getoption("-m") or "")
     done = _done() if config.getoption("--rest") else set()
-    elsewhere = _told_by_one_kernel(items) if config.getoption("--way") == ["vm"] and not _everything(config) else []
     unwanted = {item for item in items if _is_empty(item) or item.nodeid in done}
-    unwanted.update(elsewhere, () if soak else (item for item in items if item.get_closest_marker("soak")))
+    if not soak:
+        unwanted.update(item for item in items if item.get_closest_marker("soak"))
+    if _of_each_kernel(config):
+        unwanted.update(item for item in items if _chooses(item.path) and not item.get_closest_marker("each_kernel"))
     if unwanted:
         config.hook.pytest_deselected(items=[item for item in items if item in unwanted])
         items[:] = [item for item in items if item not in unwanted]
@@ -80,33 +58,22 @@ def _is_in(folder: str, item: pytest.Item) -> bool:
     return item.nodeid.startswith(f"tests/{folder}/")
 
 
-def _everything(config: pytest.Config) -> bool:
-    return bool(config.getoption("--all-rows") or config.getoption("keyword"))
+def _of_each_kernel(config: pytest.Config) -> bool:
+    """Whether only what each kernel has to show is run: in the emulated machine, which is slow."""
+    everything = config.getoption("--all-rows") or config.getoption("keyword")
+    return config.getoption("--way") == ["vm"] and not everything
 
 
-def _told_by_one_kernel(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Tests that this machine's kernel answers for all: the emulated one is slow."""
-    found = [item for item in items if item.path.parent == TESTS / "kernel" and item.path.name not in OF_EACH_KERNEL]
-    return found + _tools_of_one_kernel([item for item in items if item.path.parent == TESTS / "tools"])
+def _chooses(path: Path) -> bool:
+    """Whether tests of a file run in the test machine only with the mark ``each_kernel``."""
+    return path.parent in (TESTS / "kernel", TESTS / "tools")
 
 
-def _tools_of_one_kernel(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Cases of tools that need not run in the test machine, which takes some seconds for each.
-
-    It runs those that trace kernel functions, and of the other tools one case each; of some groups only of a share of
-    the tools, chosen by name.
-    """
-    found, seen = [], set()
-    for item in items:
-        names = sorted({name for mark in item.iter_markers("tool") for name in mark.args})
-        of_functions = item.path.name in TOOLS_OF_EACH_KERNEL or "kernel_function" in item.name
-        each = item.path.name.startswith(TOOLS_EACH)
-        chosen = [name for name in names if name not in seen and (each or zlib.crc32(name.encode()) % TOOLS_SHARE == 0)]
-        if names and (of_functions or chosen):
-            seen.update(names)
-        else:
-            found.append(item)
-    return found
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The test machine does not import files without a test that it runs."""
+    if collection_path.suffix != ".py" or not _of_each_kernel(config) or not _chooses(collection_path):
+        return None
+    return "mark.each_kernel" not in collection_path.read_text(encoding="utf-8") or None
 
 
 def _is_empty(item: pytest.Item) -> bool:

@@ -192,6 +192,7 @@ def foreign(name: str) -> Path:
     return path
 
 
+@pytest.mark.each_kernel
 def test_members_that_moved_are_followed(programs: Path) -> None:
     done = pytrace("-q", "-c", f"{programs}/syscalls 10", foreign("moving"), "3")
     assert done.returncode == 0, done.stderr
@@ -200,6 +201,7 @@ def test_members_that_moved_are_followed(programs: Path) -> None:
     )
 
 
+@pytest.mark.each_kernel
 def test_layouts_that_cannot_move_are_refused() -> None:
     done = pytrace(foreign("fixed"))
     assert done.returncode == 1

@@ -39,6 +39,7 @@ def _bpftool_struct(name: str) -> str:
     return dump.stdout[start : dump.stdout.index("\n[", start)]
 
 
+@pytest.mark.each_kernel
 @needs_btf
 def test_task_struct_as_bpftool_has_it(kernel: LiveKernel) -> None:
     task = kernel.struct("struct", "task_struct")
@@ -74,6 +75,7 @@ def test_types(kernel: LiveKernel) -> None:
     assert "task_struct" in kernel.type_names("struct")
 
 
+@pytest.mark.each_kernel
 @needs_btf
 def test_prototypes(kernel: LiveKernel) -> None:
     read = kernel.function("vfs_read")
@@ -85,6 +87,7 @@ def test_prototypes(kernel: LiveKernel) -> None:
     assert {item.name for item in kernel.function_prototypes("vfs_rea*")} >= {"vfs_read"}
 
 
+@pytest.mark.each_kernel
 @needs_btf
 def test_raw_tracepoints(kernel: LiveKernel) -> None:
     assert kernel.raw_tracepoints("sched_switch") == [("vmlinux", "sched_switch")]
@@ -98,6 +101,7 @@ def test_raw_tracepoints(kernel: LiveKernel) -> None:
     assert kernel.raw_tracepoint_prototype("no_such_event") is None
 
 
+@pytest.mark.each_kernel
 @needs_btf
 def test_iterators(kernel: LiveKernel) -> None:
     found = kernel.iterators()
@@ -106,6 +110,7 @@ def test_iterators(kernel: LiveKernel) -> None:
     assert not any("__" in name for name in found)
 
 
+@pytest.mark.each_kernel
 def test_tracepoints_as_tracefs_has_them(kernel: LiveKernel) -> None:
     root = Path(kernel.tracepoint_files.path)
     names = {tuple(row.split(":")) for row in (root / "available_events").read_text().split()}
@@ -116,6 +121,7 @@ def test_tracepoints_as_tracefs_has_them(kernel: LiveKernel) -> None:
     assert kernel.tracepoints("sched", "no_such_event") == []
 
 
+@pytest.mark.each_kernel
 def test_every_format_is_understood(kernel: LiveKernel) -> None:
     """Each field has a type that lies inside what the record has for it."""
     # The kernel takes milliseconds over each format while others attach probes, so not all of them are read.
@@ -128,6 +134,7 @@ def test_every_format_is_understood(kernel: LiveKernel) -> None:
     assert name.type.space is AddressSpace.USER
 
 
+@pytest.mark.each_kernel
 def test_what_is_indexed_by_processor_has_room_for_the_highest_number(
     kernel: LiveKernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,6 +160,7 @@ def test_cgroups(kernel: LiveKernel) -> None:
     assert kernel.cgroup_id("/tmp") is None
 
 
+@pytest.mark.each_kernel
 def test_dependencies_hold_and_tell_what_was_asked(kernel: LiveKernel) -> None:
     kernel.tracepoints("sched", "*")
     kernel.kernel_symbol("vfs_read")
@@ -182,6 +190,7 @@ def test_another_btf_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         _ = LiveKernel(environment={"PYTRACE_BTF": "/no/such/file"}).has_btf
 
 
+@pytest.mark.each_kernel
 @needs_btf
 def test_modules(kernel: LiveKernel) -> None:
     """Functions and types that a module defines."""
@@ -214,6 +223,7 @@ def test_modules(kernel: LiveKernel) -> None:
     assert place.offset == 0
 
 
+@pytest.mark.each_kernel
 def test_traceable_functions_as_ftrace_has_them(kernel: LiveKernel) -> None:
     try:
         text = Path(kernel.tracepoint_files.path, "available_filter_functions").read_text()
@@ -253,6 +263,7 @@ def test_list_arguments(kernel: LiveKernel) -> None:
     assert "    __data_loc char[] filename" in _lines(kernel, "tracepoint:sched:sched_process_exec", verbose=True)
 
 
+@pytest.mark.each_kernel
 @needs_btf
 def test_list_typed_arguments(kernel: LiveKernel) -> None:
     assert _lines(kernel, "fexit:vfs_read", verbose=True) == [
@@ -313,6 +324,7 @@ def test_list_several_and_any_kind(kernel: LiveKernel) -> None:
     assert kinds == [kind for kind in probes.KERNEL_KINDS if kind in kinds], "grouped by kind"
 
 
+@pytest.mark.each_kernel
 def test_list_all_kernel_kinds_quickly(kernel: LiveKernel) -> None:
     start = time.process_time()
     kinds = {line.partition(":")[0] for line in _lines(kernel, None)}
@@ -320,6 +332,7 @@ def test_list_all_kernel_kinds_quickly(kernel: LiveKernel) -> None:
     assert kinds >= {"kprobe", "tracepoint", "software", "hardware", "rawtracepoint"}
 
 
+@pytest.mark.each_kernel
 @needs_btf
 def test_list_trampolines(kernel: LiveKernel) -> None:
     found = _lines(kernel, "fentry:vfs_*")

@@ -39,6 +39,7 @@ LENGTHS = (0, 1, 6, 7, 8, 9, 15, 16, 17, 63, 64, 65, 511, 1015, 1016, 1022)
 TEXTS = ["x" * (length - 1) + last for length in LENGTHS if length for last in "ab"] + [""]
 
 
+@pytest.mark.each_kernel
 @pytest.mark.parametrize("words", [(), ("--no-feature", "bpf_loop")], ids=["bpf_loop", "without bpf_loop"])
 def test_strings_that_differ_in_their_last_byte_or_length(server: Server, words: tuple[str, ...]) -> None:
     body = "".join(f'@c[{TEXT}"{text}"] = count(); @c["{text}"] = count(); ' for text in TEXTS)
@@ -144,6 +145,7 @@ def test_a_full_map_is_reported(server: Server) -> None:
     assert "@h is full (4 keys)" in done.stderr
 
 
+@pytest.mark.each_kernel
 def test_an_emptied_map_has_room_again(server: Server) -> None:
     """Whole keys of entries that are gone must not fill the map of keys."""
     rounds = 6

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.machine import need
-from tests.support.patience import patience
+from tests.support.server import Server
+
+pytestmark = pytest.mark.each_kernel
 
 SLEEPERS = """
 import threading, time
@@ -22,25 +25,15 @@ for thread in threads: thread.join()
 """
 
 
-def test_missed_returns_are_counted() -> None:
+def test_missed_returns_are_counted(server: Server) -> None:
     """A kretprobe remembers only so many calls at one time; more sleepers than that are missed."""
     need("kprobe")
     script = (
         "kprobe:do_nanosleep /pid == cpid/ { @in = count(); } kretprobe:do_nanosleep /pid == cpid/ { @out = count(); }"
     )
-    command = [
-        sys.executable,
-        "-m",
-        "pytrace",
-        "-q",
-        "-f",
-        "json",
-        "-e",
-        script,
-        "-c",
-        f"{sys.executable} -c '{SLEEPERS}'",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=patience(60), check=True)
+    argv = ("-q", "-f", "json", "-e", script, "-c", f"{sys.executable} -c '{SLEEPERS}'")
+    done = server.run(argv, timeout=60)
+    assert done.status == 0, done
     found = {name: value for line in done.stdout.splitlines() for name, value in json.loads(line)["data"].items()}
     missed = sum(found.get("missed", {}).values())
     assert found["@in"] >= 60
@@ -49,14 +42,14 @@ def test_missed_returns_are_counted() -> None:
     assert missed > 0
 
 
-def test_programs_inside_themselves_are_counted(programs: Path) -> None:
+def test_programs_inside_themselves_are_counted(server: Server, programs: Path) -> None:
     """Each debugf() in the second program hits that program again."""
     script = (
         'tracepoint:syscalls:sys_enter_getppid /pid == cpid/ { debugf("x"); } '
         'rawtracepoint:bpf_trace_printk /pid == cpid/ { @ = count(); debugf("again"); }'
     )
-    command = [sys.executable, "-m", "pytrace", "-q", "-f", "json", "-e", script, "-c", f"{programs}/flood 100"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=patience(30), check=True)
+    done = server.run(("-q", "-f", "json", "-e", script, "-c", f"{programs}/flood 100"), timeout=30)
+    assert done.status == 0, done
     objects = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert {"type": "map", "data": {"@": 100}} in objects
     losses = next(item["data"] for item in objects if item["type"] == "losses")

@@ -57,6 +57,8 @@ def lines(result: Result) -> list[str]:
     return [line for line in result.stdout.splitlines() if line]
 
 
+EACH = pytest.mark.each_kernel
+
 ONE = [
     pytest.param("u:{waiter}:served {{ @ = count(); }}", "uprobe", "@: 2", id="uprobe"),
     pytest.param("ur:{waiter}:served {{ @ = count(); }}", "uprobe", "@: 2", id="uretprobe"),
@@ -64,11 +66,11 @@ ONE = [
     pytest.param("u:*:served {{ @ = count(); }}", "uprobe", "@: 2", id="mapped_binaries"),
     pytest.param("t:syscalls:sys_enter_rt_sigtimedwait {{ @ = count(); }}", "syscalls", "@: 2", id="tracepoint"),
     pytest.param("rt:sys_enter /arg1 == 128/ {{ @ = count(); }}", "rawtracepoint", "@: 2", id="rawtracepoint"),
-    pytest.param("k:__x64_sys_rt_sigtimedwait {{ @ = count(); }}", "kprobe", "@: 2", id="kprobe"),
+    pytest.param("k:__x64_sys_rt_sigtimedwait {{ @ = count(); }}", "kprobe", "@: 2", id="kprobe", marks=EACH),
     # The process is in the function already: that return has no entry that was seen.
-    pytest.param("kr:__x64_sys_rt_sigtimedwait {{ @ = count(); }}", "kprobe", "@: 1", id="kretprobe"),
-    pytest.param("fentry:__x64_sys_rt_sigtimedwait {{ @ = count(); }}", "fentry", "@: 2", id="fentry"),
-    pytest.param("fexit:__x64_sys_rt_sigtimedwait {{ @ = count(); }}", "fentry", "@: 1", id="fexit"),
+    pytest.param("kr:__x64_sys_rt_sigtimedwait {{ @ = count(); }}", "kprobe", "@: 1", id="kretprobe", marks=EACH),
+    pytest.param("fentry:__x64_sys_rt_sigtimedwait {{ @ = count(); }}", "fentry", "@: 2", id="fentry", marks=EACH),
+    pytest.param("fexit:__x64_sys_rt_sigtimedwait {{ @ = count(); }}", "fentry", "@: 1", id="fexit", marks=EACH),
     pytest.param(
         "i:s:60 {{ }} t:syscalls:sys_enter_rt_sigtimedwait {{ @[pid] = count(); }}", "syscalls", "@[{pid}]: 2",
         id="with_others",
@@ -93,6 +95,7 @@ EVENTS = [
 ]
 
 
+@pytest.mark.each_kernel
 @pytest.mark.parametrize(("probe", "feature"), EVENTS)
 def test_events_of_one_process(server: Server, programs: Path, probe: str, feature: str) -> None:
     need(feature)
@@ -106,6 +109,7 @@ def test_events_of_one_process(server: Server, programs: Path, probe: str, featu
     assert line.startswith("@[busy]: "), result
 
 
+@pytest.mark.each_kernel
 @pytest.mark.parametrize("follow", [False, True])
 def test_children_of_a_running_process(server: Server, programs: Path, follow: bool) -> None:
     need("uprobe", "syscalls")
@@ -216,7 +220,7 @@ threading.Thread(target=os.execv, args=(sys.argv[1], sys.argv[1:])).start()
 """
 
 
-@pytest.mark.parametrize("target", ["libsample.so", "libs*"])
+@pytest.mark.parametrize("target", [pytest.param("libsample.so", marks=pytest.mark.each_kernel), "libs*"])
 @pytest.mark.parametrize("options", [(), ("--no-feature", "uprobe_multi"), ("--follow",)])
 def test_a_library_that_is_opened_later(
     server: Server, programs: Path, tmp_path: Path, target: str, options: tuple[str, ...]
@@ -405,6 +409,7 @@ def cgroup() -> Iterator[Path]:
         yield made
 
 
+@pytest.mark.each_kernel
 def test_cgroup_filter(server: Server, programs: Path, cgroup: Path) -> None:
     need("syscalls")
     program = f't:syscalls:sys_enter_getppid /cgroup == cgroupid("{cgroup}")/ {{ @[cgroup_path(cgroup)] = count(); }}'

@@ -143,6 +143,7 @@ FEATURES: dict[str, Feature] = {
     "for_each_map": Feature(("BPF_SYSCALL",), (5, 13)),
     "bpf_loop": Feature(("BPF_SYSCALL",), (5, 17)),
     "lookup_percpu": Feature(("BPF_SYSCALL",), (5, 19)),
+    "data_symbols": Feature(("KALLSYMS_ALL",)),
     "modules": Feature(("MODULES",), check=_path("/proc/modules")),
     "module_btf": Feature(("DEBUG_INFO_BTF_MODULES",), (5, 11)),
     "cgroup2": Feature(("CGROUPS",), check=lambda: "" if cgroup2_mount() else "mounted cgroup2"),

@@ -51,6 +51,7 @@ def outputs(run: ToolRun, name: str) -> list[Any]:
 # ------------------------------------------------------------------------------------------------ biosnoop
 
 
+@pytest.mark.each_kernel
 @pytest.mark.tool("biosnoop")
 def test_biosnoop_shows_each_request(tool: Tool, disk: Disk) -> None:
     run = tool("biosnoop", "-d", disk.name, work=reads_and_writes(disk))

@@ -35,6 +35,7 @@ def _slept(seconds: float) -> float:
     return time.monotonic() - start
 
 
+@pytest.mark.each_kernel
 @pytest.mark.tool("filelife")
 def test_files_are_shown_when_they_are_deleted(tool: Tool, folder: Path) -> None:
     old = files.create(folder, [10, 10], "older")

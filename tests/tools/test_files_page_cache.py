@@ -18,7 +18,7 @@ from tests.tools.conftest import Tool
 PAGES = 3000
 FEW = 1200
 """Pages that the program of the workload and the libraries that it loads use beside."""
-BLOCKS = pytest.mark.parametrize("block", ["4k", "1M"])
+BLOCKS = pytest.mark.parametrize("block", [pytest.param("4k", marks=pytest.mark.each_kernel), "1M"])
 
 
 @pytest.fixture(autouse=True)

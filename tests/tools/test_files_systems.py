@@ -14,10 +14,8 @@ from tests.support.workloads import files, storage
 from tests.support.workloads.storage import FileSystem
 from tests.tools.conftest import Tool
 
-KINDS = ("ext4", "xfs", "btrfs")
 
-
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=[pytest.param("ext4", marks=pytest.mark.each_kernel), "xfs", "btrfs"])
 def system(request: pytest.FixtureRequest) -> Iterator[FileSystem]:
     with storage.file_system(request.param) as made:
         yield made
@@ -88,7 +86,7 @@ def totals(run: ToolRun, name: str = "@usecs") -> dict[str, int]:
 
 
 @pytest.mark.tool("fsdist", "xfsdist", "btrfsdist")
-@pytest.mark.parametrize("kind", ["xfs", "btrfs"])
+@pytest.mark.parametrize("kind", [pytest.param("xfs", marks=pytest.mark.each_kernel), "btrfs"])
 def test_latency_of_operations(tool: Tool, kind: str, request: pytest.FixtureRequest) -> None:
     """Of all that this process does on such a file system; on ext4 it does more than its work."""
     needs("syscalls")

@@ -52,6 +52,7 @@ def directories(folder: Path, count: int) -> None:
     files.unlink(files.read(made))
 
 
+@pytest.mark.each_kernel
 @pytest.mark.tool("vfsstat")
 def test_calls_by_second(tool: Tool, place: Path) -> None:
     needs("kprobe")
@@ -74,6 +75,7 @@ def test_rates_of_longer_intervals(tool: Tool, place: Path) -> None:
     check_columns(text)
 
 
+@pytest.mark.each_kernel
 @pytest.mark.tool("vfscount")
 def test_functions_by_calls(tool: Tool, place: Path) -> None:
     needs("kprobe")
@@ -92,6 +94,7 @@ def names(run: ToolRun, kind: str, prefix: str) -> list[str]:
     return sorted(row["FILE"] for row in run.of(T=kind, PID=os.getpid()) if row["FILE"].startswith(prefix))
 
 
+@pytest.mark.each_kernel
 @pytest.mark.tool("dcsnoop")
 def test_names_that_are_not_in_the_directory_cache(tool: Tool, place: Path) -> None:
     needs("kprobe")
@@ -115,6 +118,7 @@ def test_all_look_ups(tool: Tool, place: Path) -> None:
     check_columns(text)
 
 
+@pytest.mark.each_kernel
 @pytest.mark.tool("dcstat")
 def test_look_ups_by_second(tool: Tool, place: Path) -> None:
     needs("kprobe")

@@ -72,6 +72,7 @@ def test_usdt(tool: Tool, programs: Path) -> None:
     assert counts(run) == {f"sample:{name}": 6 for name in ("plain", "one", "four", "guarded")}
 
 
+@pytest.mark.each_kernel
 def test_kernel_functions(tool: Tool, programs: Path) -> None:
     needs("kprobe")
     run = tool("funccount", "vfs_r*", command="cat /etc/hostname")

@@ -68,6 +68,7 @@ def test_intervals_add_up(tool: Tool, programs: Path) -> None:
     assert sum(row["TOTAL(ms)"] for row in run.rows) >= measured(run)["lower"] - 0.1
 
 
+@pytest.mark.each_kernel
 @pytest.mark.tool("functime")
 def test_kernel_functions(tool: Tool, programs: Path) -> None:
     needs("kprobe")
@@ -104,6 +105,7 @@ def test_nanoseconds_at_intervals(tool: Tool, programs: Path) -> None:
     assert sum(map(int, re.findall(r"nsecs, count: (\d+)", run.stdout))) == 60
 
 
+@pytest.mark.each_kernel
 @pytest.mark.tool("funclatency")
 def test_latency_of_kernel_functions(tool: Tool, programs: Path) -> None:
     needs("kprobe")
@@ -132,6 +134,7 @@ def test_quick_calls_are_not_shown(tool: Tool, programs: Path) -> None:
     assert not run.rows
 
 
+@pytest.mark.each_kernel
 @pytest.mark.tool("funcslower")
 def test_slow_kernel_functions(tool: Tool, programs: Path) -> None:
     needs("kprobe")

@@ -72,6 +72,7 @@ def test_faults_at_intervals(tool: Tool, programs: Path) -> None:
 # ------------------------------------------------------------------------------------------------ swapin
 
 
+@pytest.mark.each_kernel
 @pytest.mark.tool("swapin")
 def test_pages_that_are_read_from_swap(tool: Tool) -> None:
     needs("btf")
@@ -99,6 +100,7 @@ def test_time_of_each_output(tool: Tool) -> None:
 # ------------------------------------------------------------------------------------------------ slabratetop
 
 
+@pytest.mark.each_kernel
 @pytest.mark.tool("slabratetop")
 def test_objects_of_kernel_caches(tool: Tool) -> None:
     needs_tracepoint("kmem:kmem_cache_alloc")

@@ -27,6 +27,7 @@ def only(run: ToolRun, ended: Ended) -> list[dict[str, object]]:
 # ------------------------------------------------------------------------------------------------ execsnoop
 
 
+@pytest.mark.each_kernel
 @pytest.mark.tool("execsnoop")
 def test_new_programs_with_arguments(tool: Tool) -> None:
     needs("syscalls")

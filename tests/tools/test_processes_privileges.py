@@ -99,6 +99,7 @@ def test_changes_of_users(tool: Tool) -> None:
 # ------------------------------------------------------------------------------------------------ capable
 
 
+@pytest.mark.each_kernel
 @pytest.mark.tool("capable")
 def test_checks_of_capabilities(tool: Tool) -> None:
     needs("rawtracepoint")
@@ -158,6 +159,7 @@ def test_checks_once_and_with_stacks(tool: Tool) -> None:
 # ------------------------------------------------------------------------------------------------ oomkill
 
 
+@pytest.mark.each_kernel
 @pytest.mark.tool("oomkill")
 def test_a_kill_by_the_kernel(tool: Tool, programs: Path) -> None:
     needs("rawtracepoint")

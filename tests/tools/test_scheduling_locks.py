@@ -48,6 +48,7 @@ def counters() -> bool:
     return any(Path("/sys/bus/event_source/devices").glob("cpu*"))
 
 
+@pytest.mark.each_kernel
 @pytest.mark.tool("klockstat")
 def test_callers_of_mutexes(tool: Tool, tmp_path: Path) -> None:
     needs_tracepoint("lock:contention_begin")
@@ -70,6 +71,7 @@ def test_callers_of_mutexes(tool: Tool, tmp_path: Path) -> None:
         assert {row["CALLER"] for row in waits} <= {row["CALLER"] for row in run.table(2)}
 
 
+@pytest.mark.each_kernel
 @pytest.mark.tool("klockstat")
 def test_locks_of_callers_that_were_asked_for(tool: Tool, tmp_path: Path) -> None:
     needs("kprobe")

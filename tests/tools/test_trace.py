@@ -52,6 +52,7 @@ def test_most_events_and_counts_of_lines(tool: Tool, programs: Path) -> None:
     assert run.maps["@lines"] == {"calls,six,1": 4, "calls,six,0": 5}
 
 
+@pytest.mark.each_kernel
 @pytest.mark.tool("trace")
 def test_kernel_functions_with_a_signature(tool: Tool, programs: Path) -> None:
     needs("kprobe")
@@ -107,6 +108,7 @@ def test_sizes_of_reads(tool: Tool) -> None:
 FRAMES = ("inner", "outer", "main")
 
 
+@pytest.mark.each_kernel
 @pytest.mark.tool("stackcount")
 def test_stacks_lead_to_a_function(tool: Tool, programs: Path) -> None:
     needs("uprobe")

@@ -39,6 +39,7 @@ def test_fentry_of_several_modules() -> None:
 
 def test_fentry_that_cannot_be() -> None:
     assert "no kernel function" in Expanded("fentry:vfs_raed { }").errors[0]
+    assert "no kernel function 'vfs_read+4'" in Expanded("fentry:vfs_read+4 { }").errors[0]
     assert "CONFIG_DEBUG_INFO_BTF" in Expanded("fentry:vfs_read { }", RecordedKernel(has_btf=False)).errors[0]
     found = Expanded("fentry:vfs_read { }", RecordedKernel(features=frozenset({"kprobe"})))
     assert "kprobe:vfs_read" in found.hints[0]
