@@ -19,9 +19,16 @@ def colour(descriptor: int = 2) -> bool:
 
 
 class _Messages(io.TextIOWrapper):
-    """Standard error whose write errors are ignored: a message that cannot be written does not end the run."""
+    """Standard error whose write errors are ignored: a message that cannot be written does not end the run.
+
+    On a terminal control characters are shown as escapes: messages name files and symbols.
+    """
 
     def write(self, text: str) -> int:
+        if self.isatty():
+            from pytrace.base.control_characters import printable_message  # only on terminals
+
+            text = printable_message(text)
         try:
             return super().write(text)
         except OSError:

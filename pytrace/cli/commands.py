@@ -348,7 +348,12 @@ def _write_piece(text: str) -> None:
     """Write a piece of a text to standard output; an empty one is the end of the text."""
     try:
         # Names in binaries may contain any bytes.
-        sys.stdout.buffer.write(text.encode(errors="surrogateescape"))
+        data = text.encode(errors="surrogateescape")
+        if os.isatty(1):
+            from pytrace.base.control_characters import printable_lines  # only on terminals
+
+            data = printable_lines(data)
+        sys.stdout.buffer.write(data)
         if not text:
             sys.stdout.buffer.flush()
     except BrokenPipeError:

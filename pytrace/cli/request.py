@@ -59,6 +59,7 @@ def run_options(line: CommandLine) -> RunOptions:
         format=form,
         output=None if line.text("output") == "-" else line.text("output"),
         buffering=buffering,
+        raw=line.flag("raw"),
         quiet=line.flag("quiet"),
         verbose=line.flag("verbose"),
         warnings=not line.flag("no_warnings"),

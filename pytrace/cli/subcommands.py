@@ -6,9 +6,10 @@ import os
 import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, BinaryIO, NoReturn
+from typing import TYPE_CHECKING, BinaryIO, NoReturn, cast
 
 from pytrace.base import whole_files
+from pytrace.base.control_characters import printable_lines
 from pytrace.core.diagnostics import TraceError
 from pytrace.results import file_form
 from pytrace.results.difference import Difference, difference
@@ -18,7 +19,7 @@ from pytrace.results.merge import merge
 from pytrace.results.snapshot import SnapshotData
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pytrace.results.formats.format_row import Format, WriteOptions
 
@@ -189,6 +190,23 @@ def _path(output: str | None) -> str | None:
     return None if output == "-" else output
 
 
+class _Terminal:
+    """A terminal as a file: control characters of what is written are shown as escapes."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def write(self, data: bytes) -> int:
+        """Write whole lines."""
+        self._file.write(printable_lines(data))
+        return len(data)
+
+    def writelines(self, lines: Iterable[bytes]) -> None:
+        """Write each of *lines*."""
+        for line in lines:
+            self.write(line)
+
+
 @contextmanager
 def _output(path: str | None, *, binary: bool) -> Iterator[BinaryIO]:
     """Standard output, or a file that is written whole or not at all.
@@ -200,7 +218,7 @@ def _output(path: str | None, *, binary: bool) -> Iterator[BinaryIO]:
         if binary and os.isatty(1):
             raise TraceError("this format is nothing for a terminal", hints=("-o FILE writes it to a file",))
         sys.stdout.flush()
-        yield sys.stdout.buffer
+        yield cast(BinaryIO, _Terminal(sys.stdout.buffer)) if os.isatty(1) else sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
     try:

@@ -76,3 +76,98 @@ def test_a_reader_that_closes_ends_the_run() -> None:
     assert child.wait(timeout=patience(20)) == 0
     assert child.stderr.read() == b""
     child.stderr.close()
+
+
+EVIL = """
+import ctypes, os
+ctypes.CDLL(None).prctl(15, b"\\x1b[2J\\x07\\xc2\\x9b\\x9bx", 0, 0, 0)
+os.path.exists(b"/nowhere/\\x1b]0;x\\x07\\xff\\x9b\\n")
+"""
+ON_A_TERMINAL = """
+t:syscalls:sys_enter_newfstatat /pid == cpid && strncmp(str(args.filename), "/nowhere", 8) == 0/ {
+  printf("\\x1b[1m%s|%-30s|%c\\n", comm, str(args.filename), 27);
+  print((comm, 1));
+  @[comm] = str(args.filename);
+  row((name=comm, path=str(args.filename)));
+  warnf("%s", comm);
+  cat("FILE");
+}
+"""
+
+
+def on_terminal(*arguments: str) -> bytes:
+    """What a run writes to a terminal, which both streams are."""
+    main, terminal = os.openpty()
+    child = subprocess.Popen(tracer("-q", *arguments), stdin=subprocess.DEVNULL, stdout=terminal, stderr=terminal)
+    os.close(terminal)
+    found = b""
+    try:
+        while part := os.read(main, 1 << 16):
+            found += part
+    except OSError:  # EIO: all who had it open have ended
+        pass
+    os.close(main)
+    assert child.wait(timeout=patience(20)) == 0
+    return found.replace(b"\r\n", b"\n")
+
+
+@pytest.fixture
+def evil(tmp_path: Path) -> tuple[str, str]:
+    """A script, and a command whose name and paths a terminal would obey."""
+    (tmp_path / "evil.py").write_text(EVIL)
+    (tmp_path / "content").write_bytes(b"two\x1b[2J\nlines\n")
+    return ON_A_TERMINAL.replace("FILE", f"{tmp_path}/content"), f"{sys.executable} {tmp_path}/evil.py"
+
+
+def test_traced_data_does_not_control_a_terminal(evil: tuple[str, str]) -> None:
+    script, command = evil
+    text = on_terminal("-e", script, "-c", command)
+    name, path = b"\\x1b[2J\\x07\\x9b\\x9bx", b"/nowhere/\\x1b]0;x\\x07\xff\\x9b\\x0a"
+    assert b"\x1b[1m%s|%s|\\x1b\n(%s, 1)\n" % (name, path, name) in text
+    assert b"@[%s]: %s" % (name, path) in text
+    assert b"two\\x1b[2J\nlines\n" in text
+    for sign in (b"\x1b[2J", b"\x07", b"\xc2\x9b", b"\x9b"):
+        assert sign not in text
+
+
+def test_json_and_csv_do_not_control_a_terminal(evil: tuple[str, str]) -> None:
+    script, command = evil
+    for form, path in (
+        ("json", b'"/nowhere/\\u001b]0;x\\u0007\\uffffffff\\uffffff9b\\n"'),
+        ("csv", b"/nowhere/\\x1b]0;x\\x07\xef\xbf\xbfffff\\x9b\\x0a"),
+    ):
+        text = on_terminal("-f", form, "-e", script, "-c", command)
+        assert path in text
+        for sign in (b"\x1b[2J", b"\x1b]", b"\x07", b"\xc2\x9b", b"\x9b"):
+            assert sign not in text
+
+
+def test_raw_output_on_a_terminal(evil: tuple[str, str]) -> None:
+    script, command = evil
+    text = on_terminal("--raw", "-e", script, "-c", command)
+    assert b"@[\x1b[2J\x07\xc2\x9b\x9bx]: /nowhere/\x1b]0;x\x07\xff\x9b" in text
+    assert b"two\x1b[2J\nlines\n" in text
+
+
+def test_pipes_get_the_bytes_as_they_are(evil: tuple[str, str]) -> None:
+    script, command = evil
+    text = subprocess.run(tracer("-q", "-e", script, "-c", command), capture_output=True, check=True).stdout
+    assert b"@[\x1b[2J\x07\xc2\x9b\x9bx]: /nowhere/\x1b]0;x\x07\xff\x9b" in text
+
+
+def test_snapshots_of_runs_on_terminals_have_the_bytes(evil: tuple[str, str], tmp_path: Path) -> None:
+    script, command = evil
+    saved = str(tmp_path / "x.pts")
+    on_terminal("--save", saved, "-e", script, "-c", command)
+    shown = subprocess.run(tracer("show", saved), capture_output=True, check=True).stdout
+    assert b"@[\x1b[2J\x07\xc2\x9b\x9bx]: /nowhere/\x1b]0;x\x07\xff\x9b" in shown
+    assert b"\x1b" not in _shown_on_terminal(saved)
+
+
+def _shown_on_terminal(saved: str) -> bytes:
+    main, terminal = os.openpty()
+    subprocess.run(tracer("show", saved), stdout=terminal, check=True)
+    os.close(terminal)
+    text = os.read(main, 1 << 16)
+    os.close(main)
+    return text

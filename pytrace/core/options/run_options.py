@@ -38,6 +38,8 @@ class RunOptions:
     """One of :data:`STREAMED`, or the name of a format of snapshots with its options (``folded:process``)."""
     output: str | None = None
     buffering: str = "line"
+    raw: bool = False
+    """Whether control characters of traced data go to a terminal as they are."""
     quiet: bool = False
     verbose: bool = False
     warnings: bool = True

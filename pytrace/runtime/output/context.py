@@ -56,12 +56,14 @@ class RunState:
 class RenderOptions:
     """*quiet*: no notices of the tracer's own. *warnings*: show warnings (``--no-warnings`` does not).
 
-    *namespace*: the open network namespace that interfaces are in, where that is not the tracer's.
+    *namespace*: the open network namespace that interfaces are in, where that is not the tracer's. *printable*: the
+    output is text or CSV on a terminal, so that control characters of traced data are shown as escapes.
     """
 
     quiet: bool = False
     warnings: bool = True
     namespace: int | None = None
+    printable: bool = False
 
 
 class Context:
@@ -109,17 +111,34 @@ class Context:
 
     @cached_property
     def texts(self) -> TextForms:
-        """Text forms of values, with the names that this run has resolved."""
+        """Text forms of values as the output wants them, with the names that this run has resolved."""
+        from pytrace.runtime.output.render.text import TextForms
+
+        if not self.options.printable:
+            return self.raw_texts
+        return TextForms(self.raw_texts.names, formatted=formatted, printable=True)
+
+    @cached_property
+    def raw_texts(self) -> TextForms:
+        """As :attr:`texts`, without escapes: for JSON and tables, which have their own, and for snapshots."""
         from pytrace.runtime.output.render.names import Names  # nor these
         from pytrace.runtime.output.render.text import TextForms
 
         names = Names(self._symbols, self.clock, self.manifest.strings, namespace=self.options.namespace)
         return TextForms(names, formatted=formatted)
 
+    def printable(self, data: bytes) -> bytes:
+        """Traced *data* that is printed with line ends, as the output wants it."""
+        if not self.options.printable:
+            return data
+        from pytrace.base import control_characters  # only on terminals
+
+        return control_characters.printable_lines(data)
+
     @cached_property
     def jsons(self) -> json.JsonForms:
         """JSON forms of values."""
-        return json.JsonForms(self.texts)
+        return json.JsonForms(self.raw_texts)
 
     @cached_property
     def row_tables(self) -> dict[int, RowTable]:

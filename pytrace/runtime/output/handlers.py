@@ -42,8 +42,10 @@ def static_bytes(text: str) -> bytes:
 # ---------------------------------------------------------------------------------------------- text
 
 
-def _parts(context: Context, spec: EventSpec) -> list[bytes | printf.Piece]:
-    return printf.compile_pieces(static_bytes(spec.static_part(Formatted).format), spec.args, context.texts)
+def _parts(context: Context, spec: EventSpec, *, shown: bool = True) -> list[bytes | printf.Piece]:
+    """The parts of a format; *shown*: the text is printed, not used (as the path of a file)."""
+    texts = context.texts if shown else context.raw_texts
+    return printf.compile_pieces(static_bytes(spec.static_part(Formatted).format), spec.args, texts)
 
 
 def _print_run(context: Context, spec: EventSpec, parts: list[bytes | printf.Piece]) -> RunHandler:
@@ -111,7 +113,7 @@ def _print_value(context: Context, spec: EventSpec) -> RunHandler:
 
 
 def _text_of(context: Context, spec: EventSpec) -> Callable[[bytes, int], bytes]:
-    return formatter(spec.layout, context.decoders, _parts(context, spec))
+    return formatter(spec.layout, context.decoders, _parts(context, spec, shown=False))
 
 
 def _message(severity: str, kind: str) -> Make:
@@ -149,9 +151,11 @@ def _join(context: Context, spec: EventSpec) -> RunHandler:
     read: Callable[[bytes, int], tuple[int, *tuple[bytes, ...]]] = reader(spec.layout, context.decoders)
     separator = static_bytes(spec.static_part(Joined).separator)
 
+    form = context.texts.form(String(2))
+
     def handle(data: bytes, offset: int) -> None:
         count, *texts = read(data, offset)
-        _emit(context, "join", separator.join(texts[:count]), b"\n")
+        _emit(context, "join", separator.join([form(text) for text in texts[:count]]), b"\n")
 
     return each(handle)
 
@@ -177,7 +181,7 @@ def _cat(context: Context, spec: EventSpec) -> RunHandler:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             context.warn(spec, f"cat: cannot read {os.fsdecode(path)!r}: {reason}")
             return
-        _emit(context, "cat", found[:most])
+        _emit(context, "cat", context.printable(found[:most]))
         if len(found) > most and not told:
             told = True
             name = os.fsdecode(path)

@@ -88,7 +88,7 @@ class Renderer:
     @property
     def texts(self) -> TextForms:
         """Formatter of values as text, with the names that this run has resolved."""
-        return self._context.texts
+        return self._context.raw_texts
 
     def keep_rows(self, keep: Callable[[RowTable, Values], None]) -> None:
         """Also pass decoded rows to *keep* from now on."""
@@ -106,7 +106,7 @@ class Renderer:
 
     def write_text(self, text: bytes) -> None:
         """Print text that is not from an event, such as the output of iterator programs."""
-        self._context.write_text(text)
+        self._context.write_text(self._context.printable(text))
 
     def end_batch(self) -> None:
         """All waiting events were handled: flush the output."""

@@ -28,7 +28,7 @@ def values(context: Context, spec: EventSpec) -> Callable[[bytes, int], Values]:
     read = reader(FlatLayout.of(spec.layout), context.decoders)
     columns = zip(spec.schema.columns, context.row_tables[spec.id].schema.columns, strict=True)
     forms = [
-        (at, context.texts.form(own.type)) for at, (own, table) in enumerate(columns) if table.type == JOINED_TEXTS
+        (at, context.raw_texts.form(own.type)) for at, (own, table) in enumerate(columns) if table.type == JOINED_TEXTS
     ]
     if not forms:
         return read
@@ -118,7 +118,8 @@ def _text(context: Context, spec: EventSpec, table: Table) -> Formatter:
 def _text_piece(context: Context, kind: types.Type, *, below: bool) -> Piece:
     if isinstance(kind, NUMBERS):
         return Piece(b"%d")
-    return Piece(b"%s", render=lines_below(context.texts.form(kind)) if below else cell(context.texts, kind))
+    texts = context.raw_texts  # tables have escapes of their own
+    return Piece(b"%s", render=lines_below(texts.form(kind)) if below else cell(texts, kind))
 
 
 def _csv(context: Context, spec: EventSpec, _table: Table) -> Formatter:
@@ -145,5 +146,5 @@ def _json_piece(context: Context, kind: types.Type) -> Piece:
     if isinstance(kind, types.String):
         return Piece(b'"%s"', render=json.escape)
     if isinstance(kind, types.Stack):
-        return Piece(b"%s", render=json.frames(context.texts.form(kind), kind))
+        return Piece(b"%s", render=json.frames(context.raw_texts.form(kind), kind))
     return Piece(b"%s", render=context.jsons.form(kind))

@@ -106,6 +106,8 @@ class Output:
         """Whether all that is printed are tables as CSV; other text goes :meth:`beside` it."""
         self.colour = colour
         """Whether messages are coloured."""
+        self.raw = False
+        """Whether control characters go to a terminal as they are."""
         self.broken = False
         self.captured: list[bytes] | None = None
         self._held: list[str] = []
@@ -335,12 +337,26 @@ class Output:
     def beside(self, parts: list[bytes]) -> None:
         """Print on standard error what has no place in tables (:attr:`csv`), one part for each event."""
         self.flush()
-        if self._send_message(b"".join(parts)):
+        text = b"".join(parts)
+        if self._escapes:
+            from pytrace.base import control_characters  # only on terminals
+
+            text = control_characters.printable_lines(text)
+        if self._send_message(text):
             self._written += len(parts)
         else:
             self.left += len(parts)
 
+    @cached_property
+    def _escapes(self) -> bool:
+        """Whether messages go to a terminal, which must not get control characters of traced data."""
+        return not self.raw and os.isatty(self._messages.descriptor)
+
     def _write_message(self, text: str) -> None:
+        if self._escapes:
+            from pytrace.base import control_characters  # only on terminals
+
+            text = control_characters.printable_message(text)
         self._send_message(text.encode("utf-8", "surrogateescape"))
 
     def _send_message(self, text: bytes) -> bool:

@@ -68,14 +68,14 @@ def output(options: RunOptions, stack: ExitStack) -> Output:
     """Standard output, or the file of ``-o``; standard error where that is for a snapshot."""
     flush = Flush(options.buffering)
     if options.exports:
-        beside = Output(2, flush=flush, colour=colour())
-        stack.callback(beside.close)
-        return beside
-    json, csv = options.format == "json", options.format == "csv"
-    if options.output is None:
-        opened = Output(1, flush=flush, json=json, csv=csv, colour=colour())
+        opened = Output(2, flush=flush, colour=colour())
     else:
-        opened = Output.to_file(options.output, flush=flush, json=json, csv=csv, colour=colour())
+        json, csv = options.format == "json", options.format == "csv"
+        if options.output is None:
+            opened = Output(1, flush=flush, json=json, csv=csv, colour=colour())
+        else:
+            opened = Output.to_file(options.output, flush=flush, json=json, csv=csv, colour=colour())
+    opened.raw = options.raw
     stack.callback(opened.close)
     return opened
 
@@ -262,7 +262,12 @@ def renderer(
 
     *handlers* are what is done on events in place of printing them.
     """
-    render = RenderOptions(quiet=options.quiet, warnings=options.warnings, namespace=within)
+    render = RenderOptions(
+        quiet=options.quiet,
+        warnings=options.warnings,
+        namespace=within,
+        printable=handlers is None and not options.raw and not written.json and written.terminal,
+    )
     made = Renderer(loaded.manifest, written, lazy, MapReader(loaded), options=render, handlers=handlers)
     stack.callback(made.close)
     return made

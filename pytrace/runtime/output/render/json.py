@@ -27,10 +27,10 @@ P = TypeVar("P")
 
 # ---------------------------------------------------------------------------------------------- texts and numbers
 
-_TO_ESCAPE = re.compile(r'[\x00-\x1f"\\\udc80-\udcff\uffff]')
+_TO_ESCAPE = re.compile(r'[\x00-\x1f"\\\x7f-\x9f\udc80-\udcff\uffff]')
 _ESCAPED_BYTE = re.compile("\uffffff([0-9a-f]{2})")
 _ESCAPES = {
-    **{chr(code): f"\\u{code:04x}" for code in range(32)},
+    **{chr(code): f"\\u{code:04x}" for code in (*range(0x20), *range(0x7F, 0xA0))},
     **{chr(0xDC00 + code): f"\\uffffff{code:02x}" for code in range(0x80, 0x100)},
     "\uffff": "\\uffffffef\\uffffffbf\\uffffffbf",
     '"': '\\"',
@@ -127,7 +127,7 @@ class JsonForms(ByType[Form]):
     def __init__(self, texts: TextForms) -> None:
         super().__init__()
         self.texts = texts
-        self.keys = TextForms(texts.names, compact=True, formatted=texts.formatted)
+        self.keys = TextForms(texts.names, compact=True, formatted=texts.formatted, printable=texts.printable)
 
     def _make(self, kind: types.Type) -> Form:
         return for_any(ROWS[type(kind)](self, kind))

@@ -182,9 +182,16 @@ def _character(conversion: Conversion, kind: types.Type, forms: TextForms) -> Pi
     if source is None or source.width > 8:
         return _refused(conversion, kind, forms)
     layout, _ = _read(source, 1, False)
+    if forms.printable:
+        character = forms.escaping(types.String(2), for_any(_character_text))
+        return Piece(_padded(conversion, "s"), layout, character, textual=True)
     if conversion.columns:
         return Piece(b"%s", layout, lambda value: _pad(conversion, bytes((value,))), textual=True)
     return Piece(b"%c", layout, textual=True)
+
+
+def _character_text(value: int) -> bytes:
+    return bytes((value,))
 
 
 def _of_word(render: Callable[[int], bytes]) -> Callable[[Conversion, types.Type, TextForms], Piece]:
@@ -211,7 +218,7 @@ def _address(value: int) -> bytes:
 def _string(conversion: Conversion, kind: types.Type, forms: TextForms) -> Piece:
     if isinstance(kind, types.Int) and kind.width <= 8:
         return Piece(_padded(conversion, "d"), integer_code(kind.width, kind.signed))
-    if isinstance(kind, types.String):
+    if isinstance(kind, types.String) and not forms.printable:
         return Piece(_padded(conversion, "s"), textual=True)
     return Piece(_padded(conversion, "s"), render=forms.form(kind), textual=True)
 

@@ -279,8 +279,8 @@ def _columns(text: bytes) -> int:
 
 
 def cell(forms: TextForms, kind: types.Type) -> Form | None:
-    """How a value that is no number is shown in one place of a table; None for a string, which is its own text."""
-    if isinstance(kind, types.String):
+    """How a value that is no number is shown in one place of a table; None for a string that is its own text."""
+    if isinstance(kind, types.String) and not forms.printable:
         return None
     form = forms.form(kind)
     return one_line(form) if any(isinstance(inner, types.Stack) for inner in types.parts([kind])) else form

@@ -27,18 +27,37 @@ V = TypeVar("V")
 class TextForms(ByType[Form]):
     """Makes text forms. *compact* ones have no spaces between members: the keys of JSON objects.
 
-    *formatted* makes those of values that ``sprintf`` formats; without it they must be text already.
+    *formatted* makes those of values that ``sprintf`` formats; without it they must be text already. *printable* ones
+    are for terminals: control characters of traced data are escapes.
     """
 
-    def __init__(self, names: ValueNames, *, compact: bool = False, formatted: Formatted | None = None) -> None:
+    def __init__(
+        self,
+        names: ValueNames,
+        *,
+        compact: bool = False,
+        formatted: Formatted | None = None,
+        printable: bool = False,
+    ) -> None:
         super().__init__()
+        self.printable = printable
         self.names = names
         self.formatted = formatted
         self.compact = compact
         self.comma = b"," if compact else b", "
 
     def _make(self, kind: types.Type) -> Form:
-        return for_any(ROWS[type(kind)](self, kind))
+        return self.escaping(kind, for_any(ROWS[type(kind)](self, kind)))
+
+    def escaping(self, kind: types.Type, form: Form) -> Form:
+        """The *form* of values of type *kind*, with escapes where these are wanted and traced data decides the text."""
+        if not self.printable or not isinstance(kind, _TRACED):
+            return form
+        from pytrace.base import control_characters  # only on terminals
+
+        if isinstance(kind, types.Stack):
+            return lambda value: control_characters.printable_lines(form(value))
+        return lambda value: control_characters.printable(form(value))
 
     def form(self, kind: types.Type) -> Form:
         """The text form of values of type *kind*."""
@@ -46,7 +65,7 @@ class TextForms(ByType[Form]):
 
     def many_stacks(self, kind: types.Stack) -> Form:
         """As :meth:`form`, for very many stacks at one moment (see :meth:`ValueNames.many_stacks`)."""
-        return for_any(self.names.many_stacks(kind, self.indent))
+        return self.escaping(kind, for_any(self.names.many_stacks(kind, self.indent)))
 
     @property
     def indent(self) -> bytes:
@@ -58,6 +77,13 @@ class TextForms(ByType[Form]):
         if isinstance(kind, types.Tuple):
             return for_any(_members([self.form(member) for member in kind.members], self.comma))
         return self.form(kind)
+
+
+_TRACED = (
+    types.String, types.Stack, types.KSym, types.USym, types.Username, types.InterfaceName, types.NetworkNamespace,
+    types.CgroupPath,
+)  # fmt: skip
+"""Types whose text is decided by what is traced; those of which they are parts have their forms."""
 
 
 def _members(forms: list[Form], comma: bytes) -> Callable[[Values], bytes]:

@@ -30,6 +30,7 @@ from pytrace.runtime.host.clocks import Clock
 from pytrace.runtime.output.render import text
 from pytrace.runtime.output.render.names import Names
 from pytrace.runtime.output.render.text import TextForms
+from pytrace.runtime.symbols.frame import Frame
 from tests.support.encode import Symbols
 
 COLOUR = Enum("colour", 4, False, (("RED", 0), ("CRIMSON", 0), ("BLUE", 7)))
@@ -115,3 +116,41 @@ def test_bytes(data: bytes, escaped: bytes, every: bytes, spaced: bytes) -> None
 
 def test_families_are_those_of_this_machine() -> None:
     assert (socket.AF_INET, socket.AF_INET6) == (2, 10)
+
+
+EVIL = b"\x1b[2J\n\x9b"
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "shown"),
+    [
+        (String(8), EVIL, b"\\x1b[2J\\x0a\\x9b"),
+        (Tuple((INT64, String(8))), (1, EVIL), b"(1, \\x1b[2J\\x0a\\x9b)"),
+        (Array(String(8), 1), (EVIL,), b"[\\x1b[2J\\x0a\\x9b]"),
+        (Record(("a", "b"), (INT64, String(8))), (1, EVIL), b"{ .a = 1, .b = \\x1b[2J\\x0a\\x9b }"),
+        (types.Joined("\x1b[1m", (String(8), String(8))), (EVIL, b"x"), b"\\x1b[2J\\x0a\\x9b\x1b[1mx"),
+    ],
+)
+def test_control_characters_on_terminals(kind: types.Type, value: Any, shown: bytes) -> None:
+    """What is traced is escaped; what the script says, a separator, is not."""
+    texts = TextForms(Names(Symbols(), Clock(), ()), printable=True)
+    assert texts.form(kind)(value) == shown
+    assert EVIL in form(kind)(value)
+
+
+def test_names_of_functions_on_terminals() -> None:
+    class Evil(Symbols):
+        def user(self, _pid: int, _address: int, *, caller: bool = False) -> list[Any]:
+            return [Frame("f\x1b[2J", 1, "/x\x07", "a\x9b.c", 3)]
+
+    names = Names(Evil(), Clock(), ())
+    texts = TextForms(names, printable=True)
+    assert texts.form(types.USym())((1, 2)) == b"f\\x1b[2J"
+    stack = (1, (2, 3), 0)
+    for mode, shown in (
+        (types.StackMode.BPFTRACE, b"\n" + 2 * b"        f\\x1b[2J+1@a\\x9b.c:3\n"),
+        (types.StackMode.PERF, b"\n\t2 f\\x1b[2J+1 (/x\\x07)\n\t3 f\\x1b[2J+1 (/x\\x07)\n"),
+    ):
+        kind = types.Stack(True, mode=mode)
+        assert texts.form(kind)(stack) == shown
+        assert texts.many_stacks(kind)(stack) == shown

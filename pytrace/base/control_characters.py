@@ -1,0 +1,41 @@
+"""Control characters of traced data, which a terminal would obey: shown as escapes (``\\x1b``).
+
+They are C0 (below U+0020), DEL, and C1 (U+0080 to U+009F), the latter also as single bytes that are not UTF-8. Text
+that a script or pytrace itself writes is left as it is.
+"""
+
+from __future__ import annotations
+
+import re
+
+_C1_BYTES = "\udc80-\udc9f"
+_ANY = re.compile(rf"[\x00-\x1f\x7f-\x9f{_C1_BYTES}]")
+_BUT_LINE_ENDS = re.compile(rf"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f{_C1_BYTES}]|\r(?!\n)")
+_IN_MESSAGES = re.compile(rf"(\x1b\[(?:\d|3\d)?m)|{_BUT_LINE_ENDS.pattern}")
+"""As before; the first group are colours, which messages have."""
+
+
+def printable(data: bytes) -> bytes:
+    r"""*data* with all control characters as escapes, ``\n`` and ``\t`` included."""
+    if data.isascii() and data.decode().isprintable():
+        return data
+    return _substituted(_ANY, data)
+
+
+def printable_lines(data: bytes) -> bytes:
+    """As :func:`printable`, for text of several lines: line ends and tabs stay."""
+    return _substituted(_BUT_LINE_ENDS, data)
+
+
+def printable_message(text: str) -> str:
+    """As :func:`printable_lines`, for a message of pytrace: colours stay, too."""
+    return _IN_MESSAGES.sub(lambda found: found[1] or _escape(found), text)
+
+
+def _substituted(pattern: re.Pattern[str], data: bytes) -> bytes:
+    text = data.decode("utf-8", "surrogateescape")
+    return pattern.sub(_escape, text).encode("utf-8", "surrogateescape")
+
+
+def _escape(found: re.Match[str]) -> str:
+    return f"\\x{ord(found[0]) & 0xFF:02x}"
