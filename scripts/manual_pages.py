@@ -118,7 +118,7 @@ def main_page() -> str:
         ".SH DESCRIPTION",
         "A script names events of the running system and says what to do at each; it is compiled to BPF, checked by",
         "the kernel and run there. Aggregations, stacks and events come back as text, JSON, CSV and other formats.",
-        "Scripts of bpftrace 0.26 run unchanged. NAME is a tool that comes with pytrace; see TOOLS.",
+        "Scripts of bpftrace 0.27.1 run unchanged. NAME is a tool that comes with pytrace; see TOOLS.",
     ]  # fmt: skip
     for group, title in GROUPS.items():
         rows = [row for row in OPTIONS if row.group == group and not row.hidden]

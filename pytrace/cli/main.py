@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn
 
-LANGUAGE = "0.26.0"
+LANGUAGE = "0.27.1"
 """The version of bpftrace whose language this is."""
 
 SUBCOMMANDS = ("merge", "diff", "show")

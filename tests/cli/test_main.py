@@ -42,7 +42,7 @@ def test_the_version_under_the_name_of_bpftrace(
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["/opt/bin/bpftrace", "--version"])
     assert main.main(["--version"]) == 0
-    assert capsys.readouterr().out == f"bpftrace v0.26.0 (pytrace {pytrace.__version__})\n"
+    assert capsys.readouterr().out == f"bpftrace v0.27.1 (pytrace {pytrace.__version__})\n"
 
 
 def test_unknown_options_are_mistakes_of_the_user(capsys: pytest.CaptureFixture[str]) -> None:
