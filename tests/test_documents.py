@@ -20,3 +20,8 @@ def test_named_files_are_there(path: Path) -> None:
     missing = [name for name in LINK.findall(text) if not (path.parent / name).exists()]
     missing += [name for name in NAMED.findall(text) if not (ROOT / name).exists()]
     assert not missing
+
+
+def test_the_readme_compares_with_the_current_bpftrace() -> None:
+    """Figures beside older versions stand in docs/performance.md, with how they were measured."""
+    assert "0.17" not in (ROOT / "README.md").read_text()
