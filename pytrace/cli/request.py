@@ -173,7 +173,9 @@ def of_script(options: RunOptions, script: Script, line: CommandLine) -> RunOpti
     name = script.source.name
     if script.source.path is None:
         name = line.tool or ("-" if line.text("program") is None else "-e")
-    return replace(options, script=name, text=script.source.text, parameters=script.positional + named)
+    return replace(
+        options, script=name, tool=bool(line.tool), text=script.source.text, parameters=script.positional + named
+    )
 
 
 def _save(line: CommandLine) -> str | None:

@@ -46,3 +46,30 @@ def test_without_probes_on_functions(
         assert CLOSEST.search(said) or "--" in said or "-O" in said, said
     else:
         assert "ERROR" not in said
+
+
+FALLBACKS = {
+    "capable": "AUDIT and INSETID are not known",
+    "filelife": "what io_uring deletes is not seen",
+    "fsdist": "system calls are measured instead",
+    "fsslower": "system calls are measured instead",
+    "klockstat": "no hold times",
+    "oomkill": "PAGES is the limit",
+    "swapin": "reads from swap devices are counted",
+    "tcpaccept": "system calls are shown",
+    "udpsnoop": "the sender of a datagram is not known (?)",
+}
+"""Tools that do less where functions of the kernel cannot be probed, and what their runs say of it."""
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("name", FALLBACKS)
+def test_runs_say_what_they_lack(
+    name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    real = features.has
+    monkeypatch.setattr(features, "has", lambda feature: feature not in ("kprobe", "fentry") and real(feature))
+    assert main([name, "--no-cache", "--duration", "0.1"]) == 0
+    (line,) = [line for line in capfd.readouterr().err.splitlines() if "cannot probe" in line]
+    assert line.startswith("WARNING: this kernel cannot probe ")
+    assert FALLBACKS[name] in line

@@ -55,6 +55,8 @@ class RunOptions:
     """Name or path of the network namespace of the ``-c`` command and of interface names; None for the tracer's."""
     script: str = ""
     """Name of the script; ``-e`` for a program of the command line."""
+    tool: bool = False
+    """Whether the script is a shipped tool: what it tells its user is shown without its source line."""
     text: str = ""
     """Text of the script; empty for ahead-of-time files."""
     parameters: tuple[str, ...] = ()

@@ -58,12 +58,14 @@ class RenderOptions:
 
     *namespace*: the open network namespace that interfaces are in, where that is not the tracer's. *printable*: the
     output is text or CSV on a terminal, so that control characters of traced data are shown as escapes.
+    *tool*: the script is a shipped tool, whose messages are shown without their place in it.
     """
 
     quiet: bool = False
     warnings: bool = True
     namespace: int | None = None
     printable: bool = False
+    tool: bool = False
 
 
 class Context:
@@ -240,7 +242,10 @@ class Context:
             self.output.write(json.fields_line(kind, members))
             return
         said = text.decode("utf-8", "surrogateescape")
-        found = messages.located(severity, said, spec.location, spec.expansion, colour=self.output.colour)
+        if self.options.tool and kind in _OF_SCRIPTS:
+            found = messages.plain(severity, said, colour=self.output.colour)
+        else:
+            found = messages.located(severity, said, spec.location, spec.expansion, colour=self.output.colour)
         self.output.message(found + (f"HINT: {hint}\n" if hint else ""))
 
     def warn(self, spec: EventSpec, text: str) -> None:
@@ -248,6 +253,10 @@ class Context:
         if self.options.warnings:
             colour = self.output.colour
             self.output.message(messages.located("WARNING", text, spec.location, spec.expansion, colour=colour))
+
+
+_OF_SCRIPTS = ("errorf", "warnf")
+"""Kinds of messages whose text is the script's."""
 
 
 def _place(location: Location) -> list[tuple[str, bytes]]:

@@ -266,6 +266,7 @@ def renderer(
         quiet=options.quiet,
         warnings=options.warnings,
         namespace=within,
+        tool=options.tool,
         printable=handlers is None and not options.raw and not written.json and written.terminal,
     )
     made = Renderer(loaded.manifest, written, lazy, MapReader(loaded), options=render, handlers=handlers)

@@ -32,6 +32,14 @@ def test_a_message_as_text() -> None:
     assert run.printed() == b""
 
 
+@pytest.mark.parametrize(("kind", "place"), [("warnf", ""), ("helper_error", "stdin:1:9-26: ")])
+def test_what_a_tool_says_has_no_place_in_its_script(kind: str, place: str) -> None:
+    run = Run(options=RenderOptions(tool=True))
+    run.renderer._context.located("WARNING", kind, b"less is shown", SPEC)
+    assert run.messages.decode().startswith(f"{place}WARNING: less is shown\n")
+    assert ("~~~" in run.messages.decode()) is bool(place)
+
+
 def test_a_message_as_json() -> None:
     run, made = context(as_json=True)
     made.located("WARNING", "helper_error", b"why", SPEC, [("retcode", b"-2")], "do that")
