@@ -6,6 +6,7 @@ LLVM nor the parser.
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 P = TypeVar("P", bound=ProbeTarget)
 
 MAGIC = b"PYTRACE\n"
-FORMAT = 6
+FORMAT = 7
 """Incremented whenever ELF conventions, manifest or event layouts change."""
 
 
@@ -393,6 +394,18 @@ def is_compiled(data: bytes) -> bool:
     return data.removeprefix(INTERPRETER).startswith(MAGIC)
 
 
+_HEADER = struct.Struct("<8sII32s")
+"""Magic, format number, length of the manifest, SHA-256 of the manifest and the ELF file, which follow."""
+
+_AGAIN = "compile it again with --aot"
+
+
+def file_form(manifest: bytes, elf: bytes) -> bytes:
+    """The file form of a manifest and an ELF file."""
+    digest = hashlib.sha256(manifest + elf).digest()
+    return _HEADER.pack(MAGIC, FORMAT, len(manifest), digest) + manifest + elf
+
+
 @dataclass(frozen=True)
 class CompiledScript:
     """ELF bytes and manifest."""
@@ -401,12 +414,11 @@ class CompiledScript:
     manifest: Manifest
 
     def to_bytes(self, *, executable: bool = False) -> bytes:
-        """The file form: magic, format number, manifest length, manifest (JSON), ELF; *executable* with ``#!`` line."""
+        """The file form: a header, the manifest (JSON), ELF; *executable* with ``#!`` line."""
         import json  # slow to import, and not needed for reading
 
-        head = json.dumps(self.manifest.to_data(), separators=(",", ":")).encode()
         first = INTERPRETER if executable else b""
-        return first + MAGIC + struct.pack("<II", FORMAT, len(head)) + head + self.elf
+        return first + file_form(json.dumps(self.manifest.to_data(), separators=(",", ":")).encode(), self.elf)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> CompiledScript:
@@ -416,19 +428,24 @@ class CompiledScript:
             data: the bytes that :meth:`to_bytes` gave, with or without ``#!`` line.
 
         Raises:
-            TraceError: *data* is not a compiled script, or was written by another version.
+            TraceError: *data* is not a compiled script, is damaged, or was written by another version.
         """
         import json
 
         data = data.removeprefix(INTERPRETER)
-        start = len(MAGIC) + 8
-        if not data.startswith(MAGIC) or len(data) < start:
+        if not data.startswith(MAGIC):
             raise TraceError("not a compiled pytrace script")
-        version, length = struct.unpack_from("<II", data, len(MAGIC))
+        if len(data) < _HEADER.size:
+            raise TraceError("the compiled script is truncated", hints=(_AGAIN,))
+        _, version, length, digest = _HEADER.unpack_from(data)
         if version != FORMAT:
-            raise TraceError(f"compiled by another version of pytrace (format {version}, this one reads {FORMAT})")
+            raise TraceError(
+                f"compiled by another version of pytrace (format {version}, this one reads {FORMAT})", hints=(_AGAIN,)
+            )
+        head, elf = data[_HEADER.size :][:length], data[_HEADER.size + length :]
+        if digest != hashlib.sha256(head + elf).digest() or len(head) != length:
+            raise TraceError("the compiled script is damaged: its digest does not fit its content", hints=(_AGAIN,))
         try:
-            manifest = Manifest.from_data(json.loads(data[start : start + length]))
+            return cls(elf, Manifest.from_data(json.loads(head)))
         except (ValueError, KeyError, TypeError, IndexError) as error:
-            raise TraceError("the compiled script is damaged, or another version of pytrace wrote it") from error
-        return cls(data[start + length :], manifest)
+            raise TraceError("another version of pytrace wrote the compiled script", hints=(_AGAIN,)) from error

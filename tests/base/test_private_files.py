@@ -13,6 +13,7 @@ import pytest
 
 from pytrace.base import private_files, private_folders
 from pytrace.base.private_folders import NOTES, cache_folder
+from tests.support.file_damage import DAMAGE
 
 OTHER = 12345
 
@@ -55,31 +56,6 @@ def test_what_is_written_comes_back_and_is_private(folder: Path) -> None:
 # ---------------------------------------------------------------------------------------------- damage
 
 
-def _zeroed(data: bytearray, chance: random.Random) -> bytes:
-    at = chance.randrange(len(data))
-    data[at : at + 512] = bytes(len(data[at : at + 512]))
-    return bytes(data) if any(data) else bytes(len(data))
-
-
-def _flipped(data: bytearray, chance: random.Random) -> bytes:
-    for _ in range(chance.choice((1, 1, 20))):
-        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
-    return bytes(data)
-
-
-DAMAGE: dict[str, Callable[[bytearray, random.Random], bytes]] = {
-    "truncated": lambda data, chance: bytes(data[: chance.randrange(len(data))]),
-    "empty": lambda data, chance: b"",
-    "zeros": lambda data, chance: bytes(len(data)),
-    "zeroed": _zeroed,
-    "flipped": _flipped,
-    "random": lambda data, chance: chance.randbytes(len(data)),
-    "longer": lambda data, chance: bytes(data) + chance.randbytes(chance.randrange(1, 99)),
-    "doubled": lambda data, chance: bytes(data) * 2,
-}
-"""Ways in which a file is not what was written."""
-
-
 @pytest.mark.parametrize("kind", DAMAGE)
 def test_damage_is_detected_and_removed(kind: str, folder: Path) -> None:
     for seed in range(50):
@@ -87,7 +63,7 @@ def test_damage_is_detected_and_removed(kind: str, folder: Path) -> None:
         body = chance.randbytes(chance.randrange(1, 5000))
         write(body)
         data = (folder / "one").read_bytes()
-        damaged = DAMAGE[kind](bytearray(data), chance)
+        damaged = DAMAGE[kind](data, chance)
         if damaged == data:
             continue
         (folder / "one").write_bytes(damaged)

@@ -156,8 +156,10 @@ def test_both_forms_of_a_compiled_file_are_known(tmp_path: Path) -> None:
 
 def test_damaged_compiled_files() -> None:
     data = CompiledScript(b"ELF", Manifest((), (), (), (), Config())).to_bytes()
-    with pytest.raises(TraceError, match="damaged"):
+    with pytest.raises(TraceError, match="truncated"):
         CompiledScript.from_bytes(data[: len(MAGIC) + 30])
+    with pytest.raises(TraceError, match="damaged"):
+        CompiledScript.from_bytes(data[:-1])
     with pytest.raises(TraceError, match="not a compiled"):
         CompiledScript.from_bytes(b"ELF")
     other = MAGIC + b"\xff" + data[len(MAGIC) + 1 :]

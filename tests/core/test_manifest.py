@@ -25,6 +25,7 @@ from pytrace.core.manifest import (
     SessionData,
     Site,
     Target,
+    file_form,
 )
 from pytrace.core.manifest_sections import AheadOfTime, OpenValue, Parameters, UnwindMaps
 from pytrace.core.probes.targets import FileTarget, KernelFunctionTarget, NoTarget, TimerTarget, UserTarget
@@ -92,7 +93,7 @@ def damaged(change: Callable[[dict[str, Any]], None]) -> bytes:
     data = json.loads(json.dumps(SCRIPT.manifest.to_data()))
     change(data)
     head = json.dumps(data).encode()
-    return MAGIC + struct.pack("<II", FORMAT, len(head)) + head + b"ELF"
+    return file_form(head, b"ELF")
 
 
 def test_an_unchanged_copy_is_not_damaged() -> None:
@@ -112,9 +113,22 @@ def test_an_unchanged_copy_is_not_damaged() -> None:
         lambda data: data.update(objects=["?"]),
     ],
 )
-def test_damage_is_told(change: Callable[[dict[str, Any]], None]) -> None:
-    with pytest.raises(TraceError, match="is damaged, or another version"):
+def test_other_manifests_are_told(change: Callable[[dict[str, Any]], None]) -> None:
+    with pytest.raises(TraceError, match="another version of pytrace wrote"):
         CompiledScript.from_bytes(damaged(change))
+
+
+def test_damage_anywhere_is_told() -> None:
+    whole = SCRIPT.to_bytes()
+    for at in range(len(whole)):
+        changed = bytearray(whole)
+        changed[at] ^= 1 << at % 8
+        for data in (bytes(changed), whole[:at]):
+            with pytest.raises(TraceError, match=r"damaged|truncated|another version|not a compiled"):
+                CompiledScript.from_bytes(data)
+    for data in (whole + b"x", whole + bytes(512), whole[:-10] + bytes(10)):
+        with pytest.raises(TraceError, match="damaged"):
+            CompiledScript.from_bytes(data)
 
 
 def test_other_formats_are_told() -> None:

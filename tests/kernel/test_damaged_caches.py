@@ -1,0 +1,117 @@
+"""A start gives the right output whatever is damaged in its caches; a damaged ahead-of-time file is refused."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.compile import compiled
+from tests.support.file_damage import DAMAGE
+from tests.support.patience import patience
+
+ROOT = Path(__file__).resolve().parents[2]
+SEEDS = 3
+
+TEXT = """__attribute__((noinline)) int work(int depth) { return depth + 1; }
+int main(int c, char **v) { return work(c) == 0; }
+"""
+
+SCRIPT = """config = {{ unstable_dw_ustack = enable }}
+getopt("number", 3, "a number");
+uprobe:{0}:work {{
+    @[ustack(1)] = count();
+    @unwound[dw_ustack(2)] = count();
+    printf("%d %d %d\\n", getopt("number"), args.depth, curtask.tgid == pid);
+}}
+"""
+
+KINDS = {"facts/btf-", "facts/functions", "facts/lines-", "facts/features", "scripts/options-", "scripts/", "unwind/"}
+"""How the names of cached files start, one for each thing that is cached."""
+
+
+def pytrace(folder: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """A run with its cache in a folder."""
+    environment = {"XDG_CACHE_HOME": str(folder / "cache"), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytrace", *map(str, arguments)], capture_output=True, text=True, check=False,
+        timeout=patience(60), stdin=subprocess.DEVNULL, cwd=folder, env={**os.environ, **environment},
+    )  # fmt: skip
+    assert "BUG" not in done.stderr, done
+    assert "Traceback" not in done.stderr, done
+    return done
+
+
+def traced(folder: Path, whole: Path) -> tuple[str, str]:
+    """Output of what uses every kind of cached file, and the messages of the run."""
+    done = pytrace(folder, "-v", whole / "script.bt", "-c", whole / "program")
+    assert done.returncode == 0, done
+    return done.stdout + pytrace(folder, "-l", "kprobe:vfs_re*").stdout, done.stderr
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a script, the program that it traces, a full cache and the output."""
+    folder = tmp_path_factory.mktemp("whole")
+    program = compiled(folder, "program", TEXT, "-g", "-O1")
+    (folder / "script.bt").write_text(SCRIPT.format(program))
+    output, _ = traced(folder, folder)
+    assert "3 1 1\n" in output
+    (folder / "output").write_text(output)
+    names = {str(path.relative_to(folder / "cache/pytrace")) for path in (folder / "cache").rglob("*")}
+    assert not [kind for kind in KINDS if not any(name.startswith(kind) for name in names)], names
+    return folder
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_a_start_survives_damage_of_its_caches(kind: str, prepared: Path, tmp_path: Path) -> None:
+    for seed in range(SEEDS):
+        chance = random.Random(f"{kind}{seed}")
+        shutil.rmtree(tmp_path / "cache", ignore_errors=True)
+        shutil.copytree(prepared / "cache", tmp_path / "cache")
+        damaged = 0
+        for path in sorted((tmp_path / "cache").rglob("*")):
+            if path.is_file() and chance.random() < (seed + 1) / SEEDS:
+                data = path.read_bytes()
+                changed = DAMAGE[kind](data, chance)
+                path.write_bytes(changed)
+                damaged += changed != data
+        output, messages = traced(tmp_path, prepared)
+        assert output == (prepared / "output").read_text(), (seed, messages)
+        if damaged and seed == SEEDS - 1:
+            assert "was removed: it is damaged" in messages
+        assert "was removed" not in traced(tmp_path, prepared)[1], "what was damaged was made anew"
+
+
+def test_what_is_no_file_is_replaced(prepared: Path, tmp_path: Path) -> None:
+    shutil.copytree(prepared / "cache", tmp_path / "cache")
+    for number, path in enumerate(sorted((tmp_path / "cache").rglob("*"))):
+        if path.is_file():
+            path.unlink()
+            (path.mkdir, lambda: os.mkfifo(path), lambda: path.symlink_to("/etc/passwd"))[number % 3]()  # noqa: B023
+    output, messages = traced(tmp_path, prepared)
+    assert output == (prepared / "output").read_text(), messages
+    assert messages.count("was removed") > 5
+    assert Path("/etc/passwd").stat().st_size > 0
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_a_damaged_ahead_of_time_file_is_refused(kind: str, prepared: Path, tmp_path: Path) -> None:
+    whole = tmp_path / "whole"
+    made = pytrace(tmp_path, "--aot", whole, "-e", 'begin { printf("%d\\n", pid > 0); exit(); }')
+    assert made.returncode == 0, made
+    assert pytrace(tmp_path, "-q", whole).stdout.strip() == "1"
+    data = whole.read_bytes()
+    for seed in range(SEEDS):
+        changed = DAMAGE[kind](data, random.Random(f"{kind}{seed}"))
+        if changed == data:
+            continue
+        (tmp_path / "damaged").write_bytes(changed)
+        done = pytrace(tmp_path, tmp_path / "damaged")
+        assert done.returncode == 1, (seed, done)
+        assert "ERROR" in done.stderr, (seed, done)
