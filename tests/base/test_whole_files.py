@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytrace.base.whole_files import check, replaceable, replacing
+from pytrace.base.whole_files import write as write_file
 
 
 def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
@@ -73,3 +74,41 @@ def test_checking_leaves_nothing(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
     with pytest.raises(FileNotFoundError):
         check(str(tmp_path / "no/out"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("target", ["precious", "none"])
+def test_links_of_other_users_in_shared_directories_are_not_followed(tmp_path: Path, target: str) -> None:
+    """``/tmp/out.json -> /etc/cron.d/job``: root's output would be a file there."""
+    (tmp_path / "precious").write_text("old")
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    (shared / "out").symlink_to(tmp_path / target)
+    os.chown(shared / "out", 12345, 12345, follow_symlinks=False)
+    (tmp_path / "mine").symlink_to("shared/out")
+    for path in (shared / "out", tmp_path / "mine"):
+        for write in (check, lambda place: write_file(place, b"new")):
+            with pytest.raises(PermissionError, match="link of user 12345"):
+                write(str(path))
+    assert (tmp_path / "precious").read_text() == "old"
+    assert sorted(os.listdir(tmp_path)) == ["mine", "precious", "shared"]
+    os.chown(shared / "out", 0, 0, follow_symlinks=False)
+    write_file(str(tmp_path / "mine"), b"new")
+    assert (tmp_path / target).read_text() == "new"
+
+
+def test_links_in_circles_end(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("a")
+    with pytest.raises(OSError, match="Too many levels"):
+        write_file(str(tmp_path / "a"), b"x")
+
+
+def test_files_of_killed_writers_are_removed_later(tmp_path: Path) -> None:
+    kept = [".pytrace-new_new0", ".pytrace-notes", ".pytrace-other000x"]
+    for name in (*kept, ".pytrace-abandon1"):
+        (tmp_path / name).write_text("half")
+        if name != kept[0]:
+            os.utime(tmp_path / name, (1, 1))
+    write_file(str(tmp_path / "out"), b"x")
+    assert sorted(os.listdir(tmp_path)) == sorted([*kept, "out"])
