@@ -1,22 +1,22 @@
 """Snapshots and maps as HTML, which notebooks show in place of a text.
 
-All text is escaped, and the size is bounded: the largest entries of each map, the newest rows of each table.
+All text is escaped, as in CSV also for spreadsheets, where tables of notebooks are pasted to. The size is bounded: the
+largest entries of each map, the newest rows of each table.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
 
 from pytrace.base.fast_dataclass import dataclass, field
-from pytrace.core import types
+from pytrace.core import byte_escapes, types
 from pytrace.interface.values import Histogram, Result, Stats, as_python
 from pytrace.results.formats import about
 from pytrace.results.formats.portable_forms import PortableForm, Printers
 from pytrace.results.snapshot import MapData, SnapshotData, Table
 from pytrace.results.values import Frame, StackTrace, Value
-from pytrace.runtime.output.render import histogram
+from pytrace.runtime.output.render import csv, histogram
 
 MOST_ROWS = 100
 """Entries of a map, rows of a table, and buckets of a histogram that are shown."""
@@ -33,7 +33,6 @@ NUMBERS = (types.Int, types.Fixed, types.Count, types.Sum, types.Min, types.Max,
 ADDED = (types.Int, types.Count, types.Sum)
 """Types whose values add up along a tree of functions."""
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _TEXT, _NUMBER = ' style="text-align:left;white-space:pre-wrap"', ' style="text-align:right"'
 
 
@@ -178,7 +177,7 @@ def _tree(data: MapData) -> str:
     lines = list(_lines(root))
     rows = [
         f"<tr><td{_NUMBER}>{node.total}</td><td{_NUMBER}>{_share(node.total, root.total)}</td>"
-        f'<td style="text-align:left;padding-left:{min(depth, 80)}em">{_escaped(name)}</td></tr>'
+        f'<td style="text-align:left;padding-left:{min(depth, 80)}em">{_escaped(_without_formula(name))}</td></tr>'
         for depth, name, node in lines[:MOST_FUNCTIONS]
     ]
     return f"<table>{''.join(rows)}</table>{_more(len(lines) - len(rows), 'functions')}"
@@ -226,23 +225,29 @@ def _table(columns: Sequence[tuple[str, bool]], rows: Iterable[Sequence[str]]) -
     """A table; *columns* are names, and whether they are numbers."""
     head = "".join(f"<th>{_escaped(name)}</th>" for name, _ in columns) if any(name for name, _ in columns) else ""
     styles: list[str] = [_NUMBER if number else _TEXT for _, number in columns]
-    body = "".join(
-        f"<tr>{''.join(f'<td{style}>{_escaped(cell)}</td>' for style, cell in zip(styles, row, strict=True))}</tr>"
-        for row in rows
-    )
+    texts = [str if number else _without_formula for _, number in columns]
+    body = "".join(f"<tr>{''.join(map(_cell, styles, texts, row))}</tr>" for row in rows)
     return f"<table>{f'<tr>{head}</tr>' if head else ''}{body}</table>"
 
 
+def _cell(style: str, text: Callable[[str], str], cell: str) -> str:
+    return f"<td{style}>{_escaped(text(cell))}</td>"
+
+
 def _shown(form: Callable[[Value], bytes], value: Result) -> str:
-    return form(value).decode("utf-8", "replace").strip("\n")
+    return form(value).decode("utf-8", "surrogateescape").strip("\n")
+
+
+def _without_formula(text: str) -> str:
+    return csv.without_formula(text.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
 
 
 def _escaped(text: str) -> str:
     """Text that HTML and the notebook's file, which is UTF-8, take; a long one is truncated."""
-    plain = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    plain = byte_escapes.shown(text.encode("utf-8", "surrogateescape")).decode()
     if len(plain) > MOST_CHARACTERS:
         plain = f"{plain[:MOST_CHARACTERS]}…"
-    return escape(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", plain))
+    return escape(plain)
 
 
 def _more(count: int, what: str) -> str:

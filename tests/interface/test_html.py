@@ -62,7 +62,15 @@ def test_texts_are_escaped_and_are_utf8() -> None:
     assert "&lt;script&gt;" in text
     assert "\x00" not in text
     assert "\x1b" not in text
+    assert "&amp;\\xff\\x00\\x1b" in text
     text.encode()
+
+
+def test_texts_are_no_formulas_of_spreadsheets() -> None:
+    data = map_data("@", types.Tuple((STRING, types.Int(4, True))), COUNT, {("=1+1", -2): 1, ("'@x", -3): 1})
+    assert Checker(html.result_map(data)).cells == ["'=1+1", "-2", "1", "''@x", "-3", "1"]
+    frames = map_data("@", types.Stack(True), COUNT, {stack("-[View draw]"): 1})
+    assert "'-[View draw]" in Checker(html.result_map(frames)).cells
 
 
 def test_histograms_are_bars() -> None:

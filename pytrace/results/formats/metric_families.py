@@ -28,13 +28,13 @@ from typing import Any, TypeAlias
 
 from pytrace.base.dispatch import by_class, on
 from pytrace.base.fast_dataclass import dataclass, replace
-from pytrace.core import types
+from pytrace.core import byte_escapes, types
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types.tables import UNITS, key_columns
 from pytrace.results.formats.portable_forms import Printers
 from pytrace.results.snapshot import MapData, Run, SnapshotData
 from pytrace.results.values import Portable
-from pytrace.runtime.output.render import csv, histogram, json, tseries
+from pytrace.runtime.output.render import csv, histogram, tseries
 
 PREFIX = "pytrace_"
 """The names of all families begin with it."""
@@ -210,9 +210,9 @@ def _labels(data: MapData, printers: Printers) -> Callable[[Portable], Labels]:
     """From portable keys of a map to labels."""
     if data.key is None:
         return lambda _key: ()
-    names, cells, restore = _label_names(data.key), csv.cells(printers.texts, data.key), printers.restored(data.key)
+    names, cells, restore = _label_names(data.key), csv.texts(printers.texts, data.key), printers.restored(data.key)
     return lambda key: tuple(
-        (name, json.marked(text).decode()) for name, text in zip(names, cells(restore(key)), strict=True)
+        (name, byte_escapes.utf8(text)) for name, text in zip(names, cells(restore(key)), strict=True)
     )
 
 
@@ -228,7 +228,7 @@ def _different(entries: list[_Entry]) -> list[_Entry]:
 
 
 def _utf8(text: str) -> str:
-    return json.marked(text.encode("utf-8", "surrogateescape")).decode()
+    return byte_escapes.utf8(text.encode("utf-8", "surrogateescape"))
 
 
 # ---------------------------------------------------------------------------------------------- values

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from itertools import chain
 from typing import Any, BinaryIO, TypeAlias
 
-from pytrace.core import types
+from pytrace.core import byte_escapes, types
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.types.produced import truncated
 from pytrace.core.types.tables import Column, TableSchema, key_columns, map_schema
@@ -15,7 +15,7 @@ from pytrace.results.formats import about
 from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.formats.portable_forms import Printers
 from pytrace.results.snapshot import MapData, SnapshotData, Table
-from pytrace.runtime.output.render import csv, histogram, json, map_tables, tseries
+from pytrace.runtime.output.render import csv, histogram, map_tables, tseries
 from pytrace.runtime.output.render.map_printer import Shown
 from pytrace.runtime.output.render.tables import Page
 
@@ -40,7 +40,7 @@ def _csv_rows(printers: Printers, page: Page, snapshot: SnapshotData, table: Tab
     schema = TableSchema.of(("",), (table.type,))
     restore, cells = printers.restored(table.type), csv.cells(printers.texts, table.type)
     lines = [csv.END] if page.begin(None) else []
-    lines.append(csv.line(name.encode() for name in schema.names))
+    lines.append(csv.heading(schema.names))
     lines += [csv.line(cells(restore(row))) for row in _rows(snapshot, table)]
     return b"".join(lines)
 
@@ -214,12 +214,8 @@ def _converter(type_: types.Type) -> Callable[[_Held], _Held]:
         return lambda value: value
     shown = Printers().portable_text(type_)
     if kind is ColumnKind.LINES:
-        return lambda value: [_utf8(line.strip()) for line in shown(value).split(b"\n") if line.strip()]
-    return lambda value: _utf8(shown(value))
-
-
-def _utf8(text: bytes) -> str:
-    return json.marked(text).decode()
+        return lambda value: [byte_escapes.utf8(line.strip()) for line in shown(value).split(b"\n") if line.strip()]
+    return lambda value: byte_escapes.utf8(shown(value))
 
 
 def _values(type_: types.Type, columns: Sequence[Column]) -> Callable[[_Held], list[_Row]]:

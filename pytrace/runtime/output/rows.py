@@ -93,7 +93,7 @@ def _table(context: Context, row_table: RowTable) -> Table:
         return TextTable(context.page, row_table.schema, _below(row_table))
     from pytrace.runtime.output.render import csv
 
-    return Table(context.page, csv.line(name.encode() for name in row_table.schema.names), csv.END)
+    return Table(context.page, csv.heading(row_table.schema.names), csv.END)
 
 
 def _below(row_table: RowTable) -> list[int]:

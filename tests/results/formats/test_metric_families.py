@@ -12,7 +12,7 @@ from pytrace.results.formats.metric_families import Family, MetricKind, families
 from tests.support.snapshots import COUNT, SECOND, STRING, map_data, run, snapshot
 
 UINT = types.UINT64
-MARKED = "a\uffff" + "ff" + "ff"  # what stands for the byte ff, as in JSON
+MARKED = "a\\xff"  # as in CSV
 
 
 def only(data: Any, **options: bool) -> Family:

@@ -53,18 +53,6 @@ def escape(text: bytes) -> bytes:
     return _TO_ESCAPE.sub(_escape, text.decode("utf-8", "surrogateescape")).encode()
 
 
-_NOT_UTF8 = re.compile("[\udc80-\udcff\uffff]")
-
-
-def marked(text: bytes) -> bytes:
-    """*text* as UTF-8, with the marks for bytes that are not that :func:`escape` makes, outside of JSON."""
-    return _NOT_UTF8.sub(_mark, text.decode("utf-8", "surrogateescape")).encode()
-
-
-def _mark(found: re.Match[str]) -> str:
-    return "".join(f"\uffffff{byte:02x}" for byte in found.group().encode("utf-8", "surrogateescape"))
-
-
 def quoted(text: bytes) -> bytes:
     """A JSON string."""
     return b'"%s"' % escape(text)

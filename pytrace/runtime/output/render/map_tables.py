@@ -54,7 +54,7 @@ def _table(printer: MapPrinter, page: Page, schema: TableSchema, found: list[Ent
         return b""
     key = csv.cells(printer.texts, printer.key_type) if printer.key_type is not None else _no_key
     lines = [csv.END] if page.begin(None) else []
-    lines.append(csv.line(name.encode() for name in schema.names))
+    lines.append(csv.heading(schema.names))
     for name, value in found:
         before = key(name)
         lines += [csv.line([*before, *after]) for after in rows(value)]
