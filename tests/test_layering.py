@@ -19,7 +19,6 @@ ONLY_IN = {
     "clang": "frontend/c",
     "elftools": "runtime/dwarf",
     "pyroute2": "runtime/host",
-    "msgpack": "results",
     "zstandard": ("results", "runtime/dwarf"),
     "prometheus_client": "metrics",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO, NoReturn, cast
 
@@ -68,11 +68,12 @@ def _merge_parser() -> _Parser:
     )  # fmt: skip
     parser.add_argument("files", nargs="+", metavar="FILE", help="snapshots that --save wrote")
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the snapshot to write; - for a pipe")
+    _add_limit(parser)
     return parser
 
 
 def _merge(given: Namespace) -> int:
-    merged = merge([file_form.read(name) for name in given.files], given.files)
+    merged = merge([file_form.read(name, given.limit) for name in given.files], given.files)
     with _output(given.output, binary=True) as file:
         file.write(file_form.to_bytes(merged))
     return 0
@@ -95,7 +96,8 @@ def _show_parser() -> _Parser:
 
 def _show(given: Namespace) -> int:
     row, options = table.chosen(given.format, _path(given.output), about=given.about)
-    _write(file_form.read(given.file), row, options, given)
+    with file_form.opened(given.file, given.limit) as snapshot:
+        _write(snapshot, row, options, given)
     return 0
 
 
@@ -124,7 +126,7 @@ def _diff_parser() -> _Parser:
 
 def _diff(given: Namespace) -> int:
     row, options = table.chosen(given.format, _path(given.output))
-    before, after = (_narrowed(file_form.read(name), given.map) for name in (given.before, given.after))
+    before, after = (_narrowed(file_form.read(name, given.limit), given.map) for name in (given.before, given.after))
     if given.map:
         _check_maps(given.map, before, after)
     found = difference(before, after, (given.before, given.after))
@@ -184,6 +186,24 @@ def _add_output(parser: _Parser) -> None:
                         help=f"{names}; without it as the name of the output file says, else text")  # fmt: skip
     parser.add_argument("-o", "--output", metavar="FILE", help="write to FILE, whole or not at all")
     parser.add_argument("-m", "--map", action="append", metavar="NAME", help="only this map (may be given again)")
+    _add_limit(parser)
+
+
+def _add_limit(parser: _Parser) -> None:
+    parser.add_argument("--limit", type=_size, metavar="SIZE",
+                        help="read files that unpack to so many bytes (4G, for example); without it to a hundred times "
+                        "their size, or 32M")  # fmt: skip
+
+
+def _size(text: str) -> int:
+    """Bytes: a number, with K, M, G or T after it or not."""
+    number, unit = (text[:-1], text[-1]) if text[-1:].upper() in _UNITS[1:] else (text, "")
+    if not (number.isascii() and number.isdecimal() and len(number) < 20):
+        raise ArgumentTypeError(f"{text!r} is no size, as 500M is")
+    return int(number) << (10 * _UNITS.index(unit.upper()))
+
+
+_UNITS = ("", "K", "M", "G", "T")
 
 
 def _path(output: str | None) -> str | None:

@@ -97,15 +97,20 @@ class Snapshot:
             raise TraceError(f"cannot write {os.fspath(path)!r}: {error.strerror}") from error
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
+    def load(cls, path: str | os.PathLike[str], *, limit: int | None = None) -> Self:
         """The snapshot that a file holds.
 
+        Args:
+            path: the file.
+            limit: how many bytes it may unpack to; None: a hundred times its size, or 32 MiB.
+
         Raises:
-            TraceError: it is no such file, it is damaged, or another version of pytrace wrote it.
+            TraceError: it is no such file, it is damaged, it unpacks to more than *limit*, or another version of
+                pytrace wrote it.
         """
         from pytrace.results import file_form
 
-        return cls(file_form.read(os.fspath(path)))
+        return cls(file_form.read(os.fspath(path), limit))
 
     def format(self, name: str, *maps: str) -> bytes:
         """The snapshot in one of the formats of ``-f``: all that the format can show, or only *maps*.

@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import chain, repeat
-from typing import Generic, TypeAlias, TypeGuard, TypeVar, cast
+from typing import Generic, TypeAlias, TypeVar, cast
 
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.core import types
 from pytrace.core.types import Type
+from pytrace.results import stored_columns
+from pytrace.results.message_pack import Cursor, Kind, Packed, Pages
+from pytrace.results.stored_columns import LARGE, Stored
 from pytrace.results.values import Counts, Frame, Portable, Series, StackTrace, Value
 
-Column: TypeAlias = "bool | int | float | str | bytes | list[Column] | dict[str, Column] | None"
-"""What MessagePack can say: columns, and documents of them."""
+Column: TypeAlias = Packed
+"""A column as it is written."""
 
 _T = TypeVar("_T")
 
@@ -30,11 +34,6 @@ _BOUNDS = (
 )  # fmt: skip
 """Codes of :mod:`array` with the numbers that they hold, narrow ones first."""
 
-_CODES = {code: low for code, low, _ in _BOUNDS}
-_LARGE = "s"
-"""The code of integers that no array holds: a list of decimal texts."""
-
-
 def pack_integers(values: Sequence[int]) -> Column:
     """A column of integers (or truth values)."""
     low, high = min(values, default=0), max(values, default=0)
@@ -44,25 +43,7 @@ def pack_integers(values: Sequence[int]) -> Column:
             if sys.byteorder == "big":
                 found.byteswap()
             return [code, found.tobytes()]
-    return [_LARGE, [str(value) for value in values]]
-
-
-def unpack_integers(column: Column) -> list[int]:
-    """The integers of a column.
-
-    Raises:
-        ValueError: it is none.
-    """
-    code, data = listed(column, 2)
-    if code == _LARGE:
-        return [int(text) for text in checked(data, str)]
-    if not isinstance(code, str) or code not in _CODES or not isinstance(data, bytes):
-        raise ValueError(f"column of integers with code {code!r}")
-    found = array(code)
-    found.frombytes(data)
-    if sys.byteorder == "big":
-        found.byteswap()
-    return found.tolist()
+    return [LARGE, [str(value) for value in values]]
 
 
 def pack_runs(items: Iterable[Sequence[_T]], pack: Callable[[list[_T]], list[Column]]) -> list[Column]:
@@ -71,70 +52,16 @@ def pack_runs(items: Iterable[Sequence[_T]], pack: Callable[[list[_T]], list[Col
     return [pack_integers([len(row) for row in rows]), *pack(list(chain.from_iterable(rows)))]
 
 
-def split(lengths: Iterable[int], items: Sequence[_T]) -> Iterable[Sequence[_T]]:
-    """The sequences that :func:`pack_runs` joined.
+def keys(values: Stored[Value]) -> Stored[Portable]:
+    """Values that can be keys, or members of tuples; reading others raises ValueError."""
 
-    Raises:
-        ValueError: the lengths do not add up.
-    """
-    start = 0
-    for length in lengths:
-        yield items[start : start + length]
-        start += length
-    if start != len(items):
-        raise ValueError(f"sequences of {start} elements together, of which there are {len(items)}")
+    def blocks(most: int) -> Iterator[list[Portable]]:
+        for block in values.blocks(most):
+            if dict in set(map(type, block)):
+                raise ValueError("a histogram or time series stands where none can be")
+            yield cast("list[Portable]", block)
 
-
-def checked(column: Column, kind: type[_T]) -> list[_T]:
-    """A list of texts or bytes.
-
-    Raises:
-        ValueError: it is none.
-    """
-    if not _holds(column, kind):
-        raise ValueError(f"a column should hold {kind.__name__}")
-    return column
-
-
-def _holds(column: object, kind: type[_T]) -> TypeGuard[list[_T]]:
-    return type(column) is list and set(map(type, column)) <= {kind}
-
-
-def listed(column: Column, count: int | None = None) -> list[Column]:
-    """A list of columns, *count* ones where that is given.
-
-    Raises:
-        ValueError: it is none.
-    """
-    if not isinstance(column, list) or (count is not None and len(column) != count):
-        raise ValueError("a list of columns is missing")
-    return column
-
-
-def named(column: Column) -> dict[str, Column]:
-    """A document.
-
-    Raises:
-        ValueError: it is none.
-    """
-    if not isinstance(column, dict):
-        raise ValueError("a map of names is missing")
-    return column
-
-
-def keys(values: Sequence[Value]) -> Sequence[Portable]:
-    """Values that can be keys, or members of tuples.
-
-    Raises:
-        ValueError: they are none.
-    """
-    if not _are_plain(values):
-        raise ValueError("a histogram or time series stands where none can be")
-    return values
-
-
-def _are_plain(values: Sequence[Value]) -> TypeGuard[Sequence[Portable]]:
-    return dict not in set(map(type, values))
+    return Stored(values.count, blocks)
 
 
 # ---------------------------------------------------------------------------------------------- writing
@@ -188,6 +115,9 @@ class Writer:
         ]
 
 
+MOST_ELEMENTS = 1 << 16
+"""Of an array: no value of a program is larger."""
+
 _TEXTS = ("function", "module", "build_id", "file")
 """Members of frames that are in the table of strings."""
 
@@ -195,48 +125,73 @@ _TEXTS = ("function", "module", "build_id", "file")
 # ---------------------------------------------------------------------------------------------- reading
 
 
+STACKS_KEPT = 1 << 14
+"""Stacks that were read and may come again."""
+
+
 class Reader:
-    """Reads columns. *tables* are those that :meth:`Writer.tables` gave."""
+    """Opens columns. *places* are those of the tables that :meth:`Writer.tables` gave.
 
-    def __init__(self, tables: dict[str, Column]) -> None:
-        self.strings: list[str] = checked(tables["strings"], str)
-        frames = self._read_frames(listed(tables["frames"]))
-        lengths, numbers, users, errors = map(unpack_integers, listed(tables["stacks"], 4))
-        found = _at(frames, numbers)
-        self._stacks = [
-            StackTrace(tuple(part), bool(user), error)
-            for part, user, error in zip(split(lengths, found), users, _at(self.strings, errors), strict=True)
-        ]
+    Raises:
+        ValueError, LookupError: the tables are damaged.
+    """
 
-    def _read_frames(self, columns: Sequence[Column]) -> list[Frame]:
-        read: list[Sequence[str | int]] = []
-        for name, column in zip(Frame._fields, columns, strict=True):
-            numbers = unpack_integers(column)
-            read.append(_at(self.strings, numbers) if name in _TEXTS else numbers)
-        read[Frame._fields.index("inlined")] = list(map(bool, read[Frame._fields.index("inlined")]))
+    def __init__(self, pages: Pages, places: dict[str, int]) -> None:
+        self.strings = stored_columns.texts(Cursor(pages, places["strings"])).all()
+        self._frames = self._read_frames(Cursor(pages, places["frames"]))
+        cursor = Cursor(pages, places["stacks"])
+        stored_columns.parts(cursor, 4)
+        lengths, numbers, users, errors = (array("Q", stored_columns.integers(cursor)) for _ in range(4))
+        if not len(lengths) == len(users) == len(errors) or sum(lengths) != len(numbers):
+            raise ValueError("columns of stacks differ in length")
+        if max(numbers, default=0) >= max(1, len(self._frames)):
+            raise ValueError("a stack has a frame that there is not")
+        self._ends = array("Q", _sums(lengths))
+        self._numbers, self._users, self._errors = numbers, users, errors
+        self.stack = lru_cache(STACKS_KEPT)(self._stack)
+        """A stack by its number in the table."""
+
+    def _read_frames(self, cursor: Cursor) -> list[Frame]:
+        stored_columns.parts(cursor, len(Frame._fields))
+        read: list[list[str] | list[int] | list[bool]] = []
+        for name in Frame._fields:
+            numbers = stored_columns.integers(cursor)
+            if name in _TEXTS:
+                read.append([self._string(number) for number in numbers])
+            else:
+                read.append([bool(number) for number in numbers] if name == "inlined" else numbers.all())
         return [Frame(*members) for members in zip(*read, strict=True)]
 
-    def stacks(self, numbers: Sequence[int]) -> list[StackTrace]:
-        """Stacks by their numbers in the table."""
-        return _at(self._stacks, numbers)
+    def _string(self, number: int) -> str:
+        if number < 0:
+            raise ValueError("a number in a table is negative")
+        return self.strings[number]
 
-    def column(self, type_: Type, column: Column) -> Sequence[Value]:
-        """The portable values of a column of a type.
+    def _stack(self, number: int) -> StackTrace:
+        if not 0 <= number < len(self._ends):
+            raise ValueError("a stack that there is not")
+        start = self._ends[number - 1] if number else 0
+        frames = [self._frames[frame] for frame in self._numbers[start : self._ends[number]]]
+        return StackTrace(tuple(frames), bool(self._users[number]), self._string(self._errors[number]))
+
+    def column(self, type_: Type, cursor: Cursor) -> Stored[Value]:
+        """The column of portable values of a type that a cursor is at.
 
         Raises:
-            ValueError, LookupError, TypeError, OverflowError: the column is damaged.
+            ValueError: it is none. Reading it raises ValueError and LookupError when it is damaged further on.
         """
-        return ROWS[type(type_)].unpack(self, type_, column)
+        return ROWS[type(type_)].stored(self, type_, cursor)
 
-    def rows(self, type_: types.Record, column: Column) -> list[tuple[Portable, ...]]:
+    def rows(self, type_: types.Record, cursor: Cursor) -> Stored[tuple[Portable, ...]]:
         """As :meth:`column` for rows of a table."""
-        return _ROWS.unpack(self, type_, column)
+        return _ROWS.stored(self, type_, cursor)
 
 
-def _at(items: Sequence[_T], numbers: Sequence[int]) -> list[_T]:
-    if numbers and min(numbers) < 0:
-        raise ValueError("a number in a table is negative")
-    return [items[number] for number in numbers]
+def _sums(lengths: Iterable[int]) -> Iterator[int]:
+    total = 0
+    for length in lengths:
+        total += length
+        yield total
 
 
 # ---------------------------------------------------------------------------------------------- rows
@@ -250,32 +205,28 @@ class Row(Generic[_K, _V]):
     """How columns of one class of types are written and read."""
 
     pack: Callable[[Writer, _K, Sequence[_V]], Column]
-    unpack: Callable[[Reader, _K, Column], list[_V]]
+    stored: Callable[[Reader, _K, Cursor], Stored[_V]]
 
 
-def _plain(pack: Callable[[Sequence[_V]], Column], unpack: Callable[[Column], list[_V]]) -> Row[Type, _V]:
+def _plain(pack: Callable[[Sequence[_V]], Column], stored: Callable[[Cursor], Stored[_V]]) -> Row[Type, _V]:
     """A row that depends neither on the type nor on the tables."""
-    return Row(lambda _writer, _type, values: pack(values), lambda _reader, _type, column: unpack(column))
+    return Row(lambda _writer, _type, values: pack(values), lambda _reader, _type, cursor: stored(cursor))
 
 
-def _unpack_bools(column: Column) -> list[bool]:
-    return list(map(bool, unpack_integers(column)))
+def _stored_bools(cursor: Cursor) -> Stored[bool]:
+    return stored_columns.integers(cursor).map(bool)
 
 
-def _unpack_strings(column: Column) -> list[str]:
-    return checked(column, str)
-
-
-def _unpack_bytes(column: Column) -> list[bytes]:
-    return checked(column, bytes)
+def _pack_list(values: Sequence[str] | Sequence[bytes]) -> Column:
+    return list(values)
 
 
 def _pack_stacks(writer: Writer, _type: Type, values: Sequence[StackTrace]) -> Column:
     return pack_integers([writer.stack(value) for value in values])
 
 
-def _unpack_stacks(reader: Reader, _type: Type, column: Column) -> list[StackTrace]:
-    return reader.stacks(unpack_integers(column))
+def _stored_stacks(reader: Reader, _type: Type, cursor: Cursor) -> Stored[StackTrace]:
+    return stored_columns.integers(cursor).map(reader.stack)
 
 
 def _members(of: Callable[[_K], Sequence[Type]]) -> Row[_K, tuple[Portable, ...]]:
@@ -285,14 +236,22 @@ def _members(of: Callable[[_K], Sequence[Type]]) -> Row[_K, tuple[Portable, ...]
         columns = zip(*values, strict=True) if values else [() for _ in of(type_)]
         return [len(values), *(writer.column(part, column) for part, column in zip(of(type_), columns, strict=True))]
 
-    def unpack(reader: Reader, type_: _K, column: Column) -> list[tuple[Portable, ...]]:
-        count, *columns = listed(column)
-        parts = [keys(reader.column(part, found)) for part, found in zip(of(type_), columns, strict=True)]
-        if not isinstance(count, int) or any(len(part) != count for part in parts):
-            raise ValueError("columns of members differ in length")
-        return list(zip(*parts, strict=True)) if parts else [()] * count
+    def stored(reader: Reader, type_: _K, cursor: Cursor) -> Stored[tuple[Portable, ...]]:
+        # Before anything is made of the number of members, which may be that of an array.
+        members = of(type_)
+        stored_columns.parts(cursor, 1 + len(members))
+        count = cursor.expect(Kind.INTEGER)
+        if not 0 <= count <= cursor.pages.size:
+            raise ValueError(f"a column of {count} tuples")
+        return stored_columns.zipped([keys(reader.column(member, cursor)) for member in members], count)
 
-    return Row(pack, unpack)
+    return Row(pack, stored)
+
+
+def _array_members(type_: types.Array) -> Sequence[Type]:
+    if type_.count > MOST_ELEMENTS:
+        raise ValueError(f"an array of {type_.count} elements")
+    return list(repeat(type_.element, type_.count))
 
 
 def _struct_members(type_: types.Struct) -> list[Type]:
@@ -310,9 +269,10 @@ def _pack_pairs(values: Sequence[tuple[int, int]]) -> Column:
     return [pack_integers([value[0] for value in values]), pack_integers([value[1] for value in values])]
 
 
-def _unpack_pairs(column: Column) -> list[tuple[int, int]]:
-    totals, counts = map(unpack_integers, listed(column, 2))
-    return list(zip(totals, counts, strict=True))
+def _stored_pairs(cursor: Cursor) -> Stored[tuple[int, int]]:
+    stored_columns.parts(cursor, 2)
+    totals, counts = stored_columns.integers(cursor), stored_columns.integers(cursor)
+    return cast("Stored[tuple[int, int]]", stored_columns.zipped((totals, counts), totals.count))
 
 
 def _pack_buckets(_writer: Writer, _type: Type, values: Sequence[Counts]) -> Column:
@@ -321,11 +281,23 @@ def _pack_buckets(_writer: Writer, _type: Type, values: Sequence[Counts]) -> Col
     return [lengths, buckets, pack_integers([count for value in values for count in value.values()])]
 
 
-def _unpack_buckets(_reader: Reader, type_: types.Hist | types.LHist, column: Column) -> list[Counts]:
-    lengths, buckets, counts = map(unpack_integers, listed(column, 3))
-    if buckets and not (min(buckets) >= 0 and max(buckets) < type_.buckets):
-        raise ValueError("a histogram has a bucket outside of its type")
-    return list(map(dict, split(lengths, list(zip(buckets, counts, strict=True)))))
+def _stored_buckets(_reader: Reader, type_: types.Hist | types.LHist, cursor: Cursor) -> Stored[Counts]:
+    stored_columns.parts(cursor, 3)
+    lengths = stored_columns.integers(cursor)
+    most, pairs = type_.buckets, _stored_items(cursor, 2)
+
+    def counts(items: list[tuple[int, ...]]) -> Counts:
+        if any(not 0 <= bucket < most for bucket, _ in items):
+            raise ValueError("a histogram has a bucket outside of its type")
+        return dict(cast("list[tuple[int, int]]", items))
+
+    return stored_columns.split(lengths, pairs, most).map(counts)
+
+
+def _stored_items(cursor: Cursor, width: int) -> Stored[tuple[int, ...]]:
+    """Columns of integers, one element of each of them at a time."""
+    columns = [stored_columns.integers(cursor) for _ in range(width)]
+    return stored_columns.zipped(columns, columns[0].count)
 
 
 def _pack_series(values: Sequence[Series]) -> Column:
@@ -334,17 +306,20 @@ def _pack_series(values: Sequence[Series]) -> Column:
     return [lengths, *(pack_integers([item[at] for item in items]) for at in range(3))]
 
 
-def _unpack_series(column: Column) -> list[Series]:
-    lengths, numbers, values, metas = map(unpack_integers, listed(column, 4))
-    items = list(zip(numbers, zip(values, metas, strict=True), strict=True))
-    return list(map(dict, split(lengths, items)))
+def _stored_series(cursor: Cursor) -> Stored[Series]:
+    stored_columns.parts(cursor, 4)
+    lengths = stored_columns.integers(cursor)
+    items = _stored_items(cursor, 3)
+    return stored_columns.split(lengths, items, items.count).map(
+        lambda found: {number: (value, meta) for number, value, meta in found}
+    )
 
 
-_INTEGERS = _plain(pack_integers, unpack_integers)
-_BOOLS = _plain(pack_integers, _unpack_bools)
-_STRINGS: Row[Type, str] = _plain(list, _unpack_strings)
-_BYTES: Row[Type, bytes] = _plain(list, _unpack_bytes)
-_PAIRS = _plain(_pack_pairs, _unpack_pairs)
+_INTEGERS = _plain(pack_integers, stored_columns.integers)
+_BOOLS = _plain(pack_integers, _stored_bools)
+_STRINGS: Row[Type, str] = _plain(_pack_list, stored_columns.texts)
+_BYTES: Row[Type, bytes] = _plain(_pack_list, stored_columns.binaries)
+_PAIRS = _plain(_pack_pairs, _stored_pairs)
 
 
 def _row(kind: type[_K], row: Row[_K, _V]) -> tuple[type[Type], Row[Type, Value]]:
@@ -359,11 +334,11 @@ ROWS: dict[type[Type], Row[Type, Value]] = dict((
     _row(types.Pointer, _INTEGERS),
     _row(types.String, _STRINGS),
     _row(types.Buffer, _BYTES),
-    _row(types.Array, _members(lambda type_: list(repeat(type_.element, type_.count)))),
+    _row(types.Array, _members(_array_members)),
     _row(types.Tuple, _members(lambda type_: type_.members)),
     _row(types.Record, _ROWS),
     _row(types.Struct, _members(_struct_members)),
-    _row(types.Stack, Row(_pack_stacks, _unpack_stacks)),
+    _row(types.Stack, Row(_pack_stacks, _stored_stacks)),
     _row(types.KSym, _STRINGS),
     _row(types.USym, _STRINGS),
     _row(types.Inet, _STRINGS),
@@ -381,8 +356,8 @@ ROWS: dict[type[Type], Row[Type, Value]] = dict((
     _row(types.Stats, _PAIRS),
     _row(types.Min, _INTEGERS),
     _row(types.Max, _INTEGERS),
-    _row(types.Hist, Row(_pack_buckets, _unpack_buckets)),
-    _row(types.LHist, Row(_pack_buckets, _unpack_buckets)),
-    _row(types.TSeries, _plain(_pack_series, _unpack_series)),
+    _row(types.Hist, Row(_pack_buckets, _stored_buckets)),
+    _row(types.LHist, Row(_pack_buckets, _stored_buckets)),
+    _row(types.TSeries, _plain(_pack_series, _stored_series)),
 ))
 """How columns of each type are written and read."""

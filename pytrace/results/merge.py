@@ -69,17 +69,18 @@ def _merge_map(name: str, parts: Sequence[tuple[SnapshotData, MapData, str]]) ->
         if key is not None or data.key is not None:
             key = type_union.common(f"map {name}: keys", "merged", (key, data.key), labels)
         value = type_union.common(f"map {name}: values", "merged", (value, data.value), labels)
-    merged = MapData(name, key, value, {}, None, max(data.help for _, data, _ in parts))
+    entries: dict[Portable, Value] = {}
+    help_ = max(data.help for _, data, _ in parts)
     rule = joining.rule(value)
     if rule is None:
-        merged.times = {}
+        times: dict[Portable, int] = {}
         for snapshot, data, _ in parts:
-            _absorb_plain(merged.entries, merged.times, data, snapshot.end)
-        return merged
+            _absorb_plain(entries, times, data, snapshot.end)
+        return MapData(name, key, value, entries, times, help_)
     for _, data, _ in parts:
-        rule.absorb(merged.entries, data.entries)
-    rule.finish(merged.entries)
-    return merged
+        rule.absorb(entries, data.entries)
+    rule.finish(entries)
+    return MapData(name, key, value, entries, None, help_)
 
 
 def _absorb_plain(into: dict[Portable, Value], times: dict[Portable, int], data: MapData, end: int) -> None:
@@ -111,8 +112,7 @@ def _merge_tables(snapshots: Iterable[SnapshotData], runs: Sequence[Run]) -> tup
             known.type = type_
             known.dropped += table.dropped
             known.number = min(known.number, table.number)
-            for run, rows in table.rows.items():
-                known.rows.setdefault(run, []).extend(rows)
+            known.rows = {**known.rows, **{run: [*known.rows.get(run, ()), *rows] for run, rows in table.rows.items()}}
             break
         else:
             merged.append(replace(table, rows={run: list(rows) for run, rows in table.rows.items()}))

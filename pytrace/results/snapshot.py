@@ -6,6 +6,8 @@ can be written to a file (``file_form``), merged (``merge``) and compared (``dif
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
 from pytrace.base.fast_dataclass import dataclass, field
 from pytrace.core.types import Record, Type
 from pytrace.results.values import Portable, Value
@@ -46,8 +48,8 @@ class MapData:
     key: Type | None
     """None: a map without keys, whose one entry has the key None."""
     value: Type
-    entries: dict[Portable, Value] = field(default_factory=dict)
-    times: dict[Portable, int] | None = None
+    entries: Mapping[Portable, Value] = field(default_factory=dict)
+    times: Mapping[Portable, int] | None = None
     """Of plain values that came from several snapshots: the wall time of the snapshot that each came from. None: all
     from one, whose end it is."""
     help: str = ""
@@ -60,7 +62,7 @@ class Table:
 
     type: Record
     """Names and types of the columns."""
-    rows: dict[str, list[tuple[Portable, ...]]] = field(default_factory=dict)
+    rows: Mapping[str, Collection[tuple[Portable, ...]]] = field(default_factory=dict)
     """By the identity of the run."""
     dropped: int = 0
     """Older rows that were not kept."""

@@ -13,10 +13,13 @@ import pytest
 
 from pytrace.cli import main, subcommands
 from pytrace.core import types
-from pytrace.results import file_form
-from pytrace.results.formats import table
+from pytrace.results import external_sort, file_form, stored_columns, stored_document
+from pytrace.results.formats import row_tables
+from pytrace.results.formats import table as formats
 from pytrace.results.formats.format_row import Content, Format
-from tests.support.snapshots import COUNT, STRING, map_data, run, snapshot, stack
+from tests.support.snapshots import COUNT, STRING, map_data, run, snapshot, stack, table
+
+ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 @pytest.fixture(autouse=True)
@@ -67,6 +70,77 @@ def test_show_prints_as_a_format_or_into_a_file(typed: Any) -> None:
     assert typed("show a.pts -v -m c")[1].startswith("# x.bt (SHA-256 abababababab) on here, Linux 6.1.0 x86_64\n")
 
 
+@pytest.mark.parametrize("form", ["text", "json", "csv"])
+def test_what_is_sorted_in_parts_is_the_same(typed: Any, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    words = [f"w{at * 7919 % 100}" * (1 + at % 3) for at in range(60)]
+    pair = types.Tuple((types.INT32, STRING))
+    maps = (
+        map_data("@c", STRING, COUNT, {word: at % 5 for at, word in enumerate(words)}),
+        map_data("@p", pair, types.Stats(), {(at % 4, word): (at, 1 + at % 3) for at, word in enumerate(words)}),
+        map_data("@h", types.INT64, types.Hist(), {at: {at % 6: 3, 9: 1} for at in range(30)}),
+        map_data("@k", types.Stack(True), types.Max(), {stack(word, "main"): at for at, word in enumerate(words)}),
+        map_data("@t", types.INT64, types.TSeries(10**9, 5, "sum"), {at: {at % 7: (at, 1)} for at in range(30)}),
+        map_data("@e", STRING, COUNT, {}),
+    )
+    rows = [(at, "x" * (at * 37 % 50), b"\x1b" * (at % 2)) for at in range(40)]
+    one = table(["n", "text", "more"], [types.INT16, STRING, types.Buffer(4)], rows)
+    file_form.write(snapshot(*maps, tables=(one, table(["m"], [STRING], [("a",)]))), "many.pts")
+    expected = typed(f"show many.pts -f {form}")
+    assert expected[0] == 0
+    monkeypatch.setattr(external_sort, "RUN", 7)
+    monkeypatch.setattr(external_sort, "CHUNK", 2)
+    monkeypatch.setattr(stored_columns, "BLOCK", 3)
+    monkeypatch.setattr(row_tables, "ROWS", 4)
+    monkeypatch.setattr(stored_document, "IN_MEMORY", 0)
+    assert typed(f"show many.pts -f {form}") == expected
+
+
+@pytest.mark.parametrize("form", ["text", "json", "csv"])
+def test_memory_does_not_grow_with_keys(form: str) -> None:
+    most = []
+    for count in (5_000, 105_000):
+        keys = {(at * 2654435761 % (1 << 32), f"process-{at % 100}"): at % 1000 for at in range(count)}
+        pair = types.Tuple((types.UINT64, STRING))
+        file_form.write(snapshot(map_data("@", pair, COUNT, keys)), "many.pts")
+        code = (
+            "import re, sys; from pathlib import Path; from pytrace.cli import main; "
+            "from pytrace.results import external_sort, stored_columns, stored_document; "
+            "external_sort.RUN = stored_columns.BLOCK = 2048; external_sort.CHUNK = 32; "
+            "stored_document.IN_MEMORY = 1 << 16; "
+            f"status = main.main(['show', 'many.pts', '-f', '{form}']); "
+            "most = re.search('VmHWM:\\\\s*(\\\\d+)', Path('/proc/self/status').read_text())[1]; "
+            "print(status, most, file=sys.stderr)"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=tree_only())
+        status, size = done.stderr.split()
+        assert status == "0"
+        most.append(int(size))
+    # 100,000 keys as objects take 40 MB and more.
+    assert most[1] - most[0] < 16 * 1024, most
+
+
+def tree_only() -> dict[str, str]:
+    """The environment of a process that imports pytrace from this checkout."""
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def test_files_that_unpack_to_very_much_are_shown_when_that_is_allowed(typed: Any) -> None:
+    rows = [(1, "x" * 64)] * 600_000
+    file_form.write(snapshot(tables=(table(["n", "text"], [types.INT32, types.String(65)], rows),)), "bomb.pts")
+    status, out, error = typed("show bomb.pts --about")
+    assert (status, out) == (1, "")
+    assert "would unpack" in error
+    assert "--limit SIZE" in error
+    assert typed("show bomb.pts --limit 1M")[0] == 1
+    status, out, _ = typed("show bomb.pts --limit 1g -f csv -o out.csv")
+    assert (status, out) == (0, "")
+    assert Path("out.csv").stat().st_size == len("n,text\r\n") + 600_000 * len("1,\r\n" + 64 * "x")
+    for size in ("x", "-1", "1X", "K", "1.5G"):
+        status, _, error = typed(f"show a.pts --limit {size}")
+        assert status == 1
+        assert "is no size" in error
+
+
 def test_diff_shows_the_largest_change_last(typed: Any) -> None:
     status, out, _ = typed("diff a.pts b.pts")
     assert status == 0
@@ -103,7 +177,7 @@ def test_other_formats_get_signed_numbers(typed: Any, monkeypatch: pytest.Monkey
         file.write(repr([list(data.entries.values()) for data in found.maps.values()]).encode())
 
     row = Format("bare", "", (".bare",), frozenset({Content.STACKS}), lambda: write)
-    monkeypatch.setattr(table, "FORMATS", (*table.FORMATS, row))
+    monkeypatch.setattr(formats, "FORMATS", (*formats.FORMATS, row))
     status, out, error = typed("diff a.pts b.pts -f bare")
     assert (status, out) == (0, "[[3]]")
     assert "WARNING: format bare cannot show @c (numbers)\n" in error

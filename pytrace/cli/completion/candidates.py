@@ -293,7 +293,8 @@ def _maps(words: Sequence[str]) -> Iterator[Candidate]:
 
     for word in words:
         if os.path.isfile(word):
-            yield from ((name, "map") for name in file_form.read(word).maps)
+            with file_form.opened(word) as snapshot:
+                yield from ((name, "map") for name in snapshot.maps)
 
 
 def _listed(pattern: str) -> Iterable[str]:

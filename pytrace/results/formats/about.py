@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
 from pytrace.results.formats.portable_forms import encoded
 from pytrace.results.snapshot import Run, SnapshotData
@@ -10,21 +11,35 @@ from pytrace.runtime.output.render import json
 
 
 def text(snapshot: SnapshotData) -> str:
-    """A paragraph for each run, one for losses, and an empty line."""
-    lines = [line for run in snapshot.runs for line in _run(run)]
+    """As :func:`lines`, at once."""
+    return "".join(lines(snapshot))
+
+
+def lines(snapshot: SnapshotData) -> Iterator[str]:
+    """A paragraph for each script and host, with a line for each of its runs; one for losses, and an empty line."""
+    origins: dict[tuple[str | tuple[str, ...], ...], list[Run]] = {}
+    for run in snapshot.runs:
+        origin = (run.script, run.parameters, run.script_hash, run.host, run.kernel, run.machine)
+        origins.setdefault(origin, []).append(run)
+    for runs in origins.values():
+        yield _origin(runs[0])
+        yield from map(_times, runs)
     for kind, subjects in sorted(snapshot.losses.items()):
-        lines += [f"# {kind}: {count} ({subject})" if subject else f"# {kind}: {count}"
-                  for subject, count in sorted(subjects.items())]  # fmt: skip
-    return "".join(f"{line}\n" for line in lines) + "\n"
+        for subject, count in sorted(subjects.items()):
+            yield f"# {kind}: {count} ({subject})\n" if subject else f"# {kind}: {count}\n"
+    yield "\n"
 
 
-def _run(run: Run) -> list[str]:
+def _origin(run: Run) -> str:
     parameters = "".join(f" {parameter}" for parameter in run.parameters)
+    where = f"on {run.host}, Linux {run.kernel} {run.machine}"
+    return f"# {run.script}{parameters} (SHA-256 {run.script_hash[:12]}) {where}\n"
+
+
+def _times(run: Run) -> str:
     seconds = (run.end - run.start) / 1e9
-    return [
-        f"# {run.script}{parameters} (SHA-256 {run.script_hash[:12]}) on {run.host}, Linux {run.kernel} {run.machine}",
-        f"# {moment(run.start)} to {moment(run.end)} ({seconds:.3f} s), run {run.identity}, pytrace {run.version}",
-    ]
+    span = f"{moment(run.start)} to {moment(run.end)} ({seconds:.3f} s)"
+    return f"# {span}, run {run.identity}, pytrace {run.version}\n"
 
 
 def moment(nanoseconds: int) -> str:

@@ -20,6 +20,6 @@ def write(snapshot: SnapshotData, options: WriteOptions, file: BinaryIO) -> None
     printers = Printers()
     file.writelines(row_tables.json_lines(printers, snapshot))
     for _, data in sorted(snapshot.maps.items()):
-        printer, entries = printers.printer(data), printers.entries(data)
-        printer.sort(entries)
-        file.write(printer.entries_json(entries, Shown()))
+        if data.entries:
+            blocks, last = printers.in_order(data), printers.last_interval(data)
+            file.writelines(printers.printer(data).entries_json_parts(blocks, Shown(), last))

@@ -7,11 +7,12 @@ gives it as text.
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Never, TypeVar, cast
 
 from pytrace.core import types
 from pytrace.core.types import StackMode
+from pytrace.results import external_sort
 from pytrace.results.snapshot import MapData
 from pytrace.results.values import Counts, Portable, Series, StackTrace, Value
 from pytrace.runtime.output.render.decoders import ByType, row
@@ -203,13 +204,23 @@ class Printers:
         """What prints entries of a map that :meth:`entries` gave."""
         return MapPrinter(data.name, data.key, data.value, self.texts, self.jsons)
 
-    def entries(self, data: MapData) -> list[Entry]:
+    def entries(self, data: MapData) -> Iterator[Entry]:
         """The entries of a map, decoded."""
         value = self._restored.made(data.value)
         if data.key is None:
-            return [((), value(item)) for item in data.entries.values()]
+            return (((), value(item)) for item in data.entries.values())
         key = self._restored.made(data.key)
-        return [(key(name), value(item)) for name, item in data.entries.items()]
+        return ((key(name), value(item)) for name, item in data.entries.items())
+
+    def in_order(self, data: MapData) -> Iterator[list[Entry]]:
+        """The entries of a map, decoded, as they print; some at a time."""
+        return external_sort.in_order(self.entries(data), self.printer(data).order_key())
+
+    def last_interval(self, data: MapData) -> int:
+        """Of a map of time series the number of the last interval; 0 of others."""
+        if not isinstance(data.value, types.TSeries):
+            return 0
+        return max((number for value in data.entries.values() for number in cast(Series, value)), default=0)
 
     def restored(self, type_: types.Type) -> Restore:
         """What decodes portable values of a type."""

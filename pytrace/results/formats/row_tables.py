@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from pytrace.core.types import Type
 from pytrace.core.types.tables import Column, TableSchema
+from pytrace.results import external_sort
 from pytrace.results.formats.portable_forms import PortableForm, Printers
 from pytrace.results.snapshot import SnapshotData, Table
 from pytrace.results.values import Portable
@@ -34,20 +36,37 @@ def numbers(snapshot: SnapshotData) -> list[int]:
     return found if len(set(found)) == len(found) else list(range(1, len(found) + 1))
 
 
-def text(printers: Printers, snapshot: SnapshotData) -> bytes:
+ROWS = 4096
+"""Rows of a table that are formatted at once."""
+
+
+def text(printers: Printers, snapshot: SnapshotData) -> Iterator[bytes]:
     """All tables as aligned text, with an empty line before each but the first."""
     page = Page()
-    return b"".join([_text(printers, page, snapshot, table) for table in snapshot.tables])
+    for table in snapshot.tables:
+        yield from _text(printers, page, snapshot, table)
 
 
-def _text(printers: Printers, page: Page, snapshot: SnapshotData, table: Table) -> bytes:
+def _text(printers: Printers, page: Page, snapshot: SnapshotData, table: Table) -> Iterator[bytes]:
     columns = schema(table).columns
     shown = TextTable(page, TableSchema(columns))
     forms = [_cell(printers, column) for column in columns]
-    values = [[form(item) for form, item in zip(forms, row, strict=True)] for row in rows(snapshot, table)]
-    lines = list(map(shown.row, values))
-    shown.settle(lines, range(len(lines)), lambda at: shown.careful_row(values[at]))
-    return b"".join(lines)
+
+    def blocks() -> Iterator[tuple[list[bytes], list[list[Cell]]]]:
+        for block in external_sort.batches(rows(snapshot, table), ROWS):
+            values = [[form(item) for form, item in zip(forms, row, strict=True)] for row in block]
+            yield list(map(shown.row, values)), values
+
+    # The columns grow as rows are formatted; all are to have the width of the widest.
+    for lines, values in blocks():
+        shown.clean(lines, range(len(lines)), partial(_careful, shown, values))
+    for lines, values in blocks():
+        shown.settle(lines, range(len(lines)), partial(_careful, shown, values))
+        yield b"".join(lines)
+
+
+def _careful(shown: TextTable, values: Sequence[Sequence[Cell]], at: int) -> bytes:
+    return shown.careful_row(values[at])
 
 
 def _cell(printers: Printers, column: Column) -> Callable[[Portable], Cell]:

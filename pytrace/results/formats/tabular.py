@@ -29,20 +29,19 @@ _Row: TypeAlias = tuple[_Held, ...]
 def write_csv(snapshot: SnapshotData, _options: WriteOptions, file: BinaryIO) -> None:
     """Write tables of rows, and maps by name, as runs with ``-f csv`` print them: rows first, maps at the end."""
     printers, page = Printers(), Page()
-    file.writelines(_csv_rows(printers, page, snapshot, table) for table in snapshot.tables)
+    for table in snapshot.tables:
+        file.writelines(_csv_rows(printers, page, snapshot, table))
     for _, data in sorted(snapshot.maps.items()):
-        printer, entries = printers.printer(data), printers.entries(data)
-        printer.sort(entries)
-        file.write(map_tables.table(printer, page, entries, Shown()))
+        blocks, last = printers.in_order(data), printers.last_interval(data)
+        file.writelines(map_tables.table_parts(printers.printer(data), page, blocks, Shown(), last))
 
 
-def _csv_rows(printers: Printers, page: Page, snapshot: SnapshotData, table: Table) -> bytes:
+def _csv_rows(printers: Printers, page: Page, snapshot: SnapshotData, table: Table) -> Iterator[bytes]:
     schema = TableSchema.of(("",), (table.type,))
     restore, cells = printers.restored(table.type), csv.cells(printers.texts, table.type)
-    lines = [csv.END] if page.begin(None) else []
-    lines.append(csv.heading(schema.names))
-    lines += [csv.line(cells(restore(row))) for row in _rows(snapshot, table)]
-    return b"".join(lines)
+    yield (csv.END if page.begin(None) else b"") + csv.heading(schema.names)
+    for row in _rows(snapshot, table):
+        yield csv.line(cells(restore(row)))
 
 
 def _rows(snapshot: SnapshotData, table: Table) -> Iterator[_Row]:
@@ -155,7 +154,7 @@ def _in_order(data: MapData) -> list[tuple[_Held, _Held]]:
     """Portable keys and values, as the map prints."""
     printers = Printers()
     printer, keys = printers.printer(data), list(data.entries)
-    entries = printers.entries(data)
+    entries = list(printers.entries(data))
     places = {id(entry): key for entry, key in zip(entries, keys, strict=True)}
     printer.sort(entries)
     return [(places[id(entry)], data.entries[places[id(entry)]]) for entry in entries]

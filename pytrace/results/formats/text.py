@@ -7,7 +7,7 @@ from typing import BinaryIO
 from pytrace.results.formats import row_tables
 from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.formats.portable_forms import Printers, encoded
-from pytrace.results.snapshot import MapData, SnapshotData
+from pytrace.results.snapshot import SnapshotData
 from pytrace.runtime.output.render.map_printer import Shown
 
 
@@ -16,14 +16,14 @@ def write(snapshot: SnapshotData, options: WriteOptions, file: BinaryIO) -> None
     if options.about:
         from pytrace.results.formats import about
 
-        file.write(encoded(about.text(snapshot)))
+        file.writelines(encoded(line) for line in about.lines(snapshot))
     printers = Printers()
-    rows = row_tables.text(printers, snapshot)
-    maps = b"".join([_map(printers, data) for _, data in sorted(snapshot.maps.items())])
-    file.write(rows + b"\n" + maps if rows and maps else rows + maps)
-
-
-def _map(printers: Printers, data: MapData) -> bytes:
-    printer, entries = printers.printer(data), printers.entries(data)
-    printer.sort(entries)
-    return printer.entries_text(entries, Shown())
+    gap = b""
+    for part in row_tables.text(printers, snapshot):
+        file.write(part)
+        gap = b"\n"
+    for _, data in sorted(snapshot.maps.items()):
+        printer, last = printers.printer(data), printers.last_interval(data)
+        for entries in printers.in_order(data):
+            file.write(gap + printer.entries_text(entries, Shown(), last))
+            gap = b""

@@ -213,9 +213,8 @@ class Context:
                 raise InternalError(f"an event names {name}, a map that the script does not have")
             from pytrace.runtime.output.render.map_printer import MapView  # only scripts with maps need it
 
-            found = self._views[name] = MapView(
-                spec, self._reader, self.decoders, self.texts, self.jsons, large_map
-            )
+            texts = self.raw_texts if self.output.csv else self.texts  # tables have escapes of their own
+            found = self._views[name] = MapView(spec, self._reader, self.decoders, texts, self.jsons, large_map)
         return found
 
     def end(self, code: int, *, timed: bool = False) -> None:

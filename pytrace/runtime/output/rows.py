@@ -128,7 +128,7 @@ def _csv(context: Context, spec: EventSpec, _table: Table) -> Formatter:
     layout = FlatLayout.of(spec.layout)
     parts: list[bytes | Piece] = []
     for kind in layout.args:
-        form = csv.form(context.texts, kind, alone=len(layout.args) == 1)
+        form = csv.form(context.raw_texts, kind, alone=len(layout.args) == 1)
         parts += (b"," if parts else b"", Piece(b"%d") if form is None else Piece(b"%s", render=form))
     return Formatter(layout, context.decoders, [*parts, csv.END])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from pytrace.base.fast_dataclass import replace
 from pytrace.results.formats import about
 from tests.support.snapshots import run, snapshot
 
@@ -18,6 +19,16 @@ def test_a_paragraph_names_runs_and_losses() -> None:
         "# map_full: 2",
         "",
     ]
+
+
+def test_runs_of_one_script_on_one_host_are_told_together() -> None:
+    runs = (run("run-1"), run("run-2", host="web2"), replace(run("run-3"), start=10**9))
+    found = about.text(replace(snapshot(), runs=runs)).splitlines()
+    assert [[*line.split()[1:6:4], line[-18:]] for line in found[:-1]] == [
+        ["x.bt", "here,", "Linux 6.1.0 x86_64"], ["1970-01-01", "1970-01-01", "run-1, pytrace 0.1"],
+        ["1970-01-01", "1970-01-01", "run-3, pytrace 0.1"],
+        ["x.bt", "web2,", "Linux 6.1.0 x86_64"], ["1970-01-01", "1970-01-01", "run-2, pytrace 0.1"],
+    ]  # fmt: skip
 
 
 def test_a_line_of_json_has_the_same() -> None:

@@ -96,6 +96,13 @@ def distinct(names: Sequence[bytes]) -> Sequence[bytes]:
     return found
 
 
+def distinct_keys(kind: types.Type) -> bool:
+    """Whether different keys never have the same text: numbers, and at most one string between them."""
+    members = kind.members if isinstance(kind, types.Tuple) else (kind,)
+    texts = [member for member in members if not isinstance(member, types.Int | types.Pointer | types.Bool)]
+    return not texts or (len(texts) == 1 and isinstance(texts[0], types.String))
+
+
 def line(kind: str, data: bytes) -> bytes:
     """One line of output: an object with ``type`` and ``data``."""
     return b'{"type": "%s", "data": %s}\n' % (kind.encode(), data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from itertools import chain
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pytrace.base.fast_dataclass import dataclass
 from pytrace.core import types
@@ -113,26 +113,28 @@ class MapPrinter:
 
     def sort(self, found: list[Entry], order: str = "") -> None:
         """Order entries as they print."""
-        direction, by = order.startswith("-"), order.removeprefix("-")
+        found.sort(key=self.order_key(order.removeprefix("-")), reverse=order.startswith("-"))
+
+    def order_key(self, by: str = "") -> Callable[[Entry], Any]:
+        """What entries are ordered by: ``key``, ``value``, or as they print without an order."""
         rank = self._row.rank
         if by == "value" and rank is None:
             rank = itself
         if by == "key" or rank is None:
-            found.sort(key=lambda entry: entry[0], reverse=direction)
-        elif rank is itself:
-            found.sort(key=lambda entry: (entry[1], entry[0]), reverse=direction)
-        else:
-            chosen = rank
-            found.sort(key=lambda entry: (chosen(entry[1]), entry[0]), reverse=direction)
+            return lambda entry: entry[0]
+        if rank is itself:
+            return lambda entry: (entry[1], entry[0])
+        chosen = rank
+        return lambda entry: (chosen(entry[1]), entry[0])
 
     @property
     def json_type(self) -> str:
         """What JSON output calls such a map."""
         return self._row.json_type
 
-    def entries_text(self, entries: list[Entry], shown: Shown) -> bytes:
-        """Entries as text, empty when there are none."""
-        value = self._text_form(shown, entries)
+    def entries_text(self, entries: list[Entry], shown: Shown, last: int | None = None) -> bytes:
+        """Entries as text, empty when there are none; *last* as for :meth:`window`."""
+        value = self._text_form(shown, entries, last)
         if self.key_type is None:
             opening = b":\n" if isinstance(self.value_type, BUCKETED) else b": "
             return b"".join([b"%s%s%s\n" % (self._name, opening, value(item)) for _, item in entries])
@@ -153,6 +155,19 @@ class MapPrinter:
             data = self._members([(name, value(item)) for name, item in entries])
         return json.line(self._row.json_type, json.mapping([(self._name, data)]))
 
+    def entries_json_parts(self, blocks: Iterable[list[Entry]], shown: Shown, last: int | None) -> Iterator[bytes]:
+        """As :meth:`entries_json`, of blocks of entries of which there is at least one."""
+        if self.key_type is None or not json.distinct_keys(self.key_type):
+            yield self.entries_json(list(chain.from_iterable(blocks)), shown)
+            return
+        # As json.line and json.mapping write it.
+        before = b'{"type": "%s", "data": {%s: {' % (self._row.json_type.encode(), json.quoted(self._name))
+        for block in blocks:
+            value = self._json_form(shown, block, last)
+            yield before + self._members([(name, value(item)) for name, item in block])[1:-1]
+            before = b", "
+        yield b"}}}\n"
+
     def _members(self, entries: list[tuple[Value, bytes]]) -> bytes:
         """A JSON object of decoded keys and values in JSON form."""
         assert self.key_type is not None
@@ -160,12 +175,12 @@ class MapPrinter:
         names = json.distinct([key(name) for name, _ in entries])
         return json.mapping(list(zip(names, (value for _, value in entries), strict=True)))
 
-    def _text_form(self, shown: Shown, entries: list[Entry]) -> Form:
+    def _text_form(self, shown: Shown, entries: list[Entry], last: int | None = None) -> Form:
         kind = self.value_type
         if isinstance(kind, types.TSeries):
             from pytrace.runtime.output.render import tseries
 
-            make = self.window(kind, entries, shown.div)
+            make = self.window(kind, entries, shown.div, last)
             return lambda value: tseries.text(make(intervals_of(value)))
         if isinstance(kind, types.Hist):
             from pytrace.runtime.output.render import histogram
@@ -174,10 +189,10 @@ class MapPrinter:
             return lambda value: histogram.text(shape, counts_of(value), shown.div)
         return self.value_form(self.texts.form(kind), shown.div)
 
-    def _json_form(self, shown: Shown, entries: list[Entry]) -> Form:
+    def _json_form(self, shown: Shown, entries: list[Entry], last: int | None = None) -> Form:
         kind = self.value_type
         if isinstance(kind, types.TSeries):
-            make = self.window(kind, entries, shown.div)
+            make = self.window(kind, entries, shown.div, last)
             return lambda value: json.series_form(make(intervals_of(value)))
         if isinstance(kind, types.Hist):
             from pytrace.runtime.output.render import histogram
@@ -190,15 +205,22 @@ class MapPrinter:
         """*form* for values that are divided by *div* first."""
         return with_div(form, self.value_type, div)
 
-    def window(self, kind: types.TSeries, entries: list[Entry], div: int) -> Callable[[Intervals], tseries.Series]:
-        """All series of a map end with the last interval that any of them has. Their values are divided by *div*."""
+    def window(
+        self, kind: types.TSeries, entries: list[Entry], div: int, last: int | None = None
+    ) -> Callable[[Intervals], tseries.Series]:
+        """All series of a map end with the last interval that any of them has: *last*, or that of *entries*.
+
+        Their values are divided by *div*.
+        """
         from pytrace.runtime.output.render import tseries
 
-        last = max((item[0] - 1 for _, value in entries for item in intervals_of(value)), default=0)
+        if last is None:
+            last = max((item[0] - 1 for _, value in entries for item in intervals_of(value)), default=0)
+        end = last
 
         def make(value: Intervals) -> tseries.Series:
             found = {number: truncated(item, div) for number, item in tseries.merged(kind, value).items()}
-            return tseries.window(kind, found, last)
+            return tseries.window(kind, found, end)
 
         return make
 

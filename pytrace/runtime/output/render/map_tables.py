@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pytrace.core import types
@@ -28,8 +28,20 @@ def entries(view: MapView, page: Page, shown: Shown | None = None, *, always: bo
 
 def table(printer: MapPrinter, page: Page, found: list[Entry], shown: Shown) -> bytes:
     """Entries of a map, wherever they come from, as a table of their own; empty when there are none."""
+    last = _last_interval(found) if isinstance(printer.value_type, types.TSeries) else 0
+    return b"".join(table_parts(printer, page, [found] if found else [], shown, last))
+
+
+def table_parts(
+    printer: MapPrinter, page: Page, blocks: Iterable[list[Entry]], shown: Shown, last: int
+) -> Iterator[bytes]:
+    """As :func:`table`, of blocks of entries; *last* is the last interval of time series."""
     schema = map_schema(printer.name, printer.key_type, printer.value_type)
-    return _table(printer, page, schema, found, _rows(printer, shown, found))
+    return _table(printer, page, schema, blocks, _rows(printer, shown, last))
+
+
+def _last_interval(found: list[Entry]) -> int:
+    return max((item[0] - 1 for _, value in found for item in intervals_of(value)), default=0)
 
 
 def quantiles(view: MapView, page: Page, percents: Sequence[str]) -> bytes:
@@ -46,19 +58,24 @@ def quantiles(view: MapView, page: Page, percents: Sequence[str]) -> bytes:
             for item in histogram.quantiles(shape, counts_of(value), percents)
         ]
 
-    return _table(view, page, schema, view.entries(), rows)
+    found = view.entries()
+    return b"".join(_table(view, page, schema, [found] if found else [], rows))
 
 
-def _table(printer: MapPrinter, page: Page, schema: TableSchema, found: list[Entry], rows: Rows) -> bytes:
-    if not found:
-        return b""
+def _table(
+    printer: MapPrinter, page: Page, schema: TableSchema, blocks: Iterable[list[Entry]], rows: Rows
+) -> Iterator[bytes]:
     key = csv.cells(printer.texts, printer.key_type) if printer.key_type is not None else _no_key
-    lines = [csv.END] if page.begin(None) else []
-    lines.append(csv.heading(schema.names))
-    for name, value in found:
-        before = key(name)
-        lines += [csv.line([*before, *after]) for after in rows(value)]
-    return b"".join(lines)
+    first = True
+    for block in blocks:
+        if first:
+            yield (csv.END if page.begin(None) else b"") + csv.heading(schema.names)
+        first = False
+        lines: list[bytes] = []
+        for name, value in block:
+            before = key(name)
+            lines += [csv.line([*before, *after]) for after in rows(value)]
+        yield b"".join(lines)
 
 
 def _no_key(_key: object) -> list[bytes]:
@@ -72,14 +89,14 @@ def _bound(value: int | None) -> bytes:
 # ---------------------------------------------------------------------------------------------- values
 
 
-def _rows(printer: MapPrinter, shown: Shown, found: list[Entry]) -> Rows:
+def _rows(printer: MapPrinter, shown: Shown, last: int) -> Rows:
     kind = printer.value_type
     if isinstance(kind, types.Stats):
         return for_any(_stats)
     if isinstance(kind, types.Hist | types.LHist):
         return _buckets(printer, shown)
     if isinstance(kind, types.TSeries):
-        return _intervals(printer, kind, shown, found)
+        return _intervals(printer, kind, shown, last)
     cells = with_div(csv.cells(printer.texts, kind), kind, shown.div)
     return lambda value: [cells(value)]
 
@@ -103,10 +120,10 @@ def _buckets(printer: MapPrinter, shown: Shown) -> Rows:
     return rows
 
 
-def _intervals(printer: MapPrinter, kind: types.TSeries, shown: Shown, found: list[Entry]) -> Rows:
+def _intervals(printer: MapPrinter, kind: types.TSeries, shown: Shown, last: int) -> Rows:
     from pytrace.runtime.output.render import tseries
 
-    make = printer.window(kind, found, shown.div)
+    make = printer.window(kind, [], shown.div, last)
 
     def rows(value: Value) -> list[list[bytes]]:
         points = make(intervals_of(value)).points

@@ -53,7 +53,7 @@ class LargeMap:
 
     def json(self) -> Iterator[bytes] | None:
         """The entries as a line of JSON; once. None when names could be equal, which has to be looked at."""
-        return self._json() if _distinct(self.key_type) else None
+        return self._json() if json.distinct_keys(self.key_type) else None
 
     def _json(self) -> Iterator[bytes]:
         # As json.line and json.mapping write it.
@@ -153,13 +153,3 @@ def _key_cell(
         return plain
     form = many(texts, kind)
     return cell(kind, start, rows.decoders, (lambda value: json.escape(form(value))) if quoted else form)
-
-
-_NUMBERS = (types.Int, types.Pointer, types.Bool)
-
-
-def _distinct(kind: types.Type) -> bool:
-    """Whether different keys never have the same text: numbers, and at most one string between them."""
-    members = kind.members if isinstance(kind, types.Tuple) else (kind,)
-    texts = [member for member in members if not isinstance(member, _NUMBERS)]
-    return not texts or (len(texts) == 1 and isinstance(texts[0], types.String))
