@@ -305,6 +305,12 @@ ensure_peer() {
     ) 8>"$cache/peer/lock" || return 1
 }
 
+# peer_command: after ensure_peer, prints the command that starts the peer's program, each word in quotes.
+peer_command() {
+    for libraries in "$peer"/usr/lib/*-linux-gnu; do :; done
+    printf "'%s' " "$peer/loader/bpftrace" --library-path "$libraries" --argv0 bpftrace "$peer/usr/bin/bpftrace"
+}
+
 make_peer() {
     mirror=$(debian_mirror)
     if [ -z "$mirror" ]; then apt_update force && mirror=$(debian_mirror); fi

@@ -12,9 +12,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 
 from benching import report, runs
 from benching.plots import Plot
-from benching.rows import Line, Measure, Plan, Row, paired
-from benching.runs import BPFTRACE, PYTRACE, RunError, Tracer
-from benching.subjects import scale
+from benching.rows import FLOOR, Line, Measure, Plan, Row, paired
+from benching.runs import PYTRACE, RunError, Tracer, bpftrace
+from benching.subjects import events, scale, starts
 
 from tests.support import wide_maps
 
@@ -23,6 +23,13 @@ COST = Measure("added", "ns", 0.7)
 
 def line(ours: list[float], theirs: list[float], measure: Measure = COST, row: str = "events.x") -> Line:
     return Line(row, "an event", measure, ours, theirs, again=[value * 1.1 for value in ours])
+
+
+def beside_floor(ours: list[float], theirs: list[float], floors: list[float]) -> Line:
+    return Line("events.x", "an event", COST, ours, theirs, floors)
+
+
+ROW = Row("events.x", "an event", lambda *_: [])
 
 
 def test_the_median_of_paired_ratios_decides() -> None:
@@ -55,15 +62,16 @@ def test_tables_have_the_same_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     lines = [line([10, 20, 30], [20, 25, 100])]
     cells = report.rows_of(lines)[0]
     assert cells == (
-        "events.x", "an event: added", "ns", "20.0", "25.0", "0.30", "0.50", "2 ns", "3", "≤ 0.7", "yes",
+        "events.x", "an event: added", "ns", "20.0", "25.0", "", "0.30", "0.50", "", "2 ns", "3", "≤ 0.7", "yes",
     )  # fmt: skip
+    assert len(cells) == len(report.HEADINGS)
     document = tmp_path / "performance.md"
     document.write_text("before\n<!-- bench -->\nold\n<!-- end of bench -->\nafter\n")
     monkeypatch.setattr(report, "DOCUMENT", document)
     report.document("bench", report.markdown(lines, "a machine", ["x.y failed: why"]))
     text = document.read_text()
     assert text.startswith("before\n<!-- bench -->\na machine\n")
-    assert "| events.x | an event: added | ns | 20.0 | 25.0 |" in text
+    assert "| events.x | an event: added | ns | 20.0 | 25.0 |  | 0.30 |" in text
     assert "- x.y failed: why\n<!-- end of bench -->\nafter\n" in text
     assert "old" not in text
     with pytest.raises(ValueError, match="no section"):
@@ -96,24 +104,70 @@ def test_pairs_alternate_and_failures_of_the_peer_are_told(tmp_path: Path, monke
         order.append(tracer.name)
         return {"added": 1.0}
 
-    row = Row("events.x", "an event", lambda *_: [])
-    paired(row, Plan(runs=2, noise=False), (COST,), once, other=peer, ahead=False)
+    paired(ROW, Plan(runs=2, noise=False, peer=peer), (COST,), once, ahead=False)
     assert order == ["pytrace", "other", "other", "pytrace"]
+    order.clear()
+    (both,) = paired(ROW, Plan(runs=2, peer=peer), (COST,), once, floor=True)
+    round_ = ["pytrace", "other", "floor"]
+    assert order == ["pytrace", *round_, "pytrace", *round_[::-1], "pytrace"]
+    assert both.ours == both.theirs == both.floors == both.again == [1.0, 1.0]
+    (alone,) = paired(ROW, Plan(runs=1), (COST,), once)
+    assert (alone.ours, alone.theirs, alone.floors, alone.peer) == ([1.0], [], [], "")
 
     def failing(tracer: Tracer) -> dict[str, float]:
         if tracer is peer:
             raise RunError("no such probe")
         return {"added": 1.0}
 
-    (only,) = paired(row, Plan(runs=2, noise=False), (COST,), failing, other=peer, ahead=False)
-    assert (only.ours, only.theirs) == ([1.0, 1.0], [])
+    (only,) = paired(ROW, Plan(runs=2, noise=False, peer=peer), (COST,), failing, ahead=False, floor=True)
+    assert (only.ours, only.theirs, only.floors) == ([1.0, 1.0], [], [1.0, 1.0])
     assert only.note == "the peer fails: no such probe"
 
 
+def test_a_floor_that_cannot_be_made_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "CACHE", tmp_path)
+
+    def once(tracer: Tracer) -> dict[str, float]:
+        if tracer is FLOOR:
+            runs.compiled(tmp_path / "nothing.c")
+        return {"added": 1.0}
+
+    (tmp_path / "nothing.c").write_text("int main(void) { return nothing; }")
+    (only,) = paired(ROW, Plan(runs=1), (COST,), once, floor=True)
+    assert (only.ours, only.floors, only.to_floor) == ([1.0], [], None)
+    assert only.note.startswith("the floor fails: cc nothing.c: ")
+    with pytest.raises(RunError, match=r"no-compiler nothing\.c: .*No such file"):
+        runs._made(tmp_path / "nothing.c", "nothing", ["no-compiler"], ())
+
+
+def test_a_cost_has_a_goal_beside_the_floor() -> None:
+    cheap, dear = beside_floor([10, 12], [20, 20], [10, 10]), beside_floor([12, 12], [20, 20], [10, 10])
+    assert (cheap.to_floor, cheap.reached) == (pytest.approx(1.1), True)
+    assert (dear.to_floor, dear.reached) == (pytest.approx(1.2), False)
+    assert beside_floor([10], [10], [10]).reached is False
+    assert beside_floor([10], [], [10]).reached is True
+    cells = dict(zip(report.HEADINGS, report.rows_of([dear])[0], strict=True))
+    assert (cells["floor"], cells["to floor"], cells["goal"]) == ("10.0", "1.20", "≤ 0.7, floor ≤ 1.1")
+
+
+def test_rows_with_a_floor_name_programs_of_it() -> None:
+    source = (runs.PROGRAMS / "floor.bpf.c").read_text()
+    for name in (*events.BY_HAND, "pair"):
+        assert f"events.{name}" in {row.name for row in events.ROWS}
+        assert f"MAP({name}, BPF_MAP_TYPE_" in source
+        assert f"int {name}_entry(" in source
+
+
+def test_starts_have_their_goals() -> None:
+    names = [row.name for row in starts.ROWS]
+    assert names == [f"start.{way}.{script}" for way in starts.WAYS for script in ("begin", "ten", "opensnoop")]
+    assert (starts.CACHED, starts.COMPILED) == ((0.2, None, 0.6), (0.4, 0.8, 0.6))
+
+
 def test_rows_are_chosen_by_the_first_parts_of_their_names() -> None:
-    row = Row("start.cold.begin", "", lambda *_: [])
-    assert all(row.matches(word) for word in ("start", "start.cold", "start.cold.begin", "start."))
-    assert not any(row.matches(word) for word in ("star", "start.co", "cold"))
+    row = Row("start.cached.begin", "", lambda *_: [])
+    assert all(row.matches(word) for word in ("start", "start.cached", "start.cached.begin", "start."))
+    assert not any(row.matches(word) for word in ("star", "start.ca", "cached"))
 
 
 def test_growth_of_linear_costs_is_one() -> None:
@@ -131,7 +185,17 @@ def test_plots_are_xml_with_a_line_for_each_name() -> None:
 
 def test_tracers_are_known() -> None:
     assert PYTRACE.command[0].endswith("pytrace")
-    assert BPFTRACE is None or BPFTRACE.name == "bpftrace"
+    assert bpftrace("'/a b/loader' --argv0 bpftrace /usr/bin/bpftrace").command == (
+        "/a b/loader", "--argv0", "bpftrace", "/usr/bin/bpftrace",
+    )  # fmt: skip
+
+
+def test_the_version_of_the_peer_is_printed(tmp_path: Path) -> None:
+    program = tmp_path / "bpftrace"
+    program.write_text("#!/bin/sh\necho bpftrace v9.9.9\n")
+    program.chmod(0o755)
+    assert report.machine(bpftrace(str(program))).endswith(" of this source beside bpftrace v9.9.9.")
+    assert "there is no other bpftrace" in report.machine(None)
 
 
 @pytest.mark.parametrize("processors", [1, 3, 512])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benching import report
 from benching.rows import Line, Plan, Row
-from benching.runs import RunError
+from benching.runs import RunError, bpftrace
 from benching.subjects import (
     attach,
     compiling,
@@ -31,11 +31,12 @@ ROWS: list[Row] = [row for subject in SUBJECTS for row in subject.ROWS]
 
 def arguments() -> argparse.Namespace:
     """What the command line says."""
-    options = argparse.ArgumentParser(prog="scripts/bench", description="Measure pytrace beside the bpftrace on PATH.")
+    options = argparse.ArgumentParser(prog="scripts/bench", description="Measure pytrace beside bpftrace.")
     options.add_argument("--only", nargs="+", metavar="ROW", default=[], help="rows, or the first parts of their names")
     options.add_argument("--runs", type=int, metavar="N", help="pairs of runs of each row (7); long rows take fewer")
     options.add_argument("--quick", action="store_true", help="two runs of each, without the rows that take minutes")
     options.add_argument("--no-noise", action="store_true", help="do not run pytrace a second time in each pair")
+    options.add_argument("--peer", metavar="COMMAND", help="another bpftrace than that of scripts/peer")
     options.add_argument("--list", action="store_true", help="names and titles of the rows")
     options.add_argument("-o", "--output", type=Path, metavar="FILE", help="write all samples to FILE as JSON")
     options.add_argument("--document", metavar="SECTION", help="write the table to this section of docs/performance.md")
@@ -90,9 +91,14 @@ def main() -> int:
         order = {row.name: number for number, row in enumerate(ROWS)}
         lines.sort(key=lambda line: order.get(line.row, len(order)))
         return told(options, lines, text, [])
-    plan = Plan(runs=options.runs or (2 if options.quick else 7), quick=options.quick, noise=not options.no_noise)
+    plan = Plan(
+        runs=options.runs or (2 if options.quick else 7),
+        peer=bpftrace(options.peer) if options.peer else None,
+        quick=options.quick,
+        noise=not options.no_noise,
+    )
     rows = chosen(options)
-    text = report.machine()
+    text = report.machine(plan.peer)
     print(text)
 
     def keep(lines: list[Line]) -> None:
@@ -106,7 +112,7 @@ def main() -> int:
 def told(options: argparse.Namespace, lines: list[Line], text: str, failures: list[str]) -> int:
     """Print the table, and write what the options ask for."""
     print(report.table(lines))
-    print("ratio: what pytrace needs of what the peer needs, of pairs of runs; noise: two runs of pytrace")
+    print("ratio: pytrace / peer, of pairs of runs; to floor: pytrace / floor, median; noise: two runs of pytrace")
     for failure in failures:
         print(failure)
     if options.plots:

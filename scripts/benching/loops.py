@@ -1,4 +1,4 @@
-"""Traced loops: what a tracer adds to a call."""
+"""Traced loops: what a tracer adds to a call, and what programs written by hand add."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import statistics
 import tempfile
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benching.rows import Line, Measure, Numbers, Plan, Row, paired
-from benching.runs import BPFTRACE, PYTRACE, RunError, Tracer, alone, built, run
+from benching.rows import FLOOR, Line, Measure, Numbers, Plan, Row, paired
+from benching.runs import PYTRACE, RunError, Tracer, alone, bpf_object, built, run
 
 
 @dataclass(frozen=True)
@@ -74,16 +74,24 @@ def empty(tracer: Tracer, probed: Probed, runs: int = 3) -> float:
     """
     if (tracer.name, probed) not in _empty:
         costs = [0.0]
-        with alone(), suppress(RunError) if tracer is BPFTRACE else nullcontext():
+        with alone(), suppress(RunError) if tracer is not PYTRACE else nullcontext():
             costs = [probed.loop.under(tracer, probed.script("")) - probed.loop.alone() for _ in range(runs)]
         _empty[tracer.name, probed] = statistics.median(costs)
     return _empty[tracer.name, probed]
 
 
+def floor() -> Tracer:
+    """The floor with its command: a loader that takes the options of a tracer, and as script the name of programs."""
+    return replace(FLOOR, command=(built("floor.c", "-lbpf"), bpf_object("floor.bpf.c")))
+
+
 def added(
-    row: Row, plan: Plan, script: str, probed: Probed, goal: float | None, *, beyond: bool = True
+    row: Row, plan: Plan, script: str, probed: Probed, goal: float | None, *, beyond: bool = True, by_hand: str = ""
 ) -> list[Line]:
-    """What the script adds to a call of the loop: whole, and beyond an empty program."""
+    """What the script adds to a call of the loop: whole, and beyond an empty program.
+
+    *by_hand* names the programs of ``programs/floor.bpf.c`` that do the same; what they add is the floor of the whole.
+    """
     loop = probed.loop
     base = 0.0
 
@@ -91,21 +99,25 @@ def added(
         nonlocal base
         base = loop.alone()
 
-    floors = {tracer.name: empty(tracer, probed) for tracer in (PYTRACE, BPFTRACE) if tracer and beyond}
+    empties = {tracer.name: empty(tracer, probed) for tracer in (PYTRACE, plan.peer) if tracer and beyond}
 
     def once(tracer: Tracer) -> Numbers:
+        if tracer is FLOOR:
+            return {WHOLE: loop.under(floor(), by_hand) - base}
         cost = loop.under(tracer, script) - base
-        return {WHOLE: cost, BEYOND: cost - floors.get(tracer.name, 0.0)}
+        return {WHOLE: cost, BEYOND: cost - empties.get(tracer.name, 0.0)}
 
     measures = (Measure(WHOLE, "ns", goal), Measure(BEYOND, "ns"))
     base = loop.alone()
-    return paired(row, plan, measures if beyond else measures[:1], once, prepare=prepare, ahead=True)
+    return paired(row, plan, measures if beyond else measures[:1], once, prepare=prepare, floor=bool(by_hand))
 
 
-def added_by(body: str, goal: float | None, probed: Probed = Probed()) -> Callable[[Row, Plan], list[Line]]:
-    """The measurement of a row whose script is one probe with this body."""
+def added_by(
+    body: str, goal: float | None, probed: Probed = Probed(), by_hand: str = ""
+) -> Callable[[Row, Plan], list[Line]]:
+    """The measurement of a row whose script is one probe with this body; *by_hand*: of :func:`added`."""
 
     def measure(row: Row, plan: Plan) -> list[Line]:
-        return added(row, plan, probed.script(body), probed, goal)
+        return added(row, plan, probed.script(body), probed, goal, by_hand=by_hand)
 
     return measure

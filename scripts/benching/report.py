@@ -11,11 +11,14 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from benching.rows import Line, Measure
-from benching.runs import BPFTRACE, PYTRACE, ROOT
+from benching.rows import FLOOR_GOAL, Line, Measure
+from benching.runs import PYTRACE, ROOT, Tracer
 
 DOCUMENT = ROOT / "docs" / "performance.md"
-HEADINGS = ("row", "measured", "unit", "pytrace", "peer", "ratio, min", "median", "noise", "runs", "goal", "reached")
+HEADINGS = (
+    "row", "measured", "unit", "pytrace", "peer", "floor", "ratio, min", "median", "to floor", "noise", "runs", "goal",
+    "reached",
+)  # fmt: skip
 _TEXT = 2
 """Columns of text; the others are numbers."""
 
@@ -33,8 +36,10 @@ def _cells(line: Line) -> tuple[str, ...]:
         line.measure.unit,
         _number(statistics.median(line.ours)),
         _number(statistics.median(line.theirs)) if line.theirs else "",
+        _number(statistics.median(line.floors)) if line.floors else "",
         f"{min(ratios):.2f}" if ratios else "",
         f"{statistics.median(ratios):.2f}" if ratios else "",
+        f"{line.to_floor:.2f}" if line.to_floor is not None else "",
         _noise(line),
         str(len(line.ours)),
         _goal(line),
@@ -52,7 +57,8 @@ def _noise(line: Line) -> str:
 def _goal(line: Line) -> str:
     if line.limit is not None:
         return f"{'≤' if line.measure.less else '≥'} {_number(line.limit)} {line.measure.unit}"
-    return f"≤ {line.measure.goal:g}" if line.measure.goal is not None else ""
+    goals = [f"≤ {line.measure.goal:g}"] if line.measure.goal is not None else []
+    return ", ".join([*goals, f"floor ≤ {FLOOR_GOAL:g}"] if line.floors else goals)
 
 
 def _number(value: float) -> str:
@@ -107,15 +113,16 @@ def _first_of_each(lines: Sequence[Line]) -> list[Line]:
     return list({line.row: line for line in reversed(lines)}.values())[::-1]
 
 
-def machine() -> str:
+def machine(peer: Tracer | None) -> str:
     """Date, machine, kernel and versions, in a sentence."""
     models = [line.split(":")[1].strip() for line in _cpuinfo() if line.startswith("model name")]
     model = models[0] if models else os.uname().machine
-    peer = BPFTRACE.version() if BPFTRACE else "nothing (no bpftrace on PATH)"
+    versions = f"{PYTRACE.version()} of this source"
+    beside = peer.version() if peer else "nothing (there is no other bpftrace)"
     emulated = ", emulated by QEMU" if os.environ.get("PYTRACE_TEST_VM") else ""
     return (
         f"{datetime.date.today():%d %B %Y}, {model}{emulated}, {os.cpu_count()} processors, "
-        f"load {os.getloadavg()[0]:.1f}, Linux {os.uname().release}; {PYTRACE.version()} of this source beside {peer}."
+        f"load {os.getloadavg()[0]:.1f}, Linux {os.uname().release}; {versions} beside {beside}."
     ).replace("  ", " ")
 
 
@@ -141,9 +148,12 @@ def document(section: str, text: str) -> None:
     DOCUMENT.write_text(f"{before}{begin}{text}{end}{after}")
 
 
+_COMPUTED = ("ratio", "to_floor", "noise", "reached")
+
+
 def as_json(lines: Sequence[Line], machine_text: str) -> str:
     """All samples."""
-    items = [{**asdict(line), "ratio": line.ratio, "noise": line.noise, "reached": line.reached} for line in lines]
+    items = [{**asdict(line), **{name: getattr(line, name) for name in _COMPUTED}} for line in lines]
     return json.dumps({"machine": machine_text, "lines": items}, indent=1)
 
 
@@ -156,7 +166,7 @@ def read(files: Sequence[Path]) -> tuple[list[Line], str]:
         text = data["machine"]
         found: dict[str, list[Line]] = {}
         for item in data["lines"]:
-            for computed in ("ratio", "noise", "reached"):
+            for computed in _COMPUTED:
                 del item[computed]
             found.setdefault(item["row"], []).append(Line(**{**item, "measure": Measure(**item["measure"])}))
         rows |= found

@@ -1,4 +1,4 @@
-"""What a row of the table is, paired runs, and what is made of their numbers."""
+"""Rows of the table, runs of tracers in pairs, and the ratios of their numbers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from benching.runs import BPFTRACE, PYTRACE, RunError, Tracer, alone
+from benching.runs import PYTRACE, RunError, Tracer, alone
 
 Numbers = dict[str, float]
 
@@ -22,15 +22,22 @@ class Measure:
     """Whether smaller numbers are better; for others the ratio is the inverse."""
 
 
+FLOOR = Tracer("floor", ())
+"""The same work by hand in C (``programs/floor.bpf.c``), whose command is compiled when a row needs it."""
+FLOOR_GOAL = 1.1
+"""What an event may cost, beside the floor."""
+
+
 @dataclass
 class Line:
-    """The samples of one number: of pytrace, of the peer in the same runs, and of pytrace once more in each run."""
+    """Samples of one number, an item a round: of pytrace, of the peer, of the floor, of pytrace once more."""
 
     row: str
     title: str
     measure: Measure
     ours: list[float]
     theirs: list[float] = field(default_factory=list)
+    floors: list[float] = field(default_factory=list)
     again: list[float] = field(default_factory=list)
     note: str = ""
     limit: float | None = None
@@ -40,13 +47,22 @@ class Line:
     @property
     def ratios(self) -> list[float]:
         """One for each pair; under 1 pytrace is better. None where noise has hidden all of the peer's cost."""
-        pairs = [(mine, other) for mine, other in zip(self.ours, self.theirs, strict=False) if other > 0]
+        return self._beside(self.theirs)
+
+    def _beside(self, others: list[float]) -> list[float]:
+        pairs = [(mine, other) for mine, other in zip(self.ours, others, strict=False) if other > 0]
         return [_ratio(mine, other, self.measure.less) for mine, other in pairs]
 
     @property
     def ratio(self) -> float | None:
         """The median of the ratios of the pairs."""
         return statistics.median(self.ratios) if self.ratios else None
+
+    @property
+    def to_floor(self) -> float | None:
+        """The median of the ratios to the floor."""
+        ratios = self._beside(self.floors)
+        return statistics.median(ratios) if ratios else None
 
     @property
     def noise(self) -> float | None:
@@ -62,13 +78,22 @@ class Line:
 
     @property
     def reached(self) -> bool | None:
-        """Whether the goal is reached; None without one, or without a peer."""
+        """Whether each goal is reached, beside the peer and beside the floor; None without one to compare with."""
         if self.limit is not None:
             value = statistics.median(self.ours)
             return value <= self.limit if self.measure.less else value >= self.limit
-        if self.measure.goal is None or self.ratio is None:
-            return None
-        return self.ratio <= self.measure.goal
+        goals = ((self.ratio, self.measure.goal), (self.to_floor, FLOOR_GOAL))
+        reached = [ratio <= goal for ratio, goal in goals if ratio is not None and goal is not None]
+        return all(reached) if reached else None
+
+    def add(self, samples: dict[str, Numbers], again: Numbers | None) -> None:
+        """Add what one round of runs measured, by the names of the tracers; *again*: pytrace's second run."""
+        name = self.measure.name
+        for tracer, values in ((PYTRACE.name, self.ours), (self.peer, self.theirs), (FLOOR.name, self.floors)):
+            if name in samples.get(tracer, {}):
+                values.append(samples[tracer][name])
+        if again:
+            self.again.append(again[name])
 
 
 LEAST = 0.1
@@ -82,9 +107,10 @@ def _ratio(ours: float, theirs: float, less: bool) -> float:
 
 @dataclass(frozen=True)
 class Plan:
-    """How often things are run."""
+    """How often things are run, and which bpftrace they are compared with."""
 
     runs: int = 7
+    peer: Tracer | None = None
     quick: bool = False
     noise: bool = True
 
@@ -119,16 +145,17 @@ def paired(
     runs: int | None = None,
     prepare: Callable[[], None] | None = None,
     ahead: bool = True,
-    other: Tracer | None = BPFTRACE,
+    floor: bool = False,
 ) -> list[Line]:
-    """Alternating runs of both tracers; every second pair begins with the peer.
+    """Alternating runs of all tracers; every second round is in the other order.
 
-    *once* measures one tracer and gives a number for each measure. *prepare* is called before each pair.
-    *runs*: of rows that take long, which pytrace runs a second time in the first pair only. *ahead*: a first run of
-    pytrace that does not count, so that its cache has the script. *other*: the peer, where it is not bpftrace.
+    *once* measures one tracer and returns a number for each measure; of the floor those that it has. *prepare* is
+    called before each round. *runs*: of rows that take long, which pytrace runs a second time in the first round only.
+    *ahead*: a first run of pytrace that does not count, so that its cache has the script. *floor*: with :data:`FLOOR`.
     """
-    lines = [Line(row.name, row.title, measure, [], peer=other.name if other else "") for measure in measures]
-    peer = other
+    peer = plan.peer.name if plan.peer else ""
+    lines = [Line(row.name, row.title, measure, [], peer=peer) for measure in measures]
+    tracers = [PYTRACE, *(tracer for tracer in (plan.peer, FLOOR if floor else None) if tracer)]
     if ahead:
         with alone():
             once(PYTRACE)
@@ -136,31 +163,26 @@ def paired(
         with alone():
             if prepare:
                 prepare()
-            first_peer = number % 2 and peer
-            theirs = _of_peer(peer, once, lines) if first_peer and peer else None
-            mine = once(PYTRACE)
-            if peer and not first_peer:
-                theirs = _of_peer(peer, once, lines)
+            order = tracers[::-1] if number % 2 else tracers
+            samples = {tracer.name: _sample(tracer, once, lines) for tracer in order}
             again = once(PYTRACE) if plan.noise and (runs is None or not number) else None
-        if theirs is None:
-            peer = None  # it fails each time
+        tracers = [tracer for tracer in tracers if samples[tracer.name]]  # the others fail each time
         for line in lines:
-            name = line.measure.name
-            line.ours.append(mine[name])
-            if theirs and name in theirs:
-                line.theirs.append(theirs[name])
-            if again:
-                line.again.append(again[name])
+            line.add(samples, again)
     return lines
 
 
-def _of_peer(peer: Tracer, once: Callable[[Tracer], Numbers], lines: list[Line]) -> Numbers | None:
+def _sample(tracer: Tracer, once: Callable[[Tracer], Numbers], lines: list[Line]) -> Numbers:
+    """What the tracer's run measured; nothing where another than pytrace fails, which the lines then note."""
     try:
-        return once(peer)
+        return once(tracer)
     except RunError as error:
+        if tracer is PYTRACE:
+            raise
+        who = "floor" if tracer is FLOOR else "peer"
         for line in lines:
-            line.note = f"the peer fails: {str(error)[:160]}"
-        return None
+            line.note = f"the {who} fails: {str(error)[:160]}"
+        return {}
 
 
 def against_limit(

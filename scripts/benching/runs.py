@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
+import shlex
 import signal
 import subprocess
 import sys
@@ -57,15 +57,20 @@ class Tracer:
         return self.run("--version").stdout.strip().splitlines()[0]
 
 
-LIMITS = (
-    ("BPFTRACE_MAX_PROBES", "20000"),
-    ("BPFTRACE_MAX_BPF_PROGS", "20000"),
-    ("BPFTRACE_MAP_KEYS_MAX", "1100000"),
-)
-"""Both read these; each table of the measurement must hold all keys."""
+MANY_PROBES = {"BPFTRACE_MAX_PROBES": "20000", "BPFTRACE_MAX_BPF_PROGS": "20000"}
+"""The environment in which either tracer attaches thousands of probes."""
 
 PYTRACE = Tracer("pytrace", (str(Path(sys.executable).with_name("pytrace")),))
-BPFTRACE = Tracer("bpftrace", (found,)) if (found := shutil.which("bpftrace")) else None
+
+
+def bpftrace(command: str) -> Tracer:
+    """The peer: a command line as a shell reads it, which ends with the path of the program."""
+    return Tracer("bpftrace", tuple(shlex.split(command)))
+
+
+def limit_of_keys(keys: int) -> dict[str, str]:
+    """The environment in which a map of either tracer holds that many keys."""
+    return {"BPFTRACE_MAX_MAP_KEYS": str(keys)}
 
 
 def run(command: Sequence[str], environment: dict[str, str] | None = None, limit: float = LONGEST) -> Run:
@@ -139,14 +144,33 @@ def compiled(source: Path, *options: str) -> str:
     Raises:
         RunError: the compiler refused it.
     """
+    return _made(source, source.stem, ["cc", *OPTIONS], options)
+
+
+@cache
+def bpf_object(source: str) -> str:
+    """The path of an object file with BPF programs of ``programs/``.
+
+    Raises:
+        RunError: clang is missing or refused it.
+    """
+    architecture = os.uname().machine
+    command = ["clang", "-O2", "-g", "-mcpu=v3", "-target", "bpf", f"-D__{architecture}__"]
+    options = [f"-I/usr/include/{architecture}-linux-gnu", "-c"]
+    return _made(PROGRAMS / source, f"{Path(source).stem}.o", command, options)
+
+
+def _made(source: Path, name: str, compiler: Sequence[str], options: Sequence[str]) -> str:
     folder = ROOT / ".cache" / "bench"
     folder.mkdir(parents=True, exist_ok=True)
-    program = folder / source.stem
+    target = folder / name
     newest = max(source.stat().st_mtime, Path(__file__).stat().st_mtime)
-    if not program.exists() or program.stat().st_mtime < newest:
-        command = ["cc", *OPTIONS, str(source), "-o", f"{program}.new", *options]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise RunError(f"cc {source.name}: {done.stderr[-500:]}")
-        os.replace(f"{program}.new", program)
-    return str(program)
+    if not target.exists() or target.stat().st_mtime < newest:
+        command = [*compiler, str(source), "-o", f"{target}.new", *options]
+        try:
+            subprocess.run(command, capture_output=True, text=True, check=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            message = getattr(error, "stderr", None) or str(error)
+            raise RunError(f"{compiler[0]} {source.name}: {message[-500:]}") from error
+        os.replace(f"{target}.new", target)
+    return str(target)

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from benching.rows import Line, Measure, Numbers, Plan, Row, paired
-from benching.runs import LIMITS, ROOT, Tracer, compiled
+from benching.runs import MANY_PROBES, ROOT, Tracer, compiled
 
 EVENTS = Path("/sys/kernel/tracing/events")
 GROUPS = ("ext4", "btrfs", "kvm", "writeback", "jbd2", "clk", "kvmmmu", "dma", "iomap", "fs_dax", "filelock", "xfs")
@@ -81,7 +81,7 @@ def _attach(probes: Callable[[], str], goal: float, usual: int) -> Callable[[Row
         script = f"{probes()} {{ @ = count(); }}"
 
         def once(tracer: Tracer) -> Numbers:
-            done = tracer.run("-e", script, "-c", "/bin/true", environment=dict(LIMITS[:2]))
+            done = tracer.run("-e", script, "-c", "/bin/true", environment=MANY_PROBES)
             return {"wall": done.wall, "processor": done.processor, "memory": done.memory / 1024}
 
         return paired(row, plan, measures, once, runs=plan.of(usual))
@@ -109,5 +109,5 @@ ROWS = [
     ),
     Row("attach.syscalls", "attach sys_enter_*, end", _attach(lambda: SYSCALLS, SYSCALLS_GOAL, 2), slow=True),
     Row("attach.kprobes", "attach kprobe:vfs_*, end", _attach(lambda: "kprobe:vfs_*", GOAL, 3), vm=True),
-    Row("attach.fentry", "attach fentry:vfs_*, end", _attach(lambda: "kfunc:vfs_*", GOAL, 3), vm=True),
+    Row("attach.fentry", "attach fentry:vfs_*, end", _attach(lambda: "fentry:vfs_*", GOAL, 3), vm=True),
 ]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benching.rows import Line, Measure, Numbers, Plan, Row, against_limit, paired
-from benching.runs import LIMITS, PYTRACE, ROOT, RunError, Tracer
+from benching.runs import MANY_PROBES, PYTRACE, ROOT, RunError, Tracer
 from benching.subjects.attach import function, many
 
 LINES_A_SECOND = 25_000.0
@@ -52,7 +52,7 @@ def _compile(text: Callable[[], str], usual: int) -> Callable[[Row, Plan], list[
             def once(tracer: Tracer) -> Numbers:
                 own = ["--no-cache"] if tracer is PYTRACE else []
                 words = [*own, "--emit-elf", f"{folder}/object", str(script)]
-                done = tracer.run(*words, environment=dict(LIMITS[:2]))
+                done = tracer.run(*words, environment=MANY_PROBES)
                 return {"wall": done.wall, "processor": done.processor, "memory": done.memory / 1024}
 
             return paired(row, plan, measures, once, runs=plan.of(usual))
@@ -67,7 +67,7 @@ from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.source import Source
 from pytrace.frontend.syntax import parser
 text = sys.stdin.read()
-parser.parse(Source("warm", "BEGIN { exit(); }"), Diagnostics())
+parser.parse(Source("warm", "begin { exit(); }"), Diagnostics())
 best = 0.0
 for _ in range(3):
     diagnostics = Diagnostics()

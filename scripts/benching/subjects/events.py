@@ -30,7 +30,11 @@ tracepoint:syscalls:sys_exit_getsid /@start[tid]/ { @ns = hist(nsecs - @start[ti
 
 
 def _pair(row: Row, plan: Plan) -> list[Line]:
-    return added(row, plan, PAIR, Probed(), GOAL, beyond=False)
+    return added(row, plan, PAIR, Probed(), GOAL, beyond=False, by_hand="pair")
+
+
+BY_HAND = ("count", "comm", "pid", "hist")
+"""Rows of which ``programs/floor.bpf.c`` has programs of the same name."""
 
 
 _PREDICATES = {
@@ -40,7 +44,10 @@ _PREDICATES = {
 }
 
 ROWS = [
-    *(Row(f"events.{name}", title, added_by(body, GOAL)) for name, (title, body) in _BODIES.items()),
+    *(
+        Row(f"events.{name}", title, added_by(body, GOAL, by_hand=name if name in BY_HAND else ""))
+        for name, (title, body) in _BODIES.items()
+    ),
     Row("events.str", "count() by str()", added_by("@[str(args->uname)] = count();", GOAL, NAMED)),
     Row("events.str_64", "count() by str() of 64 bytes", added_by("@[str(args->uname, 64)] = count();", GOAL, NAMED)),
     Row("events.pair", "entry and return, start[tid], hist()", _pair),

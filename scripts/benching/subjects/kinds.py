@@ -21,8 +21,8 @@ HERE = {
 IN_VM = {
     "kprobe": Probed("kprobe:__x64_sys_getsid", Loop(calls=100, chunks=300)),
     "kretprobe": Probed("kretprobe:__x64_sys_getsid", Loop(calls=100, chunks=300)),
-    "fentry": Probed("kfunc:__x64_sys_getsid", Loop(calls=100, chunks=300)),
-    "fexit": Probed("kretfunc:__x64_sys_getsid", Loop(calls=100, chunks=300)),
+    "fentry": Probed("fentry:__x64_sys_getsid", Loop(calls=100, chunks=300)),
+    "fexit": Probed("fexit:__x64_sys_getsid", Loop(calls=100, chunks=300)),
 }
 
 

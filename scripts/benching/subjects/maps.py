@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from benching.loops import Loop
 from benching.rows import Line, Measure, Numbers, Plan, Row, paired
-from benching.runs import PYTRACE, RunError, Tracer
+from benching.runs import PYTRACE, RunError, Tracer, limit_of_keys
 
 END = "tracepoint:syscalls:sys_enter_memfd_create /(uint64)args->uname == 0/ { exit(); }"
 """The loop's last call, after which it lingers."""
@@ -32,7 +32,7 @@ class Filled:
         """
         with tempfile.NamedTemporaryFile(dir="/dev/shm") as out:
             command = f"{' '.join(self.loop.command('/dev/null'))} linger"
-            limits = {"BPFTRACE_MAP_KEYS_MAX": str(self.keys + self.keys // 10)}
+            limits = limit_of_keys(self.keys + self.keys // 10)
             script = f"{self.script} {END}"
             done = tracer.run("-o", out.name, *words, "-e", script, "-c", command, environment=limits)
             with open(out.name, "rb") as file:

@@ -13,7 +13,7 @@ from pathlib import Path
 from benching.loops import Loop, Probed
 from benching.plots import Plot, Point
 from benching.rows import Line, Measure, Plan, Row
-from benching.runs import BPFTRACE, LIMITS, PYTRACE, ROOT, RunError, Tracer, alone
+from benching.runs import MANY_PROBES, PYTRACE, ROOT, RunError, Tracer, alone
 from benching.subjects.attach import function, many
 from benching.subjects.compiling import long_script, probes_script
 from benching.subjects.maps import GETSID, Filled, chunked
@@ -66,11 +66,11 @@ def _both(
     plan: Plan, sizes: Sequence[int], peers: Sequence[int], cost: Callable[[Tracer, int], float]
 ) -> dict[str, list[Point]]:
     lines = {"pytrace": least(sizes, lambda size: cost(PYTRACE, size), plan.of(2))}
-    peer = BPFTRACE
+    peer = plan.peer
     if peer:
         points = least(peers, lambda size: cost(peer, size), 1)
         if points:
-            lines["bpftrace"] = points
+            lines[peer.name] = points
     return lines
 
 
@@ -78,7 +78,7 @@ def _attached(tracer: Tracer, count: int) -> float:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         script = Path(folder) / "script.bt"
         script.write_text(",".join(f"uprobe:{many()}:{function(n)}" for n in range(count)) + " { @ = count(); }")
-        return tracer.run(str(script), "-c", "/bin/true", environment=dict(LIMITS[:2])).processor
+        return tracer.run(str(script), "-c", "/bin/true", environment=MANY_PROBES).processor
 
 
 def _compiled(tracer: Tracer, text: str) -> float:
@@ -86,7 +86,7 @@ def _compiled(tracer: Tracer, text: str) -> float:
         script = Path(folder) / "script.bt"
         script.write_text(text)
         own = ["--no-cache"] if tracer is PYTRACE else []
-        return tracer.run(*own, "--emit-elf", f"{folder}/object", str(script), environment=dict(LIMITS[:2])).processor
+        return tracer.run(*own, "--emit-elf", f"{folder}/object", str(script), environment=MANY_PROBES).processor
 
 
 def _probes(row: Row, plan: Plan) -> list[Line]:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from benching.rows import Line, Measure, Numbers, Plan, Row, paired
-from benching.runs import PYTRACE, RunError, Tracer
+from benching.runs import PYTRACE, RunError, Tracer, limit_of_keys
 from benching.subjects.attach import FUNCTIONS, many
 from benching.subjects.lists import library
 from benching.subjects.maps import END, GETSID, MEMFD, chunked
@@ -33,9 +33,9 @@ def _named(tracer: Tracer) -> Numbers:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         out, process, child = (Path(folder) / name for name in ("out", "process", "child"))
         child.write_text(f"({shlex.join(loop.command('/dev/null'))} linger & echo $! >{process})\nexec sleep 100\n")
-        limits = {"BPFTRACE_MAP_KEYS_MAX": str(2 * ADDRESSES)}
+        keys = limit_of_keys(2 * ADDRESSES)
         try:
-            done = tracer.run("-o", str(out), "-e", script, "-c", f"/bin/sh {child}", environment=limits)
+            done = tracer.run("-o", str(out), "-e", script, "-c", f"/bin/sh {child}", environment=keys)
         finally:
             if process.exists():
                 os.kill(int(process.read_text()), signal.SIGKILL)
@@ -57,8 +57,8 @@ def _traced_lines(tracer: Tracer) -> Numbers:
     """Stacks of calls from each function, whose lines print."""
     script = f'{GETSID} /comm == "many"/ {{ @[ustack(2)] = count(); }} {END}'
     with tempfile.NamedTemporaryFile(dir="/dev/shm") as out:
-        limits = {"BPFTRACE_MAP_KEYS_MAX": "20000"}
-        done = tracer.run("-o", out.name, "-e", script, "-c", f"{many()} call", environment=limits)
+        keys = limit_of_keys(2 * FUNCTIONS)
+        done = tracer.run("-o", out.name, "-e", script, "-c", f"{many()} call", environment=keys)
         with open(out.name, "rb") as file:
             lines = len({line.split(b"many.c:")[1].split()[0] for line in file if b"many.c:" in line})
     if lines < FUNCTIONS * 0.99:
@@ -79,7 +79,7 @@ def _lines(row: Row, plan: Plan) -> list[Line]:
             raise RunError("addr2line gives no lines")
         return {"wall": done.wall, "processor": done.processor, "memory": done.memory / 1024}
 
-    return paired(row, plan, MEASURES, once, runs=plan.of(2), other=ADDR2LINE)
+    return paired(row, replace(plan, peer=ADDR2LINE), MEASURES, once, runs=plan.of(2))
 
 
 ROWS = [
