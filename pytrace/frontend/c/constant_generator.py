@@ -25,14 +25,53 @@ MACHINES = ("x86_64", "aarch64", "armv7l", "loongarch64", "mips64", "ppc64le", "
 
 USER: tuple[tuple[str, str], ...] = (
     ("linux/errno.h", r"E[A-Z0-9]+"),
-    ("linux/fcntl.h", r"O_\w+|F_\w+|AT_\w+|DN_\w+|LOCK_\w+|FD_CLOEXEC"),
+    ("linux/fcntl.h", r"O_\w+|FASYNC|F_\w+|AT_\w+|DN_\w+|LOCK_\w+|FD_CLOEXEC"),
     ("linux/stat.h", r"S_I\w+|STATX_\w+"),
-    ("linux/fs.h", r"RENAME_\w+|SEEK_\w+|FS_\w+_FL|RWF_\w+|BLOCK_SIZE\w*"),
-    ("linux/mount.h", r"MS_\w+|MNT_\w+|MOVE_MOUNT_\w+|MOUNT_ATTR_\w+"),
-    ("linux/limits.h", r"\w+_MAX|NGROUPS_MAX"),
+    (
+        "linux/fs.h",
+        r"RENAME_\w+|SEEK_\w+|FS_\w+|RWF_\w+|BLOCK_SIZE\w*|SYNC_FILE_RANGE_\w+|FI[A-Z]+|FIGETBSZ|BLK[A-Z]\w+|FILE_DEDUPE_\w+",
+    ),
+    (
+        "linux/mount.h",
+        r"MS_\w+|MNT_\w+|MOVE_MOUNT_\w+|MOUNT_ATTR_\w+|OPEN_TREE_\w+|FS(?:OPEN|PICK|MOUNT|CONFIG)_\w+",
+    ),
+    ("linux/limits.h", r"\w+_MAX|NGROUPS_MAX|PIPE_BUF|NR_OPEN"),
+    ("linux/falloc.h", r"FALLOC_\w+"),
+    ("linux/fadvise.h", r"POSIX_FADV_\w+"),
+    ("linux/openat2.h", r"RESOLVE_\w+"),
+    ("linux/close_range.h", r"CLOSE_RANGE_\w+"),
+    ("linux/random.h", r"GRND_\w+|RND\w+"),
+    ("linux/ipc.h", r"IPC_\w+"),
+    ("linux/shm.h", r"SHM_\w+"),
+    ("linux/msg.h", r"MSG_\w+"),
+    ("linux/sem.h", r"SEM_\w+|GET(?:PID|VAL|ALL|NCNT|ZCNT)|SETVAL|SETALL"),
+    ("linux/eventfd.h", r"EFD_\w+"),
+    ("linux/timerfd.h", r"TFD_\w+"),
+    ("linux/signalfd.h", r"SFD_\w+"),
+    ("linux/pidfd.h", r"PIDFD_\w+"),
+    ("linux/userfaultfd.h", r"UFFD\w+"),
+    ("linux/kcmp.h", r"KCMP_\w+"),
+    ("linux/rseq.h", r"RSEQ_\w+"),
+    ("linux/landlock.h", r"LANDLOCK_\w+"),
+    ("linux/keyctl.h", r"KEYCTL_\w+|KEY_\w+"),
+    ("linux/quota.h", r"Q_\w+|QIF_\w+|QFMT_\w+"),
+    ("linux/timex.h", r"ADJ_(?!OFFSET_S)\w+|STA_\w+|TIME_\w+"),
+    ("linux/auxvec.h", r"AT_\w+"),
+    ("linux/audit.h", r"AUDIT_\w+"),
+    ("linux/bpf.h", r"BPF_\w+|XDP_\w+"),
+    ("linux/perf_event.h", r"PERF_\w+"),
+    ("linux/kvm.h", r"KVM_\w+"),
+    ("asm/vmx.h", r"EXIT_REASON_\w+|EXIT_QUAL\w+"),
+    ("asm/svm.h", r"SVM_\w+"),
+    ("asm/prctl.h", r"ARCH_\w+"),
+    ("asm/ioctls.h", r"T[CI][A-Z0-9]+|FIO[A-Z]+"),
+    ("linux/tty.h", r"N_[A-Z0-9]+"),
+    ("linux/input-event-codes.h", r"(?:EV|SYN|KEY|BTN|REL|ABS|SW|MSC|LED|REP|SND|INPUT_PROP)_\w+"),
+    ("linux/loop.h", r"LOOP_\w+|LO_\w+"),
+    ("linux/usb/ch9.h", r"USB_\w+"),
     ("linux/magic.h", r"\w+_MAGIC\w*"),
     ("linux/sched.h", r"CLONE_\w+|SCHED_\w+"),
-    ("linux/signal.h", r"SIG[A-Z0-9_]+|(?:SA|SI|SS|ILL|FPE|SEGV|BUS|TRAP|CLD|POLL)_\w+"),
+    ("linux/signal.h", r"(?:MIN)?SIG[A-Z0-9_]+|(?:SA|SI|SS|ILL|FPE|SEGV|BUS|TRAP|CLD|POLL)_\w+"),
     ("linux/mman.h", r"PROT_\w+|MAP_\w+|MADV_\w+|MCL_\w+|MS_\w+|MREMAP_\w+|MLOCK_\w+"),
     ("linux/memfd.h", r"MFD_\w+"),
     ("linux/mempolicy.h", r"MPOL_\w+"),
@@ -54,7 +93,7 @@ USER: tuple[tuple[str, str], ...] = (
     ("linux/membarrier.h", r"MEMBARRIER_\w+"),
     ("linux/io_uring.h", r"IORING_\w+|IOSQE_\w+"),
     ("linux/elf-em.h", r"EM_\w+"),
-    ("linux/elf.h", r"PT_\w+|ET_\w+"),
+    ("linux/elf.h", r"(?:PT|ET|DT|SHT|SHF|SHN|STB|STT|NT|EI|EV)_\w+|PF_[RWX]|ELF(?:CLASS|DATA|OSABI)\w+"),
     ("linux/xattr.h", r"XATTR_\w+"),
     ("linux/netlink.h", r"NETLINK_\w+|NLM\w+"),
     ("linux/rtnetlink.h", r"RTM_\w+|RTN_\w+|RTPROT_\w+|RT_\w+|RTMGRP_\w+"),
@@ -71,6 +110,11 @@ USER: tuple[tuple[str, str], ...] = (
     ("linux/tcp.h", r"TCP_\w+|TCPOPT_\w+|TCPI_\w+|TCP\w*_FLAG_\w+"),
     ("linux/udp.h", r"UDP_\w+"),
     ("linux/vm_sockets.h", r"VMADDR_\w+|SO_VM_\w+"),
+    ("linux/un.h", r"UNIX_PATH_MAX"),
+    ("linux/uio.h", r"UIO_\w+"),
+    ("linux/route.h", r"RTF_\w+"),
+    ("linux/ethtool.h", r"ETHTOOL_\w+|(?:DUPLEX|SPEED|PORT|WAKE)_\w+"),
+    ("linux/if_tun.h", r"TUN\w+|IFF_\w+"),
     ("linux/if.h", r"IFF_\w+|IFNAMSIZ|IFALIASZ"),
     ("linux/if_arp.h", r"ARPHRD_\w+|ARPOP_\w+|ATF_\w+"),
     ("linux/if_ether.h", r"ETH_\w+"),
@@ -101,10 +145,18 @@ KERNEL: tuple[tuple[str, str], ...] = (
     ("linux/netdevice.h", r"NETDEV_\w+|NET_RX_\w+|NET_XMIT_\w+|NAPI_\w+|RX_HANDLER_\w+"),
     ("linux/errno.h", r"E[A-Z0-9]+"),
     ("linux/err.h", r"MAX_ERRNO"),
-    ("linux/fs.h", r"FMODE_\w+|MAY_\w+|IOCB_\w+|SB_\w+|S_[A-Z]+|ATTR_\w+|I_[A-Z_]+|RW_MASK|READA?|WRITE"),
+    (
+        "linux/fs.h",
+        r"FMODE_\w+|MAY_\w+|IOCB_\w+|SB_\w+|S_[A-Z]+|ATTR_\w+|I_[A-Z_]+|RW_MASK|READA?|WRITE|MNT_\w+|UMOUNT_\w+",
+    ),
+    ("linux/fs_types.h", r"(?:DT|FT)_\w+"),
+    ("linux/splice.h", r"SPLICE_\w+"),
+    ("linux/eventfd.h", r"EFD_\w+"),
+    ("linux/swap.h", r"SWAP_\w+"),
+    ("linux/limits.h", r"[A-Z0-9]+_(?:MAX|MIN)"),
     ("linux/namei.h", r"LOOKUP_\w+|LAST_\w+"),
     ("linux/dcache.h", r"DCACHE_\w+"),
-    ("linux/stat.h", r"S_I\w+"),
+    ("linux/stat.h", r"S_I\w+|UTIME_\w+"),
     ("linux/gfp.h", r"_*GFP_\w+"),
     ("linux/mm.h", r"VM_\w+|FAULT_FLAG_\w+|FOLL_\w+|VM_FAULT_\w+"),
     ("linux/blk_types.h", r"REQ_\w+|BLK_STS_\w+|BIO_\w+"),
@@ -143,6 +195,20 @@ _PAGES = {
 }
 """Machines on which the size of pages is an option of the kernel's build."""
 
+LIBRARY: dict[str, str | int] = {
+    "MAP_ANON": "MAP_ANONYMOUS", "O_ASYNC": "FASYNC", "O_FSYNC": "O_SYNC", "O_RSYNC": "O_SYNC",
+    "S_IREAD": "S_IRUSR", "S_IWRITE": "S_IWUSR", "S_IEXEC": "S_IXUSR", "AF_FILE": "AF_UNIX",
+    "SCHED_OTHER": "SCHED_NORMAL", "RLIM_INFINITY": "RLIM64_INFINITY", "HOST_NAME_MAX": 64,
+    "F_OK": 0, "X_OK": 1, "W_OK": 2, "R_OK": 4, "STDIN_FILENO": 0, "STDOUT_FILENO": 1, "STDERR_FILENO": 2,
+    "TH_FIN": 1, "TH_SYN": 2, "TH_RST": 4, "TH_PUSH": 8, "TH_ACK": 16, "TH_URG": 32,
+}  # fmt: skip
+"""Names that only headers of the C library define, and the kernel's name of the same value, or the value."""
+
+_LONGS = dict.fromkeys(
+    ("LONG_MAX", "LONG_MIN", "ULONG_MAX", "SIZE_MAX", "SSIZE_MAX", "UINTPTR_MAX", "PTRDIFF_MAX", "PTRDIFF_MIN"), None
+)
+"""Limits of types that have 64 bits on x86-64, whose headers internal constants are read from."""
+
 _CONFIGURED = re.compile(
     r"CONFIG_\w+|__BITS_\w+|NFPROTO_NUMPROTO|"
     # Depends on the kernel's configuration, or on the number of members of an enumeration.
@@ -169,7 +235,7 @@ def collect(kernels: list[KernelHeaders]) -> Tables:
     values = {**of_first, **{name: common.get(name) for name in own[0]}}
     machines: dict[str, dict[str, int | None]] = {}
     for machine in MACHINES:
-        unknown = _PAGES.get(machine, {})
+        unknown = _LONGS if machine == "armv7l" else _PAGES.get(machine, {})
         special = of_user[machine].items()
         machines[machine] = {
             name: value for name, value in special if name not in private and values.get(name) != value
@@ -203,7 +269,12 @@ def user_constants(headers: KernelHeaders, machine: str, names: Iterable[str] = 
     with tempfile.TemporaryDirectory() as made:
         _wrappers(source, arch, made)
         folders = (f"{source}/arch/{arch}/include/uapi", made, f"{source}/include/uapi")
-        return _of_headers(folders, USER, arguments, list(names))
+        found = _of_headers(folders, USER, arguments, list(names))
+    for name, same in LIBRARY.items():
+        value = found.get(same) if isinstance(same, str) else same
+        if value is not None:
+            found[name] = value
+    return found
 
 
 def architecture(machine: str) -> str:
