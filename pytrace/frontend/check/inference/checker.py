@@ -234,9 +234,9 @@ class Checker:
         )
 
     def _supply(self) -> bool:
-        """Give types to declared maps that are never assigned. Returns False when there are none."""
+        """Give types to declared maps that are never assigned, once. Returns False when there are none left."""
         declared = [item for item in self.maps.values() if item.used and item.declaration is not None]
-        incomplete = [item for item in declared if item.incomplete]
+        incomplete = [item for item in declared if item.incomplete and not item.supplied]
         for state in incomplete:
             state.make_empty()
         return bool(incomplete)

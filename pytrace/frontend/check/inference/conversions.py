@@ -152,6 +152,11 @@ def nesting(type_: Type) -> int:
     return 1 + max(map(nesting, type_.members), default=0) if isinstance(type_, Members) else 0
 
 
+def parts(type_: Type) -> int:
+    """Number of values in a tuple or record, those of the tuples and records in it included."""
+    return sum(map(parts, type_.members)) if isinstance(type_, Members) else 1
+
+
 def is_integer(type_: Type) -> bool:
     """True for integers, constants and enums."""
     return isinstance(type_, Int | Flexible | Enum)

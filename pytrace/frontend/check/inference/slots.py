@@ -200,6 +200,11 @@ class MapState:
         """Whether its types are not found, or not all parts of them."""
         return contains_unknown(self.value.type) or (bool(self.keyed) and contains_unknown(self.key.type))
 
+    @property
+    def supplied(self) -> bool:
+        """Whether :meth:`make_empty` has given it types, which count only where nothing is stored."""
+        return not isinstance(self.value.fallback, Unknown)
+
     def make_empty(self) -> None:
         """Give types to what is declared and never filled."""
         if self.keyed is None:

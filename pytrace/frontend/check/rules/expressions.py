@@ -32,6 +32,7 @@ from pytrace.frontend.check.inference.conversions import (
     Unknown,
     literal,
     nesting,
+    parts,
     settle,
     unify,
 )
@@ -301,6 +302,9 @@ def block_value(checker: Checker, node: nodes.BlockExpr) -> Type:
 MOST_NESTED = 64
 """Maximum nesting of tuples and records that the other passes, the manifest and the output support."""
 
+MOST_PARTS = 1024
+"""Maximum number of values in a tuple or record: ``$b = ($a, $a); $c = ($b, $b);`` doubles it in each step."""
+
 
 def tuple_literal(checker: Checker, node: nodes.TupleLiteral) -> Type:
     """``(a, b)``."""
@@ -308,7 +312,10 @@ def tuple_literal(checker: Checker, node: nodes.TupleLiteral) -> Type:
 
 
 def _shallow(checker: Checker, node: nodes.Expr, type_: Tuple | Record) -> Type:
-    """The type, or an error if values are nested too deeply, so that the type does not grow further."""
+    """The type, or an error if values are nested too deeply or too many, so that the type does not grow further."""
+    count = parts(type_)
+    if count > MOST_PARTS:
+        return checker.error(f"a value of {count} parts is too large, the limit is {MOST_PARTS}", node.span)
     depth = nesting(type_)
     if depth == MOST_NESTED + 1:
         checker.error(f"values cannot be nested more than {MOST_NESTED} levels deep", node.span)
