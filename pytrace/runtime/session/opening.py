@@ -274,8 +274,10 @@ def renderer(
     return made
 
 
-def symbols(loaded: LoadedScript, options: RunOptions, stack: ExitStack) -> LazySymbols:
-    """The symboliser that the config asks for."""
+def symbols(
+    loaded: LoadedScript, options: RunOptions, stack: ExitStack, ending: Callable[[], bool]
+) -> LazySymbols:
+    """The symboliser that the config asks for; *ending* tells whether the user has asked for the end."""
 
     def make() -> Symbolizer:
         from pytrace.runtime.symbols.symbolizer import Symbolizer
@@ -287,6 +289,7 @@ def symbols(loaded: LoadedScript, options: RunOptions, stack: ExitStack) -> Lazy
             lines=config.show_debug_info,
             debuginfo=options.debuginfo,
             vmlinux=os.environ.get("PYTRACE_VMLINUX", os.environ.get("BPFTRACE_VMLINUX", "")),
+            ending=ending,
         )
 
     lazy = LazySymbols(make)

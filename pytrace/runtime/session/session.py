@@ -92,10 +92,10 @@ class Session:
         self.loaded = opening.programs(script, options, unwound, stack)
         opening.fill_session_data(self.loaded, options, self._child)
         self._counters = CounterReader(self.loaded)
-        self._symbols = opening.symbols(self.loaded, options, stack)
+        signals = self._signals
+        self._symbols = opening.symbols(self.loaded, options, stack, lambda: signals.ending)
         self._unwinder = None if unwound is None else unwound.start(self.loaded, stack, self._warn)
         self._ahead = opening.reading_ahead(self.loaded, options, self._symbols)
-        signals = self._signals
         signals.instead = self._symbols.give_up_lines
         opening.follow_mappings(manifest, options, self._child, self._symbols, self._warn)
         handlers = None if embedding is None else embedding.handlers

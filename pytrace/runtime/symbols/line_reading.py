@@ -10,14 +10,23 @@ if TYPE_CHECKING:
 
 TOLD_AFTER = 1.0
 """Seconds of waiting after which a message says what is being read."""
+ENDING = 0.4
+"""Seconds of reading after the user has asked for the end: most has been read while the run went on."""
 
 
 class LineReading:
-    """Runs readings in steps. Until :meth:`hurry` nobody waits: the run goes on meanwhile."""
+    """Runs readings in steps. Until :meth:`hurry` nobody waits: the run goes on meanwhile.
 
-    def __init__(self) -> None:
+    *ending* tells whether the user has asked for the end of the run: from then on readings have :data:`ENDING` seconds.
+    """
+
+    def __init__(self, ending: Callable[[], bool] = bool) -> None:
         self.given_up = False
         """The rest is shown without source lines."""
+        self.late = False
+        """That is so because there was no more time."""
+        self._ending = ending
+        self._deadline: float | None = None
         self._say: Callable[[str], None] | None = None
         self._what = ""
         self._awaited = False
@@ -42,9 +51,9 @@ class LineReading:
 
     def run(self, steps: Iterator[None]) -> bool:
         """Run a reading to its end; False when it was given up."""
-        if self.given_up:
-            # What needs no reading any more is shown all the same.
-            return all(False for _ in steps)
+        if self._stopped():
+            # What needs no reading any more is shown all the same, where there is time to look.
+            return not self.late and all(False for _ in steps)
         started = time.monotonic()
         self._running = True
         try:
@@ -61,6 +70,11 @@ class LineReading:
 
     def _stopped(self) -> bool:
         # A signal may say so at any time.
+        if not self.given_up and self._ending():
+            now = time.monotonic()
+            if self._deadline is None:
+                self._deadline = now + ENDING
+            self.given_up = self.late = now >= self._deadline
         return self.given_up
 
     def _tell(self) -> None:

@@ -15,7 +15,7 @@ from pytrace.runtime.symbols.address_space import AddressSpace
 from pytrace.runtime.symbols.frame import Frame
 from pytrace.runtime.symbols.image_places import ImagePlace, KernelImages, in_process, is_file
 from pytrace.runtime.symbols.images import Images, reason, remember, returned, with_lines
-from pytrace.runtime.symbols.line_reading import LineReading
+from pytrace.runtime.symbols.line_reading import ENDING, LineReading
 from pytrace.runtime.symbols.vdso import vdso_image
 
 if TYPE_CHECKING:
@@ -58,12 +58,13 @@ class Symbolizer:
         lines: bool = False,
         debuginfo: Iterable[str] = (),
         vmlinux: str = "",
+        ending: Callable[[], bool] = bool,
     ) -> None:
         self._cache = _cache_mode(cache)
         self._demangled = demangled
         self._lines = lines
         self._unreadable: dict[str, str] = {}
-        self._reading = LineReading()
+        self._reading = LineReading(ending)
         self._images = Images(
             self._unreadable, demangled=demangled, lines=lines, debuginfo=debuginfo, reading=self._reading
         )
@@ -357,6 +358,10 @@ class Symbolizer:
             pids = ", ".join(str(pid) for pid in list(self._unknown)[: _NAMED_UNKNOWN - 1])
             more = ", …" if len(self._unknown) == _NAMED_UNKNOWN else ""
             found.append(f"user addresses of exited processes are shown as numbers (pid {pids}{more})")
+        if self._reading.late:
+            found.append(
+                f"source lines were read for {ENDING:g} s after the interrupt; functions that were left have none"
+            )
         if self._recorder is not None and self._recorder.lost:
             found.append(f"{self._recorder.lost} mapping events lost; some user addresses are shown as numbers")
         return found

@@ -74,3 +74,37 @@ def test_a_second_signal_ends_the_reading_and_the_next_one_the_run() -> None:
     assert not reading.run(interrupted())
     with pytest.raises(KeyboardInterrupt):
         signals._handle(signal.SIGINT, None)
+
+
+def test_readings_have_little_time_when_the_user_asked_for_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, ending = [100.0], [False]
+    monkeypatch.setattr(line_reading.time, "monotonic", lambda: now[0])
+    reading, done = LineReading(lambda: ending[0]), []
+
+    def slow() -> Iterator[None]:
+        for _ in range(10):
+            now[0] += line_reading.ENDING / 4
+            done.append(0)
+            yield
+
+    assert reading.run(slow()), "nobody waits yet"
+    ending[0] = True
+    assert not reading.run(slow())
+    assert len(done) == 10 + 5
+    assert reading.late
+    assert not reading.run(slow())
+    assert len(done) == 15, "not even a step"
+    assert not reading.give_up(), "the next signal breaks off"
+
+
+def test_a_signal_in_the_middle_of_a_reading_bounds_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_reading, "ENDING", 0.0)
+    ending = [False]
+
+    def interrupted() -> Iterator[None]:
+        yield
+        ending[0] = True
+        yield
+        raise AssertionError
+
+    assert not LineReading(lambda: ending[0]).run(interrupted())

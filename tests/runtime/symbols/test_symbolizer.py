@@ -12,6 +12,7 @@ from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.host import procfs
 from pytrace.runtime.host.kallsyms import KERNEL_HALF, Kallsyms
+from pytrace.runtime.symbols import line_reading
 from pytrace.runtime.symbols.symbolizer import Symbolizer
 from tests.support.compile import compiled
 
@@ -87,3 +88,23 @@ def test_lines_are_read_ahead_for_all_processes_and_binaries(
     finally:
         for process in running:
             process.communicate(b"\n")
+
+
+def test_lines_that_were_not_read_in_time_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_reading, "ENDING", 0.0)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    text = "#include <stdio.h>\nint main(void) { printf(\"%p\\n\", (void *)main); fflush(stdout); return getchar(); }"
+    path = compiled(tmp_path, "p", text, "-g")
+    with subprocess.Popen([path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        address = int(child.stdout.readline(), 16)
+        with Symbolizer(lines=True, ending=lambda: True) as symbols:
+            (frame,) = symbols.user(child.pid, address)
+            assert (frame.name, frame.file) == ("main", "")
+            assert symbols.notices() == [
+                "source lines were read for 0.4 s after the interrupt; functions that were left have none"
+            ]
+        with Symbolizer(lines=True) as symbols:
+            assert symbols.user(child.pid, address)[0].line == 2
+            assert symbols.notices() == []
+        child.communicate("\n")
