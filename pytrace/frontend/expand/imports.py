@@ -1,7 +1,9 @@
 """Imports: other scripts, headers and compiled C that a script names, merged into one program.
 
 Paths are relative to the importing script. Imported items come before the items of the importing script, each file
-once. World-writable files are refused: their code would run with the privileges of the tracer.
+once. Imported code runs with the privileges of the tracer, so files are refused that another user than the author of
+the importing script can have written: those that belong to somebody else, and those that everybody can write to or
+replace.
 """
 
 from __future__ import annotations
@@ -110,10 +112,8 @@ def _import(node: nodes.Import, state: _State) -> None:
         nearby = similar(os.path.basename(path), _names(os.path.dirname(path)))
         hints = [f"did you mean {' or '.join(repr(name) for name in nearby)}?"] if nearby else []
         state.diagnostics.error(f"cannot import {node.path!r}: there is no {path}", node.span, hints=hints)
-    elif _writable(path):
-        state.diagnostics.error(
-            f"refusing to import {node.path!r}: it is world-writable", node.span, hints=[f"chmod o-w {path}"]
-        )
+    elif reason := _untrusted(path, node):
+        state.diagnostics.error(f"refusing to import {node.path!r}: {reason[0]}", node.span, hints=[reason[1]])
     elif not path.endswith(SUFFIXES):
         state.diagnostics.error(
             f"cannot import {node.path!r}", node.span, hints=[f"files end in {', '.join(SUFFIXES)}"]
@@ -133,18 +133,16 @@ def _plain(path: str) -> str:
 
 def _directory(path: str, node: nodes.Import, state: _State) -> None:
     """All files of a directory that can be imported, in name order, without its sub-directories."""
-    if _writable(path):
-        state.diagnostics.error(
-            f"refusing to import from {node.path!r}: it is world-writable", node.span, hints=[f"chmod o-w {path}"]
-        )
+    if reason := _untrusted(path, node):
+        state.diagnostics.error(f"refusing to import from {node.path!r}: {reason[0]}", node.span, hints=[reason[1]])
         return
     for name in sorted(_names(path)):
         inner = os.path.join(path, name)
         state.paths.append(inner)
         if not name.endswith(SUFFIXES) or not os.path.isfile(inner):
             continue
-        if _writable(inner):
-            state.diagnostics.warn(f"{inner} is not imported: it is world-writable", node.span)
+        if reason := _untrusted(inner, node):
+            state.diagnostics.warn(f"{inner} is not imported: {reason[0]}", node.span, hints=[reason[1]])
             continue
         _file(inner, node, state)
 
@@ -242,8 +240,29 @@ def _names(folder: str) -> list[str]:
         return []
 
 
-def _writable(path: str) -> bool:
-    return bool(os.stat(path).st_mode & stat.S_IWOTH)
+def _untrusted(path: str, node: nodes.Import) -> tuple[str, str] | None:
+    """Why a file or directory is not imported, and a hint; None for one that may be.
+
+    Root imports what belongs to root, to the owner of the importing script, or to the owner of pytrace itself: a name
+    that is relative to the working directory, or to a script in /tmp, could be anybody's file.
+    """
+    status = os.stat(path)
+    if status.st_mode & stat.S_IWOTH:
+        return "it is world-writable", f"chmod o-w {path}"
+    if os.geteuid() != 0:
+        return None
+    importing = node.span.source.path
+    owners = {0, os.stat(__file__).st_uid}
+    with suppress(OSError):
+        owners |= {os.stat(importing).st_uid} if importing is not None else set()
+    if status.st_uid not in owners:
+        hint = f"import it from a script of that user, or use a copy that belongs to root (chown root {path})"
+        return f"it belongs to user {status.st_uid}", hint
+    folder = os.path.dirname(os.path.realpath(path))
+    mode = os.stat(folder).st_mode
+    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+        return f"everybody can replace it: {folder} is world-writable", f"chmod o-w {folder}"
+    return None
 
 
 def files(program: nodes.Program) -> list[str]:

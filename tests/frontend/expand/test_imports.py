@@ -134,6 +134,56 @@ def test_world_writable_file_in_a_directory_is_skipped(tree: Tree) -> None:
     assert probes(program) == ["interval:s:2", "begin"]
 
 
+def fails(tree: Tree, name: str, text: str = "") -> str:
+    """The message for an import that is refused."""
+    _, diagnostics = tree.resolve(text or f'import "{name}";\nbegin {{ }}')
+    return diagnostics.errors[0].message if diagnostics.failed else ""
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+
+
+@needs_root
+def test_root_imports_no_files_of_others(tree: Tree) -> None:
+    path = tree.write("lib/a.bt", "interval:s:1 { }")
+    os.chown(path, 12345, 12345)
+    assert fails(tree, "lib/a.bt") == "refusing to import 'lib/a.bt': it belongs to user 12345"
+    program, diagnostics = tree.resolve('import "lib";\nbegin { }')
+    assert "a.bt is not imported: it belongs to user 12345" in diagnostics.warnings[0].message
+    assert probes(program) == ["begin"]
+    os.chown(path, 0, 0)
+    os.chown(path.parent, 12345, 12345)
+    assert fails(tree, "lib") == "refusing to import from 'lib': it belongs to user 12345"
+
+
+@needs_root
+def test_root_runs_a_script_of_a_user_with_that_users_files(tree: Tree) -> None:
+    os.chown(tree.write("main.bt", ""), 12345, 12345)
+    os.chown(tree.write("a.bt", "interval:s:1 { }"), 12345, 12345)
+    assert not fails(tree, "a.bt")
+    os.chown(tree.folder / "a.bt", 23456, 23456)
+    assert "belongs to user 23456" in fails(tree, "a.bt")
+
+
+@needs_root
+def test_root_imports_nothing_that_everybody_can_replace(tree: Tree) -> None:
+    path = tree.write("lib/a.bt", "interval:s:1 { }")
+    path.parent.chmod(0o777)
+    assert "everybody can replace it" in fails(tree, "lib/a.bt")
+    path.parent.chmod(0o1777)
+    assert not fails(tree, "lib/a.bt")
+
+
+@needs_root
+def test_names_relative_to_the_working_directory_of_somebody_else(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.chown(tree.write("a.bt", "interval:s:1 { }"), 12345, 12345)
+    monkeypatch.chdir(tree.folder)
+    diagnostics = Diagnostics()
+    program = parser.parse(Source("stdin", 'import "a.bt"; begin { }'), diagnostics)
+    imports.resolve(program, CompileOptions(), diagnostics)
+    assert "belongs to user 12345" in diagnostics.errors[0].message
+
+
 def test_imported_scripts_have_no_config(tree: Tree) -> None:
     tree.write("a.bt", "config = { max_strlen = 64 }\ninterval:s:1 { }")
     _, diagnostics = tree.resolve('import "a.bt";\nbegin { }')
