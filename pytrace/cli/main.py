@@ -136,7 +136,10 @@ def _read(words: list[str]) -> CommandLine:
     if line.tool:
         from pytrace.cli import script_finder
 
-        script_finder.complete(line)
+        try:
+            script_finder.complete(line)
+        except TraceError as error:
+            raise line.explained(error) from None
     return line
 
 
@@ -157,4 +160,7 @@ def _dispatch(line: CommandLine) -> int:
         return 0
     from pytrace.cli import commands
 
-    return commands.run(line)
+    try:
+        return commands.run(line)
+    except TraceError as error:
+        raise line.explained(error) from None

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass, field
+from pytrace.cli.scripts.bcc_letters import GivenLetter
 from pytrace.core.diagnostics import TraceError, similar
 
 if TYPE_CHECKING:
@@ -135,6 +136,8 @@ class CommandLine:
     """The script, when it was read already: its text, and the bytes of a file that ``--aot`` wrote."""
     tool: str = ""
     """The name of the tool that *script* is."""
+    bcc_letters: list[GivenLetter] = field(default_factory=list)
+    """Letters that were given and that bcc's tool of this name gives to another option."""
     repeated: dict[str, None] = field(default_factory=dict)
     """Options that were given again with another argument, as they are written."""
 
@@ -151,6 +154,11 @@ class CommandLine:
     def flag(self, key: str) -> bool:
         """Whether a flag was given."""
         return bool(self.values.get(key))
+
+    def explained(self, error: TraceError) -> TraceError:
+        """*error* with hints about letters that mean something else in bcc's tool of the same name."""
+        error.hints += tuple(given.hint for given in self.bcc_letters)
+        return error
 
     def many(self, key: str) -> list[str]:
         """Values of a repeatable option, in order."""
@@ -170,6 +178,14 @@ def read(argv: Sequence[str], find: Find | None = None) -> CommandLine:
         TraceError: an option is unknown, ambiguous, or lacks its argument.
     """
     line = CommandLine()
+    try:
+        _words(line, argv, find)
+    except TraceError as error:
+        raise line.explained(error) from None
+    return line
+
+
+def _words(line: CommandLine, argv: Sequence[str], find: Find | None) -> None:
     at = 0
     while at < len(argv):
         word = argv[at]
@@ -192,7 +208,6 @@ def read(argv: Sequence[str], find: Find | None = None) -> CommandLine:
             argv, at = find(line, argv[at:]), 0
     for name, text in line.words.general(line.after) if line.words is not None else ():
         _long(line, f"{name}={text}", (), 0)
-    return line
 
 
 def _own_long(line: CommandLine, text: str, argv: Sequence[str], at: int) -> int | None:
@@ -304,6 +319,9 @@ def _short(line: CommandLine, letters: str, argv: Sequence[str], at: int) -> int
         row = _SHORT.get(letter)
         if row is None:
             raise TraceError(f"unknown option -{letter}", hints=_where_listed(line))
+        if line.words is not None and letter in line.words.bcc_letters:
+            value = letters or "".join(argv[at : at + 1])
+            line.bcc_letters.append(GivenLetter(letter, row.long, line.words.bcc_letters[letter], value))
         if not row.argument:
             _set(line, row, "")
             continue

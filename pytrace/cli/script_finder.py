@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from pytrace.cli.options import CommandLine, read
+from pytrace.cli.scripts.bcc_letters import LETTERS
 from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError
 from pytrace.core.source import Source
 
@@ -70,6 +71,8 @@ def _tool(line: CommandLine, name: str, rest: Sequence[str]) -> Sequence[str] | 
             source = Source(name, file.read(), path)
         line.script, line.tool = (source, None), name
         _declared(line, source, name, rest)
+        if line.words is not None:
+            line.words.bcc_letters = LETTERS.get(real, {})
         return implied
     if real not in tools.TRANSLATED:
         return None
@@ -77,7 +80,7 @@ def _tool(line: CommandLine, name: str, rest: Sequence[str]) -> Sequence[str] | 
     from pytrace.multitools.table import TOOLS
 
     line.tool = name
-    line.words = ScriptWords(name, TOOLS[real].options, positional=False)
+    line.words = ScriptWords(name, TOOLS[real].options, positional=False, bcc_letters=LETTERS.get(real, {}))
     return implied
 
 
@@ -109,6 +112,8 @@ def complete(line: CommandLine) -> None:
     """
     if not line.tool or line.usage:
         return
+    if not line.flag("quiet"):
+        _tell_letters(line)
     if line.words is not None and line.text("duration") is not None:
         from pytrace.cli import selection
 
@@ -135,6 +140,11 @@ def complete(line: CommandLine) -> None:
             sys.stderr.write("".join(f"NOTE: {note}\n" for note in made.notes))
     if line.text("command") is not None:
         line.values["follow"] = True
+
+
+def _tell_letters(line: CommandLine) -> None:
+    """Tell of letters that may be meant as bcc has them, where no error will."""
+    sys.stderr.write("".join(f"NOTE: {given.hint}\n" for given in line.bcc_letters if given.works))
 
 
 def read_file(name: str) -> tuple[Source, bytes | None]:

@@ -20,12 +20,11 @@ OPTIONS: tuple[ScriptOption, ...] = (
     ScriptOption(("i", "interval"), 1, "print every SECONDS", "SECONDS", type="interval"),
     common.DURATION,
     ScriptOption(("n", "number"), 0, "how many outputs", "COUNT", type="0.."),
-    ScriptOption(("c", "cumulative"), False, "do not clear between outputs"),
+    ScriptOption(("cumulative",), False, "do not clear between outputs"),
     ScriptOption(("T", "top"), 0, "only the TOP largest counts", "TOP", type="0.."),
     ScriptOption(("H", "histogram"), "", "a histogram of the expression", "SPEC", repeat=True),
     ScriptOption(("C", "count"), "", "counts by the values of expressions", "SPEC", repeat=True),
     ScriptOption(("I", "include"), "", "C header with types", "HEADER", repeat=True),
-    common.VERBOSE,
 )  # fmt: skip
 
 EXAMPLES = """\
@@ -55,7 +54,7 @@ def translate(options: Options, kernel: KernelInfo) -> Translation:
     for header in options.many("include"):
         words += ["--include", header]
     text = script(HEAD, *probes, _interval(shows, options))
-    return Translation(text, tuple(words), common.notes(options))
+    return Translation(text, tuple(words))
 
 
 class _Names:

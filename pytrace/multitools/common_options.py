@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pytrace.core.diagnostics import TraceError
-from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options import option_types
 from pytrace.core.options.script_options import ScriptOption
 from pytrace.multitools.translation import Options
@@ -14,8 +12,7 @@ INTERVAL = ScriptOption(("i", "interval"), 0, "print every SECONDS", "SECONDS", 
 DURATION = ScriptOption(("d", "duration"), 0, "stop after SECONDS", "SECONDS", type="interval")
 TIMESTAMP = ScriptOption(("T", "timestamp"), False, "print the time of day with each output")
 REGEXP = ScriptOption(("r", "regexp"), False, "the pattern is a regular expression, from the beginning of names")
-CPU = ScriptOption(("c", "cpu"), "", "only on this CPU; what is no number is a command to run (--cmd)", "CPU")
-VERBOSE = ScriptOption(("v", "verbose"), False, "accepted; --show-script prints the script")
+CPU = ScriptOption(("cpu",), -1, "only on this CPU", "CPU", type="cpu")
 PATTERN = ScriptOption(("pattern",), "", "functions or events: vfs_*, c:malloc, t:sched:*, u:LIB:PROBE, kprobe:…",
                        "PATTERN", operand=True, required=True)
 
@@ -53,27 +50,7 @@ def duration(options: Options) -> int:
     return options.number("duration")
 
 
-def notes(options: Options) -> tuple[str, ...]:
-    """Remarks about options without effect."""
-    return ("-v has no effect here: --show-script prints the script",) if options.flag("verbose") else ()
-
-
-def cpu_condition(options: Options, kernel: KernelInfo) -> str:
-    """The predicate of ``-c`` with a number, empty without it.
-
-    Raises:
-        TraceError: there is no such CPU.
-    """
-    text = options.text("cpu")
-    if not (text.isascii() and text.isdigit()):
-        return ""
-    last = kernel.possible_cpus - 1
-    if int(text) > last:
-        raise TraceError(f"option -c: there is no CPU {text}", hints=(f"CPUs of this machine are 0-{last}",))
-    return f"cpu == {int(text)}"
-
-
-def command(options: Options) -> tuple[str, ...]:
-    """Words for pytrace's command line for ``-c`` with a command, as all other tools have it."""
-    text = options.text("cpu")
-    return ("--cmd", text) if text and not (text.isascii() and text.isdigit()) else ()
+def cpu_condition(options: Options) -> str:
+    """The predicate of ``--cpu``, empty without it."""
+    number = options.number("cpu")
+    return f"cpu == {number}" if number >= 0 else ""

@@ -11,7 +11,7 @@ from pytrace.multitools.translation import Options, Translation
 
 OPTIONS: tuple[ScriptOption, ...] = (
     common.PID, common.INTERVAL, common.DURATION, common.TIMESTAMP, common.REGEXP,
-    common.CPU, common.VERBOSE, common.PATTERN,
+    common.CPU, common.PATTERN,
 )  # fmt: skip
 
 EXAMPLES = """\
@@ -26,11 +26,11 @@ funccount 'u:/usr/bin/python3:*'       USDT probes of Python"""
 def translate(options: Options, kernel: KernelInfo) -> Translation:
     """The script that counts."""
     pattern = patterns.parse(options, kernel)
-    only = common.cpu_condition(options, kernel)
+    only = common.cpu_condition(options)
     count = probe([pattern.point], [f"@calls[{pattern.naming.key}] = count();"], [only])
     text = script(HEAD, count, _show(pattern.naming, options))
-    words = common.run_arguments(options, pattern.filter) + common.command(options)
-    return Translation(text, words, common.notes(options))
+    words = common.run_arguments(options, pattern.filter)
+    return Translation(text, words)
 
 
 def _show(naming: Naming, options: Options) -> str:

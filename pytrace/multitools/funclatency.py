@@ -29,7 +29,7 @@ OPTIONS: tuple[ScriptOption, ...] = (
     ScriptOption(("F", "function"), False, "a histogram for each function"),
     common.REGEXP,
     ScriptOption(("l", "level"), 0, "accepted; nested and recursive calls are told apart at any level", "LEVEL"),
-    common.VERBOSE, common.PATTERN,
+    common.PATTERN,
 )  # fmt: skip
 
 EXAMPLES = """\
@@ -55,7 +55,7 @@ def translate(options: Options, kernel: KernelInfo) -> Translation:
     )
     notes = ("-l has no effect here: calls are told apart at any level",) if options.number("level") else ()
     arguments = common.run_arguments(options, pattern.filter)
-    return Translation(text, arguments, (*common.notes(options), *notes))
+    return Translation(text, arguments, notes)
 
 
 def _unit(options: Options) -> tuple[str, int]:

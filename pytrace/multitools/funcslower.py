@@ -23,11 +23,10 @@ OPTIONS: tuple[ScriptOption, ...] = (
     ScriptOption(("a", "arguments"), 0, "show the first N arguments (at most 6)", "N", type=f"0..{_MOST_ARGUMENTS}"),
     ScriptOption(("T", "time"), False, "the time of day"),
     ScriptOption(("t", "timestamp"), False, "seconds since the start"),
-    ScriptOption(("f", "folded"), False, "stacks of slow calls with their microseconds, for flame graphs"),
+    ScriptOption(("folded",), False, "stacks of slow calls with their microseconds, for flame graphs"),
     ScriptOption(("U", "user-stack"), False, "the user stack after each call"),
     ScriptOption(("K", "kernel-stack"), False, "the kernel stack after each call"),
     ScriptOption(("d", "duration"), 0, "stop after SECONDS", "SECONDS", type="interval"),
-    common.VERBOSE,
     ScriptOption(("function",), "", "functions: vfs_write, c:open, /path/program:FUNCTION", "FUNCTION",
                  operand=True, required=True, repeat=True),
 )  # fmt: skip
@@ -44,7 +43,8 @@ def translate(options: Options, kernel: KernelInfo) -> Translation:
     """The script that shows slow calls."""
     arguments = options.number("arguments")
     probes: list[str] = []
-    parsed = [places.parse(SpecText.of(function)) for function in options.many("function")]
+    pid = common.only_pid(options)
+    parsed = [places.resolve(places.parse(SpecText.of(text)), kernel, pid) for text in options.many("function")]
     for place in parsed:
         if place.family != parsed[0].family:
             hints = ("run funcslower once for each of them",)
@@ -54,7 +54,7 @@ def translate(options: Options, kernel: KernelInfo) -> Translation:
     head = "" if options.flag("folded") else HEAD
     if not head:
         probes.append(probe(["end"], ["clear(@frame);\nclear(@depth);"]))
-    return Translation(script(head, FRAMES, *probes, forget()), words, common.notes(options))
+    return Translation(script(head, FRAMES, *probes, forget()), words)
 
 
 def _probes(place: Place, arguments: int, options: Options, kernel: KernelInfo) -> list[str]:

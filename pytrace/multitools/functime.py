@@ -25,7 +25,7 @@ from pytrace.multitools.translation import Options, Translation
 OPTIONS: tuple[ScriptOption, ...] = (
     common.PID, common.INTERVAL, common.DURATION, common.TIMESTAMP,
     ScriptOption(("self",), False, "time without that of other traced functions that were called"),
-    common.REGEXP, common.VERBOSE, common.PATTERN,
+    common.REGEXP, common.PATTERN,
 )  # fmt: skip
 
 EXAMPLES = """\
@@ -78,7 +78,7 @@ def translate(options: Options, kernel: KernelInfo) -> Translation:
         forget(),
         _show(pattern.naming, options),
     )
-    return Translation(text, common.run_arguments(options, pattern.filter), common.notes(options))
+    return Translation(text, common.run_arguments(options, pattern.filter))
 
 
 def _show(naming: Naming, options: Options) -> str:

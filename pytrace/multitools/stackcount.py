@@ -21,15 +21,15 @@ OPTIONS: tuple[ScriptOption, ...] = (
     ScriptOption(("K", "kernel-stacks-only"), False, "only the kernel's part of stacks"),
     ScriptOption(("U", "user-stacks-only"), False, "only the user part of stacks"),
     ScriptOption(("d", "delimited"), False, "a line -- between the kernel's and the user part"),
-    ScriptOption(("f", "folded"), False, "one line for each stack, for flame graphs"),
-    common.VERBOSE, common.PATTERN,
+    ScriptOption(("folded",), False, "one line for each stack, for flame graphs"),
+    common.PATTERN,
 )  # fmt: skip
 
 EXAMPLES = """\
 stackcount submit_bio                    kernel and user stacks that lead to block I/O, until Ctrl-C
 stackcount -p 185 c:malloc               user stacks of one process
 stackcount -P -K 't:sched:sched_switch'  kernel stacks by process
-stackcount -f -D 10 c:malloc             for flame graphs, ten seconds"""
+stackcount --folded -D 10 c:malloc       for flame graphs, ten seconds"""
 
 
 def translate(options: Options, kernel: KernelInfo) -> Translation:
@@ -39,18 +39,17 @@ def translate(options: Options, kernel: KernelInfo) -> Translation:
     folded = options.flag("folded")
     if folded and interval:
         hints = ("leave -i out, or use --save-every, which saves what later becomes flame graphs",)
-        raise TraceError("-f writes the stacks of the whole run, -i wants parts of it", hints=hints)
+        raise TraceError("--folded writes the stacks of the whole run, -i wants parts of it", hints=hints)
     key = ", ".join([*_process(options, folded=folded), *_stacks(options, pattern.place, folded=folded)])
-    count = probe([pattern.point], [f"@stacks[{key}] = count();"], [common.cpu_condition(options, kernel)])
+    count = probe([pattern.point], [f"@stacks[{key}] = count();"], [common.cpu_condition(options)])
     stamps = ['time("%H:%M:%S\\n");'] if options.flag("timestamp") else []
     show = outputs(interval, common.duration(options), [*stamps, "print_clear(@stacks);"]) if interval else ""
     if stamps and not interval:
         show = block("end", stamps)
     arguments = common.run_arguments(options, pattern.filter) + (("--format", "folded") if folded else ())
-    arguments += common.command(options)
     notes = ("-s has no effect here: offsets are always shown",) if options.flag("offset") else ()
     text = script(HEAD, count, show) if interval else script(count, show)
-    return Translation(text, arguments, (*common.notes(options), *notes))
+    return Translation(text, arguments, notes)
 
 
 def _process(options: Options, *, folded: bool) -> list[str]:

@@ -25,9 +25,9 @@ OPTIONS: tuple[ScriptOption, ...] = (
     ScriptOption(("u", "unix-timestamp"), False, "seconds since 1970 as TIME"),
     ScriptOption(("T", "time"), False, "the time of day as TIME (the default)"),
     ScriptOption(("C", "print_cpu"), False, "also the CPU"),
-    ScriptOption(("c", "cgroup-path"), "", "only processes of this cgroup", "PATH"),
+    ScriptOption(("cgroup-path",), "", "only processes of this cgroup", "PATH"),
     ScriptOption(("n", "name"), "", "only commands whose name contains NAME", "NAME"),
-    ScriptOption(("f", "msg-filter"), "", "refused; pipe the output to grep", "TEXT"),
+    ScriptOption(("msg-filter",), "", "refused; pipe the output to grep", "TEXT"),
     ScriptOption(("B", "bin_cmp"), False, "accepted; STRCMP compares texts"),
     ScriptOption(("s", "sym_file_list"), "", "accepted; symbols of all files are found", "FILES"),
     ScriptOption(("K", "kernel-stack"), False, "the kernel stack after each line"),
@@ -36,7 +36,6 @@ OPTIONS: tuple[ScriptOption, ...] = (
     ScriptOption(("I", "include"), "", "C header with types", "HEADER", repeat=True),
     ScriptOption(("A", "aggregate"), False, "count equal lines instead of printing them"),
     ScriptOption(("d", "duration"), 0, "stop after SECONDS", "SECONDS", type="interval"),
-    common.VERBOSE,
     ScriptOption(("probe",), "", "PLACE[(SIGNATURE)] [(PREDICATE)] [\"FORMAT\", VALUE, …]", "PROBE",
                  operand=True, required=True, repeat=True),
 )  # fmt: skip
@@ -57,27 +56,22 @@ def translate(options: Options, kernel: KernelInfo) -> Translation:
         hints = (
             "pytrace trace … | grep TEXT",
             "a predicate filters in the kernel: 'p::f (arg1 == 3) \"…\"'",
-            "pytrace's own -f is --format here",
         )
-        raise TraceError("-f looks at finished lines, which exist in user space only", hints=hints)
+        raise TraceError("--msg-filter looks at finished lines, which exist in user space only", hints=hints)
     if sum(options.flag(name) for name in ("timestamp", "unix-timestamp", "time")) > 1:
         raise TraceError("-t, -u and -T cannot be used together", hints=("each of them says what TIME is",))
     probes = [_probe(SpecText.of(text), options, kernel) for text in options.many("probe")]
     text = script(HEAD if options.number("max-events") else "", *probes)
     words = [*common.run_arguments(options)]
     if options.text("cgroup-path"):
-        path = options.text("cgroup-path")
-        if not path.startswith("/") and " " in path:
-            own = "pytrace's own -c COMMAND is --cmd here"
-            raise TraceError(f"option -c needs the path of a cgroup, not {path!r}", hints=(own,))
-        words += ["--cgroup", path]
+        words += ["--cgroup", options.text("cgroup-path")]
     for header in options.many("include"):
         words += ["--include", header]
     return Translation(text, tuple(words), _notes(options))
 
 
 def _notes(options: Options) -> tuple[str, ...]:
-    found = list(common.notes(options))
+    found: list[str] = []
     if options.flag("include-self"):
         found.append("-S has no effect here: events of pytrace itself are always included")
     if options.flag("bin_cmp"):

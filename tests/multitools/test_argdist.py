@@ -67,9 +67,8 @@ def test_what_came_after_the_last_output_is_shown_at_the_end() -> None:
 
 
 def test_words_of_the_run() -> None:
-    made = translate("argdist", count="/bin/app:work()", pid="1", duration=2, include="x.h", verbose=True)
+    made = translate("argdist", count="/bin/app:work()", pid="1", duration=2, include="x.h")
     assert made.arguments == ("--pid", "1", "--duration", "2", "--include", "x.h")
-    assert made.notes
 
 
 def test_mistakes() -> None:

@@ -1,15 +1,9 @@
 from __future__ import annotations
 
-import pytest
-
-from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.script_options import Value
 from pytrace.multitools import common_options as common
 from pytrace.multitools import funccount
 from pytrace.multitools.translation import Options
-from tests.support.facts import RecordedKernel
-
-KERNEL = RecordedKernel(possible_cpus=4)
 
 
 def options(**values: Value) -> Options:
@@ -27,20 +21,6 @@ def test_processes() -> None:
 
 
 def test_cpu() -> None:
-    assert common.cpu_condition(options(), KERNEL) == ""
-    assert common.cpu_condition(options(cpu="0"), KERNEL) == "cpu == 0"
-    assert common.command(options(cpu="0")) == common.command(options()) == ()
-    assert common.cpu_condition(options(cpu="ls -l"), KERNEL) == ""
-    assert common.command(options(cpu="ls -l")) == ("--cmd", "ls -l")
-
-
-def test_a_cpu_that_is_not_there_is_refused() -> None:
-    assert common.cpu_condition(options(cpu="3"), KERNEL) == "cpu == 3"
-    with pytest.raises(TraceError, match="there is no CPU 4") as found:
-        common.cpu_condition(options(cpu="4"), KERNEL)
-    assert found.value.hints == ("CPUs of this machine are 0-3",)
-
-
-def test_notes() -> None:
-    assert common.notes(options()) == ()
-    assert "-v" in common.notes(options(verbose=True))[0]
+    assert common.cpu_condition(options()) == ""
+    assert common.cpu_condition(options(cpu=0)) == "cpu == 0"
+    assert common.cpu_condition(options(cpu=3)) == "cpu == 3"

@@ -37,10 +37,10 @@ def test_intervals() -> None:
 
 
 def test_words_of_the_run() -> None:
-    made = translate("funclatency", pattern="work", regexp=True, pid="5", duration=1, level=9, verbose=True)
+    made = translate("funclatency", pattern="work", regexp=True, pid="5", duration=1, level=9)
     assert made.arguments[:4] == ("--pid", "5", "--duration", "1")
     assert "sched_process_exit" in made.arguments[5]
-    assert [note[:2] for note in made.notes] == ["-v", "-l"]
+    assert [note[:2] for note in made.notes] == ["-l"]
 
 
 def test_mistakes() -> None:

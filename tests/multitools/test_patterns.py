@@ -36,7 +36,7 @@ def test_regular_expressions_become_a_filter() -> None:
     assert found.filter.startswith(":(?:work(_more)?$)")
 
 
-@pytest.mark.parametrize("text", ["t:sched:sched_switch", "u:/bin/app:probe", "software:faults"])
+@pytest.mark.parametrize("text", ["t:sched:sched_switch", "u:/bin/app:start", "software:faults"])
 def test_events_have_no_latency(text: str) -> None:
     with pytest.raises(TraceError, match="functions have a latency"):
         functions(text)

@@ -12,7 +12,7 @@ from tests.support.multitools import script, translate
     [
         ("vfs_read", {}, "kstack, ustack"),
         ("/bin/app:work", {}, "ustack"),
-        ("u:/bin/app:probe", {}, "ustack"),
+        ("u:/bin/app:start", {}, "ustack"),
         ("vfs_read", {"kernel-stacks-only": True}, "kstack"),
         ("vfs_read", {"user-stacks-only": True}, "ustack"),
         ("/bin/app:work", {"kernel-stacks-only": True}, "kstack"),
@@ -37,7 +37,6 @@ def test_words_of_the_run() -> None:
     assert made.arguments[:4] == ("--pid", "3", "--duration", "4")
     assert made.arguments[-2:] == ("--format", "folded")
     assert "-s" in made.notes[0]
-    assert translate("stackcount", pattern="vfs_read", verbose=True).notes
 
 
 def test_mistakes() -> None:

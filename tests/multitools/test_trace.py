@@ -24,7 +24,7 @@ def test_a_place_alone() -> None:
         ('t:syscalls:sys_enter_open "%s", args->filename', "tracepoint:syscalls:sys_enter_open",
          ["str(args->filename, 80)", '"sys_enter_open"']),
         ('t:sched:sched_switch "%s", args->prev_comm', "tracepoint:sched:sched_switch", ['"%s", args->prev_comm)']),
-        ('u:/bin/app:own:probe "%d %s", arg1, arg2', "usdt:/bin/app:own:probe", ["arg0, str(arg1, 80))"]),
+        ('u:/bin/app:one:stop "%d %s", arg1, arg2', "usdt:/bin/app:one:stop", ["arg0, str(arg1, 80))"]),
         ("/bin/app:work+4", "uprobe:/bin/app:work+4", []),
         ('p::do_exit(struct task_struct *t, size_t n) (n > 100 && t->pid == 1) "%d %K", n, t', "kprobe:do_exit",
          ["$t = (struct task_struct *)arg0;", "$n = arg1;", "if (!($n > 100 && $t->pid == 1)) { return; }",
@@ -80,9 +80,9 @@ def test_words_of_the_run() -> None:
 
 
 def test_notes() -> None:
-    made = translate("trace", None, probe="/bin/app:work", verbose=True, bin_cmp=True, sym_file_list="x",
+    made = translate("trace", None, probe="/bin/app:work", bin_cmp=True, sym_file_list="x",
                      **{"include-self": True})  # fmt: skip
-    assert [note[:2] for note in made.notes] == ["-v", "-S", "-B", "-s"]
+    assert [note[:2] for note in made.notes] == ["-S", "-B", "-s"]
 
 
 @pytest.mark.parametrize(

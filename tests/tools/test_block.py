@@ -171,7 +171,7 @@ def test_biolatency_counts_each_request_once(tool: Tool, disk: Disk) -> None:
 
 @pytest.mark.tool("biolatency")
 def test_biolatency_by_disk_and_flags_with_totals(tool: Tool, disk: Disk) -> None:
-    run = tool("biolatency", "-DFeQ", "-d", disk.name, "-p", os.getpid(), work=reads_and_writes(disk))
+    run = tool("biolatency", "-DFQ", "--extension", "-d", disk.name, "-p", os.getpid(), work=reads_and_writes(disk))
     counts = {key: counted(histogram) for key, histogram in run.maps["@usecs"].items()}
     reads, writes = (key for name in ("Read", "Write") for key in counts if key.endswith(name))
     assert counts == {reads: 5, writes: 3}
@@ -193,7 +193,7 @@ def test_biolatency_by_one_thing(tool: Tool, disk: Disk, option: str, key: str) 
 def test_biolatency_at_intervals(tool: Tool, disk: Disk) -> None:
     """Each request is in one output; the tool ends after the last one."""
     run = tool(
-        "biolatency", "-T", "-e", "-d", disk.name, "-p", os.getpid(), "1", "3", work=reads_and_writes(disk),
+        "biolatency", "-T", "--extension", "-d", disk.name, "-p", os.getpid(), "1", "3", work=reads_and_writes(disk),
         interrupt=False,
     )  # fmt: skip
     assert len([message for message in run.messages if message["type"] == "time"]) == 3

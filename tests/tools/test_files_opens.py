@@ -75,7 +75,7 @@ def test_every_system_call_that_opens_with_flags_and_mode(tool: Tool, folder: Pa
         if os.uname().machine == "x86_64":
             os.close(_libc.syscall(2, bytes(folder / "by_openat"), os.O_RDONLY | os.O_APPEND, 0))
 
-    run = tool("opensnoop", "-e", "-p", os.getpid(), work=work)
+    run = tool("opensnoop", "--extended_fields", "-p", os.getpid(), work=work)
     shown = {
         row["path"].removeprefix(f"{folder}/by_"): (int(row["flags"], 8), int(row["mode"], 8))
         for row in run.starting("PATH", folder / "by_")
@@ -102,10 +102,10 @@ def test_flags_that_are_asked_for(tool: Tool, folder: Path) -> None:
         run = tool("opensnoop", *options, "-p", os.getpid(), work=work)
         return [row["path"].rpartition("flag.")[2] for row in run.starting("PATH", folder / "flag.")]
 
-    assert names("-f", "O_WRONLY", "-f", "O_RDWR") == ["w", "rw"]
+    assert names("--flag_filter", "O_WRONLY", "--flag_filter", "O_RDWR") == ["w", "rw"]
     assert names("--flag_filter", "O_SYNC") == ["sync"]
-    assert names("-f", "O_RDONLY") == ["r", "d", "sync"]
-    assert names("-f", "O_DIRECTORY") == ["d"]
+    assert names("--flag_filter", "O_RDONLY") == ["r", "d", "sync"]
+    assert names("--flag_filter", "O_DIRECTORY") == ["d"]
 
 
 @pytest.mark.tool("opensnoop")
@@ -183,7 +183,7 @@ def test_options_that_end_or_are_refused(tool: Tool) -> None:
     for option in ("--cgroupmap", "--mntnsmap"):
         run = tool("opensnoop", option, "/sys/fs/bpf/x", status=1, interrupt=False)
         assert "--container ID" in run.stderr
-    run = tool("opensnoop", "-f", "O_WRITE", status=1, interrupt=False)
+    run = tool("opensnoop", "--flag_filter", "O_WRITE", status=1, interrupt=False)
     assert "O_WRITE" in run.stderr
 
 

@@ -190,7 +190,7 @@ def _compact(_running: Running) -> None:
 def test_compaction_of_all_zones(tool: Tool) -> None:
     needs_tracepoint("compaction:mm_compaction_begin", Where(options=("COMPACTION",)))
     needs("btf")
-    run = tool("compactsnoop", "-e", "-K", "-p", os.getpid(), work=_compact)
+    run = tool("compactsnoop", "--extended_fields", "-K", "-p", os.getpid(), work=_compact)
     check_compaction(run.rows)
     for row in run.rows:
         assert 0 < row["min"] <= row["low"] <= row["high"]

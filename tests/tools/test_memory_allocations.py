@@ -29,7 +29,7 @@ def leaks(programs: Path, kept: int = 10, freed: int = 20, size: int = 1001) -> 
 @pytest.mark.tool("memleak")
 def test_a_known_leak(tool: Tool, programs: Path) -> None:
     needs("uprobe")
-    run = tool("memleak", "-o", 0, command=leaks(programs))
+    run = tool("memleak", "--older", 0, command=leaks(programs))
     [(key, value)] = of(run, "@outstanding", "keep").items()
     assert value == 10 * 1001
     assert "10 allocations" in key
@@ -48,23 +48,23 @@ def test_a_known_leak(tool: Tool, programs: Path) -> None:
         (("-z", 1002), 0),
         (("-Z", 1001), 10),
         (("-Z", 1000), 0),
-        (("-o", 3_600_000), 0),
+        (("--older", 3_600_000), 0),
         (("--wa-missing-free",), 10),
         (("-O", "libc.so.6"), 10),
     ],
 )
 def test_only_some_allocations(tool: Tool, programs: Path, options: tuple[object, ...], found: int) -> None:
     needs("uprobe")
-    run = tool("memleak", *(() if "-o" in options else ("-o", 0)), *options, command=leaks(programs))
+    run = tool("memleak", *(() if "--older" in options else ("--older", 0)), *options, command=leaks(programs))
     assert sum(of(run, "@outstanding", "keep").values()) == found * 1001
 
 
 @pytest.mark.tool("memleak")
 def test_a_sample_and_each_allocation(tool: Tool, programs: Path) -> None:
     needs("uprobe")
-    run = tool("memleak", "-o", 0, "-s", 10, command=leaks(programs, 4000))
+    run = tool("memleak", "--older", 0, "-s", 10, command=leaks(programs, 4000))
     assert 0 < sum(of(run, "@outstanding", "keep").values()) < 2000 * 1001
-    each = tool("memleak", "-o", 0, "-a", "-t", "-z", 1001, "-Z", 1001, command=leaks(programs, 3, 2))
+    each = tool("memleak", "--older", 0, "-a", "-t", "-z", 1001, "-Z", 1001, command=leaks(programs, 3, 2))
     calls = [row["CALL"] for row in each.rows if "CALL" in row]
     assert calls == ["alloc"] * 3 + ["alloc", "free"] * 2
     assert [row["SIZE"] for row in each.rows if "STACK" in row] == [1001] * 3
@@ -96,7 +96,7 @@ def test_other_allocators_and_mistakes(tool: Tool) -> None:
 def test_allocations_of_the_kernel(tool: Tool) -> None:
     needs_tracepoint("kmem:kmalloc")
     with memory.many_names(1):
-        run = tool("memleak", "-T", 3, "-o", 0, 1, 1, interrupt=False, troubles=RECURSION)
+        run = tool("memleak", "-T", 3, "--older", 0, 1, 1, interrupt=False, troubles=RECURSION)
     assert 0 < len(run.maps["@outstanding"]) <= 3
     assert all("+" in key for key in run.maps["@outstanding"])
     if not (TRACING / "events/percpu/percpu_alloc_percpu").exists():
@@ -118,6 +118,6 @@ def test_bytes_asked_of_malloc(tool: Tool, programs: Path) -> None:
 @pytest.mark.tool("mallocs")
 def test_lines_for_flame_graphs(tool: Tool, programs: Path) -> None:
     needs("uprobe")
-    run = tool("mallocs", "-f", "-z", 1001, "-Z", 1001, command=leaks(programs), form="text")
+    run = tool("mallocs", "--folded", "-z", 1001, "-Z", 1001, command=leaks(programs), form="text")
     lines = dict(line.rsplit(" ", 1) for line in run.stdout.splitlines() if line.startswith("leaks;"))
     assert {key.rsplit(";", 1)[1]: int(value) for key, value in lines.items()} == {"keep": 10010, "use": 20020}

@@ -124,14 +124,15 @@ def test_text_is_shown_as_far_as_asked(tool: Tool, folder: Path) -> None:
 @pytest.mark.tool("sslsnoop")
 def test_threads_and_libraries(tool: Tool, folder: Path) -> None:
     name = Path("/proc/self/comm").read_text().strip()
-    assert carried(in_this_process(tool, folder, "-c", name, "-g", "-n").rows) == [("SSL_write", 9), ("SSL_read", 9)]
+    named = in_this_process(tool, folder, "--comm", name, "-g", "-n")
+    assert carried(named.rows) == [("SSL_write", 9), ("SSL_read", 9)]
     assert not in_this_process(tool, folder, "--comm", "nobody").rows
     library = next(
         Path(line.split()[-1]) for line in Path("/proc/self/maps").read_text().splitlines() if "libssl" in line
     )
     only = ("-ogn", "--extra-lib", library)
     assert carried(in_this_process(tool, folder, *only).rows) == [("SSL_write", 9), ("SSL_read", 9)]
-    assert "libssl" in tool("sslsnoop", "-ogn", status=1, interrupt=False).stderr
+    assert "libssl" in tool("sslsnoop", "--no-openssl", "-gn", status=1, interrupt=False).stderr
     assert "no functions" in tool("sslsnoop", "--extra-lib", "/bin/sh", status=1, interrupt=False).stderr
     assert "16384" in tool("sslsnoop", "--max-buffer-size", 0, status=1, interrupt=False).stderr
 

@@ -110,7 +110,7 @@ def test_connections_are_counted(tool: Tool, ends: Ends) -> None:
         made.extend(sockets.connections(*ends, count=4))
         made.extend(sockets.connections(*ends, count=1))
 
-    run = tool("tcpconnect", *me(), "-c", work=work)
+    run = tool("tcpconnect", *me(), "--count", work=work)
     assert [(row["SADDR"], row["DPORT"], row["CONNECTS"]) for row in run.rows] == [
         (made[0].address, made[0].peer_port, 4),
         (made[4].address, made[4].peer_port, 1),
@@ -365,7 +365,7 @@ def test_retransmits_of_a_connection_from_before_are_counted(tool: Tool, ends: E
                 finally:
                     heal(ends[1])
 
-            run = tool("tcpretrans", *me(), "-c", "-4", work=work)
+            run = tool("tcpretrans", *me(), "--count", "-4", work=work)
             (row,) = run.of(**{"LADDR:LPORT": endpoint(4, *one.getsockname())})
             assert 2 <= row["RETRANSMITS"] <= sockets.retransmitted(one)
 

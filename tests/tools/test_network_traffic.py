@@ -209,7 +209,7 @@ def test_options_of_tcprtt(tool: Tool, ends: Ends) -> None:
         f"{client.address6},{server.address6}", f"{server.address6},{client.address6}"
     }  # fmt: skip
     assert keys("-4", "-b") == {client.address, server.address}
-    assert not keys("-p", 1), "nobody uses port 1"
+    assert not keys("--lport", 1), "nobody uses port 1"
     assert not keys("--raddr", "203.0.113.1")
     assert keys("-m", name="@rtt_ms") == {""}
 
@@ -220,7 +220,7 @@ def test_outputs_of_tcprtt(tool: Tool, ends: Ends) -> None:
         sockets.connections(*ends, count=3)
         outputs(running, "@rtt_us", 1)
 
-    run = tool("tcprtt", *ME, "-i", 1, "-d", 60, "-e", "-T", work=work, form="text")
+    run = tool("tcprtt", *ME, "-i", 1, "-d", 60, "--extension", "-T", work=work, form="text")
     assert "@average_us: { .count = " in run.stdout
     assert run.lines[0].count(":") == 2, f"no time: {run.lines[0]}"
     assert tool("tcprtt", "-d", 1, interrupt=False).status == 0

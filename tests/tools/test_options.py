@@ -8,6 +8,7 @@ import pytest
 
 from pytrace.cli import options as command_line
 from pytrace.cli.scripts import declared, tools
+from pytrace.cli.scripts.bcc_letters import LETTERS, RESERVED
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.options.script_options import ScriptOption
 from pytrace.core.source import Source
@@ -21,8 +22,12 @@ OURS = {
 }
 """Options of pytrace by their spellings."""
 
-STANDS_FOR_PYTRACES = {"uid", "duration", "comm", "include"}
+STANDS_FOR_PYTRACES = {"uid", "duration", "comm", "include", "pid", "verbose"}
 """Names of tools' own options that do what pytrace's of the same name does."""
+
+
+SAME = {("-p", "pid"), ("-v", "verbose")}
+"""Options of tools with a letter of pytrace's that mean what pytrace's does."""
 
 
 def own(tool: str) -> tuple[ScriptOption, ...]:
@@ -75,7 +80,34 @@ def test_options_of_all_tools(tool: str) -> None:
         spelling = word.partition("=")[0].split("/")[-1]
         name = spelling.lstrip("-")
         assert spelling in OURS
-        assert name not in mine or name in STANDS_FOR_PYTRACES | {"pid"}
+        assert name not in mine or name in STANDS_FOR_PYTRACES
+
+
+@pytest.mark.parametrize("tool", OPTIONS)
+def test_letters_of_pytrace_mean_the_same_in_all_tools(tool: str) -> None:
+    others = {
+        (letter, item.name)
+        for item in own(tool)
+        for letter in item.letters
+        if letter in RESERVED and (f"-{letter}", item.name) not in SAME
+    }
+    assert not others
+
+
+@pytest.mark.parametrize("tool", LETTERS)
+def test_letters_of_bcc_name_options(tool: str) -> None:
+    words = {word for item in own(tool) for word in item.words} | {row.long for row in command_line.OPTIONS}
+    assert set(LETTERS[tool]) <= set(RESERVED)
+    assert set(LETTERS[tool].values()) <= words
+
+
+def test_letters_of_bcc_are_documented() -> None:
+    """In docs/from-bcc.md, a line for each letter and option."""
+    text = Path("docs/from-bcc.md").read_text()
+    rows = [line for line in text.splitlines() if line.startswith("| `-")]
+    for tool, letters in LETTERS.items():
+        for letter, word in letters.items():
+            assert [row for row in rows if f"`-{letter}` of " in row and f"`{tool}`" in row and f"`--{word}`" in row]
 
 
 def test_the_table_has_every_tool() -> None:

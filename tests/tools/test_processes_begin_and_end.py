@@ -56,7 +56,7 @@ def test_failed_programs(tool: Tool) -> None:
         ended.append(processes.failing_exec("/no/such/program"))
         ended.extend(processes.execs([[TRUE, "one"]]))
 
-    run = tool("execsnoop", "-xqTtUCM", "--max-args", 1, "-P", os.getpid(), work=work)
+    run = tool("execsnoop", "--quote", "-xTtUCM", "--max-args", 1, "-P", os.getpid(), work=work)
     (failed,) = run.of(PID=ended[0].pid)
     assert list(failed) == ["TIME", "TIME(s)", "UID", "CPU", "PARENT", "PCOMM", "PID", "PPID", "RET", "ARGS"]
     assert (failed["RET"], failed["ARGS"]) == (-2, '"/no/such/program" "argument"')

@@ -70,8 +70,8 @@ def test_time_of_calls(tool: Tool) -> None:
 @pytest.mark.parametrize(
     ("options", "names"),
     [
-        (("-x",), {"rmdir": 5, "fsync": 3}), (("-e", "ENOENT"), {"rmdir": 5}), (("-e", "9"), {"fsync": 3}),
-        (("-e", "EBADF", "-L"), {"fsync": 3}), (("-e", "EPERM"), {}),
+        (("-x",), {"rmdir": 5, "fsync": 3}), (("--errno", "ENOENT"), {"rmdir": 5}), (("--errno", "9"), {"fsync": 3}),
+        (("--errno", "EBADF", "-L"), {"fsync": 3}), (("--errno", "EPERM"), {}),
         (("--syscall", "getppid,fsync"), {"getppid": 10, "fsync": 3}),
     ],
 )  # fmt: skip
@@ -95,7 +95,7 @@ def test_calls_by_process(tool: Tool, programs: Path) -> None:
 
     run = tool("syscount", "--ppid", os.getpid(), "--syscall", "getppid", work=work)
     assert count(run, "getppid") == 7
-    run = tool("syscount", "-c", 1, "-P", "--syscall", "getppid", "-p", os.getpid(), work=calls)
+    run = tool("syscount", "--ppid", 1, "-P", "--syscall", "getppid", "-p", os.getpid(), work=calls)
     assert not run.rows or os.getppid() == 1
 
 

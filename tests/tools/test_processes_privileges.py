@@ -147,7 +147,7 @@ def test_checks_once_and_with_stacks(tool: Tool) -> None:
     def work(_running: Running) -> None:
         ended.append(processes.child(twice))
 
-    run = tool("capable", "-v", "--unique", work=work)
+    run = tool("capable", "--unaudited", "--unique", work=work)
     names = [row["NAME"] for row in run.of(PID=ended[0].pid)]
     assert names.count("CAP_SYS_ADMIN") == 1
     run = tool("capable", "-K", "-U", "--unique", work=work)

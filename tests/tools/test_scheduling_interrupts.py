@@ -95,7 +95,7 @@ def test_forms_of_hard_interrupts(tool: Tool, folder: Path) -> None:
     assert all(row["TOTAL(ns)"] >= 10 * row["COUNT"] for row in precise.rows)
     histograms = tool("hardirqs", "-d", "-N", work=work)
     assert sum(total(buckets) for buckets in histograms.maps["@nsecs"].values()) >= 10
-    each = [tool("hardirqs", "-c", number, work=work).rows for number in range(os.cpu_count() or 1)]
+    each = [tool("hardirqs", "--cpu", number, work=work).rows for number in range(os.cpu_count() or 1)]
     assert sum(row["COUNT"] for rows in each for row in rows) >= 1
 
 

@@ -75,7 +75,7 @@ def test_callers_of_mutexes(tool: Tool, tmp_path: Path) -> None:
 @pytest.mark.tool("klockstat")
 def test_locks_of_callers_that_were_asked_for(tool: Tool, tmp_path: Path) -> None:
     needs("kprobe")
-    run = tool("klockstat", "-c", "pipe_", "-n", 2, "-s", 2, "-S", "acq_total,hld_count", command=pipe(tmp_path))
+    run = tool("klockstat", "--caller", "pipe_", "-n", 2, "-s", 2, "-S", "acq_total,hld_count", command=pipe(tmp_path))
     assert all(row["CALLER"].startswith("pipe_") for row in run.rows)
     assert 0 < len(run.table(1)) <= 2
     assert 0 < len(run.table(2)) <= 2
@@ -133,7 +133,7 @@ def test_references_and_misses(tool: Tool, programs: Path) -> None:
         check_columns(run)
         assert run.of(PID=hogs[0])
         assert all(0 <= row["HIT%"] <= 100 and row["REFERENCE"] > 0 for row in run.rows)
-        threads = tool("llcstat", "-t", "-c", 1000, 1, interrupt=False)
+        threads = tool("llcstat", "-t", "--sample_period", 1000, 1, interrupt=False)
         assert all(list(row)[:3] == ["PID", "TID", "NAME"] for row in threads.rows)
 
 
@@ -163,7 +163,7 @@ def test_numbers_of_llcstat_with_other_events(server: Server, tmp_path: Path, pr
     text = text.replace("hardware:cache-references:", "software:page-faults:")
     (tmp_path / "faults.bt").write_text(text.replace("hardware:cache-misses:", "software:minor-faults:"))
     seen = []
-    argv = (str(tmp_path / "faults.bt"), "-c", "1", "-t", "--format", "json", "0")
+    argv = (str(tmp_path / "faults.bt"), "--sample_period", "1", "-t", "--format", "json", "0")
     result = server.run(argv, while_attached=lambda _: seen.append(memory.touched(programs, 500)),
                         when_attached=("signal INT",), timeout=60)  # fmt: skip
     messages = [json.loads(line) for line in result.stdout.splitlines()]

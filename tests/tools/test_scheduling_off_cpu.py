@@ -85,7 +85,7 @@ def test_one_side_of_the_stacks(tool: Tool, programs: Path) -> None:
 def test_lines_for_flame_graphs(tool: Tool, programs: Path) -> None:
     needs("rawtracepoint")
     seen: list[scheduling.Measured] = []
-    run = tool("offcputime", "-df", "--comm", "naps", form="text", work=napping(programs, seen))
+    run = tool("offcputime", "-d", "--folded", "--comm", "naps", form="text", work=napping(programs, seen))
     lines = folded(run)
     asleep = {line: number for line, number in lines.items() if line.startswith("naps;") and "do_nanosleep" in line}
     assert sum(asleep.values()) >= 0.95 * seen[0].nanoseconds / 1000
@@ -141,7 +141,7 @@ def test_the_stack_of_the_waker(tool: Tool, reader: Reader) -> None:
     slept = of(run, "@blocked_us", "target,cat,", "pipe_write+", ",waker,")
     assert sum(slept.values()) >= 0.95 * ASLEEP
     assert all(key.startswith("target,cat,") for key in run.maps["@blocked_us"])
-    lines = folded(tool("wakeuptime", "-f", "-p", reader.pid, form="text", work=reader.work))
+    lines = folded(tool("wakeuptime", "--folded", "-p", reader.pid, form="text", work=reader.work))
     found = {line: number for line, number in lines.items() if re.fullmatch(r".*ksys_write;.*pipe_write.*;cat", line)}
     assert sum(found.values()) >= 0.95 * ASLEEP
 
@@ -184,14 +184,14 @@ def test_user_stacks_of_both(tool: Tool, reader: Reader) -> None:
 @pytest.mark.tool("offwaketime")
 def test_both_stacks_meet_in_folded_lines(tool: Tool, reader: Reader) -> None:
     needs("rawtracepoint")
-    lines = folded(tool("offwaketime", "-f", "-p", reader.pid, form="text", work=reader.work))
+    lines = folded(tool("offwaketime", "--folded", "-p", reader.pid, form="text", work=reader.work))
     pattern = r"cat;.*ksys_read;.*pipe_read;.*;--;.*pipe_write;.*ksys_write;.*"
     found = {line: number for line, number in lines.items() if re.fullmatch(pattern, line)}
     assert sum(found.values()) >= 0.95 * ASLEEP
 
 
 @pytest.mark.tool("profile")
-@pytest.mark.parametrize("options", [(), ("-U",), ("-d",), ("-F", 99), ("-c", 5_000_000), ("-A",), ("-I",)])
+@pytest.mark.parametrize("options", [(), ("-U",), ("-d",), ("-F", 99), ("--count", 5_000_000), ("-A",), ("-I",)])
 def test_where_a_hog_spends_its_time(tool: Tool, programs: Path, options: tuple[object, ...]) -> None:
     with scheduling.hogs(programs, 1) as hogs:
         run = tool("profile", "-p", hogs[0], *options, work=lambda _: sampled(hogs, 50))
@@ -207,11 +207,11 @@ def test_where_a_hog_spends_its_time(tool: Tool, programs: Path, options: tuple[
 def test_lines_of_a_profile(tool: Tool, programs: Path) -> None:
     place = max(os.sched_getaffinity(0))
     with scheduling.hogs(programs, 1, place) as hogs:
-        run = tool("profile", "-fa", "-p", hogs[0], form="text", work=lambda _: sampled(hogs, 50))
+        run = tool("profile", "--folded", "-a", "-p", hogs[0], form="text", work=lambda _: sampled(hogs, 50))
         lines = folded(run)
         assert all(line.startswith("busy;") or line == "busy" for line in lines)
         assert any(line.endswith("hot") for line in lines)
-        kernel = tool("profile", "-K", "-fa", "-C", place, 1, form="text", interrupt=False)
+        kernel = tool("profile", "-K", "--folded", "-a", "-C", place, 1, form="text", interrupt=False)
         assert all(re.fullmatch(r"[^;]+(;.*_\[[ki]\])?", line) for line in folded(kernel))
         others = os.sched_getaffinity(0) - {place}
         for other in sorted(others)[:1]:

@@ -123,7 +123,7 @@ def test_stays_on_a_processor(tool: Tool, programs: Path) -> None:
     needs("rawtracepoint")
     with scheduling.hogs(programs, 2) as hogs:
         both = ",".join(map(str, hogs))
-        run = tool("cpudist", "-P", "-e", "-p", both, work=lambda _: in_turns(hogs))
+        run = tool("cpudist", "-P", "--extension", "-p", both, work=lambda _: in_turns(hogs))
         assert set(run.maps["@usecs"]) == {f"{pid},busy" for pid in hogs}
         stays = sum(total(buckets) for buckets in run.maps["@usecs"].values())
         assert run.maps["@total_usecs"]["count"] == stays >= 8
@@ -141,7 +141,7 @@ def test_sleeps_are_time_off_the_processor(tool: Tool, programs: Path) -> None:
     # Other tests run this program, too.
     run = tool("cpudist", "-O", "-L", "--comm", "naps", work=work)
     assert total(run.maps["@usecs"][f"{seen[0].pid},naps"], 16384) >= 0.95 * scheduling.MANY
-    run = tool("cpudist", "-O", "-m", "-e", "--comm", "naps", work=work)
+    run = tool("cpudist", "-O", "-m", "--extension", "--comm", "naps", work=work)
     assert total(run.maps["@msecs"], 16) >= 0.95 * scheduling.MANY
     assert run.maps["@total_msecs"]["total"] >= 0.95 * scheduling.MANY * 20
 

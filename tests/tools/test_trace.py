@@ -123,7 +123,7 @@ def test_stacks_lead_to_a_function(tool: Tool, programs: Path) -> None:
 @pytest.mark.tool("stackcount")
 def test_folded(tool: Tool, programs: Path) -> None:
     needs("uprobe")
-    run = tool("stackcount", "-f", f"{programs}/calls:inner", command=f"{programs}/calls 7", form="text")
+    run = tool("stackcount", "--folded", f"{programs}/calls:inner", command=f"{programs}/calls 7", form="text")
     assert len(run.lines) == 1
     stack, _, count = run.lines[0].rpartition(" ")
     names = stack.split(";")

@@ -45,7 +45,7 @@ def text(words: ScriptWords, header: str, common: Iterable[CommonOption], parame
     if operands:
         parts.append("Operands:\n" + "".join(_line(item.general or item.name, explained(item)) for item in operands))
     if named:
-        parts.append("Options:\n" + "".join(_line(_spelled(item), explained(item)) for item in named))
+        parts.append("Options:\n" + "".join(_line(_spelled(item), _with_letter(item, words)) for item in named))
     if parameters:
         parts.append(f"Parameters, after --:\n{parameters}")
     lines = []
@@ -118,6 +118,12 @@ def _names(letter: str, words: Sequence[str], argument: str) -> str:
     letters = [f"-{letter}"] if letter else []
     names = ", ".join([*letters, *(f"-{word}" if len(word) == 1 else f"--{word}" for word in words)])
     return f"{names if letter else '    ' + names} {argument}".rstrip()
+
+
+def _with_letter(item: ScriptOption, words: ScriptWords) -> str:
+    """What an option does, and its letter in bcc, where that is another option here."""
+    letters = [letter for letter, word in words.bcc_letters.items() if word in item.words]
+    return explained(item) + "".join(f" [bcc: -{letter}]" for letter in letters)
 
 
 def explained(item: ScriptOption) -> str:

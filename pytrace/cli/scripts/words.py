@@ -9,7 +9,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.option_values import JOINT, WrongValueError, convert, default
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from pytrace.core.options.script_options import ScriptOption, Value
 
@@ -27,6 +27,8 @@ class ScriptWords:
     operands: list[str] = field(default_factory=list)
     given: dict[str, list[tuple[str, str | None]]] = field(default_factory=dict)
     """For each option that was given, how it was written and its text, in order."""
+    bcc_letters: Mapping[str, str] = field(default_factory=dict)
+    """Letters that are pytrace's own in every tool, with the long names of what bcc's tool has under them."""
     taken: dict[str, str] = field(default_factory=dict)
     """Letters that were given and would have been pytrace's own, with the long names of those."""
 

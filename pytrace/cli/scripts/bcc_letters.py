@@ -1,0 +1,70 @@
+"""Letters that tools of bcc give to options of their own, and that are pytrace's own options in every tool.
+
+``-c -p -f -o -q -v -e`` mean the same whatever tool they are given to; the tool's option has its long name only. Who
+types a letter as bcc has it is told the long name.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from pytrace.base.fast_dataclass import dataclass
+
+RESERVED = "cpfoqve"
+"""Letters of pytrace's own options that no tool gives to another."""
+
+LETTERS: Mapping[str, Mapping[str, str]] = {
+    "argdist": {"c": "cumulative"},
+    "biolatency": {"e": "extension"},
+    "capable": {"v": "unaudited"},
+    "compactsnoop": {"e": "extended_fields"},
+    "cpudist": {"e": "extension"},
+    "execsnoop": {"q": "quote"},
+    "funccount": {"c": "cpu"},
+    "funcslower": {"f": "folded"},
+    "hardirqs": {"c": "cpu"},
+    "klockstat": {"c": "caller"},
+    "llcstat": {"c": "sample_period"},
+    "mallocs": {"f": "folded"},
+    "memleak": {"o": "older"},
+    "offcputime": {"f": "folded"},
+    "offwaketime": {"f": "folded"},
+    "opensnoop": {"e": "extended_fields", "f": "flag_filter"},
+    "profile": {"c": "count", "f": "folded"},
+    "softirqs": {"c": "cpu"},
+    "sslsnoop": {"c": "comm", "o": "no-openssl"},
+    "stackcount": {"c": "cpu", "f": "folded"},
+    "syscount": {"c": "ppid", "e": "errno"},
+    "tcpconnect": {"c": "count"},
+    "tcpretrans": {"c": "count"},
+    "tcprtt": {"e": "extension", "p": "lport"},
+    "trace": {"c": "cgroup-path", "f": "msg-filter"},
+    "wakeuptime": {"f": "folded"},
+}
+"""By tool and letter, the long name of the tool's option."""
+
+
+@dataclass(frozen=True)
+class GivenLetter:
+    """A letter of :data:`LETTERS` on a command line: long names of both options, and its value."""
+
+    letter: str
+    own: str
+    word: str
+    value: str
+
+    @property
+    def hint(self) -> str:
+        """What to type for the option of bcc."""
+        return f"-{self.letter} is --{self.own} in every tool; bcc's -{self.letter} of this tool is --{self.word}"
+
+    @property
+    def works(self) -> bool:
+        """Whether what is meant as in bcc works as pytrace's option as well, so that no error tells."""
+        if self.letter == "c":
+            folders = os.get_exec_path() if "/" not in self.value else ()
+            return any(os.access(os.path.join(folder, self.value), os.X_OK) for folder in folders)
+        if self.letter == "p":
+            return os.path.exists(f"/proc/{self.value}")
+        return self.letter == "v" or (self.letter == "o" and self.value.isdigit())
