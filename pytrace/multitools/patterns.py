@@ -41,6 +41,7 @@ def parse(options: Options, kernel: KernelInfo) -> Pattern:
     filter_ = ""
     if regexp:
         place, filter_ = places.by_regexp(place)
+    place = places.resolve(place, kernel, common.only_pid(options))
     attachment = places.attach(place, kernel, common.only_pid(options))
     naming = Naming.of(place, attachment)
     if not place.wild and place.family != places.KERNEL:

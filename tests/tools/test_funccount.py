@@ -31,6 +31,12 @@ def test_user_functions(tool: Tool, programs: Path) -> None:
     assert [row["COUNT"] for row in run.rows] == sorted((row["COUNT"] for row in run.rows), reverse=True)
 
 
+def test_the_letter_u_is_a_function_where_there_is_no_probe(tool: Tool, programs: Path) -> None:
+    needs("uprobe")
+    run = tool("funccount", f"u:{programs}/calls:six", command=f"{programs}/calls 7")
+    assert counts(run) == {"six": 7}
+
+
 def test_text_has_the_columns(tool: Tool, programs: Path) -> None:
     needs("uprobe")
     run = tool("funccount", f"{programs}/calls:six", command=f"{programs}/calls 7", form="text")

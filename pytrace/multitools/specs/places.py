@@ -39,7 +39,8 @@ _LETTERS = ("t", "u", "p", "r")
 _PLAIN = re.compile(r"[\w./*+@~?-]+$")
 _WILD = re.compile(r"[*?\[]")
 SHAPES = ("a place is written FUNCTION, LIBRARY:FUNCTION, /path/program:FUNCTION, t:CATEGORY:EVENT, "
-          "u:LIBRARY:PROBE, p:LIBRARY:FUNCTION, r:LIBRARY:FUNCTION, or as an attach point (kprobe:FUNCTION)")
+          "u:LIBRARY:PROBE (USDT, else a function), p:LIBRARY:FUNCTION, r:LIBRARY:FUNCTION, or as an attach point "
+          "(kprobe:FUNCTION)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,29 @@ def _checked(place: Place) -> Place:
 
 def _library(name: str) -> str:
     return "libc" if name == "c" else name
+
+
+def resolve(place: Place, kernel: KernelInfo, pid: int | None = None) -> Place:
+    """What ``u:FILE:NAME`` stands for: USDT probes as in bcc, or functions as in the language, whichever matches.
+
+    Raises:
+        TraceError: the file has neither.
+    """
+    if place.family != USDT or place.kind:
+        return place
+    provider, _, name = place.name.rpartition(":")
+    paths = kernel.binaries(_binary(place.target, kernel, pid), pid)
+    if not paths or any(kernel.usdt_probes(path, provider or "*", name) for path in paths):
+        return place
+    if not provider and any(kernel.user_symbols(path, name) for path in paths):
+        return Place(place.spec, USER, place.target, name, place.returns)
+    where = paths[0] if len(paths) == 1 else f"{len(paths)} files"
+    forms = f"usdt:{place.target}:PROVIDER:PROBE and uprobe:{place.target}:FUNCTION"
+    hints = (
+        f"u: is whichever matches; {forms} say which is meant",
+        f"pytrace -l 'usdt:{place.target}:*' lists the probes",
+    )
+    raise place.spec.error(f"there is neither a USDT probe nor a function {place.name!r} in {where}", hints=hints)
 
 
 # ---------------------------------------------------------------------------------------------- attach points

@@ -77,7 +77,7 @@ def parse(spec: SpecText, kernel: KernelInfo, pid: int | None, *, stop: str) -> 
             raise spec.error("the signature has no end: ) is missing", at=end)
         parameters = signatures.parse(spec.part(end + 1, close))
         end = close + 1
-    place = places.parse(place_text)
+    place = places.resolve(places.parse(place_text), kernel, pid)
     if parameters and place.family not in (KERNEL, USER, USDT):
         raise place_text.error("tracepoints have no signature: their fields are args->NAME")
     return ProbeText(place, _attachment(place, kernel, pid), parameters, spec.part(end, len(text)))

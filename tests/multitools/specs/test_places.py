@@ -5,6 +5,7 @@ import re
 import pytest
 
 from pytrace.core.diagnostics import TraceError
+from pytrace.core.kernel_info import UsdtProbe, UserSymbol
 from pytrace.multitools.specs import places
 from pytrace.multitools.specs.places import KERNEL, OTHER, TRACEPOINT, USDT, USER, Attachment
 from pytrace.multitools.specs.problems import SpecText
@@ -103,6 +104,30 @@ def test_binaries() -> None:
     assert places.attach(place("unknown:f"), facts).entry == "uprobe:unknown:f"
     assert places.attach(place("u:c:setjmp"), facts).entry == "usdt:libc:setjmp"
     assert places.attach(place('/opt/my app:a,b'), facts).entry == 'uprobe:"/opt/my app":"a,b"'
+
+
+def test_the_letter_u_is_what_the_file_has() -> None:
+    probe = UsdtProbe("/bin/app", "own", "both", 0, 0, 0, "")
+    symbols = {"/bin/app": (UserSymbol("work", 0x100, 0x100, 16), UserSymbol("both", 0x200, 0x200, 16))}
+    facts = RecordedKernel(files={"/bin/app": ["/bin/app"]}, usdt=(probe,), symbols=symbols)
+
+    def found(text: str) -> tuple[str, str]:
+        resolved = places.resolve(place(text), facts)
+        return resolved.family, resolved.name
+
+    assert found("u:/bin/app:both") == (USDT, "both")
+    assert found("u:/bin/app:own:both") == (USDT, "own:both")
+    assert found("u:/bin/app:work") == (USER, "work")
+    assert found("u:/bin/app:wor*") == (USER, "wor*")
+    assert found("u:/bin/app:*") == (USDT, "*")
+    assert found("u:/bin/none:work") == (USDT, "work"), "the front end reports the file"
+    assert found("usdt:/bin/app:own:nosuch") == (USDT, "own:nosuch")
+    assert found("/bin/app:nosuch") == (USER, "nosuch")
+    for text in ("u:/bin/app:nosuch", "u:/bin/app:own:work"):
+        with pytest.raises(TraceError, match="neither a USDT probe nor a function") as error:
+            places.resolve(place(text), facts)
+        assert "usdt:/bin/app:PROVIDER:PROBE" in error.value.hints[0]
+        assert "uprobe:/bin/app:FUNCTION" in error.value.hints[0]
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,8 @@ class UserProbe(BinaryProvider):
         if scope.attaching:
             symbols = _distinct(symbols, f"{point.kind.name}:{path}:", scope.options.probe_filter)
         if not symbols and not quiet:
-            scope.unmatched(f"no function of {path} matches {part.text!r}", point.span)
+            hints = _usdt_probes(path, part.text, scope)
+            scope.unmatched(f"no function of {path} matches {part.text!r}", point.span, hints)
         return [
             self._match(point, path, symbol, f"{point.kind.name}:{path}:{symbol.name}", wild=True) for symbol in symbols
         ]
@@ -152,7 +153,7 @@ class UserProbe(BinaryProvider):
             hints = [f"it is a C++ function: write {point.kind.name}:{path}:cpp:{name}"]
         elif not hints and not scope.kernel.user_symbols(path, "*"):
             hints = ["the file has no symbols: probe an address instead, with --unsafe"]
-        hints = [*_of_libc(point, path, name, scope), *hints]
+        hints = [*_usdt_probes(path, name, scope), *_of_libc(point, path, name, scope), *hints]
         scope.missing(f"there is no function {name!r} in {path}", point.span, hints)
 
     def _cpp(self, point: Point, path: str, part: Part, scope: Scope, *, quiet: bool) -> list[Match]:
@@ -282,6 +283,12 @@ def _expression(text: str) -> re.Pattern[str] | None:
 
 def _plainness(name: str) -> tuple[int, int, str]:
     return len(name) - len(name.lstrip("_")), len(name), name
+
+
+def _usdt_probes(path: str, name: str, scope: Scope) -> list[str]:
+    """A hint where a file has USDT probes of the name of a function that it lacks: ``u:`` is that in tools of bcc."""
+    providers = sorted({probe.provider for probe in scope.kernel.usdt_probes(path, "*", name)})
+    return [f"USDT probes are usdt:{path}:{provider}:{name}" for provider in providers[:2]]
 
 
 def _of_libc(point: Point, path: str, name: str, scope: Scope) -> list[str]:

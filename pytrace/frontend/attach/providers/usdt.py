@@ -62,6 +62,8 @@ class Usdt(BinaryProvider):
             hints = nearest(wanted, [item.name for item in known], f"usdt:{where}:{{}}")
         if not known:
             hints = ["there are no USDT probes at all"]
+        if provider is None and any(scope.kernel.user_symbols(path, name.text) for path in paths[:8]):
+            hints.insert(0, f"functions are uprobe:{where if len(paths) == 1 else 'FILE'}:{name.text}")
         report = scope.unmatched if any(part.wild for part in point.parts) else scope.missing
         report(f"there is no USDT probe {wanted!r} in {where}", point.span, hints)
 

@@ -118,6 +118,12 @@ def test_suggestions() -> None:
     assert "uprobe:/bin/app:work_more" in Expanded("uprobe:/bin/app:work_mroe { }").hints[0]
 
 
+@pytest.mark.parametrize("name", ["stop", "sto*"])
+def test_usdt_probes_of_the_name_are_named(name: str) -> None:
+    hints = [f"USDT probes are usdt:/bin/app:{provider}:{name}" for provider in ("one", "two")]
+    assert Expanded(f"u:/bin/app:{name} {{ }}").hints[:2] == hints
+
+
 def test_the_nearest_lines_with_code() -> None:
     code = [UserSymbol("work", 0x401040, 0x1040, 32)]
     kernel = RecordedKernel(lines={("app.c", number): code for number in (3, 12, 15)})

@@ -41,4 +41,5 @@ def test_usdt_mistakes() -> None:
     assert "one:strat" in found.errors[0]
     assert "usdt:/bin/app:one:start" in found.hints[0]
     assert "no USDT probes at all" in Expanded("usdt:/bin/app:x { }", RecordedKernel(usdt=())).hints[0]
+    assert Expanded("usdt:/bin/app:work { }").hints[0] == "functions are uprobe:/bin/app:work"
     assert "form" in Expanded("usdt:a:b:c:d { }").errors[0]
