@@ -21,8 +21,12 @@ class Parameter:
     user: bool
 
     def value(self, argument: str) -> str:
-        """The expression for the parameter, given that for the raw argument; ``args.NAME`` is typed."""
-        if argument.startswith("args."):
+        """The expression for the parameter, given that for the argument.
+
+        ``args.NAME`` has the kernel's type, which the declared one replaces: ``struct sockaddr_in *`` for a
+        ``struct sockaddr *``.
+        """
+        if argument.startswith("args.") and self.text:
             return f"uptr({argument})" if self.user else argument
         if self.type == "uint64":
             return argument

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 from pytrace.base.fast_dataclass import dataclass
+from pytrace.core.builtin_row import Mode
+from pytrace.core.builtins import BUILTINS
 from pytrace.core.diagnostics import TraceError
 from pytrace.multitools.specs.expressions import Call, Names, Token, Translator
 from pytrace.multitools.specs.signatures import Parameter
@@ -18,9 +20,20 @@ _TASK = {
 }  # fmt: skip
 """Values of the current task; ``$pid`` is what the kernel calls so, the thread, as with bcc."""
 FUNCTIONS = frozenset(
-    {"str", "strlen", "strcontains", "strncmp", "kptr", "uptr", "ksym", "usym", "ntop", "bswap", "strerror", "buf",
-     "signal_name", "is_err", "kaddr", "syscall_name"}
+    name
+    for row in BUILTINS
+    if row.call and row.most != 0 and row.mode is not Mode.ASYNC and not row.unsafe
+    and row.family not in ("aggregate", "map")
+    for name in (row.name, *row.aliases)
 )  # fmt: skip
+"""Functions of scripts that expressions may call as they are: all that give a value of their arguments."""
+_VALUES = frozenset(
+    name
+    for row in BUILTINS
+    if row.value and row.probes is None and row.mode is not Mode.ASYNC
+    for name in (row.name, *row.aliases)
+) - {"args", "argN", "ctx", "retval"}  # fmt: skip
+"""Builtins that every probe has, by their names; what depends on the probe is in :class:`Scope`."""
 _SWAPS = {"ntohs": "uint16", "htons": "uint16", "bpf_ntohs": "uint16", "bpf_htons": "uint16", "ntohl": "uint32",
           "htonl": "uint32", "bpf_ntohl": "uint32", "bpf_htonl": "uint32"}  # fmt: skip
 
@@ -82,7 +95,7 @@ class Scope:
             return "retval" if self.returns else None
         if name == "args":
             return "args" if self.fields else None
-        return _TASK.get(name)
+        return _TASK.get(name, name if name in _VALUES else None)
 
     @property
     def known(self) -> tuple[str, ...]:

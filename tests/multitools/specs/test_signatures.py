@@ -15,7 +15,10 @@ def test_parameters() -> None:
     assert (text.text, text.value("arg1")) == (True, "arg1")
     assert there.value("arg2") == "uptr((struct iovec *)arg2)"
     assert (size.type, size.value("arg3")) == ("uint64", "arg3")
-    assert (sock.value("args.sk"), there.value("args.vec")) == ("args.sk", "uptr(args.vec)")
+    assert (sock.value("args.sk"), there.value("args.vec")) == (
+        "(struct sock *)args.sk",
+        "uptr((struct iovec *)args.vec)",
+    )
 
 
 def test_user_text_and_arrays() -> None:

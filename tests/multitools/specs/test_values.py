@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from pytrace.core.builtin_row import Mode
+from pytrace.core.builtins import BUILTINS
 from pytrace.core.diagnostics import TraceError
 from pytrace.multitools.specs import signatures
 from pytrace.multitools.specs.problems import SpecText
@@ -21,7 +23,7 @@ def test_typed_arguments_have_names() -> None:
     assert (scope.resolve("arg2"), scope.resolve("arg3")) == ("args.buf", None)
     assert scope.resolve("file") == "$file"
     assert scope.resolve("count") is None
-    assert scope.variables("$file->f_flags") == ["$file = args.file;"]
+    assert scope.variables("$file->f_flags") == ["$file = (struct file *)args.file;"]
 
 
 def test_only_used_parameters_become_variables() -> None:
@@ -49,3 +51,26 @@ def test_the_return_is_explained() -> None:
     assert "$entry(NAME)" in error.hints[1]
     with pytest.raises(TraceError, match="unknown name"):
         raise error
+
+
+def test_the_declared_type_replaces_the_kernels() -> None:
+    declared = signatures.parse(SpecText.of("struct sock *sk, struct sockaddr_in *a, char *text, int n"))
+    scope = Scope(arguments=("sk", "uaddr", "buf", "addr_len"), parameters=declared)
+    assert scope.variables("$a->sin_port", "$text", "$n") == [
+        "$a = (struct sockaddr_in *)args.uaddr;",
+        "$text = args.buf;",
+        "$n = (int32)args.addr_len;",
+    ]
+
+
+def test_functions_and_values_are_those_of_the_builtin_table() -> None:
+    """A new builtin is known without a list by hand; what is no value of its arguments is not."""
+    names = Scope().names()
+    assert {"str", "ntop", "path", "strftime", "one_of", "ifname", "kaddr", "cgroup_path"} <= names.functions
+    assert names.functions.isdisjoint({"printf", "exit", "count", "hist", "delete", "system", "signal", "override"})
+    for row in BUILTINS:
+        if row.call and row.most != 0 and not row.unsafe and row.mode is Mode.KERNEL:
+            assert (row.name in names.functions) == (row.family not in ("aggregate", "map")), row.name
+        if row.value and row.probes is None and row.mode is Mode.KERNEL:
+            assert names.resolve(row.name) is not None, row.name
+    assert (names.resolve("ppid"), names.resolve("cgroup"), names.resolve("no_such")) == ("ppid", "cgroup", None)
