@@ -89,15 +89,19 @@ def _attach_addresses(job: Job, opened: Opened) -> list[Outcome]:
 def _address(place: KernelFunctionTarget) -> int:
     if place.address is not None:
         return place.address
-    import re  # few kernels need addresses
-
-    tail = "" if place.module in {"", "vmlinux"} else rf"\t\[{re.escape(place.module)}\]"
-    line = rf"(?m)^([0-9a-f]+) [tTwW] {re.escape(place.function)}{tail}$"
-    found = re.search(line.encode(), _symbols().text)
-    address = int(found.group(1), 16) if found else 0
+    address = next(iter(_addresses(place.function, place.module)), 0)
     if not address:
         raise CannotAttachError(_REASONS[errno.ENOENT])
     return address
+
+
+def _addresses(function: str, module: str) -> list[int]:
+    """The addresses of all functions of that name, 0 where the kernel hides them."""
+    import re  # few kernels need addresses
+
+    tail = "" if module in {"", "vmlinux"} else rf"\t\[{re.escape(module)}\]"
+    line = rf"(?m)^([0-9a-f]+) [tTwW] {re.escape(function)}{tail}$"
+    return [int(found.group(1), 16) for found in re.finditer(line.encode(), _symbols().text)]
 
 
 @cache
@@ -106,11 +110,24 @@ def _symbols() -> Kallsyms:
 
 
 def _explain(target: Target, error: OSError) -> Failure:
-    return Failure(target, _reason(error))
+    return Failure(target, _reason(error), _hints(target, error))
 
 
 def _reason(error: OSError) -> str:
     return _REASONS.get(error.errno or 0, str(error.strerror))
+
+
+def _hints(target: Target, error: OSError) -> tuple[str, ...]:
+    """How to probe one of several functions of the same name: by its address."""
+    if error.errno != errno.EADDRNOTAVAIL:
+        return ()
+    kind = target.probe.partition(":")[0]
+    name = target.of(KernelFunctionTarget).function
+    addresses = [found for found in _addresses(name, "") if found]
+    if not addresses:
+        return (f"probe one of them by its address in /proc/kallsyms, with --unsafe: {kind}:0xADDRESS",)
+    shown = " or ".join(f"{kind}:{address:#x}" for address in addresses[:4])
+    return (f"probe one of them by its address, with --unsafe: {shown}",)
 
 
 def _attach_single(job: Job, target: Target, opened: Opened) -> Attached:
@@ -129,7 +146,7 @@ def _attach_single(job: Job, target: Target, opened: Opened) -> Attached:
             )
         attach_event(job, event, target.cookie, opened)
     except OSError as error:
-        raise CannotAttachError(_reason(error)) from None
+        raise CannotAttachError(_reason(error), hints=_hints(target, error)) from None
     return Attached(job.spec, target)
 
 

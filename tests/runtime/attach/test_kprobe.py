@@ -147,6 +147,24 @@ def test_refusals_in_words(fake: Kernel, number: int, reason: str) -> None:
     assert reason in found.reason
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("vfs_read", ":0xffffffff81000100 or "),
+        ("hidden", "/proc/kallsyms, with --unsafe: "),
+    ],
+)
+def test_several_functions_of_a_name_have_addresses(
+    fake: Kernel, monkeypatch: pytest.MonkeyPatch, name: str, hint: str
+) -> None:
+    monkeypatch.setattr(kprobe, "_symbols", lambda: SimpleNamespace(text=SYMBOLS.replace(b"\t[nf]", b"")))
+    fake.errors["open_event"] = errno.EADDRNOTAVAIL
+    found = single(KernelFunctionTarget(name))
+    assert isinstance(found, Failure)
+    assert hint in found.hints[0]
+    assert "--unsafe" in found.hints[0]
+
+
 def test_a_kernel_without_kprobes(fake: Kernel) -> None:
     found = single(KernelFunctionTarget("vfs_read"), lacks=("kprobe", "perf_kprobe"))
     assert isinstance(found, Failure)

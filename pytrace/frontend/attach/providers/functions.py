@@ -209,6 +209,9 @@ class KernelProbe(Provider):
 
     def _untraceable(self, point: Point, name: str, offset: int, module: Part | None, scope: Scope) -> list[Match]:
         if scope.options.unsafe:
+            if scope.kernel.untraceable_reason(name) == "missing":
+                message, hints = absent_function(name, module, scope, f"{point.kind.name}:{{}}")
+                scope.diagnostics.warn(message, point.span, hints=hints)
             owner = module.text if module is not None else ""
             return [self._match(point, KernelFunction(name, owner), offset, module)]
         reason = UNTRACEABLE.get(scope.kernel.untraceable_reason(name))

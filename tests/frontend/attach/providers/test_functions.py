@@ -62,6 +62,15 @@ def test_misspelt_function_suggests() -> None:
     assert "kprobe:vfs_read" in found.hints[0]
 
 
+def test_misspelt_function_suggests_with_unsafe_too() -> None:
+    """It is tried, as the list of functions may be incomplete."""
+    found = Expanded("kprobe:vfs_raed { }", unsafe=True)
+    assert found.names == ["kprobe:vfs_raed"]
+    (warning,) = found.diagnostics.warnings
+    assert "vfs_raed" in warning.message
+    assert "kprobe:vfs_read" in warning.hints[0]
+
+
 def test_untraceable_function_says_why() -> None:
     found = Expanded("kprobe:preempt_schedule { }")
     assert "notrace" in found.errors[0]
