@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytrace.base.fast_dataclass import dataclass
-from pytrace.codegen.analysis import inserted_elements, large_keys, parts, repeated_reads, stack_use
+from pytrace.codegen.analysis import inserted_elements, large_keys, loop_bounds, parts, repeated_reads, stack_use
 from pytrace.codegen.analysis.shared_variables import all_variables, called_functions, shared_variables
 from pytrace.codegen.aot import layout_reliance, load_time_values
 from pytrace.codegen.emit import events, memory
@@ -108,6 +108,10 @@ def _program(script: Script, unit: ProbeUnit, number: int) -> None:
             for read, earlier in repeated_reads.repeated_reads(checked, body, script.element_maps).items()
         }
         program.read_again = frozenset(program.repeated.values())
+    limit = checked.config.max_loop_iterations
+    loop_bounds.refuse(checked, unit.body, limit)
+    if loop_bounds.most(checked, unit.body) > limit and script.kernel.feature("bpf_loop"):
+        program.loop_budget = program.scratch.allocate(8)
     for function in functions:
         calls.generate(program, function)
         # A function's memory is not shared: it may be called while any other memory is in use.
@@ -134,6 +138,8 @@ def _entry(program: Program) -> None:
         e.end_early(e.b.truth(e.launder(e.b.load(e.b.offset(e.context, _FIRST_OBJECT)))))
     body = statements.after_predicates(e, unit.body)
     _zero_shared(e)
+    if program.loop_budget is not None:
+        e.b.store(program.script.checked.config.max_loop_iterations, e.area(program.loop_budget))
     value = e.run_block(body)
     if not e.b.closed:
         _leave(e, value)

@@ -29,6 +29,8 @@ class Config:
     log_size: int = 1_000_000
     max_bpf_progs: int = 1024
     max_cat_bytes: int = 10240
+    max_loop_iterations: int = 1 << 23
+    """Of all loops together, in one run of a program; the kernel has this limit for a single loop."""
     max_map_keys: int = 4096
     max_metric_series: int = 2000
     """Keys of one map that ``--metrics`` shows."""

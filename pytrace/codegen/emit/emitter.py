@@ -62,6 +62,8 @@ class Emitter:
         self.early_result = 0
         """What :meth:`end_early` returns."""
         self.inner_returned = False
+        self.part = False
+        """Whether this is a part of a long block in a function of its own, not the body of a loop."""
         self.variables: dict[VariableInfo, Variable] = {}
         self.reads: dict[nodes.Expr, Ptr] = {}
         """Registers with the values of elements that are read again."""

@@ -8,9 +8,11 @@ the body is inline and the verifier follows each iteration, at most :data:`FOLLO
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from pytrace.codegen.analysis.loop_bounds import MOST
 from pytrace.codegen.emit import events
 from pytrace.codegen.emit.emitter import Emitter, Loop
 from pytrace.codegen.ir import helpers
@@ -23,9 +25,6 @@ if TYPE_CHECKING:
 
 FOLLOWED = 1024
 """Maximum iterations of a loop that the verifier follows one by one."""
-
-MOST = 1 << 23
-"""``BPF_MAX_LOOPS`` of the kernel."""
 
 Body = Callable[[Emitter, I64], None]
 
@@ -98,18 +97,58 @@ def _bpf_loop(
     e: Emitter, count: Number, callback: str, frame: Ptr, told: nodes.For | nodes.While | None
 ) -> None:
     """Call ``bpf_loop``. Kernels since 6.8 reject a call with a known count of 0: they remove only the callback."""
-    some, done = e.b.block(), e.b.block()
-    e.b.branch(e.b.icmp("ne", count, 0), some, done)
-    e.b.start(some)
-    # If the verifier inlines the helper, its error number is only 32 bits wide.
-    rounds = e.b.fit(e.b.helper(helpers.LOOP, count, global_pointer(callback), frame, 0), 32, signed=True)
-    if isinstance(told, nodes.While):
-        # This number of iterations means that the kernel ended the loop.
-        rounds = e.b.select(e.b.icmp("eq", rounds, MOST), -errno.E2BIG, rounds)
-    if told is not None:
-        events.check_helper(e, told, "bpf_loop", rounds)
-    e.b.jump(done)
-    e.b.start(done)
+    with budget(e, told, count) as (turns, spend):
+        some, done = e.b.block(), e.b.block()
+        e.b.branch(e.b.icmp("ne", turns, 0), some, done)
+        e.b.start(some)
+        # If the verifier inlines the helper, its error number is only 32 bits wide.
+        rounds = e.b.fit(e.b.helper(helpers.LOOP, turns, global_pointer(callback), frame, 0), 32, signed=True)
+        spend(rounds)
+        if isinstance(told, nodes.While):
+            # This number of iterations means that the kernel ended the loop.
+            rounds = e.b.select(e.b.icmp("eq", rounds, MOST), -errno.E2BIG, rounds)
+        if told is not None:
+            events.check_helper(e, told, "bpf_loop", rounds)
+        e.b.jump(done)
+        e.b.start(done)
+
+
+@contextmanager
+def budget(
+    e: Emitter, told: nodes.For | nodes.While | None, count: Number
+) -> Iterator[tuple[Number, Callable[[I64], None]]]:
+    """Limit a loop of *count* iterations to what is left of ``max_loop_iterations``.
+
+    Gives the number of iterations to make, and a function that takes how many were made (negative: an error). When
+    they were not enough, that is reported at *told*, and the loop around this one ends as well.
+    """
+    offset = e.program.loop_budget
+    if told is None or offset is None:
+        yield count, lambda _rounds: None
+        return
+    left, made = e.b.load(e.area(offset)), e.b.register()
+    short = e.b.icmp("ult", left, count)
+    turns = e.b.select(short, left, count)
+    e.b.store(0, made)
+
+    def spend(rounds: I64) -> None:
+        used = e.b.select(e.b.icmp("slt", rounds, 0), 0, rounds)
+        e.b.store(used, made)
+        # Loops inside this one have spent some of it, too.
+        now = e.b.load(e.area(offset))
+        e.b.store(e.b.select(e.b.icmp("ugt", now, used), e.b.sub(now, used), 0), e.area(offset))
+
+    yield turns, spend
+    out, on = e.b.block(), e.b.block()
+    e.b.branch(e.b.both(short, e.b.icmp("eq", e.b.load(made), turns)), out, on, likely=False)
+    e.b.start(out)
+    events.failed_call(e, told, "bpf_loop", -errno.ELOOP)
+    e.b.store(0, e.area(offset))
+    if e.loops and not e.part:
+        leave(e)
+    else:
+        e.b.jump(on)
+    e.b.start(on)
 
 
 def with_callback(
@@ -118,6 +157,8 @@ def with_callback(
     parameters: tuple[str, ...],
     body: Callable[[Emitter], None],
     call: Callable[[str, Ptr], object],
+    *,
+    part: bool = False,
 ) -> None:
     """Emit *body* into a function of its own; ``call(name, frame)`` emits the helper call that runs it.
 
@@ -128,6 +169,7 @@ def with_callback(
     text, scope = e.module.function(name, parameters, span)
     inner = Emitter(program, text, scope, span, e.depth + 1, FRAME)
     inner.loops.append(Loop(None, None))
+    inner.part = part
     flag, returned = e.returned_flag, False
 
     def leave_all(value: Operand | None) -> None:
@@ -151,7 +193,7 @@ def with_callback(
 
 def in_function(e: Emitter, span: Span, body: Callable[[Emitter], None]) -> None:
     """Emit *body* into a function of its own, and call it once."""
-    with_callback(e, span, ("*frame",), body, lambda name, frame: e.b.call(name, [frame]))
+    with_callback(e, span, ("*frame",), body, lambda name, frame: e.b.call(name, [frame]), part=True)
 
 
 def _leave_too(e: Emitter, flag: int) -> None:

@@ -121,6 +121,8 @@ class Program:
     """Maps that elements are assigned to without a look-up."""
     lookup_functions: dict[str, str] = field(default_factory=dict)
     """Functions that look up keys, by the map's name."""
+    loop_budget: int | None = None
+    """Scratch offset of the number of iterations that loops may still make; None where they cannot make too many."""
     numbers: int = 0
 
     @property

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytrace.codegen.analysis import loop_bounds
 from pytrace.codegen.emit import loops, memory
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.operands import Memory, Operand, Scalar
-from pytrace.codegen.ir.values import I64, global_pointer, pointer_parameter
+from pytrace.codegen.ir.values import I64, Ptr, global_pointer, pointer_parameter
 from pytrace.codegen.lower import aggregate_reading, map_access
 from pytrace.codegen.lower.map_access import Key
 from pytrace.core.diagnostics import InternalError
@@ -101,12 +102,23 @@ def _for_map(e: Emitter, node: nodes.For) -> None:
             memory.write(inner, value, value_place, pair.members[1], memory.natural(8, pair.offsets[1]))
         _body(inner, node.body)
 
-    loops.with_callback(
-        e,
-        node.span,
-        ("*map", "*key", "*value", "*frame"),
-        body,
-        lambda name, frame: e.b.helper(
-            helpers.FOR_EACH_MAP_ELEM, map_access.map_symbol(e, info), global_pointer(name), frame, 0
-        ),
-    )
+    # Without knowing how many keys there are: the last map is gone through to its end.
+    with loops.budget(e, node, 1) as (turns, spend):
+        some, over = e.b.block(), e.b.block()
+        e.b.branch(e.b.icmp("ne", turns, 0), some, over)
+        e.b.start(some)
+        loops.with_callback(
+            e,
+            node.span,
+            ("*map", "*key", "*value", "*frame"),
+            body,
+            lambda name, frame: spend(_each(e, node, map_access.map_symbol(e, info), name, frame)),
+        )
+        e.b.jump(over)
+        e.b.start(over)
+
+
+def _each(e: Emitter, node: nodes.For, map_: Ptr, callback: str, frame: Ptr) -> I64:
+    """Go through a map. Returns the number of keys and what the empty places cost, in iterations."""
+    keys = e.b.helper(helpers.FOR_EACH_MAP_ELEM, map_, global_pointer(callback), frame, 0)
+    return e.b.add(keys, loop_bounds.of_map(e.checked, node))

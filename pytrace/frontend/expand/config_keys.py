@@ -119,6 +119,7 @@ KEYS: tuple[Key, ...] = (
     Key("log_size", _COUNT, "bytes of verifier log"),
     Key("max_bpf_progs", _COUNT, "how many BPF programs a script may become"),
     Key("max_cat_bytes", _SIZE, "how much of a file cat() prints"),
+    Key("max_loop_iterations", _integer(1, 2**62), "iterations of all loops together, each time that a probe fires"),
     Key("max_map_keys", _COUNT, "entries of a keyed map that is not declared"),
     Key("max_metric_series", _COUNT, "how many keys of a map --metrics shows"),
     Key("max_probes", _COUNT, "how many probes a script may attach"),

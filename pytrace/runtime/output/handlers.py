@@ -6,6 +6,7 @@ event is done when the handler is created.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 
@@ -310,8 +311,8 @@ def _helper_error(context: Context, spec: EventSpec) -> RunHandler:
             if spec.location in context.undeleted:
                 return
             context.undeleted.add(spec.location)
-        text, hint = messages.helper_failure(helper, code, subject)
-        if not context.output.json:
+        text, hint = messages.helper_failure(helper, code, subject, context.manifest.config)
+        if not context.output.json and code != -errno.ELOOP:
             text += f" ({helper} returned {code})"
         extra: list[tuple[str, bytes]] = [
             ("helper", json.quoted(helper.removeprefix("bpf_").encode())),

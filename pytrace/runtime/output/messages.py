@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pytrace.base.fast_dataclass import dataclass
 
 if TYPE_CHECKING:
+    from pytrace.core.config import Config
     from pytrace.core.event_layout import Location
     from pytrace.core.manifest import Manifest, MapSpec
 
@@ -63,7 +64,7 @@ def _expand(text: str) -> str:
 # ---------------------------------------------------------------------------------------------- helpers
 
 
-def helper_failure(helper: str, code: int, subject: MapSpec | None) -> tuple[str, str]:
+def helper_failure(helper: str, code: int, subject: MapSpec | None, config: Config) -> tuple[str, str]:
     """What a failed BPF helper means to the user, without helper and number, and a hint (may be empty)."""
     name = subject.name if subject is not None else "the map"
     text, hint = os.strerror(-code), ""
@@ -76,6 +77,10 @@ def helper_failure(helper: str, code: int, subject: MapSpec | None) -> tuple[str
         text = f"{name} has no such key to delete"
     elif helper == "bpf_loop" and code == -errno.E2BIG:
         text = "a loop runs at most 8388608 iterations: a longer for loop does not run at all, a while loop stops there"
+    elif helper == "bpf_loop" and code == -errno.ELOOP:
+        most = config.max_loop_iterations
+        text = f"all loops together make at most {most} iterations each time a probe fires; the loops stop here"
+        hint = "raise max_loop_iterations in the config block; the traced program waits while loops run"
     elif helper in ("bpf_map_lookup_elem", "bpf_map_lookup_percpu_elem"):
         text = f"{name} has no such key; the value read is 0"
     return text, hint

@@ -58,3 +58,43 @@ def test_the_context_reaches_the_bodies_of_loops() -> None:
     context[24:28] = (77).to_bytes(4, "little")
     found.run(context=bytes(context))
     assert found.printed() == [77, 78]
+
+
+LIMITED = """config = { max_loop_iterations = 10 } let @m = hash(4);
+fn f($n : int64) : void { for ($i : 0..$n) { @a++; } }"""
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted", "reports"),
+    [
+        # (iterations of the inner loop, runs of the outer body to its end, what is after the loops)
+        ("for ($i : 0..5) { for ($j : 0..$n) { @a++; } @b++; }", (10, 3, 1), 1),
+        ("for ($i : 0..2) { for ($j : 0..$n) { @a++; } @b++; }", (6, 2, 1), 0),
+        ("while (1) { for ($j : 0..$n) { @a++; } @b++; }", (10, 3, 1), 1),
+        ("for ($i : 0..5) { for ($j : 0..$n) { @a++; if ($j == 0) { break; } } @b++; }", (5, 5, 1), 0),
+        ("for ($j : 0..$n) { @a++; } for ($j : 0..$n) { @a++; } for ($j : 0..5) { @a++; @b++; }", (10, 4, 1), 1),
+        ("for ($i : 0..5) { f($n); @b++; }", (10, 5, 1), 2),
+        ("for ($i : 0..12) { @a++; @b++; }", (10, 10, 1), 1),
+        ("@m[1] = 1; @m[2] = 1; for ($i : 0..5) { for ($kv : @m) { @a++; } @b++; }", (6, 3, 1), 1),
+        ("for ($i : 0..3) { for ($j : 0..$n) { for ($k : 0..$n) { @a++; } } @b++; }", (9, 1, 1), 1),
+    ],
+)
+def test_all_loops_together_are_limited(body: str, wanted: tuple[int, int, int], reports: int) -> None:
+    """Each is reported at its place; the loops around it end as well, what comes after them runs."""
+    found = ran(f"{LIMITED} begin {{ @a = 0; @b = 0; $n = 3 + pid - pid; {body} @c = 1; }}")
+    assert tuple(found.slot(name) for name in ("@a", "@b", "@c")) == wanted
+    assert [item for item in found.values() if item[0] == "helper_error"] == [("helper_error", [-40])] * reports
+
+
+def test_each_run_has_the_whole_limit() -> None:
+    found = machine(f"{LIMITED} begin {{ for ($i : 0..2) {{ f(pid - pid + 4); }} }}")
+    found.run()
+    found.run()
+    assert found.slot("@a") == 16
+
+
+def test_loops_that_cannot_reach_the_limit_are_not_counted() -> None:
+    plain = "begin {{ for ($i : 0..{0}) {{ @ = $i; }} }}"
+    limited = "config = {{ max_loop_iterations = 99 }} " + plain
+    steps = [ran(text.format(50)).steps for text in (plain, limited)]
+    assert steps[0] == steps[1]
