@@ -116,7 +116,7 @@ def _bpf_loop(
 @contextmanager
 def budget(
     e: Emitter, told: nodes.For | nodes.While | None, count: Number
-) -> Iterator[tuple[Number, Callable[[I64], None]]]:
+) -> Iterator[tuple[Number, Callable[[Number], None]]]:
     """Limit a loop of *count* iterations to what is left of ``max_loop_iterations``.
 
     Gives the number of iterations to make, and a function that takes how many were made (negative: an error). When
@@ -131,7 +131,7 @@ def budget(
     turns = e.b.select(short, left, count)
     e.b.store(0, made)
 
-    def spend(rounds: I64) -> None:
+    def spend(rounds: Number) -> None:
         used = e.b.select(e.b.icmp("slt", rounds, 0), 0, rounds)
         e.b.store(used, made)
         # Loops inside this one have spent some of it, too.

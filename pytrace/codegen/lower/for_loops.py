@@ -73,7 +73,7 @@ def while_true(e: Emitter, node: nodes.While) -> None:
         inner.b.start(go)
         _body(inner, node.body)
 
-    loops.run(e, node.span, loops.MOST, body, told=node)
+    loops.run(e, node.span, loop_bounds.MOST, body, told=node)
 
 
 # ---------------------------------------------------------------------------------------------- maps

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.codegen.emit.loops import FOLLOWED, MOST
+from pytrace.codegen.analysis.loop_bounds import MOST
+from pytrace.codegen.emit.loops import FOLLOWED
 from tests.codegen.running import helpers, machine, ran
 from tests.support.recorded import Facts
 
