@@ -164,6 +164,12 @@ def test_starts_have_their_goals() -> None:
     assert (starts.CACHED, starts.COMPILED) == ((0.2, None, 0.6), (0.4, 0.8, 0.6))
 
 
+def test_a_failed_run_says_its_error_without_warnings() -> None:
+    script = "echo 'WARNING: as always' >&2; echo 'ERROR: no such probe' >&2; exit 3"
+    with pytest.raises(RunError, match=r"^sh ended with 3: ERROR: no such probe$"):
+        runs.run(["sh", "-c", script])
+
+
 def test_rows_are_chosen_by_the_first_parts_of_their_names() -> None:
     row = Row("start.cached.begin", "", lambda *_: [])
     assert all(row.matches(word) for word in ("start", "start.cached", "start.cached.begin", "start."))

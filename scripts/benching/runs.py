@@ -95,8 +95,14 @@ def run(command: Sequence[str], environment: dict[str, str] | None = None, limit
         stdout, stderr = out.read().decode(errors="replace"), err.read().decode(errors="replace")
     if process.returncode:
         ended = f"did not end in {limit:.0f} s" if wall >= limit else f"ended with {process.returncode}"
-        raise RunError(f"{Path(command[0]).name} {ended}: {(stderr or stdout)[-300:].strip()}")
+        raise RunError(f"{Path(command[0]).name} {ended}: {_reason(stderr or stdout)}")
     return Run(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss, stdout, stderr)
+
+
+def _reason(output: str) -> str:
+    """The end of what a program said, without the warnings that bpftrace prints in each run."""
+    lines = [line for line in output.splitlines() if line and not line.startswith("WARNING:")]
+    return "\n".join(lines)[-300:]
 
 
 @contextmanager
