@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.core.manifest import CompiledScript
+from pytrace.core.manifest import _HEADER, INTERPRETER, CompiledScript, file_form
 from pytrace.core.probes.targets import UserTarget
 from pytrace.runtime.host import fingerprints
 from tests.support.compile import compiled
@@ -123,7 +123,7 @@ def test_addresses_are_those_of_this_boot(tmp_path: Path) -> None:
     made = ahead(tmp_path, 'begin { printf("%llx\\n", kaddr("vfs_read")); exit(); }')
     script = CompiledScript.from_bytes(made.read_bytes())
     (fact,) = [item for item in script.manifest.facts if item[0] == "boot"]
-    other = made.read_bytes().replace(fact[1].encode(), b"0" * len(fact[1]))
+    other = edited(made, fact[1], "0" * len(fact[1]))
     first = pytrace("-q", made).stdout
     made.write_bytes(other)
     assert pytrace("-q", made).stdout == first
@@ -158,10 +158,19 @@ def test_functions_of_a_rebuilt_binary_are_found_again(tmp_path: Path) -> None:
 def changed(made: Path, folder: Path) -> Path:
     """A copy of *made* that another kernel build seems to have compiled."""
     script = CompiledScript.from_bytes(made.read_bytes())
-    build_text = script.manifest.facts[0][4].encode()
+    build_text = script.manifest.facts[0][4]
     copy = folder / "copy"
-    copy.write_bytes(made.read_bytes().replace(build_text, b"f" * len(build_text), 1))
+    copy.write_bytes(edited(made, build_text, "f" * len(build_text)))
     return copy
+
+
+def edited(made: Path, old: str, new: str) -> bytes:
+    """The bytes of a file with another text in its manifest."""
+    script = CompiledScript.from_bytes(made.read_bytes())
+    whole = script.to_bytes()
+    head = whole[: len(whole) - len(script.elf)]
+    assert old.encode() in head
+    return INTERPRETER + file_form(head[_HEADER.size :].replace(old.encode(), new.encode()), script.elf)
 
 
 def test_a_kernel_of_another_build_with_the_same_layout(tool: Path, tmp_path: Path) -> None:
@@ -172,10 +181,7 @@ def test_a_kernel_of_another_build_with_the_same_layout(tool: Path, tmp_path: Pa
 def test_a_layout_that_differs_is_refused_with_the_reason(tmp_path: Path) -> None:
     made = ahead(tmp_path, "tracepoint:syscalls:sys_enter_openat { print(args.flags); }")
     copy = changed(made, tmp_path)
-    data = copy.read_bytes()
-    row = b'"sys_enter_openat","flags","32"'
-    assert row in data
-    copy.write_bytes(data.replace(row, b'"sys_enter_openat","flags","40"'))
+    copy.write_bytes(edited(copy, '"sys_enter_openat","flags","32"', '"sys_enter_openat","flags","40"'))
     done = pytrace(copy)
     assert done.returncode == 1
     assert "does not fit this one" in done.stderr

@@ -7,10 +7,14 @@ import os
 import re
 import stat
 import struct
-from typing import BinaryIO
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, BinaryIO
 
 from pytrace.runtime.abi import syscalls
 from pytrace.runtime.host import procfs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _IN_ROOT = re.compile(r"(/proc/\d+/root)/+(.+)")
 _RESOLVE_IN_ROOT = 0x10
@@ -31,6 +35,26 @@ def open_regular(path: str, flags: int = 0) -> BinaryIO:
         if not stat.S_ISREG(os.fstat(found).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", path)
         return open(f"/proc/self/fd/{found}", "rb")
+    finally:
+        os.close(found)
+
+
+@contextmanager
+def kernel_path(path: str) -> Iterator[str]:
+    """A path by which the kernel finds the same file as :func:`open_regular`, for the time of the block.
+
+    The kernel follows links of a path below ``/proc/PID/root`` to files of our own root, so that whoever can change
+    them would choose where a probe is put.
+
+    Raises:
+        OSError: there is no such file.
+    """
+    if _IN_ROOT.fullmatch(path) is None:
+        yield path
+        return
+    found = _found(path, 0)
+    try:
+        yield f"/proc/self/fd/{found}"
     finally:
         os.close(found)
 

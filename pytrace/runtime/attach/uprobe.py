@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytrace.core.probes.targets import FileTarget, StaticProbeTarget
 from pytrace.runtime.abi import bpf, perf
+from pytrace.runtime.abi.foreign_files import kernel_path
 from pytrace.runtime.abi.syscalls import ENOTSUPP, string_memory
 from pytrace.runtime.attach.base import (
     Attached,
@@ -65,16 +66,17 @@ def _semaphore(target: Target) -> int:
 def _linker(job: Job, path: str) -> Linker:
     def link(targets: Sequence[Target]) -> int:
         counters = [_semaphore(target) for target in targets]
-        return bpf.link_uprobe_multi(
-            job.program,
-            path,
-            [target.of(FileTarget).offset for target in targets],
-            cookies=[target.cookie for target in targets],
-            semaphores=counters if any(counters) else (),
-            pid=job.options.uprobe_pid or 0,
-            returns=job.returns,
-            session=job.multi == "uprobe_session",
-        )
+        with kernel_path(path) as file:
+            return bpf.link_uprobe_multi(
+                job.program,
+                file,
+                [target.of(FileTarget).offset for target in targets],
+                cookies=[target.cookie for target in targets],
+                semaphores=counters if any(counters) else (),
+                pid=job.options.uprobe_pid or 0,
+                returns=job.returns,
+                session=job.multi == "uprobe_session",
+            )
 
     return link
 
@@ -125,13 +127,15 @@ def _attach_single(job: Job, target: Target, opened: Opened) -> Attached:
     counted = semaphore if options.has("semaphores") else 0
     try:
         if options.has("perf_uprobe"):
-            event = _open(path, offset, counted, returns=job.returns, pid=options.uprobe_pid)
+            with kernel_path(path) as file:
+                event = _open(file, offset, counted, returns=job.returns, pid=options.uprobe_pid)
         elif options.has("uprobe"):
             from pytrace.runtime.attach import legacy
 
-            event = legacy.open_uprobe(
-                path, offset, counted, returns=job.returns, pid=options.uprobe_pid, opened=opened
-            )
+            with kernel_path(path) as file:
+                event = legacy.open_uprobe(
+                    file, offset, counted, returns=job.returns, pid=options.uprobe_pid, opened=opened
+                )
         else:
             raise CannotAttachError("this kernel has no uprobes (CONFIG_UPROBE_EVENTS)")
         attach_event(job, event, target.cookie, opened)

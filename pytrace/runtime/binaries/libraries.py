@@ -9,6 +9,7 @@ import os
 import struct
 from typing import TYPE_CHECKING
 
+from pytrace.runtime.abi.foreign_files import open_regular
 from pytrace.runtime.elf.file import attach_path, is_elf
 from pytrace.runtime.host import fingerprints, procfs
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from pytrace.runtime.host.fingerprints import Fact
 
 LIBRARY_CACHE = "/etc/ld.so.cache"
+_MOST_CACHE = 16 << 20
+"""Bytes that are read of a loader's cache, which may be that of a container. Most have some ten thousand."""
 _CACHE_MAGIC = b"glibc-ld.so.cache1.1"
 _LIBRARY_DIRECTORIES = ("/lib", "/usr/lib", "/lib64", "/usr/lib64", "/usr/local/lib")
 _FLAGS = {"x86_64": 0x0300, "aarch64": 0x0A00, "s390x": 0x0400, "ppc64le": 0x0500, "riscv64": 0x1000}
@@ -44,11 +47,12 @@ class Libraries:
         if target == "*":
             return self._mapped(pid, self.find(command, None)[:1] if command.strip("*") else [])
         if "!/" in target:
-            return [prefix + target] if os.path.isfile(prefix + attach_path(target)) else []
+            path = _reached(prefix, target)
+            return [path] if os.path.isfile(attach_path(path)) else []
         if "*" in target:
             return _distinct(self._glob(target, prefix))
         if "/" in target:
-            path = prefix + target if target.startswith("/") else target
+            path = _reached(prefix, target) if target.startswith("/") else target
             return [path] if os.path.isfile(path) else []
         return _distinct([*self._program(target, prefix), *self._library(target, pid, prefix)])
 
@@ -98,7 +102,7 @@ class Libraries:
         return [folder for folder in self._environment.get("LD_LIBRARY_PATH", "").split(":") if folder]
 
     def _program(self, name: str, prefix: str) -> list[str]:
-        paths = (f"{prefix}{folder}/{name}" for folder in self._path())
+        paths = (_reached(prefix, f"{folder}/{name}") for folder in self._path())
         return [path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)]
 
     def _library(self, name: str, pid: int | None, prefix: str) -> list[str]:
@@ -108,7 +112,7 @@ class Libraries:
             found += [path for path in procfs.mapped_files(pid) if _is_library(os.path.basename(path), name)]
         for soname, path in library_cache(prefix + LIBRARY_CACHE):
             if _is_library(soname, name):
-                found.append(prefix + path)
+                found.append(_reached(prefix, path))
         if not found:
             import glob
 
@@ -116,6 +120,15 @@ class Libraries:
                 found += sorted(path for path in glob.glob(f"{glob.escape(prefix + folder)}/{glob.escape(name)}*")
                                 if _is_library(os.path.basename(path), name))  # fmt: skip
         return [path for path in found if is_elf(path)]
+
+
+def _reached(prefix: str, path: str) -> str:
+    """A path of a process in another mount namespace without links, which would lead to files of our own."""
+    if not prefix:
+        return path
+    file, separator, member = path.partition("!/")
+    root, inside = procfs.resolved(prefix + file)
+    return f"{root}{inside}{separator}{member}"
 
 
 def _is_library(soname: str, name: str) -> bool:
@@ -141,8 +154,8 @@ def _distinct(paths: Iterable[str]) -> list[str]:
 def library_cache(path: str = LIBRARY_CACHE) -> list[tuple[str, str]]:
     """``(soname, path)`` of this machine's libraries in the loader's cache; empty without one (musl)."""
     try:
-        with open(path, "rb") as file:
-            data = file.read()
+        with open_regular(path) as file:
+            data = file.read(_MOST_CACHE)
     except OSError:
         return []
     start = data.find(_CACHE_MAGIC)

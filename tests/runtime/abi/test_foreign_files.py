@@ -77,3 +77,16 @@ def test_links_of_a_container_stay_inside(
     with pytest.raises(FileNotFoundError) as error:
         content(f"{jailed}/etc/shadow")
     assert error.value.filename == f"{jailed}/etc/shadow"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the root directory")
+def test_the_kernel_is_given_the_file_inside(jailed: str, tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/passwd").write_text("inside")
+    (tmp_path / "absolute").symlink_to("/etc/passwd")
+    with foreign_files.kernel_path(f"{jailed}/absolute") as path:
+        assert Path(path).read_text() == "inside"
+    with pytest.raises(FileNotFoundError), foreign_files.kernel_path(f"{jailed}/none"):
+        pass
+    with foreign_files.kernel_path("/etc/passwd") as path:
+        assert path == "/etc/passwd"
