@@ -20,7 +20,6 @@ ONLY_IN = {
     "elftools": "runtime/dwarf",
     "pyroute2": "runtime/host",
     "zstandard": ("results", "runtime/dwarf"),
-    "prometheus_client": "metrics",
 }
 """Libraries that one package alone may import, or one for each library that it calls."""
 

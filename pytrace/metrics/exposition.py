@@ -1,54 +1,44 @@
-"""Snapshots as text for Prometheus, in the format that a client accepts; ``prometheus_client`` writes it."""
+"""Snapshots as text for Prometheus, in the format that a client accepts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-
-from prometheus_client import Metric
-from prometheus_client.exposition import choose_encoder
-from prometheus_client.registry import Collector
+from collections.abc import Mapping
 
 from pytrace.metrics.series_cap import SeriesCap
-from pytrace.results.formats.metric_families import PREFIX, Family, MetricKind, Sample, distinct, families
+from pytrace.results.formats import openmetrics
+from pytrace.results.formats.metric_families import PREFIX, Family, Known, MetricKind, Sample, distinct, families
 from pytrace.results.snapshot import SnapshotData
 
 LEFT_OUT = f"{PREFIX}map_series_left_out"
 
 
 class Exposition:
-    """The text of one snapshot after another; at most *most_series* keys of each map."""
+    """The text of one snapshot after another; at most *most_series* keys of each map.
+
+    Labels are what takes the time: those of keys that were there the last time are remembered.
+    """
 
     def __init__(self, most_series: int) -> None:
         self._cap = SeriesCap(most_series)
         self._snapshot: SnapshotData | None = None
         self._families: list[Family] = []
-        self._texts: dict[str, bytes] = {}
-        """Of the last snapshot, by content type: several clients may ask at once."""
+        self._labels: Known = {}
+        self._label_texts: openmetrics.LabelTexts = {}
+        self._texts: dict[bool, bytes] = {}
+        """Of the last snapshot, by whether it is in the older format: several clients may ask at once."""
 
     def of(self, snapshot: SnapshotData, accept: str) -> tuple[str, bytes]:
         """Content type and text of a snapshot, for a client whose ``Accept`` header is *accept*."""
         if snapshot is not self._snapshot:
             kept, left_out = self._cap.capped(snapshot)
-            self._families = distinct([*families(kept), _left_out(left_out)])
+            self._families = distinct([*families(kept, known=self._labels), _left_out(left_out)])
             self._snapshot, self._texts = snapshot, {}
-        encode, content_type = choose_encoder(accept)
-        if content_type not in self._texts:
-            self._texts[content_type] = encode(_Families(self._families))
-        return content_type, self._texts[content_type]
-
-
-class _Families(Collector):
-    """Families as ``prometheus_client`` collects them."""
-
-    def __init__(self, families: Iterable[Family]) -> None:
-        self._families = families
-
-    def collect(self) -> Iterator[Metric]:
-        for family in self._families:
-            metric = Metric(family.name, family.help, family.kind.value, family.unit)
-            for sample in family.samples:
-                metric.add_sample(family.name + sample.suffix, dict(sample.labels), sample.value)
-            yield metric
+        older = "application/openmetrics-text" not in accept
+        if older not in self._texts:
+            used: openmetrics.LabelTexts = {}
+            self._texts[older] = openmetrics.exposition(self._families, older=older, known=self._label_texts, used=used)
+            self._label_texts = used
+        return openmetrics.OLDER_CONTENT_TYPE if older else openmetrics.CONTENT_TYPE, self._texts[older]
 
 
 def _left_out(numbers: Mapping[str, int]) -> Family:

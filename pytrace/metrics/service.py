@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from threading import Lock
 
@@ -14,6 +15,8 @@ from pytrace.metrics.exposition import Exposition
 from pytrace.metrics.http_server import Answer, Server
 from pytrace.results.snapshot import SnapshotData
 
+FRESH = 1.0
+"""Seconds for which a snapshot serves all that ask."""
 PATIENCE = 8.0
 """Seconds that a request waits for a snapshot; Prometheus waits ten for the answer unless told otherwise."""
 LAST_ANSWERS = 0.5
@@ -37,6 +40,8 @@ class Metrics:
         self._exchange = Exchange(take)
         self._exposition = Exposition(config.max_metric_series)
         self._lock = Lock()
+        self._last: tuple[float, SnapshotData] | None = None
+        """The last snapshot, and when there was one."""
         self._failure = ""
         self._told = ""
         """What went wrong in another thread, and what of it was told."""
@@ -82,7 +87,7 @@ class Metrics:
         if path != PATH:
             return Answer(404, _TEXT, f"there are metrics at {PATH} only\n".encode())
         try:
-            snapshot = self._exchange.ask(PATIENCE)
+            snapshot = self._recent() or self._asked()
         except TimeoutError:
             return Answer(503, _TEXT, f"no snapshot was taken within {PATIENCE:g} seconds\n".encode())
         except TraceError as error:
@@ -93,6 +98,17 @@ class Metrics:
                 return Answer(200, *self._exposition.of(snapshot, accept))
         except TraceError as error:
             return Answer(500, _TEXT, f"{error.message}\n".encode())
+
+    def _recent(self) -> SnapshotData | None:
+        last = self._last
+        return last[1] if last is not None and time.monotonic() - last[0] < FRESH else None
+
+    def _asked(self) -> SnapshotData:
+        snapshot = self._exchange.ask(PATIENCE)
+        last = self._last
+        if last is None or last[1] is not snapshot:
+            self._last = time.monotonic(), snapshot
+        return snapshot
 
     def _failed(self, error: Exception) -> None:
         self._failure = f"{type(error).__name__}: {error}"

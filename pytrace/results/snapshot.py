@@ -80,6 +80,8 @@ class SnapshotData:
     tables: tuple[Table, ...] = ()
     losses: dict[str, dict[str, int]] = field(default_factory=dict)
     """Kind of loss or failure, then the probe, map or place in the script that it concerns, and how often."""
+    read: Mapping[str, int] = field(default_factory=dict)
+    """When reading of each map began, as wall time, where one run was still going on; not in files."""
 
     @property
     def title(self) -> str:

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -202,20 +201,6 @@ def test_a_port_in_use_is_an_error_before_anything_is_attached() -> None:
     assert err.startswith(f"ERROR: metrics cannot be served at 127.0.0.1:{port}: Address already in use\n")
 
 
-def test_without_prometheus_client(tmp_path: Path) -> None:
-    (tmp_path / "prometheus_client.py").write_text("raise ModuleNotFoundError('no', name='prometheus_client')")
-    child = subprocess.run(
-        [sys.executable, "-m", "pytrace", "--metrics", ":0", "-e", "begin { exit(); }"], cwd=saved.ROOT,
-        env={"PYTHONPATH": str(tmp_path), "PATH": "/usr/bin:/bin"}, capture_output=True, text=True,
-        timeout=patience(60), check=False,
-    )  # fmt: skip
-    assert child.returncode == 1
-    assert child.stderr == (
-        "ERROR: --metrics needs the Python package prometheus_client\n"
-        "HINT: type: pip install 'pytrace[prometheus]'\n"
-    )
-
-
 def test_only_metrics_import_it() -> None:
     code = "import sys\nfrom pytrace.cli import main\nmain.main(sys.argv[1:])\nprint(*sys.modules, file=sys.stderr)"
     done = subprocess.run(
@@ -223,7 +208,7 @@ def test_only_metrics_import_it() -> None:
         timeout=patience(60), check=True,
     )  # fmt: skip
     assert "pytrace.runtime.session.session" in done.stderr.split()
-    assert not {"prometheus_client", "http.server", "pytrace.metrics"} & set(done.stderr.split())
+    assert not {"http.server", "pytrace.metrics"} & set(done.stderr.split())
 
 
 def test_no_line_is_printed_more_with_json(caller: Caller) -> None:

@@ -71,6 +71,38 @@ def test_one_snapshot_is_written_once_for_each_format() -> None:
     assert exposition.of(snapshot(), ACCEPT)[1] is not first
 
 
+def test_labels_are_made_once_for_each_key() -> None:
+    exposition = Exposition(10)
+    taken = snapshot()
+    exposition.of(taken, ACCEPT)
+    before = dict(exposition._labels["@calls"])
+    taken = snapshot()
+    entries = dict(taken.maps["@calls"].entries)
+    del entries["ls"]
+    taken.maps["@calls"].entries = {"zsh": 1, **entries, "awk": 5}
+    _, text = exposition.of(taken, ACCEPT)
+    after = exposition._labels["@calls"]
+    assert list(after) == sorted(after) == ['a"b\\\n', "awk", "cat", "zsh"]
+    assert after["cat"] is before["cat"]
+    assert text == Exposition(10).of(taken, ACCEPT)[1]
+    assert all("ls" not in dict(labels).values() for labels in exposition._label_texts)
+
+
+def test_each_map_has_the_time_at_which_it_was_read() -> None:
+    taken = snapshot()
+    taken.read = {"@calls": 1_500_000_000, "@level": 2_000_000_000}
+    found = values(openmetrics(Exposition(10).of(taken, ACCEPT)[1].decode()))
+    assert found["pytrace_map_read_seconds", (("map", "@calls"),)] == 1.5
+    assert found["pytrace_map_read_seconds", (("map", "@level"),)] == 2
+
+
+def test_the_older_format_names_what_it_shows() -> None:
+    text = Exposition(10).of(snapshot(), "")[1].decode()
+    assert "# HELP pytrace_calls_total Calls\\nby name\n# TYPE pytrace_calls_total counter\n" in text
+    assert "# UNIT" not in text
+    assert "# EOF" not in text
+
+
 def test_a_map_of_the_name_of_one_of_our_own() -> None:
     maps = {"@map_series_left_out": MapData("@map_series_left_out", None, types.INT64, {None: 5})}
     _, text = Exposition(10).of(SnapshotData((), maps), ACCEPT)

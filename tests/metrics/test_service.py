@@ -71,13 +71,30 @@ def run() -> Iterator[Run]:
     made.metrics.close()
 
 
-def test_a_scrape(run: Run) -> None:
+def test_a_scrape(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FRESH", 0.0)
     for number in (1, 2):
         got = Get(run.url)
         until(lambda got=got: run.work() or got.over())  # type: ignore[misc]
         assert got.status == 200
-        assert f'pytrace_x_total{{key="k0"}} {number}.0\n' in got.text
-        assert 'pytrace_map_series_left_out{map="@x"} 1.0\n' in got.text
+        assert f'pytrace_x_total{{key="k0"}} {number}\n' in got.text
+        assert 'pytrace_map_series_left_out{map="@x"} 1\n' in got.text
+    assert run.count == 2
+
+
+def test_scrapes_within_a_second_get_the_same(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FRESH", 60.0)
+    texts = set()
+    for _ in range(3):
+        got = Get(run.url)
+        until(lambda got=got: run.work() or got.over())  # type: ignore[misc]
+        texts.add(got.text)
+    assert run.count == 1
+    assert len(texts) == 1
+    assert len(run.metrics._exposition._texts) == 1
+    monkeypatch.setattr(module, "FRESH", 0.0)
+    got = Get(run.url)
+    until(lambda: run.work() or got.over())
     assert run.count == 2
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytrace.results.snapshot import MapData
-from pytrace.runtime.capture.maps import map_data
+from pytrace.runtime.capture.maps import map_data, read
 from pytrace.runtime.capture.portable import PortableForms
 from pytrace.runtime.capture.stack_traces import StackTraces
 from pytrace.runtime.symbols.image_places import ImagePlace
@@ -32,4 +32,4 @@ def forms(run: Run, symbols: Places | None = None) -> PortableForms:
 def captured(run: Run, name: str, symbols: Places | None = None) -> MapData:
     """A map of a run."""
     (view,) = (view for view in run.renderer.views() if view.spec.name == name)
-    return map_data(view, forms(run, symbols), lambda: None)
+    return map_data(read(view), forms(run, symbols), lambda: None)

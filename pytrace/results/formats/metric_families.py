@@ -24,6 +24,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
+from itertools import pairwise
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 from pytrace.base.dispatch import by_class, on
@@ -39,9 +41,12 @@ from pytrace.runtime.output.render import csv, histogram, tseries
 PREFIX = "pytrace_"
 """The names of all families begin with it."""
 
-Labels: TypeAlias = tuple[tuple[str, str], ...]
+Labels: TypeAlias = "tuple[tuple[str, str], ...]"
 """Names and values; the names of one family are the same in all its samples, but for ``le``."""
 
+
+Known: TypeAlias = "dict[str, dict[Portable, Labels]]"
+"""Labels of keys, by map."""
 
 _Entry: TypeAlias = tuple[Labels, Any]
 """Labels, and a portable value of the map's type."""
@@ -95,13 +100,14 @@ class Family:
     samples: tuple[Sample, ...]
 
 
-def families(snapshot: SnapshotData, *, timestamps: bool = False) -> list[Family]:
+def families(snapshot: SnapshotData, *, timestamps: bool = False, known: Known | None = None) -> list[Family]:
     """All families of a snapshot: about its runs, its losses, and those of its maps by name.
 
     Args:
         snapshot: what there is; maps that are no numbers, histograms or time series are passed over, tables too.
         timestamps: whether samples carry the time of the snapshot, those of a time series the end of each interval
             (then all of them are given and not only the last).
+        known: labels of keys that need not be made again, by map; it is changed to those of this snapshot.
 
     Raises:
         TraceError: a histogram has negative counts, as differences have.
@@ -110,23 +116,40 @@ def families(snapshot: SnapshotData, *, timestamps: bool = False) -> list[Family
     printers = Printers()
     for _, data in sorted(snapshot.maps.items()):
         if type(data.value) in _ROWS:
-            found += map_families(data, printers, timestamps=timestamps)
+            labels = None if known is None else known.setdefault(data.name, {})
+            found += map_families(data, printers, timestamps=timestamps, known=labels)
+    found.append(_read_family(snapshot.read))
     found = [family for family in found if family.samples]
     if timestamps:
         found = [_at(family, snapshot.end) for family in found]
     return distinct(found)
 
 
-def map_families(data: MapData, printers: Printers | None = None, *, timestamps: bool = False) -> list[Family]:
+def map_families(
+    data: MapData,
+    printers: Printers | None = None,
+    *,
+    timestamps: bool = False,
+    known: dict[Portable, Labels] | None = None,
+) -> list[Family]:
     """The families of one map, whose names are not yet :func:`distinct` from those of others.
 
     Args:
         data: a map of numbers, histograms or time series.
         printers: what gives the texts of keys; worth sharing between maps.
         timestamps: whether a time series gives all its intervals, with their times.
+        known: labels of keys that need not be made again; it is changed to those of all keys.
     """
-    label = _labels(data, printers or Printers())
-    entries = sorted(((label(key), value) for key, value in data.entries.items()), key=lambda entry: entry[0])
+    label, before, values = _labels(data, printers or Printers()), known or {}, data.entries
+    # Those that are known are in order: then sorting has little to do.
+    found = [(labels, key) for key, labels in before.items() if key in values]
+    new = [(label(key), key) for key in values if key not in before]
+    if new:
+        found = sorted(found + new, key=itemgetter(0))
+    if known is not None and (new or len(found) < len(before)):
+        known.clear()
+        known.update({key: labels for labels, key in found})
+    entries = [(labels, values[key]) for labels, key in found]
     kind = data.value.tag if data.value.aggregate else data.value
     one = _One(metric_name(data.name), data.help or f"Map {data.name} ({kind})", timestamps)
     return _ROWS[type(data.value)](one, data.value, _different(entries))
@@ -149,6 +172,13 @@ def run_families(runs: Iterable[Run]) -> list[Family]:
         Family(f"{PREFIX}run_start_seconds", MetricKind.GAUGE, "When probes were attached", "seconds", tuple(start)),
         Family(f"{PREFIX}run_end_seconds", MetricKind.GAUGE, "When this was read", "seconds", tuple(end)),
     ]
+
+
+def _read_family(moments: Mapping[str, int]) -> Family:
+    """When each map was read: those of a running script are read one after another."""
+    samples = [Sample("", (("map", name),), time / 1e9) for name, time in sorted(moments.items())]
+    text = "When reading of this map began"
+    return Family(f"{PREFIX}map_read_seconds", MetricKind.GAUGE, text, "seconds", tuple(samples))
 
 
 def losses_family(losses: dict[str, dict[str, int]]) -> Family:
@@ -218,6 +248,8 @@ def _labels(data: MapData, printers: Printers) -> Callable[[Portable], Labels]:
 
 def _different(entries: list[_Entry]) -> list[_Entry]:
     """The entries, which are in order, with a label more where two keys have the same text."""
+    if all(first[0] != second[0] for first, second in pairwise(entries)):
+        return entries
     found: list[_Entry] = []
     last, number = None, 1
     for labels, value in entries:

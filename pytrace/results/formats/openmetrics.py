@@ -1,19 +1,22 @@
 """Format ``openmetrics``: maps as metrics in the text form of OpenMetrics 1.0, which Prometheus reads.
 
-The text is written here and not by a library, as that of ``prometheus_client`` rounds integers above 2**53.
+The text is written here and not by a library: that of ``prometheus_client`` rounds integers above 2**53, and takes
+seconds for 100,000 series.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import BinaryIO
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO, TypeAlias
 
 from pytrace.results.formats.format_row import WriteOptions
-from pytrace.results.formats.metric_families import Family, Labels, Sample, families
+from pytrace.results.formats.metric_families import Family, Labels, MetricKind, families
 from pytrace.results.snapshot import SnapshotData
 
 CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 """What a server calls it."""
+OLDER_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+"""Prometheus' text format, which came before."""
 
 
 def write(snapshot: SnapshotData, options: WriteOptions, file: BinaryIO) -> None:
@@ -21,31 +24,69 @@ def write(snapshot: SnapshotData, options: WriteOptions, file: BinaryIO) -> None
     file.write(exposition(families(snapshot, timestamps=options.flag("timestamps"))))
 
 
-def exposition(found: Iterable[Family]) -> bytes:
-    """Families, whose names are distinct, as text with its closing line."""
-    lines = [line for family in found for line in _family(family)]
-    return "".join(f"{line}\n" for line in [*lines, "# EOF"]).encode()
+LabelTexts: TypeAlias = "dict[Labels, str]"
+"""Labels as they are written."""
 
 
-def _family(family: Family) -> list[str]:
+def exposition(
+    found: Iterable[Family],
+    *,
+    older: bool = False,
+    known: LabelTexts | None = None,
+    used: LabelTexts | None = None,
+) -> bytes:
+    """Families, whose names are distinct, as text with its closing line.
+
+    Args:
+        found: the families.
+        older: in Prometheus' text format 0.0.4, without a closing line.
+        known: texts of labels that need not be made again.
+        used: takes the texts of all labels.
+    """
+    known, used = known or {}, {} if used is None else used
+    lines: list[str] = []
+    for family in found:
+        lines += _older_heading(family) if older else _heading(family)
+        lines += _samples(family, known, used)
+    if not older:
+        lines.append("# EOF")
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _heading(family: Family) -> list[str]:
     lines = [f"# TYPE {family.name} {family.kind.value}"]
     if family.unit:
         lines.append(f"# UNIT {family.name} {family.unit}")
     if family.help:
         lines.append(f"# HELP {family.name} {_escaped(family.help)}")
-    return [*lines, *(_sample(family.name, sample) for sample in family.samples)]
+    return lines
 
 
-def _sample(name: str, sample: Sample) -> str:
-    # repr() of a float is the shortest text that gives it back; an integer has all its digits.
-    line = f"{name}{sample.suffix}{_labels(sample.labels)} {sample.value!r}"
-    return line if sample.timestamp is None else f"{line} {_seconds(sample.timestamp)}"
+_OLDER = {MetricKind.COUNTER: ("_total", "counter"), MetricKind.INFO: ("_info", "gauge")}
+"""How the older format calls families: it has the names of samples."""
+
+
+def _older_heading(family: Family) -> list[str]:
+    suffix, kind = _OLDER.get(family.kind, ("", family.kind.value))
+    help_ = family.help.replace("\\", "\\\\").replace("\n", "\\n")
+    lines = [f"# HELP {family.name}{suffix} {help_}"] if help_ else []
+    return [*lines, f"# TYPE {family.name}{suffix} {kind}"]
+
+
+def _samples(family: Family, known: LabelTexts, used: LabelTexts) -> Iterator[str]:
+    name, get = family.name, known.get
+    for sample in family.samples:
+        labels = sample.labels
+        used[labels] = text = get(labels) or _labels(labels)
+        time = "" if sample.timestamp is None else f" {_seconds(sample.timestamp)}"
+        # repr() of a float is the shortest text that gives it back; an integer has all its digits.
+        yield f"{name}{sample.suffix}{text} {sample.value!r}{time}"
 
 
 def _labels(labels: Labels) -> str:
     if not labels:
         return ""
-    inner = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels)
+    inner = ",".join([f'{name}="{_escaped(value)}"' for name, value in labels])
     return f"{{{inner}}}"
 
 

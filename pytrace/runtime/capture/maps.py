@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytrace.core import types
 from pytrace.results.joining import joiner
@@ -21,14 +22,26 @@ SLICE = 1024
 """Entries between two calls of what else has to go on."""
 
 
-def map_data(view: MapView, forms: PortableForms, pause: Callable[[], None]) -> MapData:
-    """What a map holds now. *pause* is called now and then while it takes long.
+class ReadMap(NamedTuple):
+    """What was read of a map, and when: wall time in nanoseconds."""
+
+    view: MapView
+    entries: list[Entry]
+    time: int
+
+
+def read(view: MapView) -> ReadMap:
+    """Read a map."""
+    moment = time.time_ns()
+    return ReadMap(view, view.contents(), moment)
+
+
+def map_data(found: ReadMap, forms: PortableForms, pause: Callable[[], None]) -> MapData:
+    """What a map held. *pause* is called now and then while it takes long.
 
     Keys that refer to equal things (the same functions at other addresses) are one key, and their values are joined.
     """
-    spec = view.spec
-    entries = view.contents()
-    pause()
+    spec, entries = found.view.spec, found.entries
     key_type = None if spec.key is None else plain(spec.key)
     return MapData(spec.name, key_type, plain(spec.value), portable(spec, entries, forms, pause), help=spec.help)
 

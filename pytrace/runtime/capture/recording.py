@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytrace
 from pytrace.results.snapshot import MapData, Run, SnapshotData
-from pytrace.runtime.capture.maps import map_data
+from pytrace.runtime.capture.maps import map_data, read
 from pytrace.runtime.capture.portable import PortableForms
 from pytrace.runtime.capture.stack_traces import StackTraces, Symbols
 
@@ -63,14 +63,20 @@ class Recording:
             pause: called now and then while it takes long, for what must not wait.
         """
         forms = PortableForms(self._texts, StackTraces(self._symbols))
-        maps = {view.spec.name: map_data(view, forms, pause) for view in self._views}
+        # All are read before any is converted, which takes longer: they are to be of one moment as far as may be.
+        found = []
+        for view in self._views:
+            found.append(read(view))
+            pause()
+        maps = {item.view.spec.name: map_data(item, forms, pause) for item in found}
+        moments = {item.view.spec.name: item.time for item in found}
         tables = () if rows is None else rows.tables(self._identity, forms)
-        return SnapshotData((self._run(start, end),), maps, tables, losses)
+        return SnapshotData((self._run(start, end),), maps, tables, losses, moments)
 
     def map_data(self, name: str, pause: Callable[[], None]) -> MapData:
         """What one map holds at this moment."""
         view = next(view for view in self._views if view.spec.name == name)
-        return map_data(view, PortableForms(self._texts, StackTraces(self._symbols)), pause)
+        return map_data(read(view), PortableForms(self._texts, StackTraces(self._symbols)), pause)
 
     def _run(self, start: Moment, end: Moment) -> Run:
         system = os.uname()

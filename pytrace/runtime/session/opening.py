@@ -122,17 +122,12 @@ def metrics(
     """What serves metrics; None when nobody wants them.
 
     Raises:
-        TraceError: they cannot be served where they are to be, or ``prometheus_client`` is not installed.
+        TraceError: they cannot be served where they are to be.
     """
     if options.metrics is None:
         return None
-    try:
-        from pytrace.metrics.service import Metrics
-    except ModuleNotFoundError as error:
-        if error.name != "prometheus_client":
-            raise
-        hint = "type: pip install 'pytrace[prometheus]'"
-        raise TraceError("--metrics needs the Python package prometheus_client", hints=(hint,)) from None
+    from pytrace.metrics.service import Metrics
+
     served = Metrics(options.metrics, config, take, tell)
     stack.callback(served.close)
     return served

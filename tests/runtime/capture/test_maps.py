@@ -107,5 +107,5 @@ def test_others_have_their_turn_while_it_takes_long() -> None:
     run.keyed("@k", INT64, INT64, dict.fromkeys(range(3 * maps.SLICE), 1))
     (view,) = run.renderer.views()
     turns: list[None] = []
-    assert len(maps.map_data(view, forms(run), lambda: turns.append(None)).entries) == 3 * maps.SLICE
+    assert len(maps.map_data(maps.read(view), forms(run), lambda: turns.append(None)).entries) == 3 * maps.SLICE
     assert len(turns) >= 3
