@@ -39,12 +39,13 @@ _SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
 _AS_ELSEWHERE: dict[str, tuple[tuple[str, str], ...]] = {
     "Kernel helpers": (
         ("dpath", "d_path"), ("get_tai_ns", "tai_clock"), ("get_boot_ns", "boot_clock"), ("skboutput", "skb_output"),
+        ("get_ktime_ns", "ringbuf"),
     ),
     "Kernel features": (("Loop support", "ringbuf"), ("module btf", "module_btf"), ("map batch", "batch_ops")),
 }  # fmt: skip
 """What bpftrace calls some features: test suites and bug reports look for these lines of its ``--info``.
 
-Bounded loops came with Linux 5.3, before the ring buffer, without which nothing runs here.
+Bounded loops and the monotonic clock came before the ring buffer, without which nothing runs here.
 """
 
 _INSTRUCTIONS = {True: 1_000_000, False: 4096}
@@ -57,6 +58,7 @@ _AS_BUILT_ELSEWHERE = (
     ("libsystemd (systemd notify support)", "yes"),
     ("libdebuginfod (debuginfod support)", "yes"),
     ("blazesym (advanced symbolization)", "yes"),
+    ("bcc library path resolution", "yes"),
 )
 """What bpftrace can be built with, and whether pytrace does the same by its own means (all but disassembling)."""
 

@@ -341,9 +341,9 @@ FUNCTIONS: tuple[Builtin, ...] = (
                     'begin { if comptime getopt("folded") { output_format("folded:ordered"); } }'),
     Builtin("default_str_length", "meta", "default_str_length()", "The configured `max_strlen`.", _C,
             example="begin { print(default_str_length()); }"),
-    Builtin("config", "meta", "config([const string key])",
-            "The effective value of a configuration key; without one, a record of all keys.", _C, most=1,
-            example='begin { print(config("max_strlen")); }'),
+    Builtin("config", "meta", "config, config() or config(const string key)",
+            "The effective value of a configuration key; without one, a record of all keys (`config.max_strlen`).", _C,
+            most=1, example='begin { print(config("max_strlen")); }'),
     Builtin("getopt", "meta", "getopt(const string name[, default[, const string description]])",
             "A named parameter of the script, or an option that it declares at its root (see Options in language.md).",
             _C, least=1, most=3,
@@ -445,6 +445,20 @@ def builtin(name: str) -> Builtin | None:
     if number != name and number.isascii() and number.isdigit():
         return _INDEX["argN"]
     return None if name == "argN" else _INDEX.get(name)
+
+
+_LIBRARY_SPELLING = "__builtin_"
+_IN_LIBRARY = frozenset(
+    {"comm", "config", "cpid", "cpu", "dw_ustack", "elapsed", "func", "is_literal", "kfunc_allowed", "kfunc_exist",
+     "ncpus", "probe", "probetype", "retval", "uaddr", "usermode"}
+)  # fmt: skip
+"""Names that bpftrace's library, which is written in its language, spells with a prefix; scripts can do so too."""
+
+
+def public_name(name: str) -> str:
+    """The name of a builtin without the prefix of bpftrace's library (``__builtin_cpu``); other names as they are."""
+    plain = name.removeprefix(_LIBRARY_SPELLING)
+    return plain if plain in _IN_LIBRARY else name
 
 
 def bare_builtin(name: str) -> bool:

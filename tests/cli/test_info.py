@@ -58,6 +58,7 @@ LINES = [
     "libdw (DWARF support): yes", "libsystemd (systemd notify support): yes", "bfd: no",
     "libdebuginfod (debuginfod support): yes", "blazesym (advanced symbolization): yes",
     "dpath: yes", "get_tai_ns: yes", "get_func_ip: yes", "lookup_percpu_elem: yes", "get_boot_ns: yes",
+    "get_ktime_ns: yes", "bcc library path resolution: yes",
     "probe_read_kernel: yes", "send_signal: yes", "override_return: yes", "jiffies64: yes", "skboutput: yes",
     "Instruction limit: 1000000", "Loop support: yes", "btf: yes", "module btf: yes", "map batch: yes",
     "kprobe_multi: yes", "uprobe_multi: yes", "kprobe_session: yes", "iter: yes", "uprobe: yes", "fentry: switched off",

@@ -15,21 +15,34 @@ MAX_ERRNO = 133
 MAX_SIGNAL = 64
 
 
+_ERRORS = {
+    5: "I/O error", 9: "Bad file number", 11: "Try again (operation would block)", 12: "Out of memory",
+    18: "Cross-device link", 23: "File table overflow", 25: "Not a typewriter",
+    33: "Math argument out of domain of func", 34: "Math result not representable", 35: "Resource deadlock would occur",
+    37: "No record locks available", 38: "Invalid system call number", 40: "Too many symbolic links encountered",
+    41: "Unknown error", 58: "Unknown error", 74: "Not a data message", 84: "Illegal byte sequence",
+    95: "Operation not supported on transport endpoint", 102: "Network dropped connection because of reset",
+    122: "Quota exceeded", 125: "Operation Canceled",
+}  # fmt: skip
+"""Descriptions that bpftrace has since 0.27 where those of the C library differ."""
+
+
 @cache
 def errors() -> list[bytes]:
     """Descriptions of error numbers; the last row is for numbers beyond them."""
-    return [*(os.strerror(number).encode() for number in range(MAX_ERRNO + 1)), b"Unknown error"]
+    known = [_ERRORS.get(number) or os.strerror(number) for number in range(MAX_ERRNO + 1)]
+    return [*(text.encode() for text in known), b"Unknown error"]
 
 
 @cache
 def signals() -> list[bytes]:
     """Descriptions of signals; the last row is for numbers beyond them."""
     known = [signal.strsignal(number) if number else None for number in range(MAX_SIGNAL + 1)]
-    return [*((text or "Unknown signal").encode() for text in known), b"Unknown signal"]
+    return [*((text or f"Unknown signal {number}").encode() for number, text in enumerate(known)), b"N/A"]
 
 
 @cache
 def syscalls(machine: str) -> list[bytes]:
     """Names of system calls; the last row is for numbers beyond them."""
-    rows = [name.encode() or b"unknown" for name in names(_SYSCALLS.get(machine, ""))]
-    return [*rows, b"unknown"]
+    rows = [name.encode() or b"Unknown syscall" for name in names(_SYSCALLS.get(machine, ""))]
+    return [*rows, b"Unknown syscall"]

@@ -283,6 +283,9 @@ def cast(e: Emitter, operand: Operand, type_: Type) -> Operand:
     source = operand.type
     if isinstance(type_, Pointer) and isinstance(source, Array | String):
         return Scalar(_array_address(e, operand), type_)
+    if isinstance(type_, Pointer) and isinstance(source, Int) and source.signed:
+        # As in bpftrace: the upper bytes of an address are zero, also of a negative number.
+        operand = memory.convert(e, operand, Int(source.width, signed=False))
     if isinstance(type_, Bool) and isinstance(source, String):
         # A string is true if it is not empty.
         return memory.convert(e, memory.load(e, e.place(operand).pointer, UINT8), type_)

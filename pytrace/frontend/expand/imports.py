@@ -97,6 +97,10 @@ def _inside_blocks(program: nodes.Program, state: _State) -> None:
         _import(node, state)
 
 
+_LIBRARY = re.compile(r"stdlib(/(map|process|stack|strings|system|task|test|usdt)(/.+)?|/base\.bpf\.c)?")
+"""Names of bpftrace's own library, which it can import; what is in there is built in here."""
+
+
 def _import(node: nodes.Import, state: _State) -> None:
     base = node.span.source.path
     # In a script without a file, names are relative to the working directory.
@@ -109,6 +113,8 @@ def _import(node: nodes.Import, state: _State) -> None:
     if os.path.isdir(path):
         _directory(path, node, state)
     elif not os.path.exists(path):
+        if _LIBRARY.fullmatch(node.path):
+            return
         nearby = similar(os.path.basename(path), _names(os.path.dirname(path)))
         hints = [f"did you mean {' or '.join(repr(name) for name in nearby)}?"] if nearby else []
         state.diagnostics.error(f"cannot import {node.path!r}: there is no {path}", node.span, hints=hints)

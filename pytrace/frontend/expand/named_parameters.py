@@ -57,8 +57,9 @@ def help_lines(known: list[NamedParameter]) -> str:
     width = max((len(text) for text in forms), default=0)
     lines = []
     for text, item in zip(forms, known, strict=True):
-        default = "" if item.default is False else f" (default: {_shown(item.default)})"
-        lines.append(f"  {text:{width}}  {item.description}{default}".rstrip() + "\n")
+        default = "" if item.default is False else f"(default: {_shown(item.default)})"
+        explained = " ".join(part for part in (item.description, default) if part)
+        lines.append(f"  {text:{width}}  {explained}".rstrip() + "\n")
     return "".join(lines)
 
 

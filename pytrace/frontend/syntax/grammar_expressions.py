@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytrace.core.builtins import public_name
 from pytrace.core.types import shown_name
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.syntax.grammar_support import Rule, make_if, report, span_of
@@ -132,7 +133,7 @@ def p_expressions(p: Rule) -> None:
 
 def p_primary_identifier(p: Rule) -> None:
     """primary : IDENT"""
-    p[0] = nodes.Identifier(p[1].span, p[1].text)
+    p[0] = nodes.Identifier(p[1].span, public_name(p[1].text))
 
 
 def p_primary_int(p: Rule) -> None:
@@ -172,16 +173,10 @@ def p_primary_parameter_count(p: Rule) -> None:
 
 
 def p_primary_call(p: Rule) -> None:
-    """primary : callee LPAREN RPAREN
-    | callee LPAREN arguments RPAREN"""
+    """primary : IDENT LPAREN RPAREN
+    | IDENT LPAREN arguments RPAREN"""
     arguments = tuple(p[3]) if len(p) == 5 else ()
-    p[0] = nodes.Call(span_of(p), p[1].text, arguments)
-
-
-def p_callee(p: Rule) -> None:
-    """callee : IDENT
-    | CONFIG"""
-    p[0] = p[1]
+    p[0] = nodes.Call(span_of(p), public_name(p[1].text), arguments)
 
 
 def p_arguments(p: Rule) -> None:

@@ -16,7 +16,11 @@ HEADER = Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h")
 def test_errors_and_signals() -> None:
     assert name_tables.errors()[2].decode() == os.strerror(2)
     assert name_tables.signals()[9] == b"Killed"
-    assert name_tables.signals()[-1] == b"Unknown signal"
+    assert name_tables.signals()[-1] == b"N/A"
+    assert name_tables.signals()[0] == b"Unknown signal 0"
+    assert name_tables.errors()[5] == b"I/O error"
+    assert name_tables.errors()[-1] == b"Unknown error"
+    assert name_tables.syscalls("x86_64")[-1] == b"Unknown syscall"
 
 
 def test_system_calls() -> None:

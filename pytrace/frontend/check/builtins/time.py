@@ -50,6 +50,9 @@ def strftime(checker: Checker, node: Node, arguments: Arguments) -> Type:
     if clock == "monotonic":
         hints = ["use nsecs or nsecs(boot)"]
         return checker.error("the monotonic clock cannot be turned into a date", value.span, hints=hints)
+    known = checker.constant(value)
+    if isinstance(known, int) and known < 0:
+        return checker.error(f"strftime() takes no time before 1970, and this is {known} ns", value.span)
     if text is None:
         return UNKNOWN
     checker.program.facts[node] = DateFormat(string_index(checker, text), TIMESTAMP_CLOCKS[clock])

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from pytrace.core.source import expansion_chain
 from pytrace.core.types import (
-    UINT64,
     AddressSpace,
     Array,
     Bool,
@@ -119,7 +118,8 @@ def _to_pointer(checker: Checker, node: nodes.Cast, target: Type, given: Type) -
         return None
     value = checker.constant(node.operand)
     if isinstance(value, int):
-        checker.set_constant(node, constant_folding.wrap(int(value), UINT64))
+        # As in bpftrace: the upper bytes of an address are zero, also of a negative number.
+        checker.set_constant(node, constant_folding.wrap(int(value), Int(settle(given).size, signed=False)))
     return target
 
 

@@ -180,7 +180,7 @@ class Structure(Brackets):
         if frame.kind == "head":
             return
         after = token.span.end
-        if last in ("IDENT", "CONFIG"):
+        if last == "IDENT":
             opened.call = True
             if self.tokens[-2].text == "member_exist":
                 opened.role = "offsetof"
@@ -297,7 +297,7 @@ class Structure(Brackets):
         """Whether the statement so far is a single call, or ends in ``++`` or ``--``."""
         if self._last in ("INCREMENT", "DECREMENT"):
             return True
-        if self._last != "RPAREN" or frame.statement not in ("IDENT", "CONFIG"):
+        if self._last != "RPAREN" or frame.statement != "IDENT":
             return False
         depth = 0
         for token in self.tokens[frame.first + 1 :]:

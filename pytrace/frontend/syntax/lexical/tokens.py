@@ -36,7 +36,6 @@ KEYWORDS = {
     for word in [
         "break",
         "comptime",
-        "config",
         "continue",
         "else",
         "false",
