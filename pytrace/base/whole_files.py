@@ -36,6 +36,12 @@ def replacing(path: str, mode: int = 0o666) -> Iterator[str]:
         return
     target = _target(path)
     _remove_abandoned(os.path.dirname(target))
+    unnamed = _unnamed(os.path.dirname(target))
+    if unnamed is not None:
+        with os.fdopen(unnamed, "wb"):
+            yield f"/proc/self/fd/{unnamed}"
+            _give(unnamed, target, mode)
+        return
     temporary = _temporary(target)
     try:
         yield temporary
@@ -46,6 +52,38 @@ def replacing(path: str, mode: int = 0o666) -> Iterator[str]:
         os.replace(temporary, target)
     finally:
         # It does not exist any more after a successful replace.
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+
+
+def _unnamed(folder: str) -> int | None:
+    """A file without a name, of which nothing stays when its writer is killed; None where there are no such files."""
+    try:
+        file = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError:
+        # Not all file systems have them (overlayfs before 6.1, NFS); what else is wrong the other way finds, too.
+        return None
+    if os.path.exists(f"/proc/self/fd/{file}"):
+        return file
+    os.close(file)
+    return None
+
+
+def _give(file: int, target: str, mode: int) -> None:
+    """Give a file without a name that of *target*, by way of one that can replace it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    os.fchmod(file, mode & ~mask)
+    os.fsync(file)
+    temporary = _temporary(target)
+    os.unlink(temporary)
+    # With a directory given, link() follows the symbolic link, as linkat(2) with AT_SYMLINK_FOLLOW.
+    descriptors = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.link(str(file), temporary, src_dir_fd=descriptors, follow_symlinks=True)
+        os.replace(temporary, target)
+    finally:
+        os.close(descriptors)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
 

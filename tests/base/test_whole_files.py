@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from pytrace.base.whole_files import check, replaceable, replacing
 from pytrace.base.whole_files import write as write_file
+
+ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
@@ -112,3 +118,41 @@ def test_files_of_killed_writers_are_removed_later(tmp_path: Path) -> None:
             os.utime(tmp_path / name, (1, 1))
     write_file(str(tmp_path / "out"), b"x")
     assert sorted(os.listdir(tmp_path)) == sorted([*kept, "out"])
+
+
+KILLED = """
+import os, signal, sys
+from pytrace.base.whole_files import replacing
+with replacing(sys.argv[1]) as place, open(place, "wb") as file:
+    file.write(b"half" * 100000)
+    file.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_nothing_stays_of_a_killed_writer(tmp_path: Path) -> None:
+    try:
+        os.close(os.open(tmp_path, os.O_TMPFILE | os.O_RDWR))
+    except OSError:
+        pytest.skip("this file system has no files without a name")
+    (tmp_path / "out").write_text("old")
+    child = subprocess.run([sys.executable, "-c", KILLED, tmp_path / "out"], check=False, cwd=ROOT)
+    assert child.returncode == -signal.SIGKILL
+    assert os.listdir(tmp_path) == ["out"]
+    assert (tmp_path / "out").read_text() == "old"
+
+
+@pytest.mark.parametrize("error", [None, OSError])
+def test_file_systems_that_know_no_files_without_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[OSError] | None
+) -> None:
+    monkeypatch.setattr("pytrace.base.whole_files._unnamed", lambda _folder: None)
+    path = tmp_path / "out"
+    path.write_text("old")
+    with contextlib.suppress(OSError), replacing(str(path)) as place:
+        assert os.path.dirname(place) == str(tmp_path)
+        Path(place).write_text("new")
+        if error is not None:
+            raise error
+    assert path.read_text() == ("new" if error is None else "old")
+    assert os.listdir(tmp_path) == ["out"]
