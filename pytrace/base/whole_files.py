@@ -34,7 +34,7 @@ def replacing(path: str, mode: int = 0o666) -> Iterator[str]:
     if not replaceable(path):
         yield path
         return
-    target = _target(path)
+    target = target_of(path)
     _remove_abandoned(os.path.dirname(target))
     unnamed = _unnamed(os.path.dirname(target))
     if unnamed is not None:
@@ -110,7 +110,7 @@ def check(path: str) -> None:
         OSError: it cannot.
     """
     if replaceable(path):
-        os.unlink(_temporary(_target(path)))
+        os.unlink(_temporary(target_of(path)))
     elif not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
 
@@ -123,7 +123,7 @@ def _temporary(target: str) -> str:
     return temporary
 
 
-def _target(path: str) -> str:
+def target_of(path: str) -> str:
     """The file that a path names, without links.
 
     The kernel does not follow links of other users in sticky directories that everybody can write to

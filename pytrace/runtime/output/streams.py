@@ -10,6 +10,7 @@ from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from pytrace.base import whole_files
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.output.channel import Channel
 
@@ -145,6 +146,7 @@ class Output:
             TraceError: the file cannot be written.
         """
         try:
+            whole_files.target_of(path)  # refuses links of other users in /tmp
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
         except OSError as error:
             raise TraceError(f"cannot write output to {path!r}: {error.strerror}") from error

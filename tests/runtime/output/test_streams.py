@@ -265,3 +265,15 @@ def test_a_pipe_is_no_terminal(pipe: tuple[int, int]) -> None:
     output = Output(pipe[1])
     assert not output.terminal
     assert output.height() == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_a_file_behind_a_link_of_another_user_is_not_written(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("old")
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared").chmod(0o1777)
+    (tmp_path / "shared/out").symlink_to(tmp_path / "precious")
+    os.chown(tmp_path / "shared/out", 12345, 12345, follow_symlinks=False)
+    with pytest.raises(TraceError, match="it is a link of user 12345"):
+        Output.to_file(str(tmp_path / "shared/out"))
+    assert (tmp_path / "precious").read_text() == "old"
