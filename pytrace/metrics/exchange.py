@@ -1,8 +1,8 @@
 """Snapshots for other threads: they ask, and the thread that traces takes one at its next step.
 
 Nothing of a session is locked: maps are read by the thread that they belong to. Everybody who asks before that thread
-comes to it gets the same snapshot, and it comes to it again only after it has traced for :data:`SHARE` times as long as
-the last snapshot took: however often somebody asks, tracing has most of the time.
+has the snapshot gets the same one, and it takes another only after it has traced for :data:`SHARE` times as long as the
+last one took: however often somebody asks, tracing has most of the time.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ class Exchange:
         self._take = take
         self._lock = Lock()
         self._wanted: Future[SnapshotData] | None = None
+        self._begun: Future[SnapshotData] | None = None
+        """The one that is being taken."""
         self._closed = False
         self._not_before = 0.0
         self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -35,7 +37,7 @@ class Exchange:
     # ---- any thread
 
     def ask(self, seconds: float) -> SnapshotData:
-        """A snapshot that is taken after this call.
+        """A snapshot that is being taken, or is taken after this call.
 
         Raises:
             TimeoutError: there was none within so many *seconds*.
@@ -44,10 +46,10 @@ class Exchange:
         with self._lock:
             if self._closed:
                 raise TraceError("the run is over")
-            if self._wanted is None:
-                self._wanted = Future()
+            wanted = self._begun or self._wanted
+            if wanted is None:
+                wanted = self._wanted = Future()
                 os.eventfd_write(self._event, 1)
-            wanted = self._wanted
         return wanted.result(seconds)
 
     # ---- the thread that traces
@@ -73,6 +75,7 @@ class Exchange:
             return
         with self._lock:
             wanted, self._wanted = self._wanted, None
+            self._begun = wanted
         try:
             snapshot = self._take()
         except TraceError as error:
@@ -83,6 +86,9 @@ class Exchange:
             raise
         else:
             wanted.set_result(snapshot)
+        finally:
+            with self._lock:
+                self._begun = None
         end = time.monotonic()
         self._not_before = end + SHARE * (end - start)
 

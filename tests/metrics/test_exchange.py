@@ -78,6 +78,25 @@ def test_all_who_wait_get_one_snapshot_that_is_newer_than_their_question() -> No
     exchange.close()
 
 
+def test_who_asks_while_a_snapshot_is_taken_gets_it() -> None:
+    late: list[Asking] = []
+
+    def ask() -> None:
+        late.append(Asking(exchange))
+        until(late[0].is_alive)
+        time.sleep(0.05)
+
+    takes = Takes(ask)
+    exchange = Exchange(takes)
+    first = Asking(exchange)
+    assert readable(exchange, patience(20))
+    exchange.work()
+    assert late[0].end() is first.end()
+    assert not readable(exchange)
+    assert takes.number == 1
+    exchange.close()
+
+
 def test_tracing_has_its_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
