@@ -12,7 +12,7 @@ import pytrace
 SCRIPTS = sorted((Path(pytrace.__file__).parent / "tools").rglob("*.bt"))
 
 _STORE = re.compile(r"@(\w+)\[([^\]]+)\] = ")
-_ADDRESS = re.compile(r"\(uint64\)(?:\$|args\.|file\.)|\barg\d\b|file_key\(")
+_ADDRESS = re.compile(r"\(uint64\)[$a-z]|\barg\d\b|file_key\(")
 
 NO_OBJECTS = {
     ("cpufreq", "changes"): "a frequency",
