@@ -38,7 +38,10 @@ class Frame(NamedTuple):
     function: str
     """Empty when unknown."""
     offset: int = 0
-    """Bytes from the start of the function (of an inlined one: of the function that it was inlined into)."""
+    """Bytes from the start of the function (of an inlined one: of the function that it was inlined into).
+
+    Where the function is unknown, those from the start of the module as it was linked, 0 when that is unknown, too.
+    """
     module: str = ""
     """Path of the binary, kernel module, or ``[kernel]``; empty when unknown."""
     build_id: str = ""

@@ -123,7 +123,7 @@ class Images:
             self._unreadable[f"symbols of {module}"] = reason(error)
             symbol = None
         if symbol is None:
-            return [Frame("", module=module)]
+            return [Frame("", inside, module)]
         name = demangle(symbol.name) if self._demangled else symbol.name
         last = Frame(name, inside - symbol.address, module)
         if self._lines:
@@ -169,4 +169,4 @@ def remember(cache: dict[_Key, _Value], key: _Key, value: _Value, most: int) -> 
 
 def returned(frames: list[Frame]) -> list[Frame]:
     """Frames that were looked up one byte before a return address, as frames of that address."""
-    return [replace(frame, offset=frame.offset + bool(frame.name)) for frame in frames]
+    return [replace(frame, offset=frame.offset + bool(frame.name or frame.offset)) for frame in frames]

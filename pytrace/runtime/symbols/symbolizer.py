@@ -216,7 +216,8 @@ class Symbolizer:
                     self._unknown[pid] = None
             return [Frame("")]
         if mapping.path == "[vdso]":
-            return self._in_image(vdso_image(), mapping, address - mapping.start, caller)
+            distance = address - mapping.start
+            return self._in_image(vdso_image(), mapping, distance, distance, caller)
         if not is_file(mapping):
             found = space.perf_map.find(address)
             if found is None:
@@ -225,12 +226,16 @@ class Symbolizer:
                 return [Frame("", module=mapping.path)]
             return [Frame(found[0], found[1] + caller, mapping.path or "[jit]")]
         binary = self._binary(space, mapping)
-        inside = None if binary is None else binary.elf.address_at(address - mapping.start + mapping.offset)
-        return self._in_image(binary, mapping, inside, caller)
+        position = address - mapping.start + mapping.offset
+        inside = None if binary is None else binary.elf.address_at(position)
+        return self._in_image(binary, mapping, position, inside, caller)
 
-    def _in_image(self, binary: Binary | None, mapping: Mapping, inside: int | None, caller: bool) -> list[Frame]:
+    def _in_image(
+        self, binary: Binary | None, mapping: Mapping, position: int, inside: int | None, caller: bool
+    ) -> list[Frame]:
+        """Functions at a *position* in a mapped file, which is the address *inside* of the binary as it was linked."""
         if binary is None or inside is None:
-            return [Frame("", module=mapping.path)]
+            return [Frame("", position + caller, mapping.path)]
         return self._images.frames(binary, mapping.path, inside, caller=caller)
 
     def user_place(self, pid: int, address: int) -> ImagePlace:

@@ -13,8 +13,9 @@ from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.host import procfs
 from pytrace.runtime.host.kallsyms import KERNEL_HALF, Kallsyms
 from pytrace.runtime.symbols import line_reading
+from pytrace.runtime.symbols.frame import Frame
 from pytrace.runtime.symbols.symbolizer import Symbolizer
-from tests.support.compile import compiled
+from tests.support.compile import compiled, tool
 
 
 def test_processes_of_others_have_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,4 +108,19 @@ def test_lines_that_were_not_read_in_time_are_reported(tmp_path: Path, monkeypat
         with Symbolizer(lines=True) as symbols:
             assert symbols.user(child.pid, address)[0].line == 2
             assert symbols.notices() == []
+        child.communicate("\n")
+
+
+def test_a_place_in_a_stripped_binary_is_that_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    text = "#include <stdio.h>\nint main(void) { printf(\"%p\\n\", (void *)main); fflush(stdout); return getchar(); }"
+    path = compiled(tmp_path, "stripped", text)
+    linked = Binary.open(str(path)).address_of("main")
+    tool("strip", path)
+    with subprocess.Popen([path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        address = int(child.stdout.readline(), 16)
+        with Symbolizer() as symbols:
+            assert symbols.user(child.pid, address) == [Frame("", linked, str(path))]
+            assert symbols.user(child.pid, address, caller=True) == [Frame("", linked, str(path))]
         child.communicate("\n")

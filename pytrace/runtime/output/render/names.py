@@ -315,8 +315,16 @@ def in_source(frames: Sequence[Frame]) -> bool:
 
 
 def _function(frames: Sequence[Frame], address: int) -> bytes:
-    name = frames[-1].name if frames else ""
-    return os.fsencode(name) if name else b"0x%x" % address
+    if not frames:
+        return b"0x%x" % address
+    return os.fsencode(frames[-1].name) if frames[-1].name else _unnamed(frames[-1], address)
+
+
+def _unnamed(frame: Frame, address: int) -> bytes:
+    """What stands for a place without a known function: the binary and the place in it, as it was linked."""
+    if not frame.module or not frame.offset:
+        return b"0x%x" % address
+    return b"%s+0x%x" % (os.fsencode(os.path.basename(frame.module)), frame.offset)
 
 
 def no_stack(indent: bytes, why: str) -> bytes:
@@ -347,7 +355,7 @@ def symbol_lines(frames: Sequence[Frame], address: int, indent: bytes, perf: boo
 
 def _plain_line(frame: Frame, address: int, indent: bytes) -> bytes:
     if not frame.name:
-        return b"%s0x%x\n" % (indent, address)
+        return b"%s%s\n" % (indent, _unnamed(frame, address))
     place = f"@{frame.file}:{frame.line}" if frame.file else ""
     return b"%s%s%s\n" % (indent, b"[inlined] " if frame.inlined else b"", os.fsencode(f"{_spot(frame)}{place}"))
 
@@ -359,6 +367,7 @@ def _spot(frame: Frame) -> str:
 
 def _perf_line(frame: Frame, address: int, _indent: bytes) -> bytes:
     if not frame.name:
-        return b"\t%x 0x%x ([unknown])\n" % (address, address)
+        module = os.fsencode(frame.module) if frame.offset else b""
+        return b"\t%x %s (%s)\n" % (address, _unnamed(frame, address), module or b"[unknown]")
     behind = b" (inlined)" if frame.inlined else (b" (%s)" % os.fsencode(frame.module) if frame.module else b"")
     return b"\t%x %s%s\n" % (address, os.fsencode(_spot(frame)), behind)

@@ -166,3 +166,18 @@ def test_cgroups(tmp_path: Path) -> None:
     assert found.paths(number) == ""
     (tmp_path / "v2/new").mkdir()
     assert found.paths(inode("v2/new")) == "unified:/new"
+
+
+@pytest.mark.parametrize(
+    ("frame", "plain", "perf"),
+    [
+        (Frame("", 0x3CC3, "/usr/bin/app"), b"app+0x3cc3", b"\t5000 app+0x3cc3 (/usr/bin/app)\n"),
+        (Frame("", 0, "/usr/bin/app"), b"0x5000", b"\t5000 0x5000 ([unknown])\n"),
+        (Frame("", 5, ""), b"0x5000", b"\t5000 0x5000 ([unknown])\n"),
+    ],
+)
+def test_a_place_without_a_function(frame: Frame, plain: bytes, perf: bytes) -> None:
+    names = Names(Symbols({0x5000: [frame]}), Clock(), ())
+    assert names.user_symbol((1, 0x5000)) == plain
+    assert names.stack(Stack(True), b"")((1, (0x5000,), 0)) == b"\n" + plain + b"\n"
+    assert names.stack(Stack(True, mode=StackMode.PERF))((1, (0x5000,), 0)) == b"\n" + perf
