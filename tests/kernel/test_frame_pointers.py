@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.compile import compiled
 from tests.support.machine import need
 from tests.support.server import Server
 
@@ -152,3 +153,23 @@ def test_return_addresses_that_a_uretprobe_replaced(server: Server, programs: Pa
     assert "clock_nanosleep" in ours
     # The first line has times.
     assert ours[ours.index("@[") :] == kernels[kernels.index("@[") :]
+
+
+ENTRIES = """
+__attribute__((noinline)) int leaf(int n) { __asm__ volatile("nop"); return n + 1; }
+__attribute__((noinline)) int pushes(int n) { __asm__ volatile("nop"); return leaf(n) + 1; }
+__attribute__((noinline)) int middle(int n) { return pushes(leaf(n)) + 1; }
+int main(void) { return middle(3) == 0; }
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="return addresses are on the stack on x86-64")
+def test_the_first_instruction_of_a_function_has_its_caller(server: Server, tmp_path: Path) -> None:
+    """Whether or not the function begins with ``push %rbp``, which newer kernels look for."""
+    program = compiled(tmp_path, "entries", ENTRIES, "-O1", "-fno-omit-frame-pointer", "-momit-leaf-frame-pointer")
+    script = f"uprobe:{program}:leaf,uprobe:{program}:pushes {{ @[ustack(3)] = count(); @two[ustack(2)] = count(); }}"
+    words = traced(server, f"config = {{ show_debug_info = false }} {script}", str(program)).split()
+    functions = [word.partition("+")[0] for word in words if "+" in word]
+    found = {tuple(functions[at : at + 3]) for at in range(0, 9, 3)}
+    assert found == {("leaf", "middle", "main"), ("leaf", "pushes", "middle"), ("pushes", "middle", "main")}
+    assert {tuple(functions[at : at + 2]) for at in range(9, 15, 2)} == {stack[:2] for stack in found}

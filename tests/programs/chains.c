@@ -51,7 +51,7 @@ static void make(void) {
                                          TOP - 8, ISLAND + 2 * PAGE, 0x400001};
     for (unsigned n = 0; n < sizeof ends / sizeof *ends; n++)
         chain(LOW + PAGE * n, 5, 64, ends[n]);
-    chain(LOW + 20 * PAGE, 1, 0, LOW + 20 * PAGE);               /* leads to itself */
+    chain(LOW + 20 * PAGE, 2, 64, LOW + 20 * PAGE);              /* leads to its first (one that leads to itself ends) */
     chain(LOW + 21 * PAGE + 800, 9, -80, 0);                     /* downwards */
     chain(LOW + 22 * PAGE + 1, 12, 33, 0);                       /* not aligned */
     chain(LOW + 23 * PAGE + PAGE - 8, 6, 48, 0);                 /* the first across the end of a page */

@@ -3,8 +3,8 @@
 The kernel's walk (``perf_callchain_user``) reads each frame by itself, which takes about 50 ns, and ends most stacks by
 a page fault, which takes as long as ten frames: the frame pointer of a program's first function is often a small
 number. The program copies a piece of the user's stack at once and follows the frame pointers in the copy; it takes the
-same way and finds the same frames. Where the kernel does more than that, its helper is called: 32-bit programs, tasks
-with uprobes (return addresses may be replaced), tasks without a user stack.
+same way and finds the same frames, but ends at one that points to itself. Where the kernel does more than that, its
+helper is called: 32-bit programs, tasks with uprobes (return addresses may be replaced), tasks without a user stack.
 """
 
 from __future__ import annotations
@@ -222,7 +222,9 @@ class _Steps:
         # Always so, but the verifier does not know what is valid.
         _unless(b, b.icmp("ugt", inside, WINDOW - FRAME), ended)
         frame = b.offset(self.window, inside)
-        b.store(b.load(frame, again=True), self.fp)
+        following = b.load(frame, again=True)
+        # A frame that points to itself is the last one (glibc's clone3, of threads): all others would be the same.
+        b.store(b.select(b.icmp("eq", following, fp), 0, following), self.fp)
         b.store(b.load(b.offset(frame, 8), again=True), b.offset(self.frames, b.op("shl", number, 3)))
         b.store(b.add(number, 1), self.count)
 

@@ -79,9 +79,13 @@ class FileTarget(ProbeTarget):
 
 @dataclass(frozen=True)
 class UserTarget(FileTarget):
-    """uprobe and uretprobe: *symbol* is the function's name, empty for addresses and source lines."""
+    """uprobe and uretprobe: *symbol* is the function's name, empty for addresses and source lines.
+
+    *inside*: not the function's first instruction.
+    """
 
     symbol: str = ""
+    inside: bool = False
 
 
 @dataclass(frozen=True)

@@ -159,3 +159,11 @@ def test_other_probes_and_stacks_are_left_to_the_kernel(probe: str, stacks: str)
 @pytest.mark.parametrize("missing", ["bpf_loop", "current_task_btf"])
 def test_without_what_it_needs_the_kernel_walks(missing: str) -> None:
     assert b"walk_127" not in compiled(f"{PROBE} {{ @[ustack] = count(); }}", Kernel(missing)).elf
+
+
+def test_a_frame_that_points_to_itself_is_the_last_one() -> None:
+    user = User(BASE).chain(BASE, 3, 48)
+    page = bytearray(user.memory[BASE])
+    struct.pack_into("<Q", page, 2 * 48, BASE + 2 * 48)
+    found, _ = replace(user, memory={BASE: bytes(page)}).run("@[ustack] = count();")
+    assert stack(found) == [0x400000, 1000, 1001, 1002]

@@ -10,7 +10,7 @@ from pytrace.codegen.emit import events
 from pytrace.codegen.emit.current_task import process_ids
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.operands import Made, Operand
-from pytrace.codegen.services import frame_pointers, user_unwinding
+from pytrace.codegen.services import frame_pointers, uprobe_entries, user_unwinding
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.probes.kinds import RAWTRACEPOINT
 from pytrace.core.types import Stack, StackMode
@@ -51,8 +51,13 @@ def _stack(e: Emitter, node: Node) -> Operand:
             _check(e, node, type_, got)
             return e.b.select(e.b.icmp("slt", got, 0), got, e.b.op("udiv", got, type_.frame_size))
 
-        walks = frame_pointers.walks(e, type_)
-        count = frame_pointers.walk(e, type_, frames, helped) if walks else helped()
+        if frame_pointers.walks(e, type_):
+            count = frame_pointers.walk(e, type_, frames, helped)
+        elif uprobe_entries.begins_function(e, type_):
+            call = uprobe_entries.StackCall(context, flags, helped, lambda got: _check(e, node, type_, got))
+            count = uprobe_entries.stack(e, type_, frames, call)
+        else:
+            count = helped()
         e.b.store(count, pointer, 32)
         e.b.store(tgid, e.b.offset(pointer, 4), 32)
 

@@ -233,7 +233,7 @@ class UserProbe(BinaryProvider):
     def _match(
         self, point: Point, path: str, symbol: UserSymbol, name: str, offset: int = 0, *, wild: bool = False
     ) -> Match:
-        place = UserTarget(path, symbol.offset + offset, symbol=symbol.name)
+        place = UserTarget(path, symbol.offset + offset, symbol=symbol.name, inside=offset > 0)
         return Match(point.kind, name, place, point.span, UserFunction(path, symbol.name, offset > 0), wild)
 
     def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:

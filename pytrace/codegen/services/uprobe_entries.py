@@ -1,0 +1,90 @@
+"""``ustack`` at the first instruction of a user function (x86-64), where the frame pointer is still its caller's.
+
+A walk along frame pointers finds the caller's caller next. The caller's address is on top of the stack, from where it
+is added. Kernels since 6.11 do so where the function begins with ``push %rbp`` or ``endbr64``
+(``is_uprobe_at_func_entry`` of arch/x86/events/core.c); then the second frame is that address already.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytrace.base.fast_dataclass import dataclass
+from pytrace.codegen.emit.contexts import register
+from pytrace.codegen.ir import helpers
+from pytrace.codegen.services.frame_pointers import CODE_64
+from pytrace.core.probes.kinds import UPROBE
+from pytrace.core.probes.targets import UserTarget
+from pytrace.core.types import StackMode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytrace.codegen.emit.emitter import Emitter
+    from pytrace.codegen.ir.values import Number, Ptr
+    from pytrace.core.types import Stack
+
+_WORD = 8
+
+
+def begins_function(e: Emitter, kind: Stack) -> bool:
+    """Whether such a stack may lack the caller."""
+    unit = e.program.unit
+    if not kind.user or kind.mode is StackMode.BUILD_ID or kind.limit < 2 or e.script.kernel.arch != "x86_64":
+        return False
+    if unit.kind.name != UPROBE:
+        return False
+    targets = [target.of(UserTarget) for target in unit.targets]
+    return all(target.symbol and not target.inside for target in targets)
+
+
+@dataclass(frozen=True)
+class StackCall:
+    """How the helper is called: *whole* has it write all frames, *check* counts a failure."""
+
+    context: Ptr
+    flags: int
+    whole: Callable[[], Number]
+    check: Callable[[Number], None]
+
+
+def stack(e: Emitter, kind: Stack, frames: Ptr, call: StackCall) -> Number:
+    """Write the frames, the caller among them.
+
+    Args:
+        e: the emitter.
+        kind: the type of the stack, for which :func:`begins_function` holds.
+        frames: where they are written: room for ``kind.limit``.
+        call: how the kernel's helper is called.
+
+    Returns:
+        The number of frames, or the helper's error.
+    """
+    b, result = e.b, e.b.register()
+    caller = e.temporary(_WORD)
+    there, added, plain, done = (b.block() for _ in range(4))
+    b.store(0, caller)
+    b.helper(helpers.PROBE_READ_USER, caller, _WORD, register(e, "sp"))
+    # A word further on than they belong, so that there is room for the caller.
+    room = (kind.limit - 1) * kind.frame_size
+    got = b.helper(helpers.GET_STACK, call.context, b.offset(frames, _WORD), room, call.flags)
+    b.store(0, frames)
+    b.store(got, result)
+    call.check(got)
+    b.branch(b.icmp("slt", got, _WORD), done, there, likely=False)
+    b.start(there)
+    address = b.load(caller, again=True)
+    address = b.select(b.icmp("eq", b.op("and", register(e, "cs"), 0xFFFF), CODE_64), address, 0)
+    second = b.load(b.offset(frames, 2 * _WORD), again=True) if kind.limit > 2 else 0
+    missing = b.select(b.icmp("eq", address, 0), 0, second)  # without an address there is nothing to add
+    b.branch(b.icmp("eq", address, missing), plain, added, likely=False)
+    b.start(added)
+    b.store(b.load(b.offset(frames, _WORD), again=True), frames)
+    b.store(address, b.offset(frames, _WORD))
+    b.store(b.add(b.op("udiv", got, _WORD), 1), result)
+    b.jump(done)
+    b.start(plain)
+    b.store(call.whole(), result)
+    b.jump(done)
+    b.start(done)
+    return b.load(result)
