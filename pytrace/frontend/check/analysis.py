@@ -186,6 +186,7 @@ def _check_function(checker: Checker, info: FunctionInfo, node: nodes.Function, 
 def _check_recursion(checker: Checker, calls: dict[str, list[tuple[FunctionInfo, Span]]]) -> None:
     """Report recursion: the stack of BPF programs is limited, and the verifier rejects recursion."""
     reported: set[frozenset[str]] = set()
+    done: set[str] = set()
 
     def visit(name: str, path: tuple[str, ...]) -> None:
         for callee, span in calls.get(name, []):
@@ -195,8 +196,9 @@ def _check_recursion(checker: Checker, calls: dict[str, list[tuple[FunctionInfo,
                     reported.add(frozenset(cycle))
                     chain = " → ".join((*cycle, callee.name))
                     checker.error(f"a function cannot call itself: {chain}", span)
-            else:
+            elif callee.name not in done:
                 visit(callee.name, (*path, callee.name))
+        done.add(name)
 
     for name in calls:
         visit(name, (name,))

@@ -26,6 +26,9 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|\\\r?\n", re.DOTALL)
 _PARAMETER = re.compile(r"\$[\d#]|\bgetopt\b")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
+MOST_USES = 2_000
+"""Maximum number of uses that are replaced: macros in terms of others may double in each step."""
+
 
 @dataclass(frozen=True)
 class CMacro:
@@ -111,11 +114,12 @@ def expand_parameters(program: nodes.Program) -> nodes.Program:
     if not macros:
         return program
     left_alone = _left_alone(program)
+    budget = [MOST_USES]
 
     def use(node: nodes.Node) -> nodes.Node:
         if not isinstance(node, nodes.Identifier) or node in left_alone:
             return node
-        return _replaced(node, macros, frozenset())
+        return _replaced(node, macros, frozenset(), budget)
 
     items = tuple(visitor.rebuild(item, use) for item in program.items)
     return replace(program, items=items)  # type: ignore[arg-type]
@@ -170,16 +174,22 @@ def _left_alone(program: nodes.Program) -> set[nodes.Node]:
     return found
 
 
-def _replaced(node: nodes.Identifier, macros: Mapping[str, CMacro], active: frozenset[str]) -> nodes.Expr:
-    """The expression that a name stands for; a name inside its own expansion is left alone, as in C."""
+def _replaced(
+    node: nodes.Identifier, macros: Mapping[str, CMacro], active: frozenset[str], budget: list[int]
+) -> nodes.Expr:
+    """The expression that a name stands for; a name inside its own expansion is left alone, as in C.
+
+    When the *budget* of uses is spent, names stay: the pass over macros reports that they become too much.
+    """
     item = macros.get(node.name)
-    expression = item.expression() if item is not None and node.name not in active else None
+    expression = item.expression() if item is not None and node.name not in active and budget[0] > 0 else None
     if expression is None:
         return node
+    budget[0] -= 1
     inside = active | {node.name}
 
     def use(inner: nodes.Node) -> nodes.Node:
-        return _replaced(inner, macros, inside) if isinstance(inner, nodes.Identifier) else inner
+        return _replaced(inner, macros, inside, budget) if isinstance(inner, nodes.Identifier) else inner
 
     result = visitor.rebuild(place_at(expression, node.span), use)
     assert isinstance(result, nodes.Expr)

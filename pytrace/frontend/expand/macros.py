@@ -28,6 +28,13 @@ if TYPE_CHECKING:
 
 Arguments = tuple[nodes.Expr | nodes.TypeExpr, ...]
 
+MOST_NODES = 100_000
+"""Maximum size of what macros become: a macro that uses another one twice doubles it in each step."""
+
+C_MACRO = 20
+"""What a use of a C macro counts besides its nodes: its text is parsed each time."""
+
+
 def expand(program: nodes.Program, definitions: Definitions, diagnostics: Diagnostics) -> nodes.Program:
     """*program* with all macros expanded and their definitions removed."""
     expander = _Expander(program, definitions, diagnostics)
@@ -92,6 +99,9 @@ class _Expander:
                 self.macros.setdefault(item.name, []).append(item)
         self.number = 0
         self.c_names: list[str] = []
+        self.size = 0
+        """Nodes that expansions have made."""
+        self.full = False
 
     def check_duplicates(self) -> None:
         """Report macros of the same name that do not differ in number or kind of parameters."""
@@ -129,6 +139,7 @@ class _Expander:
 
     def plain(self, node: nodes.Node, scope: _Expansion | None, **changes: object) -> nodes.Node:
         """*node* with its children expanded."""
+        self.size += scope is not None
         values: dict[str, Any] = {}
         for name in visitor.child_fields(type(node)):
             old = getattr(node, name)
@@ -190,8 +201,11 @@ class _Expander:
         return self.plain(node, scope)
 
     def _c_macro(self, node: nodes.Identifier, found: nodes.Expr, scope: _Expansion | None) -> nodes.Node:
-        self.c_names.append(node.name)
         place = node.span if scope is None else scope.span(node.span)
+        self.size += C_MACRO + sum(1 for _ in visitor.walk(found))
+        if self._is_full(node.name, place):
+            return nodes.IntLiteral(place, 0)
+        self.c_names.append(node.name)
         result = self.node(place_at(found, place), None)
         self.c_names.pop()
         return result
@@ -318,11 +332,22 @@ class _Expander:
             message = f"these arguments do not fit the macro {name}({wanted}): $ needs a variable, @ a map"
         self.diagnostics.error(message, place, notes=[Note("defined here", macro.head)])
 
+    def _is_full(self, name: str, place: Span) -> bool:
+        """Whether macros have become too much; reported once, where the script uses the first of them."""
+        if self.size > MOST_NODES and not self.full:
+            self.full = True
+            message = f"macros become more than {MOST_NODES:,} parts of a program; the last one was {name!r}"
+            hints = ["a macro that uses another one twice doubles it: use a variable for its value, or a function (fn)"]
+            self.diagnostics.error(message, place, hints=hints)
+        return self.full
+
     def _use(self, macro: nodes.Macro, place: Span, args: Arguments, scope: _Expansion | None) -> nodes.Node:
         if scope is not None and macro in scope.chain():
             chain = [item.name for item in reversed(scope.chain())]
             names = " → ".join((*chain, macro.name))
             self.diagnostics.error(f"the macro {macro.name!r} uses itself: {names}", place)
+            return nodes.IntLiteral(place, 0)
+        if self._is_full(macro.name, place):
             return nodes.IntLiteral(place, 0)
         self.number += 1
         inner = _Expansion(macro, place, self.number, scope)

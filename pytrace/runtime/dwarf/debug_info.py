@@ -80,6 +80,7 @@ class DebugInfo:
         self._units = UnitTable(self._sections, supplement=self._supplement)
         self._split = SplitUnits((path, *beside), self._search, root)
         self._types = DwarfTypes(path, self._reading)
+        self._named_types: dict[tuple[str, str], Type | None] = {}
         self._tables: dict[Unit, LineTable] = {}
         self._functions: dict[Unit, Functions] = {}
         self._missing: dict[str, None] = {}
@@ -156,14 +157,36 @@ class DebugInfo:
 
     def named_type(self, kind: str, name: str) -> Type | None:
         """The ``struct``, ``union`` or ``enum`` (*kind*) of that name; None when DWARF does not define it."""
+        if (kind, name) not in self._named_types:
+            self._named_types[kind, name] = self._find_type(kind, name)
+        return self._named_types[kind, name]
+
+    def _find_type(self, kind: str, name: str) -> Type | None:
         tags = _NAMED[kind]
         with self._reading():
+            if not self._mentions(name):
+                return None
             for unit in self._units:
                 whole = self._split.whole(unit)
                 for die in whole.top.children(lambda shape: shape.tag in tags) if whole is not None else ():
                     if "DW_AT_declaration" not in die and die.text("DW_AT_name") == name:
                         return self._types.type(die)
         return None
+
+    def _mentions(self, name: str) -> bool:
+        """Whether a name is anywhere in the debug information, where that can be told without reading units: looking
+        through all units of a large library for a type that it does not have takes seconds.
+        """
+        sections = [self._sections]
+        if self._sections.index("addr").data:
+            return True  # units may be split
+        link = debug_files.supplement(self._elf, self._search, self._root)
+        if link is not None:
+            if link[1] is None:
+                return True
+            sections.append(FileSections(ElfFile.open(link[1])))
+        text = name.encode(errors="surrogateescape") + b"\0"
+        return any(text in bytes(of.section(part).data) for of in sections for part in ("str", "info", "types"))
 
     # ---- source lines
 

@@ -152,3 +152,25 @@ def test_members_of_records_that_exist_only_if() -> None:
 )  # fmt: skip
 def test_conditions_that_cannot_be_decided(text: str, message: tuple[str, str]) -> None:
     assert message in analyse(text).errors
+
+
+def _doubling(start: str, step: str) -> str:
+    return "\n".join([start, *(step.format(at, at - 1) for at in range(1, 31))])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        _doubling("macro m0() { 1 }", "macro m{0}() {{ m{1}() + m{1}() }}") + "\nbegin { print(m30()); }",
+        _doubling("#define M0 1", "#define M{0} (M{1}+M{1})") + "\nbegin { print(M30); }",
+        _doubling("#define M0 $1", "#define M{0} (M{1}+M{1})") + "\nbegin { print(M30); }",
+        _doubling("macro m0(@m) { @m++ }", "macro m{0}(@m) {{ m{1}(@m); m{1}(@m); }}") + "\nbegin { m30(@x); }",
+    ],
+    ids=["macros", "C macros", "parameters", "statements"],
+)
+def test_macros_that_double_have_a_limit(text: str) -> None:
+    """They would become 2^30 parts."""
+    found = analyse(text, CompileOptions(positional=("1",)))
+    (message,) = [message for _, message in found.errors]
+    assert "macros become more than 100,000 parts" in message
+    assert "twice" in found.diagnostics.errors[0].hints[0]

@@ -217,6 +217,15 @@ def test_answers_of_a_binary_without_dwarf(program: Path, tmp_path: Path) -> Non
     assert len(binaries.files(path)) > 1, "files that are not there may come"
 
 
+def test_a_type_that_is_nowhere_is_not_looked_for_in_units(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Going through the units of a large library takes seconds."""
+    binaries, path = UserBinaries(), str(program)
+    decoder = binaries.binary(path).debug
+    assert decoder is not None
+    monkeypatch.setattr(decoder.decoder, "_units", None)
+    assert binaries.named_type(path, "struct", "no_such_type") is None
+
+
 def test_answers_from_dwarf(program: Path) -> None:
     binaries, path = UserBinaries(), str(program)
     found = binaries.parameters(path, "helper")

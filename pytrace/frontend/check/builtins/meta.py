@@ -168,13 +168,13 @@ def config(checker: Checker, node: Node, arguments: Arguments) -> Type:
     if name not in values:
         return checker.error(f"there is no configuration key {name!r}", node.span, hints=did_you_mean(name, values))
     value = values[name]
-    checker.set_constant(node, value.encode() if isinstance(value, str) else value)
+    checker.set_constant(node, value.encode(errors="surrogateescape") if isinstance(value, str) else value)
     return _config_type(value)
 
 
 def _config_type(value: str | int | bool) -> Type:
     if isinstance(value, str):
-        return String(len(value.encode()) + 1)
+        return String(len(value.encode(errors="surrogateescape")) + 1)
     return BOOL if isinstance(value, bool) else literal(value)
 
 

@@ -79,7 +79,7 @@ def type_info(checker: Checker, node: nodes.TypeInfo) -> Type:
     if isinstance(type_, Unknown):
         return UNKNOWN
     base, full = type_names(type_)
-    values = (_btf_id(checker, type_), base.encode(), full.encode())
+    values = (_btf_id(checker, type_), base.encode(errors="surrogateescape"), full.encode(errors="surrogateescape"))
     members = (
         nodes.IntLiteral(node.span, values[0]),
         nodes.StringLiteral(node.span, values[1]),
