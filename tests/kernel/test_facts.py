@@ -380,3 +380,18 @@ def test_every_probe_kind_can_be_listed() -> None:
     from pytrace.core.probes.kinds import PROBE_KINDS
 
     assert set(probes.ROWS) == {row.name for row in PROBE_KINDS}
+
+
+BAD = "a\udcd4r"
+"""A name with a byte that is no UTF-8, as Python has it."""
+
+
+def test_names_that_are_no_utf8(kernel: LiveKernel) -> None:
+    assert not kernel.kernel_functions(BAD)
+    assert not kernel.kernel_functions(f"{BAD}*", BAD)
+    assert kernel.untraceable_reason(BAD) == "missing"
+    assert kernel.function(BAD) is None
+    assert kernel.struct("struct", BAD) is None
+    assert kernel.enumerator(BAD) is None
+    assert kernel.kernel_symbol(BAD) is None
+    assert kernel.kernel_function_size(BAD, "") is None

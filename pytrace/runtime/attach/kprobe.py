@@ -101,7 +101,7 @@ def _addresses(function: str, module: str) -> list[int]:
 
     tail = "" if module in {"", "vmlinux"} else rf"\t\[{re.escape(module)}\]"
     line = rf"(?m)^([0-9a-f]+) [tTwW] {re.escape(function)}{tail}$"
-    return [int(found.group(1), 16) for found in re.finditer(line.encode(), _symbols().text)]
+    return [int(found.group(1), 16) for found in re.finditer(line.encode(errors="surrogateescape"), _symbols().text)]
 
 
 @cache

@@ -87,6 +87,6 @@ def sweep(path: str) -> None:
 def _write(path: str, text: str) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
     try:
-        os.write(descriptor, text.encode())
+        os.write(descriptor, text.encode(errors="surrogateescape"))
     finally:
         os.close(descriptor)

@@ -210,7 +210,7 @@ class Btf:
         """All strings that start with *prefix*, without looking at the types that use them."""
         import re
 
-        pattern = re.compile(rb"\0" + re.escape(prefix.encode()) + rb"[^\0]*")
+        pattern = re.compile(rb"\0" + re.escape(prefix.encode(errors="surrogateescape")) + rb"[^\0]*")
         end = self._strings_at + self._strings_size
         return [match.group()[1:].decode() for match in pattern.finditer(self._data, self._strings_at, end)]
 
@@ -218,7 +218,7 @@ class Btf:
         """Offsets of a string, the base's first."""
         if self.base is not None:
             yield from self.base.string_offsets(name)
-        needle = name.encode() + b"\0"
+        needle = name.encode(errors="surrogateescape") + b"\0"
         if self._index_name:
             yield from (offset for offset in self._string_index.offsets(needle[:-1]) if self._is_at(offset, needle))
             return

@@ -26,6 +26,11 @@ class KernelPlace:
     module: str
 
 
+def _bytes(text: str) -> bytes:
+    """A name as a script has it, which may contain bytes that are no UTF-8."""
+    return text.encode(errors="surrogateescape")
+
+
 class Kallsyms:
     """One reading of the symbol table."""
 
@@ -63,11 +68,11 @@ class Kallsyms:
 
     def has(self, name: str) -> bool:
         """Whether there is a symbol of that name, whatever its address."""
-        return self.in_kernel(name) or self.text.find(b" " + name.encode() + b"\t", self._core_end) >= 0
+        return self.in_kernel(name) or self.text.find(b" " + _bytes(name) + b"\t", self._core_end) >= 0
 
     def address(self, name: str) -> int | None:
         """Address of a symbol; the first one of that name."""
-        wanted = name.encode()
+        wanted = _bytes(name)
         at = self.text.find(b" " + wanted + b"\n")
         if at < 0:
             at = self.text.find(b" " + wanted + b"\t", self._core_end)
@@ -88,12 +93,12 @@ class Kallsyms:
 
     def listed(self, name: str) -> bool:
         """Whether there is a symbol of that name, code or not."""
-        line = b" " + name.encode()
+        line = b" " + _bytes(name)
         return self.text.find(line + b"\n") >= 0 or self.text.find(line + b"\t", self._core_end) >= 0
 
     def in_kernel(self, name: str) -> bool:
         """Whether the kernel proper has a symbol of that name."""
-        return self.text.find(b" " + name.encode() + b"\n", 0, self._core_end) >= 0
+        return self.text.find(b" " + _bytes(name) + b"\n", 0, self._core_end) >= 0
 
     def place(self, address: int) -> KernelPlace | None:
         """The symbol that covers a kernel address."""
@@ -124,7 +129,7 @@ class Kallsyms:
         return None
 
     def _address_in(self, name: str, module: str) -> int | None:
-        line = b" " + name.encode() + (b"\t[" + module.encode() + b"]\n" if module else b"\n")
+        line = b" " + _bytes(name) + (b"\t[" + _bytes(module) + b"]\n" if module else b"\n")
         at = self.text.find(line)
         if at < 0 or self.hidden:
             return None
@@ -143,10 +148,10 @@ class Kallsyms:
         elif module:
             owner = rf"\t\[({re.escape(module)})\]"
         barred = f"(?!{without})" if without else ""
-        accepts = re.compile(rf"(?m) [tTwW] {barred}{re.escape(name)}{owner}$".encode())
+        accepts = re.compile(_bytes(rf"(?m) [tTwW] {barred}{re.escape(name)}{owner}$"))
         found: dict[str, None] = {}
         # Searched for as it is, which is quicker, then checked by the expression.
-        needle = b" " + name.encode()
+        needle = b" " + _bytes(name)
         at = self.text.find(needle)
         while at >= 0:
             match = accepts.match(self.text, at - 2)

@@ -32,7 +32,8 @@ def within(pattern: str, excluded: bytes) -> bytes:
     """
     import re
 
-    return (rb"[^" + excluded + rb"]*").join(re.escape(part.encode()) for part in pattern.split("*"))
+    text = pattern.encode(errors="surrogateescape")
+    return (rb"[^" + excluded + rb"]*").join(re.escape(part) for part in text.split(b"*"))
 
 
 def matching(pattern: str, names: Iterable[str]) -> list[str]:

@@ -179,7 +179,7 @@ class TraceableFunctions:
         if module == "vmlinux":
             where = rb"()"
         elif module:
-            where = rb"[ \t]+\[(" + re.escape(module.encode()) + rb")\]"
+            where = rb"[ \t]+\[(" + re.escape(module.encode(errors="surrogateescape")) + rb")\]"
         never = rb"(?!" + NEVER.encode() + rb")"
-        line = re.compile(rb"\n" + never + re.escape(name.encode()) + where + rb"[ \t]*(?=\n)")
+        line = re.compile(rb"\n" + never + re.escape(name.encode(errors="surrogateescape")) + where + rb"[ \t]*(?=\n)")
         return list(dict.fromkeys((match.group(1) or b"").decode() for match in line.finditer(text)))

@@ -104,7 +104,7 @@ def _btf_id(name: str, attach_type: AttachType) -> int:
     from pytrace.runtime.abi import libbpf
 
     with libbpf.Messages():
-        found: int = libbpf.library().libbpf_find_vmlinux_btf_id(name.encode(), attach_type)
+        found: int = libbpf.library().libbpf_find_vmlinux_btf_id(name.encode(errors="surrogateescape"), attach_type)
     return found
 
 

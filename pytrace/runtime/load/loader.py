@@ -393,7 +393,7 @@ def _set_target(lib: libbpf.Library, item: int, spec: ProgramSpec, targets: Exit
             descriptor = bpf.open_by_id("prog", number)
             # libbpf keeps the number, not the file, so it stays open until the load is done.
             targets.callback(os.close, descriptor)
-        lib.bpf_program__set_attach_target(item, descriptor, name.encode())
+        lib.bpf_program__set_attach_target(item, descriptor, name.encode(errors="surrogateescape"))
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ESRCH):
             if function is not None and function.by_pattern:

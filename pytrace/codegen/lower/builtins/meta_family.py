@@ -23,7 +23,7 @@ def _config(e: Emitter, node: nodes.Call | nodes.Identifier) -> Operand:
     if not isinstance(type_, Record):
         raise InternalError("one key of config() is a constant")
     values = e.checked.config.to_data().values()
-    given = (value.encode() if isinstance(value, str) else value for value in values)
+    given = (value.encode(errors="surrogateescape") if isinstance(value, str) else value for value in values)
     members = zip(given, type_.members, strict=True)
     return Parts(type_, tuple(expressions.constant(e, value, of) for value, of in members))
 
