@@ -10,7 +10,7 @@ from pytrace.core.config import Config
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.run_options import Address
 from pytrace.metrics.address import shown
-from pytrace.metrics.exchange import Exchange
+from pytrace.metrics.exchange import Exchange, uncollected
 from pytrace.metrics.exposition import Exposition
 from pytrace.metrics.http_server import Answer, Server
 from pytrace.results.snapshot import SnapshotData
@@ -94,7 +94,7 @@ class Metrics:
             return Answer(503, _TEXT, f"{error.message}\n".encode())
         # One at a time: the interpreter runs one thread, and the one that traces should be it most of the time.
         try:
-            with self._lock:
+            with self._lock, uncollected():
                 return Answer(200, *self._exposition.of(snapshot, accept))
         except TraceError as error:
             return Answer(500, _TEXT, f"{error.message}\n".encode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import select
 import threading
 import time
@@ -11,7 +12,7 @@ import pytest
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.metrics import exchange as module
-from pytrace.metrics.exchange import SHARE, Exchange
+from pytrace.metrics.exchange import SHARE, Exchange, uncollected
 from pytrace.results.snapshot import SnapshotData
 from tests.support.patience import patience
 from tests.support.waiting import until
@@ -150,6 +151,21 @@ def test_an_interrupt_while_it_is_taken_leaves_nobody_waiting() -> None:
         exchange.work()
     assert isinstance(asking.end(), TraceError)
     exchange.close()
+
+
+def test_collections_begin_again() -> None:
+    with uncollected():
+        assert not gc.isenabled()
+        with uncollected():
+            pass
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    first, second = uncollected(), uncollected()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    second.__exit__(None, None, None)
+    assert gc.isenabled()
 
 
 def test_nobody_waits_for_ever() -> None:

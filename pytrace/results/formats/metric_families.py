@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import pairwise
 from operator import itemgetter
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from pytrace.base.dispatch import by_class, on
 from pytrace.base.fast_dataclass import dataclass, replace
@@ -77,8 +77,7 @@ _SUFFIXES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(NamedTuple):
     """One number: its name is that of the family and *suffix*."""
 
     suffix: str
@@ -290,7 +289,7 @@ def _gauge(one: _One, _kind: types.Type, entries: _Entries) -> list[Family]:
 
 
 def _count(one: _One, _kind: types.Type, entries: _Entries) -> list[Family]:
-    samples = [Sample("_total", labels, value) for labels, value in entries]
+    samples = [Sample("_total", *entry) for entry in entries]
     return [_gauge_if_negative(one.family(MetricKind.COUNTER, samples, unit=False))]
 
 
@@ -303,9 +302,9 @@ def _sum(one: _One, kind: types.Sum, entries: _Entries) -> list[Family]:
 
 def _gauge_if_negative(family: Family) -> Family:
     """A counter, or for differences, which can be negative, a gauge."""
-    if all(sample.value >= 0 for sample in family.samples):
+    if min((sample.value for sample in family.samples), default=0) >= 0:
         return family
-    samples = tuple(replace(sample, suffix="") for sample in family.samples)
+    samples = tuple(sample._replace(suffix="") for sample in family.samples)
     return replace(family, kind=MetricKind.GAUGE, samples=samples)
 
 
@@ -366,7 +365,7 @@ def _series(one: _One, kind: types.TSeries, entries: _Entries) -> list[Family]:
 
 def _at(family: Family, time: int) -> Family:
     """The family with a time for each sample that has none."""
-    samples = [sample if sample.timestamp is not None else replace(sample, timestamp=time) for sample in family.samples]
+    samples = [sample if sample.timestamp is not None else sample._replace(timestamp=time) for sample in family.samples]
     return replace(family, samples=tuple(samples))
 
 
