@@ -12,7 +12,7 @@ from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.operands import Made, Operand
 from pytrace.codegen.services import frame_pointers, uprobe_entries, user_unwinding
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.probes.kinds import RAWTRACEPOINT
+from pytrace.core.probes.kinds import FENTRY, FEXIT, RAWTRACEPOINT
 from pytrace.core.types import Stack, StackMode
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import location
@@ -27,7 +27,10 @@ Node = nodes.Call | nodes.Identifier
 USER_STACK = 1 << 8
 USER_BUILD_ID = 1 << 11
 SKIPPED = 2
-"""Frames that are no part of a raw tracepoint's stack: the program, and what runs it (``bpf_trace_run1`` …)."""
+"""Frames that are no part of the traced stack: the program, and what runs it: ``bpf_trace_run1`` …, or the trampoline
+of a function, for whose address kallsyms has the name of something else."""
+_RUN_BY_OTHERS = frozenset({RAWTRACEPOINT, FENTRY, FEXIT})
+"""Probe kinds whose programs the kernel unwinds from within."""
 
 
 def _stack(e: Emitter, node: Node) -> Operand:
@@ -35,7 +38,7 @@ def _stack(e: Emitter, node: Node) -> Operand:
     if not isinstance(type_, Stack):
         raise InternalError("not a stack")
     flags = (USER_STACK if type_.user else 0) | (USER_BUILD_ID if type_.mode is StackMode.BUILD_ID else 0)
-    if not type_.user and e.program.unit.kind.name == RAWTRACEPOINT:
+    if not type_.user and e.program.unit.kind.name in _RUN_BY_OTHERS:
         flags |= SKIPPED
     room = type_.limit * type_.frame_size
     context = e.raw_context

@@ -37,3 +37,12 @@ def test_each_frame_is_kept() -> None:
     found.run()
     ((value,),) = (arguments for _, arguments in found.values())
     assert struct.pack("<2Q", 5, 6) in value
+
+
+@pytest.mark.parametrize(
+    ("probe", "skipped"),
+    [("kprobe:vfs_read", 0), ("fentry:vfs_read", 2), ("fexit:vfs_read", 2), ("rawtracepoint:sched_switch", 2)],
+)
+def test_frames_of_the_tracer_are_left_out(probe: str, skipped: int) -> None:
+    (given,) = [given for number, given in ran(f"{probe} {{ @[kstack(5)] = 1; }}").calls if number == 67]
+    assert (given[2] & 0xFFFFFFFF, given[3]) == (40, skipped)
