@@ -75,6 +75,7 @@ _HINTS = {
 
 _SPLIT = "split the block in several probes of the same attach point"
 _REASONS = (
+    ("frames is too deep", "calls may be 8 deep, probe, functions and bodies of loops counted: use macros instead of fn"),
     ("jumps is too complex", f"the verifier follows at most 8192 branches in a row: {_SPLIT}"),
     ("BPF program is too large", f"the verifier follows a million instructions: {_SPLIT}, or use smaller strings"),
     ("number of maps per program", f"a program has at most 64 maps with keys: {_SPLIT}, or use longer keys"),
@@ -190,7 +191,8 @@ def explain(
     log = logs.of(spec.symbol)
     found = finding(log)
     name = spec.targets[0].probe if spec.targets else spec.kind
-    where = f" ({found.place})" if found.place else ""
+    # What the verifier refuses as a whole has no line of its own: the probe's.
+    where = f" ({found.place or f'{spec.location.file}:{spec.location.line}'})"
     reason = found.text or (warnings[0] if warnings else str(error.strerror))
     return LoadError(
         f"the kernel's verifier rejected {name}: {reason}{where}",

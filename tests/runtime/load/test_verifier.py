@@ -145,13 +145,15 @@ def test_the_older_form_of_the_message() -> None:
 
 def test_a_program_without_a_log() -> None:
     error = explained(errno.EACCES, REFUSED)
-    assert error.message == f"the kernel's verifier rejected kprobe:vfs_read: {REFUSED}"
+    assert error.message == f"the kernel's verifier rejected kprobe:vfs_read: {REFUSED} ({HERE.file}:{HERE.line})"
     assert error.log == f"libbpf: {REFUSED}".removeprefix("libbpf: ")
 
 
 def test_a_program_that_attaches_to_nothing_is_named_by_its_kind() -> None:
     program = ProgramSpec("probe_0", "begin", 0, (), HERE)
-    assert explained(errno.EACCES, REFUSED, log="bad\n", programs=(program,)).message.endswith("rejected begin: bad")
+    assert explained(errno.EACCES, REFUSED, log="bad\n", programs=(program,)).message.endswith(
+        f"rejected begin: bad ({HERE.file}:{HERE.line})"
+    )
 
 
 @pytest.mark.parametrize(
@@ -164,10 +166,12 @@ def test_a_program_that_attaches_to_nothing_is_named_by_its_kind() -> None:
         (errno.E2BIG, "BPF program is too large. Processed 1000001 insn\n", "a million instructions"),
         (errno.E2BIG, "The total number of maps per program has reached the limit of 64\n", "64 maps"),
         (errno.E2BIG, "too many subprograms\n", "256 functions"),
+        (errno.E2BIG, "the call stack of 9 frames is too deep !\n", "calls may be 8 deep"),
     ],
 )
 def test_what_to_do_about_limits(number: int, log: str, hint: str) -> None:
     error = explained(number, REFUSED, log=log)
+    assert error.message.endswith(f"({HERE.file}:{HERE.line})"), "the probe's line"
     assert len(error.hints) == 2
     assert hint in error.hints[0]
 
