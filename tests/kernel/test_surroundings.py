@@ -297,3 +297,25 @@ def test_definitions_of_killed_tracers_are_removed(definitions: Path, place: str
     assert f"pytrace_other/p{ended.pid}_0" in left
     opened.close()
     assert f"pytrace_{os.getpid()}/" not in definitions.read_text()
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        HELLO,
+        "tracepoint:sched:sched_switch { @[kstack] = count(); exit(); }",
+        "uprobe:libc:malloc { exit(); }",
+        "interval:ms:10 { print((ksym(0), jiffies, ncpus)); exit(); }",
+        "kprobe:vfs_raed { }",
+    ],
+)
+def test_proc_without_files_of_the_kernel(tmp_path: Path, script: str) -> None:
+    """``mount -o subset=pid``, which sandboxes use: no /proc/kallsyms, meminfo, modules, sys."""
+    done = shell(
+        "unshare -m sh -c 'mount -t proc -o subset=pid proc /proc && exec \"$@\"' sh $P -q -c true -e \"$S\"", tmp_path,
+        S=script,
+    )  # fmt: skip
+    assert "BUG" not in done.stderr
+    assert "Traceback" not in done.stderr
+    if "raed" not in script:
+        assert (done.returncode, "ERROR" in done.stderr) == (0, False), done.stderr

@@ -40,9 +40,12 @@ class Kallsyms:
 
     @cached_property
     def text(self) -> bytes:
-        """The whole file."""
-        with open(self._path, "rb") as file:
-            return file.read()
+        """The whole file; empty where ``/proc`` is mounted with ``subset=pid`` and has no such file."""
+        try:
+            with open(self._path, "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            return b""
 
     @cached_property
     def _core_end(self) -> int:

@@ -27,6 +27,7 @@ from pytrace.core.probes.targets import (
 )
 from pytrace.runtime.abi import bpf, libbpf
 from pytrace.runtime.abi.bpf import AttachType, ProgramType
+from pytrace.runtime.host import fingerprints
 from pytrace.runtime.load.double_buffers import Generations, Quiescence
 from pytrace.runtime.load.verifier import LoadError, VerifierLogs, explain, map_refused
 
@@ -195,12 +196,11 @@ def _nearest_power_of_two(size: int) -> int:
 
 
 def available_memory() -> int:
-    """Bytes that programs can still get without swapping (``MemAvailable``)."""
-    with open("/proc/meminfo", encoding="utf-8") as file:
-        for line in file:
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) << 10
-    return 0
+    """Bytes that programs can still get without swapping (``MemAvailable``); free ones where /proc has only pids."""
+    for line in fingerprints.read_text("/proc/meminfo").splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) << 10
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def load(script: CompiledScript, *, options: LoadOptions, stack: ExitStack) -> LoadedScript:

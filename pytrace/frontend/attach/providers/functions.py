@@ -83,6 +83,8 @@ def absent_function(name: str, module: Part | None, scope: Scope, form: str) -> 
     if scope.kernel.untraceable_reason(name) == "variable":
         return f"{name!r} is a kernel variable, not a function", []
     hints = in_unloaded_module(name, scope) or function_hints(name, scope, form)
+    if not hints and scope.kernel.kernel_symbol("_stext") is None:
+        hints = ["/proc/kallsyms shows no symbols: /proc may be mounted with subset=pid"]
     return f"there is no kernel function {name!r}: the kernel has no symbol of that name", hints
 
 
