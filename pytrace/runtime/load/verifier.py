@@ -75,7 +75,7 @@ _HINTS = {
 
 _SPLIT = "split the block in several probes of the same attach point"
 _REASONS = (
-    ("frames is too deep", "calls may be 8 deep, probe, functions and bodies of loops counted: use macros instead of fn"),
+    ("frames is too deep", "calls may be 8 deep, probe, functions and loop bodies counted: use macros instead of fn"),
     ("jumps is too complex", f"the verifier follows at most 8192 branches in a row: {_SPLIT}"),
     ("BPF program is too large", f"the verifier follows a million instructions: {_SPLIT}, or use smaller strings"),
     ("number of maps per program", f"a program has at most 64 maps with keys: {_SPLIT}, or use longer keys"),
