@@ -458,7 +458,10 @@ class Session:
         totals = self.renderer.all_losses({**self._totals(), **self._consumer.totals()})
         losses = messages.by_kind(self.loaded.manifest, totals)
         end = self._detached or opening.moment()
-        return recording.snapshot(self._started, end, losses, self.rows, self._collect)
+        taken = recording.snapshot(self._started, end, losses, self.rows, self._collect)
+        if self._detached:
+            taken.read = {}  # maps that nothing changes any more are of the moment of the end
+        return taken
 
     def last_snapshot(self) -> SnapshotData:
         """Detach all probes, and take a snapshot of what is there then."""
