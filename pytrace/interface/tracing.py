@@ -151,7 +151,9 @@ class Trace:
         ready = asyncio.Event()
         loop.add_reader(self.fileno(), ready.set)
         try:
-            await asyncio.wait_for(ready.wait(), BUSY if self._session.busy else QUIET)
+            # Not wait_for(): that of Python 3.11 loses a cancellation that comes together with what it waits for.
+            async with asyncio.timeout(BUSY if self._session.busy else QUIET):
+                await ready.wait()
         except TimeoutError:
             pass
         finally:

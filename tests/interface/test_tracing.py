@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import warnings
 from contextlib import ExitStack
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from pytrace.interface.tracing import _close, _forgotten, _is_loss
+from pytrace.interface.tracing import Trace, _close, _forgotten, _is_loss
 
 
 @pytest.mark.parametrize(
@@ -53,3 +56,24 @@ def test_a_forgotten_trace_is_closed_by_its_own_process_only() -> None:
         warnings.simplefilter("always")
         _forgotten(stack, "x", os.getpid())
     assert (closed, [str(item.message) for item in caught]) == (["closed"], ["the trace of x was not closed"])
+
+
+@pytest.mark.parametrize("turns", range(8))
+def test_no_cancellation_is_lost(turns: int) -> None:
+    """However many turns of the loop are between what is waited for and the cancellation."""
+
+    async def main() -> None:
+        reading, writing = os.pipe()
+        trace = cast(Trace, SimpleNamespace(fileno=lambda: reading, _session=SimpleNamespace(busy=False)))
+        task = asyncio.create_task(Trace._readable(trace, asyncio.get_running_loop()))
+        await asyncio.sleep(0.001)
+        os.write(writing, b"x")
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        cancelled = task.cancel()
+        await asyncio.wait([task])
+        os.close(reading)
+        os.close(writing)
+        assert task.cancelled() is cancelled
+
+    asyncio.run(main())
