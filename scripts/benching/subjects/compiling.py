@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benching.rows import Line, Measure, Numbers, Plan, Row, against_limit, paired
-from benching.runs import MANY_PROBES, PYTRACE, ROOT, RunError, Tracer
+from benching.runs import MANY_PROBES, PYTRACE, ROOT, Run, RunError, Tracer
 from benching.subjects.attach import function, many
 
 LINES_A_SECOND = 25_000.0
@@ -41,6 +41,12 @@ def long_script(lines: int) -> str:
     return "".join(probe.format(n=number) for number in range(lines // 10))
 
 
+def compile_only(tracer: Tracer, script: str, target: str) -> Run:
+    """Compile a script to an object file: the peer would load and attach it as well, without its mode."""
+    own = ["--no-cache"] if tracer is PYTRACE else ["--mode", "codegen"]
+    return tracer.run(*own, "--emit-elf", target, script, environment=MANY_PROBES)
+
+
 def _compile(text: Callable[[], str], usual: int) -> Callable[[Row, Plan], list[Line]]:
     measures = (Measure("wall", "s"), Measure("processor", "s"), Measure("memory", "MiB"))
 
@@ -50,9 +56,7 @@ def _compile(text: Callable[[], str], usual: int) -> Callable[[Row, Plan], list[
             script.write_text(text())
 
             def once(tracer: Tracer) -> Numbers:
-                own = ["--no-cache"] if tracer is PYTRACE else []
-                words = [*own, "--emit-elf", f"{folder}/object", str(script)]
-                done = tracer.run(*words, environment=MANY_PROBES)
+                done = compile_only(tracer, str(script), f"{folder}/object")
                 return {"wall": done.wall, "processor": done.processor, "memory": done.memory / 1024}
 
             return paired(row, plan, measures, once, runs=plan.of(usual))
@@ -108,7 +112,7 @@ def _linear(row: Row, plan: Plan) -> list[Line]:
         def took(count: int) -> float:
             script = Path(folder) / "script.bt"
             script.write_text(probes_script(count))
-            return PYTRACE.run("--no-cache", "--emit-elf", f"{folder}/object", str(script)).processor
+            return compile_only(PYTRACE, str(script), f"{folder}/object").processor
 
         def once() -> float:
             one, hundred, thousand = took(1), took(100), took(1000)

@@ -15,7 +15,7 @@ from benching.plots import Plot, Point
 from benching.rows import Line, Measure, Plan, Row
 from benching.runs import MANY_PROBES, PYTRACE, ROOT, RunError, Tracer, alone
 from benching.subjects.attach import function, many
-from benching.subjects.compiling import long_script, probes_script
+from benching.subjects.compiling import compile_only, long_script, probes_script
 from benching.subjects.maps import GETSID, Filled, chunked
 
 GROWTH = 1.3
@@ -85,8 +85,7 @@ def _compiled(tracer: Tracer, text: str) -> float:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         script = Path(folder) / "script.bt"
         script.write_text(text)
-        own = ["--no-cache"] if tracer is PYTRACE else []
-        return tracer.run(*own, "--emit-elf", f"{folder}/object", str(script), environment=MANY_PROBES).processor
+        return compile_only(tracer, str(script), f"{folder}/object").processor
 
 
 def _probes(row: Row, plan: Plan) -> list[Line]:
