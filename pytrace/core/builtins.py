@@ -1,4 +1,4 @@
-"""All builtins, one row each (reference sections 16, 17 and 18).
+"""All builtins, one row each.
 
 The rows are data; see :mod:`pytrace.core.builtin_row` for what each column means.  Look rows up with :func:`builtin`.
 """

@@ -1,4 +1,4 @@
-"""Programs put values into the buckets that the reference's formulas name (reference section 18)."""
+"""Programs put values into the buckets that the reference's formulas name."""
 
 from __future__ import annotations
 

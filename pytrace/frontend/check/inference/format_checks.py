@@ -1,4 +1,4 @@
-"""Checks of values against the conversions of a printf format (reference section 19)."""
+"""Checks of values against the conversions of a printf format."""
 
 from __future__ import annotations
 
