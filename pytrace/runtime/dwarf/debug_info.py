@@ -184,7 +184,10 @@ class DebugInfo:
         if link is not None:
             if link[1] is None:
                 return True
-            sections.append(FileSections(ElfFile.open(link[1])))
+            try:
+                sections.append(FileSections(ElfFile.open(link[1])))
+            except OSError:
+                return True  # reading the units reports it
         text = name.encode(errors="surrogateescape") + b"\0"
         return any(text in bytes(of.section(part).data) for of in sections for part in ("str", "info", "types"))
 
