@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 
 import pytrace
 from pytrace.base import private_files
-from pytrace.base.fast_dataclass import fields
 from pytrace.core.manifest import FORMAT, CompiledScript, Manifest
 from pytrace.core.options.compile_options import PROCESSES, CompileOptions
 
@@ -58,19 +57,19 @@ def key(text: str, name: str, options: CompileOptions) -> str:
         pytrace.__version__, str(FORMAT), str(marshal.version), checkout(), uname.release, uname.version, uname.machine,
         name, text, _working_directory(),
     ]  # fmt: skip
-    for item in fields(options):
-        if item.name in ("child_command", "pids"):
+    for field in options.__struct_fields__:
+        if field in ("child_command", "pids"):
             # Only targets `*` look at the command, whose answers are never cached (runtime.binaries.libraries).
             continue
         # Which processes: see CompileOptions.processes_fact.
-        value = getattr(options, item.name)
-        if item.name == "pid" and value is not None:
+        value = getattr(options, field)
+        if field == "pid" and value is not None:
             value = options.shape.pids
         if isinstance(value, frozenset):
             value = sorted(value)
         elif isinstance(value, dict):
             value = sorted(value.items())
-        parts.append(f"{item.name}={value!r}")
+        parts.append(f"{field}={value!r}")
     return private_files.digest("\0".join(parts).encode("utf-8", "surrogateescape"), 20)
 
 

@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
-from pytrace.base.fast_dataclass import dataclass, replace
+import msgspec
+from msgspec.structs import replace
+
 from pytrace.core.diagnostics import PlacedError, ScriptError, render
 
 if TYPE_CHECKING:
@@ -37,8 +39,7 @@ Watch = Callable[[str, object], None]
 """Called with the name and the result of each pass that reported no errors."""
 
 
-@dataclass(frozen=True)
-class Compilation:
+class Compilation(msgspec.Struct, frozen=True):
     """Inputs of one compilation, and its diagnostics."""
 
     source: Source
@@ -60,8 +61,7 @@ class Compilation:
         return result
 
 
-@dataclass(frozen=True)
-class Programs:
+class Programs(msgspec.Struct, frozen=True):
     """A script's probes after expansion, with the intermediate results that led to them."""
 
     merged: nodes.Program
@@ -72,8 +72,7 @@ class Programs:
     units: list[ProbeUnit]
 
 
-@dataclass(frozen=True)
-class FrontEnd:
+class FrontEnd(msgspec.Struct, frozen=True):
     """The result of the front end."""
 
     merged: nodes.Program

@@ -9,11 +9,11 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 import pytrace
 from pytrace import cache
 from pytrace.base import private_files
-from pytrace.base.fast_dataclass import replace
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import CompiledScript, Manifest, MapType

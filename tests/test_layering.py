@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "pytrace"
 
 ONLY_IN = {
-    "ctypes": ("runtime/abi", "codegen/ir"),
+    "ctypes": "runtime/abi",
     "llvmlite": "codegen/ir",
     "ply": "frontend/syntax",
     "clang": "frontend/c",
@@ -183,8 +183,8 @@ def test_each_library_has_one_package() -> None:
     assert not wrong
 
 
-def test_plain_data_is_made_by_our_own_module() -> None:
-    """``dataclasses`` costs each start 8 ms, and 0.3 ms for each class (``pytrace.base.fast_dataclass`` says why)."""
+def test_data_classes_are_structs_of_msgspec() -> None:
+    """Creating 230 of them takes 7 ms; as ``dataclasses`` it would take 190."""
     assert not [place for _, place, target in every_import() if target.split(".")[0] == "dataclasses"]
 
 

@@ -18,7 +18,7 @@ import stat
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,8 +43,7 @@ class UnusableError(OSError):
     """A directory whose content cannot be trusted, or without a place to create it in; the message says why."""
 
 
-@dataclass(frozen=True)
-class Folder:
+class Folder(msgspec.Struct, frozen=True):
     """An open private directory. *path* is for messages; files are reached through *descriptor* (``dir_fd``)."""
 
     descriptor: int

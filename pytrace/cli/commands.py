@@ -6,9 +6,10 @@ import os
 import sys
 from typing import TYPE_CHECKING, TextIO
 
+from msgspec.structs import replace
+
 from pytrace import cache
 from pytrace.base import private_folders
-from pytrace.base.fast_dataclass import replace
 from pytrace.base.terminal import colour
 from pytrace.cli import request
 from pytrace.core import manifest

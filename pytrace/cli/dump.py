@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TextIO
 
-from pytrace.base.fast_dataclass import fields
 from pytrace.frontend.ast.nodes import Expr, Node, Program
 from pytrace.frontend.ast.typed_program import CheckedProgram
 
@@ -64,14 +63,14 @@ def _lines(node: Node, types: Mapping[Expr, Type], depth: int) -> Iterator[str]:
     indent = "  " * depth
     attributes: list[str] = []
     children: list[Node] = []
-    for field in fields(node):
-        if field.name == "span" or field.name.endswith("_span") or field.name == "head":
+    for name in node.__struct_fields__:
+        if name == "span" or name.endswith("_span") or name == "head":
             continue
-        part: object = getattr(node, field.name)
+        part: object = getattr(node, name)
         below = [item for item in (part if isinstance(part, tuple) else (part,)) if isinstance(item, Node)]
         children.extend(below)
         if not below:
-            attributes.append(f"{field.name}={part!r}")
+            attributes.append(f"{name}={part!r}")
     shown = f" {' '.join(attributes)}" if attributes else ""
     kind = types.get(node) if isinstance(node, Expr) else None
     yield f"{indent}{type(node).__name__}{shown}{'' if kind is None else f' : {kind}'}"

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass, field
+import msgspec
+
 from pytrace.cli.scripts.bcc_letters import GivenLetter
 from pytrace.core.diagnostics import TraceError, similar
 
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     from pytrace.core.source import Source
 
 
-@dataclass(frozen=True)
-class Option:
+class Option(msgspec.Struct, frozen=True):
     """One option: its spellings, the name of its argument (empty: none), and its help text."""
 
     key: str
@@ -119,14 +119,13 @@ GROUPS = {
 }
 
 
-@dataclass()
-class CommandLine:
+class CommandLine(msgspec.Struct):
     """What ``argv`` said: option values by key (True for flags, lists for repeatable ones) and the rest."""
 
-    values: dict[str, str | bool | list[str]] = field(default_factory=dict)
-    operands: list[str] = field(default_factory=list)
+    values: dict[str, str | bool | list[str]] = msgspec.field(default_factory=dict)
+    operands: list[str] = msgspec.field(default_factory=list)
     """Operands before ``--``: the file, if any, and positional parameters."""
-    after: list[str] = field(default_factory=list)
+    after: list[str] = msgspec.field(default_factory=list)
     """What stood after ``--``."""
     words: ScriptWords | None = None
     """What belongs to the script, when it declares options."""
@@ -136,9 +135,9 @@ class CommandLine:
     """The script, when it was read already: its text, and the bytes of a file that ``--aot`` wrote."""
     tool: str = ""
     """The name of the tool that *script* is."""
-    bcc_letters: list[GivenLetter] = field(default_factory=list)
+    bcc_letters: list[GivenLetter] = msgspec.field(default_factory=list)
     """Letters that were given and that bcc's tool of this name gives to another option."""
-    repeated: dict[str, None] = field(default_factory=dict)
+    repeated: dict[str, None] = msgspec.field(default_factory=dict)
     """Options that were given again with another argument, as they are written."""
 
     def text(self, key: str) -> str | None:

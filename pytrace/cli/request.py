@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass, replace
+import msgspec
+from msgspec.structs import replace
+
 from pytrace.core.config import ENVIRONMENT_PREFIXES
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.options.compile_options import ENVIRONMENT, CompileOptions
@@ -22,8 +24,7 @@ COLOURS = ("auto", "always", "never")
 """Values of ``PYTRACE_COLOR`` (see :mod:`pytrace.base.terminal`)."""
 
 
-@dataclass(frozen=True)
-class Script:
+class Script(msgspec.Struct, frozen=True):
     """The text of the script and its parameters; *compiled* holds the bytes of a file that ``--aot`` wrote."""
 
     source: Source

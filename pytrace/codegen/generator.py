@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.codegen.analysis import inserted_elements, large_keys, loop_bounds, parts, repeated_reads, stack_use
 from pytrace.codegen.analysis.shared_variables import all_variables, called_functions, shared_variables
 from pytrace.codegen.aot import layout_reliance, load_time_values
@@ -275,8 +276,7 @@ def _compiled(
     return CompiledScript(elf, manifest), stack_use.needed(elf, text)
 
 
-@dataclass(frozen=True)
-class LlvmTexts:
+class LlvmTexts(msgspec.Struct, frozen=True):
     """Output of the compiler's stages as text: generated IR, optimised IR, BPF assembly."""
 
     original: str

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
 
 IN_SCOPE = "in_scope"
 """The builtin with which a script applies the filters of processes itself."""
@@ -27,8 +27,7 @@ class Mode(Enum):
     """When the script is compiled."""
 
 
-@dataclass(frozen=True)
-class Builtin:
+class Builtin(msgspec.Struct, frozen=True):
     """One row.
 
     *signature* is what documentation and messages show. *least* … *most* is the number of arguments of a call

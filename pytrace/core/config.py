@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import asdict, dataclass, fields
+import msgspec
+from msgspec.structs import asdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,8 +18,7 @@ Setting = bool | int | str
 """The value of a key."""
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(msgspec.Struct, frozen=True):
     """Effective configuration of one script."""
 
     cache_user_symbols: str = "AUTO"
@@ -62,4 +62,4 @@ class Config:
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Config:
         """The configuration that :meth:`to_data` gave *data* for."""
-        return cls(**{item.name: data[item.name] for item in fields(cls) if item.name in data})
+        return cls(**{name: data[name] for name in cls.__struct_fields__ if name in data})

@@ -12,7 +12,9 @@ import re
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass, field, replace
+import msgspec
+from msgspec.structs import replace
+
 from pytrace.core.source import Span, expansion_chain
 
 if TYPE_CHECKING:
@@ -27,16 +29,14 @@ class Severity(Enum):
     NOTE = "NOTE"
 
 
-@dataclass(frozen=True)
-class Note:
+class Note(msgspec.Struct, frozen=True):
     """A second place that belongs to a diagnostic (``first declared here``, ``expanded from here``)."""
 
     message: str
     span: Span
 
 
-@dataclass(frozen=True)
-class Diagnostic:
+class Diagnostic(msgspec.Struct, frozen=True):
     """One message about one place of a script."""
 
     severity: Severity
@@ -94,12 +94,11 @@ class InternalError(Exception):
     """A bug in pytrace: a case that a pass promised cannot happen."""
 
 
-@dataclass()
-class Diagnostics:
+class Diagnostics(msgspec.Struct):
     """The diagnostics of all passes so far, in order and deduplicated."""
 
-    items: list[Diagnostic] = field(default_factory=list)
-    _known: set[Diagnostic] = field(default_factory=set)
+    items: list[Diagnostic] = msgspec.field(default_factory=list)
+    _known: set[Diagnostic] = msgspec.field(default_factory=set)
 
     def error(
         self, message: str, span: Span, *, hints: Iterable[str] = (), notes: Iterable[Note] = ()

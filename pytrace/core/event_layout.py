@@ -47,7 +47,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pytrace.base.fast_dataclass import asdict, dataclass, field
+import msgspec
+
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import UINT32, UINT64, Buffer, String, Tuple, Type, from_data, to_data
 
@@ -67,8 +68,7 @@ CUT = 1 << 31
 """Flag in the count of a tail string: the string did not fit its capacity."""
 
 
-@dataclass(frozen=True)
-class Location:
+class Location(msgspec.Struct, frozen=True):
     """A script position, for messages without the script's text: 1-based line and columns (end excluded)."""
 
     file: str
@@ -85,8 +85,7 @@ class Location:
         return [self.file, self.line, self.column, self.end_column, self.text, self.skipped]
 
 
-@dataclass(frozen=True)
-class EventLayout:
+class EventLayout(msgspec.Struct, frozen=True, dict=True):
     """Offsets of an event's arguments."""
 
     args: tuple[Type, ...]
@@ -126,8 +125,7 @@ class EventLayout:
         return total
 
 
-@dataclass(frozen=True)
-class LayoutWithProbe(EventLayout):
+class LayoutWithProbe(EventLayout, frozen=True, dict=True):
     """An event that tells which probe sent it.
 
     A ``u64`` follows the arguments: index of the program in the manifest (upper half), and attach cookie.
@@ -144,8 +142,7 @@ class LayoutWithProbe(EventLayout):
         return HEADER + self.slots.offsets[-1]
 
 
-@dataclass(frozen=True)
-class FlatLayout(EventLayout):
+class FlatLayout(EventLayout, frozen=True, dict=True):
     """The layout of the events of *whole* with the members of its records and tuples as arguments of their own."""
 
     whole: EventLayout
@@ -189,8 +186,7 @@ class FlatLayout(EventLayout):
 # ---------------------------------------------------------------------------------------------- static parts
 
 
-@dataclass(frozen=True)
-class StaticPart:
+class StaticPart(msgspec.Struct, frozen=True):
     """What the handler of an event needs beside the arguments, known when the script is compiled.
 
     Text is decoded from the script's bytes with ``utf-8`` and ``surrogateescape`` (JSON keeps that). Fields have values
@@ -198,13 +194,11 @@ class StaticPart:
     """
 
 
-@dataclass(frozen=True)
-class NoStaticPart(StaticPart):
+class NoStaticPart(StaticPart, frozen=True):
     """Of events whose arguments say everything."""
 
 
-@dataclass(frozen=True)
-class Formatted(StaticPart):
+class Formatted(StaticPart, frozen=True):
     """A checked printf format; the text is output, the name of a file (cat), or a command (system)."""
 
     format: str
@@ -212,40 +206,35 @@ class Formatted(StaticPart):
     """Whether this is the ``errorf`` of the library's ``assert``."""
 
 
-@dataclass(frozen=True)
-class RowMembers(StaticPart):
+class RowMembers(StaticPart, frozen=True):
     """What a row consists of."""
 
     names: list[str]
     """For each argument, its path in the record (:mod:`pytrace.core.types.tables`); empty for the record itself."""
-    order: list[int] = field(default_factory=list)
+    order: list[int] = msgspec.field(default_factory=list)
     """Columns by which rows that wait for ``print_rows()`` are sorted: numbers from 1, negative for descending order;
     empty for rows that are printed when they come."""
 
 
-@dataclass(frozen=True)
-class CurrentTime(StaticPart):
+class CurrentTime(StaticPart, frozen=True):
     """A strftime format."""
 
     format: str
 
 
-@dataclass(frozen=True)
-class Joined(StaticPart):
+class Joined(StaticPart, frozen=True):
     """What stands between the strings."""
 
     separator: str
 
 
-@dataclass(frozen=True)
-class OfMap(StaticPart):
+class OfMap(StaticPart, frozen=True):
     """The name of the map that an event is about."""
 
     map: str
 
 
-@dataclass(frozen=True)
-class PrintedMap(OfMap):
+class PrintedMap(OfMap, frozen=True):
     """How a map is printed."""
 
     top: int = 0
@@ -258,23 +247,20 @@ class PrintedMap(OfMap):
     """Whether the map is emptied in the same step."""
 
 
-@dataclass(frozen=True)
-class Quantiles(OfMap):
+class Quantiles(OfMap, frozen=True):
     """Percentiles between 0 and 100."""
 
     percents: list[float]
 
 
-@dataclass(frozen=True)
-class EmptiedMap(OfMap):
+class EmptiedMap(OfMap, frozen=True):
     """A map whose entries go (clear) or become zero (zero)."""
 
     joined: bool = False
     """Whether the preceding print empties the map (:attr:`PrintedMap.clear`), so that no program sends this event."""
 
 
-@dataclass(frozen=True)
-class Exit(StaticPart):
+class Exit(StaticPart, frozen=True):
     """What is known of an ``exit()``.
 
     *known*: the compiler knows the status, and has warned of one that is out of range. *timed*: a timer calls it, so
@@ -285,15 +271,13 @@ class Exit(StaticPart):
     timed: bool = False
 
 
-@dataclass(frozen=True)
-class PacketFile(StaticPart):
+class PacketFile(StaticPart, frozen=True):
     """The pcap file that packets go to."""
 
     path: str
 
 
-@dataclass(frozen=True)
-class RuntimeFailure(StaticPart):
+class RuntimeFailure(StaticPart, frozen=True):
     """What failed in a program."""
 
     kind: str
@@ -301,8 +285,7 @@ class RuntimeFailure(StaticPart):
     ``no_child`` (never sent: told at the start of a run without ``-c``)."""
 
 
-@dataclass(frozen=True)
-class HelperFailure(StaticPart):
+class HelperFailure(StaticPart, frozen=True):
     """The helper that failed (``bpf_map_update_elem`` …), and the map that it worked on (or empty)."""
 
     helper: str
@@ -346,8 +329,7 @@ WITHOUT_PROVENANCE = frozenset(
 """Kinds of events without provenance: users do not see these as separate events."""
 
 
-@dataclass(frozen=True)
-class EventSpec:
+class EventSpec(msgspec.Struct, frozen=True):
     """One place in a script that sends events.
 
     *kind* names the handler row of the runtime (``printf``, ``print_value``, ``print_map``, ``clear``, ``exit`` …);
@@ -392,7 +374,7 @@ class EventSpec:
             "id": self.id,
             "kind": self.kind,
             "args": [to_data(arg) for arg in self.args],
-            "static": asdict(self.static),
+            "static": msgspec.to_builtins(self.static),
             "location": self.location.to_data(),
             "expansion": [place.to_data() for place in self.expansion],
             "provenance": self.provenance,

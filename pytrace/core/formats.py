@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
 
 NAMES = ("d", "i", "u", "o", "x", "X", "c", "p", "s", "r", "rx", "rh", "gr")
 """Supported conversions; the checker and the runtime have a row for each."""
@@ -24,8 +24,7 @@ _STRAY = re.compile(rb"%[-+#0-9.*hljztL]*[!-$&-~]?")
 """How messages show a ``%`` that starts no conversion."""
 
 
-@dataclass(frozen=True)
-class Conversion:
+class Conversion(msgspec.Struct, frozen=True):
     """One ``%…`` of a format, split into its parts."""
 
     name: str
@@ -46,8 +45,7 @@ class Conversion:
         return int(self.width) if self.width.isdigit() else 0
 
 
-@dataclass(frozen=True)
-class Format:
+class Format(msgspec.Struct, frozen=True):
     """A parsed format: literal texts (``%%`` is ``%`` in them) and conversions, in order.
 
     *stray* are the offsets of each ``%`` that starts no conversion and is literal text.

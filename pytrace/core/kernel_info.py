@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -81,8 +81,7 @@ COMMON_FIELDS_END = 8
 """Tracepoint records start with this many bytes that BPF programs must not read (``struct trace_entry``)."""
 
 
-@dataclass(frozen=True)
-class TracepointField:
+class TracepointField(msgspec.Struct, frozen=True):
     """One field of a tracepoint's record, from its ``format`` file.
 
     *declaration* is the C text as the kernel prints it (``const char * filename``).  *data_loc* fields hold a
@@ -98,8 +97,7 @@ class TracepointField:
     relative: bool = False
 
 
-@dataclass(frozen=True)
-class FunctionPrototype:
+class FunctionPrototype(msgspec.Struct, frozen=True):
     """A kernel function as BTF describes it. *module* is ``vmlinux`` or the module that defines it."""
 
     name: str
@@ -115,24 +113,21 @@ class FunctionPrototype:
         return f"{self.result} ({', '.join(f'{kind} {name}' for name, kind in self.parameters)})"
 
 
-@dataclass(frozen=True)
-class ObjectFunction:
+class ObjectFunction(msgspec.Struct, frozen=True):
     """A function of a BPF object file; *static* ones cannot be called from outside."""
 
     prototype: FunctionPrototype
     static: bool = False
 
 
-@dataclass(frozen=True)
-class KernelFunction:
+class KernelFunction(msgspec.Struct, frozen=True):
     """A function that kprobes may attach to; *module* is empty for the kernel proper."""
 
     name: str
     module: str = ""
 
 
-@dataclass(frozen=True)
-class UserSymbol:
+class UserSymbol(msgspec.Struct, frozen=True):
     """A function in a user binary. *address* is its virtual address in the file, *offset* its position in the file."""
 
     name: str
@@ -141,8 +136,7 @@ class UserSymbol:
     size: int
 
 
-@dataclass(frozen=True)
-class UsdtProbe:
+class UsdtProbe(msgspec.Struct, frozen=True):
     """One USDT location from a binary's ``.note.stapsdt``.
 
     *offset* and *semaphore_offset* are file offsets (semaphore 0 when there is none); *arguments* is the note's text.
@@ -157,8 +151,7 @@ class UsdtProbe:
     arguments: str
 
 
-@dataclass(frozen=True)
-class UserParameter:
+class UserParameter(msgspec.Struct, frozen=True):
     """A parameter of a user function from DWARF; *location* is a register name, or ``register+offset`` for memory.
 
     *declaration* is its type as C text.
@@ -170,8 +163,7 @@ class UserParameter:
     declaration: str = ""
 
 
-@dataclass(frozen=True)
-class KernelHeaders:
+class KernelHeaders(msgspec.Struct, frozen=True):
     """Headers of a kernel, with the include directories and macros of its own build.
 
     *trees* are the roots (source, build), *folders* the include directories in search order, *included* the files that

@@ -11,7 +11,8 @@ import struct
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pytrace.base.fast_dataclass import asdict, dataclass
+import msgspec
+
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.event_layout import EventSpec, Location
@@ -29,8 +30,7 @@ FORMAT = 7
 """Incremented whenever ELF conventions, manifest or event layouts change."""
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     """One place that a program attaches to.
 
     *probe* is the full probe name (what the ``probe`` builtin gives). *cookie* is what ``bpf_get_attach_cookie``
@@ -53,8 +53,7 @@ class Target:
         return self.place
 
 
-@dataclass(frozen=True)
-class ProgramSpec:
+class ProgramSpec(msgspec.Struct, frozen=True):
     """One BPF program of the ELF file and where it attaches.
 
     *symbol* is the function's name in the ELF file; *kind* the probe kind's name. *index* counts blocks in source
@@ -83,7 +82,7 @@ class ProgramSpec:
             "kind": self.kind,
             "index": self.index,
             "targets": [[item.probe, item.cookie, item.place.values()] for item in self.targets],
-            "location": asdict(self.location),
+            "location": msgspec.to_builtins(self.location),
             "multi": self.multi,
             "part_of": self.part_of,
             "service": self.service,
@@ -129,8 +128,7 @@ MAP_TYPES = {
 PER_CPU_TYPES = frozenset({MapType.PERCPU_HASH, MapType.PERCPU_ARRAY, MapType.LRU_PERCPU_HASH})
 
 
-@dataclass(frozen=True)
-class GlobalSlot:
+class GlobalSlot(msgspec.Struct, frozen=True):
     """Location of an unkeyed map in a data section.
 
     *section* is the ELF section (its BPF array map is mapped into memory by the runtime). The slot starts with a
@@ -148,8 +146,7 @@ class GlobalSlot:
     selector: int = 0
 
 
-@dataclass(frozen=True)
-class MapSpec:
+class MapSpec(msgspec.Struct, frozen=True):
     """One ``@map`` of the script.
 
     *symbol* names the BPF map in the ELF file (empty for a *slot*). *key* is None for an unkeyed map. *kind* is
@@ -175,8 +172,7 @@ class MapSpec:
     bytes in place of the key, and the second map has the key of each digest."""
 
 
-@dataclass(frozen=True)
-class RandomWords:
+class RandomWords(msgspec.Struct, frozen=True):
     """Where digests of keys find random words, *size* bytes of a data section; filled in when a script is loaded."""
 
     section: str
@@ -184,16 +180,14 @@ class RandomWords:
     size: int
 
 
-@dataclass(frozen=True)
-class Site:
+class Site(msgspec.Struct, frozen=True):
     """A place in the script where a BPF helper may fail."""
 
     helper: str
     location: Location
 
 
-@dataclass(frozen=True)
-class Counters:
+class Counters(msgspec.Struct, frozen=True):
     """Location of the failure counters of all programs: an array in a data section, see ``runtime.load.counters``."""
 
     section: str
@@ -206,8 +200,7 @@ class Counters:
     sites: tuple[Site, ...] = ()
 
 
-@dataclass(frozen=True)
-class SessionData:
+class SessionData(msgspec.Struct, frozen=True):
     """Offsets of a running session's values (``u64`` each) in the data section *section*.
 
     The session writes, before begin probes run, *start* (boot-clock nanoseconds), *cpid* (the ``-c`` child or 0), *tai*
@@ -227,8 +220,7 @@ class SessionData:
     filters: int
 
 
-@dataclass(frozen=True)
-class Manifest:
+class Manifest(msgspec.Struct, frozen=True):
     """Everything about a compiled script except its code; JSON-serialisable through :meth:`to_data`."""
 
     programs: tuple[ProgramSpec, ...]
@@ -271,7 +263,7 @@ class Manifest:
                     "key": None if item.key is None else to_data(item.key),
                     "value": to_data(item.value),
                     "max_entries": item.max_entries,
-                    "slot": None if item.slot is None else asdict(item.slot),
+                    "slot": None if item.slot is None else msgspec.to_builtins(item.slot),
                     "location": None if item.location is None else item.location.to_data(),
                     "inner": item.inner,
                     "help": item.help,
@@ -283,16 +275,16 @@ class Manifest:
             "strings": list(self.strings),
             "config": self.config.to_data(),
             "ring": self.ring,
-            "counters": None if self.counters is None else asdict(self.counters),
+            "counters": None if self.counters is None else msgspec.to_builtins(self.counters),
             "warnings": list(self.warnings),
             "facts": [list(item) for item in self.facts],
-            "session": None if self.session is None else asdict(self.session),
-            "unwind": None if self.unwind is None else asdict(self.unwind),
+            "session": None if self.session is None else msgspec.to_builtins(self.session),
+            "unwind": None if self.unwind is None else msgspec.to_builtins(self.unwind),
             "follow_map": self.follow_map,
             "objects": _encoded(self.objects),
-            "ahead": None if self.ahead is None else asdict(self.ahead),
+            "ahead": None if self.ahead is None else msgspec.to_builtins(self.ahead),
             "output_format": self.output_format,
-            "random_words": None if self.random_words is None else asdict(self.random_words),
+            "random_words": None if self.random_words is None else msgspec.to_builtins(self.random_words),
         }
 
     @classmethod
@@ -406,8 +398,7 @@ def file_form(manifest: bytes, elf: bytes) -> bytes:
     return _HEADER.pack(MAGIC, FORMAT, len(manifest), digest) + manifest + elf
 
 
-@dataclass(frozen=True)
-class CompiledScript:
+class CompiledScript(msgspec.Struct, frozen=True):
     """ELF bytes and manifest."""
 
     elf: bytes

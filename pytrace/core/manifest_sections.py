@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
 
 if TYPE_CHECKING:
     from typing import Any
@@ -13,8 +13,7 @@ Row = tuple[str, ...]
 """Each fact as words, its kind first."""
 
 
-@dataclass(frozen=True)
-class UnwindMaps:
+class UnwindMaps(msgspec.Struct, frozen=True):
     """The maps of unwind tables (``core.unwind_format``), which the session fills.
 
     *spaces* has for each process where its *ranges* are; *rows* has *room* for so many rows at least, and may be made
@@ -27,8 +26,7 @@ class UnwindMaps:
     room: int
 
 
-@dataclass(frozen=True)
-class OpenValue:
+class OpenValue(msgspec.Struct, frozen=True):
     """A value of *size* bytes at *offset* of the section of load-time values, resolved when the file is loaded.
 
     *what* is ``parameter``, ``member``, ``kaddr`` …, *parts* say which (``runtime.aot.prepare`` has a row for each).
@@ -40,8 +38,7 @@ class OpenValue:
     size: int
 
 
-@dataclass(frozen=True)
-class Parameters:
+class Parameters(msgspec.Struct, frozen=True):
     """Parameters of a script: *positional* and *fixed* have their values in the file, *names* may be given.
 
     *most* is the highest index of a positional parameter, *help* has a line for each name.
@@ -54,8 +51,7 @@ class Parameters:
     most: int = 0
 
 
-@dataclass(frozen=True)
-class AheadOfTime:
+class AheadOfTime(msgspec.Struct, frozen=True):
     """What is resolved or checked when an ahead-of-time file is loaded.
 
     *copies* is the number of CPUs that per-CPU data has room for. *relies* lists the kernel's struct layouts that the

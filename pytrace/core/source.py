@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from itertools import accumulate
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
 
 
-@dataclass(frozen=True)
-class Position:
+class Position(msgspec.Struct, frozen=True):
     """A place in a source: 1-based line and 1-based column, both counted in characters."""
 
     line: int
@@ -61,8 +60,7 @@ class Source:
         return self.text[start:end].removesuffix("\r")
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(msgspec.Struct, frozen=True):
     """Characters ``start`` … ``end`` (end excluded) of ``source``."""
 
     source: Source
@@ -95,8 +93,7 @@ class Span:
         return f"{self.source.name}:{first.line}:{first.column}-{last.column}"
 
 
-@dataclass(frozen=True)
-class ExpandedSpan(Span):
+class ExpandedSpan(Span, frozen=True):
     """A span of a macro's body, expanded by *call* (which may itself be part of an expansion)."""
 
     call: Span

@@ -8,9 +8,11 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
+import msgspec
+from msgspec.structs import replace
+
 from pytrace import cache
 from pytrace.base import whole_files
-from pytrace.base.fast_dataclass import dataclass, replace
 from pytrace.core import manifest
 from pytrace.core.config import ENVIRONMENT_PREFIXES
 from pytrace.core.diagnostics import Diagnostics, TraceError
@@ -39,8 +41,7 @@ _COMPILING = threading.RLock()
 """Parser, LLVM and what is known of this machine are one for all threads."""
 
 
-@dataclass(frozen=True, slots=True)
-class MapDescription:
+class MapDescription(msgspec.Struct, frozen=True):
     """A map of a script: its name, the types of key (None: no keys) and value, and how many keys there is room for."""
 
     name: str
@@ -49,8 +50,7 @@ class MapDescription:
     max_entries: int
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramDescription:
+class ProgramDescription(msgspec.Struct, frozen=True):
     """A BPF program of a script."""
 
     name: str

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core.event_layout import Location
 from pytrace.interface.values import Result
 from pytrace.results.values import Portable
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """What all events of one place in a script have in common."""
 
     kind: str

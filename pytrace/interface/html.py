@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
 
-from pytrace.base.fast_dataclass import dataclass, field
+import msgspec
+
 from pytrace.core import byte_escapes, types
 from pytrace.interface.values import Histogram, Result, Stats, as_python
 from pytrace.results.formats import about
@@ -155,12 +156,11 @@ def _bars(buckets: Sequence[histogram.Bucket]) -> str:
 # ---------------------------------------------------------------------------------------------- stacks
 
 
-@dataclass(slots=True)
-class _Function:
+class _Function(msgspec.Struct):
     """A function of stacks, as it was called: what its calls and those of what it called add up to."""
 
     total: int = 0
-    called: dict[str, _Function] = field(default_factory=dict)
+    called: dict[str, _Function] = msgspec.field(default_factory=dict)
 
 
 def _tree(data: MapData) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Never, Self, TypeAlias, cast
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core import types
 from pytrace.core.types.produced import truncated
 from pytrace.results.values import Counts, Pair, Value
@@ -34,8 +35,7 @@ class Average(int):
         return self.total / self.count if self.count else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Stats:
+class Stats(msgspec.Struct, frozen=True):
     """The value of ``stats()``."""
 
     count: int
@@ -43,8 +43,7 @@ class Stats:
     total: int
 
 
-@dataclass(frozen=True, slots=True)
-class Bucket:
+class Bucket(msgspec.Struct, frozen=True):
     """A bucket of a histogram: values from *low* up to *high*, that excluded; None for an open end."""
 
     low: int | None

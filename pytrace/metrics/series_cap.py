@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_dataclass import replace
+from msgspec.structs import replace
+
 from pytrace.results.snapshot import MapData, SnapshotData
 from pytrace.results.values import Portable, Value
 

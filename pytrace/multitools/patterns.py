@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.multitools import common_options as common
 from pytrace.multitools.script_parts import Naming, literal
@@ -12,8 +13,7 @@ from pytrace.multitools.specs.problems import SpecText
 from pytrace.multitools.translation import Options
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
+class Pattern(msgspec.Struct, frozen=True):
     """A pattern as attach points.
 
     *naming* says how its functions are told apart, *filter* is for ``--probe-filter``.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.multitools.specs.places import KERNEL, Attachment, Place
 
 HEAD = "config = { print_maps_on_exit = false }"
@@ -45,8 +46,7 @@ def literal(text: str) -> str:
 # ---------------------------------------------------------------------------------------------- names of functions
 
 
-@dataclass(frozen=True, slots=True)
-class Naming:
+class Naming(msgspec.Struct, frozen=True):
     """How a script keeps and shows the name of what was hit.
 
     Attributes:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core.options.option_values import default
 from pytrace.core.options.script_options import ScriptOption, Value
 
@@ -16,8 +17,7 @@ Values = Mapping[str, Value]
 """Values of a tool's options by :attr:`ScriptOption.name`; an option that is missing has its default."""
 
 
-@dataclass(frozen=True, slots=True)
-class Translation:
+class Translation(msgspec.Struct, frozen=True):
     """What one command line of a tool stands for.
 
     Attributes:
@@ -86,8 +86,7 @@ class MultiTool(Protocol):
 Translate = Callable[[Options, "KernelInfo"], Translation]
 
 
-@dataclass(frozen=True, slots=True)
-class TranslatedTool:
+class TranslatedTool(msgspec.Struct, frozen=True):
     """A tool whose command line becomes a script.
 
     Attributes:

@@ -14,7 +14,8 @@ from functools import lru_cache
 from itertools import chain, repeat
 from typing import Generic, TypeAlias, TypeVar, cast
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core import types
 from pytrace.core.types import Type
 from pytrace.results import stored_columns
@@ -200,8 +201,7 @@ _K = TypeVar("_K", bound=Type)
 _V = TypeVar("_V", bound=Value)
 
 
-@dataclass(frozen=True, slots=True)
-class Row(Generic[_K, _V]):
+class Row(msgspec.Struct, Generic[_K, _V], frozen=True):
     """How columns of one class of types are written and read."""
 
     pack: Callable[[Writer, _K, Sequence[_V]], Column]

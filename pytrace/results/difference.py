@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Never, TypeAlias, cast
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core import types
 from pytrace.core.types.produced import truncated
 from pytrace.results import type_union
@@ -16,8 +17,7 @@ Delta: TypeAlias = int | Pair | Counts
 """A difference of two values."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True):
     """What became of one key. At least one of the two values is there; they differ."""
 
     before: Value | None
@@ -32,8 +32,7 @@ class Change:
     """How large the change is, never negative; 0 for what is no number."""
 
 
-@dataclass(frozen=True, slots=True)
-class MapDifference:
+class MapDifference(msgspec.Struct, frozen=True):
     """The keys of a map that differ."""
 
     name: str
@@ -44,8 +43,7 @@ class MapDifference:
     """In no order."""
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(msgspec.Struct, frozen=True):
     """What differs between two snapshots."""
 
     before: tuple[Run, ...]

@@ -16,8 +16,9 @@ from functools import partial
 from io import BytesIO
 from typing import BinaryIO, cast
 
+from msgspec.structs import replace
+
 from pytrace.base import whole_files
-from pytrace.base.fast_dataclass import fields, replace
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
 from pytrace.results import message_pack, stored_document
@@ -42,7 +43,7 @@ _HEADER = struct.Struct("<8sHH32sQ")
 
 _LEVEL = 3
 
-_RUN = tuple(item.name for item in fields(Run))
+_RUN = Run.__struct_fields__
 
 _DAMAGE = (ValueError, LookupError, TypeError, ArithmeticError, AttributeError, RecursionError, struct.error)
 """What reading a document raises that no version of pytrace wrote."""

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core.diagnostics import TraceError
 
 if TYPE_CHECKING:
@@ -36,8 +37,7 @@ class ColumnKind(Enum):
     """Lists of ``str``: the frames of a stack, innermost first."""
 
 
-@dataclass(frozen=True, slots=True)
-class FlatColumn:
+class FlatColumn(msgspec.Struct, frozen=True):
     """A column."""
 
     name: str
@@ -47,8 +47,7 @@ class FlatColumn:
     """``us``, ``KB`` … as the end of the name tells; else empty."""
 
 
-@dataclass(frozen=True, slots=True)
-class FlatTable:
+class FlatTable(msgspec.Struct, frozen=True):
     """Columns of equal length."""
 
     name: str

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Generic, TypeAlias, TypeVar, cast
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core import types
 from pytrace.core.types.produced import wrapped
 from pytrace.results.values import Counts, Pair, Portable, Series, Value
@@ -25,8 +26,7 @@ Absorb: TypeAlias = Callable[[dict[Portable, V], Mapping[Portable, V]], None]
 Finish: TypeAlias = Callable[[dict[Portable, V]], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Rule(Generic[V]):
+class Rule(msgspec.Struct, Generic[V], frozen=True):
     """How values of a type join."""
 
     join: Join[V]

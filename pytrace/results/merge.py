@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from pytrace.base.fast_dataclass import replace
+from msgspec.structs import replace
+
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
 from pytrace.results import joining, type_union

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from pytrace.base.fast_dataclass import dataclass, field
+import msgspec
+
 from pytrace.core.types import Record, Type
 from pytrace.results.values import Portable, Value
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(msgspec.Struct, frozen=True):
     """One run of a script, and how long it was watched. All times are nanoseconds."""
 
     identity: str
@@ -40,15 +40,14 @@ class Run:
     """The version of pytrace."""
 
 
-@dataclass(slots=True)
-class MapData:
+class MapData(msgspec.Struct):
     """A map: its types, and its entries in no order."""
 
     name: str
     key: Type | None
     """None: a map without keys, whose one entry has the key None."""
     value: Type
-    entries: Mapping[Portable, Value] = field(default_factory=dict)
+    entries: Mapping[Portable, Value] = msgspec.field(default_factory=dict)
     times: Mapping[Portable, int] | None = None
     """Of plain values that came from several snapshots: the wall time of the snapshot that each came from. None: all
     from one, whose end it is."""
@@ -56,13 +55,12 @@ class MapData:
     """The comment above the first use of the map in the script."""
 
 
-@dataclass(slots=True)
-class Table:
+class Table(msgspec.Struct):
     """What ``row()`` statements of one shape sent, in the order of their arrival."""
 
     type: Record
     """Names and types of the columns."""
-    rows: Mapping[str, Collection[tuple[Portable, ...]]] = field(default_factory=dict)
+    rows: Mapping[str, Collection[tuple[Portable, ...]]] = msgspec.field(default_factory=dict)
     """By the identity of the run."""
     dropped: int = 0
     """Older rows that were not kept."""
@@ -70,17 +68,16 @@ class Table:
     """That of the table in its script, or the least of them where scripts that number it differently were merged."""
 
 
-@dataclass(slots=True)
-class SnapshotData:
+class SnapshotData(msgspec.Struct):
     """What one run, or several that were merged, has at one moment."""
 
     runs: tuple[Run, ...]
     """Ordered by start and identity."""
-    maps: dict[str, MapData] = field(default_factory=dict)
+    maps: dict[str, MapData] = msgspec.field(default_factory=dict)
     tables: tuple[Table, ...] = ()
-    losses: dict[str, dict[str, int]] = field(default_factory=dict)
+    losses: dict[str, dict[str, int]] = msgspec.field(default_factory=dict)
     """Kind of loss or failure, then the probe, map or place in the script that it concerns, and how often."""
-    read: Mapping[str, int] = field(default_factory=dict)
+    read: Mapping[str, int] = msgspec.field(default_factory=dict)
     """When reading of each map began, as wall time, where one run was still going on; not in files."""
 
     @property

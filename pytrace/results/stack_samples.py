@@ -7,7 +7,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core import types
 from pytrace.core.types.tables import Column, key_columns
 from pytrace.results.snapshot import MapData
@@ -54,8 +55,7 @@ class Sample(NamedTuple):
 Join = Callable[[int, int], int]
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(msgspec.Struct, frozen=True):
     """A map."""
 
     name: str

@@ -13,7 +13,8 @@ from contextlib import AbstractContextManager
 from itertools import chain, islice
 from typing import Generic, TypeVar
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.results.message_pack import Cursor, Kind, steps
 from pytrace.results.values import Portable, Value
 
@@ -32,8 +33,7 @@ _DIGITS = 1000
 """Of a decimal text."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stored(Generic[T]):
+class Stored(msgspec.Struct, Generic[T], frozen=True):
     """A column of *count* values."""
 
     count: int

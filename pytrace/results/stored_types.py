@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_dataclass import fields
+from msgspec.structs import fields
+
 from pytrace.core import types
 from pytrace.results.message_pack import Unpacked
 
@@ -13,7 +14,7 @@ MOST_INTERVALS = 1_000_000
 MOST_DIGITS = 9
 """Of a decimal number, as in scripts."""
 
-_PLAIN = {"int": int, "bool": bool, "str": str}
+_PLAIN = (int, bool, str)
 
 
 def type_from(data: Unpacked) -> types.Type:
@@ -35,8 +36,8 @@ def type_from(data: Unpacked) -> types.Type:
 
 def _check_fields(type_: types.Type) -> None:
     for field in fields(type_):
-        value, wanted = getattr(type_, field.name), _PLAIN.get(str(field.type))
-        if wanted is not None and type(value) is not wanted:
+        value = getattr(type_, field.name)
+        if field.type in _PLAIN and type(value) is not field.type:
             raise ValueError(f"{field.name} of a type {type_.tag} is {value!r:.40}")
     if isinstance(type_, types.Enum):
         if any(tuple(map(type, member)) != (str, int) for member in type_.members):

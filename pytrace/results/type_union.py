@@ -12,7 +12,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from pytrace.base.fast_dataclass import replace
+from msgspec.structs import replace
+
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import Field, Type
@@ -114,7 +115,7 @@ def _struct(first: types.Struct, second: types.Struct) -> Type:
         Field(field.name, kind, field.offset, field.bit_offset, field.bit_size)
         for field, kind in zip(base.fields, kinds, strict=True)
     )
-    return types.Struct(base.kind, base.name, base.size, fields, align=base.align)
+    return types.Struct(base.kind, base.name, base.size, fields, alignment=base.align)
 
 
 def _layout(struct: types.Struct) -> tuple[int, int, list[tuple[int, int, int]]]:

@@ -114,7 +114,7 @@ def test_the_formatter_needs_no_code_generator() -> None:
     assert not {"pytrace.codegen", "pytrace.runtime", "llvmlite"} & packages
 
 
-SLOW_TO_IMPORT = {"pathlib", "difflib", "platform", "llvmlite", "ply", "clang"}
+SLOW_TO_IMPORT = {"pathlib", "difflib", "llvmlite", "ply", "clang"}
 """Modules that would cost every start milliseconds, and that no start from the cache and no listing needs."""
 
 

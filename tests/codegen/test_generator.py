@@ -51,11 +51,12 @@ TASK = Struct(
         Field("pid", INT32, 0), Field("tgid", INT32, 4),
         Field("real_parent", UINT64, 8), Field("thread_pid", UINT64, 16),
     ),
-    origin="vmlinux", align=8,
+    origin="vmlinux", alignment=8,
 )  # fmt: skip
-UPID = Struct("struct", "upid", 16, (Field("nr", INT32, 0),), origin="vmlinux", align=8)
+UPID = Struct("struct", "upid", 16, (Field("nr", INT32, 0),), origin="vmlinux", alignment=8)
 PID = Struct(
-    "struct", "pid", 128, (Field("level", UINT32, 4), Field("numbers", Array(UPID, 1), 96)), origin="vmlinux", align=8
+    "struct", "pid", 128, (Field("level", UINT32, 4), Field("numbers", Array(UPID, 1), 96)),
+    origin="vmlinux", alignment=8,
 )
 FORKS = replace(
     RecordedKernel(),

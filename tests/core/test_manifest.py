@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from pytrace.base.fast_dataclass import replace
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.event_layout import Location

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
-from pytrace.base.fast_dataclass import replace
 from pytrace.core import types
 from pytrace.interface.maps import Maps, ResultMap
 from pytrace.interface.values import Average

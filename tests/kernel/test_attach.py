@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 from elftools.elf.elffile import ELFFile
+from msgspec.structs import replace
 
-from pytrace.base.fast_dataclass import replace
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.probes.targets import (
     CountedEventTarget,

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from pytrace.base.fast_dataclass import replace
 from pytrace.cli import commands
 from pytrace.cli.main import main
 from pytrace.cli.request import Script

@@ -13,8 +13,8 @@ import pytest
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from pytrace.base.fast_dataclass import replace
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
 from pytrace.results import columns, file_form, message_pack, stored_document

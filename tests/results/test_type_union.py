@@ -11,7 +11,7 @@ from tests.support.snapshots import COUNT, STRING
 
 
 def struct(name: str, size: int, *fields: Field) -> types.Struct:
-    return types.Struct("struct", name, size, fields, align=4)
+    return types.Struct("struct", name, size, fields, alignment=4)
 
 
 NARROW = struct("x", 4, Field("n", types.INT32, 0))

@@ -14,11 +14,12 @@ import pickle
 import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from pytrace.base.fast_dataclass import replace
+import msgspec
+from msgspec.structs import replace
+
 from pytrace.cli import commands
 from pytrace.cli.request import Script
 from pytrace.core.manifest import CompiledScript
@@ -54,8 +55,7 @@ _PATIENCE = 120.0
 _numbers = count()
 
 
-@dataclass(frozen=True)
-class Facts:
+class Facts(msgspec.Struct, frozen=True):
     """What compilations ask the kernel."""
 
     system: tuple[str, ...]
@@ -66,8 +66,7 @@ class Facts:
     """Files of the kernel, by path."""
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """One compilation; *facts* is the file with :class:`Facts`."""
 
     source: Source

@@ -93,7 +93,7 @@ def _task() -> Struct:
         ("__state", UINT32, 24), ("pid", INT32, 1000), ("tgid", INT32, 1004), ("comm", String(16), 1200),
         ("start_time", UINT64, 1300),
     )  # fmt: skip
-    return Struct("struct", "task_struct", 4096, tuple(Field(*item) for item in members), origin="vmlinux", align=8)
+    return Struct("struct", "task_struct", 4096, tuple(Field(*item) for item in members), origin="vmlinux", alignment=8)
 
 
 def kernel() -> RecordedKernel:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.runtime.elf.file import ElfFile, Section
 
 _HEADER = (
@@ -34,8 +35,7 @@ _STARTS = {
 """Which fields at the start of a section are damaged, by the start of its name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Damaged:
+class Damaged(msgspec.Struct, frozen=True):
     """A damaged file; *what* says how."""
 
     what: str

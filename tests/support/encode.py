@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-from pytrace.base.fast_dataclass import replace
+import msgspec
+from msgspec.structs import replace
+
 from pytrace.core import types
 from pytrace.core.config import Config
 from pytrace.core.event_layout import CUT, STATIC_PARTS, EventLayout, EventSpec, Location
@@ -112,8 +113,7 @@ ROWS: dict[type[types.Type], Callable[[Any, Any], bytes]] = {
 # ---------------------------------------------------------------------------------------------- events
 
 
-@dataclass(frozen=True)
-class Cut:
+class Cut(msgspec.Struct, frozen=True):
     """A string that did not fit: its text as far as it went."""
 
     text: bytes
@@ -144,8 +144,7 @@ def record(event: bytes) -> bytes:
 # ---------------------------------------------------------------------------------------------- a run
 
 
-@dataclass(frozen=True)
-class Frame:
+class Frame(msgspec.Struct, frozen=True):
     """As pytrace.runtime.symbols gives it."""
 
     name: str
@@ -211,23 +210,20 @@ class FakeReader:
             self.slots[spec.name] = (True, bytes(len(self.slots[spec.name][1])))
 
 
-@dataclass
-class Run:
+class Run(msgspec.Struct, dict=True):
     """A renderer over fake maps and symbols; collects what is printed."""
 
-    specs: list[EventSpec] = field(default_factory=list)
-    maps: list[MapSpec] = field(default_factory=list)
+    specs: list[EventSpec] = msgspec.field(default_factory=list)
+    maps: list[MapSpec] = msgspec.field(default_factory=list)
     strings: tuple[str, ...] = ()
-    config: Config = field(default_factory=Config)
-    symbols: Symbols = field(default_factory=Symbols)
+    config: Config = msgspec.field(default_factory=Config)
+    symbols: Symbols = msgspec.field(default_factory=Symbols)
     json: bool = False
     csv: bool = False
-    options: RenderOptions = field(default_factory=RenderOptions)
-
-    def __post_init__(self) -> None:
-        self.reader = FakeReader()
-        self.messages = b""
-        self._made: Renderer | None = None
+    options: RenderOptions = msgspec.field(default_factory=RenderOptions)
+    reader: FakeReader = msgspec.field(default_factory=FakeReader)
+    messages: bytes = b""
+    _made: Renderer | None = None
 
     def event(self, handler: str, kinds: Iterable[types.Type] = (), /, **static: Any) -> int:
         """Add a place that sends events; gives its id."""

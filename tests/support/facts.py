@@ -33,12 +33,12 @@ from pytrace.core.types import (
 )
 
 TASK = Struct(
-    "struct", "task_struct", 64, (Field("pid", INT32, 0), Field("comm", String(16), 8)), origin="vmlinux", align=8
+    "struct", "task_struct", 64, (Field("pid", INT32, 0), Field("comm", String(16), 8)), origin="vmlinux", alignment=8
 )
-FILE = Struct("struct", "file", 32, (Field("f_flags", UINT32, 0),), origin="vmlinux", align=8)
-REGISTERS = Struct("struct", "pt_regs", 168, (Field("di", UINT64, 112),), origin="vmlinux", align=8)
+FILE = Struct("struct", "file", 32, (Field("f_flags", UINT32, 0),), origin="vmlinux", alignment=8)
+REGISTERS = Struct("struct", "pt_regs", 168, (Field("di", UINT64, 112),), origin="vmlinux", alignment=8)
 LIST = Struct("struct", "list_head", 16, (Field("next", UINT64, 0), Field("prev", UINT64, 8)), origin="vmlinux")
-ITER_TASK = Struct("struct", "bpf_iter__task", 16, (Field("task", Pointer(TASK), 8),), origin="vmlinux", align=8)
+ITER_TASK = Struct("struct", "bpf_iter__task", 16, (Field("task", Pointer(TASK), 8),), origin="vmlinux", alignment=8)
 
 FEATURES = frozenset(
     {"kprobe", "fentry", "uprobe", "tracepoint", "rawtracepoint", "iter", "get_attach_cookie", "watchpoint"}

@@ -29,10 +29,10 @@ WIDER = types.Enum("colour", 8, True, (("BLUE", 2), ("RED", 0)))
 
 
 def _struct(size: int, *fields: types.Field) -> types.Struct:
-    return types.Struct("struct", "point", size, fields, align=4)
+    return types.Struct("struct", "point", size, fields, alignment=4)
 
 
-INNER = types.Struct("union", "", 4, (types.Field("x", types.INT32, 0), types.Field("y", types.INT32, 0)), align=4)
+INNER = types.Struct("union", "", 4, (types.Field("x", types.INT32, 0), types.Field("y", types.INT32, 0)), alignment=4)
 POINT = _struct(8, types.Field("", INNER, 0), types.Field("name", types.Array(types.INT8, 4), 4))
 MOVED = _struct(12, types.Field("", INNER, 4), types.Field("name", types.Array(types.INT8, 4), 0))
 

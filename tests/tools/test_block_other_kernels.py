@@ -19,13 +19,13 @@ TOOLS = ("biolatency", "biosnoop", "biotop", "biopattern", "bitesize", "biostack
 DISK = Struct(
     "struct", "gendisk", 64,
     (Field("major", INT32, 0), Field("first_minor", INT32, 8), Field("disk_name", String(32), 16)),
-    origin="vmlinux", align=8,
+    origin="vmlinux", alignment=8,
 )  # fmt: skip
 BIO_OLD = Struct(
     "struct", "bio", 16, (Field("bi_disk", Pointer(DISK), 0), Field("bi_opf", UINT32, 8)), origin="vmlinux"
 )  # fmt: skip
-QUEUE_OLD = Struct("struct", "request_queue", 8, (Field("nr_requests", UINT64, 0),), origin="vmlinux", align=8)
-QUEUE_NEW = Struct("struct", "request_queue", 8, (Field("disk", Pointer(DISK), 0),), origin="vmlinux", align=8)
+QUEUE_OLD = Struct("struct", "request_queue", 8, (Field("nr_requests", UINT64, 0),), origin="vmlinux", alignment=8)
+QUEUE_NEW = Struct("struct", "request_queue", 8, (Field("disk", Pointer(DISK), 0),), origin="vmlinux", alignment=8)
 ENUMS = {
     "req_flag_bits": Enum("req_flag_bits", 4, False, tuple(
         (f"__REQ_{name}", bit) for bit, name in enumerate(
@@ -40,7 +40,7 @@ def request(*last: Field) -> Struct:
         Field("q", Pointer(QUEUE_NEW if not last else QUEUE_OLD), 0), Field("cmd_flags", UINT32, 8),
         Field("__data_len", UINT32, 12), Field("__sector", UINT64, 16), *last,
     )  # fmt: skip
-    return Struct("struct", "request", 32, members, origin="vmlinux", align=8)
+    return Struct("struct", "request", 32, members, origin="vmlinux", alignment=8)
 
 
 OLD, NEW = request(Field("rq_disk", Pointer(DISK), 24)), request()

@@ -10,7 +10,8 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass, field
+import msgspec
+
 from pytrace.cli.completion import program_text
 from pytrace.cli.completion.shell_words import Typed, split
 from pytrace.core.diagnostics import Diagnostics, TraceError
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 
-@dataclass(frozen=True)
-class Option:
+class Option(msgspec.Struct, frozen=True):
     """An option of pytrace: names without dashes, the name of its argument, and what it does."""
 
     key: str
@@ -32,8 +32,7 @@ class Option:
     help: str
 
 
-@dataclass(frozen=True)
-class CommandTables:
+class CommandTables(msgspec.Struct, frozen=True):
     """What the command line knows."""
 
     options: tuple[Option, ...]
@@ -54,8 +53,7 @@ _BY_KEY = {
 }  # fmt: skip
 
 
-@dataclass()
-class _Context:
+class _Context(msgspec.Struct):
     """What the words before the cursor say."""
 
     tables: CommandTables
@@ -66,7 +64,7 @@ class _Context:
     listing: bool = False
     pending: Option | ScriptOption | None = None
     """The option whose argument the current word is."""
-    operands: list[str] = field(default_factory=list)
+    operands: list[str] = msgspec.field(default_factory=list)
 
 
 def answer(shell: str, line: str, tables: CommandTables) -> str:

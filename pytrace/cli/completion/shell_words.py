@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
 
 BREAKS = ":=@<>"
 """Of bash's word breaks (COMP_WORDBREAKS) those that stand in words of pytrace outside of quotes."""
 
 
-@dataclass(frozen=True)
-class Typed:
+class Typed(msgspec.Struct, frozen=True):
     """The words before the cursor: *words* are complete, without quotes; *current* is the one at the cursor."""
 
     words: tuple[str, ...]

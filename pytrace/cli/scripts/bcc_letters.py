@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
 
 RESERVED = "cpfoqve"
 """Letters of pytrace's own options that no tool gives to another."""
@@ -45,8 +45,7 @@ LETTERS: Mapping[str, Mapping[str, str]] = {
 """By tool and letter, the long name of the tool's option."""
 
 
-@dataclass(frozen=True)
-class GivenLetter:
+class GivenLetter(msgspec.Struct, frozen=True):
     """A letter of :data:`LETTERS` on a command line: long names of both options, and its value."""
 
     letter: str

@@ -11,10 +11,11 @@ import json
 import os
 from typing import TYPE_CHECKING
 
+import msgspec
+
 import pytrace
 from pytrace import cache
 from pytrace.base import private_files
-from pytrace.base.fast_dataclass import dataclass
 from pytrace.core.options.script_options import ScriptOption
 from pytrace.runtime.host import fingerprints
 
@@ -34,8 +35,7 @@ _CODE = "\t".join(
 """Files whose change makes entries of a checkout invalid."""
 
 
-@dataclass(frozen=True)
-class Declared:
+class Declared(msgspec.Struct, frozen=True):
     """The options that a script and its imports declare at their roots; *positional*: it reads ``$1`` … or ``$#``."""
 
     options: tuple[ScriptOption, ...] = ()

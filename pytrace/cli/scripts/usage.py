@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -16,8 +16,7 @@ COLUMN = 30
 """Where the texts of options begin."""
 
 
-@dataclass(frozen=True)
-class CommonOption:
+class CommonOption(msgspec.Struct, frozen=True):
     """An option that all scripts have: letter and long name without dashes, argument, and what it does."""
 
     letter: str

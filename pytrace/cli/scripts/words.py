@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass, field
+import msgspec
+
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.option_values import JOINT, WrongValueError, convert, default
 
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
     from pytrace.core.options.script_options import ScriptOption, Value
 
 
-@dataclass()
-class ScriptWords:
+class ScriptWords(msgspec.Struct):
     """What the command line says to the script *name*, which declares *options*.
 
     *positional*: the script reads ``$1`` …, so operands without a declaration are such parameters.
@@ -24,12 +24,12 @@ class ScriptWords:
     name: str
     options: tuple[ScriptOption, ...] = ()
     positional: bool = True
-    operands: list[str] = field(default_factory=list)
-    given: dict[str, list[tuple[str, str | None]]] = field(default_factory=dict)
+    operands: list[str] = msgspec.field(default_factory=list)
+    given: dict[str, list[tuple[str, str | None]]] = msgspec.field(default_factory=dict)
     """For each option that was given, how it was written and its text, in order."""
-    bcc_letters: Mapping[str, str] = field(default_factory=dict)
+    bcc_letters: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Letters that are pytrace's own in every tool, with the long names of what bcc's tool has under them."""
-    taken: dict[str, str] = field(default_factory=dict)
+    taken: dict[str, str] = msgspec.field(default_factory=dict)
     """Letters that were given and would have been pytrace's own, with the long names of those."""
 
     def letter(self, letter: str) -> ScriptOption | None:

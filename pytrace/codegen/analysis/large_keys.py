@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core.types import Record, Stack, String, Tuple, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.visitor import walk
@@ -25,8 +26,7 @@ LEAST = 64
 """Bytes up to which the kernel compares a key as quickly as it would be digested."""
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
+class Words(msgspec.Struct, frozen=True):
     """Words *start* to *stop* of a key; those behind its used part are zero."""
 
     start: int

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass, field
+import msgspec
+
 from pytrace.core.types import VOID
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.visitor import children
@@ -37,37 +38,33 @@ DEEPEST = 3
 """Nested unrolls that become loops: the kernel allows a call depth of eight functions."""
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(msgspec.Struct, frozen=True):
     """Consecutive statements: in a function of their own (*apart*), or inline."""
 
     statements: tuple[nodes.Stmt, ...]
     apart: bool
 
 
-@dataclass(frozen=True)
-class Arm:
+class Arm(msgspec.Struct, frozen=True):
     """One branch of a chain of ``else if``."""
 
     condition: nodes.Expr
     then: nodes.Block
 
 
-@dataclass(frozen=True)
-class Chain:
+class Chain(msgspec.Struct, frozen=True):
     """A long ``if … else if …``: its branches in groups, each a function, and the final ``else``."""
 
     groups: tuple[tuple[Arm, ...], ...]
     other: nodes.Block | None
 
 
-@dataclass(eq=False)
-class Plan:
+class Plan(msgspec.Struct, eq=False):
     """How the bodies of a program are split."""
 
-    blocks: dict[nodes.Block, tuple[Piece, ...]] = field(default_factory=dict)
-    chains: dict[nodes.If, Chain] = field(default_factory=dict)
-    loops: set[nodes.Unroll] = field(default_factory=set)
+    blocks: dict[nodes.Block, tuple[Piece, ...]] = msgspec.field(default_factory=dict)
+    chains: dict[nodes.If, Chain] = msgspec.field(default_factory=dict)
+    loops: set[nodes.Unroll] = msgspec.field(default_factory=set)
 
     @property
     def long(self) -> bool:
@@ -80,8 +77,7 @@ class Plan:
         return (Piece(block.statements, False),) if found is None else found
 
 
-@dataclass(frozen=True)
-class _Size:
+class _Size(msgspec.Struct, frozen=True):
     """The size of a node: *nodes* with unrolled iterations, depth of nested *loops*, and whether it leaves a loop."""
 
     nodes: int

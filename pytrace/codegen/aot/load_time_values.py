@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass, field
+import msgspec
+
 from pytrace.codegen.ir.module import LOAD_TIME
 from pytrace.codegen.ir.operands import Memory, Operand, Scalar
 from pytrace.codegen.ir.values import Number, Ptr, global_pointer, signed_constant
@@ -27,17 +28,16 @@ if TYPE_CHECKING:
     from pytrace.frontend.ast.typed_program import FieldPath, LoadTime
 
 
-@dataclass()
-class Ahead:
+class Ahead(msgspec.Struct):
     """Load-time values of one ahead-of-time file, and the layouts that it relies on."""
 
     kernel: KernelInfo
-    data: bytearray = field(default_factory=bytearray)
-    values: list[OpenValue] = field(default_factory=list)
-    relies: dict[Row, None] = field(default_factory=dict)
-    binaries: dict[Row, None] = field(default_factory=dict)
+    data: bytearray = msgspec.field(default_factory=bytearray)
+    values: list[OpenValue] = msgspec.field(default_factory=list)
+    relies: dict[Row, None] = msgspec.field(default_factory=dict)
+    binaries: dict[Row, None] = msgspec.field(default_factory=dict)
     """Locations of the probes in user binaries, for ``pytrace.runtime.aot.moved_probes``."""
-    _places: dict[tuple[str, Row, int], int] = field(default_factory=dict)
+    _places: dict[tuple[str, Row, int], int] = msgspec.field(default_factory=dict)
 
     def place(self, what: str, parts: Row, initial: bytes) -> Ptr:
         """Address of a load-time value with the placeholder *initial*; equal values are deduplicated."""

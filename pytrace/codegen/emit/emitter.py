@@ -9,7 +9,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.program import Program, Variable
 from pytrace.codegen.ir import helpers
@@ -36,8 +37,7 @@ SPARING_BUDGET = (32, 16, 0)
 """The same for scripts that need more of the stack for LLVM's spills."""
 
 
-@dataclass(frozen=True)
-class Loop:
+class Loop(msgspec.Struct, frozen=True):
     """The innermost loop: whether ``break`` and ``continue`` are jumps or results of a callback."""
 
     leave: Block | None

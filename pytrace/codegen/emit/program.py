@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass, field
+import msgspec
+
 from pytrace.codegen.analysis.parts import Plan
 from pytrace.codegen.ir.builder import Builder
 from pytrace.codegen.ir.values import Number, Ptr, global_pointer
@@ -31,8 +32,7 @@ if TYPE_CHECKING:
     from pytrace.frontend.ast.typed_program import CheckedProgram, FunctionInfo, ProbeUnit, VariableInfo
 
 
-@dataclass(frozen=True)
-class Lowering:
+class Lowering(msgspec.Struct, frozen=True):
     """Functions that lower expressions and blocks, for modules that cannot import ``codegen.lower``."""
 
     evaluate: Callable[[Emitter, nodes.Expr], Operand]
@@ -45,8 +45,7 @@ class Lowering:
     """Reports the result of a read helper, when failed reads are to be reported."""
 
 
-@dataclass(eq=False)
-class Script:
+class Script(msgspec.Struct, eq=False):
     """State that all programs of a script share during generation."""
 
     lowering: Lowering
@@ -57,11 +56,11 @@ class Script:
     layout: Layout
     stack_limit: int
     map_indexes: dict[str, int]
-    writers: dict[str, set[str]] = field(default_factory=dict)
+    writers: dict[str, set[str]] = msgspec.field(default_factory=dict)
     """For each map the scratch areas of the programs that assign to it."""
-    digests: dict[tuple[Words, ...], str] = field(default_factory=dict)
+    digests: dict[tuple[Words, ...], str] = msgspec.field(default_factory=dict)
     """Functions that digest large keys, by what the keys consist of."""
-    walks: set[str] = field(default_factory=set)
+    walks: set[str] = msgspec.field(default_factory=set)
     """Functions that walk user stacks."""
     counting: str = ""
     uses_session: bool = False
@@ -73,7 +72,7 @@ class Script:
     """Variables and large temporaries are in scratch memory, because the stack is too small."""
     element_maps: frozenset[str] = frozenset()
     """Maps whose elements need not be read again (:mod:`pytrace.codegen.analysis.repeated_reads`)."""
-    inserted: Mapping[nodes.Block, frozenset[str]] = field(default_factory=dict)
+    inserted: Mapping[nodes.Block, frozenset[str]] = msgspec.field(default_factory=dict)
     """By body, maps whose elements are mostly missing when they are assigned (:mod:`..analysis.inserted_elements`)."""
 
     def counting_callback(self) -> Ptr:
@@ -85,8 +84,7 @@ class Script:
         return global_pointer(self.counting)
 
 
-@dataclass(eq=False)
-class Variable:
+class Variable(msgspec.Struct, eq=False):
     """Storage of a scratch variable: an ``i64`` register, stack bytes, or an offset in the scratch area."""
 
     type: Type
@@ -95,31 +93,30 @@ class Variable:
     offset: int | None = None
 
 
-@dataclass(eq=False)
-class Program:
+class Program(msgspec.Struct, eq=False):
     """State of one BPF program during generation."""
 
     script: Script
     unit: ProbeUnit
     index: int
     shared: frozenset[VariableInfo]
-    plan: Plan = field(default_factory=Plan)
-    scratch: Scratch = field(default_factory=Scratch)
-    variables: dict[VariableInfo, Variable] = field(default_factory=dict)
-    functions: dict[FunctionInfo, str] = field(default_factory=dict)
-    results: dict[FunctionInfo, int] = field(default_factory=dict)
+    plan: Plan = msgspec.field(default_factory=Plan)
+    scratch: Scratch = msgspec.field(default_factory=Scratch)
+    variables: dict[VariableInfo, Variable] = msgspec.field(default_factory=dict)
+    functions: dict[FunctionInfo, str] = msgspec.field(default_factory=dict)
+    results: dict[FunctionInfo, int] = msgspec.field(default_factory=dict)
     """Scratch memory of function results that do not fit a register."""
     origins: dict[VariableInfo, nodes.Expr] | None = None
     """Origins of variables (:mod:`pytrace.codegen.emit.provenance`)."""
     failure_function: str = ""
     """The function that counts and reports failed helper calls, if it has been emitted."""
-    repeated: Mapping[nodes.Expr, nodes.MapIndex] = field(default_factory=dict)
+    repeated: Mapping[nodes.Expr, nodes.MapIndex] = msgspec.field(default_factory=dict)
     """Reads of elements, and the earlier ones whose values they use."""
     read_again: frozenset[nodes.Expr] = frozenset()
     """These earlier ones."""
     inserted: frozenset[str] = frozenset()
     """Maps that elements are assigned to without a look-up."""
-    lookup_functions: dict[str, str] = field(default_factory=dict)
+    lookup_functions: dict[str, str] = msgspec.field(default_factory=dict)
     """Functions that look up keys, by the map's name."""
     loop_budget: int | None = None
     """Scratch offset of the number of iterations that loops may still make; None where they cannot make too many."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.codegen.aot import load_time_values
 from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.current_task import (
@@ -47,8 +48,7 @@ class Task(Protocol):
         """Inode of its network namespace."""
 
 
-@dataclass(frozen=True)
-class CurrentTask:
+class CurrentTask(msgspec.Struct, frozen=True):
     """The task in whose context the program runs."""
 
     e: Emitter
@@ -74,8 +74,7 @@ class CurrentTask:
         return namespace_of(self.e, self.e.b.helper(helpers.GET_CURRENT_TASK))
 
 
-@dataclass(frozen=True)
-class OtherTask:
+class OtherTask(msgspec.Struct, frozen=True):
     """The task whose ``struct task_struct`` is at *address*."""
 
     e: Emitter

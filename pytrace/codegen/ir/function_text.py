@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass, field
+import msgspec
+
 from pytrace.codegen.ir.values import LateInstruction
 
 if TYPE_CHECKING:
@@ -14,11 +15,10 @@ if TYPE_CHECKING:
 _SYMBOL = re.compile(r"@(\w+)")
 
 
-@dataclass(eq=False)
-class Prologue:
+class Prologue(msgspec.Struct, eq=False):
     """Instructions before those that follow its place; it grows while these are emitted."""
 
-    lines: list[str | LateInstruction | Prologue] = field(default_factory=list)
+    lines: list[str | LateInstruction | Prologue] = msgspec.field(default_factory=list)
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.lines))
@@ -27,24 +27,22 @@ class Prologue:
 Instruction = str | LateInstruction | Prologue
 
 
-@dataclass(eq=False)
-class Block:
+class Block(msgspec.Struct, eq=False):
     """A basic block: its label and instructions, closed by a terminator."""
 
     label: str
-    lines: list[Instruction] = field(default_factory=list)
+    lines: list[Instruction] = msgspec.field(default_factory=list)
     closed: bool = False
 
 
-@dataclass(eq=False)
-class FunctionText:
+class FunctionText(msgspec.Struct, eq=False):
     """One function. *head* is everything between ``define`` and the brace."""
 
     name: str
     head: str
-    blocks: list[Block] = field(default_factory=list)
-    allocas: list[str] = field(default_factory=list)
-    entry: Prologue = field(default_factory=Prologue)
+    blocks: list[Block] = msgspec.field(default_factory=list)
+    allocas: list[str] = msgspec.field(default_factory=list)
+    entry: Prologue = msgspec.field(default_factory=Prologue)
     later: Prologue | None = None
     """The prologue of what is emitted now, if it is not at the function's start."""
     stack: int = 0

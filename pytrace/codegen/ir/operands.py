@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from pytrace.core.types import AddressSpace, Type
 
 
-@dataclass(frozen=True)
-class Scalar:
+class Scalar(msgspec.Struct, frozen=True):
     """An integer, bool, enum or pointer in an ``i64``, extended as its type says."""
 
     value: Number
@@ -29,8 +28,7 @@ class Scalar:
     """For ``ctx``: the same address for loads from the context."""
 
 
-@dataclass(frozen=True)
-class Memory:
+class Memory(msgspec.Struct, frozen=True):
     """A value in the program's own memory (stack, scratch, map value, constant)."""
 
     pointer: Ptr
@@ -40,8 +38,7 @@ class Memory:
     """The probe's context, whose pointers are typed (BTF) for the verifier."""
 
 
-@dataclass(frozen=True)
-class Remote:
+class Remote(msgspec.Struct, frozen=True):
     """A value in kernel or user memory that has not been read yet. *direct*: by plain loads at constant offsets."""
 
     address: Number
@@ -50,16 +47,14 @@ class Remote:
     direct: bool = False
 
 
-@dataclass(frozen=True)
-class Parts:
+class Parts(msgspec.Struct, frozen=True):
     """A tuple or record whose members have been evaluated one by one."""
 
     type: Type
     members: tuple[Operand, ...]
 
 
-@dataclass(frozen=True)
-class Made:
+class Made(msgspec.Struct, frozen=True):
     """A value that a helper writes to its destination.
 
     *write(pointer, align)* fills all ``type.size`` bytes. *tail(pointer, limit)*, for strings and buffers, writes at
@@ -74,8 +69,7 @@ class Made:
     only: Callable[[Ptr, int], None] | None = None
 
 
-@dataclass(frozen=True)
-class Nothing:
+class Nothing(msgspec.Struct, frozen=True):
     """The result of a call without a value."""
 
     type: Type

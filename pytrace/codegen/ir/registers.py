@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core.diagnostics import TraceError
 
 
-@dataclass(frozen=True)
-class Registers:
+class Registers(msgspec.Struct, frozen=True):
     """One machine. *names* in the order of the words of ``struct pt_regs`` (``user_pt_regs`` on arm64 and s390x)."""
 
     names: tuple[str, ...]

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import Literal, NewType
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core.diagnostics import InternalError
 
 I1 = NewType("I1", str)
@@ -79,8 +80,7 @@ FRAME = pointer_parameter("frame")
 """The frame that a program's entry function passes to its other functions."""
 
 
-@dataclass(eq=False)
-class Late:
+class Late(msgspec.Struct, eq=False):
     """A constant that is known only after everything has been emitted: the size of a data section, an offset in one."""
 
     name: str
@@ -92,8 +92,7 @@ class Late:
         return str(self.value)
 
 
-@dataclass(eq=False)
-class LateInstruction:
+class LateInstruction(msgspec.Struct, eq=False):
     """An instruction with a late operand, rendered with its function."""
 
     head: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.codegen.analysis.shared_variables import called_functions
 from pytrace.codegen.emit import memory
 from pytrace.codegen.ir import helpers
@@ -31,8 +32,7 @@ ATTEMPTS = 8
 """How many times in a row an update of ``min`` or ``max`` may be interrupted."""
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(msgspec.Struct, frozen=True):
     """One aggregation.
 
     *update(e, kind, place, n)* adds sample *n*; *first(e, kind, place, n)* writes the value of one sample;

@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.codegen.analysis.large_keys import WORD
 from pytrace.codegen.emit import events, memory
 from pytrace.codegen.emit.evaluation_order import in_order
@@ -40,8 +41,7 @@ BUCKET = 8
 
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(msgspec.Struct, frozen=True):
     """A key of a BPF map in memory. *whole* is the script's key if the BPF map has digests, otherwise null.
 
     *texts* are strings in it that are not clear behind their ends.

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.codegen.emit.contexts import register
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.services.frame_pointers import CODE_64
@@ -38,8 +39,7 @@ def begins_function(e: Emitter, kind: Stack) -> bool:
     return all(target.symbol and not target.inside for target in targets)
 
 
-@dataclass(frozen=True)
-class StackCall:
+class StackCall(msgspec.Struct, frozen=True):
     """How the helper is called: *whole* has it write all frames, *check* counts a failure."""
 
     context: Ptr

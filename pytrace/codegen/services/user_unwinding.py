@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.codegen.aot import load_time_values
 from pytrace.codegen.emit import contexts, events, loops, memory
 from pytrace.codegen.emit.current_task import process_ids, task_field
@@ -186,8 +187,7 @@ def _store_registers(e: Emitter, state: int, read: Callable[[str], I64]) -> None
 # ---------------------------------------------------------------------------------------------- one frame
 
 
-@dataclass(frozen=True)
-class _Members:
+class _Members(msgspec.Struct, frozen=True):
     """Offsets in the kernel's list of replaced return addresses (``kernel/events/uprobes.c``)."""
 
     first: Number
@@ -206,8 +206,7 @@ def _members(e: Emitter) -> _Members | None:
     )
 
 
-@dataclass(frozen=True)
-class _Frame:
+class _Frame(msgspec.Struct, frozen=True):
     """One iteration: store the frame, then step to its caller; ends the loop when there is none.
 
     *out* and *state* are scratch offsets of the stack and of the unwinder's state, *site* is the script location that

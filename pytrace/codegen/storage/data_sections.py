@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass, field
+import msgspec
+
 from pytrace.codegen.ir.module import PERCPU_SECTION, SHARED_SECTION, Module
 from pytrace.codegen.storage.double_buffering import emptied, snapshots
 from pytrace.codegen.storage.scratch_memory import CLAIM, COPIES, USER_AREA
@@ -28,15 +29,14 @@ def _up(size: int, step: int) -> int:
     return (size + step - 1) // step * step
 
 
-@dataclass()
-class Layout:
+class Layout(msgspec.Struct):
     """Offsets in the per-CPU block (one copy for each CPU, *stride* apart) and in the shared section."""
 
     copies: int
-    slots: dict[str, int] = field(default_factory=dict)
+    slots: dict[str, int] = msgspec.field(default_factory=dict)
     generations: frozenset[str] = frozenset()
     """Maps that are double-buffered, so that one can be read while programs write to the other."""
-    selectors: dict[str, int] = field(default_factory=dict)
+    selectors: dict[str, int] = msgspec.field(default_factory=dict)
     """For unkeyed ones, the offset in the shared section of the bit that selects the buffer."""
     digested: frozenset[str] = frozenset()
     """Maps whose BPF map has digests in place of keys."""
@@ -48,12 +48,12 @@ class Layout:
     percpu: int = 0
     shared: int = 0
     stride: int = 0
-    counters: dict[tuple[str, int], int] = field(default_factory=dict)
+    counters: dict[tuple[str, int], int] = msgspec.field(default_factory=dict)
     """Index of each counter, allocated on first use."""
     counters_at: int = 0
-    sites: dict[Site, int] = field(default_factory=dict)
+    sites: dict[Site, int] = msgspec.field(default_factory=dict)
     """Script locations where helpers may fail: the subjects of their counters."""
-    areas: dict[str, int] = field(default_factory=dict)
+    areas: dict[str, int] = msgspec.field(default_factory=dict)
     addressed: bool = False
     """Whether a program computes the address of its CPU's block, even if the block is empty."""
 

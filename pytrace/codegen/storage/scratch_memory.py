@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass, field
+import msgspec
 
 if TYPE_CHECKING:
     from pytrace.core.probes.kinds import ProbeKind
@@ -49,12 +49,11 @@ def unit_area(unit: ProbeUnit) -> str:
     return area_name(unit.kind, unit.symbol, pinned=unit.pinned, owner=owner)
 
 
-@dataclass()
-class Scratch:
+class Scratch(msgspec.Struct):
     """First-fit allocator of offsets in one area."""
 
     size: int = 0
-    _free: list[tuple[int, int]] = field(default_factory=list)
+    _free: list[tuple[int, int]] = msgspec.field(default_factory=list)
 
     def allocate(self, size: int) -> int:
         """Offset of *size* bytes, 8-byte aligned."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass, field, replace
+import msgspec
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     # Imported by runs that select processes.
@@ -18,8 +19,7 @@ PROCESSES = "processes"
 """The kind of fact that :attr:`CompileOptions.processes_fact` gives."""
 
 
-@dataclass(frozen=True)
-class CompileOptions:
+class CompileOptions(msgspec.Struct, frozen=True):
     """Options of one compilation.
 
     *positional* and *named* are the script's parameters (named without dashes; a flag has the value None). *pid* is
@@ -55,7 +55,7 @@ class CompileOptions:
     """For an ahead-of-time file: missing parameters and facts about the machine become load-time values."""
     provenance: bool = False
     """Whether events tell which probe sent them."""
-    environment: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str] = msgspec.field(default_factory=dict)
 
     @property
     def processes(self) -> tuple[int, ...]:

@@ -10,7 +10,8 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core.diagnostics import did_you_mean
 from pytrace.core.options.script_options import plain_integer
 
@@ -33,8 +34,7 @@ _INTERFACE = re.compile(r"[\w.:@-]{1,15}")
 _CALL = re.compile(r"\w+")
 
 
-@dataclass(frozen=True)
-class OptionType:
+class OptionType(msgspec.Struct, frozen=True):
     """What an option takes.
 
     Attributes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
 
 UNROLLED = 16
 """Up to so many processes are compared one by one; more are looked up in a map."""
@@ -28,8 +28,7 @@ def places(count: int) -> int:
     return 1 << (count - 1).bit_length() if count else 0
 
 
-@dataclass(frozen=True)
-class FilterShape:
+class FilterShape(msgspec.Struct, frozen=True):
     """The filters that code has, by the number of places for values of each; 0: no such filter."""
 
     pids: int = 0
@@ -87,8 +86,7 @@ class FilterShape:
         return ", ".join(f"{name} (up to {count})" if count > 1 else name for name, count in counts.items() if count)
 
 
-@dataclass(frozen=True)
-class ProcessFilters:
+class ProcessFilters(msgspec.Struct, frozen=True):
     """Values of the filters of one run; of each kind one must hold, and of all kinds that have values."""
 
     pids: tuple[int, ...] = ()

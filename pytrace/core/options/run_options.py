@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
 
 if TYPE_CHECKING:
     # Imported by runs that select processes.
@@ -14,16 +14,14 @@ STREAMED = ("text", "json", "csv")
 """Formats of output that are written while a script runs; all others show a snapshot, at its end."""
 
 
-@dataclass(frozen=True)
-class Address:
+class Address(msgspec.Struct, frozen=True):
     """Where to listen: a host (empty for all addresses of the machine) and a port (0 for any that is free)."""
 
     host: str
     port: int
 
 
-@dataclass(frozen=True)
-class RunOptions:
+class RunOptions(msgspec.Struct, frozen=True):
     """Options of one run, other than those that compilation depends on (``compile_options``)."""
 
     pid: int | None = None

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
 
 Value = bool | int | str
 """Value of an option: a flag, an integer, or text."""
 
 
-@dataclass(frozen=True)
-class ScriptOption:
+class ScriptOption(msgspec.Struct, frozen=True):
     """One option or operand of a script.
 
     Attributes:

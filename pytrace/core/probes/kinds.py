@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from enum import Enum
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core.probes.targets import (
     CountedEventTarget,
     IteratorTarget,
@@ -65,8 +66,7 @@ class PidFilter(Enum):
     """The kernel filters by the process id that it gets at attach time."""
 
 
-@dataclass(frozen=True)
-class ProbeKind:
+class ProbeKind(msgspec.Struct, frozen=True):
     """One row.
 
     *program_type* is the libbpf name of the program type (``kprobe``, ``tracepoint``, ``raw_tracepoint``, ``tracing``,

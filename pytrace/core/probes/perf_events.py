@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
 
 
-@dataclass(frozen=True)
-class PerfEvent:
+class PerfEvent(msgspec.Struct, frozen=True):
     """A perf event: its name, number (``PERF_COUNT_…`` of linux/perf_event.h), default period and alias."""
 
     name: str

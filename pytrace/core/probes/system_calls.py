@@ -9,15 +9,15 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core.probes import syscall_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-@dataclass(frozen=True)
-class Abi:
+class Abi(msgspec.Struct, frozen=True):
     """How a machine passes system calls, as offsets in ``struct pt_regs``.
 
     *number* is where the number is, a signed 32-bit integer; *arguments* are where the arguments are. *compat* is a

@@ -6,39 +6,35 @@ only. Code that serves several kinds distinguishes their targets by ``isinstance
 
 from __future__ import annotations
 
-from pytrace.base.fast_dataclass import dataclass, fields
+import msgspec
+from msgspec.structs import astuple
 
 
-@dataclass(frozen=True)
-class ProbeTarget:
+class ProbeTarget(msgspec.Struct, frozen=True):
     """A place that a program attaches to."""
 
     def values(self) -> list[object]:
         """The values of all fields in order, for JSON: calling the class with them restores the target."""
-        return [getattr(self, item.name) for item in fields(self)]
+        return list(astuple(self))
 
 
-@dataclass(frozen=True)
-class NoTarget(ProbeTarget):
+class NoTarget(ProbeTarget, frozen=True):
     """begin and end, which are run instead of attached; and any kind without a known target."""
 
 
-@dataclass(frozen=True)
-class SignalTarget(ProbeTarget):
+class SignalTarget(ProbeTarget, frozen=True):
     """self: a signal sent to the tracer."""
 
     signal: str
 
 
-@dataclass(frozen=True)
-class NamedRunTarget(ProbeTarget):
+class NamedRunTarget(ProbeTarget, frozen=True):
     """test and bench: the name that the script gives it."""
 
     name: str
 
 
-@dataclass(frozen=True)
-class KernelFunctionTarget(ProbeTarget):
+class KernelFunctionTarget(ProbeTarget, frozen=True):
     """kprobe and kretprobe: *offset* bytes into a function, or an *address* without a function.
 
     *module* is empty for the kernel proper and where it does not matter.
@@ -55,8 +51,7 @@ class KernelFunctionTarget(ProbeTarget):
         return self.address is None and not self.offset
 
 
-@dataclass(frozen=True)
-class TypedFunctionTarget(ProbeTarget):
+class TypedFunctionTarget(ProbeTarget, frozen=True):
     """fentry and fexit: a function of the kernel (*module* ``vmlinux``), of a module, or of a loaded BPF program.
 
     *by_pattern* is set when the BPF program matched a pattern; such a program may be unloaded before it is attached to.
@@ -68,8 +63,7 @@ class TypedFunctionTarget(ProbeTarget):
     by_pattern: bool = False
 
 
-@dataclass(frozen=True)
-class FileTarget(ProbeTarget):
+class FileTarget(ProbeTarget, frozen=True):
     """A file offset in a user binary; *by_pattern* is set when the file matched a pattern, as it may disappear."""
 
     path: str
@@ -77,8 +71,7 @@ class FileTarget(ProbeTarget):
     by_pattern: bool = False
 
 
-@dataclass(frozen=True)
-class UserTarget(FileTarget):
+class UserTarget(FileTarget, frozen=True):
     """uprobe and uretprobe: *symbol* is the function's name, empty for addresses and source lines.
 
     *inside*: not the function's first instruction.
@@ -88,8 +81,7 @@ class UserTarget(FileTarget):
     inside: bool = False
 
 
-@dataclass(frozen=True)
-class StaticProbeTarget(FileTarget):
+class StaticProbeTarget(FileTarget, frozen=True):
     """usdt: one location of a probe; *semaphore_offset* is the file offset of its semaphore, 0 without one."""
 
     provider: str = ""
@@ -105,8 +97,7 @@ ENTER, EXIT = "sys_enter", "sys_exit"
 """The raw tracepoints that all system calls pass, and the first parts of the names of the tracepoints of each."""
 
 
-@dataclass(frozen=True)
-class TracepointTarget(ProbeTarget):
+class TracepointTarget(ProbeTarget, frozen=True):
     """tracepoint."""
 
     category: str
@@ -121,8 +112,7 @@ class TracepointTarget(ProbeTarget):
         return "", ""
 
 
-@dataclass(frozen=True)
-class RawTracepointTarget(ProbeTarget):
+class RawTracepointTarget(ProbeTarget, frozen=True):
     """rawtracepoint; *module* is ``vmlinux`` for the kernel proper."""
 
     event: str
@@ -133,16 +123,14 @@ TIMER_UNITS = ("hz", "us", "ms", "s")
 """Units of profile and interval as an attach point names them."""
 
 
-@dataclass(frozen=True)
-class TimerTarget(ProbeTarget):
+class TimerTarget(ProbeTarget, frozen=True):
     """profile and interval: *frequency* in Hz; when that is 0, the period in nanoseconds."""
 
     frequency: int = 0
     period_ns: int = 0
 
 
-@dataclass(frozen=True)
-class CountedEventTarget(ProbeTarget):
+class CountedEventTarget(ProbeTarget, frozen=True):
     """software and hardware: fires every *period* events; *config* is the event's number (``PERF_COUNT_…``)."""
 
     event: str
@@ -150,8 +138,7 @@ class CountedEventTarget(ProbeTarget):
     period: int
 
 
-@dataclass(frozen=True)
-class WatchpointTarget(ProbeTarget):
+class WatchpointTarget(ProbeTarget, frozen=True):
     """watchpoint: *length* bytes at *address*; *mode* is a combination of ``r``, ``w`` and ``x``."""
 
     address: int
@@ -167,8 +154,7 @@ ITERATORS_OF_ONE_OBJECT = frozenset({"bpf_map_elem", "bpf_sk_storage_map", "cgro
 """Iterators whose link names a map or a cgroup (``union bpf_iter_link_info`` of the kernel), which a probe cannot."""
 
 
-@dataclass(frozen=True)
-class IteratorTarget(ProbeTarget):
+class IteratorTarget(ProbeTarget, frozen=True):
     """iter: *pin* is the path of the file that runs it when read, empty when the tracer reads it."""
 
     iterator: str

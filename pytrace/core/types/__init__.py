@@ -8,7 +8,8 @@ from __future__ import annotations
 from enum import Enum as PyEnum
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import fields
+from msgspec.structs import astuple
+
 from pytrace.core.types.produced import (
     AF_INET,
     AF_INET6,
@@ -122,7 +123,7 @@ def to_data(value: Type) -> list[object]:
         return [value.tag, value.kind, value.name, value.size, value.align, members]
     if isinstance(value, Pointer):
         return [value.tag, value.space.value]
-    return [value.tag, *(_pack(getattr(value, field.name)) for field in fields(value))]
+    return [value.tag, *(_pack(item) for item in astuple(value))]
 
 
 def from_data(data: list[Any]) -> Type:
@@ -131,7 +132,7 @@ def from_data(data: list[Any]) -> Type:
     if tag == Struct.tag:
         kind, name, size, align, members = rest
         loaded = tuple(Field(m[0], from_data(m[1]), m[2], m[3], m[4]) for m in members)
-        return Struct(kind, name, size, loaded, align=align)
+        return Struct(kind, name, size, loaded, alignment=align)
     if tag == Pointer.tag:
         return Pointer(VOID, AddressSpace(rest[0]))
     kind_ = _BY_TAG[tag]

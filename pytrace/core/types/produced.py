@@ -5,15 +5,11 @@ Layout rules are those of :mod:`pytrace.core.types.values`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum as PyEnum
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
-from pytrace.base.fast_dataclass import dataclass
 from pytrace.core.types.values import Members, Type
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import ClassVar
 
 # ---------------------------------------------------------------------------------------------- stacks, names
 
@@ -38,8 +34,7 @@ class StackMode(PyEnum):
         return self in (StackMode.FOLDED, StackMode.ANNOTATED, StackMode.INVERTED)
 
 
-@dataclass(frozen=True)
-class Stack(Type):
+class Stack(Type, frozen=True):
     """A kernel or user stack of at most *limit* frames.
 
     Layout: ``i32`` count of frames (or a negative errno), ``u32`` process id (0 for kernel stacks), then *limit*
@@ -69,8 +64,7 @@ class Stack(Type):
         return "ustack" if self.user else "kstack"
 
 
-@dataclass(frozen=True)
-class _Fixed(Type):
+class _Fixed(Type, frozen=True):
     """A type whose size does not depend on parameters."""
 
     _size: ClassVar[int] = 8
@@ -88,15 +82,13 @@ class _Fixed(Type):
         return self.tag
 
 
-@dataclass(frozen=True)
-class KSym(_Fixed):
+class KSym(_Fixed, frozen=True):
     """A kernel address (``u64``) that prints as a symbol."""
 
     tag: ClassVar[str] = "ksym_t"
 
 
-@dataclass(frozen=True)
-class USym(_Fixed):
+class USym(_Fixed, frozen=True):
     """``u64`` user address, ``u32`` process id, ``u32`` zero; prints as a symbol of that process."""
 
     tag: ClassVar[str] = "usym_t"
@@ -107,8 +99,7 @@ AF_INET, AF_INET6 = 2, 10
 """Address families (``include/linux/socket.h``), without a module that a start does not need."""
 
 
-@dataclass(frozen=True)
-class Inet(_Fixed):
+class Inet(_Fixed, frozen=True):
     """``u32`` address family (2 or 10) and 16 bytes of address in network order (unused bytes are zero)."""
 
     tag: ClassVar[str] = "inet"
@@ -116,8 +107,7 @@ class Inet(_Fixed):
     _align: ClassVar[int] = 4
 
 
-@dataclass(frozen=True)
-class Mac(_Fixed):
+class Mac(_Fixed, frozen=True):
     """Six bytes of hardware address."""
 
     tag: ClassVar[str] = "macaddr_t"
@@ -125,45 +115,39 @@ class Mac(_Fixed):
     _align: ClassVar[int] = 1
 
 
-@dataclass(frozen=True)
-class Timestamp(_Fixed):
+class Timestamp(_Fixed, frozen=True):
     """``u64`` nanoseconds, ``u32`` index of the format in the string table, ``u32`` clock (0 boot, 1 tai, 2 sw_tai)."""
 
     tag: ClassVar[str] = "timestamp"
     _size: ClassVar[int] = 16
 
 
-@dataclass(frozen=True)
-class Username(_Fixed):
+class Username(_Fixed, frozen=True):
     """``u64`` user id that prints as the user's name."""
 
     tag: ClassVar[str] = "username"
 
 
-@dataclass(frozen=True)
-class InterfaceName(_Fixed):
+class InterfaceName(_Fixed, frozen=True):
     """``u64`` index of a network interface that prints as its name."""
 
     tag: ClassVar[str] = "ifname_t"
 
 
-@dataclass(frozen=True)
-class NetworkNamespace(_Fixed):
+class NetworkNamespace(_Fixed, frozen=True):
     """``u64`` inode of a network namespace that prints as its name."""
 
     tag: ClassVar[str] = "netns_t"
 
 
-@dataclass(frozen=True)
-class CgroupPath(_Fixed):
+class CgroupPath(_Fixed, frozen=True):
     """``u64`` cgroup id, ``u32`` index of the filter in the string table, ``u32`` zero; prints as the path."""
 
     tag: ClassVar[str] = "cgroup_path_t"
     _size: ClassVar[int] = 16
 
 
-@dataclass(frozen=True)
-class Fixed(Type):
+class Fixed(Type, frozen=True):
     """A 64-bit integer that prints as a decimal number: divided by *divisor*, with *digits* decimals.
 
     With a *path* it is not the value that is sent but, when that is decoded, the word number *word* (from 1) of a file.
@@ -207,8 +191,7 @@ class Fixed(Type):
         return self.tag
 
 
-@dataclass(frozen=True)
-class Joined(Members):
+class Joined(Members, frozen=True):
     """Values that print as one text, laid out as a tuple of them.
 
     *separator* stands between them; of a *formatted* one it is the format of printf that they fill.
@@ -226,8 +209,7 @@ class Joined(Members):
 # ---------------------------------------------------------------------------------------------- aggregations
 
 
-@dataclass(frozen=True)
-class _Aggregate(Type):
+class _Aggregate(Type, frozen=True):
     @property
     def aggregate(self) -> bool:
         return True
@@ -244,8 +226,7 @@ class _Aggregate(Type):
         return f"{self.tag}_t"
 
 
-@dataclass(frozen=True)
-class Count(_Aggregate):
+class Count(_Aggregate, frozen=True):
     """``u64`` per CPU; merged by adding."""
 
     tag: ClassVar[str] = "count"
@@ -266,8 +247,7 @@ def wrapped(signed: bool) -> Callable[[int], int]:
 
 
 
-@dataclass(frozen=True)
-class Signed(_Aggregate):
+class Signed(_Aggregate, frozen=True):
     """Aggregations whose numbers may be signed."""
 
     signed: bool = True
@@ -278,43 +258,38 @@ class Signed(_Aggregate):
         return f"{'' if self.signed else 'u'}{self.tag}_t"
 
 
-@dataclass(frozen=True)
-class Sum(Signed):
+class Sum(Signed, frozen=True):
     """64-bit sum per CPU; merged by adding."""
 
     tag: ClassVar[str] = "sum"
 
 
-class _Pair(Signed):
-    __slots__ = ()
+class _Pair(Signed, frozen=True):
 
     @property
     def size(self) -> int:
         return 16
 
 
-@dataclass(frozen=True)
-class Avg(_Pair):
+class Avg(_Pair, frozen=True):
     """64-bit total, ``u64`` count; merged by adding both, prints total / count."""
 
     tag: ClassVar[str] = "avg"
 
 
-@dataclass(frozen=True)
-class Stats(_Pair):
+class Stats(_Pair, frozen=True):
     """64-bit total, ``u64`` count; merged by adding both, prints count, average and total."""
 
     tag: ClassVar[str] = "stats"
 
 
-class _Extreme(_Pair):
+class _Extreme(_Pair, frozen=True):
     """``u64`` rank of the best value, ``u64`` set flag; a CPU whose flag is 0 does not count.
 
     The rank is the value XOR :attr:`mask`, so that a greater rank is a better value and zeroed memory has the lowest
     rank: an update is a single atomic "take the greater".
     """
 
-    __slots__ = ()
     least: ClassVar[bool] = False
 
     @property
@@ -332,23 +307,20 @@ class _Extreme(_Pair):
         return value - (1 << 64) if self.signed and value >> 63 else value
 
 
-@dataclass(frozen=True)
-class Min(_Extreme):
+class Min(_Extreme, frozen=True):
     """The least value."""
 
     tag: ClassVar[str] = "min"
     least: ClassVar[bool] = True
 
 
-@dataclass(frozen=True)
-class Max(_Extreme):
+class Max(_Extreme, frozen=True):
     """The greatest value."""
 
     tag: ClassVar[str] = "max"
 
 
-@dataclass(frozen=True)
-class Hist(_Aggregate):
+class Hist(_Aggregate, frozen=True):
     """Log2 histogram with 2**bits buckets for each power of two: ``u64`` counts, bucket numbers as in the reference."""
 
     bits: int = 0
@@ -364,8 +336,7 @@ class Hist(_Aggregate):
         return 8 * self.buckets
 
 
-@dataclass(frozen=True)
-class LHist(_Aggregate):
+class LHist(_Aggregate, frozen=True):
     """Linear histogram: ``u64`` counts of below, each step, and above."""
 
     low: int = 0
@@ -383,8 +354,7 @@ class LHist(_Aggregate):
         return 8 * self.buckets
 
 
-@dataclass(frozen=True)
-class TSeries(_Aggregate):
+class TSeries(_Aggregate, frozen=True):
     """Ring of *count* intervals of *interval* nanoseconds.
 
     Each: ``u64`` epoch (interval number plus 1; 0 for never used), 64-bit value, ``u64`` meta (samples for avg, time

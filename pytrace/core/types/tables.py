@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass, replace
+import msgspec
+from msgspec.structs import replace
+
 from pytrace.core.types import (
     INT64,
     UINT64,
@@ -52,8 +54,7 @@ JOINED_TEXTS = Joined("", ())
 """The type of a column whose joined values have different parts: they are decoded as the texts that they print as."""
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(msgspec.Struct, frozen=True):
     """A column: *unit* is one of the values of :data:`UNITS`, or empty.
 
     *quoted* is the path of a member whose name is in quotes in the script (:class:`Record`), else empty.
@@ -126,8 +127,7 @@ def _wider(first: Int, second: Int) -> Int:
     return signed if signed.width > unsigned.width else Int(min(8, 2 * unsigned.width), True)
 
 
-@dataclass(frozen=True)
-class Leaf:
+class Leaf(msgspec.Struct, frozen=True):
     """A value inside of another: its path from there (``b.0``; empty for the whole), its type, its byte offset."""
 
     path: str
@@ -164,8 +164,7 @@ def path_names(path: str) -> list[str]:
     return found
 
 
-@dataclass(frozen=True)
-class TableSchema:
+class TableSchema(msgspec.Struct, frozen=True):
     """The columns of a table."""
 
     columns: tuple[Column, ...]
@@ -202,8 +201,7 @@ class TableSchema:
         return TableSchema(tuple(own.joined(others) for own, others in pairs))
 
 
-@dataclass(frozen=True)
-class RowTable:
+class RowTable(msgspec.Struct, frozen=True):
     """A table of a script's ``row()`` statements; *number* counts from 1, in order of first statements."""
 
     number: int

@@ -8,14 +8,12 @@ Scalars (:class:`Bool`, :class:`Int`, :class:`Enum`, :class:`Pointer`) live in r
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from enum import Enum as PyEnum
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import ClassVar
 
-from pytrace.base.fast_dataclass import dataclass
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import ClassVar
+import msgspec
 
 
 class AddressSpace(PyEnum):
@@ -29,8 +27,7 @@ class AddressSpace(PyEnum):
     """Memory of the program itself (stack, map value, context): plain loads."""
 
 
-@dataclass(frozen=True)
-class Type:
+class Type(msgspec.Struct, frozen=True):
     """Base of all value types."""
 
     tag: ClassVar[str] = ""
@@ -59,8 +56,7 @@ class Type:
 # ---------------------------------------------------------------------------------------------- scalars
 
 
-@dataclass(frozen=True)
-class Void(Type):
+class Void(Type, frozen=True):
     """No value: the type of a call that only has side effects."""
 
     tag: ClassVar[str] = "void"
@@ -77,8 +73,7 @@ class Void(Type):
         return "void"
 
 
-@dataclass(frozen=True)
-class Bool(Type):
+class Bool(Type, frozen=True):
     """true or false, one byte."""
 
     tag: ClassVar[str] = "bool"
@@ -99,8 +94,7 @@ class Bool(Type):
         return "bool"
 
 
-@dataclass(frozen=True)
-class Int(Type):
+class Int(Type, frozen=True):
     """An integer of 1, 2, 4 or 8 bytes (16 only as a struct member)."""
 
     width: int
@@ -133,8 +127,7 @@ class Int(Type):
         return f"{'' if self.signed else 'u'}int{8 * self.width}"
 
 
-@dataclass(frozen=True)
-class Enum(Type):
+class Enum(Type, frozen=True):
     """A C enumeration; values print as member names."""
 
     name: str
@@ -164,8 +157,7 @@ class Enum(Type):
         return f"enum {self.name}"
 
 
-@dataclass(frozen=True)
-class Pointer(Type):
+class Pointer(Type, frozen=True):
     """An address of a *target* in *space*.
 
     *trusted* marks a pointer that the verifier knows by BTF (``curtask``, fentry arguments), which plain loads may
@@ -196,8 +188,7 @@ class Pointer(Type):
 # ---------------------------------------------------------------------------------------------- memory
 
 
-@dataclass(frozen=True)
-class String(Type):
+class String(Type, frozen=True):
     """Up to *capacity* bytes; ends at the first NUL, or has none when it was truncated."""
 
     capacity: int
@@ -215,8 +206,7 @@ class String(Type):
         return f"string[{self.capacity}]"
 
 
-@dataclass(frozen=True)
-class Buffer(Type):
+class Buffer(Type, frozen=True):
     """A 4-byte length and up to *capacity* bytes."""
 
     capacity: int
@@ -235,8 +225,7 @@ class Buffer(Type):
         return f"buffer[{self.capacity}]"
 
 
-@dataclass(frozen=True)
-class Array(Type):
+class Array(Type, frozen=True):
     """*count* elements, one after another."""
 
     element: Type
@@ -273,11 +262,13 @@ def _extent(type_: Type) -> tuple[int, int]:
     return type_.size, max(1, type_.align)
 
 
-class Members(Type):
+class Members(Type, frozen=True):
     """Members one after another, laid out as a C struct would be; padding is zero."""
 
-    __slots__ = ()
-    members: tuple[Type, ...]
+    @property
+    def members(self) -> tuple[Type, ...]:
+        """The types of the members, in order."""
+        raise NotImplementedError(type(self).__name__)
 
     @property
     def offsets(self) -> tuple[int, ...]:
@@ -293,8 +284,7 @@ class Members(Type):
         return _offsets(self.members)[2]
 
 
-@dataclass(frozen=True)
-class Tuple(Members):
+class Tuple(Members, frozen=True):
     """Unnamed members."""
 
     members: tuple[Type, ...]
@@ -305,8 +295,7 @@ class Tuple(Members):
         return f"({inner}{',' if len(self.members) == 1 else ''})"
 
 
-@dataclass(frozen=True)
-class Record(Members):
+class Record(Members, frozen=True):
     """Named members in order, laid out as a :class:`Tuple` of them.
 
     A name that the script has in quotes keeps them: :func:`shown_name` is what prints.
@@ -325,8 +314,7 @@ def shown_name(name: str) -> str:
     return name.replace('"', "")
 
 
-@dataclass(frozen=True)
-class Field:
+class Field(msgspec.Struct, frozen=True):
     """A member of a struct or union.
 
     *offset* is in bytes from the start of the struct.  For a bitfield, *bit_size* is its width and *bit_offset* the
@@ -341,64 +329,32 @@ class Field:
     bit_size: int = 0
 
 
-class Struct(Type):
+class Struct(Type, frozen=True, dict=True):
     """A C struct or union.  Fields are loaded on first use, so types may refer to each other.
 
     Two structs are equal when kind, name, origin and size are; *origin* tells where the definition comes from
     (``vmlinux``, a module, ``script``, a context), and is a unique text for anonymous ones.
     """
 
-    __slots__ = ("_align", "_fields", "_load", "_size", "kind", "name", "origin")
-    tag: ClassVar[str] = "struct"
-
-    def __init__(
-        self,
-        kind: str,
-        name: str,
-        size: int,
-        load: Callable[[], tuple[Field, ...]] | tuple[Field, ...],
-        *,
-        origin: str = "",
-        align: int | None = None,
-    ) -> None:
-        # The frozen dataclass base forbids plain assignment.
-        put = object.__setattr__
-        put(self, "kind", kind)
-        put(self, "name", name)
-        put(self, "_size", size)
-        put(self, "origin", origin)
-        put(self, "_align", align)
-        put(self, "_fields", load if isinstance(load, tuple) else None)
-        put(self, "_load", load)
-
     kind: str
     name: str
-    origin: str
-    _size: int
-    _align: int | None
-    _fields: tuple[Field, ...] | None
-    _load: Callable[[], tuple[Field, ...]]
+    size: int
+    load: Callable[[], tuple[Field, ...]] | tuple[Field, ...]
+    origin: str = ""
+    alignment: int | None = None
+    """None: that of the fields."""
+    tag: ClassVar[str] = "struct"
 
-    @property
-    def size(self) -> int:
-        return self._size
-
-    @property
+    @cached_property
     def align(self) -> int:
-        if self._align is not None:
-            return self._align
-        align = max((field.type.align for field in self.fields), default=1)
-        object.__setattr__(self, "_align", align)
-        return align
+        if self.alignment is not None:
+            return self.alignment
+        return max((field.type.align for field in self.fields), default=1)
 
-    @property
+    @cached_property
     def fields(self) -> tuple[Field, ...]:
         """Members in declaration order, anonymous ones included as such."""
-        if self._fields is not None:
-            return self._fields
-        loaded: tuple[Field, ...] = self._load()
-        object.__setattr__(self, "_fields", loaded)
-        return loaded
+        return self.load if isinstance(self.load, tuple) else self.load()
 
     def find(self, name: str) -> Field | None:
         """The member *name*, also inside anonymous members, with its offset from the start of this struct."""
@@ -427,10 +383,10 @@ class Struct(Type):
         return hash(self._key())
 
     def _key(self) -> tuple[str, str, str, int]:
-        return (self.kind, self.name, self.origin, self._size)
+        return (self.kind, self.name, self.origin, self.size)
 
     def __repr__(self) -> str:
-        return f"Struct({self.kind} {self.name!r}, size={self._size})"
+        return f"Struct({self.kind} {self.name!r}, size={self.size})"
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}" if self.name else f"{self.kind} {{…}}"

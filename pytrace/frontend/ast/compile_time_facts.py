@@ -8,24 +8,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
 
 if TYPE_CHECKING:
     from pytrace.core.types import Field, Struct, Type
     from pytrace.frontend.ast import nodes
 
 
-class Fact:
+class Fact(msgspec.Struct, frozen=True):
     """A fact about one node."""
-
-    __slots__ = ()
 
 
 # ---------------------------------------------------------------------------------------------- operators, types
 
 
-@dataclass(frozen=True)
-class Signedness(Fact):
+class Signedness(Fact, frozen=True):
     """Whether arithmetic, a comparison or a compound assignment is signed (``/ % >> < > <= >=`` depend on it).
 
     Pointer arithmetic is not.
@@ -34,15 +31,13 @@ class Signedness(Fact):
     signed: bool
 
 
-@dataclass(frozen=True)
-class BoundsCheck(Fact):
+class BoundsCheck(Fact, frozen=True):
     """Whether the index of an array or string is checked at run time (a failure reports ``array_bounds``)."""
 
     needed: bool
 
 
-@dataclass(frozen=True)
-class LayoutReliance(Fact):
+class LayoutReliance(Fact, frozen=True):
     """What a constant ``sizeof`` or ``offsetof`` of an ahead-of-time file was computed from.
 
     *members* are the steps of ``offsetof``.
@@ -52,22 +47,19 @@ class LayoutReliance(Fact):
     members: tuple[tuple[Struct, Field], ...] = ()
 
 
-@dataclass(frozen=True)
-class Existence(Fact):
+class Existence(Fact, frozen=True):
     """A question about what the kernel has, with its answer: a row of ``runtime.aot.layouts``."""
 
     row: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class OneOf(Fact):
+class OneOf(Fact, frozen=True):
     """The entries that ``one_of`` compares with: integers, or texts."""
 
     entries: tuple[int, ...] | tuple[bytes, ...]
 
 
-@dataclass(frozen=True)
-class TypeDescription(Fact):
+class TypeDescription(Fact, frozen=True):
     """The result of ``typeinfo``: BTF id, kind and full name; *record* holds them as constants to generate."""
 
     btf_id: int
@@ -84,51 +76,44 @@ class TypeDescription(Fact):
 # ---------------------------------------------------------------------------------------------- context, process, time
 
 
-@dataclass(frozen=True)
-class ArgumentIndex(Fact):
+class ArgumentIndex(Fact, frozen=True):
     """``argN``: the N."""
 
     index: int
 
 
-@dataclass(frozen=True)
-class RegisterName(Fact):
+class RegisterName(Fact, frozen=True):
     """``reg``: the name in ``struct pt_regs``."""
 
     register: str
 
 
-@dataclass(frozen=True)
-class PidNamespace(Fact):
+class PidNamespace(Fact, frozen=True):
     """``pid`` and ``tid``: in the pid namespace of the ``tracer`` or in the ``init``ial one."""
 
     name: str
 
 
-@dataclass(frozen=True)
-class SignalNumber(Fact):
+class SignalNumber(Fact, frozen=True):
     """``signal`` and ``signal_thread``: the number; None when the argument gives it at run time."""
 
     number: int | None
 
 
-@dataclass(frozen=True)
-class Clock(Fact):
+class Clock(Fact, frozen=True):
     """``nsecs``: ``boot``, ``monotonic``, ``tai`` or ``sw_tai``."""
 
     name: str
 
 
-@dataclass(frozen=True)
-class DateFormat(Fact):
+class DateFormat(Fact, frozen=True):
     """``strftime``: index of the format in ``CheckedProgram.strings``; the clock is 0 boot, 1 tai, 2 sw_tai."""
 
     string: int
     clock: int
 
 
-@dataclass(frozen=True)
-class CgroupFilter(Fact):
+class CgroupFilter(Fact, frozen=True):
     """``cgroup_path``: index of the filter in ``CheckedProgram.strings``."""
 
     string: int
@@ -137,8 +122,7 @@ class CgroupFilter(Fact):
 # ---------------------------------------------------------------------------------------------- maps, strings, memory
 
 
-@dataclass(frozen=True)
-class MapAccess(Fact):
+class MapAccess(Fact, frozen=True):
     """``delete``, ``find``, ``has_key``, and ``len`` of a map: the map's name and the key expressions.
 
     *keys* are like those of a ``MapIndex``; an unkeyed map has none. ``find`` writes the variable that is its third
@@ -149,22 +133,19 @@ class MapAccess(Fact):
     keys: tuple[nodes.Expr, ...] = ()
 
 
-@dataclass(frozen=True)
-class StringLength(Fact):
+class StringLength(Fact, frozen=True):
     """``str`` with a length: whether the length is a constant that leaves the whole string."""
 
     whole: bool
 
 
-@dataclass(frozen=True)
-class BufferLength(Fact):
+class BufferLength(Fact, frozen=True):
     """``buf``: its length in bytes where that is constant (else there is no such fact)."""
 
     length: int
 
 
-@dataclass(frozen=True)
-class ComparedLength(Fact):
+class ComparedLength(Fact, frozen=True):
     """``strncmp``, ``memcmp``: how many bytes are compared; if not *constant*, the maximum of the run-time argument."""
 
     length: int
@@ -174,16 +155,14 @@ class ComparedLength(Fact):
 # ---------------------------------------------------------------------------------------------- addresses, output
 
 
-@dataclass(frozen=True)
-class KernelVariable(Fact):
+class KernelVariable(Fact, frozen=True):
     """``percpu_kaddr``: the symbol, and the address that it is linked at."""
 
     symbol: str
     address: int
 
 
-@dataclass(frozen=True)
-class UserSymbol(Fact):
+class UserSymbol(Fact, frozen=True):
     """``uaddr``: the symbol, the binary that has it, and its virtual address in that file."""
 
     symbol: str
@@ -191,16 +170,14 @@ class UserSymbol(Fact):
     address: int
 
 
-@dataclass(frozen=True)
-class NetworkAddress(Fact):
+class NetworkAddress(Fact, frozen=True):
     """``ntop``: the family (2 or 10; None: the first argument gives it at run time), and the address."""
 
     family: int | None
     address: nodes.Expr
 
 
-@dataclass(frozen=True)
-class DebugFormat(Fact):
+class DebugFormat(Fact, frozen=True):
     """``debugf``: the format for ``bpf_trace_printk``."""
 
     text: str

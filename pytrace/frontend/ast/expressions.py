@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
 
 if TYPE_CHECKING:
     from pytrace.core.source import Span
     from pytrace.frontend.ast.nodes import Block
 
 
-@dataclass(frozen=True, eq=False)
-class Node:
+class Node(msgspec.Struct, frozen=True, eq=False):
     """Base of all nodes."""
 
     span: Span
@@ -21,52 +20,45 @@ class Node:
 # ---------------------------------------------------------------------------------------------- type expressions
 
 
-class TypeExpr(Node):
+class TypeExpr(Node, frozen=True, eq=False):
     """A type expression."""
 
-    __slots__ = ()
 
 
-@dataclass(frozen=True, eq=False)
-class NamedType(TypeExpr):
+class NamedType(TypeExpr, frozen=True, eq=False):
     """A type name: ``int64``, ``string``, ``pid_t``, ``count_t``; *capacity* is N of ``string[N]`` and such."""
 
     name: str
     capacity: int | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class StructTypeExpr(TypeExpr):
+class StructTypeExpr(TypeExpr, frozen=True, eq=False):
     """``struct X``, ``union X`` or ``enum X``."""
 
     kind: str
     name: str
 
 
-@dataclass(frozen=True, eq=False)
-class PointerTypeExpr(TypeExpr):
+class PointerTypeExpr(TypeExpr, frozen=True, eq=False):
     """``T*``."""
 
     target: TypeExpr
 
 
-@dataclass(frozen=True, eq=False)
-class ArrayTypeExpr(TypeExpr):
+class ArrayTypeExpr(TypeExpr, frozen=True, eq=False):
     """``T[N]``; *count* is None for ``T[]``, whose size a cast infers."""
 
     element: TypeExpr
     count: Expr | None
 
 
-@dataclass(frozen=True, eq=False)
-class TupleTypeExpr(TypeExpr):
+class TupleTypeExpr(TypeExpr, frozen=True, eq=False):
     """``(T, U)`` as a type."""
 
     members: tuple[TypeExpr, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class TypeofExpr(TypeExpr):
+class TypeofExpr(TypeExpr, frozen=True, eq=False):
     """``typeof(expression or type)`` where a type is expected."""
 
     operand: Expr | TypeExpr
@@ -75,55 +67,47 @@ class TypeofExpr(TypeExpr):
 # ---------------------------------------------------------------------------------------------- expressions
 
 
-class Expr(Node):
+class Expr(Node, frozen=True, eq=False):
     """An expression."""
 
-    __slots__ = ()
 
 
-@dataclass(frozen=True, eq=False)
-class IntLiteral(Expr):
+class IntLiteral(Expr, frozen=True, eq=False):
     """An integer; *text* is the literal as written (with suffix), empty when a pass created the node."""
 
     value: int
     text: str = ""
 
 
-@dataclass(frozen=True, eq=False)
-class BoolLiteral(Expr):
+class BoolLiteral(Expr, frozen=True, eq=False):
     """``true`` or ``false``."""
 
     value: bool
 
 
-@dataclass(frozen=True, eq=False)
-class StringLiteral(Expr):
+class StringLiteral(Expr, frozen=True, eq=False):
     """A string, escapes resolved; bytes, since ``\\x`` escapes may be any."""
 
     value: bytes
 
 
-@dataclass(frozen=True, eq=False)
-class Identifier(Expr):
+class Identifier(Expr, frozen=True, eq=False):
     """A bare name: builtin, enum member, C macro, macro parameter or argument-less macro; resolved by a pass."""
 
     name: str
 
 
-@dataclass(frozen=True, eq=False)
-class PositionalParam(Expr):
+class PositionalParam(Expr, frozen=True, eq=False):
     """``$1`` …"""
 
     number: int
 
 
-@dataclass(frozen=True, eq=False)
-class ParamCount(Expr):
+class ParamCount(Expr, frozen=True, eq=False):
     """``$#``."""
 
 
-@dataclass(frozen=True, eq=False)
-class OpenParameter(Expr):
+class OpenParameter(Expr, frozen=True, eq=False):
     """A parameter of an ahead-of-time file, known only when that file runs; made by ``frontend.expand.parameters``.
 
     *name* is the number of a positional one, ``#`` for their count, else the name. *form* is ``number``, ``text`` or
@@ -136,30 +120,26 @@ class OpenParameter(Expr):
     skip: int = 0
 
 
-@dataclass(frozen=True, eq=False)
-class Variable(Expr):
+class Variable(Expr, frozen=True, eq=False):
     """``$name``; *name* comes without the dollar sign."""
 
     name: str
 
 
-@dataclass(frozen=True, eq=False)
-class MapRef(Expr):
+class MapRef(Expr, frozen=True, eq=False):
     """``@name`` without a key; *name* comes with the at sign (``@`` alone is the unnamed map)."""
 
     name: str
 
 
-@dataclass(frozen=True, eq=False)
-class MapIndex(Expr):
+class MapIndex(Expr, frozen=True, eq=False):
     """``@name[k]`` or ``@name[a, b]``; *keys* as written (two or more mean a tuple)."""
 
     map: MapRef
     keys: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class Unary(Expr):
+class Unary(Expr, frozen=True, eq=False):
     """``! ~ - * &`` before, ``++ --`` before or after (*postfix*) the operand."""
 
     operator: str
@@ -167,8 +147,7 @@ class Unary(Expr):
     postfix: bool = False
 
 
-@dataclass(frozen=True, eq=False)
-class Binary(Expr):
+class Binary(Expr, frozen=True, eq=False):
     """``a op b`` for all binary operators, ``&&`` and ``||`` included."""
 
     operator: str
@@ -176,8 +155,7 @@ class Binary(Expr):
     right: Expr
 
 
-@dataclass(frozen=True, eq=False)
-class Ternary(Expr):
+class Ternary(Expr, frozen=True, eq=False):
     """``condition ? then : other``; *then* is None in ``condition ?: other``, which evaluates the condition once."""
 
     condition: Expr
@@ -185,92 +163,80 @@ class Ternary(Expr):
     other: Expr
 
 
-@dataclass(frozen=True, eq=False)
-class Cast(Expr):
+class Cast(Expr, frozen=True, eq=False):
     """``(T)operand``."""
 
     type: TypeExpr
     operand: Expr
 
 
-@dataclass(frozen=True, eq=False)
-class FieldAccess(Expr):
+class FieldAccess(Expr, frozen=True, eq=False):
     """``base.name`` or ``base->name``, which mean the same."""
 
     base: Expr
     name: str
 
 
-@dataclass(frozen=True, eq=False)
-class TupleAccess(Expr):
+class TupleAccess(Expr, frozen=True, eq=False):
     """``base.0``."""
 
     base: Expr
     index: int
 
 
-@dataclass(frozen=True, eq=False)
-class Index(Expr):
+class Index(Expr, frozen=True, eq=False):
     """``base[index]`` of an array, pointer, string or tuple."""
 
     base: Expr
     index: Expr
 
 
-@dataclass(frozen=True, eq=False)
-class Call(Expr):
+class Call(Expr, frozen=True, eq=False):
     """``name(args)``; an argument may be a type expression where the callee takes types."""
 
     name: str
     args: tuple[Expr | TypeExpr, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class Sizeof(Expr):
+class Sizeof(Expr, frozen=True, eq=False):
     """``sizeof(T)`` or ``sizeof(expression)``."""
 
     operand: Expr | TypeExpr
 
 
-@dataclass(frozen=True, eq=False)
-class Offsetof(Expr):
+class Offsetof(Expr, frozen=True, eq=False):
     """``offsetof(T, a.b[2].c)``; *path* holds the member names; an index is stored as its decimal digits."""
 
     operand: Expr | TypeExpr
     path: tuple[str, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class TypeInfo(Expr):
+class TypeInfo(Expr, frozen=True, eq=False):
     """``typeinfo(x)``."""
 
     operand: Expr | TypeExpr
 
 
-@dataclass(frozen=True, eq=False)
-class Comptime(Expr):
+class Comptime(Expr, frozen=True, eq=False):
     """``comptime e``: *operand* must be a constant."""
 
     operand: Expr
 
 
-@dataclass(frozen=True, eq=False)
-class TupleLiteral(Expr):
+class TupleLiteral(Expr, frozen=True, eq=False):
     """``(a, b)``, ``(a,)`` or ``()``."""
 
     members: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class RecordLiteral(Expr):
+class RecordLiteral(Expr, frozen=True, eq=False):
     """``(name=value, …)``."""
 
     names: tuple[str, ...]
     members: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class If(Expr):
+class If(Expr, frozen=True, eq=False):
     """``if [comptime] condition { … } else …``: a statement, or an expression when the blocks have values."""
 
     condition: Expr
@@ -279,8 +245,7 @@ class If(Expr):
     comptime: bool = False
 
 
-@dataclass(frozen=True, eq=False)
-class BlockExpr(Expr):
+class BlockExpr(Expr, frozen=True, eq=False):
     """``{ …; value }`` used as an expression, or a bare block used as a statement."""
 
     block: Block

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
 from pytrace.frontend.ast.expressions import (
     ArrayTypeExpr,
     Binary,
@@ -67,14 +66,12 @@ __all__ = [
 # ---------------------------------------------------------------------------------------------- statements
 
 
-class Stmt(Node):
+class Stmt(Node, frozen=True, eq=False):
     """A statement."""
 
-    __slots__ = ()
 
 
-@dataclass(frozen=True, eq=False)
-class Block(Node):
+class Block(Node, frozen=True, eq=False):
     """``{ … }`` or ``< … >`` (*angle*); *value* is a trailing expression without semicolon, wherever it stands.
 
     Later passes decide whether a trailing expression is a value or a statement: the parser always stores it here.
@@ -85,15 +82,13 @@ class Block(Node):
     angle: bool = False
 
 
-@dataclass(frozen=True, eq=False)
-class ExprStmt(Stmt):
+class ExprStmt(Stmt, frozen=True, eq=False):
     """An expression statement."""
 
     value: Expr
 
 
-@dataclass(frozen=True, eq=False)
-class Let(Stmt):
+class Let(Stmt, frozen=True, eq=False):
     """``let $v``, ``let $v: T``, ``let $v = e``, ``let $v: T = e``."""
 
     variable: Variable
@@ -101,8 +96,7 @@ class Let(Stmt):
     value: Expr | None
 
 
-@dataclass(frozen=True, eq=False)
-class Assign(Stmt):
+class Assign(Stmt, frozen=True, eq=False):
     """``target op value`` with op one of ``= += -= *= /= %= &= |= ^= <<= >>=``."""
 
     target: Expr
@@ -110,23 +104,20 @@ class Assign(Stmt):
     value: Expr
 
 
-@dataclass(frozen=True, eq=False)
-class Discard(Stmt):
+class Discard(Stmt, frozen=True, eq=False):
     """``_ = value``."""
 
     value: Expr
 
 
-@dataclass(frozen=True, eq=False)
-class Range(Node):
+class Range(Node, frozen=True, eq=False):
     """``start..stop``, stop excluded."""
 
     start: Expr
     stop: Expr
 
 
-@dataclass(frozen=True, eq=False)
-class For(Stmt):
+class For(Stmt, frozen=True, eq=False):
     """``for ($v : @map) { … }`` or ``for ($v : a..b) { … }``."""
 
     variable: Variable
@@ -134,41 +125,35 @@ class For(Stmt):
     body: Block
 
 
-@dataclass(frozen=True, eq=False)
-class While(Stmt):
+class While(Stmt, frozen=True, eq=False):
     """``while (condition) { … }``."""
 
     condition: Expr
     body: Block
 
 
-@dataclass(frozen=True, eq=False)
-class Unroll(Stmt):
+class Unroll(Stmt, frozen=True, eq=False):
     """``unroll (count) { … }``."""
 
     count: Expr
     body: Block
 
 
-@dataclass(frozen=True, eq=False)
-class Break(Stmt):
+class Break(Stmt, frozen=True, eq=False):
     """``break``."""
 
 
-@dataclass(frozen=True, eq=False)
-class Continue(Stmt):
+class Continue(Stmt, frozen=True, eq=False):
     """``continue``."""
 
 
-@dataclass(frozen=True, eq=False)
-class Return(Stmt):
+class Return(Stmt, frozen=True, eq=False):
     """``return [value]``."""
 
     value: Expr | None
 
 
-@dataclass(frozen=True, eq=False)
-class Import(Stmt):
+class Import(Stmt, frozen=True, eq=False):
     """``import "path";`` at the root or inside a block."""
 
     path: str
@@ -177,8 +162,7 @@ class Import(Stmt):
 # ---------------------------------------------------------------------------------------------- root items
 
 
-@dataclass(frozen=True, eq=False)
-class AttachPoint(Node):
+class AttachPoint(Node, frozen=True, eq=False):
     """One attach point as written, parameters not yet expanded; *name* is N of ``N=attachpoint``.
 
     *options* are the names and texts of the script's options, where it may contain one.
@@ -189,8 +173,7 @@ class AttachPoint(Node):
     options: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
-class Probe(Node):
+class Probe(Node, frozen=True, eq=False):
     """``attachpoint, … /predicate/ { … }``; *head* spans the attach points.
 
     *off*: the script's options switch it off: it is not attached.
@@ -203,8 +186,7 @@ class Probe(Node):
     off: bool = False
 
 
-@dataclass(frozen=True, eq=False)
-class MapDecl(Node):
+class MapDecl(Node, frozen=True, eq=False):
     """``let @m = kind(size);``."""
 
     map: MapRef
@@ -212,16 +194,14 @@ class MapDecl(Node):
     size: Expr
 
 
-@dataclass(frozen=True, eq=False)
-class OptionDeclaration(Node):
+class OptionDeclaration(Node, frozen=True, eq=False):
     """``getopt("x|name=ARGUMENT", default, "help", ("choice", …));`` at the root; *head* is the word."""
 
     args: tuple[Expr | TypeExpr, ...]
     head: Span
 
 
-@dataclass(frozen=True, eq=False)
-class Macro(Node):
+class Macro(Node, frozen=True, eq=False):
     """``macro name(parameters) { … }``; a parameter is a Variable, MapRef or Identifier. *head* spans the name part."""
 
     name: str
@@ -230,16 +210,14 @@ class Macro(Node):
     head: Span
 
 
-@dataclass(frozen=True, eq=False)
-class Parameter(Node):
+class Parameter(Node, frozen=True, eq=False):
     """``$a : T`` of a function."""
 
     variable: Variable
     type: TypeExpr
 
 
-@dataclass(frozen=True, eq=False)
-class Function(Node):
+class Function(Node, frozen=True, eq=False):
     """``fn name(parameters) : T { … }``."""
 
     name: str
@@ -249,8 +227,7 @@ class Function(Node):
     head: Span
 
 
-@dataclass(frozen=True, eq=False)
-class ConfigEntry(Node):
+class ConfigEntry(Node, frozen=True, eq=False):
     """``key = value``; the value as written: a string (bytes), integer, bool, or a bare word (str)."""
 
     key: str
@@ -259,23 +236,20 @@ class ConfigEntry(Node):
     value_span: Span
 
 
-@dataclass(frozen=True, eq=False)
-class ConfigBlock(Node):
+class ConfigBlock(Node, frozen=True, eq=False):
     """``config = { … }``."""
 
     entries: tuple[ConfigEntry, ...]
     head: Span
 
 
-@dataclass(frozen=True, eq=False)
-class CPart(Node):
+class CPart(Node, frozen=True, eq=False):
     """A preprocessor line or a C definition, verbatim."""
 
     text: str
 
 
-@dataclass(frozen=True, eq=False)
-class BpfObject(Node):
+class BpfObject(Node, frozen=True, eq=False):
     """An imported BPF object file: *data* is the ELF file, compiled from *path* or read from it.
 
     *headers* are the other files that the C compiler read.
@@ -286,8 +260,7 @@ class BpfObject(Node):
     headers: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
-class RootIf(Node):
+class RootIf(Node, frozen=True, eq=False):
     """``if comptime condition { items } else { items }`` at the root; *other* of an ``else if`` is one RootIf."""
 
     condition: Expr
@@ -296,8 +269,7 @@ class RootIf(Node):
     head: Span
 
 
-@dataclass(frozen=True, eq=False)
-class RootFail(Node):
+class RootFail(Node, frozen=True, eq=False):
     """``fail("format", …);`` at the root."""
 
     call: Expr
@@ -306,8 +278,7 @@ class RootFail(Node):
 RootItem = ConfigBlock | Import | Probe | Macro | Function | MapDecl | OptionDeclaration | RootIf | RootFail
 
 
-@dataclass(frozen=True, eq=False)
-class Program(Node):
+class Program(Node, frozen=True, eq=False):
     """A whole script; *items* in source order.
 
     *shebang* is the ``#!`` line, which only blank lines and comments may precede. *decided* are the answers about

@@ -4,48 +4,42 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
 
 if TYPE_CHECKING:
     from pytrace.core.types import Struct, Type
 
 
-@dataclass(frozen=True)
-class ContextField:
+class ContextField(msgspec.Struct, frozen=True):
     """An argument at a byte offset of the context (tracepoint records, iterator contexts)."""
 
     offset: int
 
 
-@dataclass(frozen=True)
-class DataLoc:
+class DataLoc(msgspec.Struct, frozen=True):
     """A ``__data_loc`` (or, *relative*, ``__rel_loc``) field: offset and length of the data, at a byte offset."""
 
     offset: int
     relative: bool = False
 
 
-@dataclass(frozen=True)
-class Slot:
+class Slot(msgspec.Struct, frozen=True):
     """Element *index* of the ``u64`` array that is the context (fentry, fexit, raw tracepoints)."""
 
     index: int
 
 
-@dataclass(frozen=True)
-class Argument:
+class Argument(msgspec.Struct, frozen=True):
     """Function argument *index* by the calling convention, from ``pt_regs``."""
 
     index: int
 
 
-@dataclass(frozen=True)
-class ReturnValue:
+class ReturnValue(msgspec.Struct, frozen=True):
     """The function's result, from ``pt_regs``."""
 
 
-@dataclass(frozen=True)
-class RegisterLocation:
+class RegisterLocation(msgspec.Struct, frozen=True):
     """A value in a register (*dereference* False) or in memory at register + offset; from DWARF or a USDT note.
 
     *size* and *signed* describe the value at that location. *register* is a ``pt_regs`` name (``ax``, ``r12`` …),
@@ -61,8 +55,7 @@ class RegisterLocation:
     scale: int = 1
 
 
-@dataclass(frozen=True)
-class CallRegister:
+class CallRegister(msgspec.Struct, frozen=True):
     """A part of a system call, from the registers that it was made with: a signed or unsigned value of *size* bytes.
 
     *offset* is in ``struct pt_regs``.
@@ -73,13 +66,11 @@ class CallRegister:
     signed: bool = False
 
 
-@dataclass(frozen=True)
-class CallResult:
+class CallResult(msgspec.Struct, frozen=True):
     """The result of a system call."""
 
 
-@dataclass(frozen=True)
-class RawRead:
+class RawRead(msgspec.Struct, frozen=True):
     """A value that a raw tracepoint's argument is or leads to: *size* bytes.
 
     *slot* is the argument's index, None for the current task. *offsets* are those of the members on the way: all but
@@ -94,8 +85,7 @@ class RawRead:
     direct: bool = False
 
 
-@dataclass(frozen=True)
-class RawField:
+class RawField(msgspec.Struct, frozen=True):
     """A field of a tracepoint that a program of the raw tracepoint computes as the kernel does.
 
     *formula* names one of ``codegen.emit.raw_tracepoints``; *reads* and *numbers* are its operands.
@@ -111,8 +101,7 @@ Place = (
 )
 
 
-@dataclass(frozen=True)
-class ProbeArgument:
+class ProbeArgument(msgspec.Struct, frozen=True):
     """One member of ``args``."""
 
     name: str
@@ -120,8 +109,7 @@ class ProbeArgument:
     place: Place
 
 
-@dataclass(frozen=True)
-class ProbeContext:
+class ProbeContext(msgspec.Struct, frozen=True):
     """What ``args``, ``argN``, ``retval`` and ``ctx`` mean in a unit.
 
     *args_type* is the struct that ``args`` as a whole prints as (None where there is no ``args``); its fields have

@@ -82,7 +82,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from pytrace.base.fast_dataclass import dataclass, field, replace
+import msgspec
+from msgspec.structs import replace
+
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import InternalError, cut_line
 from pytrace.core.event_layout import (
@@ -119,8 +121,7 @@ SESSION_IS_RETURN = "bpf_session_is_return"
 """The kfunc that tells a session's program whether it runs at the return (kernel/trace/bpf_trace.c)."""
 
 
-@dataclass(frozen=True, eq=False)
-class ProbeUnit:
+class ProbeUnit(msgspec.Struct, frozen=True, eq=False):
     """One BPF program: a body in one context, attached to one or more targets.
 
     *body* contains the predicate already (as an ``if``). *symbol* is unique and a valid C name. *index* counts the
@@ -168,8 +169,7 @@ class ProbeUnit:
 # ---------------------------------------------------------------------------------------------- resources
 
 
-@dataclass(eq=False)
-class VariableInfo:
+class VariableInfo(msgspec.Struct, eq=False):
     """A scratch variable: one for each declaration (scope), shared by all nodes that refer to it."""
 
     name: str
@@ -177,8 +177,7 @@ class VariableInfo:
     span: Span
 
 
-@dataclass(frozen=True)
-class MapInfo:
+class MapInfo(msgspec.Struct, frozen=True):
     """A map of the script. *kind* as in :class:`pytrace.core.manifest.MapSpec`."""
 
     name: str
@@ -195,8 +194,7 @@ class MapInfo:
         return self.kind == "hash" and self.value.aggregate
 
 
-@dataclass(frozen=True, eq=False)
-class FunctionInfo:
+class FunctionInfo(msgspec.Struct, frozen=True, eq=False):
     """A user function after checking."""
 
     name: str
@@ -207,8 +205,7 @@ class FunctionInfo:
     span: Span
 
 
-@dataclass(frozen=True, eq=False)
-class ImportedFunction:
+class ImportedFunction(msgspec.Struct, frozen=True, eq=False):
     """A function of imported C: its parameter and result types, as types of the language."""
 
     name: str
@@ -218,8 +215,7 @@ class ImportedFunction:
     """The import."""
 
 
-@dataclass(frozen=True)
-class FieldPath:
+class FieldPath(msgspec.Struct, frozen=True):
     """How a field access is read: the kind of its base, and the field's location in it.
 
     *how* is ``pointer`` (base is a pointer to struct; follow it), ``memory`` (base is a struct value in memory),
@@ -235,8 +231,7 @@ class FieldPath:
     argument: ProbeArgument | None = None
 
 
-@dataclass(frozen=True)
-class LoadTime:
+class LoadTime(msgspec.Struct, frozen=True):
     """A value that is resolved each time an ahead-of-time file is loaded: *what* it is, and its parameters.
 
     ``parameter`` (name, form, default, skip), ``kaddr`` (symbol), ``cgroup`` (path), ``cpus``, ``child``; the
@@ -249,8 +244,7 @@ class LoadTime:
     """The value on the compiling machine."""
 
 
-@dataclass(eq=False)
-class CheckedProgram:
+class CheckedProgram(msgspec.Struct, eq=False):
     """The result of the front end.
 
     - *types*: the type of every expression that is evaluated.
@@ -267,30 +261,30 @@ class CheckedProgram:
     - *facts*: other facts about a node: see :mod:`pytrace.frontend.ast.compile_time_facts`.
     """
 
-    units: list[ProbeUnit] = field(default_factory=list)
-    functions: list[FunctionInfo] = field(default_factory=list)
-    maps: dict[str, MapInfo] = field(default_factory=dict)
-    types: dict[nodes.Expr, Type] = field(default_factory=dict)
-    constants: dict[nodes.Expr, Constant] = field(default_factory=dict)
-    loaded: dict[nodes.Expr, LoadTime] = field(default_factory=dict)
-    variables: dict[nodes.Variable, VariableInfo] = field(default_factory=dict)
-    fields: dict[nodes.FieldAccess, FieldPath] = field(default_factory=dict)
-    calls: dict[nodes.Expr, Builtin | FunctionInfo | ImportedFunction] = field(default_factory=dict)
-    events: dict[nodes.Node, EventSpec] = field(default_factory=dict)
-    event_arguments: dict[nodes.Node, tuple[nodes.Expr, ...]] = field(default_factory=dict)
-    runtime_events: dict[tuple[nodes.Node, StaticPart], EventSpec] = field(default_factory=dict)
-    dead: set[nodes.Node] = field(default_factory=set)
-    discarded: set[nodes.Node] = field(default_factory=set)
-    facts: dict[nodes.Node, Fact] = field(default_factory=dict)
-    event_list: list[EventSpec] = field(default_factory=list)
+    units: list[ProbeUnit] = msgspec.field(default_factory=list)
+    functions: list[FunctionInfo] = msgspec.field(default_factory=list)
+    maps: dict[str, MapInfo] = msgspec.field(default_factory=dict)
+    types: dict[nodes.Expr, Type] = msgspec.field(default_factory=dict)
+    constants: dict[nodes.Expr, Constant] = msgspec.field(default_factory=dict)
+    loaded: dict[nodes.Expr, LoadTime] = msgspec.field(default_factory=dict)
+    variables: dict[nodes.Variable, VariableInfo] = msgspec.field(default_factory=dict)
+    fields: dict[nodes.FieldAccess, FieldPath] = msgspec.field(default_factory=dict)
+    calls: dict[nodes.Expr, Builtin | FunctionInfo | ImportedFunction] = msgspec.field(default_factory=dict)
+    events: dict[nodes.Node, EventSpec] = msgspec.field(default_factory=dict)
+    event_arguments: dict[nodes.Node, tuple[nodes.Expr, ...]] = msgspec.field(default_factory=dict)
+    runtime_events: dict[tuple[nodes.Node, StaticPart], EventSpec] = msgspec.field(default_factory=dict)
+    dead: set[nodes.Node] = msgspec.field(default_factory=set)
+    discarded: set[nodes.Node] = msgspec.field(default_factory=set)
+    facts: dict[nodes.Node, Fact] = msgspec.field(default_factory=dict)
+    event_list: list[EventSpec] = msgspec.field(default_factory=list)
     """All specs; a spec's id is its index."""
-    strings: list[str] = field(default_factory=list)
-    objects: list[bytes] = field(default_factory=list)
+    strings: list[str] = msgspec.field(default_factory=list)
+    objects: list[bytes] = msgspec.field(default_factory=list)
     """Imported BPF object files."""
     decided: tuple[tuple[str, ...], ...] = ()
     """Answers about the kernel that chose among the script's items (:class:`~pytrace.frontend.ast.nodes.Program`)."""
-    config: Config = field(default_factory=Config)
-    sources: list[Source] = field(default_factory=list)
+    config: Config = msgspec.field(default_factory=Config)
+    sources: list[Source] = msgspec.field(default_factory=list)
     """Every source, the script first."""
     output_format: str = ""
     """The format of ``output_format()``."""

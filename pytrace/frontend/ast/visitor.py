@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from pytrace.base.fast_dataclass import fields
+from msgspec.structs import asdict
+
 from pytrace.frontend.ast import nodes
 
 if TYPE_CHECKING:
@@ -28,11 +29,19 @@ _below: dict[type[nodes.Node], tuple[tuple[str, bool], ...]] = {}
 _compared: dict[type[nodes.Node], tuple[str, ...]] = {}
 
 
+def _fields(kind: type[nodes.Node]) -> list[tuple[str, str]]:
+    """Names of the fields of a node class, and their types as they are written."""
+    written: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        written.update(getattr(base, "__annotations__", {}))
+    return [(name, written[name]) for name in kind.__struct_fields__]
+
+
 def child_fields(kind: type[nodes.Node]) -> tuple[str, ...]:
     """Names of the fields of a node class that hold nodes, tuples of nodes, or None, in source order."""
     names = _children.get(kind)
     if names is None:
-        names = _children[kind] = tuple(item.name for item in fields(kind) if str(item.type) not in _PLAIN)
+        names = _children[kind] = tuple(name for name, written in _fields(kind) if written not in _PLAIN)
     return names
 
 
@@ -43,7 +52,7 @@ def children(node: nodes.Node) -> list[nodes.Node]:
     if fields_below is None:
         holding = child_fields(kind)
         fields_below = _below[kind] = tuple(
-            (item.name, str(item.type).startswith("tuple[")) for item in fields(kind) if item.name in holding
+            (name, written.startswith("tuple[")) for name, written in _fields(kind) if name in holding
         )
     found: list[nodes.Node] = []
     for name, several in fields_below:
@@ -118,9 +127,9 @@ def _compared_fields(kind: type[nodes.Node]) -> tuple[str, ...]:
     names = _compared.get(kind)
     if names is None:
         names = _compared[kind] = tuple(
-            item.name
-            for item in fields(kind)
-            if str(item.type) != "Span" and (kind.__name__, item.name) not in _SPELLING
+            name
+            for name, written in _fields(kind)
+            if written != "Span" and (kind.__name__, name) not in _SPELLING
         )
     return names
 
@@ -151,7 +160,7 @@ def _with_children(node: nodes.Node, below: list[nodes.Node]) -> nodes.Node:
 def _fresh(node: nodes.Node, below: list[nodes.Node]) -> nodes.Node:
     """A new node like *node* with the children *below*."""
     kind = type(node)
-    values = {name: getattr(node, name) for name in (item.name for item in fields(kind))}
+    values = asdict(node)
     following = iter(below)
     for name in child_fields(kind):
         value = values[name]

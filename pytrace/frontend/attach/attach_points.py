@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import replace
+from msgspec.structs import replace
+
 from pytrace.core.builtin_row import IN_SCOPE
 from pytrace.core.diagnostics import Diagnostics, did_you_mean
 from pytrace.core.manifest import Target

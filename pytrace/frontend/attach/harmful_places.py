@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.probes import misread_instructions
 from pytrace.core.probes.kinds import UPROBE, URETPROBE
@@ -26,8 +27,7 @@ _OVERWRITES = (
 )
 
 
-@dataclass(frozen=True)
-class _Harm:
+class _Harm(msgspec.Struct, frozen=True):
     """A match that must not be attached to, as *index* among all; *hints* say what could be done instead."""
 
     index: int

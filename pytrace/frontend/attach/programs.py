@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass, field
+import msgspec
+
 from pytrace.core.manifest import Target
 from pytrace.core.probes.kinds import PidFilter, ProbeKind
 from pytrace.frontend.ast import nodes, visitor
@@ -25,10 +26,9 @@ if TYPE_CHECKING:
     from pytrace.frontend.attach.providers.base import Match, Scope
 
 
-@dataclass()
-class _Group:
+class _Group(msgspec.Struct):
     context: ProbeContext
-    matches: list[Match] = field(default_factory=list)
+    matches: list[Match] = msgspec.field(default_factory=list)
 
 
 def build(

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass, replace
+import msgspec
+from msgspec.structs import replace
+
 from pytrace.core.probes import system_calls as call_numbers
 from pytrace.core.probes.targets import ProbeTarget, TracepointTarget
 from pytrace.core.types import String
@@ -71,8 +73,7 @@ def _unusable(scope: Scope) -> str:
     return "" if kernel.has_btf and scope.feature(FEATURE) else "no raw tracepoints with types"
 
 
-@dataclass(frozen=True)
-class _Fields:
+class _Fields(msgspec.Struct, frozen=True):
     """The fields of a tracepoint: all, the known ones, and those that are text."""
 
     all: frozenset[str]

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass, replace
+import msgspec
+from msgspec.structs import replace
+
 from pytrace.core.probes import system_calls as call_numbers
 from pytrace.core.probes.targets import ENTER, EXIT, ProbeTarget, TracepointTarget
 from pytrace.frontend.ast import nodes, visitor
@@ -48,8 +50,7 @@ MOST_NODES = 30_000
 """The verifier follows a million instructions of a program; a node of the tree is some ten."""
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(msgspec.Struct, frozen=True):
     """A probe block with its places: *index* counts blocks in source order, *uses* is what the body reads."""
 
     probe: nodes.Probe

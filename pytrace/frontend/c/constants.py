@@ -15,7 +15,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,8 +37,7 @@ _SAME = {"arm64": "aarch64", "ppc64": "ppc64le", "armv6l": "armv7l"}
 FILE = os.path.join(os.path.dirname(__file__), "constants.json")
 
 
-@dataclass(frozen=True)
-class Tables:
+class Tables(msgspec.Struct, frozen=True):
     """The content of :data:`FILE`: values by name, and by machine those that differ there."""
 
     values: Mapping[str, int]

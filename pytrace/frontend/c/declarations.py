@@ -253,7 +253,7 @@ class Reader:
         name = "" if _unnamed(cursor) else cursor.spelling
         if name and (definition is None or f"{keyword} {name}" in self.translation.declared):
             known = self.kernel.struct(keyword, name)
-            return known if known is not None else Struct(keyword, name, 0, (), origin=ORIGIN, align=1)
+            return known if known is not None else Struct(keyword, name, 0, (), origin=ORIGIN, alignment=1)
         definition = definition or cursor
         if name and self._of_kernel(definition):
             # BTF says how this kernel was built; the headers may be of another one.
@@ -270,7 +270,7 @@ class Reader:
                 type_.get_size(),
                 lambda: self._fields(type_),
                 origin=origin,
-                align=max(1, type_.get_align()),
+                alignment=max(1, type_.get_align()),
             )
         return self.structs[usr]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass, field
+import msgspec
+
 from pytrace.core.types import Enum, Struct, Type
 from pytrace.frontend.expand import c_macros, imports
 
@@ -20,26 +21,25 @@ if TYPE_CHECKING:
     from pytrace.frontend.expand.c_macros import CMacro, NoValue
 
 
-@dataclass()
-class Definitions:
+class Definitions(msgspec.Struct):
     """C names that a script may use: its own definitions, the kernel's, and those of the binaries it traces."""
 
     kernel: KernelInfo
-    structs: dict[tuple[str, str], Struct] = field(default_factory=dict)
-    enums: dict[str, Enum] = field(default_factory=dict)
-    enumerators: dict[str, tuple[Enum, int]] = field(default_factory=dict)
-    typedefs: dict[str, Type] = field(default_factory=dict)
-    macros: dict[str, Callable[[], nodes.Expr | None]] = field(default_factory=dict)
+    structs: dict[tuple[str, str], Struct] = msgspec.field(default_factory=dict)
+    enums: dict[str, Enum] = msgspec.field(default_factory=dict)
+    enumerators: dict[str, tuple[Enum, int]] = msgspec.field(default_factory=dict)
+    typedefs: dict[str, Type] = msgspec.field(default_factory=dict)
+    macros: dict[str, Callable[[], nodes.Expr | None]] = msgspec.field(default_factory=dict)
     """Macros by name: parsed, or evaluated by the C front end, when asked for; each time a new tree."""
-    written: dict[str, CMacro] = field(default_factory=dict)
+    written: dict[str, CMacro] = msgspec.field(default_factory=dict)
     """Macros that the script itself defines, as it spells them, for messages."""
     headers: DeclaredNames | None = None
     """What headers declare, as far as they are the system's: the C library's before the kernel's BTF, which comes
     before the kernel's own headers.
     """
-    files: list[str] = field(default_factory=list)
+    files: list[str] = msgspec.field(default_factory=list)
     """Headers that were read, other than the kernel's."""
-    kernel_files: list[str] = field(default_factory=list)
+    kernel_files: list[str] = msgspec.field(default_factory=list)
     """Headers of the kernel that were read."""
     skipped: Callable[[str], list[str]] = lambda _: []
     """Hints about headers that were not read, for a name that may be ``a macro of`` or ``defined in`` one of them."""

@@ -16,7 +16,8 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass, field
+import msgspec
+
 from pytrace.core.diagnostics import Diagnostics, InternalError
 from pytrace.core.kernel_info import NO_HEADERS, KernelHeaders, KernelInfo
 from pytrace.core.source import Span
@@ -62,8 +63,7 @@ _INCOMPLETE = re.compile(r"incomplete .*type '(?:const |volatile )*(?P<kind>stru
 _UNKNOWN = re.compile(r"unknown type name '(?P<name>\w+)'|use of undeclared identifier '(?P<value>\w+)'")
 
 
-@dataclass()
-class Piece:
+class Piece(msgspec.Struct):
     """One part of the text: the line where it starts (1-based) and the corresponding span of the script."""
 
     line: int
@@ -71,31 +71,30 @@ class Piece:
     span: Span
 
 
-@dataclass()
-class Translation:
+class Translation(msgspec.Struct):
     """The result: the translation unit, its pieces, and which names of it are the kernel's."""
 
     kernel: KernelInfo
     text: str = ""
-    pieces: list[Piece] = field(default_factory=list)
-    arguments: list[str] = field(default_factory=list)
+    pieces: list[Piece] = msgspec.field(default_factory=list)
+    arguments: list[str] = msgspec.field(default_factory=list)
     headers: KernelHeaders = NO_HEADERS
     """The kernel's headers, when the text includes any."""
     words: tuple[str, ...] = ()
     """Names to evaluate, if they are macros."""
-    refused: set[str] = field(default_factory=set)
+    refused: set[str] = msgspec.field(default_factory=set)
     """Names without a value that C can compute."""
-    missing_headers: list[str] = field(default_factory=list)
+    missing_headers: list[str] = msgspec.field(default_factory=list)
     """Headers replaced by empty ones, as the machine does not have them."""
-    absent: list[str] = field(default_factory=list)
+    absent: list[str] = msgspec.field(default_factory=list)
     """Those of them that the script includes, not only other headers."""
-    partial: dict[str, str] = field(default_factory=dict)
+    partial: dict[str, str] = msgspec.field(default_factory=dict)
     """Kernel headers of which only the user-space part was read, and its path."""
     problems: tuple[str, ...] = ()
     """Problems of the directories that environment variables name."""
-    tolerated: list[str] = field(default_factory=list)
+    tolerated: list[str] = msgspec.field(default_factory=list)
     """Errors in system headers."""
-    declared: dict[str, str] = field(default_factory=dict)
+    declared: dict[str, str] = msgspec.field(default_factory=dict)
     """C declarations that were added, by what they declare (``struct x``, ``u64``)."""
     unit: TranslationUnit | None = None
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import replace
+from msgspec.structs import replace
+
 from pytrace.core.event_layout import EmptiedMap, EventSpec, OfMap, PrintedMap
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.visitor import walk

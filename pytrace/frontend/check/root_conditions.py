@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import replace
+from msgspec.structs import replace
+
 from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.ast.compile_time_facts import Existence
 from pytrace.frontend.check.analysis import RULES

@@ -11,7 +11,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
-from pytrace.base.fast_dataclass import dataclass, fields, replace
+import msgspec
+from msgspec.structs import asdict, replace
+
 from pytrace.core.builtins import bare_builtin
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.source import Source, Span
@@ -30,8 +32,7 @@ MOST_USES = 2_000
 """Maximum number of uses that are replaced: macros in terms of others may double in each step."""
 
 
-@dataclass(frozen=True)
-class CMacro:
+class CMacro(msgspec.Struct, frozen=True):
     """A macro that the script defines; *parameters* is its list of parameters, parentheses included, or None."""
 
     name: str
@@ -47,8 +48,7 @@ class CMacro:
         return parser.parse_expression(text, Diagnostics())
 
 
-@dataclass(frozen=True)
-class NoValue:
+class NoValue(msgspec.Struct, frozen=True):
     """Why a macro has no value: a message and hints; *span* is where it is defined."""
 
     message: str
@@ -122,14 +122,14 @@ def expand_parameters(program: nodes.Program) -> nodes.Program:
         return _replaced(node, macros, frozenset(), budget)
 
     items = tuple(visitor.rebuild(item, use) for item in program.items)
-    return replace(program, items=items)  # type: ignore[arg-type]
+    return replace(program, items=items)
 
 
 def place_at(tree: N, span: Span) -> N:
     """A copy of *tree* in which every node has *span*."""
 
     def place(node: nodes.Node) -> nodes.Node:
-        changes = {item.name: span for item in fields(node) if isinstance(getattr(node, item.name), Span)}
+        changes = {name: span for name, value in asdict(node).items() if isinstance(value, Span)}
         return replace(node, **changes)
 
     result = visitor.rebuild(tree, place)

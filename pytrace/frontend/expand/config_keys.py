@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass, fields
+import msgspec
+
 from pytrace.core import numbers
 from pytrace.core.config import ENVIRONMENT_PREFIXES, Config, Setting
 
@@ -99,8 +100,7 @@ def _either(names: tuple[str, ...]) -> str:
     return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
-@dataclass(frozen=True)
-class Key:
+class Key(msgspec.Struct, frozen=True):
     """One row: how a key's values are parsed, and the key's documentation."""
 
     name: str
@@ -174,7 +174,7 @@ _OF_TESTS = ("PYTRACE_TEST_", "PYTRACE_PID")
 """Prefixes of variables that our tests use."""
 
 _TABLE = {row.name: row for row in KEYS}
-if len(_TABLE) != len(KEYS) or set(_TABLE) != {item.name for item in fields(Config)}:
+if len(_TABLE) != len(KEYS) or set(_TABLE) != set(Config.__struct_fields__):
     raise ValueError("configuration table and Config differ")
 
 

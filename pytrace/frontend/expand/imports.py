@@ -13,7 +13,9 @@ import re
 import stat
 from contextlib import suppress
 
-from pytrace.base.fast_dataclass import dataclass, field, replace
+import msgspec
+from msgspec.structs import replace
+
 from pytrace.core.diagnostics import Diagnostics, similar
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source, Span
@@ -27,17 +29,16 @@ SUFFIXES = (".bpf.c", ".bpf.o", ".bt", ".h")
 """What can be imported."""
 
 
-@dataclass()
-class _State:
+class _State(msgspec.Struct):
     options: CompileOptions
     diagnostics: Diagnostics
-    seen: set[str] = field(default_factory=set)
-    c_parts: list[nodes.CPart] = field(default_factory=list)
-    items: list[nodes.RootItem] = field(default_factory=list)
-    objects: list[nodes.BpfObject] = field(default_factory=list)
+    seen: set[str] = msgspec.field(default_factory=set)
+    c_parts: list[nodes.CPart] = msgspec.field(default_factory=list)
+    items: list[nodes.RootItem] = msgspec.field(default_factory=list)
+    objects: list[nodes.BpfObject] = msgspec.field(default_factory=list)
     scripts_only: bool = False
     """Whether headers and C are left out."""
-    paths: list[str] = field(default_factory=list)
+    paths: list[str] = msgspec.field(default_factory=list)
     """Files and directories that were named or found, also those that do not exist."""
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+from msgspec.structs import asdict, replace
+
 from pytrace.base.dispatch import by_class, on
-from pytrace.base.fast_dataclass import dataclass, field, fields, replace
 from pytrace.core.builtins import bare_builtin, builtin
 from pytrace.core.diagnostics import Diagnostics, Note
 from pytrace.core.source import ExpandedSpan, Span
@@ -50,17 +52,16 @@ def expand(program: nodes.Program, definitions: Definitions, diagnostics: Diagno
 # ---------------------------------------------------------------------------------------------- expansion scopes
 
 
-@dataclass(frozen=True)
-class _Expansion:
+class _Expansion(msgspec.Struct, frozen=True):
     """One expansion of a macro: the bindings of its parameters."""
 
     macro: nodes.Macro
     call: Span
     number: int
     outer: _Expansion | None
-    names: dict[str, nodes.Expr | nodes.TypeExpr] = field(default_factory=dict)
-    variables: dict[str, nodes.Variable] = field(default_factory=dict)
-    maps: dict[str, nodes.MapRef] = field(default_factory=dict)
+    names: dict[str, nodes.Expr | nodes.TypeExpr] = msgspec.field(default_factory=dict)
+    variables: dict[str, nodes.Variable] = msgspec.field(default_factory=dict)
+    maps: dict[str, nodes.MapRef] = msgspec.field(default_factory=dict)
 
     @property
     def library(self) -> bool:
@@ -148,10 +149,9 @@ class _Expander:
                 values[name] = new
         values.update(changes)
         if scope is not None:
-            for item in fields(node):
-                old = getattr(node, item.name)
+            for name, old in asdict(node).items():
                 if isinstance(old, Span):
-                    values[item.name] = scope.span(old)
+                    values[name] = scope.span(old)
         return replace(node, **values) if values or scope is not None else node
 
     def _field(self, value: object, scope: _Expansion | None) -> object:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core import numbers
 from pytrace.core.diagnostics import Diagnostics, Note, similar
 from pytrace.core.source import Span
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
 Value = bool | int | bytes
 
 
-@dataclass(frozen=True)
-class NamedParameter:
+class NamedParameter(msgspec.Struct, frozen=True):
     """A named parameter as the script declares it; *default* is False for a flag."""
 
     name: str

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass, field
+import msgspec
+
 from pytrace.core.diagnostics import Diagnostics, Note, did_you_mean
 from pytrace.core.options import option_types
 from pytrace.core.options.option_values import WrongValueError, convert, entries
@@ -30,20 +31,18 @@ _SPEC_HINT = (
 )
 
 
-@dataclass(frozen=True)
-class Declaration:
+class Declaration(msgspec.Struct, frozen=True):
     """An option and where it is declared."""
 
     option: ScriptOption
     span: Span
 
 
-@dataclass(frozen=True)
-class Declarations:
+class Declarations(msgspec.Struct, frozen=True):
     """All options that a script declares, its own before those of what it imports."""
 
     items: tuple[Declaration, ...] = ()
-    by_name: Mapping[str, Declaration] = field(default_factory=dict)
+    by_name: Mapping[str, Declaration] = msgspec.field(default_factory=dict)
 
     @property
     def options(self) -> tuple[ScriptOption, ...]:

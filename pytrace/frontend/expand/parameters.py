@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from pytrace.base.dispatch import by_class, on
-from pytrace.base.fast_dataclass import replace
 from pytrace.core import manifest_sections, numbers
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.frontend.ast import literals, nodes, visitor

@@ -11,7 +11,8 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core.diagnostics import Diagnostics, Note
 from pytrace.core.source import Source, Span
 from pytrace.frontend.ast import nodes, visitor
@@ -97,8 +98,7 @@ def _tables() -> lr_driver.Tables:
     return lr_driver.Tables(parser)
 
 
-@dataclass()
-class Piece:
+class Piece(msgspec.Struct):
     """One root item or C part with its tokens, for the formatter; *head* is the offset where it starts."""
 
     head: Span
@@ -108,8 +108,7 @@ class Piece:
     """Of an ``if comptime``: its branches in order; *structure* is None."""
 
 
-@dataclass()
-class Branch:
+class Branch(msgspec.Struct):
     """One branch of an ``if comptime`` at the root; without *structure* and *condition* it is the last ``else``.
 
     *head* is ``if`` or ``else``, *opener* and *end* are the braces.

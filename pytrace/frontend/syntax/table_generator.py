@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass, field
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,12 +20,11 @@ LexRule = tuple[object, str] | None
 """A rule of the lexer (its function or its name) and the kind of its tokens; None for a group that is no rule's."""
 
 
-@dataclass()
-class Generated:
+class Generated(msgspec.Struct):
     """A module's text, and problems of the rules (conflicts, unused tokens and rules)."""
 
     text: str = ""
-    messages: list[str] = field(default_factory=list)
+    messages: list[str] = msgspec.field(default_factory=list)
 
 
 class _Collector:

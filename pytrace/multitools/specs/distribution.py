@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.multitools.specs import probe_text
 from pytrace.multitools.specs.c_types import NoTypeError, is_text, script_type
@@ -13,8 +14,7 @@ from pytrace.multitools.specs.problems import SpecText
 from pytrace.multitools.specs.values import FUNCTIONS, Scope
 
 
-@dataclass(frozen=True, slots=True)
-class Distribution:
+class Distribution(msgspec.Struct, frozen=True):
     """A specification, translated.
 
     Attributes:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.multitools.specs.c_types import NoTypeError, is_type_word, script_type
 from pytrace.multitools.specs.problems import SpecText
@@ -25,8 +26,7 @@ _ESCAPES = {"n": 10, "t": 9, "r": 13, "0": 0, "a": 7, "b": 8}
 _CONSTANT = re.compile(r"_*[A-Z][A-Z0-9_]*$")
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(msgspec.Struct, frozen=True):
     """A token: its group in the pattern, its text and where it stands."""
 
     group: str
@@ -60,8 +60,7 @@ Call = Callable[["Translator", Token], str | None]
 """Translates a call: the name's token is taken, the next one is its parenthesis. None: not such a function."""
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
+class Names(msgspec.Struct, frozen=True):
     """What names mean in an expression.
 
     Attributes:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core.diagnostics import counted
 from pytrace.multitools.specs.problems import SpecText
 
@@ -13,8 +14,7 @@ _CONVERSION = re.compile(r"%(?P<flags>[-+ #0]*)(?P<width>\d*)(?P<length>hh|h|ll|
 _NAMES = frozenset("diuoxXcpsKU")
 
 
-@dataclass(frozen=True, slots=True)
-class Conversion:
+class Conversion(msgspec.Struct, frozen=True):
     """A conversion of a format: its name, and how a script's format writes it."""
 
     name: str

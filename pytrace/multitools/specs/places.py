@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.probes.kinds import (
@@ -43,8 +44,7 @@ SHAPES = ("a place is written FUNCTION, LIBRARY:FUNCTION, /path/program:FUNCTION
           "(kprobe:FUNCTION)")
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """Functions or events.
 
     Attributes:
@@ -146,8 +146,7 @@ def resolve(place: Place, kernel: KernelInfo, pid: int | None = None) -> Place:
 # ---------------------------------------------------------------------------------------------- attach points
 
 
-@dataclass(frozen=True, slots=True)
-class Attachment:
+class Attachment(msgspec.Struct, frozen=True):
     """A place as attach points.
 
     Attributes:

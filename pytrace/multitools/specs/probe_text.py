@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.types import Pointer
 from pytrace.multitools.specs import places, signatures
@@ -12,8 +13,7 @@ from pytrace.multitools.specs.signatures import Parameter
 from pytrace.multitools.specs.values import Scope
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeText:
+class ProbeText(msgspec.Struct, frozen=True):
     """A place with its signature, and *rest*: what follows them."""
 
     place: Place

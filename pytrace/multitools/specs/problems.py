@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core.diagnostics import TraceError
 
 
-@dataclass(frozen=True, slots=True)
-class SpecText:
+class SpecText(msgspec.Struct, frozen=True):
     """A piece of a probe specification: *text* stands at *start* of the argument *whole* that the user wrote."""
 
     whole: str

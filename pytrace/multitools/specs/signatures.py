@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.multitools.specs.c_types import NoTypeError, is_text, is_user, script_type
 from pytrace.multitools.specs.problems import SpecText
 
 _PARAMETER = re.compile(r"(?s)(.*?[\s*])([A-Za-z_]\w*)\s*(\[\s*\d*\s*\])?$")
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(msgspec.Struct, frozen=True):
     """A parameter: its name, its type in scripts, and whether it is text or points into user memory."""
 
     name: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core.builtin_row import Mode
 from pytrace.core.builtins import BUILTINS
 from pytrace.core.diagnostics import TraceError
@@ -38,8 +39,7 @@ _SWAPS = {"ntohs": "uint16", "htons": "uint16", "bpf_ntohs": "uint16", "bpf_hton
           "htonl": "uint32", "bpf_ntohl": "uint32", "bpf_htonl": "uint32"}  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(msgspec.Struct, frozen=True):
     """What a probe's expressions may use.
 
     Attributes:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import BinaryIO, TypeAlias
 
-from pytrace.base.fast_dataclass import dataclass, field
+import msgspec
+
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.results.snapshot import MapData, SnapshotData
@@ -27,8 +28,7 @@ class Content(Enum):
     """Tables that ``row()`` filled."""
 
 
-@dataclass(frozen=True, slots=True)
-class FormatOption:
+class FormatOption(msgspec.Struct, frozen=True):
     """A setting of one format, written after its name: ``-f folded:process``, ``-f pprof:period=97``."""
 
     name: str
@@ -37,11 +37,10 @@ class FormatOption:
     """What stands after ``=``; empty for a flag."""
 
 
-@dataclass(frozen=True, slots=True)
-class WriteOptions:
+class WriteOptions(msgspec.Struct, frozen=True):
     """How a snapshot is to be written."""
 
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Values of the format's own options that were given; empty text for a flag."""
     about: bool = False
     """Begin with what is known of the runs: host, kernel, times, losses. For formats that people read."""
@@ -58,8 +57,7 @@ It raises :class:`pytrace.core.diagnostics.TraceError` for what it finds it cann
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Format:
+class Format(msgspec.Struct, frozen=True):
     """A format of results."""
 
     name: str

@@ -28,8 +28,10 @@ from itertools import pairwise
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
+import msgspec
+from msgspec.structs import replace
+
 from pytrace.base.dispatch import by_class, on
-from pytrace.base.fast_dataclass import dataclass, replace
 from pytrace.core import byte_escapes, types
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types.tables import UNITS, key_columns
@@ -87,8 +89,7 @@ class Sample(NamedTuple):
     """Nanoseconds since 1970; None: the time at which it is read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
+class Family(msgspec.Struct, frozen=True):
     """A metric family. The samples of one set of labels (of a histogram: without ``le``) stand together."""
 
     name: str
@@ -265,8 +266,7 @@ def _utf8(text: str) -> str:
 # ---------------------------------------------------------------------------------------------- values
 
 
-@dataclass(frozen=True, slots=True)
-class _One:
+class _One(msgspec.Struct, frozen=True):
     """What all families of one map share."""
 
     name: str

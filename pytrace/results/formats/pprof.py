@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import BinaryIO
 
-from pytrace.base.fast_dataclass import dataclass, field
+import msgspec
+
 from pytrace.base.protobuf import Message
 from pytrace.core.diagnostics import TraceError
 from pytrace.results.formats.format_row import WriteOptions
@@ -31,11 +32,10 @@ _EVERYWHERE = (1 << 64) - 1
 _MOST = (1 << 63) - 1
 
 
-@dataclass(slots=True)
-class _Numbered:
+class _Numbered(msgspec.Struct):
     """Things by number, counted from 1 in the order of their first use."""
 
-    numbers: dict[tuple[object, ...], int] = field(default_factory=dict)
+    numbers: dict[tuple[object, ...], int] = msgspec.field(default_factory=dict)
 
     def number(self, *key: object) -> tuple[int, bool]:
         """The number, and whether it is new."""
@@ -46,8 +46,7 @@ class _Numbered:
         return new, True
 
 
-@dataclass(slots=True)
-class _Mapping:
+class _Mapping(msgspec.Struct):
     """A binary of which there are frames."""
 
     file: str

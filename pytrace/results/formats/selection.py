@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.results.formats.format_row import Content, Format, content
 from pytrace.results.formats.table import FORMATS
@@ -14,8 +15,7 @@ ROWS = "rows"
 """The name under which all tables are selected."""
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(msgspec.Struct, frozen=True):
     """A part of a snapshot."""
 
     snapshot: SnapshotData

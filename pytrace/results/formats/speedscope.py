@@ -9,7 +9,8 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
-from pytrace.base.fast_dataclass import dataclass, field
+import msgspec
+
 from pytrace.core.diagnostics import TraceError
 from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.formats.portable_forms import Printers, encoded
@@ -29,12 +30,11 @@ _FrameKey = tuple[str, str]
 """Name, and source file or module: what a function is, wherever in it a call is made."""
 
 
-@dataclass(slots=True)
-class _Frames:
+class _Frames(msgspec.Struct):
     """The frames that all profiles share, by their number."""
 
-    numbers: dict[_FrameKey, int] = field(default_factory=dict)
-    known: dict[int, int] = field(default_factory=dict)
+    numbers: dict[_FrameKey, int] = msgspec.field(default_factory=dict)
+    known: dict[int, int] = msgspec.field(default_factory=dict)
     """By the identity of frames, which live as long as the samples: most are the same object many times."""
 
     def number(self, name: str, file: str) -> int:

@@ -20,7 +20,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types.tables import Column, TableSchema
@@ -41,8 +42,7 @@ Held: TypeAlias = Any
 Value: TypeAlias = bool | int | str
 
 
-@dataclass(frozen=True, slots=True)
-class RowEvent:
+class RowEvent(msgspec.Struct, frozen=True):
     """A row: when it began (wall time, nanoseconds), how long it took (None: it is a moment), where, and the rest."""
 
     start: int
@@ -56,8 +56,7 @@ class RowEvent:
     arguments: tuple[tuple[str, Value], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Roles:
+class _Roles(msgspec.Struct, frozen=True):
     """Positions of columns that mean something; None where there is none."""
 
     time: int

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types.tables import Column, key_columns
@@ -28,8 +29,7 @@ _MADE_UP = 1 << 22
 """The first process number that Linux never gives (``PID_MAX_LIMIT``): processes of maps without one."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Sample:
+class _Sample(msgspec.Struct, frozen=True):
     frames: tuple[Frame, ...]
     """Outermost first."""
     kernel: bool

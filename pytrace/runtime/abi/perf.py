@@ -12,7 +12,9 @@ import os
 import struct
 from enum import IntEnum
 
-from pytrace.base.fast_dataclass import dataclass, replace
+import msgspec
+from msgspec.structs import replace
+
 from pytrace.runtime.abi import privileges, syscalls
 from pytrace.runtime.abi.syscalls import Memory
 from pytrace.runtime.host import fingerprints
@@ -45,8 +47,7 @@ SOFTWARE_CPU_CLOCK = 0
 SOFTWARE_DUMMY = 9
 
 
-@dataclass(frozen=True)
-class EventAttr:
+class EventAttr(msgspec.Struct, frozen=True):
     """What of ``struct perf_event_attr`` pytrace sets.
 
     *config1* and *config2* share their place with ``bp_addr``/``kprobe_func``/``uprobe_path`` and

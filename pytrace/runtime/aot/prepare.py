@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass, field, replace
+import msgspec
+from msgspec.structs import replace
+
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.manifest import LOAD_TIME_SECTION, CompiledScript, Manifest
 from pytrace.core.numbers import parse_flag, parse_integer
@@ -27,20 +29,18 @@ SHOWN = 5
 """How many differences a refusal tells."""
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(msgspec.Struct, frozen=True):
     """The parameters of one run."""
 
     positional: tuple[str, ...]
     named: tuple[tuple[str, str | None], ...]
 
 
-@dataclass(slots=True)
-class Prepared:
+class Prepared(msgspec.Struct):
     """A script that is ready to be loaded, and what there is to say about it."""
 
     script: CompiledScript
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[str] = msgspec.field(default_factory=list)
 
 
 def usage(script: CompiledScript, name: str) -> str:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass, replace
+import msgspec
+from msgspec.structs import replace
+
 from pytrace.core.probes.kinds import (
     FENTRY,
     FEXIT,
@@ -61,8 +63,7 @@ ATTACHERS: dict[str, tuple[str, str]] = {
 """Module and function by probe kind. Kinds that run by hand (begin, end, self, test, bench) attach to nothing."""
 
 
-@dataclass(frozen=True)
-class Attachments:
+class Attachments(msgspec.Struct, frozen=True):
     """What :func:`attach_all` did."""
 
     attached: tuple[Attached, ...]

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass, replace
+import msgspec
+from msgspec.structs import replace
+
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import ProgramSpec, Target
 from pytrace.core.probes.kinds import PidFilter, ProbeKind, known_kind
@@ -21,8 +23,7 @@ if TYPE_CHECKING:
     from pytrace.runtime.abi import perf
 
 
-@dataclass(frozen=True)
-class AttachOptions:
+class AttachOptions(msgspec.Struct, frozen=True):
     """How to attach.
 
     *pid* is the process of ``-p``, or of ``-c`` with ``--follow``, for the kinds of probes whose filter is the kernel's
@@ -69,8 +70,7 @@ class AttachOptions:
         return [replace(self, pid=pid, pids=(pid,)) for pid in self.pids] if apart else [self]
 
 
-@dataclass(frozen=True)
-class Failure:
+class Failure(msgspec.Struct, frozen=True):
     """One target that could not be attached, and why.
 
     *gone*: it is in a file or program that a pattern found and that is no longer there, as if it had gone before.
@@ -98,8 +98,7 @@ class CannotAttachError(Exception):
         self.limit = limit
 
 
-@dataclass(frozen=True)
-class Attached:
+class Attached(msgspec.Struct, frozen=True):
     """One target that a program is attached to.
 
     *iterator* is the link of an ``iter`` probe that is to be read
@@ -113,8 +112,7 @@ class Attached:
     note: str = ""
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(msgspec.Struct, frozen=True, dict=True):
     """One program to attach, with all that an attacher needs. *program* is the program's descriptor."""
 
     spec: ProgramSpec

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass, field
+import msgspec
+
 from pytrace.runtime.attach.closing import close_all, close_later
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-@dataclass()
-class Opened:
+class Opened(msgspec.Struct):
     """Links, perf events and other clean-up steps of attached probes; the owner calls :meth:`close`."""
 
-    links: list[int] = field(default_factory=list)
-    events: list[int] = field(default_factory=list)
-    idle_events: list[int] = field(default_factory=list)
+    links: list[int] = msgspec.field(default_factory=list)
+    events: list[int] = msgspec.field(default_factory=list)
+    idle_events: list[int] = msgspec.field(default_factory=list)
     """Events of tracepoints that have nothing to do once their links are closed."""
-    steps: list[Callable[[], object]] = field(default_factory=list)
+    steps: list[Callable[[], object]] = msgspec.field(default_factory=list)
     """Called last to first, after links and events are closed."""
-    traced: dict[str, str] = field(default_factory=dict)
+    traced: dict[str, str] = msgspec.field(default_factory=dict)
     """Kernel probes made through tracefs: name of the event and symbol of the program."""
-    watched: dict[int, Opened] = field(default_factory=dict)
+    watched: dict[int, Opened] = msgspec.field(default_factory=dict)
     """Links and events of watchpoints by address: the script may remove them while others stay."""
 
     def take(self, other: Opened) -> None:

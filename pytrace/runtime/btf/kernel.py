@@ -6,7 +6,8 @@ import os
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import replace
+from msgspec.structs import replace
+
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import Enum, Struct, Type
 from pytrace.runtime.btf import reader as btf_file

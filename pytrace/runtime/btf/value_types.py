@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.kernel_info import FunctionPrototype
 from pytrace.core.types import (
@@ -40,8 +41,7 @@ _PLAIN_TAGS = frozenset(("rcu", "percpu"))
 """``btf_type_tag`` texts of pointers into kernel memory (``__rcu``, ``__percpu``)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(msgspec.Struct, frozen=True):
     """A member of a struct or union as BTF has it: *bit_offset* from the start, *bit_size* 0 unless a bitfield."""
 
     name: str
@@ -141,7 +141,7 @@ class TypeReader:
 
     def _forward(self, words: Sequence[int], at: int, _type_id: int) -> Type:
         kind = "union" if words[at + 1] >> 31 else "struct"
-        return Struct(kind, self.btf.text(words[at]), 0, (), origin="forward", align=1)
+        return Struct(kind, self.btf.text(words[at]), 0, (), origin="forward", alignment=1)
 
     def _enum(self, words: Sequence[int], at: int, type_id: int) -> Type:
         members = tuple(self.enumerators(type_id))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core.types import Record
 from pytrace.results.snapshot import Table
 from pytrace.runtime.capture.portable import PortableForms, plain
@@ -18,8 +19,7 @@ KEPT = 65_536
 """Rows of each table that are kept unless told otherwise."""
 
 
-@dataclass(slots=True)
-class _Rows:
+class _Rows(msgspec.Struct):
     table: RowTable
     kept: deque[Values]
     seen: int = 0

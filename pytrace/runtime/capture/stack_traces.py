@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Never, Protocol, TypeAlias, TypeVar
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core.types import Stack, StackMode
 from pytrace.results.values import Frame, StackTrace
 from pytrace.runtime.output.render import names
@@ -36,8 +37,7 @@ class Symbols(names.Symbols, Protocol):
         """Where an address of a process lies in what was linked."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Resolved:
+class _Resolved(msgspec.Struct, frozen=True):
     """Functions of an address: as that of the innermost frame, and as one where a call returns to.
 
     *interrupted*: handlers of signals return there, so the frame after it was interrupted and called nothing.

@@ -13,9 +13,8 @@ from array import array
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
+import msgspec
 from elftools.common.exceptions import DWARFError
-
-from pytrace.base.fast_dataclass import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,17 +33,16 @@ _END_SEQUENCE, _SET_ADDRESS, _DEFINE_FILE = 1, 2, 3
 _COLUMN = (1 << 31) - 1
 
 
-@dataclass(slots=True)
-class LineRows:
+class LineRows(msgspec.Struct):
     """Rows of a line table by column, in order of address once :meth:`LineMachine.run` is through.
 
     *sources* hold the file's number in the upper and the line in the lower 32 bits, and 0 at the end of a run of code.
     *details* are twice the column, and one more where a statement starts.
     """
 
-    addresses: array[int] = field(default_factory=lambda: array("Q"))
-    sources: array[int] = field(default_factory=lambda: array("Q"))
-    details: array[int] = field(default_factory=lambda: array("I"))
+    addresses: array[int] = msgspec.field(default_factory=lambda: array("Q"))
+    sources: array[int] = msgspec.field(default_factory=lambda: array("Q"))
+    details: array[int] = msgspec.field(default_factory=lambda: array("I"))
 
 
 class LineMachine:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import msgspec
 from elftools.dwarf.dwarf_expr import DW_OP_name2opcode
 
-from pytrace.base.fast_dataclass import dataclass
 from pytrace.core.kernel_info import UserParameter
 from pytrace.core.types import UINT8, Array, Struct, Type
 from pytrace.runtime.dwarf.lists import locations
@@ -36,8 +36,7 @@ _CLONE = re.compile(r"\.(isra|constprop|part)\b")
 _CLASSES = frozenset(("DW_TAG_class_type", "DW_TAG_structure_type", "DW_TAG_union_type"))
 
 
-@dataclass(frozen=True, slots=True)
-class _Convention:
+class _Convention(msgspec.Struct, frozen=True):
     """How a machine passes arguments.
 
     *integer* are the registers of the first ones, *numbered* all registers by their DWARF numbers, *stack* the distance

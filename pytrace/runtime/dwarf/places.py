@@ -13,8 +13,9 @@ from array import array
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from pytrace.base import private_files
-from pytrace.base.fast_dataclass import dataclass
 from pytrace.runtime.host import fingerprints
 
 if TYPE_CHECKING:
@@ -31,8 +32,7 @@ _FILES = 64
 """Kept files; the ones that were written longest ago go."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """A function and the source line in it; *function* is the linkage name where there is one."""
 
     function: str

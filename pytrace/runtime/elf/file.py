@@ -11,7 +11,8 @@ import struct
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.abi.foreign_files import open_regular
 from pytrace.runtime.elf.symbol_table import Symbol, SymbolTable
@@ -27,8 +28,7 @@ _ELSEWHERE = 0xFFFF
 """``SHN_XINDEX``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(msgspec.Struct, frozen=True):
     """A section header; *link* is the number of the section that belongs to it (a symbol table's strings)."""
 
     name: str
@@ -40,8 +40,7 @@ class Section:
     link: int
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(msgspec.Struct, frozen=True):
     """A program header of type ``PT_LOAD``."""
 
     offset: int
@@ -51,8 +50,7 @@ class Segment:
     executable: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
+class _Layout(msgspec.Struct, frozen=True):
     """Offsets in one ELF class: positions in the file header, and record layouts as ``struct`` formats."""
 
     header: str

@@ -13,7 +13,8 @@ from functools import cached_property
 from itertools import compress
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.runtime.elf import symbol_columns
 from pytrace.runtime.host.name_patterns import exact, within
 
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
     from pytrace.runtime.elf.file import ElfFile, Section
 
 
-@dataclass(frozen=True, slots=True)
-class Symbol:
+class Symbol(msgspec.Struct, frozen=True):
     """A function: its name, virtual address and size in bytes (0 where the table does not say)."""
 
     name: str

@@ -10,15 +10,15 @@ from __future__ import annotations
 from bisect import bisect_right
 from functools import cached_property
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.runtime.host import fingerprints
 
 KERNEL_HALF = 1 << 63
 """Addresses below are no code of the kernel (per-CPU offsets and constants have entries, too)."""
 
 
-@dataclass(frozen=True)
-class KernelPlace:
+class KernelPlace(msgspec.Struct, frozen=True):
     """What is at a kernel address: symbol, distance from its start, and module (empty for the kernel proper)."""
 
     name: str

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core.diagnostics import TraceError
 
 _LINE = re.compile(
@@ -18,8 +19,7 @@ _MOST_LINKS = 40
 """Symbolic links in one path, at most (``MAXSYMLINKS`` of include/linux/namei.h)."""
 
 
-@dataclass(frozen=True)
-class Mapping:
+class Mapping(msgspec.Struct, frozen=True):
     """One range of an address space. *offset* is the file position of its start."""
 
     start: int

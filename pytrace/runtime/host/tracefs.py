@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable
 from functools import cached_property
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import TracepointField
 from pytrace.core.types import BOOL, INT8, UINT8, VOID, AddressSpace, Array, Enum, Int, Pointer, String, Struct, Type
@@ -95,8 +96,7 @@ _QUALIFIERS = frozenset(
 _SIGNED_NAMES = frozenset(("char", "short", "int", "long", "signed"))
 
 
-@dataclass(frozen=True)
-class _Declared:
+class _Declared(msgspec.Struct, frozen=True):
     """A C type as a format file spells it: kind word, name without qualifiers, stars, and if it says ``__user``."""
 
     kind: str

@@ -10,7 +10,8 @@ from __future__ import annotations
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core.diagnostics import TraceError, similar
 from pytrace.core.probes import perf_events
 from pytrace.core.probes.kinds import (
@@ -67,8 +68,7 @@ USER_KINDS = (UPROBE, USDT)
 TYPE_WORDS = ("struct", "union", "enum")
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(msgspec.Struct, frozen=True):
     """What a row is asked: the parts after the provider, the process of ``-p``, and where facts come from."""
 
     kernel: LiveKernel

@@ -14,7 +14,8 @@ import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core.manifest import MapType
 from pytrace.runtime.abi import bpf, bpf_maps, perf, privileges, syscalls
 from pytrace.runtime.abi.bpf import AttachType, ProgramType
@@ -36,8 +37,7 @@ _INTEGER_BTF = struct.pack("=HBBIIIII", 0xEB9F, 1, 0, 24, 0, 16, 16, 5) + struct
 _INTEGER_BTF += b"\0int\0"
 
 
-@dataclass(frozen=True)
-class Feature:
+class Feature(msgspec.Struct, frozen=True):
     """One row: *probe* tries it; a PermissionError from there means that this user cannot find out."""
 
     name: str

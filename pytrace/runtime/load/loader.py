@@ -12,7 +12,8 @@ import os
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass, field
+import msgspec
+
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import CompiledScript, Manifest, MapType, ProgramSpec
 from pytrace.core.probes.kinds import known_kind
@@ -69,8 +70,7 @@ def has_feature(name: str) -> bool:
     return features.has(name)
 
 
-@dataclass(frozen=True)
-class LoadOptions:
+class LoadOptions(msgspec.Struct, frozen=True):
     """How to load.
 
     *libbpf_log* and *verifier_log* receive log texts (``-d libbpf``, ``-d verifier``). *btf_path* replaces the
@@ -84,7 +84,7 @@ class LoadOptions:
     btf_path: str = ""
     disabled: frozenset[str] = frozenset()
     feature: Callable[[str], bool] = has_feature
-    entries: Mapping[str, int] = field(default_factory=dict)
+    entries: Mapping[str, int] = msgspec.field(default_factory=dict)
 
     def has(self, name: str) -> bool:
         """Whether the kernel has a feature that is not disabled."""

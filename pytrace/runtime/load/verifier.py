@@ -8,7 +8,8 @@ import re
 import resource
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.abi import privileges
 from pytrace.runtime.abi.syscalls import ZeroedMemory
@@ -35,8 +36,7 @@ class LoadError(TraceError):
         self.log = log
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """The verifier's complaint: its own words, and the script line that it was reading (``file:line``, or empty)."""
 
     text: str

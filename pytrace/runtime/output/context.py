@@ -6,7 +6,8 @@ import os
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass, field
+import msgspec
+
 from pytrace.core.diagnostics import InternalError
 from pytrace.runtime.output import messages
 from pytrace.runtime.output.render import json
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
     from pytrace.runtime.output.streams import Output
 
 
-@dataclass()
-class RunState:
+class RunState(msgspec.Struct):
     """What events ask of the session."""
 
     exit_requested: bool = False
@@ -42,7 +42,7 @@ class RunState:
     """How often ``errorf`` was called; a test that did has failed."""
     assertion_failed: bool = False
     """The end is not that of a run that went as its script wants: maps are not printed."""
-    unwatched: list[int] = field(default_factory=list)
+    unwatched: list[int] = msgspec.field(default_factory=list)
     """Addresses whose watchpoints are to go; the session takes them out."""
     hurry: Callable[[], bool] = lambda: False
     """Whether the user has asked for the end: what waits is still printed, but commands are not run any more."""
@@ -52,8 +52,7 @@ class RunState:
     """Commands of ``system()`` that were left out for that."""
 
 
-@dataclass(frozen=True)
-class RenderOptions:
+class RenderOptions(msgspec.Struct, frozen=True):
     """*quiet*: no notices of the tracer's own. *warnings*: show warnings (``--no-warnings`` does not).
 
     *namespace*: the open network namespace that interfaces are in, where that is not the tracer's. *printable*: the

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
 
 if TYPE_CHECKING:
     from pytrace.core.config import Config
@@ -92,8 +92,7 @@ Totals = Mapping[tuple[str, int], int]
 """How often each (kind, subject) of :class:`pytrace.core.manifest.Counters` happened."""
 
 
-@dataclass(frozen=True)
-class Failure:
+class Failure(msgspec.Struct, frozen=True):
     """What a counter counts: how its number reads, and what its subject is (``program``, ``map``, ``site`` or nothing).
 
     *told* is how many of a kind at most were reported one by one while the script ran, by events with their places in

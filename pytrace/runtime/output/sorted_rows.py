@@ -9,7 +9,8 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass, field
+import msgspec
+
 from pytrace.core.event_layout import EventSpec, RowMembers
 from pytrace.runtime.ring.index import RECORD_HEADER
 
@@ -30,24 +31,22 @@ _Entry = tuple["Values", int, int, int]
 """A row: the values of its columns, which statement sent it, the place of its record there, and its length."""
 
 
-@dataclass()
-class _Statement:
+class _Statement(msgspec.Struct):
     """A ``row()`` whose rows wait."""
 
     read: Callable[[bytes, int], Values]
     shown: RunHandler
-    records: bytearray = field(default_factory=bytearray)
-    places: list[tuple[int, int]] = field(default_factory=list)
+    records: bytearray = msgspec.field(default_factory=bytearray)
+    places: list[tuple[int, int]] = msgspec.field(default_factory=list)
     """Where each record starts, and its length without header and padding."""
 
 
-@dataclass()
-class _Table:
+class _Table(msgspec.Struct):
     """Rows that are sorted together: of one table, by the same columns."""
 
     order: Sequence[int]
-    statements: list[_Statement] = field(default_factory=list)
-    arrivals: list[int] = field(default_factory=list)
+    statements: list[_Statement] = msgspec.field(default_factory=list)
+    arrivals: list[int] = msgspec.field(default_factory=list)
     """The statement of each row, in the order in which the rows came."""
 
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from threading import RLock
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -56,8 +56,7 @@ class WakeUp:
                 os.close(descriptor)
 
 
-@dataclass(frozen=True)
-class Embedding:
+class Embedding(msgspec.Struct, frozen=True):
     """What takes the place of standard output, of printing and of signals."""
 
     output: Output

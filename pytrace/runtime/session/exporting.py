@@ -6,8 +6,9 @@ import io
 import os
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from pytrace.base import whole_files
-from pytrace.base.fast_dataclass import replace
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import Record
 from pytrace.results.formats import table

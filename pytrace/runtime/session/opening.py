@@ -11,7 +11,8 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import replace
+from msgspec.structs import replace
+
 from pytrace.base.terminal import colour
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import Stack, StackMode, Type, USym, parts

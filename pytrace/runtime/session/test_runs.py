@@ -7,7 +7,8 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.base.terminal import colour
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.probes.kinds import BENCH, TEST
@@ -27,8 +28,7 @@ _LEAST_NS = 1_000_000
 _GREEN, _RED, _RESET = b"\x1b[32m", b"\x1b[31m", b"\x1b[0m"
 
 
-@dataclass(frozen=True)
-class TestResult:
+class TestResult(msgspec.Struct, frozen=True):
     """What became of one test; *duration* in nanoseconds, *output* and *messages* what the script printed meanwhile."""
 
     name: str
@@ -38,8 +38,7 @@ class TestResult:
     messages: str
 
 
-@dataclass(frozen=True)
-class BenchResult:
+class BenchResult(msgspec.Struct, frozen=True):
     """Time of one benchmark: *average* nanoseconds of *iterations* runs."""
 
     name: str

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(msgspec.Struct, frozen=True):
     """A function that an address lies in.
 
     *name* is empty when it is unknown; *offset* counts bytes from the function's start (of an inlined function: of the

@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.elf.file import parse_notes
 from pytrace.runtime.symbols.vdso import vdso_image
@@ -26,8 +27,7 @@ _KERNEL_LINKED = {"x86_64": 0xFFFFFFFF81000000}
 Of other machines' kernels addresses count from ``_text``."""
 
 
-@dataclass(frozen=True, slots=True)
-class ImagePlace:
+class ImagePlace(msgspec.Struct, frozen=True):
     """A place in a binary, the kernel or a kernel module.
 
     *build_id* is hexadecimal, empty when it is not known. *address* is the address there as it was linked; the position

@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from pytrace.base.fast_dataclass import replace
+from msgspec.structs import replace
+
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.abi.demangle import demangle
 from pytrace.runtime.binaries.user_binary import Binary

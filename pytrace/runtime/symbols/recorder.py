@@ -14,7 +14,8 @@ import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass, replace
+from msgspec.structs import replace
+
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.abi import perf
 from pytrace.runtime.host import procfs
@@ -40,8 +41,7 @@ KEPT_ENDED = 4096
 """How many ended processes are remembered."""
 
 
-@dataclass(frozen=True, slots=True)
-class _SidebandAttr(perf.EventAttr):
+class _SidebandAttr(perf.EventAttr, frozen=True):
     """``struct perf_event_attr`` of an event that counts nothing and reports mappings and tasks."""
 
     watermark: int = _PAGES * mmap.PAGESIZE // 4

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core.unwind_format import CFA_LIMIT, WHERE_RBP_POINTS, WORD, Rule
 
 RBP, RSP, RETURN = 6, 7, 16
 """Numbers of registers in DWARF (System V ABI for AMD64, figure 3.36)."""
 
 
-@dataclass(slots=True)
-class State:
+class State(msgspec.Struct):
     """Rules at one address.
 
     *bp* as in a row, None for a rule that a row cannot hold; *returns* is where the return address is, as an offset

@@ -10,8 +10,9 @@ from array import array
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from pytrace.base import private_files
-from pytrace.base.fast_dataclass import dataclass
 from pytrace.core.unwind_format import Rule
 from pytrace.runtime.unwind.call_frames import Interpreter, State, signed, unsigned
 
@@ -25,8 +26,7 @@ _POINTER_FORMATS = {0x0: "<Q", 0x2: "<H", 0x3: "<I", 0x4: "<Q", 0xA: "<h", 0xB: 
 _PC_RELATIVE = 0x10
 
 
-@dataclass(frozen=True, slots=True)
-class _Cie:
+class _Cie(msgspec.Struct, frozen=True):
     """What FDEs share."""
 
     code_step: int

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytrace.base.fast_dataclass import replace
+from msgspec.structs import replace
+
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.source import Source
 from pytrace.frontend.ast import nodes, visitor

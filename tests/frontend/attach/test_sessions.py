@@ -63,7 +63,7 @@ def test_only_where_the_kernel_has_it_and_the_user_wants_it() -> None:
 
 def test_pools_of_older_kernels_need_many_functions() -> None:
     """Before 6.14 a session on one function that sleeps would leave out calls that a kprobe sees."""
-    probe = Struct("struct", "fprobe", 8, (Field("rethook", UINT64, 0),), origin="vmlinux", align=8)
+    probe = Struct("struct", "fprobe", 8, (Field("rethook", UINT64, 0),), origin="vmlinux", alignment=8)
     names = [f"pooled_{number}" for number in range(16)]
     kernel = replace(
         SESSIONS,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from pytrace.base.fast_dataclass import replace
+from msgspec.structs import replace
+
 from pytrace.results.formats import about
 from tests.support.snapshots import run, snapshot
 

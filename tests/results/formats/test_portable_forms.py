@@ -19,7 +19,7 @@ from tests.support.snapshots import COUNT, STRING, map_data, snapshot
 
 COLOUR = types.Enum("colour", 4, False, (("RED", 0), ("GREEN", 5)))
 PAIR = types.Record(("a", "b"), (types.INT64, STRING))
-NAMED = types.Struct("struct", "x", 8, (types.Field("n", types.INT32, 0), types.Field("t", types.INT32, 4)), align=4)
+NAMED = types.Struct("struct", "x", 8, (types.Field("n", types.INT32, 0), types.Field("t", types.INT32, 4)), "", 4)
 
 KEYS: list[tuple[Type, list[Any], list[Any]]] = [
     (types.INT64, [-1, 3, 2], [-1, 3, 2]),

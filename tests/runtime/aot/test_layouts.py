@@ -8,9 +8,9 @@ from pytrace.core.types import INT32, UINT64, Field, Pointer, Struct
 from pytrace.runtime.aot import layouts
 from tests.support.facts import RecordedKernel
 
-INNER = Struct("struct", "", 16, (Field("low", INT32, 0), Field("flag", INT32, 4, 3, 2)), origin="vmlinux#9", align=8)
-OUTER = Struct("struct", "outer", 32, (Field("in", INNER, 8), Field("next", UINT64, 24)), origin="vmlinux", align=8)
-HOLDER = Struct("struct", "holder", 8, (Field("out", Pointer(OUTER), 0),), origin="vmlinux", align=8)
+INNER = Struct("struct", "", 16, (Field("low", INT32, 0), Field("flag", INT32, 4, 3, 2)), "vmlinux#9", 8)
+OUTER = Struct("struct", "outer", 32, (Field("in", INNER, 8), Field("next", UINT64, 24)), origin="vmlinux", alignment=8)
+HOLDER = Struct("struct", "holder", 8, (Field("out", Pointer(OUTER), 0),), origin="vmlinux", alignment=8)
 KERNEL = RecordedKernel(structs={("struct", item.name): item for item in (OUTER, HOLDER)})
 
 

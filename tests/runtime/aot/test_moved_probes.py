@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from pytrace.base.fast_dataclass import replace
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.event_layout import Location

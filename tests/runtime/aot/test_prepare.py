@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
+from msgspec.structs import replace
 
 from pytrace import pipeline
-from pytrace.base.fast_dataclass import replace
 from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError
 from pytrace.core.manifest import LOAD_TIME_SECTION, CompiledScript
 from pytrace.core.manifest_sections import OpenValue
@@ -25,7 +25,7 @@ FACT = ("kernel", "none", "x86_64", "6.1.0-test", "another build", "0")
 
 def task(*fields: Field, size: int = 64) -> dict[tuple[str, str], Struct]:
     """A kernel whose only struct is this ``task_struct``."""
-    return {("struct", "task_struct"): Struct("struct", "task_struct", size, fields, origin="vmlinux", align=8)}
+    return {("struct", "task_struct"): Struct("struct", "task_struct", size, fields, origin="vmlinux", alignment=8)}
 
 
 def compiled(

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from pytrace.base.fast_dataclass import replace
 from pytrace.core.probes.targets import FileTarget, StaticProbeTarget, UserTarget
 from pytrace.runtime.abi import perf
 from pytrace.runtime.attach import legacy, semaphores, uprobe

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 
+from msgspec.structs import replace
+
 import pytrace
-from pytrace.base.fast_dataclass import replace
 from pytrace.core.manifest_sections import AheadOfTime, Parameters
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.types import INT64, Count

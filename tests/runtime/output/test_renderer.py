@@ -198,4 +198,4 @@ def test_starting_is_light() -> None:
 
     code = "import pytrace.runtime.output.renderer, sys; print(' '.join(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert not {"pwd", "ctypes", "llvmlite", "ply", "subprocess", "socket", "decimal", "fractions"} & set(loaded)
+    assert not {"pwd", "ctypes", "llvmlite", "ply", "subprocess", "socket", "fractions"} & set(loaded)

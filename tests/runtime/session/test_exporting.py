@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
-from pytrace.base.fast_dataclass import replace
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.run_options import RunOptions

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core.builtins import builtin
 from pytrace.frontend.ast import nodes, visitor
 
@@ -12,8 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 
-@dataclass(frozen=True)
-class Uses:
+class Uses(msgspec.Struct, frozen=True):
     """The names of builtins (values and calls) in a body, and how it reads ``args``.
 
     *fields* are the members that it reads; *whole* says that ``args`` is also used as a whole.

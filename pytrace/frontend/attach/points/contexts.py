@@ -218,7 +218,7 @@ def perf_event(kernel: KernelInfo) -> Type:
             Field("sample_period", UINT64, regs.size),
             Field("addr", UINT64, regs.size + 8),
         )
-        found = Struct("struct", "bpf_perf_event_data", regs.size + 16, members, origin="vmlinux", align=8)
+        found = Struct("struct", "bpf_perf_event_data", regs.size + 16, members, origin="vmlinux", alignment=8)
     return Pointer(found if found is not None else VOID, AddressSpace.BPF)
 
 
@@ -253,4 +253,4 @@ def args_struct(name: str, arguments: Sequence[ProbeArgument]) -> Struct:
         at += item.type.size
         align = max(align, step)
     size = (at + align - 1) // align * align
-    return Struct("struct", f"args({name})", size, tuple(fields), origin=f"args:{name}", align=align)
+    return Struct("struct", f"args({name})", size, tuple(fields), origin=f"args:{name}", alignment=align)

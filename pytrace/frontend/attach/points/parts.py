@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core.diagnostics import Diagnostics, counted, did_you_mean
 from pytrace.core.source import Span
 
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from pytrace.frontend.ast import nodes
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(msgspec.Struct, frozen=True):
     """One part: its *text* (quotes and parameters resolved), its span, and the separator *before* it."""
 
     text: str
@@ -43,8 +43,7 @@ class Part:
         return self.text[:1].isdigit() or (self.text[:1] == "-" and self.text[1:2].isdigit())
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(msgspec.Struct, frozen=True):
     """An attach point whose provider is known. *written* is the provider as written in the script."""
 
     kind: ProbeKind

@@ -10,7 +10,9 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass, replace
+import msgspec
+from msgspec.structs import replace
+
 from pytrace.core.kernel_info import COMMON_FIELDS_END, FunctionPrototype, KernelInfo, TracepointField
 from pytrace.core.types import Array, Bool, Enum, Int, Pointer, String, Struct, Type
 from pytrace.core.types.plain_loads import plainly_read
@@ -72,8 +74,7 @@ def shape(type_: Type) -> tuple[int, bool] | None:
     return (1, False) if isinstance(type_, Bool) else None
 
 
-@dataclass(frozen=True)
-class _Raw:
+class _Raw(msgspec.Struct, frozen=True):
     """The arguments of a raw tracepoint."""
 
     prototype: FunctionPrototype

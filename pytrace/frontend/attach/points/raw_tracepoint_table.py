@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,8 +34,7 @@ STRUCTS = {
 """What an argument must point to where a path begins with its name."""
 
 
-@dataclass(frozen=True)
-class Formula:
+class Formula(msgspec.Struct, frozen=True):
     """Size and sign of the operands and of the result; *ops* says that it needs the passthrough operations."""
 
     operands: tuple[tuple[int, bool], ...]

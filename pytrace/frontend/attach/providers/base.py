@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from pytrace.base.fast_dataclass import dataclass, field, replace
+import msgspec
+from msgspec.structs import replace
+
 from pytrace.core.diagnostics import Diagnostics, similar
 from pytrace.core.kernel_info import FunctionPrototype, KernelFunction, KernelInfo, UsdtProbe
 from pytrace.core.probes.targets import FileTarget, ProbeTarget, TypedFunctionTarget
@@ -13,7 +15,6 @@ from pytrace.frontend.attach.points import contexts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
-    from typing import ClassVar
 
     from pytrace.core.config import Config
     from pytrace.core.options.compile_options import CompileOptions
@@ -26,8 +27,7 @@ MOST_PERIOD = 2**63 - 1
 """Nanoseconds or events between two hits (``sample_period`` of ``struct perf_event_attr``, checked for its sign)."""
 
 
-@dataclass()
-class Scope:
+class Scope(msgspec.Struct):
     """The inputs of expansion, and its diagnostics."""
 
     options: CompileOptions
@@ -38,9 +38,9 @@ class Scope:
     """Set while a pattern as provider is tried on one kind, where no match is not an error."""
     decides: bool = False
     """The script uses ``in_scope``: it applies the filters of processes itself."""
-    names: dict[tuple[str, str], Span] = field(default_factory=dict)
+    names: dict[tuple[str, str], Span] = msgspec.field(default_factory=dict)
     """Names of test and bench probes seen so far."""
-    empty: list[tuple[str, Span, tuple[str, ...]]] = field(default_factory=list)
+    empty: list[tuple[str, Span, tuple[str, ...]]] = msgspec.field(default_factory=list)
     """Messages about patterns of the current block without matches, shown if no other attach point matches."""
 
     def unmatched(self, message: str, span: Span, hints: Iterable[str] = ()) -> None:
@@ -81,8 +81,7 @@ class Scope:
         return name not in self.options.disabled and self.kernel.feature(name)
 
 
-@dataclass(frozen=True)
-class UserFunction:
+class UserFunction(msgspec.Struct, frozen=True):
     """A function of a binary; *inside* says that the probe is after its first instruction."""
 
     path: str
@@ -93,8 +92,7 @@ class UserFunction:
 Subject = KernelFunction | FunctionPrototype | UserFunction | UsdtProbe
 
 
-@dataclass(frozen=True)
-class Match:
+class Match(msgspec.Struct, frozen=True):
     """One target of an attach point.
 
     *probe* is the full name, *place* the target. *subject* is what else the provider needs to build the context; *wild*

@@ -11,7 +11,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core.diagnostics import Diagnostics, InternalError, Note
 from pytrace.core.types import UINT64, VOID, AddressSpace, Enum, Int, Pointer, Struct, Type
 from pytrace.frontend.ast import nodes, visitor
@@ -108,8 +109,7 @@ class BranchRule(Protocol[N_contra]):
     def __call__(self, checker: Checker, node: N_contra, /, *, wanted: bool) -> Type: ...
 
 
-@dataclass(frozen=True)
-class Rules:
+class Rules(msgspec.Struct, frozen=True):
     """The typing rules of the language that the checker and other rules call."""
 
     expressions: Mapping[type[nodes.Expr], Callable[[Checker, nodes.Expr], Type]]

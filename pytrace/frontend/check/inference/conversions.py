@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from pytrace.base.fast_dataclass import dataclass, replace
+from msgspec.structs import replace
+
 from pytrace.core.types import (
     INT64,
     UINT64,
@@ -44,8 +45,7 @@ T = TypeVar("T", bound=Type)
 INT64_MIN, INT64_MAX, UINT64_MAX = -(1 << 63), (1 << 63) - 1, (1 << 64) - 1
 
 
-@dataclass(frozen=True)
-class Unknown(Type):
+class Unknown(Type, frozen=True):
     """Not inferred yet, or the type of an expression with a reported error; compatible with every type."""
 
     tag: ClassVar[str] = "unknown"
@@ -62,8 +62,7 @@ class Unknown(Type):
         return "unknown"
 
 
-@dataclass(frozen=True)
-class Flexible(Type):
+class Flexible(Type, frozen=True):
     """Integer constants between *low* and *high*; only during inference."""
 
     low: int

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass, field
+import msgspec
+
 from pytrace.core.diagnostics import did_you_mean
 from pytrace.frontend.check.inference.slots import HYGIENE, VariableState, shown_name
 
@@ -14,15 +15,14 @@ if TYPE_CHECKING:
     from pytrace.frontend.check.inference.checker import Checker
 
 
-@dataclass()
-class Scope:
+class Scope(msgspec.Struct):
     """The variables of one block. Names cannot be shadowed: look-up goes outwards, declaration checks the whole
     chain.
     """
 
     parent: Scope | None
-    names: dict[str, VariableState] = field(default_factory=dict)
-    ended: dict[str, VariableState] = field(default_factory=dict)
+    names: dict[str, VariableState] = msgspec.field(default_factory=dict)
+    ended: dict[str, VariableState] = msgspec.field(default_factory=dict)
     """Variables of inner blocks that have ended, for messages."""
 
     def find(self, name: str) -> VariableState | None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass, field
+import msgspec
+
 from pytrace.core.types import INT64, VOID, Bool, Count, Enum, Int, Pointer, String, Type
 from pytrace.frontend.ast.typed_program import VariableInfo
 from pytrace.frontend.check.inference.conversions import (
@@ -33,8 +34,7 @@ SETTLE_AFTER = 20
 """Number of passes after which types can only grow, so that inference terminates."""
 
 
-@dataclass(frozen=True)
-class Removed:
+class Removed(msgspec.Struct, frozen=True):
     """Removed code: *what* is the reason for messages, *span* its location when that is not the statement itself.
 
     *spare*: it was removed before type inference (by ``if comptime``, or with its whole probe).
@@ -45,8 +45,7 @@ class Removed:
     spare: bool
 
 
-@dataclass()
-class Slot:
+class Slot(msgspec.Struct):
     """One slot."""
 
     known: Type = UNKNOWN
@@ -154,8 +153,7 @@ def _stored(type_: Type) -> Type:
     return Pointer(type_.target, type_.space) if isinstance(type_, Pointer) and type_.trusted else type_
 
 
-@dataclass()
-class VariableState:
+class VariableState(msgspec.Struct):
     """A scratch variable: what is known about one declaration."""
 
     name: str
@@ -174,13 +172,12 @@ class VariableState:
     """Set by a ``for``."""
 
 
-@dataclass()
-class MapState:
+class MapState(msgspec.Struct):
     """A map: what is known about it over the whole program."""
 
     name: str
-    key: Slot = field(default_factory=Slot)
-    value: Slot = field(default_factory=Slot)
+    key: Slot = msgspec.field(default_factory=Slot)
+    value: Slot = msgspec.field(default_factory=Slot)
     keyed: bool | None = None
     keyed_at: Span | None = None
     """The first use with or without key."""

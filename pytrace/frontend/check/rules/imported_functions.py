@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import replace
+from msgspec.structs import replace
+
 from pytrace.core.diagnostics import Note, TraceError, counted
 from pytrace.core.types import Bool, Enum, Int, Pointer, Struct, Type, Void
 from pytrace.frontend.ast import nodes

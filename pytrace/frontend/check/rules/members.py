@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import replace
+from msgspec.structs import replace
+
 from pytrace.core.diagnostics import did_you_mean
 from pytrace.core.probes.targets import TracepointTarget
 from pytrace.core.types import INT8, UINT8, AddressSpace, Array, Pointer, Record, String, Struct, Tuple, Type

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import replace
+from msgspec.structs import replace
+
 from pytrace.core.types import BOOL, INT64, UINT64, AddressSpace, Array, Bool, Enum, Int, Pointer, String, Type, Void
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import Signedness, TypeDescription

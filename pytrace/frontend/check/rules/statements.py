@@ -6,8 +6,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from pytrace.base.dispatch import by_class, on
-from pytrace.base.fast_dataclass import replace
 from pytrace.core.builtin_row import Builtin, Mode
 from pytrace.core.types import INT64, VOID, Bool, Int, Stats, String, Tuple, Type, Void
 from pytrace.frontend.ast import nodes

@@ -5,7 +5,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core.types import Hist, LHist
 
 if TYPE_CHECKING:
@@ -16,8 +17,7 @@ _UNITS = ("", "K", "M", "G", "T", "P", "E")
 _KILO, _MEGA = 1 << 10, 1 << 20
 
 
-@dataclass(frozen=True)
-class Shape:
+class Shape(msgspec.Struct, frozen=True):
     """The bounds of a histogram's buckets and how they are labelled.
 
     Bucket *n* holds values from ``bound(n - 1)`` up to ``bound(n)``, that excluded; the first has no lower end, and the
@@ -34,8 +34,7 @@ class Shape:
     """Whether ``div`` of print applies."""
 
 
-@dataclass(frozen=True)
-class Bucket:
+class Bucket(msgspec.Struct, frozen=True):
     """A bucket: values *low* … *high* (excluded; None for an open end), how many, and its label."""
 
     low: int | None
@@ -154,8 +153,7 @@ def text(form: Shape, counts: Sequence[int], div: int = 1) -> bytes:
 # ---------------------------------------------------------------------------------------------- percentiles
 
 
-@dataclass(frozen=True)
-class Quantile:
+class Quantile(msgspec.Struct, frozen=True):
     """A percentile of what a histogram counted.
 
     The true value lies in *low* … *high* (both included; None where the bucket has an open end), and *value* is the

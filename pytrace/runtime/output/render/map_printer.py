@@ -6,7 +6,8 @@ import struct
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core import types
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types.produced import truncated
@@ -63,8 +64,7 @@ class Reader(Protocol):
         """Set all values to zero."""
 
 
-@dataclass(frozen=True)
-class Shown:
+class Shown(msgspec.Struct, frozen=True):
     """How a map is to print: the last *top* entries (0: all) in *order*, numbers divided by *div*.
 
     *order* is empty for the usual one, or ``key``, ``-key``, ``value``, ``-value``.

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Generic, TypeVar, cast
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core import types
 from pytrace.core.types.produced import truncated, wrapped
 from pytrace.runtime.output.render.decoders import Decoders, Value, Values, integer_code
@@ -20,8 +21,7 @@ Merge = Callable[[bytes], V]
 """Joins the copies of all CPUs, in a row, to one decoded value."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row(Generic[T, V]):
+class Row(msgspec.Struct, Generic[T, V], frozen=True):
     """What differs between types of map values.
 
     *merge* makes, for a type of the row's class, the function that joins the copies of all CPUs; *rank* is what

@@ -10,7 +10,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Never
 
-from pytrace.base.fast_dataclass import dataclass, replace
+import msgspec
+from msgspec.structs import replace
+
 from pytrace.core import types
 from pytrace.core.diagnostics import InternalError
 from pytrace.runtime.output.render.decoders import Value, for_any, integer_code
@@ -22,8 +24,7 @@ if TYPE_CHECKING:
     from pytrace.core.formats import Conversion
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(msgspec.Struct, frozen=True):
     """How one argument prints.
 
     *format* is the conversion of Python's bytes formatting. *layout* is how the argument is read from the event when

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core.types.produced import truncated
 from pytrace.runtime.host.clocks import strftime
 
@@ -21,8 +22,7 @@ Interval = tuple[int, int, int]
 """Epoch (interval number plus 1), value, meta: as :class:`pytrace.core.types.TSeries` keeps it."""
 
 
-@dataclass(frozen=True)
-class Series:
+class Series(msgspec.Struct, frozen=True):
     """Points of equal distance: start of each interval (wall time, nanoseconds) and its value, None for no data."""
 
     interval: int

@@ -28,7 +28,7 @@ from pytrace.frontend.attach.points import contexts
 from tests.support.facts import FILE, REGISTERS, TASK, RecordedKernel, event, function, tracepoint_field
 
 KERNEL = RecordedKernel()
-BIG = Struct("struct", "big", 12, (), origin="vmlinux", align=4)
+BIG = Struct("struct", "big", 12, (), origin="vmlinux", alignment=4)
 
 
 def test_fields_that_programs_may_not_read_are_left_out() -> None:

@@ -13,7 +13,7 @@ from tests.support.facts import RecordedKernel, event, tracepoint_field
 TASK = Struct(
     "struct", "task_struct", 64,
     (Field("pid", INT32, 0), Field("prio", INT32, 4), Field("comm", String(16), 8), Field("cpu", INT32, 24)),
-    origin="vmlinux", align=8,
+    origin="vmlinux", alignment=8,
 )  # fmt: skip
 FIELDS = event(
     tracepoint_field("comm", String(16), 8), tracepoint_field("pid", INT32, 24), tracepoint_field("prio", INT32, 28),
@@ -42,7 +42,7 @@ def test_members_of_an_argument() -> None:
 
 
 def test_arguments_of_another_name_type_or_module() -> None:
-    other = Struct("struct", "file", 64, TASK.fields, origin="vmlinux", align=8)
+    other = Struct("struct", "file", 64, TASK.fields, origin="vmlinux", alignment=8)
     assert known(kernel(Pointer(TASK), "task")) == {}
     assert known(kernel(Pointer(other))) == {}
     assert known(kernel(UINT64)) == {}

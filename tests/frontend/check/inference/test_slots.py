@@ -9,7 +9,7 @@ from pytrace.frontend.check.inference.conversions import UNKNOWN, literal
 from pytrace.frontend.check.inference.slots import SETTLE_AFTER, MapState, Slot, flexible_string, shown_name
 
 HERE, THERE = (Span(Source("stdin", "@a @b"), at, at + 2) for at in (0, 3))
-TASK = Struct("struct", "task_struct", 8, (), origin="vmlinux", align=8)
+TASK = Struct("struct", "task_struct", 8, (), origin="vmlinux", alignment=8)
 
 
 def slot(*types: Type, **state: Type) -> Slot:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core import types
 
 if TYPE_CHECKING:
@@ -17,8 +18,7 @@ Block = tuple[bytes, bytes, int]
 _NAMED = (types.Stack, types.USym)
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """Where rows have a user stack of at most *frames* frames, or one address (0): in the key or *in_value*."""
 
     in_value: bool

@@ -15,7 +15,8 @@ import sys
 from array import array
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.runtime.output.render.large_maps.sort_keys import Piece
 
 if TYPE_CHECKING:
@@ -30,8 +31,7 @@ Records = tuple[bytearray, int]
 """Records one after another, and how many bytes each takes: a form's size, or less if the rest is zero in all."""
 
 
-@dataclass(frozen=True)
-class _Unit:
+class _Unit(msgspec.Struct, frozen=True):
     """What is copied at once: *size* bytes of all rows.
 
     They are in column *source* from *start* on, at *place* of the record and at *row* of the row that comes back. In a
@@ -48,8 +48,7 @@ class _Unit:
     after: int = 0
 
 
-@dataclass(frozen=True)
-class _Stack:
+class _Stack(msgspec.Struct, frozen=True):
     """A stack: at *place* process and error, then 16 bytes for each frame: 1 if there is one, and its address.
 
     So a stack comes before those that go on where it ends, and takes no room for frames that it does not have.

@@ -11,7 +11,8 @@ from itertools import repeat
 from operator import add
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core import types
 from pytrace.core.types.produced import truncated, wrapped
 from pytrace.runtime.output.render.decoders import integer_code
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
 _WORD = 8
 
 
-@dataclass(frozen=True)
-class Reduction:
+class Reduction(msgspec.Struct, frozen=True):
     """How values of one type become one copy each.
 
     *type* is that of the copy; *one* takes values and their number. *ranks* gives, from such copies, the numbers by

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core import types
 
 if TYPE_CHECKING:
@@ -18,8 +19,7 @@ Column = Callable[[Sequence[bytes]], list[bytes]]
 """The texts of the values of one column, from their bytes."""
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(msgspec.Struct, frozen=True):
     """A value in a row: how it is read from *start* (a code of :mod:`struct`), converted, and formatted."""
 
     start: int

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.base.fast_dataclass import dataclass
+import msgspec
+
 from pytrace.core import types
 
 if TYPE_CHECKING:
@@ -18,8 +19,7 @@ MOST_FRAMES = 255
 """Frames of a stack that a byte can count."""
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(msgspec.Struct, frozen=True):
     """A part of a value's memory: *size* bytes from *start* on.
 
     *number*: a number, whose sign counts if it is *signed*; otherwise it is text or anything else. *frames* is the
