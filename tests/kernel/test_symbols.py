@@ -12,6 +12,7 @@ from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.host.kallsyms import Kallsyms
 from pytrace.runtime.symbols.symbolizer import Symbolizer
 from tests.support.compile import compiled, tool
+from tests.support.machine import need
 from tests.support.server import Server
 
 
@@ -160,3 +161,23 @@ def test_kernel_functions() -> None:
     assert (frame.name, frame.offset, frame.module) == ("vfs_read", 3, "")
     (unknown,) = Symbolizer().kernel(0xFFFFFFFFFFFFFF00)
     assert unknown.name == ""
+
+
+MORE_THAN_ONCE = """
+struct place { int x; };
+int twice(int amount, struct place *where) { return amount * 2 + where->x; }
+int (*volatile pointer)(int, struct place *) = twice;
+int main(int count, char **words) {
+    struct place place = {count + 40};
+    return pointer(count, &place) + twice(count, &place) == 1;
+}
+"""
+
+
+def test_arguments_of_a_function_that_is_inlined_elsewhere(server: Server, tmp_path: Path) -> None:
+    """Its entry in the DWARF has names and types by way of DW_AT_abstract_origin."""
+    need("uprobe")
+    path = compiled(tmp_path, "inlined", MORE_THAN_ONCE, "-g", "-O2")
+    program = f"uprobe:{path}:twice {{ print((args.amount, args.where->x)); }}"
+    result = server.run(("-q", "-e", program, "-c", f"{path} more"), timeout=30)
+    assert (result.status, result.stdout.strip(), result.stderr) == (0, "(2, 42)", ""), result

@@ -12,6 +12,7 @@ from pytrace.results.difference import Difference, difference
 from pytrace.results.formats import difference_forms
 from pytrace.results.values import Value
 from tests.support.snapshots import COUNT, STRING, map_data, run, snapshot
+from tests.support.zone import zone
 
 
 def compared(kind: types.Type, before: Value | None, after: Value | None) -> Difference:
@@ -40,7 +41,8 @@ def compared(kind: types.Type, before: Value | None, after: Value | None) -> Dif
     ],
 )  # fmt: skip
 def test_text_says_the_change_and_both_values(kind: types.Type, before: Value, after: Value, text: str) -> None:
-    assert difference_forms.text(compared(kind, before, after)).decode() == text
+    with zone("UTC"):
+        assert difference_forms.text(compared(kind, before, after)).decode() == text
 
 
 def test_buckets_that_gained_and_lost_have_bars() -> None:

@@ -16,6 +16,7 @@ from pytrace.results.snapshot import SnapshotData
 from pytrace.results.values import Frame, StackTrace
 from tests.support.encode import Run
 from tests.support.snapshots import COUNT, STRING, map_data, snapshot
+from tests.support.zone import zone
 
 COLOUR = types.Enum("colour", 4, False, (("RED", 0), ("GREEN", 5)))
 PAIR = types.Record(("a", "b"), (types.INT64, STRING))
@@ -85,7 +86,8 @@ def test_histograms_and_series() -> None:
         map_data("@h", STRING, types.Hist(), {"a": {2: 1, 4: 3}, "b": {1: 9}}),
         map_data("@t", None, types.TSeries(1_000_000_000, 3, "avg"), {None: {7: (9, 2), 9: (-3, 2)}}),
     )
-    shown = written(found).decode().splitlines()
+    with zone("UTC"):
+        shown = written(found).decode().splitlines()
     assert shown[0] == "@h[a]:"
     assert shown[1].startswith("[1]                    1 |@@@")
     assert sum(line.startswith("@h[") for line in shown) == 2

@@ -148,7 +148,8 @@ def test_cgroups(tmp_path: Path) -> None:
         (tmp_path / path).mkdir(parents=True)
     mounts = tmp_path / "mounts"
     mounts.write_text(
-        f"proc /proc proc rw 0 0\ncgroup {tmp_path}/cpu cgroup rw,cpu 0 0\ncgroup2 {tmp_path}/v2 cgroup2 rw 0 0\n"
+        "20 1 0:20 / /proc rw - proc proc rw\n"
+        f"21 1 0:21 / {tmp_path}/cpu rw - cgroup cgroup rw,cpu\n22 1 0:22 / {tmp_path}/v2 rw - cgroup2 cgroup2 rw\n"
     )
     found = Cgroups(str(mounts))
 

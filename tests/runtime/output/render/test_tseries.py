@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import pytest
 
 from pytrace.core.types import TSeries
-from pytrace.runtime.host import clocks
 from pytrace.runtime.output.render import tseries
+from tests.support.zone import zone
 
 
 @pytest.fixture(autouse=True)
-def _zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    clocks._calendar.cache_clear()
-    yield
-    monkeypatch.undo()
-    time.tzset()
-    clocks._calendar.cache_clear()
+def _zone() -> Iterator[None]:
+    with zone("UTC"):
+        yield
 
 
 @pytest.mark.parametrize(
