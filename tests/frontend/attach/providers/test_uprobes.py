@@ -36,7 +36,7 @@ CPP = RecordedKernel(
 def test_places(text: str, probe: str, offset: int, symbol: str) -> None:
     (target,) = Expanded(f"{text} {{ }}").unit.targets
     assert target.probe == probe
-    assert target.place == UserTarget("/bin/app", offset, symbol=symbol)
+    assert target.place == UserTarget("/bin/app", offset, symbol=symbol, inside="+" in probe)
 
 
 def test_wildcards_and_multi_links() -> None:
