@@ -1,4 +1,4 @@
-"""Critical sections that signals do not interrupt."""
+"""Requests of users to end what runs, and critical sections that signals do not interrupt."""
 
 from __future__ import annotations
 
@@ -12,6 +12,16 @@ if TYPE_CHECKING:
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals by which users and systems end a process."""
+
+
+class EndRequests:
+    """Requests to end a run. Handlers of signals count them; whatever takes long looks at them."""
+
+    def __init__(self) -> None:
+        self.ending = False
+        """Whether a user has asked for the end, and waits for it."""
+        self.count = 0
+        """How often the user has asked."""
 
 
 @contextmanager

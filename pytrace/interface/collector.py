@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from pytrace.core import types
-from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import EventSpec, FlatLayout, Formatted, LayoutWithProbe, PrintedMap
 from pytrace.core.manifest import ProgramSpec
 from pytrace.core.types import Record, Type, parts, shown_name
@@ -62,9 +61,6 @@ class Collector(Output):
         self.dropped = 0
         """Events that were dropped because nobody took them."""
         self._most, self._most_bytes, self._bytes = most, most_bytes, 0
-        self._programs = programs
-        self.symbols: Symbols | None = None
-        """The session's symboliser, once there is a session."""
         self._taken = 0
         self._current: tuple[Place, bytes] | None = None
         location = programs[0].location
@@ -135,7 +131,13 @@ class Collector(Output):
         finally:
             self._current = None
 
-    # ---- for handlers
+
+class Places:
+    """Makes the places of events from what the manifest says of them; *symbols* resolve stacks."""
+
+    def __init__(self, programs: tuple[ProgramSpec, ...], symbols: Symbols) -> None:
+        self._programs = programs
+        self._symbols = symbols
 
     def place(self, context: Context, spec: EventSpec, text: Callable[[bytes], bytes]) -> Place:
         """The place that *spec* describes."""
@@ -158,9 +160,7 @@ class Collector(Output):
 
     def forms(self, context: Context) -> PortableForms:
         """What makes plain values of decoded ones."""
-        if self.symbols is None:
-            raise InternalError("an event came before the session was there")
-        return PortableForms(context.texts, StackTraces(self.symbols))
+        return PortableForms(context.texts, StackTraces(self._symbols))
 
     def _probe(self, spec: EventSpec) -> Callable[[bytes], str]:
         layout = spec.layout
@@ -190,20 +190,20 @@ def _unseen(_context: Context, _spec: EventSpec) -> RunHandler:
     return Tally(lambda _count: None)
 
 
-def table(collector: Collector) -> Mapping[str, Make]:
-    """What is done on each kind of event: those that print become objects, the others do what they always do."""
+def table(collector: Collector, places: Places) -> Mapping[str, Make]:
+    """Handlers by kind of event: events that print become objects, the others do what they always do."""
     rows: dict[str, Make] = dict(HANDLERS)
     rows |= {
-        "printf": _formatted(collector),
+        "printf": _formatted(collector, places),
         "heading": _unseen,
-        "errorf": _formatted(collector, error=True),
-        "warnf": _formatted(collector),
-        "print_value": _value(collector),
-        "print_map": _map(collector),
-        "row": _row(collector),
+        "errorf": _formatted(collector, places, error=True),
+        "warnf": _formatted(collector, places),
+        "print_value": _value(collector, places),
+        "print_map": _map(collector, places),
+        "row": _row(collector, places),
     }
     for kind in FOLLOWED_BY_TEXT:
-        rows[kind] = _text(collector, HANDLERS[kind])
+        rows[kind] = _text(collector, places, HANDLERS[kind])
     return rows
 
 
@@ -218,12 +218,12 @@ def _keep(collector: Collector, place: Place) -> RunHandler:
     return run
 
 
-def _formatted(collector: Collector, *, error: bool = False) -> Make:
+def _formatted(collector: Collector, places: Places, *, error: bool = False) -> Make:
     def make(context: Context, spec: EventSpec) -> RunHandler:
         static = spec.static_part(Formatted)
         parts = compile_pieces(static_bytes(static.format), spec.args, context.texts)
         one = formatter(spec.layout, context.decoders, parts)
-        keep = _keep(collector, collector.place(context, spec, lambda record: one(record, 0)))
+        keep = _keep(collector, places.place(context, spec, lambda record: one(record, 0)))
         if not error:
             return keep
 
@@ -237,36 +237,36 @@ def _formatted(collector: Collector, *, error: bool = False) -> Make:
     return make
 
 
-def _value(collector: Collector) -> Make:
+def _value(collector: Collector, places: Places) -> Make:
     def make(context: Context, spec: EventSpec) -> RunHandler:
         one = formatter(spec.layout, context.decoders, compile_pieces(b"%s\n", spec.args, context.texts))
-        return _keep(collector, collector.place(context, spec, lambda record: one(record, 0)))
+        return _keep(collector, places.place(context, spec, lambda record: one(record, 0)))
 
     return make
 
 
-def _row(collector: Collector) -> Make:
+def _row(collector: Collector, places: Places) -> Make:
     def make(context: Context, spec: EventSpec) -> RunHandler:
         from pytrace.runtime.output import rows
 
         text = rows.line(context, spec)
-        collect = _keep(collector, collector.place(context, spec, lambda record: text(record, 0)))
+        collect = _keep(collector, places.place(context, spec, lambda record: text(record, 0)))
         return rows.waiting(context, spec, rows.keeping(context, spec, collect))
 
     return make
 
 
-def _map(collector: Collector) -> Make:
+def _map(collector: Collector, places: Places) -> Make:
     def make(context: Context, spec: EventSpec) -> RunHandler:
         static = spec.static_part(PrintedMap)
         shown = Shown(static.top, static.div or 1, static.order, static.clear)
         view = context.view(static.map)
-        place = collector.place(context, spec, bytes)
+        place = places.place(context, spec, bytes)
 
         def handle(data: bytes, offset: int) -> None:
             entries = view.entries(shown, always=True)
             text = view.entries_text(entries, shown)
-            values = portable(view.spec, entries, collector.forms(context), div=shown.div)
+            values = portable(view.spec, entries, places.forms(context), div=shown.div)
             form = as_python(view.spec.value)
             mapping = {key: form(value) for key, value in values.items()}
             collector.add(Event(place, data[offset : offset + spec.layout.fixed_size], text, (mapping,)))
@@ -276,10 +276,10 @@ def _map(collector: Collector) -> Make:
     return make
 
 
-def _text(collector: Collector, original: Make) -> Make:
+def _text(collector: Collector, places: Places, original: Make) -> Make:
     def make(context: Context, spec: EventSpec) -> RunHandler:
         inner = original(context, spec)
-        place = collector.place(context, spec, bytes)
+        place = places.place(context, spec, bytes)
 
         def run(data: bytes, offset: int, length: int, stride: int, count: int) -> None:
             for at in range(offset, offset + stride * count, stride):

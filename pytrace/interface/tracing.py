@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.run_options import RunOptions
-from pytrace.interface.collector import Collector, table
+from pytrace.interface.collector import Collector, Places, table
 from pytrace.interface.compiled import CompiledScript
 from pytrace.interface.errors import LossWarning, TraceWarning, warn
 from pytrace.interface.events import Event
@@ -67,10 +67,10 @@ class Trace:
         """What there was when the trace was closed."""
         try:
             prepared = script.prepared(options)
-            self._collector = Collector(prepared.manifest.programs)
-            embedding = Embedding(self._collector, table(self._collector), self._wake)
+            programs = prepared.manifest.programs
+            self._collector = collector = Collector(programs)
+            embedding = Embedding(collector, lambda symbols: table(collector, Places(programs, symbols)), self._wake)
             self._session = Session(prepared, options, self._stack, embedding)
-            self._collector.symbols = self._session.symbols
             self._names = tuple(spec.name for spec in prepared.manifest.maps)
             self._session.start()
             self._tell()

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from typing import Any, cast
+
 from pytrace.core.event_layout import Location
 from pytrace.core.manifest import ProgramSpec
-from pytrace.interface.collector import FOLLOWED_BY_TEXT, OVERHEAD, Collector, table
+from pytrace.interface.collector import FOLLOWED_BY_TEXT, OVERHEAD, Collector, Places, table
 from pytrace.interface.events import Event, Place
 from pytrace.runtime.output.handlers import HANDLERS
 
@@ -64,7 +66,7 @@ def test_nothing_is_printed(capfd: object) -> None:
 
 
 def test_each_kind_of_event_is_handled() -> None:
-    rows = table(Collector((program(),)))
+    rows = table(Collector((program(),)), Places((program(),), cast(Any, None)))
     assert set(rows) == set(HANDLERS)
     replaced = {kind for kind in rows if rows[kind] is not HANDLERS[kind]}
     assert replaced == {"printf", "heading", "errorf", "warnf", "print_value", "print_map", "row", *FOLLOWED_BY_TEXT}

@@ -9,13 +9,15 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from pytrace.base.interruption import EndRequests
 from pytrace.core import types
 from pytrace.core.config import Config
 from pytrace.core.event_layout import CUT, STATIC_PARTS, EventLayout, EventSpec, Location
 from pytrace.core.manifest import Manifest, MapSpec
+from pytrace.core.types.tables import RowTable
 from pytrace.runtime.host.clocks import Clock
-from pytrace.runtime.output.render.decoders import integer_code
-from pytrace.runtime.output.renderer import Renderer, RenderOptions
+from pytrace.runtime.output.render.decoders import Values, integer_code
+from pytrace.runtime.output.renderer import Renderer, RenderOptions, RunState
 from pytrace.runtime.output.streams import Flush, Output
 
 PLACE = Location("stdin", 1, 9, 26, 'begin { errorf("e %d", 5); }')
@@ -221,6 +223,8 @@ class Run(msgspec.Struct, dict=True):
     json: bool = False
     csv: bool = False
     options: RenderOptions = msgspec.field(default_factory=RenderOptions)
+    keep_row: Callable[[RowTable, Values], None] | None = None
+    requests: EndRequests = msgspec.field(default_factory=EndRequests)
     reader: FakeReader = msgspec.field(default_factory=FakeReader)
     messages: bytes = b""
     _made: Renderer | None = None
@@ -274,7 +278,10 @@ class Run(msgspec.Struct, dict=True):
         if self._made is None:
             manifest = Manifest((), tuple(self.maps), tuple(self.specs), self.strings, self.config)
             self.output = _Kept(self)
-            self._made = Renderer(manifest, self.output, self.symbols, self.reader, Clock(), self.options)
+            self._made = Renderer(
+                manifest, self.output, self.symbols, self.reader, Clock(), self.options,
+                RunState(requests=self.requests), keep_row=self.keep_row,
+            )  # fmt: skip
             self.output.capture()
         return self._made
 

@@ -29,7 +29,7 @@ class Wait:
 
     def __init__(self, state: RunState, prepare: Callable[[], None] = lambda: None) -> None:
         self._state = state
-        self._before = state.requests()
+        self._before = state.requests.count
         self._prepare = prepare
 
     def until_readable(self, descriptor: int) -> None:
@@ -43,7 +43,7 @@ class Wait:
         if poll.poll(0):
             return
         self._prepare()
-        while not (self._state.hurry() or self._state.requests() != self._before):
+        while not (self._state.hurry or self._state.requests.count != self._before):
             if poll.poll(_LOOK_EVERY):
                 return
         if not poll.poll(0):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pytrace.base.interruption import EndRequests
 from pytrace.core.diagnostics import InternalError
 from pytrace.runtime.output import messages
 from pytrace.runtime.output.render import json
@@ -44,12 +45,17 @@ class RunState(msgspec.Struct):
     """The end is not that of a run that went as its script wants: maps are not printed."""
     unwatched: list[int] = msgspec.field(default_factory=list)
     """Addresses whose watchpoints are to go; the session takes them out."""
-    hurry: Callable[[], bool] = lambda: False
-    """Whether the user has asked for the end: what waits is still printed, but commands are not run any more."""
-    requests: Callable[[], int] = lambda: 0
-    """How often the user has asked for the end so far."""
+    requests: EndRequests = msgspec.field(default_factory=EndRequests)
+    """Requests of the user to end the run."""
+    resumed: bool = False
+    """What end probes print and run is waited for, although the user has asked for the end."""
     not_run: int = 0
-    """Commands of ``system()`` that were left out for that."""
+    """Commands of ``system()`` that were not run because the user had asked for the end."""
+
+    @property
+    def hurry(self) -> bool:
+        """Whether the user has asked for the end: waiting events are still printed, but commands are not run."""
+        return self.requests.ending and not self.resumed
 
 
 class RenderOptions(msgspec.Struct, frozen=True):
@@ -68,7 +74,7 @@ class RenderOptions(msgspec.Struct, frozen=True):
 
 
 class Context:
-    """Shared by the handlers of one run."""
+    """Shared by the handlers of one run. *on_exit* is called when the script calls ``exit()``."""
 
     def __init__(
         self,
@@ -79,6 +85,8 @@ class Context:
         clock: Clock,
         options: RenderOptions,
         state: RunState,
+        on_exit: Callable[[], None],
+        keep_row: Callable[[RowTable, Values], None] | None = None,
     ) -> None:
         self.manifest = manifest
         self.config = manifest.config
@@ -90,14 +98,13 @@ class Context:
         """Maps that rejected an update, and why, as far as reported: the number is counted elsewhere."""
         self.undeleted: set[Location] = set()
         """Places whose delete() found no key, as far as reported."""
-        self.on_exit: Callable[[], None] = lambda: None
-        """What else happens when the script calls ``exit()``."""
         self.writers: dict[str, PcapWriter] = {}
         self.tables: dict[int, Table] = {}
         """Tables of rows whose first row was printed, by their numbers."""
-        self.keep_row: Callable[[RowTable, Values], None] | None = None
-        """Where decoded rows are kept beside being printed."""
+        self.keep_row = keep_row
+        """Called with each decoded row, which is printed, too."""
         self._symbols = symbols
+        self._on_exit = on_exit
         self._reader = reader
         self._views: dict[str, MapView] = {}
         self._specs: dict[str, MapSpec] = {item.name: item for item in manifest.maps}
@@ -221,7 +228,7 @@ class Context:
         self.state.exit_requested = True
         self.state.timed = timed
         self.state.exit_code = code & 0xFF
-        self.on_exit()
+        self._on_exit()
 
     # ---- messages
 

@@ -197,7 +197,7 @@ def _system(context: Context, spec: EventSpec) -> RunHandler:
     text = _text_of(context, spec)
 
     def handle(data: bytes, offset: int) -> None:
-        if context.state.hurry():
+        if context.state.hurry:
             context.state.not_run += 1
             return
         # The command's standard error must appear after earlier output.

@@ -38,7 +38,7 @@ class Renderer:
 
     :attr:`handlers` is what :meth:`pytrace.runtime.ring.reader.RingReader.drain` takes: one handler for each event id.
     After ``exit()`` the list has handlers that ignore waiting events, until :meth:`resume`. *handlers* are the
-    rows of another table than that of printing.
+    rows of another table than that of printing. Decoded rows are also passed to *keep_row*.
     """
 
     def __init__(
@@ -51,13 +51,16 @@ class Renderer:
         options: RenderOptions | None = None,
         state: RunState | None = None,
         handlers: Mapping[str, Make] | None = None,
+        keep_row: Callable[[RowTable, Values], None] | None = None,
     ) -> None:
         self.state = state or RunState()
         self.output = output
         self._manifest = manifest
         self._options = options or RenderOptions()
-        self._context = Context(manifest, output, symbols, reader, clock or Clock(), self._options, self.state)
-        self._context.on_exit = self._ignore_rest
+        self._context = Context(
+            manifest, output, symbols, reader, clock or Clock(), self._options, self.state, self._exited, keep_row
+        )
+        self._iterating = False
         self._made: list[RunHandler] = []
         for index, spec in enumerate(manifest.events):
             make = (handlers or HANDLERS).get(spec.kind)
@@ -90,10 +93,6 @@ class Renderer:
         """Formatter of values as text, with the names that this run has resolved."""
         return self._context.raw_texts
 
-    def keep_rows(self, keep: Callable[[RowTable, Values], None]) -> None:
-        """Also pass decoded rows to *keep* from now on."""
-        self._context.keep_row = keep
-
     def views(self) -> list[MapView]:
         """All maps of the script, as what was printed and cleared has left them."""
         return [self._context.view(item.name) for item in self._manifest.maps]
@@ -119,19 +118,26 @@ class Renderer:
 
     def resume(self) -> None:
         """Handle events again (those of end probes)."""
-        self.state.hurry = lambda: False
+        self.state.resumed = True
         self.handlers[:] = self._made
 
     def iterating(self) -> ExitStack:
         """Within, ``exit()`` ends only what comes afterwards: the iterator that calls it shows all its items."""
-        self._context.on_exit = self._ignore_exits
+        self._iterating = True
         stack = ExitStack()
         stack.callback(self._end_of_items)
         return stack
 
     def _end_of_items(self) -> None:
-        self._context.on_exit = self._ignore_rest
+        self._iterating = False
         if self.state.exit_requested:
+            self._ignore_rest()
+
+    def _exited(self) -> None:
+        """The script has called ``exit()``."""
+        if self._iterating:
+            self._ignore_exits()
+        else:
             self._ignore_rest()
 
     def _ignore_exits(self) -> None:
@@ -192,7 +198,7 @@ class Renderer:
                 if len(part) > _LARGE_PART:
                     # There are more of them: together they take much memory.
                     self.output.advance()
-        if due and self.output.terminal and self.state.requests():
+        if due and self.output.terminal and self.state.requests.count:
             self.output.write(b"\n")  # after ^C
         self.output.flush()
 

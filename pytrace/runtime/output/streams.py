@@ -11,6 +11,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from pytrace.base import whole_files
+from pytrace.base.interruption import EndRequests
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.output.channel import Channel
 
@@ -100,6 +101,8 @@ class Output:
         json: bool = False,
         csv: bool = False,
         colour: bool = False,
+        raw: bool = False,
+        requests: EndRequests | None = None,
     ) -> None:
         self.descriptor = descriptor
         self.json = json
@@ -107,7 +110,7 @@ class Output:
         """Whether all that is printed are tables as CSV; other text goes :meth:`beside` it."""
         self.colour = colour
         """Whether messages are coloured."""
-        self.raw = False
+        self.raw = raw
         """Whether control characters go to a terminal as they are."""
         self.broken = False
         self.captured: list[bytes] | None = None
@@ -121,10 +124,11 @@ class Output:
         self._writing: _Batch | None = None
         self._written = 0
         self._owned = False
-        self.impatient: Callable[[], bool] = bool
-        """Whether :meth:`flush` gives up on a reader that takes nothing for :data:`PATIENCE` seconds."""
+        self._requests = requests or EndRequests()
+        self.events_over = False
+        """Whether all events have been printed or dropped, so that only maps follow."""
         self.left = 0
-        """Parts that :meth:`flush` gave up."""
+        """Events that were not printed: dropped by :meth:`flush` and by those who hand over events."""
         self.gave_up = False
         """Whether the last :meth:`flush` did."""
         self.cuts = 0
@@ -138,7 +142,15 @@ class Output:
 
     @classmethod
     def to_file(
-        cls, path: str, *, flush: Flush = Flush.LINE, json: bool = False, csv: bool = False, colour: bool = False
+        cls,
+        path: str,
+        *,
+        flush: Flush = Flush.LINE,
+        json: bool = False,
+        csv: bool = False,
+        colour: bool = False,
+        raw: bool = False,
+        requests: EndRequests | None = None,
     ) -> Output:
         """Output to a new file; an existing one is emptied.
 
@@ -150,7 +162,7 @@ class Output:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
         except OSError as error:
             raise TraceError(f"cannot write output to {path!r}: {error.strerror}") from error
-        made = cls(descriptor, flush=flush, json=json, csv=csv, colour=colour)
+        made = cls(descriptor, flush=flush, json=json, csv=csv, colour=colour, raw=raw, requests=requests)
         made._owned = True
         return made
 
@@ -193,6 +205,14 @@ class Output:
         """Whether so much waits for its reader that nothing should be added."""
         batch = self._writing
         return batch is not None and (len(self._parts) > _FEW_PARTS or len(batch.data) > _MUCH)
+
+    @property
+    def impatient(self) -> bool:
+        """Whether :meth:`flush` gives up on a reader that takes nothing for :data:`PATIENCE` seconds.
+
+        It does when the user has asked for the end; maps are waited for, unless events were left out before them.
+        """
+        return self._requests.ending and (not self.events_over or self.left > 0)
 
     def write(self, data: bytes) -> None:
         """Print *data*."""
@@ -285,7 +305,7 @@ class Output:
             now = time.monotonic()
             if (count := written()) != last:
                 last, since = count, now
-            elif now - since > self._patience and self.impatient():
+            elif now - since > self._patience and self.impatient:
                 return False
             channel.wait(_LOOK_EVERY)
         return True

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pytrace.base.interruption import EndRequests
     from pytrace.runtime.output.renderer import Renderer
     from pytrace.runtime.output.streams import Output
     from pytrace.runtime.ring.reader import EventLoop, RingReader
@@ -32,7 +33,7 @@ UNPRINTED = ("unprinted", 0)
 class Consumer:
     """Hands events of *ring* to the handlers of *renderer*.
 
-    *ending* tells whether the user has asked for the end; *unwatch* is given what events asked to take out; *stop* is
+    *requests* says whether the user has asked for the end; *unwatch* is given what events asked to take out; *stop* is
     called as soon as an ``exit()`` is seen, before the events that were sent earlier are handled, which may take long.
     """
 
@@ -41,14 +42,14 @@ class Consumer:
         ring: RingReader,
         renderer: Renderer,
         output: Output,
-        ending: Callable[[], bool],
+        requests: EndRequests,
         unwatch: Callable[[list[int]], None],
         stop: Callable[[], object],
     ) -> None:
         self._ring = ring
         self._renderer = renderer
         self._output = output
-        self._ending = ending
+        self._requests = requests
         self._unwatch = unwatch
         self._deadline: float | None = None
         self._progress = (-1, -1)
@@ -57,11 +58,7 @@ class Consumer:
         self._drained = 0
         self._more = False
         """Whether the last turn was over before everything was handled."""
-        self._left = 0
-        self.events_over = False
-        """Whether all that is still printed are maps: these are waited for, unless events were left unprinted."""
         ring.notice(renderer.kinds("exit"), stop)
-        output.impatient = lambda: ending() and (not self.events_over or self._left + output.left > 0)
 
     def turn(self) -> int:
         """Handle what waits, for :data:`TURN` seconds, and let its output be seen; gives the number of events."""
@@ -107,7 +104,7 @@ class Consumer:
         self._deadline = None
         while self._ring.pending or self._output.waiting:
             if self._late():
-                self._left += self._ring.discard() + self._output.drop(resume=True)
+                self._output.left += self._ring.discard() + self._output.drop(resume=True)
                 break
             if not self.turn() and not self._pause():
                 break
@@ -120,7 +117,7 @@ class Consumer:
         return True
 
     def _late(self) -> bool:
-        if not self._ending():
+        if not self._requests.ending:
             return False
         now = time.monotonic()
         if self._deadline is None:
@@ -135,9 +132,9 @@ class Consumer:
         """Drop and count everything that waits, at whatever point a handler was interrupted."""
         # It may have printed some of its events before.
         rest = max(0, self._ring.handling - (self._output.accepted - self._ring.position))
-        self._left += self._ring.discard() + rest + self._output.drop()
+        self._output.left += self._ring.discard() + rest + self._output.drop()
 
     def totals(self) -> dict[tuple[str, int], int]:
         """How many events were left unprinted, if any."""
-        left = self._left + self._output.left
+        left = self._output.left
         return {UNPRINTED: left} if left else {}

@@ -14,16 +14,14 @@ if TYPE_CHECKING:
 
     from pytrace.runtime.output.handlers import Make
     from pytrace.runtime.output.streams import Output
-    from pytrace.runtime.session.signals import EndRequests
+    from pytrace.runtime.session.signals import SignalSource
+    from pytrace.runtime.symbols.lazy import LazySymbols
 
 
 class WakeUp:
     """In place of signals: nothing is asked for by the system, and :meth:`wake` interrupts a wait from any thread."""
 
     def __init__(self) -> None:
-        self.ending = False
-        self.requests = 0
-        self.instead: Callable[[], bool] = bool
         # Another thread must not write to a descriptor that is somebody else's by then; a handler of signals may call
         # while this thread holds the lock.
         self._lock = RLock()
@@ -60,6 +58,6 @@ class Embedding(msgspec.Struct, frozen=True):
     """What takes the place of standard output, of printing and of signals."""
 
     output: Output
-    handlers: Mapping[str, Make]
-    """What is done on each kind of event."""
-    requests: EndRequests
+    handlers: Callable[[LazySymbols], Mapping[str, Make]]
+    """Makes the handlers of each kind of event, given what resolves addresses."""
+    signals: SignalSource

@@ -20,7 +20,7 @@ from pytrace.runtime.abi import privileges
 from pytrace.runtime.host.clocks import Clock, together
 from pytrace.runtime.load.loader import LoadedScript, LoadOptions, load
 from pytrace.runtime.load.map_reader import MapReader
-from pytrace.runtime.output.renderer import Renderer, RenderOptions
+from pytrace.runtime.output.renderer import Renderer, RenderOptions, RunState
 from pytrace.runtime.output.streams import Flush, Output
 from pytrace.runtime.symbols.lazy import LazySymbols
 
@@ -28,14 +28,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import ExitStack
 
+    from pytrace.base.interruption import EndRequests
     from pytrace.core.config import Config
     from pytrace.core.manifest import CompiledScript, Manifest, MapSpec, SessionData
     from pytrace.core.options.run_options import RunOptions
+    from pytrace.core.types.tables import RowTable
     from pytrace.metrics.service import Metrics
     from pytrace.results.snapshot import SnapshotData
     from pytrace.runtime.capture.recording import Moment
     from pytrace.runtime.capture.row_keeper import RowKeeper
     from pytrace.runtime.output.handlers import Make
+    from pytrace.runtime.output.render.decoders import Values
     from pytrace.runtime.session.child import Child
     from pytrace.runtime.session.reading_ahead import ReadingAhead
     from pytrace.runtime.session.run_end import RunEnd
@@ -65,18 +68,19 @@ def namespace(options: RunOptions, stack: ExitStack) -> int | None:
     return descriptor
 
 
-def output(options: RunOptions, stack: ExitStack) -> Output:
+def output(options: RunOptions, requests: EndRequests, stack: ExitStack) -> Output:
     """Standard output, or the file of ``-o``; standard error where that is for a snapshot."""
-    flush = Flush(options.buffering)
-    if options.exports:
-        opened = Output(2, flush=flush, colour=colour())
+    flush, colours = Flush(options.buffering), colour()
+    json, csv = options.format == "json", options.format == "csv"
+    if options.output is None or options.exports:
+        opened = Output(
+            2 if options.exports else 1,
+            flush=flush, json=json, csv=csv, colour=colours, raw=options.raw, requests=requests,
+        )  # fmt: skip
     else:
-        json, csv = options.format == "json", options.format == "csv"
-        if options.output is None:
-            opened = Output(1, flush=flush, json=json, csv=csv, colour=colour())
-        else:
-            opened = Output.to_file(options.output, flush=flush, json=json, csv=csv, colour=colour())
-    opened.raw = options.raw
+        opened = Output.to_file(
+            options.output, flush=flush, json=json, csv=csv, colour=colours, raw=options.raw, requests=requests
+        )
     stack.callback(opened.close)
     return opened
 
@@ -252,11 +256,13 @@ def renderer(
     lazy: LazySymbols,
     within: int | None,
     stack: ExitStack,
-    handlers: Mapping[str, Make] | None = None,
+    requests: EndRequests,
+    handlers: Mapping[str, Make] | None,
+    keep_row: Callable[[RowTable, Values], None] | None,
 ) -> Renderer:
     """What prints events and maps; *within* is the network namespace of interfaces.
 
-    *handlers* are what is done on events in place of printing them.
+    *handlers* handle events in place of those that print them; *keep_row* is also called with each row.
     """
     render = RenderOptions(
         quiet=options.quiet,
@@ -265,32 +271,36 @@ def renderer(
         tool=options.tool,
         printable=handlers is None and not options.raw and not written.json and written.terminal,
     )
-    made = Renderer(loaded.manifest, written, lazy, MapReader(loaded), options=render, handlers=handlers)
+    made = Renderer(
+        loaded.manifest,
+        written,
+        lazy,
+        MapReader(loaded),
+        options=render,
+        state=RunState(requests=requests),
+        handlers=handlers,
+        keep_row=keep_row,
+    )
     stack.callback(made.close)
     return made
 
 
-def symbols(
-    loaded: LoadedScript, options: RunOptions, stack: ExitStack, ending: Callable[[], bool]
-) -> LazySymbols:
-    """The symboliser that the config asks for; *ending* tells whether the user has asked for the end."""
+def symbols(config: Config, options: RunOptions, requests: EndRequests) -> LazySymbols:
+    """The symboliser that the config asks for; after requests of the user to end the run it has little time."""
 
     def make() -> Symbolizer:
         from pytrace.runtime.symbols.symbolizer import Symbolizer
 
-        config = loaded.manifest.config
         return Symbolizer(
             cache=config.cache_user_symbols,
             demangled=config.cpp_demangle,
             lines=config.show_debug_info,
             debuginfo=options.debuginfo,
             vmlinux=os.environ.get("PYTRACE_VMLINUX", os.environ.get("BPFTRACE_VMLINUX", "")),
-            ending=ending,
+            requests=requests,
         )
 
-    lazy = LazySymbols(make)
-    stack.callback(lazy.close)
-    return lazy
+    return LazySymbols(make)
 
 
 def reading_ahead(loaded: LoadedScript, options: RunOptions, lazy: LazySymbols) -> ReadingAhead | None:

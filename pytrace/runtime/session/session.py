@@ -14,6 +14,7 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from pytrace.base.interruption import EndRequests
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.probes.kinds import BEGIN, BENCH, END, ITER, SELF, TEST, known_kind
 from pytrace.runtime.load.counters import CounterReader, Key
@@ -22,7 +23,7 @@ from pytrace.runtime.output import messages
 from pytrace.runtime.ring.reader import EventLoop, RingReader, backlog_limit
 from pytrace.runtime.session import opening
 from pytrace.runtime.session.consumer import Consumer
-from pytrace.runtime.session.signals import EndRequests, Signals
+from pytrace.runtime.session.signals import Signals, SignalSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from pytrace.runtime.session.child import Child
     from pytrace.runtime.session.embedding import Embedding
     from pytrace.runtime.session.service import Service
-    from pytrace.runtime.symbols.lazy import LazySymbols
 
 _NO_MAPS = "not all maps were printed because of the interrupt"
 _NO_SNAPSHOT = "no snapshot was saved at the end because of the interrupt"
@@ -80,9 +80,15 @@ class Session:
         self._embedding = embedding
         self._by_kind = _by_kind(manifest.programs)
         opening.raise_limits(manifest)
-        self._signals: EndRequests = embedding.requests if embedding is not None else stack.enter_context(Signals())
+        self._requests = EndRequests()
+        self._symbols = opening.symbols(manifest.config, options, self._requests)
+        self._signals: SignalSource = (
+            embedding.signals
+            if embedding is not None
+            else stack.enter_context(Signals(self._requests, self._symbols.give_up_lines))
+        )
         self._namespace = opening.namespace(options, stack)
-        self.output = opening.output(options, stack) if embedding is None else embedding.output
+        self.output = opening.output(options, self._requests, stack) if embedding is None else embedding.output
         self._saving = opening.saving(manifest, options, self.snapshot, self._warn)
         metrics = opening.metrics(options, manifest.config, self.snapshot, self._tell, stack)
         self._services: list[Service] = [service for service in (self._saving, metrics) if service is not None]
@@ -92,32 +98,33 @@ class Session:
         self.loaded = opening.programs(script, options, unwound, stack)
         opening.fill_session_data(self.loaded, options, self._child)
         self._counters = CounterReader(self.loaded)
-        signals = self._signals
-        self._symbols = opening.symbols(self.loaded, options, stack, lambda: signals.ending)
+        stack.callback(self._symbols.close)
         self._unwinder = None if unwound is None else unwound.start(self.loaded, stack, self._warn)
         self._ahead = opening.reading_ahead(self.loaded, options, self._symbols)
-        signals.instead = self._symbols.give_up_lines
         opening.follow_mappings(manifest, options, self._child, self._symbols, self._warn)
-        handlers = None if embedding is None else embedding.handlers
+        self.rows: RowKeeper | None = None if self._saving is None and embedding is None else opening.rows()
+        """Where rows are kept for snapshots; None when none are."""
         self.renderer = opening.renderer(
-            self.loaded, options, self.output, self._symbols, self._namespace, stack, handlers
+            self.loaded,
+            options,
+            self.output,
+            self._symbols,
+            self._namespace,
+            stack,
+            self._requests,
+            None if embedding is None else embedding.handlers(self._symbols),
+            None if self.rows is None else self.rows.keep,
         )
-        self.renderer.state.hurry = lambda: signals.ending
-        self.renderer.state.requests = lambda: signals.requests
         backlog = backlog_limit(available_memory())
         self._ring = RingReader(self.loaded.map_fd(manifest.ring), stack, backlog=backlog)
         self._consumer = Consumer(
-            self._ring, self.renderer, self.output, lambda: signals.ending, self._unwatch, self._detach
+            self._ring, self.renderer, self.output, self._requests, self._unwatch, self._detach
         )
         self._misses: MissReader | None = None
         self._missed: dict[Key, int] = {}
         self._loop = EventLoop(self._ring, stack)
         self._links = stack.enter_context(ExitStack())
         self._opened: Opened | None = None
-        self.rows: RowKeeper | None = None if self._saving is None and embedding is None else opening.rows()
-        """Where rows are kept for snapshots; None when none are."""
-        if self.rows is not None:
-            self.renderer.keep_rows(self.rows.keep)
         self._recording: Recording | None = None
         self._started: Moment = opening.moment()
         self._detached: Moment | None = None
@@ -153,11 +160,6 @@ class Session:
         child.release()
 
     # ---- for embedding programs
-
-    @property
-    def symbols(self) -> LazySymbols:
-        """The symboliser."""
-        return self._symbols
 
     def fileno(self) -> int:
         """A descriptor that is readable when :meth:`step` has something to do, unless :attr:`busy`."""
@@ -205,7 +207,7 @@ class Session:
         totals = self._detach()
         if self._saving is not None and not self._saving.finished and not self.options.dry_run:
             self._warn(_NO_SNAPSHOT)
-        if self._consumer.events_over:
+        if self.output.events_over:
             self.output.drop()
             if self.loaded.manifest.maps:
                 self._warn(_NO_MAPS)
@@ -274,7 +276,7 @@ class Session:
 
     @property
     def _ended(self) -> bool:
-        return self._exiting or self._signals.ending or self.output.broken
+        return self._exiting or self._requests.ending or self.output.broken
 
     @property
     def _exiting(self) -> bool:
@@ -532,7 +534,7 @@ class Session:
         self.renderer.losses(totals, ended=True)
         self.output.flush()
         totals |= self._consumer.totals()
-        self._consumer.events_over = True
+        self.output.events_over = True
         unsaved = ""
         if not self.options.dry_run and self._embedding is None:
             unsaved = self._finish_maps()

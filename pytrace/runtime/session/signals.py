@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from sys import UnraisableHookArgs
     from types import FrameType
 
+    from pytrace.base.interruption import EndRequests
+
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _FORWARDED = (signal.SIGUSR1,)
 
@@ -23,21 +25,14 @@ TOGETHER = 0.1
 group, a service manager SIGTERM and SIGHUP, a terminal that closes SIGHUP twice. Nobody types that fast."""
 
 
-class EndRequests(Protocol):
-    """Where a session looks whether somebody wants it to end."""
-
-    ending: bool
-    """Whether somebody asked for the end, and is waiting for it."""
-    requests: int
-    """How often somebody did."""
-    instead: Callable[[], bool]
-    """Asked at a second request: whether it ended something smaller than the whole run."""
+class SignalSource(Protocol):
+    """Signals of a run, as its event loop sees them."""
 
     def begin(self) -> None:
-        """From now on there is something to end in order."""
+        """From now on a signal ends the run in order: probes are detached, and output is printed."""
 
     def fileno(self) -> int:
-        """A descriptor that becomes readable when the session should look."""
+        """A descriptor that becomes readable when a signal has come."""
 
     def take(self) -> list[int]:
         """Signals for ``self`` probes that came since the last call."""
@@ -47,17 +42,16 @@ class Signals:
     """While entered, SIGUSR1 is handed on; after :meth:`begin`, SIGINT, SIGTERM and SIGHUP ask for the end of the run.
 
     Before that they have the action that the process started with, which ends it. A second one, when some time has
-    passed, breaks off whatever is going on (:class:`Interrupted`); what is open is closed all the same. SIGHUP stays
-    ignored where it was (``nohup``).
+    passed, breaks off whatever is going on (:class:`Interrupted`), unless *end_part* returns True: then it has ended
+    something smaller than the whole run. What is open is closed all the same. SIGHUP stays ignored where it was
+    (``nohup``).
+
+    *requests* is where requests to end the run are counted.
     """
 
-    def __init__(self) -> None:
-        self.ending = False
-        """Whether somebody asked for the end."""
-        self.requests = 0
-        """How often somebody did."""
-        self.instead: Callable[[], bool] = lambda: False
-        """Asked at a second signal: whether it ended something smaller than the whole run."""
+    def __init__(self, requests: EndRequests, end_part: Callable[[], bool] = bool) -> None:
+        self._requests = requests
+        self._end_part = end_part
         self._first = 0.0
         self._read = self._write = -1
         self._before: dict[int, Callable[[int, FrameType | None], object] | int | None] = {}
@@ -109,11 +103,12 @@ class Signals:
             self._forwarded.append(number)
             return
         now = time.monotonic()
-        if not self.ending:
-            self.ending, self._first = True, now
-            self.requests = 1
-        elif now - self._first >= TOGETHER and not self.instead():
-            self.requests += 1
+        requests = self._requests
+        if not requests.ending:
+            requests.ending, self._first = True, now
+            requests.count = 1
+        elif now - self._first >= TOGETHER and not self._end_part():
+            requests.count += 1
             raise Interrupted(number)
 
     def _unraised(self, unraisable: UnraisableHookArgs, /) -> None:

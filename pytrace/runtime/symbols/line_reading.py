@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from pytrace.base.interruption import EndRequests
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -17,15 +19,15 @@ ENDING = 0.4
 class LineReading:
     """Runs readings in steps. Until :meth:`hurry` nobody waits: the run goes on meanwhile.
 
-    *ending* tells whether the user has asked for the end of the run: from then on readings have :data:`ENDING` seconds.
+    When the user has asked for the end of the run (*requests*), readings have :data:`ENDING` seconds from then on.
     """
 
-    def __init__(self, ending: Callable[[], bool] = bool) -> None:
+    def __init__(self, requests: EndRequests | None = None) -> None:
         self.given_up = False
         """The rest is shown without source lines."""
         self.late = False
         """That is so because there was no more time."""
-        self._ending = ending
+        self._requests = requests or EndRequests()
         self._deadline: float | None = None
         self._say: Callable[[str], None] | None = None
         self._what = ""
@@ -70,7 +72,7 @@ class LineReading:
 
     def _stopped(self) -> bool:
         # A signal may say so at any time.
-        if not self.given_up and self._ending():
+        if not self.given_up and self._requests.ending:
             now = time.monotonic()
             if self._deadline is None:
                 self._deadline = now + ENDING

@@ -21,6 +21,7 @@ from pytrace.runtime.symbols.vdso import vdso_image
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
+    from pytrace.base.interruption import EndRequests
     from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
     from pytrace.runtime.host.procfs import Mapping
     from pytrace.runtime.symbols.recorder import MappingRecorder
@@ -58,13 +59,13 @@ class Symbolizer:
         lines: bool = False,
         debuginfo: Iterable[str] = (),
         vmlinux: str = "",
-        ending: Callable[[], bool] = bool,
+        requests: EndRequests | None = None,
     ) -> None:
         self._cache = _cache_mode(cache)
         self._demangled = demangled
         self._lines = lines
         self._unreadable: dict[str, str] = {}
-        self._reading = LineReading(ending)
+        self._reading = LineReading(requests)
         self._images = Images(
             self._unreadable, demangled=demangled, lines=lines, debuginfo=debuginfo, reading=self._reading
         )

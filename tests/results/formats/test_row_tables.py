@@ -34,9 +34,9 @@ def both(
     as_json: bool,
 ) -> tuple[bytes, bytes]:
     """What a run prints of rows, those of one table at a time, and what is printed of the snapshot of that run."""
-    live, keeper = Run(json=as_json), RowKeeper()
+    keeper = RowKeeper()
+    live = Run(json=as_json, keep_row=keeper.keep)
     places = [live.event("row", members, names=names) for names, members in tables]
-    live.renderer._context.keep_row = keeper.keep
     for place, values in rows:
         live.send_many(places[place], values)
     shown = written(snapshot(tables=keeper.tables("run-1", forms(live))), json if as_json else text)

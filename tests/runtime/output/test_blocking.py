@@ -11,13 +11,14 @@ import pytest
 from pytrace.runtime.output import commands
 from pytrace.runtime.output.blocking import BrokenOffError, Wait, read_file
 from pytrace.runtime.output.context import RunState
+from tests.support.end_requests import ScriptedRequests, asked
 from tests.support.waiting import until
 
 
 def asks_after(looks: int) -> RunState:
     """The user asks for the end at a later look; waits take a look when they begin."""
     seen = iter([0] * looks)
-    return RunState(requests=lambda: next(seen, 1))
+    return RunState(requests=ScriptedRequests(lambda: next(seen, 1)))
 
 
 def fifo(folder: Path) -> bytes:
@@ -75,8 +76,8 @@ def test_waiting_for_more_ends_too(tmp_path: Path) -> None:
 
 def test_nothing_is_waited_for_once_the_end_is_asked_for(tmp_path: Path) -> None:
     with pytest.raises(BrokenOffError):
-        read_file(fifo(tmp_path), 10, Wait(RunState(hurry=lambda: True)))
-    assert read_file(b"/dev/null", 10, Wait(RunState(hurry=lambda: True))) == b""
+        read_file(fifo(tmp_path), 10, Wait(RunState(requests=asked())))
+    assert read_file(b"/dev/null", 10, Wait(RunState(requests=asked()))) == b""
 
 
 def test_commands_run_to_their_end() -> None:
@@ -92,7 +93,7 @@ def test_commands_run_to_their_end() -> None:
 def test_commands_end_when_the_user_asks(command: bytes, tmp_path: Path) -> None:
     mine, printed = os.fsencode(tmp_path).replace(b"/", b""), tmp_path / "printed"
     looks = iter([0])
-    state = RunState(requests=lambda: next(looks, int(printed.exists())))
+    state = RunState(requests=ScriptedRequests(lambda: next(looks, int(printed.exists()))))
     words = command.replace(b"echo one;", b"echo one; : >%s;" % os.fsencode(printed))
     assert commands.run(b"export MINE=%s; %s" % (mine, words), state) == (b"one\n", False)
 

@@ -9,6 +9,7 @@ import pytest
 
 from pytrace.runtime.output import commands
 from pytrace.runtime.output.context import RunState
+from tests.support.end_requests import ScriptedRequests
 from tests.support.waiting import descendants, until
 
 
@@ -39,7 +40,7 @@ def ended_by_request(text: str, mark: Path) -> tuple[bytes, bool]:
         asked = asked or int(mark.exists())
         return asked
 
-    return commands.run(text.encode(), RunState(requests=requests))
+    return commands.run(text.encode(), RunState(requests=ScriptedRequests(requests)))
 
 
 def test_a_request_ends_the_command_and_what_it_started(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from pytrace.runtime.output import messages
 from pytrace.runtime.output.handlers import HANDLERS
 from pytrace.runtime.output.renderer import RenderOptions
 from tests.support.encode import PLACE, Run
+from tests.support.end_requests import ScriptedRequests
 
 
 def documented_kinds() -> set[str]:
@@ -221,7 +222,7 @@ def test_a_path_that_is_none() -> None:
 def test_commands_are_left_out_when_the_user_wants_the_end() -> None:
     run = Run()
     identity = run.event("system", format="echo x")
-    run.renderer.state.hurry = lambda: True
+    run.requests.ending = True
     run.send(identity)
     run.send(identity)
     assert run.printed() == b""
@@ -232,7 +233,7 @@ def test_a_command_that_was_killed_is_told() -> None:
     run = Run()
     identity = run.event("system", format="echo begun; sleep 600")
     requests = iter([0])
-    run.renderer.state.requests = lambda: next(requests, 1)
+    run.requests = ScriptedRequests(lambda: next(requests, 1))
     run.send(identity)
     assert run.printed() in (b"begun\n\n", b"\n"), "what it wrote before is printed"
     assert b"system: 'echo begun; sleep 600' killed because of the interrupt" in run.messages

@@ -160,10 +160,9 @@ def test_typed_values_of_numbers_are_those_of_the_event() -> None:
 
 
 def test_rows_are_kept_where_somebody_wants_them() -> None:
-    run = Run()
-    identity = run.event("row", [UINT32, String(8)], names=["a_us", "b"])
     kept: list[tuple[RowTable, tuple[Any, ...]]] = []
-    run.renderer._context.keep_row = lambda table, values: kept.append((table, values))
+    run = Run(keep_row=lambda table, values: kept.append((table, values)))
+    identity = run.event("row", [UINT32, String(8)], names=["a_us", "b"])
     run.send(identity, 1, b"x")
     run.send(identity, 2, b"y")
     table = RowTable(1, TableSchema.of(["a_us", "b"], [UINT32, String(8)]))

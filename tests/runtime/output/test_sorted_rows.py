@@ -109,10 +109,9 @@ def test_what_waits_is_printed_at_the_end() -> None:
 
 
 def test_printed_rows_are_kept_for_snapshots() -> None:
-    run = Run()
-    row, done = place(run, (-1,), n=INT64), run.event("print_rows", [INT64])
     kept: list[Any] = []
-    run.renderer._context.keep_row = lambda _table, values: kept.append(values)
+    run = Run(keep_row=lambda _table, values: kept.append(values))
+    row, done = place(run, (-1,), n=INT64), run.event("print_rows", [INT64])
     run.send_many(row, [(1,), (3,), (2,)])
     assert kept == []
     run.send(done, 2)

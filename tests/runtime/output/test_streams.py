@@ -14,6 +14,7 @@ import pytest
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.output.streams import Flush, Output
+from tests.support.end_requests import asked
 
 
 @pytest.fixture
@@ -242,9 +243,8 @@ def test_what_is_no_table_goes_to_standard_error_after_the_rows_before_it(pipe: 
 
 
 def test_text_that_nobody_reads_is_counted(pipe: tuple[int, int], tmp_path: Path) -> None:
-    output = Output.to_file(str(tmp_path / "rows.csv"), csv=True)
+    output = Output.to_file(str(tmp_path / "rows.csv"), csv=True, requests=asked())
     output._messages = Output(pipe[1]).channel
-    output.impatient = lambda: True
     output.write(b"a\r\n")
     output.beside([b"x" * (1 << 20), b"y"])
     assert output.left == 2

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from pytrace.base.interruption import EndRequests
 from pytrace.core.manifest import Manifest
 from pytrace.runtime.host.clocks import Clock
 from pytrace.runtime.output.renderer import Renderer
@@ -35,18 +36,18 @@ class Made:
         for form, kinds in FORMATS:
             run.event("printf", list(kinds), format=form.decode())
         run.event("exit")
-        self.output = Output(self.write)
+        self.requests = EndRequests()
+        self.output = Output(self.write, requests=self.requests)
         stack.callback(self.output.channel.close)
         manifest = Manifest((), (), tuple(run.specs), run.strings, run.config)
         renderer = Renderer(manifest, self.output, run.symbols, run.reader, Clock())
-        self.ending = False
         self.stopped: list[int] = []
         """How much had been printed when an ``exit()`` was seen."""
         self.consumer = Consumer(
             self.reader,
             renderer,
             self.output,
-            lambda: self.ending,
+            self.requests,
             lambda _: None,
             lambda: self.stopped.append(self.output.accepted),
         )
@@ -122,7 +123,7 @@ def test_waiting_for_the_reader_is_no_busy_loop(made: Made) -> None:
 
 def test_what_is_left_at_the_end_is_counted(made: Made) -> None:
     made.send(EVENTS)
-    made.ending = True
+    made.requests.ending = True
     made.consumer.finish()
     assert not made.reader.pending
     left = made.consumer.totals()[UNPRINTED]
@@ -151,12 +152,12 @@ def test_without_a_signal_the_reader_is_waited_for(made: Made, monkeypatch: pyte
 
 
 def test_maps_are_waited_for_unless_events_were_left(made: Made) -> None:
-    made.ending = True
-    assert made.output.impatient()
-    made.consumer.events_over = True
-    assert not made.output.impatient()
-    made.consumer.events_over = False
+    made.requests.ending = True
+    assert made.output.impatient
+    made.output.events_over = True
+    assert not made.output.impatient
+    made.output.events_over = False
     made.send(EVENTS)
     made.consumer.finish()
-    made.consumer.events_over = True
-    assert made.output.impatient()
+    made.output.events_over = True
+    assert made.output.impatient

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pytrace.base.interruption import EndRequests
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.event_layout import Location
@@ -45,7 +46,7 @@ class Bare(Session):
             "output": SimpleNamespace(
                 message=self.told.append, flush=lambda: self.order.append("flush"), broken=False, json=False,
                 csv=False, terminal=False,
-                gave_up=False, drop=lambda: self.order.append("drop"),
+                gave_up=False, events_over=False, drop=lambda: self.order.append("drop"),
             ),
             "renderer": SimpleNamespace(
                 state=self.state, printed_nothing=True, attached=lambda count: self.order.append(f"attached {count}"),
@@ -57,12 +58,12 @@ class Bare(Session):
             ),
             "_consumer": SimpleNamespace(
                 finish=lambda: self.order.append("finish"), drain=lambda: self.order.append("drain"),
-                totals=lambda: {("unprinted", 0): 1}, events_over=False, break_off=lambda: self.order.append("break"),
+                totals=lambda: {("unprinted", 0): 1}, break_off=lambda: self.order.append("break"),
             ),
             "_symbols": SimpleNamespace(hurry=lambda _: None, notices=lambda: ["no lines of x"], descriptors=[]),
             "_counters": SimpleNamespace(totals=lambda: {("lost", 0): 2}),
             "_links": SimpleNamespace(close=lambda: self.order.append("detach")),
-            "_signals": SimpleNamespace(ending=False, take=list, fileno=lambda: 3), "_ring": self.ring,
+            "_requests": EndRequests(), "_signals": SimpleNamespace(take=list, fileno=lambda: 3), "_ring": self.ring,
             "_loop": SimpleNamespace(watch=lambda _: None), "_end_reached": False,
             "_end": SimpleNamespace(
                 start=lambda _: None, pause=lambda longest: longest, reached=lambda ready: 9 in ready,

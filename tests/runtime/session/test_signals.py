@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from pytrace.base.interruption import EndRequests
 from pytrace.core.diagnostics import Interrupted
 from pytrace.runtime.session import signals
 from pytrace.runtime.session.signals import Signals
@@ -40,7 +41,7 @@ def handlers() -> Iterator[None]:
 
 
 def test_before_there_is_something_to_end_signals_have_their_default_action() -> None:
-    with Signals() as taken:
+    with Signals(EndRequests()) as taken:
         assert [signal.getsignal(number) for number in ENDING] == [signal.SIG_DFL] * 3
         taken.begin()
         assert signal.SIG_DFL not in [signal.getsignal(number) for number in ENDING]
@@ -49,7 +50,7 @@ def test_before_there_is_something_to_end_signals_have_their_default_action() ->
 
 def test_hangups_that_are_ignored_stay_so() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    with Signals() as taken:
+    with Signals(EndRequests()) as taken:
         taken.begin()
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
@@ -57,37 +58,53 @@ def test_hangups_that_are_ignored_stay_so() -> None:
 @pytest.mark.parametrize("first", ENDING)
 @pytest.mark.parametrize("second", ENDING)
 def test_signals_of_one_moment_are_one_request(first: signal.Signals, second: signal.Signals, clock: Clock) -> None:
-    with Signals() as taken:
+    requests = EndRequests()
+    with Signals(requests) as taken:
         taken.begin()
         signal.raise_signal(first)
         for _ in range(3):
             clock.now += signals.TOGETHER / 4
             signal.raise_signal(second)
-        assert (taken.ending, taken.requests) == (True, 1)
+        assert (requests.ending, requests.count) == (True, 1)
 
 
 @pytest.mark.parametrize("first", ENDING)
 @pytest.mark.parametrize("second", ENDING)
 def test_a_later_one_breaks_off(first: signal.Signals, second: signal.Signals, clock: Clock) -> None:
-    with Signals() as taken:
+    requests = EndRequests()
+    with Signals(requests) as taken:
         taken.begin()
         signal.raise_signal(first)
         clock.now += 2 * signals.TOGETHER
         with pytest.raises(Interrupted) as caught:
             signal.raise_signal(second)
         assert caught.value.status == 128 + second
-        assert taken.requests == 2
+        assert requests.count == 2
+
+
+def test_a_later_one_may_end_a_part_of_the_run(clock: Clock) -> None:
+    requests = EndRequests()
+    parts = iter([True])
+    with Signals(requests, lambda: next(parts, False)) as taken:
+        taken.begin()
+        signal.raise_signal(signal.SIGINT)
+        clock.now += 2 * signals.TOGETHER
+        signal.raise_signal(signal.SIGINT)
+        assert requests.count == 1
+        with pytest.raises(Interrupted):
+            signal.raise_signal(signal.SIGINT)
 
 
 def test_others_are_handed_on_and_end_nothing() -> None:
-    with Signals() as taken:
+    requests = EndRequests()
+    with Signals(requests) as taken:
         for started in (False, True):
             if started:
                 taken.begin()
             signal.raise_signal(signal.SIGUSR1)
             signal.raise_signal(signal.SIGUSR1)
             assert taken.take() == [signal.SIGUSR1] * 2
-        assert not taken.ending
+        assert not requests.ending
         assert not taken.take()
 
 
@@ -103,12 +120,13 @@ def test_one_that_comes_in_a_callback_of_c_code_shows_no_traceback(
             raise ValueError("odd")
 
     monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)
-    with Signals() as taken:
+    requests = EndRequests()
+    with Signals(requests) as taken:
         taken.begin()
         signal.raise_signal(signal.SIGINT)
         clock.now += 2 * signals.TOGETHER
         Doomed()
-        assert taken.requests == 2
+        assert requests.count == 2
         assert capsys.readouterr().err == ""
         Faulty()
         assert "ValueError: odd" in capsys.readouterr().err
@@ -116,7 +134,7 @@ def test_one_that_comes_in_a_callback_of_c_code_shows_no_traceback(
 
 
 def test_it_can_be_polled() -> None:
-    with Signals() as taken:
+    with Signals(EndRequests()) as taken:
         taken.begin()
         signal.raise_signal(signal.SIGTERM)
         assert os.read(taken.fileno(), 1) == bytes([signal.SIGTERM])

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from pytrace.base.interruption import EndRequests
 from pytrace.runtime.session.signals import Signals
 from pytrace.runtime.symbols import line_reading
 from pytrace.runtime.symbols.line_reading import LineReading
+from tests.support.end_requests import asked
 
 
 def _steps(done: list[int], count: int = 3) -> Iterator[None]:
@@ -62,8 +64,8 @@ def test_giving_up() -> None:
 
 
 def test_a_second_signal_ends_the_reading_and_the_next_one_the_run() -> None:
-    reading, signals = LineReading(), Signals()
-    signals.ending, signals.instead = True, reading.give_up
+    reading = LineReading()
+    signals = Signals(asked(), reading.give_up)
     reading.hurry(None, "stacks")
 
     def interrupted() -> Iterator[None]:
@@ -77,9 +79,9 @@ def test_a_second_signal_ends_the_reading_and_the_next_one_the_run() -> None:
 
 
 def test_readings_have_little_time_when_the_user_asked_for_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, ending = [100.0], [False]
+    now, requests = [100.0], EndRequests()
     monkeypatch.setattr(line_reading.time, "monotonic", lambda: now[0])
-    reading, done = LineReading(lambda: ending[0]), []
+    reading, done = LineReading(requests), []
 
     def slow() -> Iterator[None]:
         for _ in range(10):
@@ -88,7 +90,7 @@ def test_readings_have_little_time_when_the_user_asked_for_the_end(monkeypatch: 
             yield
 
     assert reading.run(slow()), "nobody waits yet"
-    ending[0] = True
+    requests.ending = True
     assert not reading.run(slow())
     assert len(done) == 10 + 5
     assert reading.late
@@ -99,12 +101,12 @@ def test_readings_have_little_time_when_the_user_asked_for_the_end(monkeypatch: 
 
 def test_a_signal_in_the_middle_of_a_reading_bounds_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_reading, "ENDING", 0.0)
-    ending = [False]
+    requests = EndRequests()
 
     def interrupted() -> Iterator[None]:
         yield
-        ending[0] = True
+        requests.ending = True
         yield
         raise AssertionError
 
-    assert not LineReading(lambda: ending[0]).run(interrupted())
+    assert not LineReading(requests).run(interrupted())

@@ -16,6 +16,7 @@ from pytrace.runtime.symbols import line_reading
 from pytrace.runtime.symbols.frame import Frame
 from pytrace.runtime.symbols.symbolizer import Symbolizer
 from tests.support.compile import compiled, tool
+from tests.support.end_requests import asked
 
 
 def test_processes_of_others_have_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +100,7 @@ def test_lines_that_were_not_read_in_time_are_reported(tmp_path: Path, monkeypat
     with subprocess.Popen([path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         address = int(child.stdout.readline(), 16)
-        with Symbolizer(lines=True, ending=lambda: True) as symbols:
+        with Symbolizer(lines=True, requests=asked()) as symbols:
             (frame,) = symbols.user(child.pid, address)
             assert (frame.name, frame.file) == ("main", "")
             assert symbols.notices() == [
