@@ -58,13 +58,11 @@ def key(text: str, name: str, options: CompileOptions) -> str:
         name, text, _working_directory(),
     ]  # fmt: skip
     for field in options.__struct_fields__:
-        if field in ("child_command", "pids"):
+        if field == "child_command":
             # Only targets `*` look at the command, whose answers are never cached (runtime.binaries.libraries).
             continue
         # Which processes: see CompileOptions.processes_fact.
-        value = getattr(options, field)
-        if field == "pid" and value is not None:
-            value = options.shape.pids
+        value = options.shape if field == "filters" else getattr(options, field)
         if isinstance(value, frozenset):
             value = sorted(value)
         elif isinstance(value, dict):

@@ -18,6 +18,7 @@ from pytrace.core.config import Config
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import CompiledScript, Manifest, MapType
 from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options.process_filters import ProcessFilters
 from tests.core.test_manifest import SCRIPT
 
 
@@ -100,7 +101,7 @@ def test_the_key_depends_on_script_and_options() -> None:
         cache.key("a", "n", options),
         cache.key("b", "n", options),
         cache.key("a", "m", options),
-        cache.key("a", "n", replace(options, pid=4)),
+        cache.key("a", "n", replace(options, filters=ProcessFilters(pids=(4,)))),
         cache.key("a", "n", replace(options, environment={"PYTRACE_X": "2"})),
         cache.key("a", "n", replace(options, disabled=frozenset({"kprobe_multi"}))),
     }

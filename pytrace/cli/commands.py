@@ -318,7 +318,7 @@ def _list(line: CommandLine, options: RunOptions) -> int:
     if operand is not None and "." in operand and not {":", "*"} & set(operand) and options.warnings:
         sys.stderr.write(f"WARNING: there is no file {operand!r}, so it is used as a pattern of probe names\n")
     pattern = None if operand is None else ",".join(line.operands)
-    listed = _write_listing(probes.pieces(kernel, pattern, pid=options.pid, verbose=options.verbose))
+    listed = _write_listing(probes.pieces(kernel, pattern, pid=options.filters.pid, verbose=options.verbose))
     if not listed and options.warnings:
         sys.stderr.write(_nothing_matches(pattern))
     _print_missing(kernel, options)

@@ -11,12 +11,12 @@ from msgspec.structs import replace
 from pytrace.core.config import ENVIRONMENT_PREFIXES
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.options.compile_options import ENVIRONMENT, CompileOptions
+from pytrace.core.options.process_filters import ProcessFilters
 from pytrace.core.options.run_options import STREAMED, Address, RunOptions
 from pytrace.core.source import Source
 
 if TYPE_CHECKING:
     from pytrace.cli.options import CommandLine
-    from pytrace.core.options.process_filters import ProcessFilters
 
 MODES = ("codegen", "compiler-bench", "bench", "test", "format")
 
@@ -52,11 +52,10 @@ def run_options(line: CommandLine) -> RunOptions:
     if line.many("warnings") and line.flag("no_warnings"):
         raise TraceError("-k and --no-warnings cannot be used together")
     return RunOptions(
-        pid=filters.pids[0] if filters is not None and filters.pids else None,
         filters=filters,
         duration=_duration(line),
         command=command,
-        follow=line.flag("follow") or (filters is not None and bool(filters.exec_wait)),
+        follow=line.flag("follow") or bool(filters.exec_wait),
         format=form,
         output=None if line.text("output") == "-" else line.text("output"),
         buffering=buffering,
@@ -84,10 +83,10 @@ def run_options(line: CommandLine) -> RunOptions:
 _SELECTING = ("pid", "comm", "uid", "cgroup", "container", "netns", "exec_wait", "follow")
 
 
-def _filters(line: CommandLine) -> ProcessFilters | None:
-    """The filters of processes; None when there are none."""
+def _filters(line: CommandLine) -> ProcessFilters:
+    """The filters of processes."""
     if not any(key in line.values for key in _SELECTING):
-        return None
+        return ProcessFilters()
     from pytrace.cli import selection  # many runs select nothing
 
     return selection.filters(line)
@@ -251,9 +250,7 @@ def compile_options(line: CommandLine, run: RunOptions, script: Script | None) -
         named=script.named if script else (),
         unsafe=line.flag("unsafe"),
         debuginfo=run.debuginfo,
-        pid=run.pid,
-        pids=run.pids if len(run.pids) > 1 else (),
-        filters=None if run.filters is None else replace(run.filters.shape, pids=0),
+        filters=run.filters,
         child=run.command is not None,
         child_command=run.command or "",
         include_directories=tuple(line.many("include_directories")),

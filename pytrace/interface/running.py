@@ -114,7 +114,6 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
     for text in script.warnings:
         warn(text.rstrip("\n").removeprefix("WARNING: "), TraceWarning)
     options = RunOptions(
-        pid=filters.pids[0] if filters.pids else None,
         filters=filters,
         duration=duration,
         command=words,

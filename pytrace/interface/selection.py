@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from msgspec.structs import replace
+
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.options.process_filters import ProcessFilters
@@ -56,10 +58,8 @@ def of_compiled(wanted: ProcessFilters, options: CompileOptions) -> ProcessFilte
     Raises:
         TraceError: its code has other filters.
     """
-    if not wanted.pids and options.processes:
-        wanted = ProcessFilters(
-            options.processes, wanted.uids, wanted.comms, wanted.cgroups, wanted.namespaces, wanted.exec_wait
-        )
+    if not wanted.pids:
+        wanted = replace(wanted, pids=options.filters.pids)
     if wanted.shape != options.shape:
         raise TraceError(
             "the script is compiled already, with other filters of processes",

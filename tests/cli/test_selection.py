@@ -22,7 +22,7 @@ def test_several_processes(argv: list[str]) -> None:
     assert selection.filters(line).pids == (5, 6, 7)
     run = request.run_options(line)
     options = request.compile_options(line, run, None)
-    assert (run.pid, run.pids, options.pid, options.processes, options.shape.pids) == (5, (5, 6, 7), 5, (5, 6, 7), 4)
+    assert (run.filters.pids, options.filters.pid, options.shape.pids) == ((5, 6, 7), 5, 4)
 
 
 def test_all_filters() -> None:

@@ -13,6 +13,7 @@ from pytrace.codegen import generator
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options.process_filters import ProcessFilters
 from pytrace.core.source import Source
 from pytrace.core.types import INT32, UINT32, UINT64, Array, Field, Struct
 from tests.frontend.attach.test_sessions import SESSIONS
@@ -74,7 +75,8 @@ EXECS = replace(FORKS, events={**FORKS.events, ("sched", "sched_process_exec"): 
 
 @pytest.mark.parametrize("probe", ["tracepoint:sched:sched_switch", "profile:hz:99"])
 def test_following_brings_its_own_programs(probe: str) -> None:
-    script = compile_text(f"{probe} {{ @ = count(); }}", FORKS, CompileOptions(pid=7, follow=True))
+    options = CompileOptions(filters=ProcessFilters((7,)), follow=True)
+    script = compile_text(f"{probe} {{ @ = count(); }}", FORKS, options)
     services = [item.targets[0].probe for item in script.manifest.programs if item.service]
     forks = ["tracepoint:sched:sched_process_fork", "tracepoint:sched:sched_process_free"]
     assert services == [*forks, "iter:task"]
@@ -91,8 +93,8 @@ def test_nothing_to_check_needs_no_followers() -> None:
     """Children inherit perf events."""
     for text, options in (
         ("profile:hz:99 { @ = count(); }", CompileOptions(child=True, follow=True)),
-        ("interval:hz:99 { @ = count(); }", CompileOptions(pid=7, follow=True)),
-        ("tracepoint:sched:sched_switch { @ = count(); }", CompileOptions(pid=7)),
+        ("interval:hz:99 { @ = count(); }", CompileOptions(filters=ProcessFilters((7,)), follow=True)),
+        ("tracepoint:sched:sched_switch { @ = count(); }", CompileOptions(filters=ProcessFilters((7,)))),
     ):
         script = compile_text(text, FORKS, options)
         assert [item.service for item in script.manifest.programs] == [False]

@@ -8,7 +8,7 @@ import pytest
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.options.process_filters import FilterShape, ProcessFilters
+from pytrace.core.options.process_filters import ProcessFilters
 from pytrace.interface.selection import filters, of_compiled
 
 
@@ -35,7 +35,7 @@ def test_wrong_values() -> None:
 
 
 def test_a_compiled_script_takes_other_values_of_the_same_filters() -> None:
-    options = CompileOptions(pid=7, filters=FilterShape(comms=1))
+    options = CompileOptions(filters=ProcessFilters(pids=(7,), comms=("x",)))
     assert of_compiled(ProcessFilters((), (), ("b",)), options) == ProcessFilters((7,), (), ("b",))
     assert of_compiled(ProcessFilters((8,), (), ("b",)), options).pids == (8,)
     for other in (ProcessFilters(), ProcessFilters((8, 9), (), ("b",)), ProcessFilters((8,), (1,), ("b",))):

@@ -123,7 +123,7 @@ def test_uprobe_of_one_process(programs: Path, multi: str, disabled: frozenset[s
     with ExitStack() as stack:
         loaded = Loaded(stack, program(symbol, "uprobe", place, multi=multi), disabled=disabled)
         process = child.start(f"{calls} 9", stack)
-        attach_to(loaded, stack, disabled=disabled, pid=process.pid)
+        attach_to(loaded, stack, disabled=disabled, pids=(process.pid,))
         run(calls, "50")
         assert loaded.hits == 0
         process.release()
@@ -171,7 +171,7 @@ def test_usdt_semaphore_by_hand(programs: Path) -> None:
         loaded = Loaded(stack, program("count_kprobe", "usdt", place), disabled=old_kernel)
         with pytest.raises(TraceError, match="semaphore"):
             attach_to(loaded, stack, disabled=old_kernel)
-        attach_to(loaded, stack, disabled=old_kernel, pid=process.pid)
+        attach_to(loaded, stack, disabled=old_kernel, pids=(process.pid,))
         assert process.communicate("go\n")[0] == "guarded 4\n"
         assert loaded.hits == 4
 
@@ -384,7 +384,7 @@ def test_profile(place: TimerTarget, mine: bool) -> None:
     need("perf_events")
     with ExitStack() as stack:
         loaded = Loaded(stack, program("count_perf", "profile", target(place, 4)), pid=os.getpid())
-        attach_to(loaded, stack, pid=os.getpid() if mine else None)
+        attach_to(loaded, stack, pids=(os.getpid(),) if mine else ())
         busy_until(lambda: loaded.hits > 20)
         assert set(loaded.counts) == {4}
 
@@ -395,7 +395,7 @@ def test_profile_covers_threads_that_start_later(programs: Path) -> None:
     with ExitStack() as stack:
         process = child.start(f"{programs / 'flood'} 3000000 3", stack)
         loaded = Loaded(stack, program("count_perf", "profile", target(TimerTarget(frequency=2000), 4)))
-        attach_to(loaded, stack, pid=process.pid)
+        attach_to(loaded, stack, pids=(process.pid,))
         process.release()
         os.waitid(os.P_PIDFD, process.fileno(), os.WEXITED | os.WNOWAIT)
         used = os.times().children_user
@@ -421,7 +421,7 @@ def test_software_event() -> None:
     with ExitStack() as stack:
         spec = program("count_perf", "software", target(CountedEventTarget("page-faults", page_faults, 1), 1))
         loaded = Loaded(stack, spec)
-        attach_to(loaded, stack, pid=os.getpid())
+        attach_to(loaded, stack, pids=(os.getpid(),))
         block = bytearray(4 << 20)
         block[::4096] = b"x" * 1024
         assert loaded.hits > 100
@@ -432,7 +432,7 @@ def test_hardware_event() -> None:
     with ExitStack() as stack:
         spec = program("count_perf", "hardware", target(CountedEventTarget("cycles", 0, 100_000), 1))
         loaded = Loaded(stack, spec)
-        attach_to(loaded, stack, pid=os.getpid())
+        attach_to(loaded, stack, pids=(os.getpid(),))
         busy_until(lambda: loaded.hits > 20)
 
 
@@ -444,7 +444,7 @@ def test_watchpoint() -> None:
     with ExitStack() as stack:
         spec = program("count_perf", "watchpoint", target(WatchpointTarget(ctypes.addressof(word), 8, "w"), 1))
         loaded = Loaded(stack, spec)
-        attach_to(loaded, stack, pid=os.getpid())
+        attach_to(loaded, stack, pids=(os.getpid(),))
         for value in range(5):
             word.value = value
         assert loaded.hits == 5

@@ -102,7 +102,7 @@ def services(script: Script) -> tuple[ProgramSpec, ...]:
 
 def lists_tasks(options: CompileOptions, kernel: KernelInfo) -> bool:
     """Whether existing descendants have to be listed (the ``-c`` process has none), and the kernel can list them."""
-    return (options.pid is not None or options.ahead) and "task" in kernel.iterators()
+    return (bool(options.filters.pids) or options.ahead) and "task" in kernel.iterators()
 
 
 Read = Callable[[Emitter], Number]

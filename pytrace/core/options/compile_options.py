@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 from msgspec.structs import replace
 
-if TYPE_CHECKING:
-    # Imported by runs that select processes.
-    from pytrace.core.options.process_filters import FilterShape
+from pytrace.core.options.process_filters import FilterShape, ProcessFilters
 
 ENVIRONMENT = ("CPATH", "C_INCLUDE_PATH")
 """Other variables than ``PYTRACE_*`` and ``BPFTRACE_*`` that a compilation depends on."""
@@ -22,9 +18,9 @@ PROCESSES = "processes"
 class CompileOptions(msgspec.Struct, frozen=True):
     """Options of one compilation.
 
-    *positional* and *named* are the script's parameters (named without dashes; a flag has the value None). *pid* is
-    that of ``-p``, the first of *pids* when there are several; *child* says that ``-c`` was given, *child_command* what
-    it runs. *disabled* are features that ``--no-feature`` switches off.
+    *positional* and *named* are the script's parameters (named without dashes; a flag has the value None).
+    *child* says that ``-c`` was given, *child_command* what it runs. *disabled* are features that ``--no-feature``
+    switches off.
     *debuginfo* are the folders of ``--debuginfo``.
     *checks* is the level of helper error reports: 0 none (``--no-warnings``), 1 default, 2 all (``-k``).
     *environment* holds the variables that matter (``PYTRACE_*``, ``BPFTRACE_*``, ``CPATH`` …).
@@ -33,10 +29,8 @@ class CompileOptions(msgspec.Struct, frozen=True):
     positional: tuple[str, ...] = ()
     named: tuple[tuple[str, str | None], ...] = ()
     unsafe: bool = False
-    pid: int | None = None
-    pids: tuple[int, ...] = ()
-    filters: FilterShape | None = None
-    """Other filters of processes than ``-p``."""
+    filters: ProcessFilters = ProcessFilters()
+    """All filters of processes. Code depends on their :attr:`shape` only, targets on the processes of ``-p``."""
     child: bool = False
     child_command: str = ""
     include_directories: tuple[str, ...] = ()
@@ -58,38 +52,31 @@ class CompileOptions(msgspec.Struct, frozen=True):
     environment: dict[str, str] = msgspec.field(default_factory=dict)
 
     @property
-    def processes(self) -> tuple[int, ...]:
-        """The processes of ``-p``."""
-        return self.pids or (() if self.pid is None else (self.pid,))
-
-    @property
     def processes_fact(self) -> tuple[str, ...]:
         """The fact about the processes of ``-p``, for scripts whose targets depend on which they are.
 
         The code of others finds the numbers in the session's data.
         """
-        return (PROCESSES, *map(str, self.processes))
+        return (PROCESSES, *map(str, self.filters.pids))
 
     @property
     def shape(self) -> FilterShape:
-        """All filters of processes."""
-        from pytrace.core.options.process_filters import FilterShape, places
-
-        count = len(self.processes)
+        """The filters that the code has."""
+        shape = self.filters.shape
         # An ahead-of-time file has a load-time value for the process of the run.
-        return replace(self.filters or FilterShape(), pids=0 if self.ahead and count < 2 else places(count))
+        return replace(shape, pids=0) if self.ahead and shape.pids < 2 else shape
 
     @property
     def filtered(self) -> bool:
         """Whether there is a filter other than ``-p`` and ``--follow``."""
-        return self.filters is not None and self.filters.any
+        return self.filters.shape.any
 
     @property
     def awaits(self) -> bool:
         """Whether ``--exec-wait`` was given."""
-        return self.filters is not None and self.filters.awaited
+        return bool(self.filters.exec_wait)
 
     @property
     def restricted(self) -> bool:
         """Whether any filter of processes is given."""
-        return self.follow or bool(self.processes) or self.filtered
+        return self.follow or bool(self.filters.pids) or self.filtered

@@ -90,6 +90,7 @@ class ProcessFilters(msgspec.Struct, frozen=True):
     """Values of the filters of one run; of each kind one must hold, and of all kinds that have values."""
 
     pids: tuple[int, ...] = ()
+    """The processes of ``-p``."""
     uids: tuple[int, ...] = ()
     comms: tuple[str, ...] = ()
     """Names of threads, 15 bytes at most."""
@@ -98,6 +99,11 @@ class ProcessFilters(msgspec.Struct, frozen=True):
     namespaces: tuple[int, ...] = ()
     """Inode numbers of network namespaces."""
     exec_wait: str = ""
+
+    @property
+    def pid(self) -> int | None:
+        """The process of ``-p``, the first one when there are several; None without ``-p``."""
+        return self.pids[0] if self.pids else None
 
     @property
     def shape(self) -> FilterShape:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
-if TYPE_CHECKING:
-    # Imported by runs that select processes.
-    from pytrace.core.options.process_filters import ProcessFilters
+from pytrace.core.options.process_filters import ProcessFilters
 
 STREAMED = ("text", "json", "csv")
 """Formats of output that are written while a script runs; all others show a snapshot, at its end."""
@@ -24,10 +20,7 @@ class Address(msgspec.Struct, frozen=True):
 class RunOptions(msgspec.Struct, frozen=True):
     """Options of one run, other than those that compilation depends on (``compile_options``)."""
 
-    pid: int | None = None
-    """The process of ``-p``, the first one when there are several."""
-    filters: ProcessFilters | None = None
-    """All filters of processes, ``-p`` included."""
+    filters: ProcessFilters = ProcessFilters()
     duration: float | None = None
     """Seconds after which the run ends."""
     command: str | None = None
@@ -65,18 +58,6 @@ class RunOptions(msgspec.Struct, frozen=True):
     """Seconds between two snapshots of the run, and the directory that they are saved in."""
     metrics: Address | None = None
     """Where metrics are served while the script runs."""
-
-    @property
-    def pids(self) -> tuple[int, ...]:
-        """The processes of ``-p``."""
-        if self.filters is not None:
-            return self.filters.pids
-        return () if self.pid is None else (self.pid,)
-
-    @property
-    def exec_wait(self) -> str:
-        """The program that is waited for; empty without ``--exec-wait``."""
-        return "" if self.filters is None else self.filters.exec_wait
 
     @property
     def exports(self) -> bool:

@@ -184,7 +184,7 @@ def _names() -> list[str]:
 
 def _any_provider(parts: tuple[Part, ...], span: Span, scope: Scope) -> list[Point]:
     """A pattern as provider: all kernel kinds whose form fits, or the user-space ones with ``-p`` or a path."""
-    user = scope.options.pid is not None or (len(parts) > 1 and "/" in parts[1].text)
+    user = scope.options.filters.pid is not None or (len(parts) > 1 and "/" in parts[1].text)
     found = [
         Point(row, parts[0], parts[1:], span)
         for row in PROBE_KINDS

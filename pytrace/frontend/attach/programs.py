@@ -56,7 +56,7 @@ def build(
                 multi=provider_of(kind.name).multi(group.matches, scope),
                 calls=tuple(item.call for item in group.matches if item.call is not None),
                 # If one kind in the list needs filtering in the program, the whole block is filtered there.
-                pid_filter=automatic and injected and (bool(scope.options.processes) or scope.options.ahead),
+                pid_filter=automatic and injected and (bool(scope.options.filters.pids) or scope.options.ahead),
                 filtered=automatic and filtered and scope.options.filtered,
                 follow=automatic and follow,
             )
@@ -111,7 +111,7 @@ def _checked_when_following(kind: ProbeKind, scope: Scope) -> bool:
     if kind.pid_filter is PidFilter.INJECTED:
         return True
     options = scope.options
-    runs_already = options.pid is not None or options.awaits or options.ahead
+    runs_already = bool(options.filters.pids) or options.awaits or options.ahead
     return kind.pid_filter is PidFilter.ATTACH and (kind.user or runs_already)
 
 

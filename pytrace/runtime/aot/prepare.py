@@ -71,7 +71,7 @@ def prepare(script: CompiledScript, given: Given, options: RunOptions, kernel: K
     if options.follow != ahead.follow:
         also = ", and to this one" if ahead.follow else ""
         raise TraceError(f"--follow is part of the code: give it when compiling the file{also}")
-    filters = "" if options.filters is None else options.filters.shape.text()
+    filters = options.filters.shape.text()
     if filters != ahead.filters:
         raise TraceError(
             "filters of processes are part of the code: "
@@ -292,7 +292,7 @@ class _Filler:
 
     def pid(self, _parts: tuple[str, ...]) -> int:
         """Process of ``-p``, 0 for all."""
-        return self._options.pid or 0
+        return self._options.filters.pid or 0
 
     def namespace(self, parts: tuple[str, ...]) -> int:
         """Device or inode of our pid namespace; 0 for the initial one."""

@@ -26,15 +26,14 @@ if TYPE_CHECKING:
 class AttachOptions(msgspec.Struct, frozen=True):
     """How to attach.
 
-    *pid* is the process of ``-p``, or of ``-c`` with ``--follow``, for the kinds of probes whose filter is the kernel's
-    (``PidFilter.ATTACH``); with *follow* also the processes that it forks. *child* is the process of ``-c``, which
-    watchpoints watch. *pids* are all processes of ``-p``: what the kernel filters is attached for each. *awaits*:
+    *pids* are the processes of ``-p``, or that of ``-c`` with ``--follow``, for the kinds of probes whose filter is the
+    kernel's (``PidFilter.ATTACH``), which are attached for each; with *follow* also the processes that it forks.
+    *child* is the process of ``-c``, which watchpoints watch. *awaits*:
     programs look for the process of ``--exec-wait`` and its children themselves. *missing_probes* is the config key.
     *disabled* are features to do without (``--no-feature``). *file_activation* is ``--usdt-file-activation``. *feature*
     answers whether the kernel has a feature.
     """
 
-    pid: int | None = None
     pids: tuple[int, ...] = ()
     awaits: bool = False
     follow: bool = False
@@ -47,6 +46,11 @@ class AttachOptions(msgspec.Struct, frozen=True):
     def has(self, name: str) -> bool:
         """Whether a kernel feature is there and wanted."""
         return name not in self.disabled and self.feature(name)
+
+    @property
+    def pid(self) -> int | None:
+        """The first of *pids*; None for all processes."""
+        return self.pids[0] if self.pids else None
 
     @property
     def uprobe_pid(self) -> int | None:
@@ -67,7 +71,7 @@ class AttachOptions(msgspec.Struct, frozen=True):
     def each(self, kind: ProbeKind) -> list[AttachOptions]:
         """These options for each process that programs of *kind* are attached for."""
         apart = kind.pid_filter is PidFilter.ATTACH and not self.follow and len(self.pids) > 1
-        return [replace(self, pid=pid, pids=(pid,)) for pid in self.pids] if apart else [self]
+        return [replace(self, pids=(pid,)) for pid in self.pids] if apart else [self]
 
 
 class Failure(msgspec.Struct, frozen=True):

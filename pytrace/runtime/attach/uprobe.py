@@ -144,7 +144,7 @@ def _attach_single(job: Job, target: Target, opened: Opened) -> Attached:
     if semaphore and not counted:
         from pytrace.runtime.attach import semaphores
 
-        for pid in options.pids or (options.pid,):
+        for pid in options.pids or (None,):
             semaphores.raise_by_hand(path, semaphore, pid, everywhere=options.file_activation, opened=opened)
     return Attached(job.spec, target)
 

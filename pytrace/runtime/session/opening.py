@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from pytrace.base.terminal import colour
 from pytrace.core.diagnostics import TraceError
+from pytrace.core.options.process_filters import NOT_YET, PROCESS_MAP, UNROLLED, ProcessFilters
 from pytrace.core.types import Stack, StackMode, Type, USym, parts
 from pytrace.runtime.abi import privileges
 from pytrace.runtime.host.clocks import Clock, together
@@ -156,7 +157,7 @@ def unwound(manifest: Manifest, options: RunOptions, child: Child | None) -> Unw
         return None
     from pytrace.runtime.unwind.unwinder import Unwound
 
-    return Unwound(manifest, options.pid, (*options.pids[1:], *options.dwarf_pids), child)
+    return Unwound(manifest, options.filters.pid, (*options.filters.pids[1:], *options.dwarf_pids), child)
 
 
 def programs(script: CompiledScript, options: RunOptions, unwind: Unwound | None, stack: ExitStack) -> LoadedScript:
@@ -186,29 +187,27 @@ def fill_session_data(loaded: LoadedScript, options: RunOptions, child: Child | 
     atomic, boot = together(time.CLOCK_TAI, time.CLOCK_BOOTTIME)
     struct.pack_into("=q", memory, data.tai, atomic - boot)
     struct.pack_into("=q", memory, data.wall, Clock().boot_offset)
-    root = options.pid if child is None else child.pid
+    root = options.filters.pid if child is None else child.pid
     struct.pack_into("=Q", memory, data.root, root or 0)
-    if options.filters is not None or options.pids:
+    if options.filters != ProcessFilters():
         _fill_filters(loaded, data, options)
 
 
 def _fill_filters(loaded: LoadedScript, data: SessionData, options: RunOptions) -> None:
     """Tell the programs which processes are wanted."""
-    from pytrace.core.options.process_filters import NOT_YET, PROCESS_MAP, UNROLLED, ProcessFilters
-
-    memory = loaded.section(data.section)
-    if options.exec_wait:
+    memory, filters = loaded.section(data.section), options.filters
+    if filters.exec_wait:
         struct.pack_into("=Q", memory, data.root, NOT_YET)
     # The process of an ahead-of-time file is a load-time value.
-    pids = () if loaded.manifest.ahead is not None and len(options.pids) < 2 else options.pids
-    filters = replace(options.filters or ProcessFilters(), pids=pids)
+    if loaded.manifest.ahead is not None and len(filters.pids) < 2:
+        filters = replace(filters, pids=())
     filters.pack(memory, data.filters)
     if filters.shape.pids <= UNROLLED:
         return
     from pytrace.runtime.abi import bpf_maps
 
     descriptor = loaded.map_fd(PROCESS_MAP)
-    for pid in options.pids:
+    for pid in filters.pids:
         bpf_maps.update(descriptor, struct.pack("=I", pid), struct.pack("=I", 1))
 
 
@@ -218,7 +217,7 @@ def run_end(options: RunOptions, child: Child | None, loaded: LoadedScript, stac
     Raises:
         TraceError: there is no such process.
     """
-    if child is None and not options.pids and not options.exec_wait and options.duration is None:
+    if child is None and not options.filters.pids and not options.filters.exec_wait and options.duration is None:
         return None
     from pytrace.runtime.session.run_end import RunEnd
 
@@ -239,12 +238,12 @@ def follow_mappings(
     unwinds = manifest.unwind is not None
     if not unwinds and not shows_user_addresses(manifest):
         return
-    pid = child.pid if child is not None else options.pid
+    pid = child.pid if child is not None else options.filters.pid
     # Followed processes that run already are not known yet: any may be one. Nor is that of --exec-wait.
-    if (options.follow and child is None) or options.exec_wait:
+    if (options.follow and child is None) or options.filters.exec_wait:
         pid = None
     try:
-        lazy.start(None if pid is None else [pid, *options.pids[1:], *options.dwarf_pids], prompt=unwinds)
+        lazy.start(None if pid is None else [pid, *options.filters.pids[1:], *options.dwarf_pids], prompt=unwinds)
     except TraceError as error:
         warn(error.message)
 

@@ -34,8 +34,9 @@ class RunEnd:
         self._loaded = loaded
         self._duration = options.duration
         self._deadline: float | None = None
-        self._waits = bool(options.exec_wait)
-        self._targets = {child.fileno()} if child is not None else {_process(pid, stack) for pid in options.pids}
+        self._waits = bool(options.filters.exec_wait)
+        processes = (_process(pid, stack) for pid in options.filters.pids)
+        self._targets = {child.fileno()} if child is not None else set(processes)
         self._loop: EventLoop | None = None
 
     def start(self, loop: EventLoop) -> None:

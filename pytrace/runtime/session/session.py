@@ -298,13 +298,12 @@ class Session:
         from pytrace.runtime.attach.missed_hits import MissReader
 
         config, options = self.loaded.manifest.config, self.options
-        pid = self._child.pid if self._child is not None else options.pid
+        followed = (self._child.pid,) if self._child is not None and options.follow else ()
         attach_options = attachments.AttachOptions(
-            pid=pid if options.pid is not None or options.follow else None,
-            pids=options.pids,
+            pids=options.filters.pids or followed,
             follow=options.follow,
             child=self._child.pid if self._child is not None else None,
-            awaits=bool(options.exec_wait),
+            awaits=bool(options.filters.exec_wait),
             missing_probes=config.missing_probes,
             disabled=options.disabled,
             file_activation=options.usdt_file_activation,
@@ -320,7 +319,7 @@ class Session:
 
     def _follow_descendants(self, done: Attachments) -> None:
         """With ``-p`` and ``--follow``: add the existing descendants of the processes."""
-        followed, pids = self.loaded.manifest.follow_map, self.options.pids
+        followed, pids = self.loaded.manifest.follow_map, self.options.filters.pids
         if not followed or not pids:
             return
         written = ", ".join(map(str, pids[:8]))

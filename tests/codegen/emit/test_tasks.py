@@ -9,7 +9,7 @@ from elftools.elf.elffile import ELFFile
 
 from pytrace.core.diagnostics import ScriptError, TraceError
 from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.options.process_filters import FilterShape
+from pytrace.core.options.process_filters import FilterShape, ProcessFilters
 from tests.codegen.running import compiled
 from tests.support.facts import RecordedKernel
 
@@ -32,7 +32,7 @@ def calls(text: str, shape: FilterShape) -> set[int]:
 
 
 def test_the_name_of_another_task_is_read() -> None:
-    shape = FilterShape(comms=1)
+    shape = ProcessFilters(comms=("x",))
     assert GET_CURRENT_COMM in calls("tracepoint:sched:sched_switch /in_scope/ { @n++; }", shape)
     found = calls("tracepoint:sched:sched_switch /in_scope(curtask)/ { @n++; }", shape)
     assert PROBE_READ_KERNEL_STR in found
@@ -41,4 +41,4 @@ def test_the_name_of_another_task_is_read() -> None:
 
 def test_what_the_kernel_does_not_describe_is_an_error() -> None:
     with pytest.raises((ScriptError, TraceError), match="type information"):
-        calls("tracepoint:sched:sched_switch /in_scope(curtask)/ { @n++; }", FilterShape(cgroups=1))
+        calls("tracepoint:sched:sched_switch /in_scope(curtask)/ { @n++; }", ProcessFilters(cgroups=((1, 2),)))

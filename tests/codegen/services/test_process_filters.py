@@ -10,7 +10,7 @@ from elftools.elf.elffile import ELFFile
 
 from pytrace.core.manifest import MapType
 from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.options.process_filters import PROCESS_MAP, FilterShape, ProcessFilters
+from pytrace.core.options.process_filters import PROCESS_MAP, ProcessFilters
 from tests.codegen.running import compiled, helpers, machine
 from tests.support.bpf_machine import GID, PID, UID, BpfMap, Machine
 from tests.support.facts import RecordedKernel
@@ -21,8 +21,7 @@ SWITCH = "tracepoint:sched:sched_switch { @n++; }"
 
 def filtered(filters: ProcessFilters, text: str = SWITCH) -> Machine:
     """A machine whose session has the values of *filters*."""
-    pids = filters.pids
-    options = CompileOptions(pid=pids[0] if pids else None, pids=pids[1:] and pids, filters=filters.shape)
+    options = CompileOptions(filters=filters)
     found = machine(text, RecordedKernel(), options)
     memory = bytearray(filters.shape.size)
     filters.pack(memory, 0)
@@ -71,7 +70,7 @@ def test_values_of_one_kind_are_alternatives_and_all_kinds_must_hold(filters: Pr
 
 def test_many_processes_are_looked_up() -> None:
     filters = ProcessFilters(pids=tuple(range(100, 120)))
-    options = CompileOptions(pid=100, pids=filters.pids)
+    options = CompileOptions(filters=filters)
     found = machine(SWITCH, RecordedKernel(), options)
     wanted = found.maps[found.names[PROCESS_MAP]] = BpfMap(MapType.HASH, 4, 4, 32)
     found.run()
@@ -89,7 +88,7 @@ def test_the_cheapest_filter_is_first_and_ends_the_program() -> None:
 
 @pytest.mark.parametrize("text", ["begin { @n++; }", "end { @n++; }", "interval:s:1 { @n++; }"])
 def test_programs_without_a_process_have_no_filter(text: str) -> None:
-    options = CompileOptions(pid=7, filters=FilterShape(uids=2, comms=1, cgroups=1))
+    options = CompileOptions(filters=ProcessFilters((7,), (0, 1), ("x",), ((1, 100),)))
     assert code(text, options) == code(text)
 
 
@@ -102,8 +101,8 @@ def test_without_filters_in_scope_is_nothing(probe: str) -> None:
 
 
 def test_values_are_no_part_of_the_code() -> None:
-    one = CompileOptions(pid=7, filters=FilterShape(uids=1))
-    other = CompileOptions(pid=8, filters=FilterShape(uids=1))
+    one = CompileOptions(filters=ProcessFilters((7,), (0,)))
+    other = CompileOptions(filters=ProcessFilters((8,), (0,)))
     assert compiled(SWITCH, RecordedKernel(), one).elf == compiled(SWITCH, RecordedKernel(), other).elf
 
 

@@ -12,7 +12,7 @@ from pytrace.codegen.services.process_following import ENTRIES, MAP
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import MapType
 from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.options.process_filters import FilterShape
+from pytrace.core.options.process_filters import ProcessFilters
 from pytrace.core.probes.targets import RAW_TRACEPOINT
 from pytrace.core.types import Pointer
 from tests.codegen.running import compiled, machine
@@ -20,7 +20,7 @@ from tests.codegen.test_generator import FORKS, TASK
 from tests.support.bpf_machine import PID, BpfMap, Machine
 from tests.support.facts import RecordedKernel, function
 
-FOLLOW = CompileOptions(pid=7, follow=True)
+FOLLOW = CompileOptions(filters=ProcessFilters((7,)), follow=True)
 FORK, FREE = "follow_sched_process_fork", "follow_sched_process_free"
 
 
@@ -152,7 +152,7 @@ def test_plain_tracepoints_when_they_are_asked_for() -> None:
 
 
 def test_the_program_that_is_awaited() -> None:
-    options = CompileOptions(follow=True, filters=FilterShape(awaited=True))
+    options = CompileOptions(follow=True, filters=ProcessFilters(exec_wait="x"))
     assert ways(TYPED, options) == {RAW_TRACEPOINT}
     events = {**FORKS.events, ("sched", "sched_process_exec"): ()}
     assert ways(replace(FORKS, events=events), options) == {""}

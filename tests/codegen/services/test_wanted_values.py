@@ -9,7 +9,7 @@ import pytest
 from pytrace.codegen.services.process_following import MAP
 from pytrace.core.manifest import MapType
 from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.options.process_filters import NOT_YET, FilterShape, ProcessFilters
+from pytrace.core.options.process_filters import NOT_YET, ProcessFilters
 from tests.codegen.running import machine
 from tests.codegen.test_generator import EXECS
 from tests.support.bpf_machine import PID, BpfMap
@@ -18,7 +18,7 @@ from tests.support.bpf_machine import PID, BpfMap
 @pytest.mark.parametrize(("name", "root"), [(b"task", PID), (b"tas", NOT_YET), (b"task2", NOT_YET)])
 def test_the_first_process_with_the_name_is_followed(name: bytes, root: int) -> None:
     filters = ProcessFilters(exec_wait=name.decode())
-    options = CompileOptions(follow=True, filters=FilterShape(awaited=True))
+    options = CompileOptions(follow=True, filters=ProcessFilters(exec_wait="x"))
     found = machine("tracepoint:sched:sched_switch { @n++; }", EXECS, options)
     found.maps[found.names[MAP]] = BpfMap(MapType.HASH, 4, 4, 16)
     session = found.script.manifest.session

@@ -40,3 +40,8 @@ def test_many_processes_are_not_compared_one_by_one() -> None:
 def test_a_single_process_is_no_part_of_what_a_file_is_compiled_with() -> None:
     assert FilterShape(pids=1).text() == ""
     assert FilterShape(pids=4, comms=1, awaited=True).text() == "-p (up to 4), --comm, --exec-wait"
+
+
+def test_the_first_process_stands_for_all_of_them() -> None:
+    assert ProcessFilters().pid is None
+    assert ProcessFilters(pids=(7, 8)).pid == 7

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.core.options.process_filters import FilterShape
+from pytrace.core.options.process_filters import ProcessFilters
 from pytrace.frontend.ast import visitor
 from tests.frontend.expanding import Expanded
 from tests.support.facts import RecordedKernel
@@ -38,9 +38,9 @@ def test_predicate_becomes_an_if() -> None:
 
 
 def test_pid_filter_of_injected_kinds() -> None:
-    assert Expanded("tracepoint:sched:sched_switch { }", pid=7).unit.pid_filter
-    assert not Expanded("interval:s:1 { }", pid=7).unit.pid_filter
-    assert not Expanded("uprobe:/bin/app:main { }", pid=7).unit.pid_filter
+    assert Expanded("tracepoint:sched:sched_switch { }", filters=ProcessFilters(pids=(7,))).unit.pid_filter
+    assert not Expanded("interval:s:1 { }", filters=ProcessFilters(pids=(7,))).unit.pid_filter
+    assert not Expanded("uprobe:/bin/app:main { }", filters=ProcessFilters(pids=(7,))).unit.pid_filter
 
 
 @pytest.mark.parametrize(
@@ -49,18 +49,18 @@ def test_pid_filter_of_injected_kinds() -> None:
      ("interval:s:1", False), ("begin", False), ("end", False)],
 )  # fmt: skip
 def test_other_filters_are_for_all_kinds_that_tasks_run(probe: str, filtered: bool) -> None:
-    unit = Expanded(f"{probe} {{ }}", filters=FilterShape(comms=1)).unit
+    unit = Expanded(f"{probe} {{ }}", filters=ProcessFilters(comms=("x",))).unit
     assert (unit.filtered, unit.pid_filter, unit.follow) == (filtered, False, False)
 
 
 def test_a_script_that_asks_decides_itself() -> None:
-    options = {"pid": 7, "filters": FilterShape(uids=1), "follow": True}
+    options = {"filters": ProcessFilters(pids=(7,), uids=(0,)), "follow": True}
     found = Expanded("tracepoint:sched:sched_switch { } interval:s:1 { print(in_scope) }", **options)
     assert [(unit.pid_filter, unit.filtered, unit.follow) for unit in found.units] == [(False, False, False)] * 2
 
 
 def test_one_injected_kind_filters_the_block() -> None:
-    found = Expanded("interval:s:1, tracepoint:sched:sched_switch { }", pid=7)
+    found = Expanded("interval:s:1, tracepoint:sched:sched_switch { }", filters=ProcessFilters(pids=(7,)))
     assert [unit.pid_filter for unit in found.units] == [True, True]
 
 
@@ -112,12 +112,12 @@ def test_symbols_say_what_a_program_serves(text: str, symbol: str) -> None:
 def test_followed_processes() -> None:
     """Perf events of a command are inherited; those of a process that runs already are not."""
     for text, options, follow in (
-        ("tracepoint:sched:sched_switch { }", {"pid": 7, "follow": True}, True),
-        ("tracepoint:sched:sched_switch { }", {"pid": 7}, False),
-        ("profile:hz:9 { }", {"pid": 7, "follow": True}, True),
+        ("tracepoint:sched:sched_switch { }", {"filters": ProcessFilters((7,)), "follow": True}, True),
+        ("tracepoint:sched:sched_switch { }", {"filters": ProcessFilters((7,))}, False),
+        ("profile:hz:9 { }", {"filters": ProcessFilters((7,)), "follow": True}, True),
         ("profile:hz:9 { }", {"child": True, "follow": True}, False),
         ("uprobe:/bin/app:work { }", {"child": True, "follow": True}, True),
-        ("interval:s:1 { }", {"pid": 7, "follow": True}, False),
+        ("interval:s:1 { }", {"filters": ProcessFilters((7,)), "follow": True}, False),
     ):
         assert Expanded(text, **options).unit.follow is follow, (text, options)
 

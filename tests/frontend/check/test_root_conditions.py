@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options.process_filters import ProcessFilters
 from tests.frontend.checking import refused
 from tests.support.front import analyse
 from tests.support.recorded import Facts
@@ -30,7 +31,7 @@ def test_conditions(condition: str) -> None:
 def test_whether_processes_are_selected() -> None:
     script = "if comptime (has_filter) { begin { } } else { end { } }"
     for pid, kind in ((1, "begin"), (None, "end")):
-        result = analyse(script, CompileOptions(pid=pid))
+        result = analyse(script, CompileOptions(filters=ProcessFilters(() if pid is None else (pid,))))
         assert [unit.kind.name for unit in result.checked().units] == [kind]
 
 

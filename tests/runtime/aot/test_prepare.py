@@ -12,6 +12,7 @@ from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError
 from pytrace.core.manifest import LOAD_TIME_SECTION, CompiledScript
 from pytrace.core.manifest_sections import OpenValue
 from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options.process_filters import ProcessFilters
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.source import Source
 from pytrace.core.types import INT32, Enum, Field, Int, String, Struct
@@ -178,7 +179,7 @@ def test_usage_lists_parameters() -> None:
 def test_facts_about_the_machine_are_those_of_the_run() -> None:
     script = compiled("tracepoint:sched:sched_wakeup { print((ncpus, has_cpid, pid)); }")
     kernel = RecordedKernel(possible_cpus=3, pid_namespace=(4, 0xF0000001))
-    ready = prepared(script, kernel=kernel, options=RunOptions(pid=77)).script
+    ready = prepared(script, kernel=kernel, options=RunOptions(filters=ProcessFilters(pids=(77,)))).script
     assert number(ready, "cpus") == 3
     assert number(ready, "child") == 0
     assert number(ready, "pid") == 77

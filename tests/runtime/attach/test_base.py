@@ -40,9 +40,9 @@ def opened() -> Iterator[Opened]:
     ("options", "user", "events"),
     [
         ({}, None, None),
-        ({"pid": 7}, 7, 7),
-        ({"pid": 7, "follow": True}, None, None),
-        ({"pid": 7, "follow": True, "child": 7}, None, 7),
+        ({"pids": (7,)}, 7, 7),
+        ({"pids": (7,), "follow": True}, None, None),
+        ({"pids": (7,), "follow": True, "child": 7}, None, 7),
         ({"child": 7}, None, None),
     ],
 )

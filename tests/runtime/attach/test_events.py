@@ -42,7 +42,8 @@ def tasks() -> set[int]:
 def test_events_of_a_process_are_inherited(requests: Requests, follow: bool, threads_only: bool) -> None:
     target = Target("hardware:instructions:1000", 0, CountedEventTarget("instructions", 1, 1000))
     before = tasks()
-    attached(spec("h", "hardware", (target,)), pid=os.getpid(), child=os.getpid() if follow else None, follow=follow)
+    own = os.getpid()
+    attached(spec("h", "hardware", (target,)), pids=(own,), child=own if follow else None, follow=follow)
     assert before & tasks() <= {pid for _, pid, _ in requests.events} <= before
     flags = struct.unpack_from("=Q", requests.events[0][0], 40)[0]
     assert flags & perf.FLAG_INHERIT
@@ -52,7 +53,7 @@ def test_events_of_a_process_are_inherited(requests: Requests, follow: bool, thr
 def test_programs_look_for_the_descendants_of_a_running_process(requests: Requests) -> None:
     """Which of them have inherited an event cannot be told, and each must be counted once."""
     target = Target("hardware:instructions:1000", 0, CountedEventTarget("instructions", 1, 1000))
-    attached(spec("h", "hardware", (target,)), pid=os.getpid(), follow=True)
+    attached(spec("h", "hardware", (target,)), pids=(os.getpid(),), follow=True)
     assert [(pid, cpu) for _, pid, cpu in requests.events] == [(-1, cpu) for cpu in perf.online_cpus()]
     assert not struct.unpack_from("=Q", requests.events[0][0], 40)[0] & perf.FLAG_INHERIT
 
@@ -89,7 +90,7 @@ def single(attacher: Attacher, kind: str, place: ProbeTarget, **options: Any) ->
 )
 def test_clocks_by_frequency_or_period(fake: Kernel, timer: TimerTarget, period: int, frequency: bool) -> None:
     attr = perf.EventAttr(perf.EventType.SOFTWARE, perf.SOFTWARE_CPU_CLOCK, period=period, frequency=frequency)
-    assert isinstance(single(events.attach_interval, "interval", timer, pid=7), Attached)
+    assert isinstance(single(events.attach_interval, "interval", timer, pids=(7,)), Attached)
     assert fake.asked[0] == ("open_event", (attr,), {"cpu": 2}), "one CPU is enough, whatever the process"
     assert isinstance(single(events.attach_profile, "profile", timer), Attached)
     assert fake.options("open_event")[1:] == [{"cpu": 2}, {"cpu": 5}]

@@ -52,8 +52,8 @@ def test_one_link_for_each_file(fake: Kernel) -> None:
     ("kind", "multi", "options", "told"),
     [
         ("uprobe", "uprobe_multi", {}, {"pid": 0, "returns": False, "session": False}),
-        ("uretprobe", "uprobe_multi", {"pid": 7}, {"pid": 7, "returns": True, "session": False}),
-        ("uprobe", "uprobe_session", {"pid": 7, "follow": True}, {"pid": 0, "returns": False, "session": True}),
+        ("uretprobe", "uprobe_multi", {"pids": (7,)}, {"pid": 7, "returns": True, "session": False}),
+        ("uprobe", "uprobe_session", {"pids": (7,), "follow": True}, {"pid": 0, "returns": False, "session": True}),
     ],
 )
 def test_what_a_link_is_told(
@@ -84,7 +84,7 @@ def test_semaphores_of_static_probes(fake: Kernel) -> None:
         ("usdt", StaticProbeTarget("/x.apk!/l.so", 16, semaphore_offset=0x300), (), 0x300 << 32),
     ],
 )
-@pytest.mark.parametrize(("options", "where"), [({}, {"cpu": 2}), ({"pid": 7}, {"pid": 7})])
+@pytest.mark.parametrize(("options", "where"), [({}, {"cpu": 2}), ({"pids": (7,)}, {"pid": 7})])
 def test_a_perf_event(
     fake: Kernel, kind: str, place: FileTarget, lacks: tuple[str, ...], config: int, options: dict[str, Any],
     where: dict[str, int], monkeypatch: pytest.MonkeyPatch,
@@ -107,7 +107,7 @@ def test_a_kernel_with_tracefs_only(fake: Kernel, monkeypatch: pytest.MonkeyPatc
         return int(fake.answer("legacy")())
 
     monkeypatch.setattr(legacy, "open_uprobe", open_uprobe)
-    (found,) = attached(UserTarget("/a", 16), kind="uretprobe", lacks=("perf_uprobe",), pid=7)
+    (found,) = attached(UserTarget("/a", 16), kind="uretprobe", lacks=("perf_uprobe",), pids=(7,))
     assert isinstance(found, Attached)
     assert asked == [("/a", 16, 0, True, 7)]
 
@@ -140,7 +140,7 @@ def test_semaphores_that_the_kernel_does_not_raise(
         lambda path, offset, pid, *, everywhere, opened: asked.append((path, offset, pid, everywhere)),
     )  # fmt: skip
     place = StaticProbeTarget("/a", 16, semaphore_offset=semaphore)
-    attached(place, kind="usdt", lacks=lacks, pid=7, file_activation=True)
+    attached(place, kind="usdt", lacks=lacks, pids=(7,), file_activation=True)
     assert asked == [("/a", 0x300, 7, True)] * raised
     assert fake.arguments("open_event")[0][0].config >> 32 == (0 if lacks else semaphore)
 

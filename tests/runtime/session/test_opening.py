@@ -49,7 +49,7 @@ def test_values_of_filters_are_in_the_session_data() -> None:
     loaded = SimpleNamespace(
         manifest=SimpleNamespace(programs=(), session=PLACES, ahead=None), section=lambda _: memory
     )
-    options = RunOptions(pid=7, filters=ProcessFilters(pids=(7, 8, 9), uids=(3,)))
+    options = RunOptions(filters=ProcessFilters(pids=(7, 8, 9), uids=(3,)))
     opening.fill_session_data(cast(Any, loaded), options, None)
     assert struct.unpack_from("=5Q", memory, PLACES.filters) == (7, 8, 9, 7, 3)
     assert struct.unpack_from("=Q", memory, PLACES.root) == (7,)

@@ -40,7 +40,7 @@ def ending(options: RunOptions, memory: bytearray | None = None) -> Iterator[tup
 
 
 def test_the_last_process_ends_the_run() -> None:
-    options = RunOptions(pid=os.getpid(), filters=ProcessFilters((os.getpid(), os.getppid())))
+    options = RunOptions(filters=ProcessFilters((os.getpid(), os.getppid())))
     with ending(options) as (made, loop):
         first, second = loop.watched
         assert not made.reached([])
@@ -52,7 +52,8 @@ def test_the_last_process_ends_the_run() -> None:
 def test_there_is_no_such_process() -> None:
     with subprocess.Popen(["true"]) as process:
         process.wait()
-    with pytest.raises(TraceError, match=f"cannot trace process {process.pid}"), ending(RunOptions(pid=process.pid)):
+    options = RunOptions(filters=ProcessFilters((process.pid,)))
+    with pytest.raises(TraceError, match=f"cannot trace process {process.pid}"), ending(options):
         pass
 
 

@@ -19,7 +19,7 @@ def is_glob(text: str) -> bool:
 
 def resolve(target: Part | None, span: Span, scope: Scope) -> list[str]:
     """Paths of the binaries that *target* names; None means the program of ``-p``. Empty after an error."""
-    pid = scope.options.pid
+    pid = scope.options.filters.pid
     if target is None or not target.text:
         if pid is None:
             scope.error("a path is missing", span, ["only with -p PID it may be left out"])

@@ -51,7 +51,7 @@ class UserProbe(BinaryProvider):
         target: Part | None = parts[0] if len(parts) > 1 else None
         if not 1 <= len(parts) <= 3 or not parts[-1].text or (len(parts) == 3 and parts[1].text != "cpp"):
             return self.bad_shape(point, scope)
-        if len(parts) == 1 and scope.options.pid is None:
+        if len(parts) == 1 and scope.options.filters.pid is None:
             scope.error(
                 f"{point.kind.name} needs a binary",
                 point.span,

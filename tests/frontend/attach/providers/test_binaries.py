@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pytrace.core.kernel_info import UserSymbol
+from pytrace.core.options.process_filters import ProcessFilters
 from pytrace.core.probes.targets import UserTarget
 from tests.frontend.expanding import Expanded
 from tests.support.facts import RecordedKernel
@@ -14,9 +15,9 @@ from tests.support.facts import RecordedKernel
 
 def test_binary_of_a_process() -> None:
     kernel = RecordedKernel(files={"/proc/9/exe": ["/bin/app"]})
-    assert Expanded("uprobe:work { }", kernel, pid=9).names == ["uprobe:/bin/app:work"]
-    assert Expanded("uprobe::work { }", kernel, pid=9).names == ["uprobe:/bin/app:work"]
-    assert Expanded("usdt:start { }", kernel, pid=9).names == ["usdt:/bin/app:one:start"]
+    assert Expanded("uprobe:work { }", kernel, filters=ProcessFilters(pids=(9,))).names == ["uprobe:/bin/app:work"]
+    assert Expanded("uprobe::work { }", kernel, filters=ProcessFilters(pids=(9,))).names == ["uprobe:/bin/app:work"]
+    assert Expanded("usdt:start { }", kernel, filters=ProcessFilters(pids=(9,))).names == ["usdt:/bin/app:one:start"]
     assert "binary" in Expanded("uprobe:work { }", kernel).errors[0]
 
 
@@ -36,7 +37,7 @@ def test_several_binaries_of_one_name() -> None:
         ("uprobe:/no/*:main", {}, "no file matches '/no/*'"),
         ("uprobe:*:main", {}, "no process maps a file that matches '*'"),
         ("uprobe::main", {}, "a path is missing"),
-        ("uprobe::main", {"pid": 9}, "the program of process 9 cannot be found"),
+        ("uprobe::main", {"filters": ProcessFilters((9,))}, "the program of process 9 cannot be found"),
     ],
 )
 def test_targets_that_mean_nothing(text: str, options: dict[str, Any], message: str) -> None:
