@@ -9,7 +9,7 @@ import msgspec
 from pytrace.codegen.analysis import inserted_elements, large_keys, loop_bounds, parts, repeated_reads, stack_use
 from pytrace.codegen.analysis.shared_variables import all_variables, called_functions, shared_variables
 from pytrace.codegen.aot import layout_reliance, load_time_values
-from pytrace.codegen.emit import events, memory
+from pytrace.codegen.emit import events, loops, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.program import Lowering, Program, Script
 from pytrace.codegen.ir import target
@@ -112,7 +112,7 @@ def _program(script: Script, unit: ProbeUnit, number: int) -> None:
     limit = checked.config.max_loop_iterations
     loop_bounds.refuse(checked, unit.body, limit)
     if loop_bounds.most(checked, unit.body) > limit and script.kernel.feature("bpf_loop"):
-        program.loop_budget = program.scratch.allocate(8)
+        program.loop_budget = program.scratch.allocate(loops.BUDGET)
     for function in functions:
         calls.generate(program, function)
         # A function's memory is not shared: it may be called while any other memory is in use.
@@ -141,6 +141,7 @@ def _entry(program: Program) -> None:
     _zero_shared(e)
     if program.loop_budget is not None:
         e.b.store(program.script.checked.config.max_loop_iterations, e.area(program.loop_budget))
+        e.b.store(0, e.area(program.loop_budget + loops.SPENT))
     value = e.run_block(body)
     if not e.b.closed:
         _leave(e, value)

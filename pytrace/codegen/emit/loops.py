@@ -26,6 +26,12 @@ if TYPE_CHECKING:
 FOLLOWED = 1024
 """Maximum iterations of a loop that the verifier follows one by one."""
 
+BUDGET = 16
+"""Bytes of the budget of all loops: the number of iterations that is left, and whether it was exceeded."""
+
+SPENT = 8
+"""Offset of the latter."""
+
 Body = Callable[[Emitter, I64], None]
 
 
@@ -75,7 +81,7 @@ def run(e: Emitter, span: Span, count: Number, body: Body, *, told: nodes.For | 
             e,
             span,
             ("index", "*frame"),
-            lambda inner: body(inner, number_parameter("index")),
+            lambda inner: turn(inner, told, lambda: body(inner, number_parameter("index"))),
             lambda name, frame: _bpf_loop(e, count, name, frame, told),
         )
         return
@@ -120,7 +126,8 @@ def budget(
     """Limit a loop of *count* iterations to what is left of ``max_loop_iterations``.
 
     Gives the number of iterations to make, and a function that takes how many were made (negative: an error). When
-    they were not enough, that is reported at *told*, and the loop around this one ends as well.
+    they were not enough, that is reported at *told*, once in each run of the program, and the loops around this one
+    end as well (:func:`turn`), also those that call the function with this one.
     """
     offset = e.program.loop_budget
     if told is None or offset is None:
@@ -139,16 +146,32 @@ def budget(
         e.b.store(e.b.select(e.b.icmp("ugt", now, used), e.b.sub(now, used), 0), e.area(offset))
 
     yield turns, spend
-    out, on = e.b.block(), e.b.block()
+    spent = e.area(offset + SPENT)
+    out, first, on = e.b.block(), e.b.block(), e.b.block()
     e.b.branch(e.b.both(short, e.b.icmp("eq", e.b.load(made), turns)), out, on, likely=False)
     e.b.start(out)
+    e.b.branch(e.b.truth(e.b.load(spent)), on, first)
+    e.b.start(first)
     events.failed_call(e, told, "bpf_loop", -errno.ELOOP)
     e.b.store(0, e.area(offset))
+    e.b.store(1, spent)
     if e.loops and not e.part:
         leave(e)
     else:
         e.b.jump(on)
     e.b.start(on)
+
+
+def turn(e: Emitter, told: nodes.For | nodes.While | None, body: Callable[[], None]) -> None:
+    """One iteration of the loop *told*, which ends instead where the budget of all loops is spent."""
+    offset = e.program.loop_budget
+    if told is not None and offset is not None:
+        out, on = e.b.block(), e.b.block()
+        e.b.branch(e.b.truth(e.b.load(e.area(offset + SPENT))), out, on, likely=False)
+        e.b.start(out)
+        leave(e)
+        e.b.start(on)
+    body()
 
 
 def with_callback(

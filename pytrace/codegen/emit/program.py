@@ -119,7 +119,7 @@ class Program(msgspec.Struct, eq=False):
     lookup_functions: dict[str, str] = msgspec.field(default_factory=dict)
     """Functions that look up keys, by the map's name."""
     loop_budget: int | None = None
-    """Scratch offset of the number of iterations that loops may still make; None where they cannot make too many."""
+    """Scratch offset of what loops may still do (``codegen.emit.loops``); None where they cannot make too many."""
     numbers: int = 0
 
     @property

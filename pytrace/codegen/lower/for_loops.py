@@ -111,7 +111,7 @@ def _for_map(e: Emitter, node: nodes.For) -> None:
             e,
             node.span,
             ("*map", "*key", "*value", "*frame"),
-            body,
+            lambda inner: loops.turn(inner, node, lambda: body(inner)),
             lambda name, frame: spend(_each(e, node, map_access.map_symbol(e, info), name, frame)),
         )
         e.b.jump(over)

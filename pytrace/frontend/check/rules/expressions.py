@@ -96,7 +96,7 @@ def unreplaced_parameter(checker: Checker, node: nodes.Expr) -> Type:
     return checker.error(
         "a C macro that stands for a parameter of the script is not possible here",
         node.span,
-        hints=["define it in the script, outside #if and not in terms of itself, or use the parameter directly"],
+        hints=["define it in the script, outside #if and without #undef, or use the parameter directly"],
     )
 
 
