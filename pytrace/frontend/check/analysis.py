@@ -1,7 +1,7 @@
 """Semantic analysis, the last pass of the front end: scopes, types, checks, resources.
 
 See :mod:`pytrace.frontend.check.inference.checker` for how it works, and :mod:`pytrace.frontend.ast.typed_program`
-for what it gives.
+for its result.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ MAX_PASSES = 60
 
 
 def _probe_exists(checker: Checker, text: str, span: Span) -> bool:
-    found = Diagnostics()
-    there = attach_points.exists(text, checker.options, checker.kernel, checker.config, found)
-    for problem in found.errors:
+    problems = Diagnostics()
+    exists = attach_points.exists(text, checker.options, checker.kernel, checker.config, problems)
+    for problem in problems.errors:
         checker.error(problem.message, span, hints=problem.hints)
-    return there
+    return exists
 
 
 RULES = Rules(EXPRESSIONS, CHECKS, check_if, check_block, _probe_exists)
@@ -120,13 +120,13 @@ _Functions = list[tuple[FunctionInfo, nodes.Function, list[VariableState]]]
 
 
 def _functions(checker: Checker, program: nodes.Program) -> _Functions:
-    found: _Functions = []
+    functions: _Functions = []
     for node in program.items:
         if isinstance(node, nodes.Function) and node.name not in checker.functions:
             info, states = _function(checker, node)
             checker.functions[node.name] = info
-            found.append((info, node, states))
-    return found
+            functions.append((info, node, states))
+    return functions
 
 
 def _function(checker: Checker, node: nodes.Function) -> tuple[FunctionInfo, list[VariableState]]:
@@ -143,7 +143,7 @@ def _function(checker: Checker, node: nodes.Function) -> tuple[FunctionInfo, lis
 
 
 def _report_functions(checker: Checker, program: nodes.Program) -> None:
-    """Report errors in the heads of functions."""
+    """Report errors in function signatures."""
     from pytrace.core.builtins import builtin
 
     seen: dict[str, Span] = {}
@@ -263,8 +263,8 @@ def _check_complete(checker: Checker) -> None:
 
 
 def _sources(program: nodes.Program) -> list[Source]:
-    found = [program.span.source]
+    sources = [program.span.source]
     for item in program.items:
-        if item.span.source not in found:
-            found.append(item.span.source)
-    return found
+        if item.span.source not in sources:
+            sources.append(item.span.source)
+    return sources

@@ -1,4 +1,4 @@
-"""Joins ``print(@m); clear(@m);`` into one step, so that updates between the two are not lost.
+"""Merges ``print(@m); clear(@m);`` into one atomic step, so that updates between the two are not lost.
 
 Both are asynchronous, so programs on other CPUs could update the map between printing and clearing.
 """
@@ -28,7 +28,7 @@ _HARMLESS = frozenset(
 
 
 def join_prints(checked: CheckedProgram) -> None:
-    """Join all such pairs in the script."""
+    """Merge all such pairs in the script."""
     bodies = [unit.body for unit in checked.units]
     for node in (node for body in bodies for node in walk(body)):
         if isinstance(node, nodes.Block):
@@ -37,11 +37,11 @@ def join_prints(checked: CheckedProgram) -> None:
 
 def _join_block(checked: CheckedProgram, block: nodes.Block) -> None:
     items: list[nodes.Stmt | nodes.Expr] = [*block.statements, *([] if block.value is None else [block.value])]
-    for at, item in enumerate(items):
+    for index, item in enumerate(items):
         spec = _event(checked, item)
         if spec is None or not isinstance(spec.static, PrintedMap) or spec.static.clear:
             continue
-        for later, other in _following(checked, items[at + 1 :], spec.static.map):
+        for later, other in _following(checked, items[index + 1 :], spec.static.map):
             if other.kind == "clear":
                 checked.amend(_sender(item), replace(spec.static, clear=True))
                 checked.amend(_sender(later), replace(other.static_part(EmptiedMap), joined=True))

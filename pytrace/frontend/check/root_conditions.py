@@ -54,7 +54,7 @@ def choose(
     config: Config,
     diagnostics: Diagnostics,
 ) -> nodes.Program:
-    """*program* with the items of the branches taken in the place of each ``if comptime``.
+    """*program* with each ``if comptime`` replaced by the items of the branch taken.
 
     Args:
         program: the AST with parameters replaced by their values.
@@ -76,7 +76,7 @@ def choose(
 
 
 class _Chooser:
-    """One run over the items of a script."""
+    """Traverses the items of a script."""
 
     def __init__(self, checker: Checker) -> None:
         self.checker = checker
@@ -120,7 +120,7 @@ class _Chooser:
         return holds
 
     def _possible(self, node: nodes.Expr) -> bool:
-        """Whether a condition has only parts that are known here; reports the first one that is not."""
+        """Whether a condition consists only of expressions known at this point; reports the first one that is not."""
         if isinstance(node, nodes.Call) and node.name == "member_exist":
             return True
         fine = isinstance(node, _PARTS)

@@ -54,7 +54,7 @@ def _is_signed(type_: Type) -> bool:
 
 
 def _is_either(type_: Type) -> bool:
-    """Whether a value is a constant that signed and unsigned integers have."""
+    """Whether a value is a constant that both signed and unsigned integers can hold."""
     carrier = integer_of(type_)
     return isinstance(carrier, Flexible) and carrier.low >= 0 and carrier.high <= INT64_MAX
 

@@ -20,8 +20,8 @@ def args(checker: Checker, node: Node, _arguments: Arguments) -> Type:
     """``args`` as a whole."""
     if not isinstance(node, nodes.Identifier) or not require_args(checker, node) or checker.unit is None:
         return UNKNOWN
-    kind = checker.unit.context.args_type
-    return kind if kind is not None else checker.error("args cannot be used as a whole here", node.span)
+    type_ = checker.unit.context.args_type
+    return type_ if type_ is not None else checker.error("args cannot be used as a whole here", node.span)
 
 
 def arg_n(checker: Checker, node: Node, _arguments: Arguments) -> Type:
@@ -38,8 +38,8 @@ def arg_n(checker: Checker, node: Node, _arguments: Arguments) -> Type:
 
 def ctx(checker: Checker, _node: Node, _arguments: Arguments) -> Type:
     """``ctx``."""
-    kind = checker.unit.context.ctx_type if checker.unit is not None else None
-    return kind if kind is not None else Pointer(VOID, AddressSpace.BPF)
+    type_ = checker.unit.context.ctx_type if checker.unit is not None else None
+    return type_ if type_ is not None else Pointer(VOID, AddressSpace.BPF)
 
 
 def func(checker: Checker, _node: Node, _arguments: Arguments) -> Type:

@@ -35,14 +35,14 @@ def signal(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``signal(n)`` and ``signal_thread(n)``, by number or name."""
     value = expression(checker, node, arguments[0])
     type_ = checker.value(value)
-    given = checker.constant(value)
+    constant = checker.constant(value)
     number: int | None = None
-    if isinstance(given, bytes):
-        number = _by_name(checker, node, given.decode(errors="replace"))
+    if isinstance(constant, bytes):
+        number = _by_name(checker, node, constant.decode(errors="replace"))
         if number is None:
             return UNKNOWN
-    elif isinstance(given, int):
-        number = int(given)
+    elif isinstance(constant, int):
+        number = int(constant)
     else:
         integer_argument(checker, node, value, f"the argument of {node.name}()")
     if number is not None and not 1 <= number <= MAX_SIGNAL:
@@ -55,10 +55,10 @@ def _by_name(checker: Checker, node: Node, name: str) -> int | None:
     from signal import Signals
 
     known = {item.name: int(item) for item in Signals}
-    found = known.get(name.upper()) or known.get("SIG" + name.upper())
-    if found is None:
+    number = known.get(name.upper()) or known.get("SIG" + name.upper())
+    if number is None:
         checker.error(f"there is no signal {name!r}", node.span, hints=did_you_mean(name, known))
-    return found
+    return number
 
 
 def write_user(checker: Checker, node: Node, arguments: Arguments) -> Type:

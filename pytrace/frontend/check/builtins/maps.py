@@ -30,9 +30,9 @@ def _map_argument(
 
 def emptied(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``clear(@m)`` and ``zero(@m)``."""
-    found = _map_argument(checker, node, arguments[0])
-    if found is not None:
-        target, state = found
+    argument = _map_argument(checker, node, arguments[0])
+    if argument is not None:
+        target, state = argument
         checker.program.types[target] = require_map(checker, target, state)
         send(checker, node, node.name, EmptiedMap(target.name))
     return VOID
@@ -43,10 +43,10 @@ def delete(checker: Checker, node: Node, arguments: Arguments) -> Type:
     first = expression(checker, node, arguments[0])
     if isinstance(first, nodes.MapIndex) and len(arguments) == 1:
         return _with_keys(checker, node, first.map, first.keys)
-    found = _map_argument(checker, node, first)
-    if found is None:
+    argument = _map_argument(checker, node, first)
+    if argument is None:
         return BOOL
-    target, state = found
+    target, state = argument
     if len(arguments) > 1:
         return _with_keys(checker, node, target, (expression(checker, node, arguments[1]),))
     require_map(checker, target, state)
@@ -59,10 +59,10 @@ def delete(checker: Checker, node: Node, arguments: Arguments) -> Type:
 
 def has_key(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``has_key(@m, key)``."""
-    found = _map_argument(checker, node, arguments[0])
-    if found is None:
+    argument = _map_argument(checker, node, arguments[0])
+    if argument is None:
         return BOOL
-    return _with_keys(checker, node, found[0], (expression(checker, node, arguments[1]),))
+    return _with_keys(checker, node, argument[0], (expression(checker, node, arguments[1]),))
 
 
 def _with_keys(checker: Checker, node: Node, target: nodes.MapRef, keys: tuple[nodes.Expr, ...]) -> Type:
@@ -79,10 +79,10 @@ def _with_keys(checker: Checker, node: Node, target: nodes.MapRef, keys: tuple[n
 
 def find(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``find(@m, key, $v)``."""
-    found = _map_argument(checker, node, arguments[0])
-    if found is None:
+    argument = _map_argument(checker, node, arguments[0])
+    if argument is None:
         return BOOL
-    target, state = found
+    target, state = argument
     _with_keys(checker, node, target, (expression(checker, node, arguments[1]),))
     variable = arguments[2]
     if not isinstance(variable, nodes.Variable):
@@ -120,10 +120,10 @@ def length(checker: Checker, node: Node, arguments: Arguments) -> Type:
 
 def is_scalar(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``is_scalar(@m)``."""
-    found = _map_argument(checker, node, arguments[0])
-    if found is None:
+    argument = _map_argument(checker, node, arguments[0])
+    if argument is None:
         return BOOL
-    keyed = found[1].keyed
+    keyed = argument[1].keyed
     if keyed is None and not checker.final:
         return UNKNOWN
     checker.set_constant(node, not keyed)

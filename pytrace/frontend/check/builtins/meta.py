@@ -55,7 +55,7 @@ is_unsigned_integer = _question(lambda kind: isinstance(kind, Int) and not kind.
 
 
 def is_literal(checker: Checker, node: Node, arguments: Arguments) -> Type:
-    """``is_literal(x)``; ``in_scope`` is one where no process is selected."""
+    """``is_literal(x)``; ``in_scope`` is a literal if no process is selected."""
     value = arguments[0]
     if isinstance(value, nodes.Expr):
         checker.value(value)
@@ -133,7 +133,7 @@ def _shown(name: str, value: int | bool | bytes) -> str:
 
 
 def conversion_text(name: str, value: int) -> str:
-    """A number as a conversion shows it."""
+    """A number formatted by the printf conversion *name*."""
     if name in ("x", "p"):
         return f"{value:#x}" if name == "p" else f"{value:x}"
     if isinstance(value, bool):
@@ -142,7 +142,7 @@ def conversion_text(name: str, value: int) -> str:
 
 
 def only_if(checker: Checker, node: Node, _arguments: Arguments) -> Type:
-    """``only_if(…)`` elsewhere than as a member of a record, where the expansion of macros replaces it."""
+    """``only_if(…)`` outside of a record; macro expansion has replaced those that are members of records."""
     hints = ["row((time=only_if(CONDITION, VALUE), …)) has the column time only where CONDITION is true"]
     return checker.error("only_if() is the value of a member of a record", node.span, hints=hints)
 
@@ -179,7 +179,7 @@ def _config_type(value: str | int | bool) -> Type:
 
 
 def getopt(checker: Checker, node: Node, _arguments: Arguments) -> Type:
-    """``getopt(…)``, which the pass over parameters replaces unless its arguments are wrong."""
+    """A ``getopt(…)`` with wrong arguments; the parameters pass has replaced all others."""
     if isinstance(node, nodes.Call) and all(isinstance(item, _LITERALS) for item in node.args):
         return unreplaced_parameter(checker, node)
     return checker.error("the arguments of getopt() must be literals", node.span)
@@ -195,7 +195,7 @@ def kfunc_exist(checker: Checker, node: Node, arguments: Arguments) -> Type:
 
 
 def kfunc_allowed(checker: Checker, node: Node, arguments: Arguments) -> Type:
-    """``kfunc_allowed("f")``: whether programs of the probe's type may call kernel functions of general use."""
+    """``kfunc_allowed("f")``: whether programs of the probe's type may call generic kfuncs."""
     name = checker.constant_text(arguments[0], "the argument of kfunc_allowed()")
     if name is None:
         return BOOL
@@ -207,7 +207,7 @@ def kfunc_allowed(checker: Checker, node: Node, arguments: Arguments) -> Type:
 
 
 def _may_call(checker: Checker) -> bool:
-    """Whether the probe, or at the root of a script the probes of any kind, may call kernel functions."""
+    """Whether the probe may call kfuncs; at the root of a script, whether probes of any kind may."""
     if checker.unit is not None:
         return checker.kernel.feature(f"kfunc_{checker.unit.kind.program_type}")
     return checker.function is None and any(checker.kernel.feature(name) for name in FEATURES if name[:6] == "kfunc_")
@@ -228,8 +228,8 @@ def probe_exist(checker: Checker, node: Node, arguments: Arguments) -> Type:
     if name is None:
         return BOOL
     text = name.decode(errors="replace")
-    there = checker.rules.probe_exists(checker, text, arguments[0].span)
-    return _answer(checker, node, there, "build", f'probe_exist("{text}"), which was decided at compile time')
+    exists = checker.rules.probe_exists(checker, text, arguments[0].span)
+    return _answer(checker, node, exists, "build", f'probe_exist("{text}"), which was decided at compile time')
 
 
 def constant_exist(checker: Checker, node: Node, arguments: Arguments) -> Type:
@@ -239,8 +239,8 @@ def constant_exist(checker: Checker, node: Node, arguments: Arguments) -> Type:
         return BOOL
     text = name.decode(errors="replace")
     known = checker.definitions
-    there = known.enumerator(text) is not None or known.macro(text) is not None or known.constant(text) is not None
-    return _answer(checker, node, there, "constant_exist", text)
+    exists = known.enumerator(text) is not None or known.macro(text) is not None or known.constant(text) is not None
+    return _answer(checker, node, exists, "constant_exist", text)
 
 
 def symbol_exist(checker: Checker, node: Node, arguments: Arguments) -> Type:
@@ -250,10 +250,10 @@ def symbol_exist(checker: Checker, node: Node, arguments: Arguments) -> Type:
         return BOOL
     text = name.decode(errors="replace")
     try:
-        there = checker.kernel.kernel_symbol(text) is not None
+        exists = checker.kernel.kernel_symbol(text) is not None
     except TraceError:
-        there = False  # its address is hidden from this process
-    return _answer(checker, node, there, "symbol_exist", text)
+        exists = False  # the kernel hides its address from this process
+    return _answer(checker, node, exists, "symbol_exist", text)
 
 
 def type_exist(checker: Checker, node: Node, arguments: Arguments) -> Type:
@@ -265,7 +265,7 @@ def type_exist(checker: Checker, node: Node, arguments: Arguments) -> Type:
 
 
 def _type_asked(argument: nodes.Expr | nodes.TypeExpr) -> nodes.TypeExpr | None:
-    """The type that an argument names; a bare name is a type unless it names a value."""
+    """The type that an argument denotes; a bare name denotes a type unless it is the name of a value."""
     if isinstance(argument, nodes.TypeExpr):
         return argument
     if isinstance(argument, nodes.Identifier) and not bare_builtin(argument.name):
@@ -274,7 +274,7 @@ def _type_asked(argument: nodes.Expr | nodes.TypeExpr) -> nodes.TypeExpr | None:
 
 
 def _quietly(checker: Checker, node: nodes.TypeExpr) -> Type:
-    """The type that *node* denotes, or UNKNOWN when there is none, which is not reported."""
+    """The type that *node* denotes; UNKNOWN, without an error, if there is none."""
     kept, checker.diagnostics = checker.diagnostics, Diagnostics()
     try:
         return resolve(checker, node)
@@ -283,7 +283,7 @@ def _quietly(checker: Checker, node: nodes.TypeExpr) -> Type:
 
 
 def _named(node: nodes.TypeExpr) -> tuple[str, str]:
-    """Kind and name of the type that the existence of *node* depends on."""
+    """Kind and name of the type whose existence *node* depends on."""
     while isinstance(node, nodes.PointerTypeExpr | nodes.ArrayTypeExpr):
         node = node.target if isinstance(node, nodes.PointerTypeExpr) else node.element
     if isinstance(node, nodes.StructTypeExpr):
@@ -302,8 +302,8 @@ def member_exist(checker: Checker, node: Node, arguments: Arguments) -> Type:
         return _argument_exists(checker, node, arguments[0], path)
     asked = _type_asked(arguments[0])
     if asked is not None:
-        there = _has_member(_quietly(checker, asked), path)
-        return _answer(checker, node, there, "member_exist", *_named(asked), shown)
+        exists = _has_member(_quietly(checker, asked), path)
+        return _answer(checker, node, exists, "member_exist", *_named(asked), shown)
     type_ = operand_type(checker, arguments[0])
     if isinstance(type_, Unknown):
         return BOOL
@@ -313,17 +313,17 @@ def member_exist(checker: Checker, node: Node, arguments: Arguments) -> Type:
 def _argument_exists(checker: Checker, node: Node, args: nodes.Identifier, path: list[str]) -> Type:
     """``member_exist(args, a.b)`` in the block of a probe.
 
-    Probes that have ``arg0`` have ``args`` only where the types are known; elsewhere no member exists.
+    Probes with ``arg0`` have ``args`` only if the argument types are known; otherwise no member exists.
     """
     unit = checker.unit
     if unit is None or not unit.kind.positional:
         known = require_args(checker, args)
         if unit is None or not known:
             return UNKNOWN
-    found = unit.context.argument(path[0])
-    there = found is not None and (len(path) == 1 or _has_member(found.type, path[1:]))
+    argument = unit.context.argument(path[0])
+    exists = argument is not None and (len(path) == 1 or _has_member(argument.type, path[1:]))
     probe = unit.targets[0].probe if unit.targets else unit.kind.name
-    return _answer(checker, node, there, "build", f"member_exist(args, {'.'.join(path)}) in {probe}")
+    return _answer(checker, node, exists, "build", f"member_exist(args, {'.'.join(path)}) in {probe}")
 
 
 def _member_path(node: nodes.Node) -> list[str] | None:
@@ -334,17 +334,17 @@ def _member_path(node: nodes.Node) -> list[str] | None:
 
 
 def _has_member(type_: Type, path: list[str]) -> bool:
-    """Whether a struct, or the struct that a pointer points to, has a member; steps may be inside each other."""
+    """Whether a struct, or the struct that a pointer points to, has the member at *path*."""
     for step in path:
         inner = type_.target if isinstance(type_, Pointer) else type_
         inner = inner.element if isinstance(inner, Array) else inner
         if isinstance(inner, Record) and step in inner.names:
             type_ = inner.members[inner.names.index(step)]
             continue
-        found = inner.find(step) if isinstance(inner, Struct) else None
-        if found is None:
+        member = inner.find(step) if isinstance(inner, Struct) else None
+        if member is None:
             return False
-        type_ = found.type
+        type_ = member.type
     return True
 
 
@@ -369,7 +369,7 @@ def one_of(checker: Checker, node: Node, arguments: Arguments) -> Type:
 
 
 def _entry(checker: Checker, entry: bytes, type_: Type | None, argument: nodes.Node) -> int | None:
-    """The number of an entry; None for one that is wrong, or that no value of the type equals (None: any value)."""
+    """The number of an entry; None for an invalid entry, and for one that no value of *type_* (None: any) equals."""
     shown = entry.decode(errors="replace")
     number = parse_integer(shown)
     if number is None and isinstance(type_, Enum):

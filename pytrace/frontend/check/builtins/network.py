@@ -49,8 +49,8 @@ def ntop(checker: Checker, node: Node, arguments: Arguments) -> Type:
     family = None
     if len(arguments) > 1:
         integer_argument(checker, node, arguments[0], "the address family of ntop()")
-        found = checker.constant(expression(checker, node, arguments[0]))
-        family = found if isinstance(found, int) else None
+        constant = checker.constant(expression(checker, node, arguments[0]))
+        family = constant if isinstance(constant, int) else None
         if family is not None and family not in (AF_INET, AF_INET6):
             return checker.error(f"ntop() knows families {AF_INET} and {AF_INET6}, not {family}", node.span)
     address = expression(checker, node, arguments[-1])

@@ -1,4 +1,4 @@
-"""Builtins that print, or request another action of the runtime."""
+"""Builtins that print, or request another action from the runtime."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from pytrace.frontend.check.inference.slots import MapState
 
 JOIN_STRINGS = 16
-"""The most strings that join() prints."""
+"""Maximum number of strings that join() prints."""
 
 PACKET_BYTES = 1024
-"""The most bytes of a packet that skboutput() writes."""
+"""Maximum number of bytes of a packet that skboutput() writes."""
 
 ORDERS = ("key", "-key", "value", "-value")
 DEFAULT_PERCENTS = (50.0, 90.0, 99.0, 99.9)
@@ -75,11 +75,11 @@ def debugf(checker: Checker, node: Node, arguments: Arguments) -> Type:
     if format_ is None:
         return VOID
     for conversion, value in zip(format_.conversions, values, strict=True):
-        kind = checker.program.types[value]
+        type_ = checker.program.types[value]
         if not _kernel_formats(conversion):
             checker.error(f"debugf() does not know {conversion.text}", node.span, hints=["%d %u %x %p %s are there"])
-        elif conversion.name == "s" and not (is_text(kind) or is_text_pointer(kind) or isinstance(kind, Unknown)):
-            what = f"the kernel writes {conversion.text} of strings only, not {settle(kind)}"
+        elif conversion.name == "s" and not (is_text(type_) or is_text_pointer(type_) or isinstance(type_, Unknown)):
+            what = f"the kernel writes {conversion.text} of strings only, not {settle(type_)}"
             checker.error(f"debugf(): {what}", node.span)
     checker.warn("debugf() is for debugging: it writes to a file that the whole system shares", node.span)
     checker.program.facts[node] = DebugFormat(text_of(format_.text))
@@ -173,8 +173,8 @@ def quantiles(checker: Checker, node: Node, arguments: Arguments) -> Type:
 def _percent(checker: Checker, node: Node, arg: nodes.Expr | nodes.TypeExpr) -> float:
     value = expression(checker, node, arg)
     type_ = checker.value(value)
-    found = checker.constant(value)
-    text = found.decode(errors="replace") if isinstance(found, bytes) else str(found)
+    constant = checker.constant(value)
+    text = constant.decode(errors="replace") if isinstance(constant, bytes) else str(constant)
     try:
         number = float(text)
     except ValueError:

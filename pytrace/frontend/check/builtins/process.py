@@ -83,7 +83,7 @@ def has_filter(checker: Checker, node: Node, _arguments: Arguments) -> Type:
 
 
 def in_scope(checker: Checker, node: Node, arguments: Arguments) -> Type:
-    """``in_scope``: known when no process is selected; an ahead-of-time file may be run with ``-p``."""
+    """``in_scope``: a constant if no process is selected; not in ahead-of-time files, which may be run with ``-p``."""
     if arguments:
         _task_argument(checker, node, arguments)
     options = checker.options
@@ -99,7 +99,7 @@ def ncpus(checker: Checker, node: Node, _arguments: Arguments) -> Type:
 
 
 def curtask(checker: Checker, _node: Node, _arguments: Arguments) -> Type:
-    """``curtask``: typed where the kernel describes its types."""
+    """``curtask``: has a type if the kernel has BTF."""
     task = checker.definitions.struct("struct", "task_struct")
     return Pointer(task, AddressSpace.KERNEL, trusted=True) if task is not None else UINT64
 
@@ -122,10 +122,10 @@ def process_id(checker: Checker, node: Node, arguments: Arguments) -> Type:
     if arguments:
         word = arguments[0]
         name = word.name if isinstance(word, nodes.Identifier) else ""
-        found = _NAMESPACES.get(name)
-        if found is None:
+        selected = _NAMESPACES.get(name)
+        if selected is None:
             return checker.error(f"{node.name}() takes curr_ns or init", node.span)
-        namespace = found
+        namespace = selected
     checker.program.facts[node] = PidNamespace(namespace)
     return UINT32
 
@@ -161,10 +161,10 @@ def cgroupid(checker: Checker, node: Node, arguments: Arguments) -> Type:
     path = checker.constant_text(arguments[0], "the path of cgroupid()")
     if path is None:
         return UNKNOWN
-    found = checker.kernel.cgroup_id(path.decode("utf-8", "surrogateescape"))
-    if found is None:
+    cgroup_id = checker.kernel.cgroup_id(path.decode("utf-8", "surrogateescape"))
+    if cgroup_id is None:
         return checker.error(f"there is no cgroup at {path.decode(errors='replace')!r}", node.span)
-    checker.set_fact(node, found, "cgroup", path.decode("utf-8", "surrogateescape"))
+    checker.set_fact(node, cgroup_id, "cgroup", path.decode("utf-8", "surrogateescape"))
     return UINT64
 
 

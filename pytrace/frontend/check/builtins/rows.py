@@ -1,4 +1,4 @@
-"""``row()``: a row of a table; ``print_rows()``; what is mostly used in rows: ``fixed()``, ``joined()``."""
+"""Builtins for tables: ``row()``, ``print_rows()``, and functions mostly used in rows (``fixed()``, ``joined()``)."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ def row(checker: Checker, node: Node, arguments: Arguments) -> Type:
             checker.error("there is no value for the column", part.span)
             return VOID
     names = [path for path, _ in parts]
-    kinds = [settle(checker.program.types[part]) for _, part in parts]
-    order = _order(checker, node, TableSchema.of(names, kinds).columns, arguments[1:])
+    member_types = [settle(checker.program.types[part]) for _, part in parts]
+    order = _order(checker, node, TableSchema.of(names, member_types).columns, arguments[1:])
     send(checker, node, "row", RowMembers(names, order), tuple(part for _, part in parts))
     return VOID
 
 
 def _order(checker: Checker, node: Node, columns: tuple[Column, ...], arguments: Arguments) -> list[int]:
-    """What :attr:`RowMembers.order` is for the columns that a call names."""
-    found: list[int] = []
+    """The value of :attr:`RowMembers.order` for the columns that a call names."""
+    order: list[int] = []
     names = [column.name for column in columns]
     descending = False
     for argument in arguments:
@@ -74,11 +74,11 @@ def _order(checker: Checker, node: Node, columns: tuple[Column, ...], arguments:
             checker.error(f"the rows have no column {name!r} to sort by", argument.span, hints=hints)
             return []
         number = names.index(name) + 1
-        found.append(-number if descending else number)
+        order.append(-number if descending else number)
         descending = False
     if descending:
         checker.error('no column follows the "-"', node.span, hints=['"-name" sorts by name in descending order'])
-    return found
+    return order
 
 
 def print_rows(checker: Checker, node: Node, arguments: Arguments) -> Type:
@@ -155,7 +155,7 @@ def sprintf(checker: Checker, node: Node, arguments: Arguments) -> Type:
 
 
 def _whole_map(checker: Checker, record: nodes.Expr) -> bool:
-    """Whether a keyed map is used without a key, which is reported."""
+    """Whether a keyed map is used without a key; reports an error."""
     if not isinstance(record, nodes.MapRef) or not checker.map(record).keyed:
         return False
     hints = [f"print({record.name}) prints the map, row({record.name}[key]) the record of one key"]
@@ -168,7 +168,7 @@ def _named(type_: Type) -> str:
 
 
 def _parts(value: nodes.Expr, path: str) -> Iterator[tuple[str, nodes.Expr]]:
-    """The expressions whose values are sent: for record and tuple literals their members, at any nesting."""
+    """The expressions whose values are sent, with their paths; literals of records and tuples are flattened."""
     if isinstance(value, nodes.RecordLiteral) and value.members:
         names = value.names
     elif isinstance(value, nodes.TupleLiteral) and value.members:

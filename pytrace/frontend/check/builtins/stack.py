@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pytrace.frontend.check.inference.checker import Checker
 
 MAX_FRAMES = 127
-"""Default of kernel.perf_event_max_stack, which bounds what the kernel walks."""
+"""Default of kernel.perf_event_max_stack, the maximum number of frames that the kernel walks."""
 
 _MODES = {mode.value: mode for mode in StackMode}
 
@@ -34,12 +34,12 @@ def dw_ustack(checker: Checker, node: Node, arguments: Arguments) -> Type:
         return UNKNOWN
     if checker.kernel.arch != "x86_64":
         return checker.error(f"dw_ustack is not available on {checker.kernel.arch}", node.span)
-    found = _stack(checker, node, arguments, user=True)
-    if isinstance(found, Stack) and found.mode is StackMode.BUILD_ID:
+    type_ = _stack(checker, node, arguments, user=True)
+    if isinstance(type_, Stack) and type_.mode is StackMode.BUILD_ID:
         return checker.error(
             "dw_ustack has no build_id mode", node.span, hints=["modes: bpftrace, perf, raw; ustack has build_id"]
         )
-    return found
+    return type_
 
 
 def _stack(checker: Checker, node: Node, arguments: Arguments, *, user: bool) -> Type:
@@ -59,10 +59,10 @@ def _stack(checker: Checker, node: Node, arguments: Arguments, *, user: bool) ->
     if len(rest) > 1:
         return checker.error(f"{node.name}() takes a mode and then a number of frames", node.span)
     if rest:
-        found = _limit(checker, node, rest[0])
-        if found is None:
+        frames = _limit(checker, node, rest[0])
+        if frames is None:
             return UNKNOWN
-        limit = found
+        limit = frames
     return Stack(user, limit, mode)
 
 

@@ -106,8 +106,8 @@ def path(checker: Checker, node: Node, arguments: Arguments) -> Type:
         return checker.error(f"path() takes a struct path, not {settle(type_)}", node.span)
     capacity = checker.config.max_strlen
     if len(arguments) > 1:
-        found = literal_integer(checker, node, arguments[1], "the size of path()", 1, capacity)
-        capacity = found if found is not None else capacity
+        size = literal_integer(checker, node, arguments[1], "the size of path()", 1, capacity)
+        capacity = size if size is not None else capacity
     return String(capacity)
 
 
@@ -168,10 +168,10 @@ def strncmp(checker: Checker, node: Node, arguments: Arguments) -> Type:
 def str_concat(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``str_concat(a, b)``."""
     _two_texts(checker, node, arguments)
-    kinds = [settle(checker.program.types[expression(checker, node, arg)]) for arg in arguments]
-    if any(not is_text(kind) for kind in kinds):
+    parts = [settle(checker.program.types[expression(checker, node, arg)]) for arg in arguments]
+    if any(not is_text(part) for part in parts):
         return UNKNOWN
-    size = sum(size_of_text(kind) for kind in kinds) - 1
+    size = sum(size_of_text(part) for part in parts) - 1
     if checker.number > LONGEST_CHAIN:
         # A string that is appended to itself gets the maximum capacity.
         size = checker.config.max_strlen
@@ -180,25 +180,25 @@ def str_concat(checker: Checker, node: Node, arguments: Arguments) -> Type:
 
 def memcmp(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``memcmp(left, right, n)``: *n* may be known at run time only; it is limited to the smaller side."""
-    kinds = [checker.value(expression(checker, node, arg)) for arg in arguments[:2]]
+    sides = [checker.value(expression(checker, node, arg)) for arg in arguments[:2]]
     integer_argument(checker, node, arguments[2], "the length of memcmp()")
     limit = checker.config.max_strlen
     length = checker.constant(expression(checker, node, arguments[2]))
     if isinstance(length, int) and not 0 <= length <= limit:
         checker.error(f"the length of memcmp() must be 0 to {limit}, not {length}", node.span)
-    for kind in kinds:
-        room = _compared(kind)
+    for side in sides:
+        room = _compared(side)
         if room is None:
-            checker.error(f"memcmp() takes strings, arrays, integers and pointers, not {settle(kind)}", node.span)
+            checker.error(f"memcmp() takes strings, arrays, integers and pointers, not {settle(side)}", node.span)
         elif isinstance(length, int) and room < length <= limit:
-            checker.error(f"memcmp() compares {length} bytes, but {settle(kind)} is shorter", node.span)
+            checker.error(f"memcmp() compares {length} bytes, but {settle(side)} is shorter", node.span)
         limit = min(limit, room or 0)
     checker.program.facts[node] = ComparedLength(length if isinstance(length, int) else limit, isinstance(length, int))
     return INT64
 
 
 def _compared(type_: Type) -> int | None:
-    """How many bytes of a value memcmp() can compare: no limit for a pointer's target; None when it has no bytes."""
+    """Number of bytes of a value that memcmp() can compare, unlimited for pointers; None for unsupported types."""
     if isinstance(type_, Unknown | Pointer):
         return sys.maxsize
     if isinstance(type_, String | Buffer):
@@ -212,7 +212,7 @@ def _compared(type_: Type) -> int | None:
 
 
 def bswap(checker: Checker, node: Node, arguments: Arguments) -> Type:
-    """``bswap(n)``: as wide as its argument, unsigned."""
+    """``bswap(n)``: unsigned, with the width of its argument."""
     value = expression(checker, node, arguments[0])
     type_ = settle(integer_argument(checker, node, value, "the argument of bswap()"))
     if not isinstance(type_, Int):

@@ -31,7 +31,7 @@ _X86 |= {"orig_rax": "orig_ax", "pc": "ip"}
 _ARM64 = {f"r{number}": f"r{number}" for number in range(31)} | {"sp": "sp", "pc": "pc", "pstate": "pstate"}
 
 REGISTERS: dict[str, dict[str, str]] = {"x86_64": _X86, "aarch64": _ARM64}
-"""By machine: the names that reg() takes, and the name in ``struct pt_regs`` (as in ``RegisterLocation``)."""
+"""By machine: register names of reg(), with the member of ``struct pt_regs`` (as in ``RegisterLocation``)."""
 
 _ANY_VARIABLE = "jiffies"
 """A variable that every kernel has."""
@@ -43,22 +43,22 @@ def kaddr(checker: Checker, node: Node, arguments: Arguments) -> Type:
     name = checker.constant_text(arguments[0], "the symbol of kaddr()")
     if name is None:
         return UNKNOWN
-    found = _kernel_address(checker, node, name)
-    if found is not None:
-        checker.set_fact(node, found, "kaddr", name.decode(errors="replace"))
+    address = _kernel_address(checker, node, name)
+    if address is not None:
+        checker.set_fact(node, address, "kaddr", name.decode(errors="replace"))
     return UINT64
 
 
 def _kernel_address(checker: Checker, node: Node, name: bytes) -> int | None:
     try:
-        found = checker.kernel.kernel_symbol(name.decode(errors="replace"))
+        address = checker.kernel.kernel_symbol(name.decode(errors="replace"))
     except TraceError as error:
         checker.error(error.message, node.span, hints=error.hints)
         return None
-    if found is None:
+    if address is None:
         hints = () if checker.kernel.kernel_symbol(_ANY_VARIABLE) is not None else (_FUNCTIONS_ONLY,)
         checker.error(f"the kernel has no symbol {name.decode(errors='replace')!r}", node.span, hints=hints)
-    return found
+    return address
 
 
 def percpu_kaddr(checker: Checker, node: Node, arguments: Arguments) -> Type:

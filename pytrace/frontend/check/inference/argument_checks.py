@@ -1,4 +1,4 @@
-"""Argument checks that several builtins share: literal arguments, unstable features, kinds of arguments."""
+"""Argument checks shared by several builtins: literals, unstable features, types of arguments."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ def literal_integer(
     """The value of an argument that must be an integer constant in a range; reported at the call."""
     value = expression(checker, node, arg)
     type_ = checker.value(value)
-    found = checker.constant(value)
-    if isinstance(found, bool) or not isinstance(found, int):
+    constant = checker.constant(value)
+    if isinstance(constant, bool) or not isinstance(constant, int):
         if not isinstance(type_, Unknown):
             checker.error(f"{what} must be an integer literal", node.span, hints=checker.constant_hints(value))
         return None
-    if not low <= found <= high:
-        checker.error(f"{what} must be {low} to {high}, not {found}", node.span)
+    if not low <= constant <= high:
+        checker.error(f"{what} must be {low} to {high}, not {constant}", node.span)
         return None
-    return found
+    return constant
 
 
 def integer_argument(checker: Checker, node: Node, arg: nodes.Expr | nodes.TypeExpr, what: str) -> Type:

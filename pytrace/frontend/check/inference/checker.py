@@ -1,7 +1,7 @@
 """The state of semantic analysis, and the services that all rules share.
 
 A :class:`Checker` traverses the whole program several times. All passes but the last only infer types (their
-messages are discarded); the last one changes no type, reports errors, and fills the tables of the
+diagnostics are discarded); the last one changes no type, reports errors, and fills the tables of the
 :class:`~pytrace.frontend.ast.typed_program.CheckedProgram`. Rules are functions that take the checker and a node:
 those of expressions and statements in ``rules``, those of builtins in ``builtins``; :class:`Rules` names them.
 """
@@ -51,15 +51,15 @@ N_contra = TypeVar("N_contra", contravariant=True)
 
 
 class NoValue(Protocol):
-    """Why a macro has no value."""
+    """The reason why a macro has no value."""
 
     @property
     def message(self) -> str:
-        """The message of the error."""
+        """The error message."""
 
     @property
     def hints(self) -> tuple[str, ...]:
-        """Its hints."""
+        """Hints of the error."""
 
     @property
     def span(self) -> Span:
@@ -71,10 +71,10 @@ class Definitions(Protocol):
 
     @property
     def skipped(self) -> Callable[[str], list[str]]:
-        """Hints about headers not read, for a name that may be ``a macro of`` or ``defined in`` one of them."""
+        """Hints about headers that were not read, for a relation of a name to one (``a macro of``, ``defined in``)."""
 
     binaries: tuple[str, ...]
-    """Files of user probes, whose DWARF has types."""
+    """Binaries of user probes, whose DWARF has types."""
 
     def struct(self, kind: str, name: str) -> Struct | None:
         """The ``struct`` or ``union`` of that name."""
@@ -92,7 +92,7 @@ class Definitions(Protocol):
         """The expression that an object-like macro stands for."""
 
     def no_value(self, name: str) -> NoValue | None:
-        """Why a macro of the script, which is used where a value belongs, has none; None for other names."""
+        """The reason why a macro of the script, used as a value, has none; None for other names."""
 
     def constant(self, name: str) -> int | None:
         """The built-in value of a kernel header constant."""
@@ -104,7 +104,7 @@ class Definitions(Protocol):
 
 
 class BranchRule(Protocol[N_contra]):
-    """Types an ``if`` or a block, which may be a statement or (*wanted*) a value."""
+    """Typing rule of an ``if`` or a block, as a statement or (*wanted*) as a value."""
 
     def __call__(self, checker: Checker, node: N_contra, /, *, wanted: bool) -> Type: ...
 
@@ -119,7 +119,7 @@ class Rules(msgspec.Struct, frozen=True):
     check_if: BranchRule[nodes.If]
     check_block: BranchRule[nodes.Block]
     probe_exists: Callable[[Checker, str, Span], bool]
-    """Whether an attach point exists and can be attached here; reports what is wrong with its form."""
+    """Whether an attach point exists and can be attached to on this machine; reports syntax errors in it."""
 
 
 class Checker:
@@ -148,7 +148,7 @@ class Checker:
         self.function: FunctionInfo | None = None
         self.functions: dict[str, FunctionInfo] = {}
         self.imported: dict[str, ImportedFunction | None] = {}
-        """Functions of imported C; None for one that cannot be called because it is static."""
+        """Functions of imported C; None for static functions, which cannot be called."""
         self.maps: dict[str, MapState] = {}
         self.variables: dict[nodes.Variable, VariableState] = {}
         self.scope = Scope(None)
@@ -161,12 +161,12 @@ class Checker:
         self.callees: list[tuple[FunctionInfo, Span]] = []
         """Functions that the current body calls, and the spans of the calls."""
         self.locking: Span | None = None
-        """Set while an operand of ``sizeof`` or the like is checked: the types of slots that it reads are locked."""
+        """Set while the operand of a type query (``sizeof`` …) is checked, which locks the types of slots it reads."""
         self.answering = False
-        """Whether questions about types of variables and maps are answered: not before all that does not depend on the
-        answers is known."""
+        """Whether type queries about variables and maps are answered: only after all types that do not depend on the
+        answers have been inferred."""
         self.asked = False
-        """Whether such a query was deferred."""
+        """Whether a type query was deferred."""
         self.removed: Removed | None = None
         """Set while removed code is checked (``frontend.check.inference.removed_code``)."""
         self.searching = False
@@ -195,7 +195,7 @@ class Checker:
     def warn(
         self, message: str, span: Span, *, hints: Iterable[str] = (), notes: Iterable[tuple[str, Span]] = ()
     ) -> None:
-        """Record a warning; code of the library gives no warnings."""
+        """Record a warning; warnings about library code are dropped."""
         if span.source.name.startswith(LIBRARY_PREFIX):
             return
         self.diagnostics.warn(message, span, hints=hints, notes=[Note(text, place) for text, place in notes])
@@ -226,7 +226,7 @@ class Checker:
         return changed
 
     def _stuck(self) -> bool:
-        """Whether there is a map or variable that is assigned but whose type is not known."""
+        """Whether a map or variable is assigned whose type is not known."""
         maps = any(state.used and state.incomplete for state in self.maps.values())
         return maps or any(
             state.assigned and state.slot.fixed is None and isinstance(state.slot.known, Unknown)
@@ -234,7 +234,7 @@ class Checker:
         )
 
     def _supply(self) -> bool:
-        """Give types to declared maps that are never assigned, once. Returns False when there are none left."""
+        """Set types of declared maps that are never assigned, once for each. Returns False when none is left."""
         declared = [item for item in self.maps.values() if item.used and item.declaration is not None]
         incomplete = [item for item in declared if item.incomplete and not item.supplied]
         for state in incomplete:
@@ -313,7 +313,7 @@ class Checker:
             self.set_constant(node, value)
 
     def constant_hints(self, node: nodes.Node) -> list[str]:
-        """Hints about a value that is not a constant but has to be."""
+        """Hints for a value that must be a constant and is not."""
         parameter = next((inner for inner in visitor.walk(node) if isinstance(inner, nodes.OpenParameter)), None)
         if parameter is None:
             return []
@@ -365,7 +365,7 @@ class Checker:
     # ---------------------------------------------------------------------------------------- variables
 
     def declare(self, node: nodes.Variable, span: Span, *, declared: bool = False, loop: bool = False) -> VariableState:
-        """A new variable in the innermost scope."""
+        """Declare a variable in the innermost scope."""
         state = self.variables.get(node)
         if state is None:
             state = self.variables[node] = new_variable(node, span)
@@ -386,7 +386,7 @@ class Checker:
             state: the variable.
             type_: the type of the value.
             place: where it is assigned, for messages.
-            known: constants in *type_* are from the value itself, not from a variable that was assigned them earlier.
+            known: constants in *type_* come from the value itself, not from a variable that holds them.
 
         Returns:
             Whether it fits.
@@ -457,10 +457,10 @@ class Checker:
             notes.append(("its type is used here", slot.lock))
         elif slot.first is not None:
             notes.append(("first used here", slot.first))
-        given = f"this is {describe(type_)}"
+        mismatch = f"this is {describe(type_)}"
         if isinstance(type_, Flexible) and isinstance(have, Int):
-            given = f"which holds {have.low} to {have.high}, not {type_.low if type_.low < have.low else type_.high}"
-        self.error(f"{what} is {describe(have)}, {given}", place, notes=notes, hints=_cast_hint(have, type_))
+            mismatch = f"which holds {have.low} to {have.high}, not {type_.low if type_.low < have.low else type_.high}"
+        self.error(f"{what} is {describe(have)}, {mismatch}", place, notes=notes, hints=_cast_hint(have, type_))
 
     @contextmanager
     def block(self) -> Iterator[Scope]:
@@ -487,11 +487,11 @@ class Checker:
         return state
 
     def state_of(self, node: nodes.MapRef) -> MapState:
-        """The state of a map, without counting as a use."""
+        """The state of a map; does not count as a use."""
         return self.maps.setdefault(node.name, MapState(node.name))
 
     def settled(self, node: nodes.Expr) -> Type:
-        """The real type of a checked expression."""
+        """The real type of a checked expression (see :func:`~pytrace.frontend.check.inference.conversions.settle`)."""
         return settle(self.program.types.get(node, UNKNOWN))
 
     def known(self, type_: Type) -> bool:

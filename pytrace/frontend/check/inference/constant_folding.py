@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class FoldError(Exception):
-    """There is no result: division by zero, or more than 64 bits."""
+    """The operation has no result: division by zero, or a result of more than 64 bits."""
 
 
 def wrap(value: int, type_: Int) -> int:
@@ -69,10 +69,10 @@ def arithmetic(operator: str, left: int, right: int, type_: Int | None) -> int:
     """``left operator right`` of integers of *type_*, or exact for literals (*type_* None).
 
     Raises:
-        FoldError: division by zero, or a literal result that 64 bits do not hold.
+        FoldError: division by zero, or a result of literals that does not fit 64 bits.
     """
     if type_ is not None:
-        # A shift count does not take part in the type of the result.
+        # A shift count does not affect the type of the result.
         right = right if operator in ("<<", ">>") else wrap(right, type_)
         return wrap(_ARITHMETIC[operator](wrap(left, type_), right), type_)
     value = _ARITHMETIC[operator](left, right)
@@ -89,5 +89,5 @@ def comparison(operator: str, left: int, right: int, type_: Int | None) -> bool:
 
 
 def compare_bytes(operator: str, left: bytes, right: bytes) -> bool:
-    """A comparison of two strings, up to their first NUL."""
+    """Compare two strings up to their first NUL."""
     return _ORDERS[operator](left.split(b"\0", 1)[0], right.split(b"\0", 1)[0])

@@ -96,14 +96,14 @@ def literal(value: int) -> Flexible:
 def settle_range(low: int, high: int) -> Int:
     """The smallest signed type that holds a range, or uint64 when only that does."""
     for width in (1, 2, 4, 8):
-        kind = Int(width, True)
-        if kind.low <= low and high <= kind.high:
-            return kind
+        candidate = Int(width, True)
+        if candidate.low <= low and high <= candidate.high:
+            return candidate
     return UINT64 if low >= 0 else INT64
 
 
 def settle(type_: Type) -> Type:
-    """The real type for a type of inference."""
+    """The value type for a type that inference may use: constants become integers."""
     if isinstance(type_, Flexible):
         return settle_range(type_.low, type_.high)
     if isinstance(type_, Tuple):
@@ -118,7 +118,7 @@ def settle(type_: Type) -> Type:
 
 
 def describe(type_: Type) -> str:
-    """A type for messages, with parameters that its name does not show."""
+    """A type for messages, with the parameters that its name lacks."""
     type_ = settle(type_)
     if isinstance(type_, Hist):
         return f"hist_t with {type_.bits} bits"
@@ -152,7 +152,7 @@ def nesting(type_: Type) -> int:
 
 
 def parts(type_: Type) -> int:
-    """Number of values in a tuple or record, those of the tuples and records in it included."""
+    """Number of values in a tuple or record, nested ones included."""
     return sum(map(parts, type_.members)) if isinstance(type_, Members) else 1
 
 
@@ -167,7 +167,7 @@ def is_condition(type_: Type) -> bool:
 
 
 def integer_of(type_: Type) -> Int | Flexible:
-    """The integer type that carries a scalar."""
+    """The integer type that represents a scalar."""
     if isinstance(type_, Int | Flexible):
         return type_
     if isinstance(type_, Enum):
@@ -181,7 +181,7 @@ def integer_of(type_: Type) -> Int | Flexible:
 
 
 def unify(first: Type, second: Type) -> Type | None:
-    """The type of a slot that can hold both; None when there is none."""
+    """The type of a slot that can hold values of both types; None when there is none."""
     if isinstance(first, Unknown):
         return second
     if isinstance(second, Unknown) or first == second:
@@ -194,7 +194,7 @@ def unify(first: Type, second: Type) -> Type | None:
 
 
 def unify_integers(first: Type, second: Type) -> Type:
-    """One integer type for two scalars; a pair that no type holds becomes int64 (see :func:`signs_differ`)."""
+    """A common integer type for two scalars; int64 if no type holds both (see :func:`signs_differ`)."""
     a, b = integer_of(first), integer_of(second)
     if isinstance(a, Flexible) and isinstance(b, Flexible):
         return Flexible(min(a.low, b.low), max(a.high, b.high))
@@ -232,12 +232,12 @@ def signs_differ(first: Type, second: Type) -> bool:
 
 
 def constant_outside(first: Type, second: Type) -> bool:
-    """True when one of two integers is a constant that only uint64 holds, and the other one may be negative."""
+    """True when one of two integers is a constant that needs uint64, and the other one may be negative."""
     if not is_integer(first) or not is_integer(second):
         return False
     pair = integer_of(first), integer_of(second)
-    large = any(isinstance(kind, Flexible) and kind.high > INT64_MAX for kind in pair)
-    return large and any(kind.low < 0 for kind in pair)
+    large = any(isinstance(type_, Flexible) and type_.high > INT64_MAX for type_ in pair)
+    return large and any(type_.low < 0 for type_ in pair)
 
 
 def _unify_enums(first: Enum, second: Enum) -> Type:
@@ -267,8 +267,8 @@ def _unify_tuples(first: Tuple, second: Tuple) -> Type | None:
     if len(first.members) != len(second.members):
         return None
     members = [unify(a, b) for a, b in zip(first.members, second.members, strict=True)]
-    found = tuple(member for member in members if member is not None)
-    return Tuple(found) if len(found) == len(members) else None
+    common = tuple(member for member in members if member is not None)
+    return Tuple(common) if len(common) == len(members) else None
 
 
 def _unify_records(first: Record, second: Record) -> Type | None:
@@ -276,8 +276,8 @@ def _unify_records(first: Record, second: Record) -> Type | None:
         return None
     other = dict(zip(second.names, second.members, strict=True))
     members = [unify(kind, other[name]) for name, kind in zip(first.names, first.members, strict=True)]
-    found = tuple(member for member in members if member is not None)
-    return Record(first.names, found) if len(found) == len(members) else None
+    common = tuple(member for member in members if member is not None)
+    return Record(first.names, common) if len(common) == len(members) else None
 
 
 def _unify_arrays(first: Array, second: Array) -> Type | None:
@@ -320,7 +320,7 @@ def _unify_signed(first: Signed, second: Signed) -> Type | None:
 def _both(
     *kinds: type[T], rule: Callable[[T, T], Type | None]
 ) -> Callable[[Type, Type], tuple[bool, Type | None]]:
-    """*rule* for two types that both are of *kinds*: whether it applies, and what it gives."""
+    """Apply *rule* to pairs of types that are both of *kinds*. Returns whether it applies, and its result."""
 
     def unify_both(first: Type, second: Type) -> tuple[bool, Type | None]:
         if isinstance(first, kinds) and isinstance(second, kinds):
@@ -345,7 +345,7 @@ _RULES = (
     _both(Signed, rule=_unify_signed),
     _both(Inet, rule=lambda first, _second: first),
 )
-"""The first rule that applies decides."""
+"""Rules of unification; the first one that applies decides."""
 
 
 # ---------------------------------------------------------------------------------------------- assignability
@@ -362,9 +362,9 @@ def fits(value: Type, slot: Type) -> bool:
     if isinstance(slot, Tuple) and isinstance(value, Tuple):
         return len(slot.members) == len(value.members) and all(map(fits, value.members, slot.members))
     if isinstance(slot, Record) and isinstance(value, Record):
-        given = dict(zip(value.names, value.members, strict=True))
+        by_name = dict(zip(value.names, value.members, strict=True))
         return sorted(slot.names) == sorted(value.names) and all(
-            fits(given[name], member) for name, member in zip(slot.names, slot.members, strict=True)
+            fits(by_name[name], member) for name, member in zip(slot.names, slot.members, strict=True)
         )
     if isinstance(slot, Pointer) and isinstance(value, Pointer):
         return _unify_pointers(slot, value) is not None
@@ -374,5 +374,5 @@ def fits(value: Type, slot: Type) -> bool:
 
 def _range_fits(value: Type, slot: Int | Enum) -> bool:
     target = slot.integer if isinstance(slot, Enum) else slot
-    given = integer_of(value)
-    return target.low <= given.low and given.high <= target.high
+    range_ = integer_of(value)
+    return target.low <= range_.low and range_.high <= target.high

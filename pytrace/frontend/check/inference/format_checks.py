@@ -47,8 +47,8 @@ CONVERSIONS: dict[str, tuple[Callable[[Type], bool], str]] = {
 def check(
     checker: Checker, node: nodes.Expr, name: str, text: bytes, values: tuple[nodes.Expr, ...]
 ) -> Format | None:
-    """Check the *values* of a call of *name* against its format; reports what does not fit, and gives None then."""
-    kinds = [checker.value(value) for value in values]
+    """Check the *values* of a call of *name* against its format; reports errors. Returns None after an error."""
+    types = [checker.value(value) for value in values]
     format_ = parse(text)
     wanted = format_.conversions
     refused = next((item for item in wanted if item.name in UNSUPPORTED), None)
@@ -70,10 +70,10 @@ def check(
         )
         return None
     fine = True
-    for conversion, kind in zip(wanted, kinds, strict=True):
+    for conversion, type_ in zip(wanted, types, strict=True):
         test, what = CONVERSIONS[conversion.name]
-        if not isinstance(kind, Unknown) and not test(kind):
-            checker.error(f"{name}(): {conversion.text} takes {what}, not {settle(kind)}", node.span)
+        if not isinstance(type_, Unknown) and not test(type_):
+            checker.error(f"{name}(): {conversion.text} takes {what}, not {settle(type_)}", node.span)
             fine = False
     return format_ if fine else None
 

@@ -1,10 +1,10 @@
 """The kinds of the BPF maps of keyed maps that are not declared.
 
-Aggregations have a copy of each value for each CPU, in which no CPU waits for another. Of a map with very many keys
-this takes more than the updates gain: the kernel allocates, copies and frees keys x CPUs copies (1.1 million counts on
-two CPUs: 0.7 s to create the map, in place of 0.03 s). Such a map is shared: an ordinary hash map with one value for
-each key, to which all CPUs add atomically. That suits sums only, and it needs maps that are not set to zero: the kernel
-replaces the element of a hash map then, while a CPU may still be adding to it, which then may be another key's element.
+Aggregations are per-CPU, so that no CPU waits for another. In a map with very many keys this costs more than it gains:
+the kernel allocates, copies and frees keys x CPUs values (1.1 million counts on two CPUs: 0.7 s to create the map
+instead of 0.03 s). Such a map is shared: an ordinary hash map with one value per key, to which all CPUs add atomically.
+That is possible for sums only, and for maps that the script does not set to zero: zeroing replaces the element in the
+hash map while another CPU may still be adding to the old one, which the kernel may already have reused for another key.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from pytrace.core.event_layout import EventSpec
 
 SUMS = (Count, Sum, Avg, Stats, Hist, LHist)
-"""Aggregations whose values, or buckets, are only ever added to."""
+"""Aggregations that only add to their value or buckets."""
 
 MANY_KEYS = 1 << 16
-"""Keys from which on a map may be shared: with fewer, CPUs more often add to the same key at the same time."""
+"""Minimum number of keys of a shared map: with fewer keys, CPUs often add to the same one at the same time."""
 
 MUCH_MEMORY = 1 << 20
-"""Bytes of all copies from which on a map may be shared."""
+"""Minimum size of all per-CPU values, in bytes, for a map to be shared."""
 
 
 def kind_of_undeclared(value: Type, entries: int, cpus: int, *, zeroed: bool) -> str:
@@ -34,8 +34,8 @@ def kind_of_undeclared(value: Type, entries: int, cpus: int, *, zeroed: bool) ->
 
     Args:
         value: type of its values.
-        entries: most keys.
-        cpus: how many CPUs there may be.
+        entries: maximum number of keys.
+        cpus: number of possible CPUs.
         zeroed: whether the script sets the map to zero.
     """
     if not value.aggregate:
@@ -45,11 +45,11 @@ def kind_of_undeclared(value: Type, entries: int, cpus: int, *, zeroed: bool) ->
 
 
 def copies_size(value: Type, entries: int, cpus: int) -> int:
-    """Bytes of the values of a full map with a copy for each CPU."""
+    """Size in bytes of the values of a full per-CPU map."""
     size = 8 if isinstance(value, Hist | LHist) else value.size
     return entries * cpus * size
 
 
 def zeroed_maps(events: Iterable[EventSpec]) -> frozenset[str]:
-    """Names of the maps that a script sets to zero, by the events that it sends."""
+    """Names of the maps that a script sets to zero, from the events that it sends."""
     return frozenset(spec.static_part(EmptiedMap).map for spec in events if spec.kind == "zero")

@@ -2,8 +2,8 @@
 
 The types of maps and variables are inferred from the whole script, so that they do not depend on which part of it
 runs: ``/has_cpid/`` is false without ``-c``, and ``clear(@m)`` elsewhere still needs the type of ``@m``.  Removed code
-is checked like any other, but its errors are not reported, nothing of it reaches the generator, and where it conflicts
-with code that runs, the latter decides.
+is checked like any other, but its errors are not reported, it is not passed to the generator, and on a conflict with
+code that runs, the latter decides.
 
 Code that is removed before type inference (by ``if comptime``, or with a probe that is left out) is used only when
 nothing else gives the type of a map.
@@ -29,12 +29,12 @@ TAKEN_OUT = Removed("removed by if comptime", None, spare=True)
 
 
 def left_out(probe: Span) -> Removed:
-    """The code of a probe block without targets."""
+    """The reason for removing a probe without targets."""
     return Removed("this probe was skipped", probe, spare=True)
 
 
 def look(checker: Checker, why: Removed, run: Callable[[], object]) -> None:
-    """Check removed code by *run*."""
+    """Check removed code by calling *run*."""
     around = checker.removed
     if why.spare and not checker.searching:
         return

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def text_of(value: bytes) -> str:
-    """A script's bytes as manifest text (see :mod:`pytrace.core.event_layout`)."""
+    """Bytes of a script as text of the manifest (see :mod:`pytrace.core.event_layout`)."""
     return value.decode("utf-8", "surrogateescape")
 
 
@@ -34,7 +34,7 @@ def send(
     arguments: tuple[nodes.Expr, ...] = (),
     types: tuple[Type, ...] | None = None,
 ) -> None:
-    """Record that *node* sends an event with *arguments*; *types* when they are not those of the expressions."""
+    """Record that *node* sends an event with *arguments*; *types* if they differ from those of the expressions."""
     if not checker.final:
         return
     program = checker.program

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 class Scope(msgspec.Struct):
-    """The variables of one block. Names cannot be shadowed: look-up goes outwards, declaration checks the whole
-    chain.
+    """The variables of one block. Names cannot be shadowed: look-up proceeds outwards, and a declaration checks all
+    enclosing scopes.
     """
 
     parent: Scope | None
@@ -29,20 +29,20 @@ class Scope(msgspec.Struct):
         """The variable that *name* refers to here."""
         scope: Scope | None = self
         while scope is not None:
-            found = scope.names.get(name)
-            if found is not None:
-                return found
+            state = scope.names.get(name)
+            if state is not None:
+                return state
             scope = scope.parent
         return None
 
     def visible(self) -> list[str]:
         """All names that are visible here."""
-        found: list[str] = []
+        names: list[str] = []
         scope: Scope | None = self
         while scope is not None:
-            found.extend(scope.names)
+            names.extend(scope.names)
             scope = scope.parent
-        return found
+        return names
 
     def close(self, checker: Checker) -> None:
         """End the block: warn about unused declarations, and record the names for later messages."""
@@ -57,19 +57,19 @@ class Scope(msgspec.Struct):
 def declare_new(
     checker: Checker, node: nodes.Variable, span: Span, *, declared: bool = False, loop: bool = False
 ) -> VariableState:
-    """Declare a variable that must not exist yet (``let``, ``for``); reports when it does."""
-    found = checker.scope.find(node.name)
-    if found is not None and found.node is not node:
+    """Declare a variable (``let``, ``for``); reports an error if it exists already."""
+    existing = checker.scope.find(node.name)
+    if existing is not None and existing.node is not node:
         same = node.name in checker.scope.names
         message = f"${shown_name(node.name)} is already declared"
         if not same:
             message = f"${shown_name(node.name)} would hide a variable of an outer block"
-        checker.error(message, span, notes=[("first declared here", found.span)], hints=["use another name"])
+        checker.error(message, span, notes=[("first declared here", existing.span)], hints=["use another name"])
     return checker.declare(node, span, declared=declared, loop=loop)
 
 
 def unknown_variable(checker: Checker, node: nodes.Variable) -> None:
-    """Report that a variable is read that does not exist."""
+    """Report a read of a variable that does not exist."""
     name = shown_name(node.name)
     notes, hints = [], did_you_mean("$" + name, ("$" + item for item in checker.scope.visible() if HYGIENE not in item))
     scope = checker.scope

@@ -46,12 +46,12 @@ class Removed(msgspec.Struct, frozen=True):
 
 
 class Slot(msgspec.Struct):
-    """One slot."""
+    """A variable, map key or map value."""
 
     known: Type = UNKNOWN
-    """The type by the last complete pass."""
+    """The type as of the last complete pass."""
     inferred: Type = UNKNOWN
-    """The type of the values that this pass has stored so far."""
+    """The type of the values that the current pass has stored so far."""
     fixed: Type | None = None
     """Declared type."""
     locked: Type | None = None
@@ -60,7 +60,7 @@ class Slot(msgspec.Struct):
     first: Span | None = None
     """The first assignment in this pass."""
     offered: Type = UNKNOWN
-    """The type of values stored by unreachable code; used as far as it is compatible."""
+    """The type of values stored by unreachable code; used if it is compatible."""
     spare: Type = UNKNOWN
     """The type of values stored by code removed before inference; used when nothing else gives the type."""
     fallback: Type = UNKNOWN
@@ -75,15 +75,15 @@ class Slot(msgspec.Struct):
             return self.fixed
         return self.inferred if isinstance(self.known, Unknown) else self.known
 
-    def takes(self, kind: Type, place: Span) -> bool:
+    def takes(self, type_: Type, place: Span) -> bool:
         """Store a value of type *kind*. Returns False when it does not fit."""
-        if isinstance(kind, Unknown):
+        if isinstance(type_, Unknown):
             return True
         if self.fixed is not None:
-            return fits(kind, self.fixed)
-        kind = _stored(kind)
-        common = unify(self.inferred, kind)
-        if common is None or not self._keeps(kind) or constant_outside(self.inferred, kind):
+            return fits(type_, self.fixed)
+        type_ = _stored(type_)
+        common = unify(self.inferred, type_)
+        if common is None or not self._keeps(type_) or constant_outside(self.inferred, type_):
             return False
         self.inferred = common
         if self.first is None:
@@ -112,13 +112,13 @@ class Slot(msgspec.Struct):
         return fixed.signed is not type_.signed and type_.size <= fixed.size
 
     def lock_now(self, place: Span) -> None:
-        """Remember that the type was relied on at *place*: what stands after it must not change it."""
+        """Record that the type was relied on at *place*: later statements must not change it."""
         if self.locked is None and not isinstance(self.known, Unknown):
             so_far = self.known if isinstance(self.inferred, Unknown) else self.inferred
             self.locked, self.lock = settle(so_far), place
 
     def _keeps(self, type_: Type) -> bool:
-        """Whether the type that something relied on holds values of type *type_* too."""
+        """Whether the locked type also holds values of type *type_*."""
         if self.locked is None:
             return True
         common = unify(self.locked, type_)
@@ -127,19 +127,19 @@ class Slot(msgspec.Struct):
     def begin(self, number: int) -> bool:
         """Start pass *number*; True when the last one changed the type."""
         if number > SETTLE_AFTER:
-            found = unify(self.known, self.inferred) or self.inferred
-            found = self.fallback if isinstance(found, Unknown) else found
+            type_ = unify(self.known, self.inferred) or self.inferred
+            type_ = self.fallback if isinstance(type_, Unknown) else type_
         else:
-            found = self._collected()
-        changed = found != self.known
+            type_ = self._collected()
+        changed = type_ != self.known
         if changed:
             self.changed = number
-        self.known, self.inferred, self.first = found, UNKNOWN, None
+        self.known, self.inferred, self.first = type_, UNKNOWN, None
         self.offered = self.spare = UNKNOWN
         return changed
 
     def _collected(self) -> Type:
-        """What the last pass put in, with what removed code offered."""
+        """The type collected by the last pass, including the offers of removed code."""
         common = unify(self.inferred, self.offered)
         if common is None or not self._keeps(self.offered) or constant_outside(self.inferred, self.offered):
             common = self.inferred
@@ -149,31 +149,31 @@ class Slot(msgspec.Struct):
 
 
 def _stored(type_: Type) -> Type:
-    """The type that a value has once it is stored: the verifier forgets what a pointer points to."""
+    """The type of a value after it is stored: the verifier loses the BTF type of a stored pointer."""
     return Pointer(type_.target, type_.space) if isinstance(type_, Pointer) and type_.trusted else type_
 
 
 class VariableState(msgspec.Struct):
-    """A scratch variable: what is known about one declaration."""
+    """The state of one declaration of a scratch variable."""
 
     name: str
     node: nodes.Variable
     slot: Slot
     info: VariableInfo
     span: Span
-    """Of the declaration: ``let $x`` or the first assignment."""
+    """Span of the declaration: ``let $x`` or the first assignment."""
     declared: bool = False
-    """By ``let``."""
+    """Whether it is declared by ``let``."""
     assigned: bool = False
     offered: bool = False
-    """Assigned by code that is never reached."""
+    """Whether unreachable code assigns to it."""
     read: bool = False
     loop: bool = False
-    """Set by a ``for``."""
+    """Whether a ``for`` sets it."""
 
 
 class MapState(msgspec.Struct):
-    """A map: what is known about it over the whole program."""
+    """The state of a map."""
 
     name: str
     key: Slot = msgspec.field(default_factory=Slot)
@@ -182,28 +182,28 @@ class MapState(msgspec.Struct):
     keyed_at: Span | None = None
     """The first use with or without key."""
     keyed_offered: bool = False
-    """Whether only code that is never reached says so."""
+    """Whether all such uses are in unreachable code."""
     declaration: nodes.MapDecl | None = None
     used: bool = False
-    """By code that can be reached."""
+    """Whether reachable code uses it."""
     named: bool = False
-    """By any code."""
+    """Whether any code names it."""
     span: Span | None = None
     removed: tuple[str, Span] | None = None
     """The removed code that assigns to it."""
 
     @property
     def incomplete(self) -> bool:
-        """Whether its types are not found, or not all parts of them."""
+        """Whether its types are not known, or not completely."""
         return contains_unknown(self.value.type) or (bool(self.keyed) and contains_unknown(self.key.type))
 
     @property
     def supplied(self) -> bool:
-        """Whether :meth:`make_empty` has given it types, which count only where nothing is stored."""
+        """Whether :meth:`make_empty` has set its types, which apply only while nothing is stored."""
         return not isinstance(self.value.fallback, Unknown)
 
     def make_empty(self) -> None:
-        """Give types to what is declared and never filled."""
+        """Set the types of a map that is declared and never assigned."""
         if self.keyed is None:
             self.keyed = True
         percpu = self.declaration is not None and self.declaration.kind.startswith("percpu")
@@ -217,7 +217,7 @@ class MapState(msgspec.Struct):
 
 
 def shown_name(name: str) -> str:
-    """A variable's name as the script has it."""
+    """A variable's name as the script spells it."""
     return name.partition(HYGIENE)[0]
 
 

@@ -18,7 +18,7 @@ LIMIT = 60_000
 
 
 def run_deep(run: Callable[[], T], otherwise: T, diagnostics: Diagnostics, span: Span) -> T:
-    """The result of a recursive pass; *otherwise*, with an error recorded, when a tree is still too deep."""
+    """Run a recursive pass and return its result; if the tree is too deep, record an error and return *otherwise*."""
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(max(before, LIMIT))
     try:

@@ -136,14 +136,14 @@ def _named(checker: Checker, node: nodes.NamedType) -> Type:
     sized = _SIZED.get(node.name)
     if sized is not None and (node.capacity is not None or node.name != "inet"):
         return sized(node.capacity or 0)
-    found = NAMED.get(node.name) or checker.definitions.typedef(node.name) or C_NAMES.get(node.name)
-    if found is None:
-        found = _untagged(checker, node)
-    if found is None:
+    type_ = NAMED.get(node.name) or checker.definitions.typedef(node.name) or C_NAMES.get(node.name)
+    if type_ is None:
+        type_ = _untagged(checker, node)
+    if type_ is None:
         hints = _type_hints(node.name) or checker.definitions.skipped("defined in")
         checker.error(f"there is no type {node.name!r}", node.span, hints=hints)
         return UNKNOWN
-    return found
+    return type_
 
 
 def _type_hints(name: str) -> tuple[str, ...]:
@@ -151,48 +151,48 @@ def _type_hints(name: str) -> tuple[str, ...]:
     ending = name.endswith("_t")
     known = sorted((*NAMED, *_SIZED, *C_NAMES), key=lambda item: item.endswith("_t") == ending)
     stems = {item.removesuffix("_t"): item for item in known}
-    found = [stems[stem] for stem in similar(name.removesuffix("_t"), stems)]
-    return (f"did you mean {' or '.join(repr(item) for item in found)}?",) if found else ()
+    suggestions = [stems[stem] for stem in similar(name.removesuffix("_t"), stems)]
+    return (f"did you mean {' or '.join(repr(item) for item in suggestions)}?",) if suggestions else ()
 
 
 def _untagged(checker: Checker, node: nodes.NamedType) -> Type | None:
     """``task_struct`` without ``struct``, as in scripts for early versions of bpftrace."""
     for kind in ("struct", "union"):
-        found = checker.definitions.struct(kind, node.name)
-        if found is not None:
+        struct = checker.definitions.struct(kind, node.name)
+        if struct is not None:
             checker.warn(f"{node.name!r} is the name of a {kind}", node.span, hints=[f"write {kind} {node.name}"])
-            return found
+            return struct
     return None
 
 
 def _struct(checker: Checker, node: nodes.StructTypeExpr) -> Type:
     definitions = checker.definitions
-    found = definitions.enum(node.name) if node.kind == "enum" else definitions.struct(node.kind, node.name)
-    if found is None:
-        # Suggestions need all type names of the kernel, which are slow to read: only done for errors.
+    type_ = definitions.enum(node.name) if node.kind == "enum" else definitions.struct(node.kind, node.name)
+    if type_ is None:
+        # Suggestions need all type names of the kernel, which are slow to read, so they are collected on errors only.
         names = checker.definitions.names(node.kind)
         hints = did_you_mean(node.name, names) or checker.definitions.skipped("defined in")
         checker.error(f"unknown {node.kind} {node.name!r}", node.span, hints=hints)
         return UNKNOWN
-    return found
+    return type_
 
 
 def _pointer(checker: Checker, node: nodes.PointerTypeExpr) -> Type:
     target = node.target
     if isinstance(target, nodes.StructTypeExpr):
-        found = _pointee(checker, target, node)
+        pointee = _pointee(checker, target, node)
     else:
-        found = resolve(checker, target)
-    return UNKNOWN if isinstance(found, Unknown) else Pointer(found)
+        pointee = resolve(checker, target)
+    return UNKNOWN if isinstance(pointee, Unknown) else Pointer(pointee)
 
 
 def _pointee(checker: Checker, target: nodes.StructTypeExpr, node: nodes.PointerTypeExpr) -> Type:
     definitions = checker.definitions
     if target.kind == "enum":
         return _struct(checker, target)
-    found: Struct | None = definitions.struct(target.kind, target.name)
-    if found is not None:
-        return found
+    struct: Struct | None = definitions.struct(target.kind, target.name)
+    if struct is not None:
+        return struct
     names = checker.definitions.names(target.kind)
     hints = did_you_mean(target.name, names) or checker.definitions.skipped("defined in")
     checker.error(f"unknown {target.kind} {target.name!r}", node.span, hints=hints)
@@ -220,7 +220,7 @@ def _tuple(checker: Checker, node: nodes.TupleTypeExpr) -> Type:
 
 
 def _sized(checker: Checker, type_: Type) -> Type:
-    """Give a ``string`` inside another type a capacity, as it has no value to take it from."""
+    """Set the capacity of a ``string`` inside another type, which no value determines."""
     return String(checker.config.max_strlen) if isinstance(type_, String) and not type_.capacity else type_
 
 
@@ -233,16 +233,16 @@ def operand_type(checker: Checker, operand: nodes.Expr | nodes.TypeExpr) -> Type
     if isinstance(operand, nodes.TypeExpr):
         return resolve(checker, operand)
     if isinstance(operand, nodes.Identifier):
-        found = _bare(checker, operand.name)
-        if found is not None:
-            return found
+        type_ = _bare(checker, operand.name)
+        if type_ is not None:
+            return type_
     if isinstance(operand, nodes.MapRef) and checker.map(operand).keyed is not False:
         return _key_type(checker, operand)
     return settle(checker.unevaluated(operand))
 
 
 def _key_type(checker: Checker, operand: nodes.MapRef) -> Type:
-    """A keyed map stands for its key here; whether it is keyed may be known only later in the script."""
+    """The type of a bare map name: a keyed map stands for its key. A later statement may decide whether it is keyed."""
     state = checker.map(operand)
     if state.keyed is None:
         return checker.unevaluated(operand) if checker.final else UNKNOWN

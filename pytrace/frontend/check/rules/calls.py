@@ -118,7 +118,7 @@ def aggregate_call(node: nodes.Expr) -> nodes.Expr | None:
     return node if is_aggregate_call(node) else None
 
 
-KEEPS_SILENT = frozenset({"skboutput", "signal", "signal_thread", "write_user", "override", "find"})
+_IGNORABLE_RESULTS = frozenset({"skboutput", "signal", "signal_thread", "write_user", "override", "find"})
 """Functions with a result that a statement may ignore."""
 
 
@@ -128,5 +128,5 @@ def warn_discarded(checker: Checker, node: nodes.Expr, type_: Type) -> None:
     name = row.name if isinstance(row, Builtin) else ""
     if name == "delete":
         checker.program.discarded.add(node)
-    elif type_ != VOID and type_ is not UNKNOWN and name not in KEEPS_SILENT:
+    elif type_ != VOID and type_ is not UNKNOWN and name not in _IGNORABLE_RESULTS:
         checker.warn("the value of this is not used", node.span, hints=["write _ = … to discard it explicitly"])

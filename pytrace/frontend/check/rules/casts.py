@@ -40,50 +40,50 @@ _SCALARS = Int | Flexible | Enum | Bool | Pointer
 def cast(checker: Checker, node: nodes.Cast) -> Type:
     """``(T)operand``."""
     target = resolve(checker, node.type)
-    given = checker.value(node.operand)
-    if isinstance(target, Unknown) or isinstance(given, Unknown):
+    source = checker.value(node.operand)
+    if isinstance(target, Unknown) or isinstance(source, Unknown):
         return target
     rule = next((rule for kind, rule in _TARGETS if isinstance(target, kind)), None)
-    result = None if rule is None else rule(checker, node, target, given)
+    result = None if rule is None else rule(checker, node, target, source)
     if result is None:
-        if given == target:
+        if source == target:
             return target
-        return checker.error(f"cannot cast {settle(given)} to {target}", node.span)
-    _warn_same(checker, node, result, given)
+        return checker.error(f"cannot cast {settle(source)} to {target}", node.span)
+    _warn_same(checker, node, result, source)
     return result
 
 
-def _warn_same(checker: Checker, node: nodes.Cast, target: Type, given: Type) -> None:
+def _warn_same(checker: Checker, node: nodes.Cast, target: Type, source: Type) -> None:
     operand = node.operand
     read = isinstance(operand, nodes.MapRef | nodes.MapIndex)
-    # Types of literals, and types that come from BTF or DWARF, are not known to the author of the script.
+    # The author of the script may not know the types of literals, and types from BTF or DWARF.
     result = isinstance(operand, nodes.Identifier | nodes.Call) and operand.name == "retval"
-    # A macro's cast is for arguments of all types.
-    unknown = isinstance(given, Flexible) or result or bool(expansion_chain(node.span))
-    if given != target or unknown or isinstance(node.type, nodes.TypeofExpr) or read:
+    # A cast in a macro serves arguments of all types.
+    unknown = isinstance(source, Flexible) or result or bool(expansion_chain(node.span))
+    if source != target or unknown or isinstance(node.type, nodes.TypeofExpr) or read:
         return
     checker.warn(f"the value already has type {target}", cast_span(node), hints=["leave the cast out"])
 
 
-def _to_integer(checker: Checker, node: nodes.Cast, target: Type, given: Type) -> Type | None:
+def _to_integer(checker: Checker, node: nodes.Cast, target: Type, source: Type) -> Type | None:
     assert isinstance(target, Int)
-    if isinstance(given, _SCALARS):
+    if isinstance(source, _SCALARS):
         value = checker.constant(node.operand)
         if isinstance(value, int):
             checker.set_constant(node, constant_folding.wrap(int(value), target))
         return target
-    if isinstance(given, Array) and given.size == target.width:
+    if isinstance(source, Array) and source.size == target.width:
         return target
-    if isinstance(given, KSym | USym | Username | InterfaceName | NetworkNamespace):
+    if isinstance(source, KSym | USym | Username | InterfaceName | NetworkNamespace):
         return target
-    if isinstance(given, String) and checker.constant(node.operand) is None and given.capacity == target.width:
-        # Character arrays of structs are strings; their bytes may be wanted as a number.
+    if isinstance(source, String) and checker.constant(node.operand) is None and source.capacity == target.width:
+        # Character arrays in structs are strings, but a script may need their bytes as a number.
         return target
     return None
 
 
-def _to_bool(checker: Checker, node: nodes.Cast, target: Type, given: Type) -> Type | None:
-    if not isinstance(given, _SCALARS | String):
+def _to_bool(checker: Checker, node: nodes.Cast, target: Type, source: Type) -> Type | None:
+    if not isinstance(source, _SCALARS | String):
         return None
     value = checker.constant(node.operand)
     if isinstance(value, int | bytes):
@@ -91,9 +91,9 @@ def _to_bool(checker: Checker, node: nodes.Cast, target: Type, given: Type) -> T
     return target
 
 
-def _to_enum(checker: Checker, node: nodes.Cast, target: Type, given: Type) -> Type | None:
+def _to_enum(checker: Checker, node: nodes.Cast, target: Type, source: Type) -> Type | None:
     assert isinstance(target, Enum)
-    if not isinstance(given, Int | Flexible | Enum | Bool):
+    if not isinstance(source, Int | Flexible | Enum | Bool):
         return None
     value = checker.constant(node.operand)
     if isinstance(value, int):
@@ -104,27 +104,27 @@ def _to_enum(checker: Checker, node: nodes.Cast, target: Type, given: Type) -> T
     return target
 
 
-def _to_pointer(checker: Checker, node: nodes.Cast, target: Type, given: Type) -> Type | None:
+def _to_pointer(checker: Checker, node: nodes.Cast, target: Type, source: Type) -> Type | None:
     assert isinstance(target, Pointer)
-    if isinstance(given, Pointer):
-        trusted = given.trusted and given.target == target.target
-        return Pointer(target.target, given.space if target.space is AddressSpace.NONE else target.space, trusted)
-    if isinstance(given, Array | String):
+    if isinstance(source, Pointer):
+        trusted = source.trusted and source.target == target.target
+        return Pointer(target.target, source.space if target.space is AddressSpace.NONE else target.space, trusted)
+    if isinstance(source, Array | String):
         space = _space(checker, node.operand)
         if space is None:
             return None
         return Pointer(target.target, space if target.space is AddressSpace.NONE else target.space)
-    if not isinstance(given, Int | Flexible | Enum):
+    if not isinstance(source, Int | Flexible | Enum):
         return None
     value = checker.constant(node.operand)
     if isinstance(value, int):
-        # As in bpftrace: the upper bytes of an address are zero, also of a negative number.
-        checker.set_constant(node, constant_folding.wrap(int(value), Int(settle(given).size, signed=False)))
+        # As in bpftrace: numbers are zero-extended to addresses, also negative ones.
+        checker.set_constant(node, constant_folding.wrap(int(value), Int(settle(source).size, signed=False)))
     return target
 
 
 def _space(checker: Checker, node: nodes.Expr) -> AddressSpace | None:
-    """The address space of an array whose address is taken; None when it has no address."""
+    """The address space of an array that decays to a pointer; None when it has no address."""
     while isinstance(node, nodes.FieldAccess | nodes.Index):
         base = checker.program.types.get(node.base)
         if isinstance(base, Pointer):
@@ -141,37 +141,37 @@ def _space(checker: Checker, node: nodes.Expr) -> AddressSpace | None:
     return None
 
 
-def _to_array(checker: Checker, node: nodes.Cast, target: Type, given: Type) -> Type | None:
+def _to_array(checker: Checker, node: nodes.Cast, target: Type, source: Type) -> Type | None:
     assert isinstance(target, Array)
-    size = settle(given).size
-    if isinstance(given, Int | Flexible | Enum | Bool):
-        return _integer_to_array(checker, node, target, given)
-    if isinstance(given, String | Array | Buffer):
+    size = settle(source).size
+    if isinstance(source, Int | Flexible | Enum | Bool):
+        return _integer_to_array(checker, node, target, source)
+    if isinstance(source, String | Array | Buffer):
         if target.count == 0:
             target = Array(target.element, max(1, size // max(1, target.element.size)))
-        if isinstance(given, Array) and given.size != target.size:
+        if isinstance(source, Array) and source.size != target.size:
             return None
         return target
     return None
 
 
-def _integer_to_array(checker: Checker, node: nodes.Cast, target: Array, given: Type) -> Type | None:
+def _integer_to_array(checker: Checker, node: nodes.Cast, target: Array, source: Type) -> Type | None:
     if not isinstance(target.element, Int | Bool):
         return None
     value = checker.constant(node.operand)
-    size = settle(given).size
+    size = settle(source).size
     if target.count == 0:
         count = size // target.element.size
         return Array(target.element, count) if count else None
     if target.size == size:
         return target
-    if isinstance(value, int) and isinstance(given, Flexible) and target.size in (1, 2, 4, 8):
+    if isinstance(value, int) and isinstance(source, Flexible) and target.size in (1, 2, 4, 8):
         # A literal has no width of its own: it takes the array's when it fits.
         carrier = Int(target.size, signed=value < 0)
         if carrier.low <= value <= carrier.high:
             checker.program.types[node.operand] = carrier
             return target
-    checker.error(f"{settle(given)} has {size} bytes, {target} has {target.size}", node.span, hints=[_fitting(target)])
+    checker.error(f"{settle(source)} has {size} bytes, {target} has {target.size}", node.span, hints=[_fitting(target)])
     return UNKNOWN
 
 
@@ -181,11 +181,11 @@ def _fitting(target: Array) -> str:
     return "only arrays of 1, 2, 4 or 8 bytes can be made from an integer"
 
 
-def _to_string(_checker: Checker, _node: nodes.Cast, target: Type, given: Type) -> Type | None:
+def _to_string(_checker: Checker, _node: nodes.Cast, target: Type, source: Type) -> Type | None:
     assert isinstance(target, String)
-    if not isinstance(given, String | Array):
+    if not isinstance(source, String | Array):
         return None
-    return target if target.capacity else String(given.size)
+    return target if target.capacity else String(source.size)
 
 
 def _to_struct(checker: Checker, node: nodes.Cast, target: Type, _given: Type) -> Type | None:

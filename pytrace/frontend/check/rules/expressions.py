@@ -92,7 +92,7 @@ def parameter(checker: Checker, node: nodes.OpenParameter) -> Type:
 
 
 def unreplaced_parameter(checker: Checker, node: nodes.Expr) -> Type:
-    """``$1``, ``$#`` or ``getopt()`` from a C macro: the pass over parameters does not see all of them."""
+    """``$1``, ``$#`` or ``getopt()`` from a C macro, which the parameters pass does not always see."""
     return checker.error(
         "a C macro that stands for a parameter of the script is not possible here",
         node.span,
@@ -130,7 +130,7 @@ def identifier(checker: Checker, node: nodes.Identifier) -> Type:
 
 
 def variable(checker: Checker, node: nodes.Variable) -> Type:
-    """``$x`` where it is read."""
+    """A read of ``$x``."""
     state = checker.scope.find(node.name)
     if state is None:
         unknown_variable(checker, node)
@@ -152,7 +152,7 @@ def variable(checker: Checker, node: nodes.Variable) -> Type:
 
 
 def read_type(type_: Type) -> Type | None:
-    """What reading a map with values of type *type_* gives; None for aggregates that cannot be read."""
+    """The type of an expression that reads a map with values of type *type_*; None for unreadable aggregates."""
     if isinstance(type_, Count):
         return INT64
     if isinstance(type_, Sum | Avg | Min | Max):
@@ -163,7 +163,7 @@ def read_type(type_: Type) -> Type | None:
 
 
 def read_map(checker: Checker, node: nodes.MapRef | nodes.MapIndex, state: MapState) -> Type:
-    """Type of a map's value where it is read."""
+    """Type of a map's value when it is read."""
     if not checker.relies_on(state.value):
         return UNKNOWN
     type_ = state.value.type
@@ -171,12 +171,12 @@ def read_map(checker: Checker, node: nodes.MapRef | nodes.MapIndex, state: MapSt
         if checker.final:
             return undefined_map(checker, state, node.span)
         return UNKNOWN
-    found = read_type(type_)
-    if found is None:
+    value_type = read_type(type_)
+    if value_type is None:
         return checker.error(
             f"a value of {type_} cannot be read by the script", node.span, hints=[f"print({state.name}) prints the map"]
         )
-    return found
+    return value_type
 
 
 def use_scalar(checker: Checker, node: nodes.MapRef) -> MapState | None:
@@ -198,17 +198,17 @@ def use_keyed(checker: Checker, node: nodes.MapIndex) -> MapState | None:
 
 def put_key(checker: Checker, state: MapState, keys: tuple[nodes.Expr, ...], node: nodes.Expr) -> None:
     """Check that *keys* may be the key of a map."""
-    kinds = tuple(checker.value(key) for key in keys)
-    for key, kind in zip(keys, kinds, strict=True):
-        if isinstance(kind, Stats) or kind.aggregate:
-            checker.error(f"{kind} cannot be a key", key.span)
+    key_types = tuple(checker.value(key) for key in keys)
+    for key, key_type in zip(keys, key_types, strict=True):
+        if isinstance(key_type, Stats) or key_type.aggregate:
+            checker.error(f"{key_type} cannot be a key", key.span)
             return
-        if _is_context(checker, kind):
+        if _is_context(checker, key_type):
             checker.error("the context cannot be a key: it is gone after the probe", key.span)
             return
-    kind = kinds[0] if len(kinds) == 1 else Tuple(kinds)
-    if checker.known(kind):
-        checker.put_map(state.name, state.key, kind, node.span, "key")
+    key_type = key_types[0] if len(key_types) == 1 else Tuple(key_types)
+    if checker.known(key_type):
+        checker.put_map(state.name, state.key, key_type, node.span, "key")
 
 
 def _is_context(checker: Checker, type_: Type) -> bool:
@@ -233,13 +233,13 @@ def _same_shape(checker: Checker, state: MapState, *, keyed: bool, node: nodes.E
 
 
 def map_value(checker: Checker, node: nodes.MapRef) -> Type:
-    """``@x`` where it is read."""
+    """A read of ``@x``."""
     state = use_scalar(checker, node)
     return UNKNOWN if state is None else read_map(checker, node, state)
 
 
 def map_index(checker: Checker, node: nodes.MapIndex) -> Type:
-    """``@x[k]`` where it is read."""
+    """A read of ``@x[k]``."""
     state = use_keyed(checker, node)
     return UNKNOWN if state is None else read_map(checker, node, state)
 
@@ -259,14 +259,14 @@ def ternary(checker: Checker, node: nodes.Ternary) -> Type:
 
 def _decided_ternary(checker: Checker, node: nodes.Ternary, *, decided: bool) -> Type:
     chosen = (node.then or node.condition) if decided else node.other
-    kind = checker.program.types[chosen] if chosen is node.condition else checker.value(chosen)
+    type_ = checker.program.types[chosen] if chosen is node.condition else checker.value(chosen)
     left = node.other if decided else node.then
     if left is not None:
         look(checker, NEVER_REACHED, partial(checker.value, left))
     value = checker.constant(chosen)
     if value is not None:
         checker.set_constant(node, value)
-    return kind
+    return type_
 
 
 def common_type(
@@ -290,11 +290,11 @@ def if_value(checker: Checker, node: nodes.If) -> Type:
 
 def block_value(checker: Checker, node: nodes.BlockExpr) -> Type:
     """``{ …; value }``."""
-    kind = checker.rules.check_block(checker, node.block, wanted=True)
+    type_ = checker.rules.check_block(checker, node.block, wanted=True)
     known = checker.constant(node.block.value) if node.block.value is not None else None
     if known is not None and not node.block.statements:
         checker.set_constant(node, known)
-    return kind
+    return type_
 
 
 # ---------------------------------------------------------------------------------------------- tuples and records
@@ -312,7 +312,7 @@ def tuple_literal(checker: Checker, node: nodes.TupleLiteral) -> Type:
 
 
 def _shallow(checker: Checker, node: nodes.Expr, type_: Tuple | Record) -> Type:
-    """The type, or an error if values are nested too deeply or too many, so that the type does not grow further."""
+    """*type_*, or an error if it is nested too deeply or has too many values; a refused type grows no further."""
     count = parts(type_)
     if count > MOST_PARTS:
         return checker.error(f"a value of {count} parts is too large, the limit is {MOST_PARTS}", node.span)
@@ -330,9 +330,9 @@ def _member(checker: Checker, node: nodes.Expr) -> Type:
 def record_literal(checker: Checker, node: nodes.RecordLiteral) -> Type:
     """``(x=a, y=b)``."""
     members = tuple(_member(checker, member) for member in node.members)
-    for at, name in enumerate(node.names):
-        if name in node.names[:at]:
-            return checker.error(f"the field {name!r} appears twice", node.members[at].span)
+    for index, name in enumerate(node.names):
+        if name in node.names[:index]:
+            return checker.error(f"the field {name!r} appears twice", node.members[index].span)
     return _shallow(checker, node, Record(node.names, members))
 
 

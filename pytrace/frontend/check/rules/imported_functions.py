@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pytrace.frontend.check.inference.checker import Checker
 
 MOST_PARAMETERS = 5
-"""Arguments of a BPF call: registers 1 to 5."""
+"""A BPF call passes its arguments in registers 1 to 5."""
 
 
 def read(checker: Checker, program: nodes.Program) -> None:
@@ -47,15 +47,15 @@ def _imported(checker: Checker, prototype: FunctionPrototype, item: nodes.BpfObj
 def _known(checker: Checker, type_: Type) -> Type:
     """Replace pointer targets by the script's or kernel's struct of that name: C may declare only some members."""
     if isinstance(type_, Pointer) and isinstance(type_.target, Struct) and type_.target.name:
-        found = checker.definitions.struct(type_.target.kind, type_.target.name)
-        return replace(type_, target=found) if found is not None else type_
+        struct = checker.definitions.struct(type_.target.kind, type_.target.name)
+        return replace(type_, target=struct) if struct is not None else type_
     return type_
 
 
 def call(checker: Checker, node: nodes.Call) -> Type:
     """A call of an imported function."""
     function = checker.imported[node.name]
-    kinds = [argument(checker, arg) for arg in node.args]
+    argument_types = [argument(checker, arg) for arg in node.args]
     if function is None:
         hints = ["remove 'static', or call it from a function that is not static"]
         message = f"the C function {node.name!r} is static: only its own file can call it"
@@ -65,12 +65,12 @@ def call(checker: Checker, node: nodes.Call) -> Type:
         message = f"the C function {node.name!r} cannot be called from a script: {_signature(function)}"
         hints = ["it may have 5 parameters; parameters and result are integers, bools, enums or pointers"]
         return checker.error(message, node.span, hints=hints, notes=notes)
-    if len(kinds) != len(function.parameters):
-        message = f"{node.name}() takes {counted(len(function.parameters), 'argument')}, not {len(kinds)}"
+    if len(argument_types) != len(function.parameters):
+        message = f"{node.name}() takes {counted(len(function.parameters), 'argument')}, not {len(argument_types)}"
         return checker.error(message, node.span, hints=[_signature(function)], notes=notes)
-    for arg, given, (name, wanted) in zip(node.args, kinds, function.parameters, strict=True):
-        if not _fits(given, wanted):
-            message = f"{name!r} of {node.name}() is {wanted}, this is {settle(given)}"
+    for arg, argument_type, (name, wanted) in zip(node.args, argument_types, function.parameters, strict=True):
+        if not _fits(argument_type, wanted):
+            message = f"{name!r} of {node.name}() is {wanted}, this is {settle(argument_type)}"
             checker.error(message, arg.span, hints=[_signature(function)], notes=notes)
     checker.program.calls[node] = function
     return function.result
@@ -97,25 +97,27 @@ def _signature(function: ImportedFunction) -> str:
     return f"{function.result} {function.name}({listed})"
 
 
-def _fits(given: Type, wanted: Type) -> bool:
+def _fits(argument_type: Type, parameter_type: Type) -> bool:
     """Whether an argument fits a parameter: C converts integers implicitly, and a string decays to a pointer."""
-    if isinstance(given, Unknown) or given is UNKNOWN:
+    if isinstance(argument_type, Unknown) or argument_type is UNKNOWN:
         return True
-    if not isinstance(wanted, Pointer):
-        return is_condition(given) and not isinstance(given, Pointer)
-    target = wanted.target
-    if is_text(given):
+    if not isinstance(parameter_type, Pointer):
+        return is_condition(argument_type) and not isinstance(argument_type, Pointer)
+    target = parameter_type.target
+    if is_text(argument_type):
         return isinstance(target, Void) or (isinstance(target, Int) and target.width == 1)
-    if isinstance(given, Struct):
-        return _same_target(given, target)
-    return isinstance(given, Pointer) and (isinstance(given.target, Void) or _same_target(given.target, target))
+    if isinstance(argument_type, Struct):
+        return _same_target(argument_type, target)
+    if not isinstance(argument_type, Pointer):
+        return False
+    return isinstance(argument_type.target, Void) or _same_target(argument_type.target, target)
 
 
-def _same_target(given: Type, wanted: Type) -> bool:
-    if isinstance(wanted, Void):
+def _same_target(argument: Type, parameter: Type) -> bool:
+    if isinstance(parameter, Void):
         return True
-    if isinstance(given, Struct) and isinstance(wanted, Struct):
-        return (given.kind, given.name) == (wanted.kind, wanted.name)
-    if isinstance(given, Int) and isinstance(wanted, Int):
-        return given.width == wanted.width
-    return type(given) is type(wanted) and given.size == wanted.size
+    if isinstance(argument, Struct) and isinstance(parameter, Struct):
+        return (argument.kind, argument.name) == (parameter.kind, parameter.name)
+    if isinstance(argument, Int) and isinstance(parameter, Int):
+        return argument.width == parameter.width
+    return type(argument) is type(parameter) and argument.size == parameter.size

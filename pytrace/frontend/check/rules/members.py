@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def inherit(type_: Type, base: Pointer) -> Type:
-    """The type of a value reached through *base*: its pointers are in the same address space unless they have one."""
+    """The type of a value reached through *base*: pointers without an address space get that of *base*."""
     if not isinstance(type_, Pointer) or type_.space is not AddressSpace.NONE:
         return type_
     space = AddressSpace.KERNEL if base.space is AddressSpace.BPF else base.space
@@ -29,7 +29,7 @@ def inherit(type_: Type, base: Pointer) -> Type:
 
 
 def loaded(type_: Type) -> Type:
-    """The type of a value once it is read from memory: character arrays are strings."""
+    """The type of a value read from memory: a character array becomes a string."""
     if isinstance(type_, Array) and type_.element == INT8 and type_.count > 0:
         return String(type_.count)
     return type_
@@ -49,8 +49,8 @@ def field_access(checker: Checker, node: nodes.FieldAccess) -> Type:
     if isinstance(type_, Record):
         return _record_field(checker, node, type_)
     if isinstance(type_, Pointer) and isinstance(type_.target, Struct):
-        found = _struct_field(checker, node, type_.target, "pointer")
-        return inherit(found, type_)
+        member_type = _struct_field(checker, node, type_.target, "pointer")
+        return inherit(member_type, type_)
     if isinstance(type_, Struct):
         return _struct_field(checker, node, type_, "memory")
     if isinstance(type_, Pointer) and isinstance(type_.target, Record):
@@ -62,19 +62,19 @@ def field_access(checker: Checker, node: nodes.FieldAccess) -> Type:
 def _argument(checker: Checker, node: nodes.FieldAccess, base: nodes.Identifier) -> Type:
     if not require_args(checker, base) or checker.unit is None:
         return UNKNOWN
-    found = checker.unit.context.argument(node.name)
-    if found is None:
+    argument = checker.unit.context.argument(node.name)
+    if argument is None:
         known = [item.name for item in checker.unit.context.arguments]
         hints = did_you_mean(node.name, known) or ((f"there are {', '.join(known)}",) if known else ())
         return checker.error(f"the probe has no argument {node.name!r}", node.span, hints=hints)
-    kind = argument_type(checker, found)
-    checker.program.fields[node] = FieldPath("argument", kind, argument=found)
-    return loaded(kind)
+    type_ = argument_type(checker, argument)
+    checker.program.fields[node] = FieldPath("argument", type_, argument=argument)
+    return loaded(type_)
 
 
-def argument_type(checker: Checker, found: ProbeArgument) -> Type:
-    """Type of a member of ``args``; the pointers of system call tracepoints are the caller's."""
-    type_ = found.type
+def argument_type(checker: Checker, argument: ProbeArgument) -> Type:
+    """Type of a member of ``args``; pointers in system call tracepoints are user pointers."""
+    type_ = argument.type
     unit = checker.unit
     if isinstance(type_, Pointer) and type_.space is AddressSpace.NONE and unit is not None and unit.targets:
         place = unit.targets[0].place
@@ -101,14 +101,14 @@ def _record_field(checker: Checker, node: nodes.FieldAccess, type_: Record) -> T
 
 
 def _struct_field(checker: Checker, node: nodes.FieldAccess, type_: Struct, how: str) -> Type:
-    found = type_.find(node.name)
-    if found is None:
+    field = type_.find(node.name)
+    if field is None:
         hints = did_you_mean(node.name, type_.names())
         if not type_.fields and type_.size == 0:
             hints = (f"{type_} is an incomplete type here: its members are not known",)
         return checker.error(f"{type_} has no member {node.name!r}", node.span, hints=hints)
-    checker.program.fields[node] = FieldPath(how, found.type, found.offset, found.bit_offset, found.bit_size)
-    return loaded(found.type)
+    checker.program.fields[node] = FieldPath(how, field.type, field.offset, field.bit_offset, field.bit_size)
+    return loaded(field.type)
 
 
 # ---------------------------------------------------------------------------------------------- tuples, elements
@@ -133,8 +133,8 @@ def _tuple_member(checker: Checker, node: nodes.Expr, type_: Tuple, index: int) 
 def index(checker: Checker, node: nodes.Index) -> Type:
     """``base[index]``."""
     type_ = checker.value(node.base)
-    at = checker.integer(node.index, "the index")
-    if isinstance(type_, Unknown) or isinstance(at, Unknown):
+    position = checker.integer(node.index, "the index")
+    if isinstance(type_, Unknown) or isinstance(position, Unknown):
         return UNKNOWN
     number = checker.constant(node.index)
     fixed = number if isinstance(number, int) else None

@@ -47,7 +47,7 @@ def binary(checker: Checker, node: nodes.Binary) -> Type:
     left, right = checker.value(node.left), checker.value(node.right)
     compares = node.operator in (*_EQUALITY, *_ORDER)
     if checker.guessing and not compares:
-        left, right = (literal(0) if isinstance(kind, Unknown) else kind for kind in (left, right))
+        left, right = (literal(0) if isinstance(type_, Unknown) else type_ for type_ in (left, right))
     if isinstance(left, Unknown) or isinstance(right, Unknown):
         return BOOL if compares else UNKNOWN
     if compares:
@@ -104,7 +104,7 @@ def _compare(checker: Checker, node: nodes.Binary, left: Type, right: Type) -> T
 
 
 def _free(left: Type, right: Type) -> bool:
-    """Whether both are literals, which have no width yet."""
+    """Whether both are literals, whose width is not fixed yet."""
     return isinstance(left, Flexible | Bool) and isinstance(right, Flexible | Bool)
 
 
@@ -142,14 +142,14 @@ def _signed_comparison(left: Type, right: Type) -> bool:
 
 
 def _signed_result(left: Type, right: Type, *, default: bool) -> bool:
-    kinds = [integer_of(left), integer_of(right)]
-    for kind in kinds:
+    operands = [integer_of(left), integer_of(right)]
+    for operand in operands:
         # A negative constant makes the operation signed, whatever the other operand is.
-        if isinstance(kind, Flexible) and kind.low < 0:
+        if isinstance(operand, Flexible) and operand.low < 0:
             return True
-    if any(isinstance(kind, Flexible) and kind.high > INT64_MAX for kind in kinds):
+    if any(isinstance(operand, Flexible) and operand.high > INT64_MAX for operand in operands):
         return False
-    typed = [kind for kind in kinds if isinstance(kind, Int)]
+    typed = [operand for operand in operands if isinstance(operand, Int)]
     if not typed:
         return default
     if len(typed) == 1:
@@ -182,14 +182,14 @@ def _text(checker: Checker, node: nodes.Binary) -> Type:
 def _arithmetic(checker: Checker, node: nodes.Binary, left: Type, right: Type) -> Type:
     if isinstance(left, Pointer) or isinstance(right, Pointer):
         return _pointer_arithmetic(checker, node, left, right)
-    kind = arithmetic_type(checker, node.operator, left, right, node.span)
-    if isinstance(kind, Unknown):
-        return kind
+    result = arithmetic_type(checker, node.operator, left, right, node.span)
+    if isinstance(result, Unknown):
+        return result
     if node.operator == "-":
         _warn_unsigned(checker, node.left, left)
         _warn_unsigned(checker, node.right, right)
-    checker.program.facts[node] = Signedness(_is_signed(kind, left, node.operator))
-    return _fold(checker, node, left, right, kind)
+    checker.program.facts[node] = Signedness(_is_signed(result, left, node.operator))
+    return _fold(checker, node, left, right, result)
 
 
 def _is_signed(type_: Type, left: Type, operator: str) -> bool:
@@ -211,7 +211,7 @@ def cast_span(node: nodes.Cast) -> Span:
     """The ``(T)`` of a cast."""
     inner = node.operand.span
     if inner.source is not node.span.source or not node.span.start < inner.start <= node.span.end:
-        # The operand came in through a macro's parameter.
+        # The operand is the argument of a macro.
         return node.type.span
     text = node.span.source.text[node.span.start : inner.start]
     return replace(node.span, end=node.span.start + len(text.rstrip()))
@@ -235,16 +235,16 @@ def _fold(checker: Checker, node: nodes.Binary, left: Type, right: Type, type_: 
 
 def arithmetic_type(checker: Checker, operator: str, left: Type, right: Type, span: Span) -> Type:
     """Result of integer arithmetic: 64 bits; signed when an operand is, and always for ``-``."""
-    for kind in (left, right):
-        if not isinstance(kind, Int | Flexible | Enum | Bool):
-            return checker.error(f"operator {operator} needs integers, not {settle(kind)}", span)
+    for operand in (left, right):
+        if not isinstance(operand, Int | Flexible | Enum | Bool):
+            return checker.error(f"operator {operator} needs integers, not {settle(operand)}", span)
     if operator == "-":
         return INT64
     if operator in _SHIFTS:
         right = left
-    kinds = (integer_of(left), integer_of(right))
-    if all(isinstance(kind, Flexible) for kind in kinds):
-        return COUNTING if all(integer_of(kind).low >= 0 for kind in kinds) else INT64
+    operands = (integer_of(left), integer_of(right))
+    if all(isinstance(operand, Flexible) for operand in operands):
+        return COUNTING if all(integer_of(operand).low >= 0 for operand in operands) else INT64
     if operator not in ("&", "|", "^") and signs_differ(left, right):
         checker.warn("mixes signed and unsigned 64-bit integers; the result is int64", span)
     return INT64 if _signed_result(left, right, default=True) else UINT64
@@ -260,7 +260,7 @@ def _pointer_arithmetic(checker: Checker, node: nodes.Binary, left: Type, right:
 
 
 def compound(checker: Checker, node: nodes.Assign, current: Type, value: Type) -> Type:
-    """What ``target op= value`` stores."""
+    """Type of the value that ``target op= value`` stores."""
     operator = node.operator[:-1]
     if isinstance(current, Unknown):
         # The first use of a map or variable may be ``@x += 1``.
@@ -272,10 +272,10 @@ def compound(checker: Checker, node: nodes.Assign, current: Type, value: Type) -
             return checker.error(f"cannot compute {current} {operator} {settle(value)}", node.span)
         checker.program.facts[node] = Signedness(False)
         return current
-    kind = arithmetic_type(checker, operator, current, value, node.span)
-    if not isinstance(kind, Unknown):
-        checker.program.facts[node] = Signedness(_is_signed(kind, current, operator))
-    return kind
+    result = arithmetic_type(checker, operator, current, value, node.span)
+    if not isinstance(result, Unknown):
+        checker.program.facts[node] = Signedness(_is_signed(result, current, operator))
+    return result
 
 
 # ---------------------------------------------------------------------------------------------- unary
@@ -294,13 +294,13 @@ def _not(checker: Checker, node: nodes.Unary) -> Type:
 
 
 def _negate(checker: Checker, node: nodes.Unary) -> Type:
-    kind = checker.integer(node.operand, "the operand of -")
+    type_ = checker.integer(node.operand, "the operand of -")
     value = checker.constant(node.operand)
-    if isinstance(kind, Unknown):
+    if isinstance(type_, Unknown):
         return UNKNOWN
     if not isinstance(value, int):
         return INT64
-    free = isinstance(kind, Flexible)
+    free = isinstance(type_, Flexible)
     try:
         result = constant_folding.arithmetic("-", 0, value, None if free else INT64)
     except constant_folding.FoldError as problem:
@@ -310,13 +310,13 @@ def _negate(checker: Checker, node: nodes.Unary) -> Type:
 
 
 def _complement(checker: Checker, node: nodes.Unary) -> Type:
-    kind = checker.integer(node.operand, "the operand of ~")
+    type_ = checker.integer(node.operand, "the operand of ~")
     value = checker.constant(node.operand)
     if isinstance(value, int):
         result = constant_folding.wrap(~value, UINT64)
         checker.set_constant(node, result)
         return UINT64
-    return UNKNOWN if isinstance(kind, Unknown) else UINT64
+    return UNKNOWN if isinstance(type_, Unknown) else UINT64
 
 
 def _dereference(checker: Checker, node: nodes.Unary) -> Type:

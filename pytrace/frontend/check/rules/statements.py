@@ -33,17 +33,17 @@ MAX_UNROLL = 100
 
 
 def check_block(checker: Checker, block: nodes.Block, *, wanted: bool) -> Type:
-    """The statements of a block in a scope of its own; its value's type when the value is *wanted*, else VOID."""
+    """Check the statements of a block in a new scope. Returns the type of its value if that is *wanted*, else VOID."""
     with checker.block():
         return check_body(checker, block, wanted=wanted)
 
 
 def check_body(checker: Checker, block: nodes.Block, *, wanted: bool) -> Type:
-    """Like :func:`check_block`, in the present scope."""
-    for at, statement in enumerate(block.statements):
+    """Like :func:`check_block`, in the current scope."""
+    for index, statement in enumerate(block.statements):
         check_statement(checker, statement)
         if _ends(checker, statement):
-            rest: list[nodes.Stmt | nodes.Expr] = list(block.statements[at + 1 :])
+            rest: list[nodes.Stmt | nodes.Expr] = list(block.statements[index + 1 :])
             if block.value is not None:
                 rest.append(block.value)
             if rest:
@@ -81,7 +81,7 @@ def _ends(checker: Checker, statement: nodes.Stmt) -> bool:
 
 
 def check_statement(checker: Checker, node: nodes.Stmt) -> None:
-    """One statement."""
+    """Check one statement."""
     STATEMENTS[type(node)](checker, node)
 
 
@@ -95,7 +95,7 @@ def _expression(checker: Checker, node: nodes.ExprStmt) -> None:
 
 
 def effect(checker: Checker, node: nodes.Expr) -> None:
-    """An expression statement."""
+    """Check an expression statement."""
     rule = _EFFECTS.get(type(node))
     if rule is not None:
         checker.program.types[node] = VOID
@@ -109,13 +109,13 @@ def effect(checker: Checker, node: nodes.Expr) -> None:
 
 
 def _call_effect(checker: Checker, node: nodes.Call) -> None:
-    kind = calls.call(checker, node)
-    checker.program.types[node] = kind
+    type_ = calls.call(checker, node)
+    checker.program.types[node] = type_
     row = checker.program.calls.get(node)
-    if isinstance(row, Builtin) and row.mode is Mode.COMPILE and kind == VOID:
+    if isinstance(row, Builtin) and row.mode is Mode.COMPILE and type_ == VOID:
         # static_assert() and the like have been evaluated.
         checker.program.dead.add(node)
-    calls.warn_discarded(checker, node, kind)
+    calls.warn_discarded(checker, node, type_)
 
 
 def _name_effect(checker: Checker, node: nodes.Identifier) -> None:
@@ -178,20 +178,20 @@ def _decided_if(checker: Checker, node: nodes.If, *, decided: bool, wanted: bool
         look(checker, TAKEN_OUT if node.comptime else NEVER_REACHED, partial(_branch, checker, left, wanted=wanted))
     if chosen is None:
         return checker.error("this if has no value: its condition is false", node.span) if wanted else VOID
-    kind = _branch(checker, chosen, wanted=wanted)
+    type_ = _branch(checker, chosen, wanted=wanted)
     if wanted and isinstance(chosen, nodes.Block) and not chosen.statements and chosen.value is not None:
         value = checker.constant(chosen.value)
         if value is not None:
             checker.set_constant(node, value)
-    return kind
+    return type_
 
 
 def _branch(checker: Checker, node: nodes.Block | nodes.If, *, wanted: bool) -> Type:
     if isinstance(node, nodes.Block):
         return check_block(checker, node, wanted=wanted)
-    kind = check_if(checker, node, wanted=wanted)
-    checker.program.types[node] = kind
-    return kind
+    type_ = check_if(checker, node, wanted=wanted)
+    checker.program.types[node] = type_
+    return type_
 
 
 # ---------------------------------------------------------------------------------------------- variables
@@ -199,7 +199,7 @@ def _branch(checker: Checker, node: nodes.Block | nodes.If, *, wanted: bool) -> 
 
 def _let(checker: Checker, node: nodes.Let) -> None:
     type_ = type_names.resolve(checker, node.type) if node.type is not None else None
-    given = checker.value(node.value) if node.value is not None else None
+    value_type = checker.value(node.value) if node.value is not None else None
     state = declare_new(checker, node.variable, _let_head(node), declared=True)
     if type_ is not None and (type_.aggregate or isinstance(type_, Void | Stats)):
         checker.error(f"a variable cannot be {type_}", node.span)
@@ -208,19 +208,19 @@ def _let(checker: Checker, node: nodes.Let) -> None:
         state.assigned = True
         return
     if type_ is not None and flexible_string(type_):
-        # Its capacity comes from what is assigned; until then it is a string, and empty.
+        # The values that are assigned determine its capacity; until then it is an empty string.
         state.slot.takes(String(1), node.span)
     elif type_ is not None:
         state.slot.fixed = type_
-    if given is None:
+    if value_type is None:
         return
-    if given.aggregate or isinstance(given, Stats):
-        checker.error(f"{settle(given)} cannot be stored in a variable", node.span)
+    if value_type.aggregate or isinstance(value_type, Stats):
+        checker.error(f"{settle(value_type)} cannot be stored in a variable", node.span)
         return
-    if type_ is not None and flexible_string(type_) and not isinstance(given, String | Unknown):
-        checker.error(f"${state.name} is a string, this is {settle(given)}", node.span)
+    if type_ is not None and flexible_string(type_) and not isinstance(value_type, String | Unknown):
+        checker.error(f"${state.name} is a string, this is {settle(value_type)}", node.span)
         return
-    checker.put(state, given, node.span, known=_known(checker, node.value))
+    checker.put(state, value_type, node.span, known=_known(checker, node.value))
 
 
 def _known(checker: Checker, value: nodes.Expr | None) -> bool:
@@ -228,7 +228,7 @@ def _known(checker: Checker, value: nodes.Expr | None) -> bool:
 
 
 def _let_head(node: nodes.Let) -> Span:
-    """``let $x`` of a declaration; all of it where a macro's parameter brought the variable in from elsewhere."""
+    """The ``let $x`` of a declaration; the whole declaration if the variable is the argument of a macro."""
     inner = node.variable.span
     if inner.source is not node.span.source or not node.span.start <= inner.start < inner.end <= node.span.end:
         return node.span
@@ -247,16 +247,16 @@ def _assign(checker: Checker, node: nodes.Assign) -> None:
 
 
 def _assign_variable(checker: Checker, node: nodes.Assign, target: nodes.Variable) -> None:
-    given = checker.value(node.value)
+    value_type = checker.value(node.value)
     state = checker.scope.find(target.name)
-    if given.aggregate or isinstance(given, Stats):
-        checker.error(f"{settle(given)} cannot be stored in a variable", node.value.span)
+    if value_type.aggregate or isinstance(value_type, Stats):
+        checker.error(f"{settle(value_type)} cannot be stored in a variable", node.value.span)
         return
     if node.operator != "=":
         current = checker.value(target)
         if state is None:
             return
-        stored = operators.compound(checker, node, current, given)
+        stored = operators.compound(checker, node, current, value_type)
         fixed = state.slot.fixed
         if isinstance(fixed, Int) and is_integer(stored):
             # ``$x += 1`` on a declared variable wraps around as in C.
@@ -265,7 +265,7 @@ def _assign_variable(checker: Checker, node: nodes.Assign, target: nodes.Variabl
         return
     if state is None:
         state = checker.declare(target, node.span)
-    checker.put(state, given, node.span, known=_known(checker, node.value))
+    checker.put(state, value_type, node.span, known=_known(checker, node.value))
     checker.bind(target, state)
 
 
@@ -281,7 +281,7 @@ def _assign_map(checker: Checker, node: nodes.Assign, target: nodes.MapRef | nod
     if call is not None:
         _assign_aggregate(checker, node, call, target, state)
         return
-    given = checker.value(node.value)
+    value_type = checker.value(node.value)
     if state is None:
         return
     if node.operator != "=":
@@ -289,13 +289,13 @@ def _assign_map(checker: Checker, node: nodes.Assign, target: nodes.MapRef | nod
         if current.aggregate:
             checker.error(f"{state.name} is {current}, which only its function updates", node.span)
             return
-        given = operators.compound(checker, node, current, given)
+        value_type = operators.compound(checker, node, current, value_type)
     elif _copies_aggregate(checker, node, state):
         return
-    if isinstance(given, Stats):
-        checker.error(f"{given} cannot be stored", node.span)
+    if isinstance(value_type, Stats):
+        checker.error(f"{value_type} cannot be stored", node.span)
         return
-    checker.put_map(state.name, state.value, given, node.span, "value")
+    checker.put_map(state.name, state.value, value_type, node.span, "value")
     checker.program.types[target] = state.value.type
 
 
@@ -353,14 +353,14 @@ def _loop(checker: Checker, *, callback: bool) -> Iterator[None]:
 
 def _for(checker: Checker, node: nodes.For) -> None:
     if isinstance(node.source, nodes.Range):
-        kind = _range(checker, node.source)
+        loop_type = _range(checker, node.source)
     elif isinstance(node.source, nodes.MapRef):
-        kind = _pairs(checker, node.source)
+        loop_type = _pairs(checker, node.source)
     else:
-        kind = checker.error("for iterates over a map or a range", node.source.span)
+        loop_type = checker.error("for iterates over a map or a range", node.source.span)
     with checker.block():
         state = declare_new(checker, node.variable, node.variable.span, loop=True)
-        checker.put(state, kind, node.variable.span)
+        checker.put(state, loop_type, node.variable.span)
         checker.bind(node.variable, state)
         with _loop(checker, callback=True):
             check_block(checker, node.body, wanted=False)
@@ -429,7 +429,7 @@ def _discard(checker: Checker, node: nodes.Discard) -> None:
 
 
 def _import(checker: Checker, node: nodes.Import) -> None:
-    """The imported file has been merged already; nothing is left to do."""
+    """Imports have been merged by an earlier pass."""
     checker.program.dead.add(node)
 
 

@@ -53,14 +53,14 @@ def offset_of(checker: Checker, node: nodes.Offsetof) -> Type:
             continue
         if not isinstance(type_, Struct):
             return checker.error(f"{type_} has no member {step!r}", node.span)
-        found = type_.find(step)
-        if found is None:
+        field = type_.find(step)
+        if field is None:
             hints = did_you_mean(step, type_.names())
             return checker.error(f"{type_} has no member {step!r}", node.span, hints=hints)
-        if found.bit_size:
+        if field.bit_size:
             return checker.error(f"{step!r} is a bitfield, which has no byte offset", node.span)
-        relied.append((type_, found))
-        offset, type_ = offset + found.offset, found.type
+        relied.append((type_, field))
+        offset, type_ = offset + field.offset, field.type
     if checker.options.ahead:
         if len(node.path) == len(relied) == 1 and _of_kernel(relied[0][0], checker):
             struct, member = relied[0]
@@ -86,9 +86,9 @@ def type_info(checker: Checker, node: nodes.TypeInfo) -> Type:
         nodes.StringLiteral(node.span, values[2]),
     )
     record = nodes.RecordLiteral(node.span, ("btf_id", "base_type", "full_type"), members)
-    found = checker.value(record)
+    record_type = checker.value(record)
     checker.program.facts[node] = TypeDescription(*values, record)
-    return found
+    return record_type
 
 
 def _btf_id(checker: Checker, type_: Type) -> int:
