@@ -1,4 +1,4 @@
-"""Facts that the checker records about nodes for the code generator, besides types: one class for each kind.
+"""Facts other than types that the checker records about nodes for the code generator: one class for each kind.
 
 ``CheckedProgram.facts`` holds at most one fact for a node; ``CheckedProgram.fact`` and ``find_fact`` read it. What a
 type already contains (capacity of a string, mode of a stack, buckets of a histogram) is not a fact.
@@ -38,7 +38,7 @@ class BoundsCheck(Fact, frozen=True):
 
 
 class LayoutReliance(Fact, frozen=True):
-    """What a constant ``sizeof`` or ``offsetof`` of an ahead-of-time file was computed from.
+    """The struct layout that a constant ``sizeof`` or ``offsetof`` of an ahead-of-time file relies on.
 
     *members* are the steps of ``offsetof``.
     """
@@ -48,7 +48,7 @@ class LayoutReliance(Fact, frozen=True):
 
 
 class Existence(Fact, frozen=True):
-    """A question about what the kernel has, with its answer: a row of ``runtime.aot.layouts``."""
+    """A query about the kernel (``kfunc_exist`` …) and its answer: a row of ``runtime.aot.layouts``."""
 
     row: tuple[str, ...]
 
@@ -95,7 +95,7 @@ class PidNamespace(Fact, frozen=True):
 
 
 class SignalNumber(Fact, frozen=True):
-    """``signal`` and ``signal_thread``: the number; None when the argument gives it at run time."""
+    """``signal`` and ``signal_thread``: the number; None if it is known at run time only."""
 
     number: int | None
 
@@ -134,19 +134,19 @@ class MapAccess(Fact, frozen=True):
 
 
 class StringLength(Fact, frozen=True):
-    """``str`` with a length: whether the length is a constant that leaves the whole string."""
+    """``str`` with a length: whether the length is a constant that does not truncate the string."""
 
     whole: bool
 
 
 class BufferLength(Fact, frozen=True):
-    """``buf``: its length in bytes where that is constant (else there is no such fact)."""
+    """``buf``: its constant length in bytes; a ``buf`` of variable length has no such fact."""
 
     length: int
 
 
 class ComparedLength(Fact, frozen=True):
-    """``strncmp``, ``memcmp``: how many bytes are compared; if not *constant*, the maximum of the run-time argument."""
+    """``strncmp``, ``memcmp``: number of bytes compared; if not *constant*, the maximum of the run-time argument."""
 
     length: int
     constant: bool = True
@@ -156,7 +156,7 @@ class ComparedLength(Fact, frozen=True):
 
 
 class KernelVariable(Fact, frozen=True):
-    """``percpu_kaddr``: the symbol, and the address that it is linked at."""
+    """``percpu_kaddr``: the symbol, and its link address."""
 
     symbol: str
     address: int
@@ -171,7 +171,7 @@ class UserSymbol(Fact, frozen=True):
 
 
 class NetworkAddress(Fact, frozen=True):
-    """``ntop``: the family (2 or 10; None: the first argument gives it at run time), and the address."""
+    """``ntop``: the family (2 or 10; None: the run-time value of the first argument), and the address."""
 
     family: int | None
     address: nodes.Expr

@@ -86,7 +86,7 @@ class BoolLiteral(Expr, frozen=True, eq=False):
 
 
 class StringLiteral(Expr, frozen=True, eq=False):
-    """A string, escapes resolved; bytes, since ``\\x`` escapes may be any."""
+    """A string with escapes resolved; bytes, as ``\\x`` escapes need not form UTF-8."""
 
     value: bytes
 
@@ -108,10 +108,10 @@ class ParamCount(Expr, frozen=True, eq=False):
 
 
 class OpenParameter(Expr, frozen=True, eq=False):
-    """A parameter of an ahead-of-time file, known only when that file runs; made by ``frontend.expand.parameters``.
+    """A parameter of an ahead-of-time file, known only when it runs; created by ``frontend.expand.parameters``.
 
     *name* is the number of a positional one, ``#`` for their count, else the name. *form* is ``number``, ``text`` or
-    ``flag``; *default* is its text when no value is given. The first *skip* bytes of a text are left out.
+    ``flag``; *default* is its text when no value is given. The first *skip* bytes of a text are skipped.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Values of expressions that consist of literals only."""
+"""Evaluation of expressions that consist of literals only."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TEXTS: Mapping[str, Callable[[bytes, bytes], Value]] = {"==": operator.eq, "!="
 def value(node: nodes.Node | None) -> Value | None:
     """The value of *node*: a literal, a comparison of literals, or these joined by ``&& || !``; None if it is unknown.
 
-    ``false && x`` and ``true || x`` are known whatever x is. Texts are neither true nor false.
+    ``false && x`` and ``true || x`` are known for any x. Texts are neither true nor false.
     """
     if isinstance(node, nodes.IntLiteral | nodes.BoolLiteral | nodes.StringLiteral):
         return node.value

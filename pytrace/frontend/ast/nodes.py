@@ -165,7 +165,7 @@ class Import(Stmt, frozen=True, eq=False):
 class AttachPoint(Node, frozen=True, eq=False):
     """One attach point as written, parameters not yet expanded; *name* is N of ``N=attachpoint``.
 
-    *options* are the names and texts of the script's options, where it may contain one.
+    *options* are the names and texts of the script's options, if it may contain one.
     """
 
     text: str
@@ -176,7 +176,7 @@ class AttachPoint(Node, frozen=True, eq=False):
 class Probe(Node, frozen=True, eq=False):
     """``attachpoint, … /predicate/ { … }``; *head* spans the attach points.
 
-    *off*: the script's options switch it off: it is not attached.
+    *off*: the script's options disable it, so it is not attached.
     """
 
     attach_points: tuple[AttachPoint, ...]
@@ -281,8 +281,8 @@ RootItem = ConfigBlock | Import | Probe | Macro | Function | MapDecl | OptionDec
 class Program(Node, frozen=True, eq=False):
     """A whole script; *items* in source order.
 
-    *shebang* is the ``#!`` line, which only blank lines and comments may precede. *decided* are the answers about
-    the kernel (rows of ``runtime.aot.layouts``) that chose among items at the root.
+    *shebang* is the ``#!`` line, which only blank lines and comments may precede. *decided* are the facts about the
+    kernel (rows of ``runtime.aot.layouts``) that selected items at the root.
     """
 
     shebang: str | None

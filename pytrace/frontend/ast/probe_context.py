@@ -1,4 +1,4 @@
-"""What the parts of a probe's context mean: where ``args``, ``argN``, ``retval`` and ``ctx`` are."""
+"""Probe contexts: the locations of ``args``, ``argN``, ``retval`` and ``ctx``."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class RegisterLocation(msgspec.Struct, frozen=True):
 
 
 class CallRegister(msgspec.Struct, frozen=True):
-    """A part of a system call, from the registers that it was made with: a signed or unsigned value of *size* bytes.
+    """A signed or unsigned value of *size* bytes from the registers of a system call: an argument, or its number.
 
     *offset* is in ``struct pt_regs``.
     """
@@ -71,11 +71,11 @@ class CallResult(msgspec.Struct, frozen=True):
 
 
 class RawRead(msgspec.Struct, frozen=True):
-    """A value that a raw tracepoint's argument is or leads to: *size* bytes.
+    """*size* bytes of a raw tracepoint's argument, or of memory reached through it.
 
-    *slot* is the argument's index, None for the current task. *offsets* are those of the members on the way: all but
-    the last are pointers, which are followed; without any, the value is the argument itself. *direct* says that the
-    verifier accepts plain loads of the first member.
+    *slot* is the argument's index, None for the current task. *offsets* are member offsets: all but the last are of
+    pointers to follow; without any, the value is the argument itself. *direct*: the verifier accepts plain loads of
+    the first member.
     """
 
     slot: int | None
@@ -86,7 +86,7 @@ class RawRead(msgspec.Struct, frozen=True):
 
 
 class RawField(msgspec.Struct, frozen=True):
-    """A field of a tracepoint that a program of the raw tracepoint computes as the kernel does.
+    """A tracepoint field that a raw tracepoint program computes in the same way as the kernel's tracepoint.
 
     *formula* names one of ``codegen.emit.raw_tracepoints``; *reads* and *numbers* are its operands.
     """
@@ -110,11 +110,10 @@ class ProbeArgument(msgspec.Struct, frozen=True):
 
 
 class ProbeContext(msgspec.Struct, frozen=True):
-    """What ``args``, ``argN``, ``retval`` and ``ctx`` mean in a unit.
+    """The locations of ``args``, ``argN``, ``retval`` and ``ctx`` in a unit.
 
-    *args_type* is the struct that ``args`` as a whole prints as (None where there is no ``args``); its fields have
-    the names
-    of *arguments*. *positional* are the places of ``arg0`` … for USDT probes (else derived from the kind).
+    *args_type* is the struct that ``args`` prints as (None without ``args``); its fields have the names of
+    *arguments*. *positional* are the locations of ``arg0`` … for USDT probes (else derived from the kind).
     """
 
     arguments: tuple[ProbeArgument, ...] = ()
@@ -125,7 +124,7 @@ class ProbeContext(msgspec.Struct, frozen=True):
     slots: int = 0
     """Number of ``u64`` arguments in a :class:`Slot` context."""
     missing: tuple[str, ...] = ()
-    """Why there is no ``args``, as hints."""
+    """Hints that say why ``args`` is missing."""
 
     def argument(self, name: str) -> ProbeArgument | None:
         """The member of ``args`` of that name."""

@@ -1,13 +1,13 @@
 """The typed program: the interface between front end and code generator, with names resolved and types checked.
 
-The trees in here have been expanded: macros and parameters are substituted, constant conditions decided, and each
-:class:`ProbeUnit` owns its nodes (a body that serves several contexts was copied), so a node has exactly one type.
-The code generator asks no question about legality; what it does not find in a table is a bug (``InternalError``).
+The trees are fully expanded: macros and parameters are substituted, constant conditions evaluated, and each
+:class:`ProbeUnit` owns its nodes (a body with several contexts was copied), so a node has exactly one type.
+The code generator does not check legality; a missing table entry is a bug (``InternalError``).
 
 How the generator uses these tables
 ===================================
 
-**Constants first.** A node in ``constants`` is that value of type ``types[node]``; nothing below it is looked at (it
+**Constants first.** A node in ``constants`` is that value of type ``types[node]``; nodes below it are not visited (they
 may have no types). ``bytes`` are strings without NUL (``types[node]`` is ``String``), or the bytes of an ``Array``
 (``pton``). Enum members are constants of type ``Enum``. ``sizeof``, ``offsetof``, ``comptime``, compile-time builtins
 and folded arithmetic are constants.
@@ -30,15 +30,15 @@ and padded with NUL or truncated; tuples member by member, records **by name** (
 of the same size unchanged. Types that need another conversion have been rejected. A key of several
 expressions is a tuple of them.
 
-**Aggregates.** ``types`` of a map reference that is read is what reading gives: count, sum, avg, min, max give
-``INT64`` or ``UINT64`` (merge over all CPUs), stats gives ``Stats`` (merged, one copy; only printed).
+**Aggregates.** ``types`` of a map reference that is read is the type of the value read: ``INT64`` or ``UINT64`` for
+count, sum, avg, min, max (merged over all CPUs), ``Stats`` for stats (merged, one copy; only printed).
 ``MapInfo.value`` holds the aggregate itself. An update is ``Assign(map, "=", Call)`` with the aggregate's row in
 ``calls`` and its parameters in the map's value type.
 
 **Integers.** Arithmetic and comparison first extend both operands to 64 bits, each by its own signedness (bool, enum
 and pointer as unsigned); the result is 64 bits wide (``types[node]``: ``INT64`` or ``UINT64``; ``BOOL`` for
 comparisons and logic). Its ``Signedness`` says for ``/ % >> < > <= >=`` (and their assignment forms) whether
-the operation is signed. Signed ``/`` and ``%`` truncate as in C; division by zero reports and gives 1. Shifts use the
+the operation is signed. Signed ``/`` and ``%`` truncate as in C; division by zero reports and returns 1. Shifts use the
 count modulo 64. Compound assignment and ``++ --`` do the same in 64 bits and store into the slot; ``types[Unary ++]``
 is the slot's type. Pointer ± integer scales by ``target.size`` (void and incomplete types: 1), also in ``+=``,
 ``++``, ``Index``.
@@ -47,14 +47,14 @@ is the slot's type. Pointer ± integer scales by ``target.size`` (void and incom
 member; of arrays by bytes. A condition (``if``, ``?:``, ``!``, ``&&``, ``||``, ``while``) is an integer, bool, enum
 or pointer: true when not 0.
 
-**Pointers.** ``types[e].space`` tells how to read through it: BPF plain loads (null-checked where the pointer comes
+**Pointers.** ``types[e].space`` says how to read through it: BPF plain loads (null-checked where the pointer comes
 from a map), KERNEL and USER probe reads, NONE the probe kind's ``space``; ``trusted`` ones may be followed by plain
 loads. ``&$x`` points into BPF memory, as do ``&@m`` (the value of an unkeyed map) and ``&@m[k]`` (null when there is
 no such key).
 
 **Field and index.** ``fields[node]``. A member of type ``char[N]`` has ``types[node] == String(N)`` while
 ``FieldPath.type`` stays the array; a bitfield has its integer type. An ``Index`` has a base that is an array,
-pointer, string (gives ``UINT8``) or tuple (constant index); for an array, ``BoundsCheck`` says whether the
+pointer, string (an element is ``UINT8``) or tuple (constant index); for an array, ``BoundsCheck`` says whether the
 index must be checked at run time (report ``array_bounds``; the value is then zero).
 
 **Casts.** Between scalars; integer → array (bytes of the integer, least significant first on little endian) and array
@@ -65,17 +65,17 @@ index must be checked at run time (report ``array_bounds``; the value is then ze
 is a ``RecordLiteral`` of constants to generate in its place. A ``FieldAccess``
 of it is a constant.
 
-**Builtins.** What was decided about a ``Call`` or ``Identifier`` is in ``facts``, one class for each
-kind; capacities, buckets and modes of stacks are in the types.
+**Builtins.** Other facts about a ``Call`` or ``Identifier`` are in ``facts``, one class for each kind; capacities,
+buckets and modes of stacks are in the types.
 
 - ``str``: a length argument is evaluated (``args[1]``). ``strerror``, ``signal_name``, ``syscall_name``:
   type ``String(64)``.
 - ``print`` and the other asynchronous ones: ``events[node]`` and ``event_arguments[node]``.
-  ``join``: argument 0 is the ``char **``; ``skboutput``: the expressions skb, length, offset (the event's own
-  arguments are made by the generator); a ``print`` of ``args`` has the ``Identifier`` as argument, of type
+  ``join``: argument 0 is the ``char **``; ``skboutput``: the expressions skb, length, offset (the generator computes
+  the event's own arguments); a ``print`` of ``args`` has the ``Identifier`` as argument, of type
   ``ProbeContext.args_type``.
 - ``exit`` sends its event and ends the program.
-- ``assert``, ``container_of`` and what else is written in the language is expanded before.
+- ``assert``, ``container_of`` and other library macros have been expanded.
 """
 
 from __future__ import annotations
@@ -116,9 +116,9 @@ F = TypeVar("F", bound=Fact)
 
 
 KPROBE_SESSION = "kprobe_session"
-"""The multi link of units that are entry and return of the same functions."""
+"""``ProbeUnit.multi`` of units that are entry and return of the same functions: kprobe session links."""
 SESSION_IS_RETURN = "bpf_session_is_return"
-"""The kfunc that tells a session's program whether it runs at the return (kernel/trace/bpf_trace.c)."""
+"""The kfunc that returns whether a session's program runs at the return (kernel/trace/bpf_trace.c)."""
 
 
 class ProbeUnit(msgspec.Struct, frozen=True, eq=False):
@@ -154,7 +154,7 @@ class ProbeUnit(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def raw_tracepoint(self) -> str:
-        """The raw tracepoint that traces the unit's tracepoints in their place; empty for other units."""
+        """The raw tracepoint that replaces the unit's tracepoints; empty for other units."""
         if self.multi not in (SYSTEM_CALLS, RAW_TRACEPOINT):
             return ""
         place = self.targets[0].of(TracepointTarget)
@@ -190,7 +190,7 @@ class MapInfo(msgspec.Struct, frozen=True):
 
     @property
     def shared(self) -> bool:
-        """Whether it is keyed and holds an aggregation of which all CPUs update one value for each key."""
+        """Whether it is a keyed map of an aggregation with one value per key that all CPUs update."""
         return self.kind == "hash" and self.value.aggregate
 
 
@@ -216,7 +216,7 @@ class ImportedFunction(msgspec.Struct, frozen=True, eq=False):
 
 
 class FieldPath(msgspec.Struct, frozen=True):
-    """How a field access is read: the kind of its base, and the field's location in it.
+    """The kind of base of a field access, and the field's location in it.
 
     *how* is ``pointer`` (base is a pointer to struct; follow it), ``memory`` (base is a struct value in memory),
     ``record`` (member *index* of a record), ``argument`` (member of ``args``: see *argument*).
@@ -232,7 +232,7 @@ class FieldPath(msgspec.Struct, frozen=True):
 
 
 class LoadTime(msgspec.Struct, frozen=True):
-    """A value that is resolved each time an ahead-of-time file is loaded: *what* it is, and its parameters.
+    """A value that is resolved each time an ahead-of-time file is loaded: its kind *what*, and its parameters.
 
     ``parameter`` (name, form, default, skip), ``kaddr`` (symbol), ``cgroup`` (path), ``cpus``, ``child``; the
     generator adds others (``codegen.aot.load_time_values``).
@@ -248,7 +248,7 @@ class CheckedProgram(msgspec.Struct, eq=False):
     """The result of the front end.
 
     - *types*: the type of every expression that is evaluated.
-    - *constants*: expressions whose value is known; the code generator does not look below them.
+    - *constants*: expressions whose value is known; the code generator does not visit nodes below them.
     - *loaded*: expressions whose value is filled in when the program is loaded (ahead-of-time files only).
     - *variables*: the variable of each ``Variable`` node (declarations and uses).
     - *fields*: for each ``FieldAccess``.
@@ -282,14 +282,14 @@ class CheckedProgram(msgspec.Struct, eq=False):
     objects: list[bytes] = msgspec.field(default_factory=list)
     """Imported BPF object files."""
     decided: tuple[tuple[str, ...], ...] = ()
-    """Answers about the kernel that chose among the script's items (:class:`~pytrace.frontend.ast.nodes.Program`)."""
+    """Facts about the kernel that selected items of the script (:class:`~pytrace.frontend.ast.nodes.Program`)."""
     config: Config = msgspec.field(default_factory=Config)
     sources: list[Source] = msgspec.field(default_factory=list)
     """Every source, the script first."""
     output_format: str = ""
     """The format of ``output_format()``."""
     provenance: bool = False
-    """Whether events tell which probe sent them (``CompileOptions.provenance``)."""
+    """Whether events carry their provenance, the probe that sent them (``CompileOptions.provenance``)."""
 
     def fact(self, node: nodes.Node, kind: type[F]) -> F:
         """The fact of a given class that the checker recorded for a node.
@@ -311,10 +311,10 @@ class CheckedProgram(msgspec.Struct, eq=False):
         """Add a new event.
 
         Args:
-            node: the node that sends it; gives its location.
+            node: the node that sends it, whose location it gets.
             kind: the kind of event, a key of :data:`~pytrace.core.event_layout.STATIC_PARTS`.
             args: types of its arguments, in layout order.
-            static: what is known about it at compile time.
+            static: its static part.
 
         Returns:
             The event, with its id.
@@ -366,7 +366,7 @@ def user_span(span: Span) -> Span:
 def locate(span: Span) -> tuple[Location, tuple[Location, ...]]:
     """The location of *span* in the user's script, and the macro calls around it, innermost first.
 
-    Locations inside the library are left out: the call is reported instead.
+    Locations inside the library are omitted: the call is reported instead.
     """
     chain = (span, *expansion_chain(span))
     outside = [item for item in chain if not item.source.name.startswith(LIBRARY_PREFIX)] or list(chain)

@@ -20,7 +20,7 @@ _PLAIN = frozenset(
     {"Span", "str", "bool", "int", "bytes", "int | None", "str | None", "tuple[str, ...]",
      "tuple[tuple[str, str], ...]", "tuple[tuple[str, ...], ...]", "bytes | int | bool | str"}
 )
-"""Types of fields that hold no nodes."""
+"""Types of fields that contain no nodes."""
 
 
 _children: dict[type[nodes.Node], tuple[str, ...]] = {}
@@ -30,7 +30,7 @@ _compared: dict[type[nodes.Node], tuple[str, ...]] = {}
 
 
 def _fields(kind: type[nodes.Node]) -> list[tuple[str, str]]:
-    """Names of the fields of a node class, and their types as they are written."""
+    """Names of the fields of a node class, and the text of their type annotations."""
     written: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         written.update(getattr(base, "__annotations__", {}))
@@ -54,14 +54,14 @@ def children(node: nodes.Node) -> list[nodes.Node]:
         fields_below = _below[kind] = tuple(
             (name, written.startswith("tuple[")) for name, written in _fields(kind) if name in holding
         )
-    found: list[nodes.Node] = []
+    below: list[nodes.Node] = []
     for name, several in fields_below:
         value = getattr(node, name)
         if several:
-            found.extend(value)
+            below.extend(value)
         elif value is not None:
-            found.append(value)
-    return found
+            below.append(value)
+    return below
 
 
 def walk(node: nodes.Node) -> Iterator[nodes.Node]:
