@@ -1,6 +1,6 @@
 """The builtin table: one row for each builtin value and function.
 
-A row is data: names, arguments, mode, safety, where it is allowed, documentation.  Its three functions are looked up by
+A row is data: names, arguments, mode, safety, allowed probes, documentation.  Its three functions are looked up by
 name: the check in ``frontend.check.builtins.table``, the emission in ``codegen.lower.builtins.families``, the
 handler of an asynchronous one in ``runtime.output.handlers`` (by event kind).  A test checks that none is
 missing.
@@ -13,7 +13,7 @@ from enum import Enum
 import msgspec
 
 IN_SCOPE = "in_scope"
-"""The builtin with which a script applies the filters of processes itself."""
+"""The builtin by which a script applies the process filters itself."""
 
 
 class Mode(Enum):
@@ -22,7 +22,7 @@ class Mode(Enum):
     KERNEL = "kernel"
     """In the BPF program."""
     ASYNC = "async"
-    """The program sends an event, the runtime acts."""
+    """The program sends an event that the runtime handles."""
     COMPILE = "compile"
     """When the script is compiled."""
 
@@ -30,7 +30,7 @@ class Mode(Enum):
 class Builtin(msgspec.Struct, frozen=True):
     """One row.
 
-    *signature* is what documentation and messages show. *least* … *most* is the number of arguments of a call
+    *signature* is shown in documentation and messages. *least* … *most* is the number of arguments of a call
     (most None: any number); *value* says that the bare name may be used without parentheses. *probes* are the kinds
     that allow it (None for all). *family* names the module of its check and emission.
     """
@@ -56,5 +56,5 @@ class Builtin(msgspec.Struct, frozen=True):
 
     @property
     def bare(self) -> bool:
-        """Whether the name alone, without parentheses, means this: else it may be a constant or type of the script."""
+        """Whether the name without parentheses denotes this builtin; otherwise it may be a constant or type."""
         return self.value or self.least == 0

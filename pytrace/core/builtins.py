@@ -427,20 +427,20 @@ BUILTINS: tuple[Builtin, ...] = (*VALUES, *FUNCTIONS, *AGGREGATES)
 
 
 def _index(rows: Iterable[Builtin]) -> dict[str, Builtin]:
-    found: dict[str, Builtin] = {}
+    by_name: dict[str, Builtin] = {}
     for row in rows:
         for name in (row.name, *row.aliases):
-            if name in found:
+            if name in by_name:
                 raise ValueError(f"duplicate builtin {name!r}")
-            found[name] = row
-    return found
+            by_name[name] = row
+    return by_name
 
 
 _INDEX = _index(BUILTINS)
 
 
 def builtin(name: str) -> Builtin | None:
-    """The row of a builtin's name; every ``arg0``, ``arg1`` … gives the row ``argN``."""
+    """The row of a builtin by name; that of ``arg0``, ``arg1`` … is ``argN``."""
     number = name.removeprefix("arg")
     if number != name and number.isascii() and number.isdigit():
         return _INDEX["argN"]
@@ -452,7 +452,7 @@ _IN_LIBRARY = frozenset(
     {"comm", "config", "cpid", "cpu", "dw_ustack", "elapsed", "func", "is_literal", "kfunc_allowed", "kfunc_exist",
      "ncpus", "probe", "probetype", "retval", "uaddr", "usermode"}
 )  # fmt: skip
-"""Names that bpftrace's library, which is written in its language, spells with a prefix; scripts can do so too."""
+"""Builtins that bpftrace's own library names with the prefix ``__builtin_``; scripts may do so, too."""
 
 
 def public_name(name: str) -> str:
@@ -462,7 +462,7 @@ def public_name(name: str) -> str:
 
 
 def bare_builtin(name: str) -> bool:
-    """Whether *name* without parentheses means a builtin, whatever the script defines."""
+    """Whether *name* without parentheses denotes a builtin, whatever the script defines."""
     row = builtin(name)
     return row is not None and row.bare
 

@@ -1,7 +1,7 @@
 r"""Bytes of traced programs as UTF-8 text, without loss: ``\xNN`` stands for the byte NN.
 
-A backslash stays as it is, unless an escape would begin with it; then it is ``\x5c``. So replacing each ``\xNN`` by its
-byte gives the original bytes (:func:`unescaped`). CSV, tables of Arrow and labels of metrics use this form.
+A backslash is unchanged unless it would start an escape; then it becomes ``\x5c``. So replacing each ``\xNN`` by its
+byte restores the original bytes (:func:`unescaped`). CSV, tables of Arrow and labels of metrics use this form.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ _ESCAPED = re.compile(rb"\\x([0-9a-f]{2})")
 
 
 def utf8(text: bytes) -> str:
-    """*text* with escapes for bytes that are not UTF-8."""
+    """*text* with bytes that are not UTF-8 escaped."""
     return _NOT_UTF8.sub(_escaped, text.decode("utf-8", "surrogateescape"))
 
 
 def shown(text: bytes) -> bytes:
-    """As :func:`utf8`, also with escapes for control characters other than tabs and line ends."""
+    """Like :func:`utf8`, but also escapes control characters other than tabs and line ends."""
     return _NOT_SHOWN.sub(_escaped, text.decode("utf-8", "surrogateescape")).encode()
 
 
 def unescaped(text: bytes) -> bytes:
-    """The bytes that :func:`utf8` or :func:`shown` made *text* of."""
-    return _ESCAPED.sub(lambda found: bytes.fromhex(found.group(1).decode()), text)
+    """Inverse of :func:`utf8` and :func:`shown`."""
+    return _ESCAPED.sub(lambda match: bytes.fromhex(match.group(1).decode()), text)
 
 
-def _escaped(found: re.Match[str]) -> str:
-    return "".join(f"\\x{byte:02x}" for byte in found.group().encode("utf-8", "surrogateescape"))
+def _escaped(match: re.Match[str]) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in match.group().encode("utf-8", "surrogateescape"))

@@ -22,7 +22,7 @@ class Config(msgspec.Struct, frozen=True):
     """Effective configuration of one script."""
 
     cache_user_symbols: str = "AUTO"
-    """``PER_PID``, ``PER_PROGRAM``, ``NONE``; ``AUTO`` is PER_PROGRAM without address randomisation or with ``-c``."""
+    """``PER_PID``, ``PER_PROGRAM``, ``NONE``; ``AUTO``: PER_PROGRAM without address randomisation or with ``-c``."""
     cpp_demangle: bool = True
     lazy_symbolication: bool = True
     license: str = "GPL"
@@ -30,10 +30,10 @@ class Config(msgspec.Struct, frozen=True):
     max_bpf_progs: int = 1024
     max_cat_bytes: int = 10240
     max_loop_iterations: int = 1 << 23
-    """Of all loops together, in one run of a program; the kernel has this limit for a single loop."""
+    """Maximum for all loops together in one run of a program; the kernel's limit for a single loop is the same."""
     max_map_keys: int = 4096
     max_metric_series: int = 2000
-    """Keys of one map that ``--metrics`` shows."""
+    """Maximum number of keys of one map that ``--metrics`` exports."""
     max_probes: int = 1024
     max_strlen: int = 1024
     missing_probes: str = "error"
@@ -42,14 +42,14 @@ class Config(msgspec.Struct, frozen=True):
     """Pages of the ring buffer; 0 lets the runtime choose by available memory."""
     print_maps_on_exit: bool = True
     raw_tracepoints: str = "auto"
-    """``auto``: hot tracepoints are traced by way of the raw ones where that shows the same; ``plain``: none is."""
+    """``auto``: hot tracepoints are traced through their raw tracepoints if that is equivalent; ``plain``: none is."""
     show_debug_info: bool = True
     """Source file and line, and inlined functions, in stacks."""
     use_blazesym: bool = True
     stack_mode: str = "bpftrace"
     str_trunc_trailer: str = ".."
     syscall_tracepoints: str = "auto"
-    """``raw``: traced by way of the raw tracepoints where possible; ``plain``: not; ``auto``: where that costs less."""
+    """``raw``: traced through raw tracepoints where possible; ``plain``: never; ``auto``: where that costs less."""
     unstable_tseries: str = "warn"
     unstable_dw_ustack: str = "warn"
     unstable_typeinfo: str = "error"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Severity(Enum):
-    """How bad a diagnostic is; the value is the word that is printed."""
+    """Severity of a diagnostic; the value is the printed word."""
 
     ERROR = "ERROR"
     WARNING = "WARNING"
@@ -30,14 +30,14 @@ class Severity(Enum):
 
 
 class Note(msgspec.Struct, frozen=True):
-    """A second place that belongs to a diagnostic (``first declared here``, ``expanded from here``)."""
+    """A secondary location of a diagnostic (``first declared here``, ``expanded from here``)."""
 
     message: str
     span: Span
 
 
 class Diagnostic(msgspec.Struct, frozen=True):
-    """One message about one place of a script."""
+    """A message about one location in a script."""
 
     severity: Severity
     message: str
@@ -49,7 +49,7 @@ class Diagnostic(msgspec.Struct, frozen=True):
 
 
 class Error(Exception):
-    """Base of the errors that a user, a script or this machine is the cause of; public as ``pytrace.Error``."""
+    """Base of errors caused by the user, a script or the machine; public as ``pytrace.Error``."""
 
 
 class TraceError(Error):
@@ -74,7 +74,7 @@ class PlacedError(TraceError):
 
 
 class ScriptError(Exception):
-    """A script cannot be compiled; the reasons are in the :class:`Diagnostics` that raised it."""
+    """A script cannot be compiled; the errors are in the :class:`Diagnostics` that raised it."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -86,12 +86,12 @@ class Interrupted(KeyboardInterrupt):
 
     @property
     def status(self) -> int:
-        """The exit status of a process that a signal ended, by the convention of shells (128 + *number*)."""
+        """The exit status of a process killed by the signal, by the convention of shells (128 + *number*)."""
         return 128 + self.number
 
 
 class InternalError(Exception):
-    """A bug in pytrace: a case that a pass promised cannot happen."""
+    """A bug in pytrace: a violated invariant."""
 
 
 class Diagnostics(msgspec.Struct):
@@ -132,7 +132,7 @@ class Diagnostics(msgspec.Struct):
             self.items.append(item)
 
     def drop_warnings(self, place: Span) -> None:
-        """Remove the warnings about a part of a script that turned out not to be compiled."""
+        """Remove the warnings about a part of a script that is not compiled after all."""
 
         def inside(item: Diagnostic) -> bool:
             span = item.span
@@ -181,10 +181,10 @@ def counted(number: int, noun: str) -> str:
 
 def did_you_mean(name: str, known: Iterable[str]) -> tuple[str, ...]:
     """A hint tuple for :meth:`Diagnostics.error` that suggests names similar to *name*; empty when there are none."""
-    found = similar(name, known)
-    if not found:
+    suggestions = similar(name, known)
+    if not suggestions:
         return ()
-    return (f"did you mean {' or '.join(repr(item) for item in found)}?",)
+    return (f"did you mean {' or '.join(repr(item) for item in suggestions)}?",)
 
 
 _HINT_COLOUR = "\x1b[2m"
@@ -217,21 +217,21 @@ def render_all(items: Iterable[Diagnostic], *, colour: bool = False) -> str:
 
 
 _LONGEST_LINE = 500
-"""Longer source lines are truncated to the characters around the marked span."""
+"""Longer source lines are truncated to the characters around the span."""
 _IN_FRONT = 100
-"""Number of characters that a truncated line shows before the marked span."""
+"""Number of characters that a truncated line shows before the span."""
 _MOST_LINES = 20
-"""Of a span with more lines, only the first and last ones are shown."""
+"""Of a longer span, only the first and last lines are shown."""
 _CUT = "..."
 _TOOLS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "tools", "")
-"""Where the tools' scripts are."""
+"""Directory of the shipped tools' scripts."""
 
 
 def _place(span: Span, label: str, message: str, colour: str) -> Iterator[str]:
     reset = _RESET if colour else ""
     message = bytes_shown(message)
     if span.source.path is not None and span.source.path.startswith(_TOOLS) and span.text.startswith("fail("):
-        # What a tool tells its user is no mistake of the tool's text.
+        # A tool's message to its user does not refer to the tool's source.
         yield f"{colour}{label}: {message}{reset}"
         return
     first, last = span.first, span.last
@@ -242,7 +242,7 @@ def _place(span: Span, label: str, message: str, colour: str) -> Iterator[str]:
     where = f"{span.source.name}:{first.line}:{first.column}-{last.column}"
     yield f"{colour}{where}: {label}: {message}{reset}"
     if f'("{message}")' in span.source.line(first.line):
-        return  # fail("…"): the line would say the same once more
+        return  # fail("…"): the source line would repeat the message
     text, start, end = cut_line(span.source.line(first.line), first.column - 1, last.column - 1)
     before = _expand(text[:start])
     marked = _expand(text[start:end])
@@ -260,7 +260,7 @@ def _lines(span: Span, first: int, last: int) -> Iterator[str]:
 
 
 def cut_line(text: str, start: int, end: int) -> tuple[str, int, int]:
-    """The excerpt of a line that is shown (long lines are shortened), and *start* … *end* relative to it."""
+    """The shown excerpt of a line (long lines are truncated), and *start* … *end* relative to it."""
     if len(text) <= _LONGEST_LINE:
         return text, start, end
     left = max(0, min(start - _IN_FRONT, len(text) - _LONGEST_LINE))

@@ -1,10 +1,9 @@
 """Layout of ring buffer events, declared once for the code generator and for the decoder.
 
 An event is an 8-byte header (``u32`` event id, ``u32`` byte length of the tail) followed by the arguments, laid out
-as a tuple would be, and by the *tail*.  A string or buffer of more than :data:`TAIL_OVER` bytes does not sit in the
-fixed part: there it is a ``u32`` byte count, and its bytes (strings without the NUL) follow in the tail in argument
-order, without padding, so that an event takes no more of the ring than its text needs.  A truncated string has
-:data:`CUT` set in its count.
+as a tuple would be, and by the *tail*.  A string or buffer of more than :data:`TAIL_OVER` bytes has only a ``u32`` byte
+count in the fixed part; its bytes (strings without the NUL) are in the tail, in argument order and without padding, so
+that an event takes no more ring space than its text needs.  A truncated string has :data:`CUT` set in its count.
 
 Event kinds
 ===========
@@ -37,8 +36,8 @@ helper_error     int32 return code                      :class:`HelperFailure`
 
 Values of ``print_value`` and of conversions have the type that the expression has when evaluated: a count, sum, avg,
 min or max read from a map is an integer there; a stats value stays :class:`~pytrace.core.types.Stats` (merged, one
-copy); ``strftime`` gives a Timestamp, ``cgroup_path`` a CgroupPath (both index the string table). ``assert`` is a
-library macro over errorf and exit. *location* is the place in the user's script (for library macros: of the
+copy); ``strftime`` returns a Timestamp, ``cgroup_path`` a CgroupPath (both index the string table). ``assert`` is a
+library macro that uses errorf and exit. *location* is the location in the user's script (for library macros: of the
 outermost call that is not in the library), *expansion* the calls around it, innermost first.
 """
 
@@ -59,7 +58,7 @@ HEADER = 8
 """Bytes before the arguments."""
 
 EXIT_STATUSES = range(-128, 256)
-"""Arguments of ``exit()`` that a process can end with; negative ones are as in C."""
+"""Arguments of ``exit()`` that are valid exit statuses; negative ones are as in C."""
 
 TAIL_OVER = 64
 """Strings and buffers with more capacity than this are in the tail."""
@@ -126,7 +125,7 @@ class EventLayout(msgspec.Struct, frozen=True, dict=True):
 
 
 class LayoutWithProbe(EventLayout, frozen=True, dict=True):
-    """An event that tells which probe sent it.
+    """The layout of events with provenance.
 
     A ``u64`` follows the arguments: index of the program in the manifest (upper half), and attach cookie.
     """
@@ -147,7 +146,7 @@ class FlatLayout(EventLayout, frozen=True, dict=True):
 
     whole: EventLayout
     starts: tuple[int, ...]
-    """What :attr:`offsets` is."""
+    """Value of :attr:`offsets`."""
 
     @classmethod
     def of(cls, whole: EventLayout) -> FlatLayout:
@@ -163,7 +162,7 @@ class FlatLayout(EventLayout, frozen=True, dict=True):
 
     @cached_property
     def tails(self) -> tuple[bool, ...]:
-        """For each argument whether it travels in the tail: no member of a record or tuple does."""
+        """For each argument whether it is in the tail; members of records and tuples never are."""
         tailed = {start for start, tail in zip(self.whole.offsets, self.whole.tails, strict=True) if tail}
         return tuple(start in tailed for start in self.starts)
 
@@ -187,15 +186,15 @@ class FlatLayout(EventLayout, frozen=True, dict=True):
 
 
 class StaticPart(msgspec.Struct, frozen=True):
-    """What the handler of an event needs beside the arguments, known when the script is compiled.
+    """Compile-time data that the handler of an event needs besides the arguments.
 
-    Text is decoded from the script's bytes with ``utf-8`` and ``surrogateescape`` (JSON keeps that). Fields have values
-    that JSON has: the JSON form is an object of them.
+    Text is decoded from the script's bytes with ``utf-8`` and ``surrogateescape``, which JSON preserves. All
+    fields have values that JSON supports; the JSON form is an object of them.
     """
 
 
 class NoStaticPart(StaticPart, frozen=True):
-    """Of events whose arguments say everything."""
+    """The static part of events that need none."""
 
 
 class Formatted(StaticPart, frozen=True):
@@ -207,13 +206,13 @@ class Formatted(StaticPart, frozen=True):
 
 
 class RowMembers(StaticPart, frozen=True):
-    """What a row consists of."""
+    """The members of a row."""
 
     names: list[str]
     """For each argument, its path in the record (:mod:`pytrace.core.types.tables`); empty for the record itself."""
     order: list[int] = msgspec.field(default_factory=list)
-    """Columns by which rows that wait for ``print_rows()`` are sorted: numbers from 1, negative for descending order;
-    empty for rows that are printed when they come."""
+    """Columns by which ``print_rows()`` sorts the rows: numbers from 1, negative for descending order; empty for rows
+    that are printed immediately."""
 
 
 class CurrentTime(StaticPart, frozen=True):
@@ -223,7 +222,7 @@ class CurrentTime(StaticPart, frozen=True):
 
 
 class Joined(StaticPart, frozen=True):
-    """What stands between the strings."""
+    """The separator of the strings."""
 
     separator: str
 
@@ -235,7 +234,7 @@ class OfMap(StaticPart, frozen=True):
 
 
 class PrintedMap(OfMap, frozen=True):
-    """How a map is printed."""
+    """Arguments of a ``print()`` of a map."""
 
     top: int = 0
     """Number of entries; 0 for all."""
@@ -244,7 +243,7 @@ class PrintedMap(OfMap, frozen=True):
     order: str = ""
     """``key``, ``-key``, ``value``, ``-value``; empty for the default order."""
     clear: bool = False
-    """Whether the map is emptied in the same step."""
+    """Whether the map is cleared in the same step."""
 
 
 class Quantiles(OfMap, frozen=True):
@@ -254,17 +253,17 @@ class Quantiles(OfMap, frozen=True):
 
 
 class EmptiedMap(OfMap, frozen=True):
-    """A map whose entries go (clear) or become zero (zero)."""
+    """A map whose entries are removed (clear) or set to zero (zero)."""
 
     joined: bool = False
-    """Whether the preceding print empties the map (:attr:`PrintedMap.clear`), so that no program sends this event."""
+    """Whether the preceding print clears the map (:attr:`PrintedMap.clear`), so that no program sends this event."""
 
 
 class Exit(StaticPart, frozen=True):
-    """What is known of an ``exit()``.
+    """Compile-time properties of an ``exit()``.
 
-    *known*: the compiler knows the status, and has warned of one that is out of range. *timed*: a timer calls it, so
-    what comes later is outside of the time that was asked for, and nothing lost.
+    *known*: the status is a constant, and the compiler has warned if it is out of range. *timed*: a timer probe calls
+    it, so later events are outside of the requested time and not lost.
     """
 
     known: bool = False
@@ -272,17 +271,17 @@ class Exit(StaticPart, frozen=True):
 
 
 class PacketFile(StaticPart, frozen=True):
-    """The pcap file that packets go to."""
+    """The pcap file that packets are written to."""
 
     path: str
 
 
 class RuntimeFailure(StaticPart, frozen=True):
-    """What failed in a program."""
+    """A failure in a program."""
 
     kind: str
     """``division_by_zero``, ``array_bounds``, ``cpu_count``, ``kernel_stack``, ``user_stack``, ``no_dwarf``, or
-    ``no_child`` (never sent: told at the start of a run without ``-c``)."""
+    ``no_child`` (never sent: reported at the start of a run without ``-c``)."""
 
 
 class HelperFailure(StaticPart, frozen=True):
@@ -326,11 +325,11 @@ S = TypeVar("S", bound=StaticPart)
 WITHOUT_PROVENANCE = frozenset(
     ("exit", "clear", "zero", "unwatch", "skboutput", "runtime_error", "helper_error", "print_rows", "clear_terminal")
 )
-"""Kinds of events without provenance: users do not see these as separate events."""
+"""Kinds of events without provenance, which users do not see as separate events."""
 
 
 class EventSpec(msgspec.Struct, frozen=True):
-    """One place in a script that sends events.
+    """A location in a script that sends events.
 
     *kind* names the handler row of the runtime (``printf``, ``print_value``, ``print_map``, ``clear``, ``exit`` …);
     *static* is of the class that :data:`STATIC_PARTS` has for it.
@@ -348,7 +347,7 @@ class EventSpec(msgspec.Struct, frozen=True):
 
     @property
     def layout(self) -> EventLayout:
-        """Where the arguments lie."""
+        """The layout of the arguments."""
         return LayoutWithProbe(self.args) if self.provenance else EventLayout(self.args)
 
     def static_part(self, kind: type[S]) -> S:
@@ -363,7 +362,7 @@ class EventSpec(msgspec.Struct, frozen=True):
 
     @property
     def schema(self) -> TableSchema:
-        """The columns of the rows that events of the kind ``row`` carry."""
+        """The columns of the rows in events of the kind ``row``."""
         from pytrace.core.types.tables import TableSchema  # most runs need none
 
         return TableSchema.of(self.static_part(RowMembers).names, self.args)
@@ -382,7 +381,7 @@ class EventSpec(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> EventSpec:
-        """The spec that :meth:`to_data` gave *data* for."""
+        """Inverse of :meth:`to_data`."""
         return cls(
             data["id"],
             data["kind"],
@@ -395,5 +394,5 @@ class EventSpec(msgspec.Struct, frozen=True):
 
 
 def cut_exit_status(code: int) -> str:
-    """What becomes of an exit status that is not among :data:`EXIT_STATUSES`."""
+    """The message about an exit status that is not in :data:`EXIT_STATUSES`."""
     return f"an exit status has 8 bits: {code} is truncated to {code & 0xFF}"

@@ -21,7 +21,7 @@ _CONVERSION = re.compile(
     + f"(?P<name>{'|'.join(sorted((*NAMES, *UNSUPPORTED), key=len, reverse=True))}|%)".encode()
 )
 _STRAY = re.compile(rb"%[-+#0-9.*hljztL]*[!-$&-~]?")
-"""How messages show a ``%`` that starts no conversion."""
+"""The excerpt that messages show of a ``%`` that starts no conversion."""
 
 
 class Conversion(msgspec.Struct, frozen=True):
@@ -78,16 +78,16 @@ def parse(text: bytes) -> Format:
     """
     parts: list[bytes | Conversion] = []
     stray: list[str] = []
-    literal, at = b"", 0
-    while (percent := text.find(b"%", at)) >= 0:
-        literal += text[at:percent]
+    literal, offset = b"", 0
+    while (percent := text.find(b"%", offset)) >= 0:
+        literal += text[offset:percent]
         match = _CONVERSION.match(text, percent)
         if match is None:
             around = _STRAY.match(text, percent)
             stray.append((around[0] if around is not None else b"%").decode("utf-8", "surrogateescape"))
-            literal, at = literal + b"%", percent + 1
+            literal, offset = literal + b"%", percent + 1
             continue
-        at = match.end()
+        offset = match.end()
         if match["name"] == b"%":
             literal += b"%"
             continue
@@ -96,5 +96,5 @@ def parse(text: bytes) -> Format:
         flags, width, precision, length, name = ((part or b"").decode() for part in match.groups())
         parts.append(Conversion(name, flags, width, precision, length))
         literal = b""
-    literal += text[at:]
+    literal += text[offset:]
     return Format((*parts, literal) if literal else tuple(parts), tuple(stray))

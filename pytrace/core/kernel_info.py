@@ -186,7 +186,7 @@ NO_HEADERS = KernelHeaders()
 
 
 class KernelInfo(Protocol):
-    """The compiler's queries about the machine. Look-ups without a result return None or an empty list."""
+    """Queries of the compiler about the machine. Look-ups without a result return None or an empty list."""
 
     @property
     def arch(self) -> str:
@@ -223,7 +223,7 @@ class KernelInfo(Protocol):
         """The enumeration that has a member of that name, and the member's value."""
 
     def typedef(self, name: str) -> Type | None:
-        """What a typedef or a C base type (``unsigned int``) stands for."""
+        """The type of a typedef or a C base type (``unsigned int``)."""
 
     def type_names(self, kind: str) -> Iterable[str]:
         """Names of all ``struct``, ``union``, ``enum`` or ``typedef`` definitions, for suggestions and listing."""
@@ -243,7 +243,7 @@ class KernelInfo(Protocol):
         """Functions that kprobes may attach to, by ``*`` pattern; *module* likewise, empty for any."""
 
     def untraceable_reason(self, name: str) -> str:
-        """Why :meth:`kernel_functions` does not have a function; empty when it does have it.
+        """The reason why :meth:`kernel_functions` lacks a function; empty if it does not.
 
         ``missing``, ``blacklisted`` (by the kernel), ``inlined`` (only its type is known), ``notrace``, ``variable``,
         or ``excluded`` (by pytrace).
@@ -259,7 +259,7 @@ class KernelInfo(Protocol):
         """``loaded``, ``installed`` (and could be loaded), ``built in``, ``absent``, or empty when it is not known."""
 
     def unloaded_modules(self, pattern: str) -> tuple[list[str], bool]:
-        """Modules that are not loaded and may have a function (by ``*`` pattern), and whether that is certain."""
+        """Modules that are not loaded and may define a function (by ``*`` pattern), and whether that is certain."""
 
     def tracepoints(self, category: str, event: str) -> list[tuple[str, str]]:
         """``(category, event)`` of all tracepoints that match two ``*`` patterns."""
@@ -301,7 +301,7 @@ class KernelInfo(Protocol):
         """Bytes of a binary at a file offset; fewer (or none) when the file does not have them."""
 
     def user_codes(self, path: str, offsets: Sequence[int], size: int) -> list[bytes]:
-        """The same for each of *offsets*: the file is opened once."""
+        """Like :meth:`user_code` for each of *offsets*; opens the file once."""
 
     def user_address(self, path: str, name: str) -> int | None:
         """Virtual address of a symbol of a binary, variables included."""
@@ -354,7 +354,7 @@ class KernelInfo(Protocol):
         """Id of a cgroup v2 directory."""
 
     def headers(self) -> KernelHeaders:
-        """Headers of the running kernel, as far as they are installed."""
+        """Installed headers of the running kernel."""
 
     def depend_on_file(self, path: str) -> None:
         """Record that the compilation read a file (an import, a header)."""
@@ -367,6 +367,6 @@ class KernelInfo(Protocol):
         """Features that were queried and are present, for ahead-of-time files."""
 
     def dependencies(self) -> tuple[tuple[str, ...], ...]:
-        """Fingerprints of what the answers so far depend on, for the compile cache; checked by
+        """Fingerprints of the facts that the answers so far depend on, for the compile cache; checked by
         ``runtime.host.fingerprints.still_true``.
         """

@@ -1,4 +1,4 @@
-"""Messages for resource limits that any step of a run may hit: memory, open files, threads, disk space."""
+"""Errors for resource limits that any step of a run may hit: memory, open files, threads, disk space."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _NO_MEMORY = (
     "cannot map zero-fill pages",
     "cannot create shared object",
 )
-"""Messages of the dynamic loader, whose errors have no number (``dl-load.c`` and ``dl-map-segments.h`` of glibc)."""
+"""Messages of the dynamic loader, whose errors have no errno (``dl-load.c`` and ``dl-map-segments.h`` of glibc)."""
 _NO_FILES = "oo many open files"
 
 
 def met_by(error: BaseException) -> TraceError | None:
     """The resource limit that *error*, or one of its causes, reports; None when it is another error."""
     for item in _chain(error):
-        found = _limit(item)
-        if found is not None:
-            return found
+        limit = _limit(item)
+        if limit is not None:
+            return limit
     return None
 
 
@@ -48,7 +48,7 @@ def _limit(error: BaseException) -> TraceError | None:
     if isinstance(error, MemoryError) or number == errno.ENOMEM:
         return no_memory()
     if isinstance(error, SystemError) and "without" in str(error) and memory_is_limited():
-        # Functions in C that pass a failed allocation on without saying so: "error return without exception set".
+        # C functions that fail without setting MemoryError: "error return without exception set".
         return no_memory()
     if isinstance(error, RuntimeError) and "start new thread" in str(error):
         return TraceError(
@@ -70,7 +70,7 @@ def _limit(error: BaseException) -> TraceError | None:
 
 
 def memory_is_limited() -> bool:
-    """Whether this process has less memory than the machine, by ``ulimit``."""
+    """Whether ``ulimit`` restricts the memory of this process."""
     limits = (resource.RLIMIT_AS, resource.RLIMIT_DATA)
     return any(resource.getrlimit(kind)[0] != resource.RLIM_INFINITY for kind in limits)
 

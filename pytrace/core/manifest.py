@@ -31,11 +31,11 @@ FORMAT = 7
 
 
 class Target(msgspec.Struct, frozen=True):
-    """One place that a program attaches to.
+    """One target that a program attaches to.
 
-    *probe* is the full probe name (what the ``probe`` builtin gives). *cookie* is what ``bpf_get_attach_cookie``
-    returns there: the index of the target in its program. *place* is of the class that the probe kind's row names
-    (``pytrace.core.probes.targets``).
+    *probe* is the full probe name (the value of the ``probe`` builtin). *cookie* is the result of
+    ``bpf_get_attach_cookie``: the index of the target in its program. *place* is of the class that the probe
+    kind's row names (``pytrace.core.probes.targets``).
     """
 
     probe: str
@@ -73,10 +73,10 @@ class ProgramSpec(msgspec.Struct, frozen=True):
     service: bool = False
     """A service program (``--follow``): attaches before the others, must not fail, and is not a probe of the script."""
     btf_id: int = 0
-    """Id in the kernel's BTF of the type that the program is loaded for, where libbpf need not look for it; else 0."""
+    """Id in the kernel's BTF of the type that the program is loaded for, if libbpf need not search for it; else 0."""
 
     def to_data(self) -> dict[str, object]:
-        """JSON form; targets as plain lists of values, as there may be very many."""
+        """JSON form; targets are plain lists of values, since there may be very many."""
         return {
             "symbol": self.symbol,
             "kind": self.kind,
@@ -100,7 +100,7 @@ SLOT_FLAG = 8
 """Bytes of the written flag before the value of a slot."""
 
 DIGEST = 16
-"""Bytes of the digest of a large key; behind it is the number of the bucket, where keys have one."""
+"""Bytes of the digest of a large key; the bucket number follows it, if keys have one."""
 
 
 class MapType(IntEnum):
@@ -173,7 +173,7 @@ class MapSpec(msgspec.Struct, frozen=True):
 
 
 class RandomWords(msgspec.Struct, frozen=True):
-    """Where digests of keys find random words, *size* bytes of a data section; filled in when a script is loaded."""
+    """Location of the random words for digests of keys: *size* bytes of a data section, filled in at load time."""
 
     section: str
     offset: int
@@ -181,7 +181,7 @@ class RandomWords(msgspec.Struct, frozen=True):
 
 
 class Site(msgspec.Struct, frozen=True):
-    """A place in the script where a BPF helper may fail."""
+    """A location in the script where a BPF helper may fail."""
 
     helper: str
     location: Location
@@ -289,7 +289,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> Manifest:
-        """The manifest that :meth:`to_data` gave *data* for."""
+        """Inverse of :meth:`to_data`."""
         return cls(
             programs=tuple(_program_from_data(item) for item in data["programs"]),
             maps=tuple(_map_from_data(item) for item in data["maps"]),
@@ -416,7 +416,7 @@ class CompiledScript(msgspec.Struct, frozen=True):
         """Read the file form.
 
         Args:
-            data: the bytes that :meth:`to_bytes` gave, with or without ``#!`` line.
+            data: the result of :meth:`to_bytes`, with or without ``#!`` line.
 
         Raises:
             TraceError: *data* is not a compiled script, is damaged, or was written by another version.

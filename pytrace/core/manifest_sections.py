@@ -16,8 +16,8 @@ Row = tuple[str, ...]
 class UnwindMaps(msgspec.Struct, frozen=True):
     """The maps of unwind tables (``core.unwind_format``), which the session fills.
 
-    *spaces* has for each process where its *ranges* are; *rows* has *room* for so many rows at least, and may be made
-    larger before it is loaded.
+    *spaces* has the location of the *ranges* of each process; *rows* has *room* for that many rows, and may be enlarged
+    before it is loaded.
     """
 
     spaces: str
@@ -29,7 +29,8 @@ class UnwindMaps(msgspec.Struct, frozen=True):
 class OpenValue(msgspec.Struct, frozen=True):
     """A value of *size* bytes at *offset* of the section of load-time values, resolved when the file is loaded.
 
-    *what* is ``parameter``, ``member``, ``kaddr`` …, *parts* say which (``runtime.aot.prepare`` has a row for each).
+    *what* is ``parameter``, ``member``, ``kaddr`` …, *parts* are its arguments (``runtime.aot.prepare`` has a row for
+    each).
     """
 
     what: str
@@ -52,7 +53,7 @@ class Parameters(msgspec.Struct, frozen=True):
 
 
 class AheadOfTime(msgspec.Struct, frozen=True):
-    """What is resolved or checked when an ahead-of-time file is loaded.
+    """Data to resolve and conditions to check when an ahead-of-time file is loaded.
 
     *copies* is the number of CPUs that per-CPU data has room for. *relies* lists the kernel's struct layouts that the
     code relies on (``runtime.aot.layouts``), *binaries* the probe locations in user binaries
@@ -72,7 +73,7 @@ class AheadOfTime(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> AheadOfTime:
-        """The section that its JSON form describes."""
+        """The section from its JSON form."""
         known = data["parameters"]
         return cls(
             data["copies"],

@@ -26,23 +26,23 @@ _INTEGER = re.compile(
 
 
 def parse_integer(text: str) -> int | None:
-    """The integer that all of *text* denotes, or None.
+    """The integer that the whole *text* denotes, or None.
 
-    Decimal (with ``_``, a C suffix, or a duration suffix, which gives nanoseconds), octal, hexadecimal, binary, or
+    Decimal (with ``_``, a C suffix, or a duration suffix, for a result in nanoseconds), octal, hexadecimal, binary, or
     ``NeM``; with or without sign.
     """
-    found = _INTEGER.fullmatch(text) if len(text) <= LONGEST else None
-    if found is None:
+    match = _INTEGER.fullmatch(text) if len(text) <= LONGEST else None
+    if match is None:
         return None
-    sign = -1 if found["sign"] == "-" else 1
-    if found["mantissa"]:
-        power: int = 10 ** int(found["exponent"])
-        return sign * int(found["mantissa"]) * power
+    sign = -1 if match["sign"] == "-" else 1
+    if match["mantissa"]:
+        power: int = 10 ** int(match["exponent"])
+        return sign * int(match["mantissa"]) * power
     for group, base in (("hex", 16), ("binary", 2), ("octal", 8)):
-        if found[group]:
-            return sign * int(found[group].replace("_", ""), base)
-    factor = DURATIONS.get(found["suffix"], 1)
-    return sign * int(found["decimal"].replace("_", "")) * factor
+        if match[group]:
+            return sign * int(match[group].replace("_", ""), base)
+    factor = DURATIONS.get(match["suffix"], 1)
+    return sign * int(match["decimal"].replace("_", "")) * factor
 
 
 def parse_boolean(text: str) -> bool | None:

@@ -107,11 +107,9 @@ class ExpandedSpan(Span, frozen=True):
 
 
 def expansion_chain(span: Span) -> tuple[Span, ...]:
-    """The macro calls that *span* was expanded from, innermost first; empty for text that the program has
-    itself.
-    """
-    found = []
+    """The macro calls that *span* was expanded from, innermost first; empty for text outside of macros."""
+    calls = []
     while isinstance(span, ExpandedSpan):
         span = span.call
-        found.append(span)
-    return tuple(found)
+        calls.append(span)
+    return tuple(calls)

@@ -1,20 +1,20 @@
 """Format of unwind table rows: ``runtime.unwind.tables`` writes them, ``codegen.services.user_unwinding`` reads them.
 
-A row is a ``u64``: the virtual address in the file from which it holds (high 32 bits) and a rule (low 32 bits), the
-rule being how a frame's caller is found there:
+A row is a ``u64``: the first virtual address in the file that it applies to (high 32 bits) and a rule (low 32 bits) for
+finding the caller's frame:
 
 ====== ==== =====================================================================================================
 bits   name meaning
 ====== ==== =====================================================================================================
 0-3    kind see :class:`Rule`
-4-11   bp   where the caller's rbp is: 0 unchanged, :data:`WHERE_RBP_POINTS`, else that many words below the CFA
+4-11   bp   location of the caller's rbp: 0 unchanged, :data:`WHERE_RBP_POINTS`, else that many words below the CFA
 12-31  cfa  signed distance in words (:attr:`Rule.PLT`: the number that the table compares with)
 ====== ==== =====================================================================================================
 
 The CFA (canonical frame address) is the stack pointer before the call; the return address is in the word below it.
 Source: DWARF 5, section 6.4.
 
-A process's *ranges* are what it has mapped, in order of address, each of :data:`RANGE_SIZE` bytes: ``u64`` start, end,
+A process's *ranges* are its mappings in order of address, each of :data:`RANGE_SIZE` bytes: ``u64`` start, end,
 the load bias (address minus virtual address in the file), ``u32`` index of the first row, ``u32`` number of rows.
 """
 

@@ -8,11 +8,11 @@ from msgspec.structs import replace
 from pytrace.core.options.process_filters import FilterShape, ProcessFilters
 
 ENVIRONMENT = ("CPATH", "C_INCLUDE_PATH")
-"""Other variables than ``PYTRACE_*`` and ``BPFTRACE_*`` that a compilation depends on."""
+"""Environment variables that a compilation depends on, besides ``PYTRACE_*`` and ``BPFTRACE_*``."""
 
 
 PROCESSES = "processes"
-"""The kind of fact that :attr:`CompileOptions.processes_fact` gives."""
+"""The kind of the fact :attr:`CompileOptions.processes_fact`."""
 
 
 class CompileOptions(msgspec.Struct, frozen=True):
@@ -44,18 +44,18 @@ class CompileOptions(msgspec.Struct, frozen=True):
     mode: str = "run"
     """``run``, ``test``, ``bench``, ``list``."""
     verbose: bool = False
-    """``-v``: with notes about what was left out without a warning."""
+    """``-v``: adds notes about targets and headers that were skipped without a warning."""
     ahead: bool = False
     """For an ahead-of-time file: missing parameters and facts about the machine become load-time values."""
     provenance: bool = False
-    """Whether events tell which probe sent them."""
+    """Whether events carry their provenance, the probe that sent them."""
     environment: dict[str, str] = msgspec.field(default_factory=dict)
 
     @property
     def processes_fact(self) -> tuple[str, ...]:
-        """The fact about the processes of ``-p``, for scripts whose targets depend on which they are.
+        """The fact about the processes of ``-p``, for scripts whose targets depend on them.
 
-        The code of others finds the numbers in the session's data.
+        Code of other scripts reads the process ids from the session's data.
         """
         return (PROCESSES, *map(str, self.filters.pids))
 

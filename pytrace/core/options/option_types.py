@@ -1,7 +1,7 @@
-"""Types of options' values other than plain texts and integers: what a script may ask for in ``getopt``.
+"""Types of option values other than plain texts and integers, which a script may name in ``getopt``.
 
-A type says what entries are allowed and what value an entry has; whether the machine has such a disk or CPU is not
-looked at here. A start from the cache that gives such an option imports this module, so it uses ``re`` late.
+A type validates entries and converts them to values; it does not check whether the machine has such a disk or CPU.
+A start from the cache that gives such an option imports this module, so it uses ``re`` late.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LONGEST = 10 * 365 * 86400 * NANOSECONDS
 """The longest time: ten years."""
 
 NAMESPACES = "/run/netns"
-"""Where ``ip netns add`` keeps names of network namespaces."""
+"""The directory in which ``ip netns add`` stores names of network namespaces."""
 
 _DISK = re.compile(r"[\w!.-]+")
 _INTERFACE = re.compile(r"[\w.:@-]{1,15}")
@@ -35,13 +35,13 @@ _CALL = re.compile(r"\w+")
 
 
 class OptionType(msgspec.Struct, frozen=True):
-    """What an option takes.
+    """The type of an option.
 
     Attributes:
-        one: what it needs, for messages.
-        several: the same of an option that takes entries separated by commas.
-        entry: the value of one entry, which has no spaces around it; None for one that is not allowed.
-        known: names that entries may be, for suggestions; empty for numbers.
+        one: the expected value, for messages.
+        several: the same for an option that takes entries separated by commas.
+        entry: returns the value of one entry, without spaces around it; None if it is not allowed.
+        known: names that entries may have, for suggestions; empty for numbers.
     """
 
     one: str
@@ -51,7 +51,7 @@ class OptionType(msgspec.Struct, frozen=True):
 
 
 def find(name: str) -> OptionType | None:
-    """The type of that name: one of :data:`TYPES`, or a range of integers (``0..``, ``1..64``)."""
+    """Look up a type by name: one of :data:`TYPES`, or a range of integers (``0..``, ``1..64``)."""
     least, dots, most = name.partition("..")
     if not dots:
         return TYPES.get(name)
@@ -68,7 +68,7 @@ def suggestions(type_: OptionType, entry: str) -> tuple[str, ...]:
 
 
 def integer(text: str) -> int | None:
-    """The integer that all of *text* denotes, or None: as in :func:`pytrace.core.numbers.parse_integer`."""
+    """The integer that the whole *text* denotes, or None; as :func:`pytrace.core.numbers.parse_integer`."""
     value = plain_integer(text)
     if value is not None:
         return value
@@ -92,7 +92,7 @@ def _range(least: int, most: int | None) -> OptionType:
 
 
 def _time(text: str) -> int | None:
-    """Nanoseconds of seconds with decimals, or of a number with a unit."""
+    """Nanoseconds; *text* is seconds with decimals, or a number with a unit."""
     whole, _, part = text.partition(".")
     if text.isascii() and (whole + part).isdigit() and len(text) < 30:
         value: int | None = int(whole or 0) * NANOSECONDS + int((part + "0" * 9)[:9])
@@ -103,12 +103,12 @@ def _time(text: str) -> int | None:
 
 def _interval(text: str) -> int | None:
     value = _time(text)
-    # Timers run at most once in a microsecond.
+    # The shortest period of a timer is a microsecond.
     return None if value is None or value < 1000 else value
 
 
 def _numbered(names: Callable[[], dict[str, int]], most: int) -> Callable[[str], int | None]:
-    """A name of *names* in any case, or a number from 1 to *most*."""
+    """An entry function that accepts a name of *names* in any case, or a number from 1 to *most*."""
     number = _between(1, most)
 
     def entry(text: str) -> int | None:
@@ -154,7 +154,7 @@ def _directory(text: str) -> str | None:
 
 
 def _namespace(text: str) -> int | None:
-    """The inode number that is given, or that of a namespace by its name or by a path such as ``/proc/12/ns/net``."""
+    """Inode number of a namespace, from that number, its name, or a path such as ``/proc/12/ns/net``."""
     number = _between(1, 2**32 - 1)(text)
     if number is not None:
         return number
@@ -236,10 +236,10 @@ NUMBERS = ("seconds", "interval", "pid", "port", "cpu", "netns", "errno", "signa
 
 
 def is_number(name: str) -> bool:
-    """Whether a single value of a type is an integer."""
+    """Whether single values of a type are integers."""
     return name in NUMBERS or name not in TYPES
 
 
 def default(name: str, value: int) -> int:
-    """The value of an integer default as it is declared: those of times are seconds."""
+    """The value of a declared integer default: a default time is in seconds."""
     return value * NANOSECONDS if name in ("seconds", "interval") and value > 0 else value

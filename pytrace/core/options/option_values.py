@@ -1,18 +1,18 @@
-"""Values of a script's options from texts, for the command line and for the compiler."""
+"""Conversion of option texts to values, for the command line and for the compiler."""
 
 from __future__ import annotations
 
 from pytrace.core.options.script_options import ScriptOption, Value, plain_integer
 
 JOINT = "\n"
-"""Between the values of an option that was given several times."""
+"""Separator of the values of a repeated option."""
 
 
 class WrongValueError(ValueError):
-    """A text that an option does not take; the message is what it needs instead.
+    """A text that an option does not accept; the message says what it expects.
 
     Attributes:
-        entry: the part of the text that is wrong; None for all of it.
+        entry: the invalid part of the text; None for the whole text.
         hints: similar names that are allowed.
     """
 
@@ -21,7 +21,7 @@ class WrongValueError(ValueError):
         self.entry, self.hints = entry, hints
 
     def shown(self, text: str | None) -> str:
-        """What is needed and what was given, for messages."""
+        """Expected and actual value, for messages."""
         if text is None:
             return str(self)
         text = text.replace(JOINT, " ")
@@ -31,10 +31,10 @@ class WrongValueError(ValueError):
 
 
 def convert(option: ScriptOption, text: str | None) -> Value:
-    """The value that *text* stands for; None is a name without a value.
+    """Convert *text* to the option's value; None is an option without a value.
 
     Raises:
-        WrongValueError: the option needs something else.
+        WrongValueError: the option does not accept *text*.
     """
     if isinstance(option.default, bool):
         return _flag(text)
@@ -46,15 +46,15 @@ def convert(option: ScriptOption, text: str | None) -> Value:
         return _integer(text)
     if not option.choices and not option.listed:
         return text
-    found = entries(option, text)
-    for item in found:
+    values = entries(option, text)
+    for item in values:
         if option.choices and item not in option.choices:
             from pytrace.core.diagnostics import did_you_mean
 
             several = "some of" if option.listed else "one of"
             needs = f"{several} {', '.join(option.choices)}"
             raise WrongValueError(needs, item, did_you_mean(item, option.choices))
-    return (",".join if option.listed else JOINT.join)(found)
+    return (",".join if option.listed else JOINT.join)(values)
 
 
 def default(option: ScriptOption) -> Value:
@@ -77,16 +77,16 @@ def _typed(option: ScriptOption, text: str) -> Value:
 
     type_ = option_types.find(option.type)
     assert type_ is not None, option.type
-    found: list[int | str] = []
+    values: list[int | str] = []
     for entry in entries(option, text):
         value = type_.entry(entry)
         if value is None:
             needs = type_.several if option.listed else type_.one
             raise WrongValueError(needs, entry, option_types.suggestions(type_, entry))
-        found.append(value)
+        values.append(value)
     if not option.listed and not option.repeat:
-        return found[0]
-    return (",".join if option.listed else JOINT.join)(map(str, found))
+        return values[0]
+    return (",".join if option.listed else JOINT.join)(map(str, values))
 
 
 def _flag(text: str | None) -> bool:

@@ -1,7 +1,7 @@
-"""Filters of processes: which ones a run has, which is part of its code, and their values, which are its data.
+"""Process filters: the set of filters is part of the generated code, their values are data of the run.
 
-Generated code finds the values in the session's data (``SessionData.filters``), so runs with other processes, users or
-cgroups use the same code. :class:`FilterShape` lays them out, :meth:`ProcessFilters.pack` writes them.
+Generated code reads the values from the session's data (``SessionData.filters``), so runs with other processes, users
+or cgroups use the same code. :class:`FilterShape` lays them out, :meth:`ProcessFilters.pack` writes them.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ import struct
 import msgspec
 
 UNROLLED = 16
-"""Up to so many processes are compared one by one; more are looked up in a map."""
+"""Maximum number of processes that are compared one by one; more are looked up in a map."""
 MOST = 64
-"""Maximum number of values of the other filters."""
+"""Maximum number of values of each other filter."""
 MOST_PIDS = 65536
 COMM = 16
 """TASK_COMM_LEN of include/linux/sched.h."""
 PROCESS_MAP = "wanted_processes"
 """Symbol of the map of processes, when there are more than :data:`UNROLLED`."""
 NOT_YET = 0xFFFFFFFF
-"""Stands for the process that ``--exec-wait`` waits for; no process has this id."""
+"""Placeholder for the process that ``--exec-wait`` waits for; no process has this id."""
 
 
 def places(count: int) -> int:
-    """Number of places for *count* values: a power of two, so that similar runs use the same code."""
+    """Number of slots for *count* values: a power of two, so that similar runs use the same code."""
     return 1 << (count - 1).bit_length() if count else 0
 
 
 class FilterShape(msgspec.Struct, frozen=True):
-    """The filters that code has, by the number of places for values of each; 0: no such filter."""
+    """The filters that code contains: the number of slots for values of each, 0 for no such filter."""
 
     pids: int = 0
     uids: int = 0
@@ -41,7 +41,7 @@ class FilterShape(msgspec.Struct, frozen=True):
 
     @property
     def any(self) -> bool:
-        """Whether there is a filter other than ``-p``, for which the kernel can filter itself."""
+        """Whether there is a filter other than ``-p``, which the kernel can apply itself."""
         return bool(self.uids or self.comms or self.cgroups or self.namespaces or self.awaited)
 
     @property
@@ -51,7 +51,7 @@ class FilterShape(msgspec.Struct, frozen=True):
 
     @property
     def uids_at(self) -> int:
-        """Offset of the users; processes come first, 8 bytes each like these."""
+        """Offset of the users, 8 bytes each; processes (8 bytes each) come first."""
         return 8 * self.listed
 
     @property
@@ -71,7 +71,7 @@ class FilterShape(msgspec.Struct, frozen=True):
 
     @property
     def awaited_at(self) -> int:
-        """Offset of the name of the program that is awaited."""
+        """Offset of the program name of ``--exec-wait``."""
         return self.cgroups_at + 16 * self.cgroups
 
     @property
@@ -80,20 +80,20 @@ class FilterShape(msgspec.Struct, frozen=True):
         return self.awaited_at + (COMM if self.awaited else 0)
 
     def text(self) -> str:
-        """The options, as messages name them; without a single ``-p``, which ahead-of-time files take anyway."""
+        """The options, for messages; without a single ``-p``, which ahead-of-time files always accept."""
         counts = {"-p": self.pids if self.pids > 1 else 0, "--uid": self.uids, "--comm": self.comms,
                   "--cgroup": self.cgroups, "--netns": self.namespaces, "--exec-wait": int(self.awaited)}  # fmt: skip
         return ", ".join(f"{name} (up to {count})" if count > 1 else name for name, count in counts.items() if count)
 
 
 class ProcessFilters(msgspec.Struct, frozen=True):
-    """Values of the filters of one run; of each kind one must hold, and of all kinds that have values."""
+    """Values of the filters of one run: a process must match one value of each filter that has values."""
 
     pids: tuple[int, ...] = ()
     """The processes of ``-p``."""
     uids: tuple[int, ...] = ()
     comms: tuple[str, ...] = ()
-    """Names of threads, 15 bytes at most."""
+    """Thread names, at most 15 bytes each."""
     cgroups: tuple[tuple[int, int], ...] = ()
     """Depth below the root of the hierarchy, and id."""
     namespaces: tuple[int, ...] = ()
@@ -107,7 +107,7 @@ class ProcessFilters(msgspec.Struct, frozen=True):
 
     @property
     def shape(self) -> FilterShape:
-        """What code depends on."""
+        """The filters that the code must contain."""
         return FilterShape(
             places(len(self.pids)),
             places(len(self.uids)),
@@ -117,27 +117,27 @@ class ProcessFilters(msgspec.Struct, frozen=True):
             bool(self.exec_wait),
         )
 
-    def pack(self, memory: memoryview | bytearray, at: int) -> None:
-        """Write the values to *memory* at the offset *at*; places that are left repeat the first value."""
+    def pack(self, memory: memoryview | bytearray, offset: int) -> None:
+        """Write the values to *memory* at *offset*; unused slots repeat the first value."""
         shape = self.shape
         if shape.listed:
-            _numbers(memory, at, self.pids, shape.listed)
-        _numbers(memory, at + shape.uids_at, self.uids, shape.uids)
-        _numbers(memory, at + shape.namespaces_at, self.namespaces, shape.namespaces)
+            _numbers(memory, offset, self.pids, shape.listed)
+        _numbers(memory, offset + shape.uids_at, self.uids, shape.uids)
+        _numbers(memory, offset + shape.namespaces_at, self.namespaces, shape.namespaces)
         for number in range(shape.comms):
             name = self.comms[number if number < len(self.comms) else 0]
-            struct.pack_into("16s", memory, at + shape.comms_at + COMM * number, comm_bytes(name))
+            struct.pack_into("16s", memory, offset + shape.comms_at + COMM * number, comm_bytes(name))
         for number in range(shape.cgroups):
             level, identity = self.cgroups[number if number < len(self.cgroups) else 0]
-            struct.pack_into("=QQ", memory, at + shape.cgroups_at + 16 * number, level, identity)
+            struct.pack_into("=QQ", memory, offset + shape.cgroups_at + 16 * number, level, identity)
         if self.exec_wait:
-            struct.pack_into("16s", memory, at + shape.awaited_at, comm_bytes(self.exec_wait))
+            struct.pack_into("16s", memory, offset + shape.awaited_at, comm_bytes(self.exec_wait))
 
 
 def comm_bytes(name: str) -> bytes:
-    """*name* as the kernel keeps it: 15 bytes at most."""
+    """*name* as the kernel stores it: truncated to 15 bytes."""
     return name.encode("utf-8", "surrogateescape")[: COMM - 1]
 
 
-def _numbers(memory: memoryview | bytearray, at: int, values: tuple[int, ...], count: int) -> None:
-    struct.pack_into(f"={count}Q", memory, at, *values, *values[:1] * (count - len(values)))
+def _numbers(memory: memoryview | bytearray, offset: int, values: tuple[int, ...], count: int) -> None:
+    struct.pack_into(f"={count}Q", memory, offset, *values, *values[:1] * (count - len(values)))

@@ -7,18 +7,18 @@ import msgspec
 from pytrace.core.options.process_filters import ProcessFilters
 
 STREAMED = ("text", "json", "csv")
-"""Formats of output that are written while a script runs; all others show a snapshot, at its end."""
+"""Output formats that are written while a script runs; all others are written from a snapshot at its end."""
 
 
 class Address(msgspec.Struct, frozen=True):
-    """Where to listen: a host (empty for all addresses of the machine) and a port (0 for any that is free)."""
+    """An address to listen on: a host (empty for all addresses of the machine) and a port (0 for any free one)."""
 
     host: str
     port: int
 
 
 class RunOptions(msgspec.Struct, frozen=True):
-    """Options of one run, other than those that compilation depends on (``compile_options``)."""
+    """Options of one run that compilation does not depend on (see ``compile_options``)."""
 
     filters: ProcessFilters = ProcessFilters()
     duration: float | None = None
@@ -26,11 +26,11 @@ class RunOptions(msgspec.Struct, frozen=True):
     command: str | None = None
     follow: bool = False
     format: str = "text"
-    """One of :data:`STREAMED`, or the name of a format of snapshots with its options (``folded:process``)."""
+    """One of :data:`STREAMED`, or the name of a snapshot format with its options (``folded:process``)."""
     output: str | None = None
     buffering: str = "line"
     raw: bool = False
-    """Whether control characters of traced data go to a terminal as they are."""
+    """Whether control characters in traced data are written to a terminal unescaped."""
     quiet: bool = False
     verbose: bool = False
     warnings: bool = True
@@ -47,7 +47,7 @@ class RunOptions(msgspec.Struct, frozen=True):
     script: str = ""
     """Name of the script; ``-e`` for a program of the command line."""
     tool: bool = False
-    """Whether the script is a shipped tool: what it tells its user is shown without its source line."""
+    """Whether the script is a shipped tool: its messages are shown without the source line."""
     text: str = ""
     """Text of the script; empty for ahead-of-time files."""
     parameters: tuple[str, ...] = ()
@@ -57,9 +57,9 @@ class RunOptions(msgspec.Struct, frozen=True):
     save_every: tuple[float, str] | None = None
     """Seconds between two snapshots of the run, and the directory that they are saved in."""
     metrics: Address | None = None
-    """Where metrics are served while the script runs."""
+    """Address on which metrics are served while the script runs."""
 
     @property
     def exports(self) -> bool:
-        """Whether the output is a snapshot in some format, written at the end of the run."""
+        """Whether the output is a snapshot, written at the end of the run."""
         return self.format not in STREAMED

@@ -1,4 +1,4 @@
-"""Options of a script or tool: what ``getopt`` declares, and what the command line reads them by."""
+"""Options of a script or tool, declared by ``getopt`` and read from the command line."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ class ScriptOption(msgspec.Struct, frozen=True):
 
     Attributes:
         names: spellings without dashes, letters and words in the order of their declaration; an operand has one.
-        default: value when it is not given; its type is that of the option.
-        help: what it does, for the usage.
+        default: value without the option; its type is the option's.
+        help: description for the usage.
         argument: name of its argument in the usage; empty for a flag.
         choices: texts that are accepted; empty for all.
-        operand: whether it is given by its place instead of a name. The name of one that is an option of pytrace
-            itself has its dashes: ``--pid``.
+        operand: whether it is given by position instead of by name. An operand that stands for an option of pytrace
+            has that option's name, with dashes: ``--pid``.
         required: whether it must be given.
-        repeat: whether it may be given several times (an operand: takes all that follow); values are then joined by
-            newlines.
+        repeat: whether it may be given several times (an operand: takes all remaining words); values are then joined
+            by newlines.
         type: the name of its type (``option_types``); empty for any integer or text.
-        listed: whether it takes entries (of its type, of its choices), separated by commas; the value is then such a
-            text.
+        listed: whether it takes a comma-separated list of entries (of its type, of its choices); the value is then
+            that text.
     """
 
     names: tuple[str, ...]
@@ -40,12 +40,12 @@ class ScriptOption(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The name that scripts know it by: the first that is not a letter, else the letter."""
+        """The name that scripts use: the first that is not a single letter, else the letter."""
         return next((name for name in self.names if len(name) > 1), self.names[0])
 
     @property
     def general(self) -> str:
-        """The name of the option of pytrace that an operand stands for; empty when it is the script's own."""
+        """The option of pytrace that an operand stands for; empty for the script's own operands."""
         return self.name[2:] if self.name.startswith("--") else ""
 
     @property
@@ -60,7 +60,7 @@ class ScriptOption(msgspec.Struct, frozen=True):
 
 
 def plain_integer(text: str) -> int | None:
-    """The integer of decimal digits alone, which is how most are given."""
+    """The value of a text of decimal digits only, the most common form; None for others."""
     digits = text.removeprefix("-")
     plain = digits.isascii() and digits.isdigit() and (digits[0] != "0" or digits == "0") and len(digits) < 20
     return int(text) if plain else None

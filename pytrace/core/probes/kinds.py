@@ -1,7 +1,7 @@
 """The probe table: one row for each kind of probe.
 
 A row has the kind's names, its BPF program type, its context, how ``-p`` filters it, and the class of its targets.
-What needs code (parsing an attach point, expanding it, attaching it, listing it) is looked up by the row's name in
+Code for it (parsing an attach point, expanding it, attaching it, listing it) is looked up by the row's name in
 ``frontend.attach.providers.table``, ``runtime.attach.attachments`` and ``runtime.listing.probes``; a test checks that
 none is missing.
 """
@@ -40,7 +40,7 @@ PROFILE, INTERVAL, SOFTWARE, HARDWARE, WATCHPOINT, ITER = (
 
 
 class Context(Enum):
-    """What a program's context pointer points to."""
+    """The kind of object that a program's context pointer points to."""
 
     NONE = "none"
     """No context that a script can read."""
@@ -165,13 +165,13 @@ PROBE_KINDS: tuple[ProbeKind, ...] = (
 
 
 def _index() -> dict[str, ProbeKind]:
-    found: dict[str, ProbeKind] = {}
+    rows: dict[str, ProbeKind] = {}
     for row in PROBE_KINDS:
         for name in (row.name, *row.aliases):
-            if name in found:
+            if name in rows:
                 raise ValueError(f"duplicate probe name {name!r}")
-            found[name] = row
-    return found
+            rows[name] = row
+    return rows
 
 
 _INDEX = _index()

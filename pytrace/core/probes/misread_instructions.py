@@ -1,14 +1,14 @@
-"""Instructions of x86-64 that the kernel's uprobes misread, so that a probe on one corrupts the program.
+"""x86-64 instructions that the kernel's uprobes misdecode, so that a probe on one corrupts the program.
 
 arch/x86/kernel/uprobes.c decides by the opcode byte whether it emulates an instruction (``branch_setup_xol_ops``) and
-what it corrects after a single step (``arch_uprobe_analyze_insn``). That byte means something else after a VEX, EVEX or
+what it fixes up after a single step (``arch_uprobe_analyze_insn``). That byte means something else after a VEX, EVEX or
 XOP prefix: ``vpbroadcastb`` has the opcode of ``jp``, ``vpor`` that of ``jmp``. Tried on Linux 6.1 and 6.18.
 """
 
 from __future__ import annotations
 
 _VECTOR = {0xC5: 2, 0xC4: 3, 0x62: 4}
-"""VEX and EVEX prefixes, and where the opcode is after them."""
+"""VEX and EVEX prefixes, and the offset of the opcode after them."""
 _XOP = 0x8F
 _NOP = 0x90
 _LEGACY = frozenset({0x26, 0x2E, 0x36, 0x3E, 0x64, 0x65, 0x66, 0x67, 0xF0, 0xF2, 0xF3})
@@ -24,17 +24,17 @@ _MISREAD = frozenset(
     }
 )  # fmt: skip
 _FIRST = frozenset({*_VECTOR, _XOP, *_LEGACY, *range(0x40, 0x50)})
-"""First bytes of all that may be misread."""
+"""First bytes of all instructions that may be misdecoded."""
 
 
 def misread(code: bytes) -> bool:
     """Whether a uprobe at the first instruction of *code* would corrupt the program."""
     if not code or code[0] not in _FIRST:
         return False
-    at = 0
-    while at < len(code) and code[at] in _LEGACY:
-        at += 1
-    rest = code[at:]
+    offset = 0
+    while offset < len(code) and code[offset] in _LEGACY:
+        offset += 1
+    rest = code[offset:]
     if len(rest) < 2:
         return False
     if rest[0] in _VECTOR:

@@ -1,7 +1,7 @@
-"""System calls as the kernel's tracepoints see them: numbers, and where registers and the 32-bit flag are.
+"""System calls in the kernel's tracepoints: numbers, register offsets, and the flag of 32-bit calls.
 
-A tracepoint ``syscalls:sys_enter_NAME`` is named after the kernel's function of the system call, which has another name
-than the call for some (``SYSCALL_DEFINE`` in the kernel's sources, the tables of numbers beside ``asm/unistd_64.h``).
+A tracepoint ``syscalls:sys_enter_NAME`` is named after the kernel function of the system call, whose name differs from
+that of the call for some (``SYSCALL_DEFINE`` in the kernel's sources, the tables of numbers of ``asm/unistd_64.h``).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class Abi(msgspec.Struct, frozen=True):
-    """How a machine passes system calls, as offsets in ``struct pt_regs``.
+    """The calling convention of system calls, as offsets in ``struct pt_regs``.
 
-    *number* is where the number is, a signed 32-bit integer; *arguments* are where the arguments are. *compat* is a
-    member of ``struct thread_info`` and the bits of it that say that the system call is a 32-bit one
-    (``arch_trace_is_compat_syscall``). *members* of ``struct pt_regs`` have to be at these offsets.
+    *number* is the offset of the number, a signed 32-bit integer; *arguments* are those of the arguments. *compat* is a
+    member of ``struct thread_info`` and the bits in it that mark a 32-bit system call
+    (``arch_trace_is_compat_syscall``). *members* of ``struct pt_regs`` must be at these offsets.
     """
 
     number: int
@@ -53,25 +53,25 @@ _FUNCTIONS = {
         "umount2": "umount", "fadvise64": "fadvise64_64", "personality": "arm64_personality",
     },
 }  # fmt: skip
-"""System calls whose function has another name. ``fadvise64_64`` and the like are one function for all machines."""
+"""System calls whose kernel function has another name; ``fadvise64_64`` and others are shared by all machines."""
 
 _TABLES = {"x86_64": syscall_numbers.X86_64, "aarch64": syscall_numbers.GENERIC}
 
 
 def names(table: str) -> list[str]:
-    """The names of a table of :mod:`pytrace.core.probes.syscall_numbers` by number; empty where there is none."""
-    found: list[str] = []
+    """The names of a table of :mod:`pytrace.core.probes.syscall_numbers` by number; empty for unused numbers."""
+    by_number: list[str] = []
     for word in table.split():
         if word.startswith("@"):
-            found.extend([""] * (int(word[1:]) - len(found)))
+            by_number.extend([""] * (int(word[1:]) - len(by_number)))
         else:
-            found.append(word)
-    return found
+            by_number.append(word)
+    return by_number
 
 
 @cache
 def numbers(machine: str) -> Mapping[str, int]:
-    """The number of each system call of a machine, by the name that its tracepoints have."""
+    """The number of each system call of a machine, by the name of its tracepoints."""
     renamed = _FUNCTIONS.get(machine, {})
     table = names(_TABLES.get(machine, ""))
     return {renamed.get(name, name): number for number, name in enumerate(table) if name}

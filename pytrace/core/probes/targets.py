@@ -11,7 +11,7 @@ from msgspec.structs import astuple
 
 
 class ProbeTarget(msgspec.Struct, frozen=True):
-    """A place that a program attaches to."""
+    """A target that a program attaches to."""
 
     def values(self) -> list[object]:
         """The values of all fields in order, for JSON: calling the class with them restores the target."""
@@ -90,11 +90,11 @@ class StaticProbeTarget(FileTarget, frozen=True):
 
 
 SYSTEM_CALLS = "system_calls"
-"""How tracepoints of system calls are attached that one program of a raw tracepoint serves: ``ProgramSpec.multi``."""
+"""``ProgramSpec.multi`` of a raw tracepoint program that serves several system call tracepoints."""
 RAW_TRACEPOINT = "raw_tracepoint"
-"""How a tracepoint is attached that a program of the raw tracepoint of that name traces: ``ProgramSpec.multi``."""
+"""``ProgramSpec.multi`` of a raw tracepoint program that serves the tracepoint of the same name."""
 ENTER, EXIT = "sys_enter", "sys_exit"
-"""The raw tracepoints that all system calls pass, and the first parts of the names of the tracepoints of each."""
+"""The raw tracepoints of all system calls; also the prefixes of the names of each call's tracepoints."""
 
 
 class TracepointTarget(ProbeTarget, frozen=True):
@@ -105,7 +105,7 @@ class TracepointTarget(ProbeTarget, frozen=True):
 
     @property
     def call(self) -> tuple[str, str]:
-        """For a tracepoint of a system call its raw tracepoint and the system call; both empty for others."""
+        """Raw tracepoint and system call of a system call tracepoint; both empty for others."""
         for raw in (ENTER, EXIT):
             if self.category == "syscalls" and self.event.startswith(f"{raw}_"):
                 return raw, self.event[len(raw) + 1 :]
@@ -151,7 +151,7 @@ BPF_FILE_SYSTEM = "/sys/fs/bpf"
 
 
 ITERATORS_OF_ONE_OBJECT = frozenset({"bpf_map_elem", "bpf_sk_storage_map", "cgroup", "sockmap"})
-"""Iterators whose link names a map or a cgroup (``union bpf_iter_link_info`` of the kernel), which a probe cannot."""
+"""Iterators whose link needs a map or a cgroup (``union bpf_iter_link_info``), which an attach point cannot name."""
 
 
 class IteratorTarget(ProbeTarget, frozen=True):

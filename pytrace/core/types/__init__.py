@@ -1,6 +1,6 @@
 """All value types of the language: identity, size and alignment in memory, and a serialisable form.
 
-The code generator and the decoder both take layouts from here and from nowhere else.
+The code generator and the decoder both take all layouts from here.
 """
 
 from __future__ import annotations
@@ -87,21 +87,21 @@ _BY_TAG: dict[str, type[Type]] = {kind.tag: kind for kind in ALL}
 
 
 def parts(roots: Iterable[Type]) -> Iterator[Type]:
-    """*roots* and all types that values of them hold (not what pointers point to)."""
-    for kind in roots:
-        yield kind
-        if isinstance(kind, Array):
-            yield from parts((kind.element,))
-        elif isinstance(kind, Members):
-            yield from parts(kind.members)
-        elif isinstance(kind, Struct):
-            yield from parts(field.type for field in kind.fields)
+    """*roots* and the types of all parts of their values (without the targets of pointers)."""
+    for type_ in roots:
+        yield type_
+        if isinstance(type_, Array):
+            yield from parts((type_.element,))
+        elif isinstance(type_, Members):
+            yield from parts(type_.members)
+        elif isinstance(type_, Struct):
+            yield from parts(field.type for field in type_.fields)
 
 
 def named_fields(kind: Struct, base: int = 0) -> Iterator[Field]:
-    """The members of a struct as they print: those of anonymous members in place, offsets from the outermost start.
+    """The members of a struct as printed: anonymous members are flattened, offsets are relative to the struct.
 
-    Character arrays are text, as they are when a script reads the member alone.
+    Character arrays are strings, as when a script reads the member alone.
     """
     for field in kind.fields:
         inner = field.type
@@ -117,7 +117,7 @@ def named_fields(kind: Struct, base: int = 0) -> Iterator[Field]:
 
 
 def to_data(value: Type) -> list[object]:
-    """The type as JSON-serialisable lists; what a pointer points to is reduced to its name."""
+    """The type as JSON-serialisable lists; the target of a pointer is reduced to its name."""
     if isinstance(value, Struct):
         members = [[f.name, to_data(f.type), f.offset, f.bit_offset, f.bit_size] for f in value.fields]
         return [value.tag, value.kind, value.name, value.size, value.align, members]
@@ -127,7 +127,7 @@ def to_data(value: Type) -> list[object]:
 
 
 def from_data(data: list[Any]) -> Type:
-    """The type that :func:`to_data` gave *data* for (pointer targets are :data:`VOID`)."""
+    """Inverse of :func:`to_data`, except that pointer targets are :data:`VOID`."""
     tag, *rest = data
     if tag == Struct.tag:
         kind, name, size, align, members = rest

@@ -1,4 +1,4 @@
-"""Which members the verifier lets a program read by plain loads through a typed pointer."""
+"""The verifier's rule for plain loads of struct members through typed pointers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pytrace.core.types.values import Array, Struct, Type
 def plainly_read(type_: Type, offset: int, size: int) -> bool:
     """Whether the verifier accepts a plain load of *size* bytes at *offset* of a typed pointer's target.
 
-    It takes the first member that covers the offset, and refuses a load that goes beyond that member, even where
+    It takes the first member that covers the offset, and rejects a load that extends beyond that member, even if
     another member of a union has the right size (``btf_struct_walk`` in kernel/bpf/btf.c; ``struct qstr.hash_len``).
     """
     if isinstance(type_, Array) and type_.element.size:

@@ -30,7 +30,7 @@ class StackMode(PyEnum):
 
     @property
     def one_line(self) -> bool:
-        """Whether the frames stand next to each other, with semicolons between them."""
+        """Whether frames are printed on one line, separated by semicolons."""
         return self in (StackMode.FOLDED, StackMode.ANNOTATED, StackMode.INVERTED)
 
 
@@ -96,7 +96,7 @@ class USym(_Fixed, frozen=True):
 
 
 AF_INET, AF_INET6 = 2, 10
-"""Address families (``include/linux/socket.h``), without a module that a start does not need."""
+"""Address families (``include/linux/socket.h``); the module ``socket`` is not imported for them."""
 
 
 class Inet(_Fixed, frozen=True):
@@ -150,7 +150,7 @@ class CgroupPath(_Fixed, frozen=True):
 class Fixed(Type, frozen=True):
     """A 64-bit integer that prints as a decimal number: divided by *divisor*, with *digits* decimals.
 
-    With a *path* it is not the value that is sent but, when that is decoded, the word number *word* (from 1) of a file.
+    With a *path* it is not the value sent but, at the time of decoding, word number *word* (from 1) of that file.
     """
 
     divisor: int
@@ -174,7 +174,7 @@ class Fixed(Type, frozen=True):
 
     @property
     def one(self) -> int:
-        """How many units of the last decimal are 1."""
+        """The number 1 in units of the last decimal."""
         one: int = 10**self.digits
         return one
 
@@ -184,7 +184,7 @@ class Fixed(Type, frozen=True):
         return rounded if value >= 0 else -rounded
 
     def number(self, value: int) -> float:
-        """The number that is printed, as a float."""
+        """The printed number as a float."""
         return self.scaled(value) / self.one
 
     def __str__(self) -> str:
@@ -194,7 +194,7 @@ class Fixed(Type, frozen=True):
 class Joined(Members, frozen=True):
     """Values that print as one text, laid out as a tuple of them.
 
-    *separator* stands between them; of a *formatted* one it is the format of printf that they fill.
+    *separator* separates them; if *formatted*, it is the printf format that they are arguments of.
     """
 
     separator: str
@@ -233,14 +233,14 @@ class Count(_Aggregate, frozen=True):
 
 
 def truncated(total: int, count: int) -> int:
-    """*total* / *count* rounded towards zero, as C divides; 0 when there is nothing to divide by."""
+    """*total* / *count* truncated towards zero as in C; 0 if *count* is 0."""
     if not count:
         return 0
     return total // count if total >= 0 else -(-total // count)
 
 
 def wrapped(signed: bool) -> Callable[[int], int]:
-    """What 64 bits hold of a number."""
+    """A function that wraps an integer to 64 bits."""
     if signed:
         return lambda value: ((value + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
     return lambda value: value & ((1 << 64) - 1)
@@ -252,7 +252,7 @@ class Signed(_Aggregate, frozen=True):
 
     signed: bool = True
     either: bool = False
-    """During inference: the number is a non-negative constant, which takes the signedness of other operands."""
+    """Only during inference: the number is a non-negative constant, which takes the signedness of other operands."""
 
     def __str__(self) -> str:
         return f"{'' if self.signed else 'u'}{self.tag}_t"
@@ -294,7 +294,7 @@ class _Extreme(_Pair, frozen=True):
 
     @property
     def mask(self) -> int:
-        """The 64-bit mask that is XORed with a value to give its rank, and with a rank to give its value."""
+        """The 64-bit mask: value XOR mask is the rank, rank XOR mask the value."""
         return (((1 << 64) - 1) * self.least) ^ ((1 << 63) * self.signed)
 
     def rank(self, value: int) -> int:
@@ -321,14 +321,14 @@ class Max(_Extreme, frozen=True):
 
 
 class Hist(_Aggregate, frozen=True):
-    """Log2 histogram with 2**bits buckets for each power of two: ``u64`` counts, bucket numbers as in the reference."""
+    """Log2 histogram with 2**bits buckets for each power of two: ``u64`` counts, bucket numbers as in bpftrace."""
 
     bits: int = 0
     tag: ClassVar[str] = "hist"
 
     @property
     def buckets(self) -> int:
-        """How many buckets there are (the last one holds 2**63)."""
+        """Number of buckets (the last one holds 2**63)."""
         return ((63 - self.bits + 1) << self.bits) + (1 << self.bits) + 1
 
     @property
@@ -337,7 +337,7 @@ class Hist(_Aggregate, frozen=True):
 
 
 class LHist(_Aggregate, frozen=True):
-    """Linear histogram: ``u64`` counts of below, each step, and above."""
+    """Linear histogram: ``u64`` counts of values below, in each step, and above."""
 
     low: int = 0
     high: int = 0

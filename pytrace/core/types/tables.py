@@ -51,7 +51,7 @@ RIGHT = (*NUMBERS, Fixed)
 """Types whose values are right-aligned and may have a unit."""
 
 JOINED_TEXTS = Joined("", ())
-"""The type of a column whose joined values have different parts: they are decoded as the texts that they print as."""
+"""The type of a column whose joined values have different parts: they are decoded as their printed text."""
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -81,7 +81,7 @@ class Column(msgspec.Struct, frozen=True):
 
     @property
     def number(self) -> bool:
-        """Whether values are decoded as the integers that they print as."""
+        """Whether values are decoded and printed as integers."""
         return isinstance(self.type, NUMBERS)
 
     @property
@@ -99,7 +99,7 @@ class Column(msgspec.Struct, frozen=True):
 
     @property
     def shape(self) -> tuple[str, str]:
-        """What must agree for columns to belong to one table: the name, and the type without its width."""
+        """Name, and type without width: equal for columns of one table."""
         type_ = self.type
         if isinstance(type_, Int | String | Buffer):
             return self.path, type_.tag
@@ -108,7 +108,7 @@ class Column(msgspec.Struct, frozen=True):
         return self.path, f"{type_.tag} {type_}" if isinstance(type_, Enum | Array | Struct) else type_.tag
 
     def joined(self, other: Column) -> Column:
-        """A column that holds the values of both: the wider integer, the longer string."""
+        """A column that can hold the values of both: the wider integer, the longer string."""
         own, others = self.type, other.type
         if isinstance(own, Int) and isinstance(others, Int):
             return replace(self, type=_wider(own, others))
@@ -120,7 +120,7 @@ class Column(msgspec.Struct, frozen=True):
 
 
 def _wider(first: Int, second: Int) -> Int:
-    """An integer type for values of both; of ``int64`` and ``uint64`` the signed one."""
+    """An integer type for values of both; ``int64`` for ``int64`` and ``uint64``."""
     if first.signed == second.signed:
         return max(first, second, key=lambda kind: kind.width)
     signed, unsigned = (first, second) if first.signed else (second, first)
@@ -128,7 +128,7 @@ def _wider(first: Int, second: Int) -> Int:
 
 
 class Leaf(msgspec.Struct, frozen=True):
-    """A value inside of another: its path from there (``b.0``; empty for the whole), its type, its byte offset."""
+    """A scalar part of a value: its path (``b.0``; empty for the whole value), type and byte offset."""
 
     path: str
     type: Type
@@ -136,7 +136,7 @@ class Leaf(msgspec.Struct, frozen=True):
 
 
 def leaves(type_: Type, path: str = "", offset: int = 0) -> Iterator[Leaf]:
-    """The values that a value of type *type_* consists of, in order: members of records and tuples, at any nesting."""
+    """The scalar parts of a value in order: members of records and tuples, at any nesting."""
     if not isinstance(type_, Record | Tuple) or not type_.members:
         yield Leaf(path, type_, offset)
         return
@@ -151,17 +151,17 @@ def joined_path(path: str, name: str) -> str:
 
 
 def path_names(path: str) -> list[str]:
-    """The names that :func:`joined_path` made *path* of; those in quotes may have dots in them."""
+    """Inverse of :func:`joined_path`: the names in *path*; those in quotes may contain dots."""
     if '"' not in path:
         return path.split(".")
-    found, quoted = [""], False
+    names, quoted = [""], False
     for letter in path:
         quoted ^= letter == '"'
         if letter == "." and not quoted:
-            found.append("")
+            names.append("")
         else:
-            found[-1] += letter
-    return found
+            names[-1] += letter
+    return names
 
 
 class TableSchema(msgspec.Struct, frozen=True):
@@ -171,7 +171,7 @@ class TableSchema(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, names: Sequence[str], kinds: Sequence[Type]) -> TableSchema:
-        """The table of values with these names and types; an empty name is that of a record that is the whole row."""
+        """The table of values with these names and types; an empty name stands for a record that is the whole row."""
         return cls(
             tuple(
                 Column.of(leaf.path, leaf.type)
@@ -192,11 +192,11 @@ class TableSchema(msgspec.Struct, frozen=True):
 
     @property
     def shape(self) -> tuple[tuple[str, str], ...]:
-        """What must agree for rows to belong to one table (:attr:`Column.shape` of each column)."""
+        """:attr:`Column.shape` of each column: equal for rows of one table."""
         return tuple(column.shape for column in self.columns)
 
     def joined(self, other: TableSchema) -> TableSchema:
-        """A schema that holds the rows of both, which must have the same shape."""
+        """A schema that can hold the rows of both, which must have the same shape."""
         pairs = zip(self.columns, other.columns, strict=True)
         return TableSchema(tuple(own.joined(others) for own, others in pairs))
 

@@ -1,7 +1,7 @@
 """Types that C also has: scalars, strings, arrays, tuples, structs. Other packages import them from ``core.types``.
 
-A type says how a value lies in memory, in BPF maps, ring buffer events and on the BPF stack alike. All sizes are bytes,
-all integers are little or big endian as the machine is.
+A type defines the layout of a value, which is the same in memory, BPF maps, ring buffer events and on the BPF stack.
+Sizes are in bytes, integers in the machine's byte order.
 
 Scalars (:class:`Bool`, :class:`Int`, :class:`Enum`, :class:`Pointer`) live in registers; all others live in memory.
 """
@@ -272,7 +272,7 @@ class Members(Type, frozen=True):
 
     @property
     def offsets(self) -> tuple[int, ...]:
-        """Where each member starts."""
+        """Byte offset of each member."""
         return _offsets(self.members)[0]
 
     @property
@@ -298,7 +298,7 @@ class Tuple(Members, frozen=True):
 class Record(Members, frozen=True):
     """Named members in order, laid out as a :class:`Tuple` of them.
 
-    A name that the script has in quotes keeps them: :func:`shown_name` is what prints.
+    A name that is quoted in the script keeps its quotes; :func:`shown_name` is the printed form.
     """
 
     names: tuple[str, ...]
@@ -332,7 +332,7 @@ class Field(msgspec.Struct, frozen=True):
 class Struct(Type, frozen=True, dict=True):
     """A C struct or union.  Fields are loaded on first use, so types may refer to each other.
 
-    Two structs are equal when kind, name, origin and size are; *origin* tells where the definition comes from
+    Two structs are equal when kind, name, origin and size are; *origin* says where the definition comes from
     (``vmlinux``, a module, ``script``, a context), and is a unique text for anonymous ones.
     """
 
@@ -364,12 +364,12 @@ class Struct(Type, frozen=True, dict=True):
             if not field.name and isinstance(field.type, Struct):
                 inner = field.type.find(name)
                 if inner is not None:
-                    at = field.offset + inner.offset
-                    return Field(inner.name, inner.type, at, inner.bit_offset, inner.bit_size)
+                    offset = field.offset + inner.offset
+                    return Field(inner.name, inner.type, offset, inner.bit_offset, inner.bit_size)
         return None
 
     def names(self) -> Iterator[str]:
-        """All names that :meth:`find` knows."""
+        """All names that :meth:`find` accepts."""
         for field in self.fields:
             if field.name:
                 yield field.name
