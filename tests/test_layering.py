@@ -139,6 +139,16 @@ def test_packages_form_no_cycle() -> None:
     )
 
 
+def test_outer_packages_form_no_cycle() -> None:
+    """Packages with all that lies in them: ``render`` and ``results`` know nothing of the run."""
+    graph: dict[str, set[str]] = {}
+    for name in modules():
+        if name != "pytrace":
+            here = graph.setdefault(package(name).partition("/")[0], set())
+            here.update(package(target).partition("/")[0] for target, _ in own_imports(name))
+    assert_no_cycle({name: targets - {name} for name, targets in graph.items()})
+
+
 def test_modules_form_no_cycle() -> None:
     """Imports inside functions count: a cycle that is held up by one is a cycle."""
     assert_no_cycle({name: {target for target, _ in own_imports(name)} - {name} for name in modules()})

@@ -57,6 +57,12 @@ if TYPE_CHECKING:
 HEADER = 8
 """Bytes before the arguments."""
 
+RECORD_HEADER = 8
+"""Bytes of the kernel's header before each record of the ring buffer (``BPF_RINGBUF_HDR_SZ``)."""
+
+WORD = 4
+"""Bytes of the words in which places of records are counted."""
+
 EXIT_STATUSES = range(-128, 256)
 """Arguments of ``exit()`` that are valid exit statuses; negative ones are as in C."""
 

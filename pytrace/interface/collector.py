@@ -13,17 +13,17 @@ from pytrace.core.manifest import ProgramSpec
 from pytrace.core.types import Record, Type, parts, shown_name
 from pytrace.interface.events import Event, Place
 from pytrace.interface.values import as_python
+from pytrace.render.decoders import Values
+from pytrace.render.events.event_decoder import RunHandler, Tally, each, formatter, reader
+from pytrace.render.events.printf import compile_pieces
+from pytrace.render.map_printer import Shown
 from pytrace.results.values import Portable
 from pytrace.runtime.capture.maps import portable
 from pytrace.runtime.capture.portable import PortableForms
 from pytrace.runtime.capture.stack_traces import StackTraces, Symbols
 from pytrace.runtime.output.context import Context
 from pytrace.runtime.output.handlers import HANDLERS, Make, static_bytes
-from pytrace.runtime.output.render.decoders import Values
-from pytrace.runtime.output.render.map_printer import Shown
-from pytrace.runtime.output.render.printf import compile_pieces
 from pytrace.runtime.output.streams import Output
-from pytrace.runtime.ring.decoder import RunHandler, Tally, each, formatter, reader
 
 PRINTED = {"print_value": "print", "print_map": "map"}
 """Kinds of events that Python programs know by the name of the function in the script."""

@@ -13,11 +13,11 @@ import msgspec
 
 from pytrace.core import byte_escapes, types
 from pytrace.interface.values import Histogram, Result, Stats, as_python
+from pytrace.render import csv, histogram
 from pytrace.results.formats import about
 from pytrace.results.formats.portable_forms import PortableForm, Printers
 from pytrace.results.snapshot import MapData, SnapshotData, Table
 from pytrace.results.values import Frame, StackTrace, Value
-from pytrace.runtime.output.render import csv, histogram
 
 MOST_ROWS = 100
 """Entries of a map, rows of a table, and buckets of a histogram that are shown."""

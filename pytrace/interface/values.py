@@ -10,9 +10,9 @@ import msgspec
 
 from pytrace.core import types
 from pytrace.core.types.produced import truncated
+from pytrace.render import histogram, tseries
 from pytrace.results.values import Counts, Pair, Value
 from pytrace.results.values import Series as Intervals
-from pytrace.runtime.output.render import histogram, tseries
 
 Result: TypeAlias = Any
 """A key or a value as Python programs get it: of what type it is, the script that they run decides."""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pytrace.core import formats
 from pytrace.core.formats import Conversion
 from pytrace.frontend.check.inference.format_checks import CONVERSIONS
-from pytrace.runtime.output.render.printf import ROWS
+from pytrace.render.events.printf import ROWS
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ import pytest
 
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.probes.targets import TracepointTarget
+from pytrace.render.events.event_decoder import each
 from pytrace.runtime.attach import attachments
 from pytrace.runtime.attach.attachments import AttachOptions
 from pytrace.runtime.load.counters import CounterReader
-from pytrace.runtime.ring.decoder import each
 from pytrace.runtime.ring.reader import EventLoop, RingReader
 from pytrace.runtime.session import child
 from tests.support.loading import Loaded, program, target

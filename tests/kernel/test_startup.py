@@ -42,7 +42,7 @@ def test_a_start_from_the_cache_imports_neither_compiler_nor_anything_slow(tmp_p
 
 
 NOT_ON_EVERY_START = {
-    "pytrace.runtime.output.render.map_printer", "pytrace.runtime.output.render.names",
+    "pytrace.render.map_printer", "pytrace.render.names",
     "pytrace.runtime.attach.attachments", "pytrace.core.manifest_sections", "pytrace.runtime.load.features",
     "pytrace.runtime.session.child",
 }  # fmt: skip

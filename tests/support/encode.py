@@ -1,4 +1,4 @@
-"""Values and events as the kernel lays them out, from the decoded form of pytrace.runtime.output.render.decoders."""
+"""Values and events as the kernel lays them out, from the decoded form of pytrace.render.decoders."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pytrace.core.config import Config
 from pytrace.core.event_layout import CUT, STATIC_PARTS, EventLayout, EventSpec, Location
 from pytrace.core.manifest import Manifest, MapSpec
 from pytrace.core.types.tables import RowTable
+from pytrace.render.decoders import Values, integer_code
 from pytrace.runtime.host.clocks import Clock
-from pytrace.runtime.output.render.decoders import Values, integer_code
 from pytrace.runtime.output.renderer import Renderer, RenderOptions, RunState
 from pytrace.runtime.output.streams import Flush, Output
 

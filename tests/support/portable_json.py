@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from pytrace.core import types
+from pytrace.render.strftime import strftime
 from pytrace.results.snapshot import MapData
 from pytrace.results.values import StackTrace
-from pytrace.runtime.host.clocks import strftime
 
 
 def number(value: int) -> Any:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from pytrace.runtime.ring.decoder import RunHandler
+from pytrace.render.events.event_decoder import RunHandler
 from pytrace.runtime.ring.index import Index
 from pytrace.runtime.ring.reader import RingReader
 

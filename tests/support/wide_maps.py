@@ -12,11 +12,11 @@ from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.manifest import MapSpec
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
+from pytrace.render.decoders import Decoders
+from pytrace.render.json import JsonForms
+from pytrace.render.map_printer import Block, MapView
+from pytrace.render.text import TextForms
 from pytrace.results.formats.portable_forms import PortableNames
-from pytrace.runtime.output.render.decoders import Decoders
-from pytrace.runtime.output.render.json import JsonForms
-from pytrace.runtime.output.render.map_printer import Block, MapView
-from pytrace.runtime.output.render.text import TextForms
 from tests.support.facts import RecordedKernel
 
 KEYS = 1000

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from pytrace.runtime.host import clocks
+from pytrace.render import strftime
 
 
 @contextmanager
@@ -17,7 +17,7 @@ def zone(name: str) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TZ", name)
         time.tzset()
-        clocks._calendar.cache_clear()
+        strftime._calendar.cache_clear()
         yield
     time.tzset()
-    clocks._calendar.cache_clear()
+    strftime._calendar.cache_clear()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
+from pytrace.render import json
 from pytrace.results.formats.portable_forms import encoded
 from pytrace.results.snapshot import Run, SnapshotData
-from pytrace.runtime.output.render import json
 
 
 def text(snapshot: SnapshotData) -> str:

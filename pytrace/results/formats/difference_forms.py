@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pytrace.core import types
+from pytrace.render import json
+from pytrace.render.decoders import Value as Decoded
 from pytrace.results.difference import Change, Difference, MapDifference, average, series_values
 from pytrace.results.formats.portable_forms import PortableForm, Printers, encoded
 from pytrace.results.values import Counts, Pair, Value
-from pytrace.runtime.output.render import json
-from pytrace.runtime.output.render.decoders import Value as Decoded
 
 _BAR = 52
 
@@ -123,7 +123,7 @@ def _stats(value: Value | None) -> dict[str, int]:
 
 
 def _buckets_text(_printers: Printers, type_: types.Type) -> _Shown:
-    from pytrace.runtime.output.render import histogram
+    from pytrace.render import histogram
 
     assert isinstance(type_, types.Hist | types.LHist)
     shape = histogram.shape(type_)
@@ -147,7 +147,7 @@ def _counts(change: Change) -> Counts:
 
 
 def _series_text(_printers: Printers, type_: types.Type) -> _Shown:
-    from pytrace.runtime.output.render import tseries
+    from pytrace.render import tseries
 
     assert isinstance(type_, types.TSeries)
 
@@ -224,14 +224,14 @@ def _stats_json(_type: types.Type, change: Change) -> bytes:
 
 
 def _buckets_json(type_: types.Type, change: Change) -> bytes:
-    from pytrace.runtime.output.render import histogram
+    from pytrace.render import histogram
 
     assert isinstance(type_, types.Hist | types.LHist)
     return json.histogram_form(histogram.shape(type_), histogram.all_buckets(type_, _counts(change)))
 
 
 def _series_json(type_: types.Type, change: Change) -> bytes:
-    from pytrace.runtime.output.render import tseries
+    from pytrace.render import tseries
 
     assert isinstance(type_, types.TSeries)
     points = tuple((number * type_.interval, value) for number, value in _counts(change).items())

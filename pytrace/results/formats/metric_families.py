@@ -35,10 +35,10 @@ from pytrace.base.dispatch import by_class, on
 from pytrace.core import byte_escapes, types
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types.tables import UNITS, key_columns
+from pytrace.render import csv, histogram, tseries
 from pytrace.results.formats.portable_forms import Printers
 from pytrace.results.snapshot import MapData, Run, SnapshotData
 from pytrace.results.values import Portable
-from pytrace.runtime.output.render import csv, histogram, tseries
 
 PREFIX = "pytrace_"
 """The names of all families begin with it."""

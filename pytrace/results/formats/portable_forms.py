@@ -1,4 +1,4 @@
-"""Portable values in the forms that output decodes and prints (:mod:`pytrace.runtime.output.render`).
+"""Portable values in the forms that output decodes and prints (:mod:`pytrace.render`).
 
 What the machine of the run resolved already (symbols, users, times, stacks) stays as it is, and :class:`PortableNames`
 gives it as text.
@@ -12,17 +12,17 @@ from typing import Never, TypeVar, cast
 
 from pytrace.core import types
 from pytrace.core.types import StackMode
+from pytrace.render.decoders import ByType, row
+from pytrace.render.decoders import Value as Decoded
+from pytrace.render.histogram import all_buckets
+from pytrace.render.json import JsonForms
+from pytrace.render.map_printer import Entry, MapPrinter
+from pytrace.render.names import build_id_line, no_stack, symbol_lines
+from pytrace.render.stack_lines import frame_word, joined_words
+from pytrace.render.text import TextForms
 from pytrace.results import external_sort
 from pytrace.results.snapshot import MapData
 from pytrace.results.values import Counts, Portable, Series, StackTrace, Value
-from pytrace.runtime.output.render.decoders import ByType, row
-from pytrace.runtime.output.render.decoders import Value as Decoded
-from pytrace.runtime.output.render.histogram import all_buckets
-from pytrace.runtime.output.render.json import JsonForms
-from pytrace.runtime.output.render.map_printer import Entry, MapPrinter
-from pytrace.runtime.output.render.names import build_id_line, no_stack, symbol_lines
-from pytrace.runtime.output.render.stack_lines import frame_word, joined_words
-from pytrace.runtime.output.render.text import TextForms
 
 _T = TypeVar("_T")
 Made = TypeVar("Made")

@@ -7,14 +7,14 @@ from functools import partial
 
 from pytrace.core.types import Type
 from pytrace.core.types.tables import Column, TableSchema
+from pytrace.render import json
+from pytrace.render.decoders import Value as Decoded
+from pytrace.render.decoders import for_any
+from pytrace.render.tables import Cell, Page, TextTable, cell
 from pytrace.results import external_sort
 from pytrace.results.formats.portable_forms import PortableForm, Printers
 from pytrace.results.snapshot import SnapshotData, Table
 from pytrace.results.values import Portable
-from pytrace.runtime.output.render import json
-from pytrace.runtime.output.render.decoders import Value as Decoded
-from pytrace.runtime.output.render.decoders import for_any
-from pytrace.runtime.output.render.tables import Cell, Page, TextTable, cell
 
 Row = Sequence[Portable]
 

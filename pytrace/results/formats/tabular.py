@@ -10,14 +10,14 @@ from pytrace.core import byte_escapes, types
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.types.produced import truncated
 from pytrace.core.types.tables import Column, TableSchema, key_columns, map_schema
+from pytrace.render import csv, histogram, map_tables, tseries
+from pytrace.render.map_printer import Shown
+from pytrace.render.tables import Page
 from pytrace.results.flat_tables import ColumnKind, FlatColumn, FlatTable, library
 from pytrace.results.formats import about
 from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.formats.portable_forms import Printers
 from pytrace.results.snapshot import MapData, SnapshotData, Table
-from pytrace.runtime.output.render import csv, histogram, map_tables, tseries
-from pytrace.runtime.output.render.map_printer import Shown
-from pytrace.runtime.output.render.tables import Page
 
 _Held: TypeAlias = Any
 """A portable key or value, whose type stands beside it, or a part of one."""

@@ -6,17 +6,17 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytrace.core import types
+from pytrace.render.map_printer import Entry, MapView, with_div
 from pytrace.results.joining import joiner
 from pytrace.results.snapshot import MapData
 from pytrace.runtime.capture.portable import PortableForms, plain
-from pytrace.runtime.output.render.map_printer import Entry, MapView, with_div
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytrace.core.manifest import MapSpec
+    from pytrace.render.decoders import Value as Decoded
     from pytrace.results.values import Portable, Value
-    from pytrace.runtime.output.render.decoders import Value as Decoded
 
 SLICE = 1024
 """Entries between two calls of what else has to go on."""

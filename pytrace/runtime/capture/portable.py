@@ -1,6 +1,6 @@
 """Decoded values as portable ones: a row for each type, see :mod:`pytrace.results.values`.
 
-What decoded values look like stands in :mod:`pytrace.runtime.output.render.decoders`; :func:`as_it_is` is the form of
+What decoded values look like stands in :mod:`pytrace.render.decoders`; :func:`as_it_is` is the form of
 those that are portable already, so that whole tuples of them need not be taken apart.
 """
 
@@ -10,14 +10,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Never, TypeAlias, TypeVar
 
 from pytrace.core import types
+from pytrace.render import tseries
+from pytrace.render.decoders import ByType, Values, for_any, row
+from pytrace.render.decoders import Value as Decoded
 from pytrace.results.values import Counts, Portable, Series, Value
-from pytrace.runtime.output.render import tseries
-from pytrace.runtime.output.render.decoders import ByType, Values, for_any, row
-from pytrace.runtime.output.render.decoders import Value as Decoded
 
 if TYPE_CHECKING:
+    from pytrace.render.text import TextForms
     from pytrace.runtime.capture.stack_traces import StackTraces
-    from pytrace.runtime.output.render.text import TextForms
 
 Form: TypeAlias = Callable[[Decoded], Portable]
 """From the decoded form of a value to the portable one."""

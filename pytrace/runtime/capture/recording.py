@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from pytrace.core.manifest import Manifest
     from pytrace.core.options.run_options import RunOptions
+    from pytrace.render.map_printer import MapView
+    from pytrace.render.text import TextForms
     from pytrace.runtime.capture.row_keeper import RowKeeper
-    from pytrace.runtime.output.render.map_printer import MapView
-    from pytrace.runtime.output.render.text import TextForms
 
 Moment = tuple[int, int]
 """Wall time and monotonic time, in nanoseconds."""

@@ -13,7 +13,7 @@ from pytrace.runtime.capture.portable import PortableForms, plain
 
 if TYPE_CHECKING:
     from pytrace.core.types.tables import RowTable
-    from pytrace.runtime.output.render.decoders import Values
+    from pytrace.render.decoders import Values
 
 KEPT = 65_536
 """Rows of each table that are kept unless told otherwise."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Never, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from pytrace.core.types import Stack, StackMode
+from pytrace.render import names
 from pytrace.results.values import Frame, StackTrace
-from pytrace.runtime.output.render import names
 from pytrace.runtime.symbols.image_places import ImagePlace
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _form(user: bool, frames: Callable[[_Decoded], list[Frame]]) -> Callable[[_D
 def _joined(
     addresses: Sequence[int], known: dict[int, _Resolved], resolve: Callable[[int], _Resolved]
 ) -> list[Frame]:
-    """The frames of all addresses; see :meth:`pytrace.runtime.output.render.names.Names.stack` for the rule."""
+    """The frames of all addresses; see :meth:`pytrace.render.names.Names.stack` for the rule."""
     found: list[Frame] = []
     called = False
     for address in addresses:

@@ -10,8 +10,8 @@ import msgspec
 
 from pytrace.base.interruption import EndRequests
 from pytrace.core.diagnostics import InternalError
+from pytrace.render import json
 from pytrace.runtime.output import messages
-from pytrace.runtime.output.render import json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from pytrace.core.manifest import Manifest, MapSpec
     from pytrace.core.types import Joined
     from pytrace.core.types.tables import RowTable
+    from pytrace.render.decoders import Decoders, Values
+    from pytrace.render.map_printer import Block, LargeMap, MapView, Reader, Shown
+    from pytrace.render.names import Symbols
+    from pytrace.render.tables import Page, Table
+    from pytrace.render.text import Form, TextForms
     from pytrace.runtime.host.clocks import Clock
     from pytrace.runtime.output.pcap import PcapWriter
-    from pytrace.runtime.output.render.decoders import Decoders, Values
-    from pytrace.runtime.output.render.map_printer import Block, LargeMap, MapView, Reader, Shown
-    from pytrace.runtime.output.render.names import Symbols
-    from pytrace.runtime.output.render.tables import Page, Table
-    from pytrace.runtime.output.render.text import Form, TextForms
     from pytrace.runtime.output.sorted_rows import SortedRows
     from pytrace.runtime.output.streams import Output
 
@@ -112,7 +112,7 @@ class Context:
     @cached_property
     def decoders(self) -> Decoders:
         """Decoders of values."""
-        from pytrace.runtime.output.render.decoders import Decoders  # scripts that only end need none
+        from pytrace.render.decoders import Decoders  # scripts that only end need none
 
         trailer = self.config.str_trunc_trailer.encode("utf-8", "surrogateescape")
         return Decoders(trailer, self.config.max_strlen)
@@ -120,7 +120,7 @@ class Context:
     @cached_property
     def texts(self) -> TextForms:
         """Text forms of values as the output wants them, with the names that this run has resolved."""
-        from pytrace.runtime.output.render.text import TextForms
+        from pytrace.render.text import TextForms
 
         if not self.options.printable:
             return self.raw_texts
@@ -129,10 +129,11 @@ class Context:
     @cached_property
     def raw_texts(self) -> TextForms:
         """As :attr:`texts`, without escapes: for JSON and tables, which have their own, and for snapshots."""
-        from pytrace.runtime.output.render.names import Names  # nor these
-        from pytrace.runtime.output.render.text import TextForms
+        from pytrace.render.names import Names  # nor these
+        from pytrace.render.text import TextForms
+        from pytrace.runtime.host.host_names import HostNames
 
-        names = Names(self._symbols, self.clock, self.manifest.strings, namespace=self.options.namespace)
+        names = Names(self._symbols, self.clock, self.manifest.strings, HostNames(self.options.namespace))
         return TextForms(names, formatted=formatted)
 
     def printable(self, data: bytes) -> bytes:
@@ -158,7 +159,7 @@ class Context:
     @cached_property
     def page(self) -> Page:
         """What headings of tables share."""
-        from pytrace.runtime.output.render.tables import Page  # few scripts need it
+        from pytrace.render.tables import Page  # few scripts need it
 
         output = self.output
         height = output.height if not output.json and not output.csv and output.terminal else None
@@ -191,7 +192,7 @@ class Context:
     def map_form(self, view: MapView) -> Callable[..., bytes]:
         """How a map is printed: ``form(shown, always=…)``."""
         if self.output.csv:
-            from pytrace.runtime.output.render import map_tables
+            from pytrace.render import map_tables
 
             return partial(map_tables.entries, view, self.page)
         return view.json if self.output.json else view.text
@@ -205,7 +206,7 @@ class Context:
     def quantiles_form(self, view: MapView) -> Callable[[Sequence[str]], bytes]:
         """How percentiles of a map are printed."""
         if self.output.csv:
-            from pytrace.runtime.output.render import map_tables
+            from pytrace.render import map_tables
 
             return partial(map_tables.quantiles, view, self.page)
         return view.quantiles_json if self.output.json else view.quantiles_text
@@ -217,7 +218,7 @@ class Context:
             spec = self._specs.get(name)
             if spec is None:
                 raise InternalError(f"an event names {name}, a map that the script does not have")
-            from pytrace.runtime.output.render.map_printer import MapView  # only scripts with maps need it
+            from pytrace.render.map_printer import MapView  # only scripts with maps need it
 
             texts = self.raw_texts if self.output.csv else self.texts  # tables have escapes of their own
             found = self._views[name] = MapView(spec, self._reader, self.decoders, texts, self.jsons, large_map)
@@ -274,13 +275,14 @@ def _place(location: Location) -> list[tuple[str, bytes]]:
 
 def large_map(view: MapView, block: Block, shown: Shown) -> LargeMap | None:
     """How a map with very many keys is printed; *block* has some of them."""
-    from pytrace.runtime.output.render.large_maps import printing  # few runs have such maps
+    from pytrace.render.large_maps import printing  # few runs have such maps
+    from pytrace.runtime.abi import sorting
 
-    return printing.large_map(view, block, shown)
+    return printing.large_map(view, block, shown, sorting.sort_records if sorting.available() else None)
 
 
 def formatted(kind: Joined, forms: TextForms) -> Form:
     """The form of what ``sprintf`` formats."""
-    from pytrace.runtime.output.render import printf  # few scripts need it
+    from pytrace.render.events import printf  # few scripts need it
 
     return printf.of_values(kind, forms)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Callable
 
 from pytrace.core.event_layout import (
@@ -27,10 +28,12 @@ from pytrace.core.event_layout import (
     cut_exit_status,
 )
 from pytrace.core.types import Bool, Buffer, Enum, Fixed, Inet, Int, Mac, Pointer, String
+from pytrace.render import json
+from pytrace.render.events import printf
+from pytrace.render.events.event_decoder import Formatter, RunHandler, Tally, Texts, each, formatter, reader
+from pytrace.render.strftime import strftime
 from pytrace.runtime.output import messages
 from pytrace.runtime.output.context import Context
-from pytrace.runtime.output.render import json, printf
-from pytrace.runtime.ring.decoder import Formatter, RunHandler, Tally, Texts, each, formatter, reader
 
 Make = Callable[[Context, EventSpec], RunHandler]
 
@@ -145,7 +148,7 @@ def _emit(context: Context, kind: str, text: bytes, ending: bytes = b"") -> None
 
 def _time(context: Context, spec: EventSpec) -> RunHandler:
     layout = spec.static_part(CurrentTime).format
-    return each(lambda _data, _offset: _emit(context, "time", context.clock.now(layout)))
+    return each(lambda _data, _offset: _emit(context, "time", strftime(layout, time.time_ns())))
 
 
 def _join(context: Context, spec: EventSpec) -> RunHandler:
@@ -216,7 +219,7 @@ def _system(context: Context, spec: EventSpec) -> RunHandler:
 
 def _print_map(context: Context, spec: EventSpec) -> RunHandler:
     static = spec.static_part(PrintedMap)
-    from pytrace.runtime.output.render.map_printer import Shown  # only scripts with maps need it
+    from pytrace.render.map_printer import Shown  # only scripts with maps need it
 
     shown = Shown(static.top, static.div, static.order, static.clear)
     view = context.view(static.map)

@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import EventSpec, RuntimeFailure
+from pytrace.render import json
+from pytrace.render.events.event_decoder import RunHandler, Tally
 from pytrace.runtime.host.clocks import Clock
 from pytrace.runtime.output import messages
 from pytrace.runtime.output.context import Context, RenderOptions, RunState
 from pytrace.runtime.output.handlers import EAGER, HANDLERS, Make
-from pytrace.runtime.output.render import json
-from pytrace.runtime.ring.decoder import RunHandler, Tally
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pytrace.core.manifest import Manifest
     from pytrace.core.types.tables import RowTable
+    from pytrace.render.decoders import Values
+    from pytrace.render.map_printer import MapView, Reader
+    from pytrace.render.names import Symbols
+    from pytrace.render.text import TextForms
     from pytrace.runtime.output.messages import Totals
-    from pytrace.runtime.output.render.decoders import Values
-    from pytrace.runtime.output.render.map_printer import MapView, Reader
-    from pytrace.runtime.output.render.names import Symbols
-    from pytrace.runtime.output.render.text import TextForms
     from pytrace.runtime.output.streams import Output
 
 __all__ = ["RenderOptions", "Renderer", "RunState"]

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 from pytrace.core import types
 from pytrace.core.event_layout import EventSpec, FlatLayout, RowMembers
 from pytrace.core.types.tables import JOINED_TEXTS, NUMBERS, RowTable
-from pytrace.runtime.output.render import json
-from pytrace.runtime.output.render.printf import Piece
-from pytrace.runtime.output.render.tables import Table, TextTable, cell, is_below, lines_below
-from pytrace.runtime.ring.decoder import Formatter, RowFormatter, RunHandler, Texts, reader
+from pytrace.render import json
+from pytrace.render.events.event_decoder import Formatter, RowFormatter, RunHandler, Texts, reader
+from pytrace.render.events.printf import Piece
+from pytrace.render.tables import Table, TextTable, cell, is_below, lines_below
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pytrace.render.decoders import Values
     from pytrace.runtime.output.context import Context
-    from pytrace.runtime.output.render.decoders import Values
 
 
 def values(context: Context, spec: EventSpec) -> Callable[[bytes, int], Values]:
@@ -91,7 +91,7 @@ def _printer(context: Context, spec: EventSpec, *, quick: bool) -> RunHandler:
 def _table(context: Context, row_table: RowTable) -> Table:
     if not context.output.csv:
         return TextTable(context.page, row_table.schema, _below(row_table))
-    from pytrace.runtime.output.render import csv
+    from pytrace.render import csv
 
     return Table(context.page, csv.heading(row_table.schema.names), csv.END)
 
@@ -123,7 +123,7 @@ def _text_piece(context: Context, kind: types.Type, *, below: bool) -> Piece:
 
 
 def _csv(context: Context, spec: EventSpec, _table: Table) -> Formatter:
-    from pytrace.runtime.output.render import csv
+    from pytrace.render import csv
 
     layout = FlatLayout.of(spec.layout)
     parts: list[bytes | Piece] = []

@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pytrace.core.event_layout import EventSpec, RowMembers
-from pytrace.runtime.ring.index import RECORD_HEADER
+from pytrace.core.event_layout import RECORD_HEADER, EventSpec, RowMembers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from pytrace.render.decoders import Values
+    from pytrace.render.events.event_decoder import RunHandler
     from pytrace.runtime.output.context import Context
-    from pytrace.runtime.output.render.decoders import Values
-    from pytrace.runtime.ring.decoder import RunHandler
 
 MOST_BYTES = 64 << 20
 """Bytes that waiting rows take at most; rows that come after are counted as lost."""

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from pytrace.runtime.ring.decoder import RunHandler, Tally, Texts, sequence_formatter
-from pytrace.runtime.ring.index import RECORD_HEADER, WORD, Repeated
+from pytrace.core.event_layout import RECORD_HEADER, WORD
+from pytrace.render.events.event_decoder import RunHandler, Tally, Texts, sequence_formatter
+from pytrace.runtime.ring.index import Repeated
 
 if TYPE_CHECKING:
-    from pytrace.runtime.output.render.tables import Again
+    from pytrace.render.tables import Again
 
 Group = Callable[[bytes, int, int], None]
 """``group(data, offset, count)``: handle a sequence of events that is there *count* times."""
@@ -97,7 +98,7 @@ def _deliver(texts: list[bytes], of: Sequence[Texts | None], again: Again) -> No
         if len(tables) == 1:
             places[0][1].settle(texts, [at for at, _ in places], again)
         else:
-            from pytrace.runtime.output.render.tables import settle  # loaded with the first table
+            from pytrace.render.tables import settle  # loaded with the first table
 
             settle(texts, places, again)
     extends = list(dict.fromkeys(item.extend for item in of if item is not None))

@@ -14,14 +14,14 @@ from operator import itemgetter
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from pytrace.core.event_layout import RECORD_HEADER, WORD
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
 BUSY = 1 << 31
 DISCARD = 1 << 30
-RECORD_HEADER = 8
-WORD = 4
 
 WINDOW = 16
 """Records that are looked at one by one before the next search for a sequence that repeats."""

@@ -27,14 +27,15 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import InternalError
+from pytrace.core.event_layout import RECORD_HEADER, WORD
 from pytrace.runtime.abi import bpf
-from pytrace.runtime.ring.index import RECORD_HEADER, WORD, Index, Listed, Repeated, Segment
+from pytrace.runtime.ring.index import Index, Listed, Repeated, Segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
+    from pytrace.render.events.event_decoder import RunHandler
     from pytrace.runtime.ring.batches import Batches, Group
-    from pytrace.runtime.ring.decoder import RunHandler
 
 SLICE = 2048
 """Most records that are handled together; the ring is looked at between two slices."""

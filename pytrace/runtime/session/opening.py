@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from pytrace.core.options.run_options import RunOptions
     from pytrace.core.types.tables import RowTable
     from pytrace.metrics.service import Metrics
+    from pytrace.render.decoders import Values
     from pytrace.results.snapshot import SnapshotData
     from pytrace.runtime.capture.recording import Moment
     from pytrace.runtime.capture.row_keeper import RowKeeper
     from pytrace.runtime.output.handlers import Make
-    from pytrace.runtime.output.render.decoders import Values
     from pytrace.runtime.session.child import Child
     from pytrace.runtime.session.reading_ahead import ReadingAhead
     from pytrace.runtime.session.run_end import RunEnd

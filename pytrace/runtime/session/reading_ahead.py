@@ -10,14 +10,15 @@ import time
 from itertools import repeat
 from typing import TYPE_CHECKING, Protocol
 
+from pytrace.render.decoders import Decoders
+from pytrace.render.json import JsonForms
+from pytrace.render.large_maps.addresses import collect, places
+from pytrace.render.map_printer import MapView, Reader
+from pytrace.render.names import Frame, Names
+from pytrace.render.text import TextForms
 from pytrace.runtime.host.clocks import Clock
+from pytrace.runtime.host.host_names import HostNames
 from pytrace.runtime.output.context import formatted, large_map
-from pytrace.runtime.output.render.decoders import Decoders
-from pytrace.runtime.output.render.json import JsonForms
-from pytrace.runtime.output.render.large_maps.addresses import collect, places
-from pytrace.runtime.output.render.map_printer import MapView, Reader
-from pytrace.runtime.output.render.names import Frame, Names
-from pytrace.runtime.output.render.text import TextForms
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -79,7 +80,7 @@ class ReadingAhead:
         self._next = time.monotonic() + FIRST
 
     def _view(self, manifest: Manifest, spec: MapSpec, reader: Reader) -> MapView:
-        texts = TextForms(Names(self._collector, Clock(), manifest.strings), formatted=formatted)
+        texts = TextForms(Names(self._collector, Clock(), manifest.strings, HostNames()), formatted=formatted)
         return MapView(spec, reader, Decoders(), texts, JsonForms(texts), large_map)
 
     def pause(self, longest: float) -> float:

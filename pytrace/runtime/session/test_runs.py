@@ -13,8 +13,8 @@ from pytrace.base.terminal import colour
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.probes.kinds import BENCH, TEST
 from pytrace.core.probes.targets import NamedRunTarget
+from pytrace.render import json
 from pytrace.runtime.abi import bpf
-from pytrace.runtime.output.render import json
 
 if TYPE_CHECKING:
     from collections.abc import Callable

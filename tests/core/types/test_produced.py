@@ -21,7 +21,7 @@ from pytrace.core.types import (
     Stats,
     Sum,
 )
-from pytrace.runtime.output.render.text import fixed
+from pytrace.render.text import fixed
 
 
 def test_bucket_counts_match_the_reference() -> None:

@@ -10,9 +10,9 @@ import pytest
 
 from pytrace.core import types
 from pytrace.core.types import INT8, INT64, UINT8, UINT64, Array, Field, Record, String, Struct, Tuple
+from pytrace.render.decoders import Decoders
 from pytrace.results.values import StackTrace
 from pytrace.runtime.capture import portable
-from pytrace.runtime.output.render.decoders import Decoders
 from tests.support.captured import Places, forms
 from tests.support.encode import Frame, Run, encode
 

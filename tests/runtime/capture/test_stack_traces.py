@@ -9,11 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytrace.core.types import Stack, StackMode
+from pytrace.render.names import Names
 from pytrace.results import values
 from pytrace.results.values import StackTrace
 from pytrace.runtime.capture.stack_traces import StackTraces
 from pytrace.runtime.host.clocks import Clock
-from pytrace.runtime.output.render.names import Names
+from pytrace.runtime.host.host_names import HostNames
 from tests.support.captured import Places
 from tests.support.encode import Frame
 
@@ -32,7 +33,7 @@ CALLS = {
 
 
 def text(trace: StackTrace) -> bytes:
-    """The default form of :meth:`pytrace.runtime.output.render.names.Names.stack`, without indent."""
+    """The default form of :meth:`pytrace.render.names.Names.stack`, without indent."""
     lines = [""]
     for frame in trace.frames:
         place = f"@{frame.file}:{frame.line}" if frame.file else ""
@@ -55,7 +56,7 @@ def test_frames_are_those_that_print(user: bool, addresses: list[int], trampolin
     symbols = Places(KNOWN, CALLS)
     symbols.trampolines = trampolines
     kind = Stack(user, 127)
-    printed = Names(symbols, Clock(), ()).stack(kind, b"")
+    printed = Names(symbols, Clock(), (), HostNames()).stack(kind, b"")
     value = (7, tuple(addresses), 0)
     found = StackTraces(symbols).form(kind)(value)
     assert text(found) == printed(value)

@@ -10,10 +10,10 @@ import pytest
 
 from pytrace.core.event_layout import EventLayout
 from pytrace.core.types import UINT64, String, Type
-from pytrace.runtime.output.render.printf import compile_pieces
+from pytrace.render.events.event_decoder import Formatter, RunHandler, Tally, Texts
+from pytrace.render.events.printf import compile_pieces
 from pytrace.runtime.ring import batches
 from pytrace.runtime.ring.batches import Batches
-from pytrace.runtime.ring.decoder import Formatter, RunHandler, Tally, Texts
 from pytrace.runtime.ring.index import Index, Repeated
 from tests.support.encode import Run, encode_event, record
 

@@ -8,7 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from pytrace.runtime.ring.index import BUSY, DISCARD, LEAST, RECORD_HEADER, WORD, Index, Listed, Repeated, Segment
+from pytrace.core.event_layout import RECORD_HEADER, WORD
+from pytrace.runtime.ring.index import BUSY, DISCARD, LEAST, Index, Listed, Repeated, Segment
 from tests.support.ring_work import counted
 
 SIZES = {0: 16, 1: 24, 2: 24, 3: 40, 4: 8, 5: 1000}

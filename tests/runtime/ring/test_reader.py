@@ -13,10 +13,10 @@ import pytest
 
 from pytrace.core.event_layout import EventLayout
 from pytrace.core.types import UINT32, UINT64, String
+from pytrace.render.events.event_decoder import Formatter, RunHandler, Tally, Texts, each
+from pytrace.render.events.printf import compile_pieces
 from pytrace.runtime.abi import bpf
-from pytrace.runtime.output.render.printf import compile_pieces
 from pytrace.runtime.ring import reader as ringbuffer
-from pytrace.runtime.ring.decoder import Formatter, RunHandler, Tally, Texts, each
 from pytrace.runtime.ring.index import BUSY
 from pytrace.runtime.ring.reader import COLLECT, RingReader
 from tests.support.encode import Run

@@ -1,0 +1,107 @@
+r"""Tables as CSV by RFC 4180: fields with commas, quotes or line ends are quoted, lines end in CR LF.
+
+One stream may have several tables: an empty line is before each but the first, as before a table that goes on after
+another.  Text is always UTF-8: other bytes, and control characters, are ``\xNN`` (:mod:`pytrace.core.byte_escapes`).
+A spreadsheet takes a text that begins with ``=`` and such for a formula, which whoever chose a file's or a process's
+name could have written; so a ``'`` is put before it (:func:`without_formula`).  Numbers, and the names of columns, stay
+as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from pytrace.core import byte_escapes, types
+from pytrace.core.types.tables import NUMBERS, RIGHT
+from pytrace.render.decoders import Value, Values, for_any
+from pytrace.render.tables import cell
+
+if TYPE_CHECKING:
+    from pytrace.render.text import Form, TextForms
+
+END = b"\r\n"
+"""The end of a line; alone it stands between tables."""
+
+_FORMULA = rb"'*(?:[=+\-@\t\r\n]|\xef\xbc[\x8b\x8d\x9d\xa0])"
+"""The beginning of a formula, also with full-width signs, after any number of apostrophes."""
+_formula = re.compile(_FORMULA).match
+_special = re.compile(rb'[",\r\n\\\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\xff]|\A' + _FORMULA).search
+_to_quote = re.compile(rb'[",\r\n]').search
+
+_NUMERIC = (*RIGHT, types.Enum)
+"""Types whose texts are numbers or names of the kernel's, never text of a traced program."""
+
+
+def field(text: bytes) -> bytes:
+    """*text* of a traced program as a field."""
+    if _special(text) is None:
+        return text
+    return _quoted(without_formula(byte_escapes.shown(text)))
+
+
+def without_formula(text: bytes) -> bytes:
+    """*text* with an apostrophe before what would be a formula; also before apostrophes that such a text begins with.
+
+    So the original text is what remains of a text that begins with an apostrophe and a formula without its first one.
+    """
+    return b"'" + text if _formula(text) is not None else text
+
+
+def _quoted(text: bytes) -> bytes:
+    return text if _to_quote(text) is None else b'"%s"' % text.replace(b'"', b'""')
+
+
+def only_field(text: bytes) -> bytes:
+    """*text* as the only field of its line, which must not be empty."""
+    return field(text) or b'""'
+
+
+def heading(names: Iterable[str]) -> bytes:
+    """The line with the names of columns, which come from the script."""
+    return line(_quoted(name.encode()) for name in names)
+
+
+def line(fields: Iterable[bytes]) -> bytes:
+    """A line of fields."""
+    found = list(fields)
+    return (b",".join(found) if len(found) != 1 else found[0] or b'""') + END
+
+
+def form(forms: TextForms, kind: types.Type, *, alone: bool) -> Form | None:
+    """How a value becomes a field, *alone* in its line or not; None for a number, which is one."""
+    if isinstance(kind, NUMBERS):
+        return None
+    make = bytes if isinstance(kind, _NUMERIC) else only_field if alone else field
+    text = cell(forms, kind)
+    if text is None:
+        return for_any(make)
+    shown = text
+    return lambda value: make(shown(value))
+
+
+Cells = Callable[[Value], list[bytes]]
+"""The texts or fields of the columns that a value takes."""
+
+
+def cells(forms: TextForms, kind: types.Type) -> Cells:
+    """The fields of a value: of a record or tuple one for each of its leaves."""
+    return _leaves(forms, kind, lambda leaf: bytes if isinstance(leaf, _NUMERIC) else field)
+
+
+def texts(forms: TextForms, kind: types.Type) -> Cells:
+    """As :func:`cells`, as the texts that the fields are made of."""
+    return _leaves(forms, kind, lambda _leaf: bytes)
+
+
+def _leaves(forms: TextForms, kind: types.Type, make: Callable[[types.Type], Callable[[bytes], bytes]]) -> Cells:
+    if isinstance(kind, types.Record | types.Tuple) and kind.members:
+        inner = [_leaves(forms, member, make) for member in kind.members]
+
+        def members(value: Values) -> list[bytes]:
+            return [text for part, item in zip(inner, value, strict=True) for text in part(item)]
+
+        return for_any(members)
+    text, made = cell(forms, kind) or for_any(bytes), make(kind)
+    return lambda value: [made(text(value))]

@@ -1,0 +1,379 @@
+"""Decoding of ring buffer events by their layout, compiled once for each place that sends them.
+
+Printing is the hot path of a tracer: millions of events go through here. So the work for each place is written out as
+the source of a Python function and compiled, as ``collections.namedtuple`` does: one unpack of the fixed part by a
+``struct.Struct``, one formatting operation, nothing that depends on the type of an argument.  Records come in runs of
+equal length (:mod:`pytrace.runtime.ring.reader`), which a fixed layout decodes by one iterator.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pytrace.core.diagnostics import InternalError
+from pytrace.core.event_layout import CUT, HEADER, RECORD_HEADER, WORD, EventLayout
+from pytrace.core.types import String
+from pytrace.render.events import printf
+
+if TYPE_CHECKING:
+    from pytrace.render.decoders import Decoders
+    from pytrace.render.tables import Table, TextTable
+
+RunHandler = Callable[[bytes, int, int, int, int], None]
+"""``handler(data, offset, length, stride, count)``: *count* events of *length* bytes in *data*, the first at *offset*,
+each *stride* bytes after the one before.  An event starts with its header (id, tail length)."""
+
+V_co = TypeVar("V_co", covariant=True)
+
+Unpacked = Iterator[tuple[int | bytes | bool, ...]]
+"""Fixed parts of events, one after another."""
+
+_LENGTH = CUT - 1
+
+# A string ends at its first NUL; one of the greatest length without was truncated, and gets the trailer.
+_INLINE_STRING = "(p[0] if (p := {0}.partition(NUL))[1] else {0} + TRAILER)"
+_INLINE_ARRAY = "{0}.partition(NUL)[0]"
+
+
+def each(handle: Callable[[bytes, int], None]) -> RunHandler:
+    """A run handler that calls *handle* for every event."""
+
+    def run(data: bytes, offset: int, _length: int, stride: int, count: int) -> None:
+        for place in range(offset, offset + stride * count, stride):
+            handle(data, place)
+
+    return run
+
+
+class Plan:
+    """Source text of expressions that decode the arguments of one layout, and the names they use.
+
+    *prefix* starts the names that differ from plan to plan, so that several can be in one function.
+    """
+
+    def __init__(
+        self, layout: EventLayout, decoders: Decoders, pieces: list[printf.Piece] | None = None, prefix: str = ""
+    ) -> None:
+        self.layout = layout
+        self._prefix = prefix
+        self.names: dict[str, object] = {"NUL": b"\0", "TRAILER": decoders.trailer, "CUT": CUT, "LENGTH": _LENGTH}
+        self.codes: list[str] = []
+        self.values: list[str] = []
+        self._tail = 0
+        self.steps: list[str] = []
+        """Statements that take the tail apart, in argument order."""
+        at = 0
+        for index in range(len(layout.args)):
+            start = layout.offsets[index] - HEADER
+            if start != at:
+                self.codes.append(f"{start - at}x")
+            at = start + layout.slots.members[index].size
+            self._argument(index, decoders, pieces[index] if pieces else printf.Piece(b""))
+        self.fixed = at
+
+    def _argument(self, index: int, decoders: Decoders, piece: printf.Piece) -> None:
+        kind = self.layout.args[index]
+        value = f"{self._prefix}a{index}"
+        if self.layout.tails[index]:
+            self.codes.append("I")
+            self.steps.append(f"start, end = end, end + ({value} & LENGTH)")
+            text = f"data[start:end] + TRAILER if {value} & CUT else data[start:end]"
+            self.steps.append(f"{value} = {text if isinstance(kind, String) else 'data[start:end]'}")
+        elif piece.layout is not None:
+            self.codes.append(piece.layout)
+        else:
+            code, convert = decoders.convert(kind)
+            self.codes.append(code)
+            if isinstance(kind, String):
+                value = (_INLINE_STRING if decoders.trailer_of(kind) else _INLINE_ARRAY).format(value)
+            elif convert is not None:
+                self.names[f"{self._prefix}decode{index}"] = convert
+                value = f"{self._prefix}decode{index}({value})"
+        if piece.render is not None:
+            self.names[f"{self._prefix}render{index}"] = piece.render
+            value = f"{self._prefix}render{index}({value})"
+        self.values.append(value)
+
+    @property
+    def arguments(self) -> str:
+        """The raw values of the fixed part, as an unpacking target."""
+        return "".join(f"{self._prefix}a{index}, " for index in range(len(self.layout.args)))
+
+    def codes_of(self, before: int = HEADER, stride: int | None = None) -> str:
+        """The fixed part after *before* bytes, padded to *stride*, as codes of ``struct``."""
+        after = 0 if stride is None else stride - before - self.fixed
+        if after < 0:
+            raise InternalError(f"an event of {stride} bytes is too short for its layout")
+        return f"{before}x{''.join(self.codes)}{f'{after}x' if after else ''}"
+
+    def structure(self, before: int = HEADER, stride: int | None = None) -> struct.Struct:
+        """The fixed part after *before* bytes, padded to *stride*."""
+        return struct.Struct(f"={self.codes_of(before, stride)}")
+
+    def compile(self, source: str, **names: object) -> Any:
+        """The function ``made`` that *source* defines."""
+        return _compiled(source, {**self.names, **names})
+
+
+def _compiled(source: str, names: dict[str, object]) -> Any:
+    """The function ``made`` that *source* defines with *names* as its globals; the caller knows its type."""
+    exec(compile(source, "<event plan>", "exec"), names)
+    return names["made"]
+
+
+def reader(layout: EventLayout, decoders: Decoders) -> Callable[[bytes, int], V_co]:
+    """A function that gives the decoded arguments of an event as a tuple.
+
+    The caller says what type that tuple has: it depends on what kind of event *layout* is of.
+    """
+    plan = Plan(layout, decoders)
+    lines = [
+        "def made(data, offset):",
+        f"    {plan.arguments or '_ '}= UNPACK(data, offset)",
+        f"    end = offset + {layout.fixed_size}",
+        *(f"    {step}" for step in plan.steps),
+        f"    return ({''.join(f'{value}, ' for value in plan.values)})",
+    ]
+    made: Callable[[bytes, int], V_co] = plan.compile("\n".join(lines), UNPACK=plan.structure().unpack_from)
+    return made
+
+
+def formatter(
+    layout: EventLayout, decoders: Decoders, parts: list[bytes | printf.Piece]
+) -> Callable[[bytes, int], bytes]:
+    """A function that gives the formatted text of one event."""
+    return Formatter(layout, decoders, parts).one
+
+
+class Formatter:
+    """Formatted texts of the events of one place in the script; what is not used is not compiled."""
+
+    def __init__(self, layout: EventLayout, decoders: Decoders, parts: list[bytes | printf.Piece]) -> None:
+        self._layout = layout
+        self._decoders = decoders
+        self._pieces = [part for part in parts if isinstance(part, printf.Piece)]
+        self.text = b"".join(
+            part.format if isinstance(part, printf.Piece) else part.replace(b"%", b"%%") for part in parts
+        )
+        """The format of all arguments; without arguments still with doubled ``%``."""
+        self.constant = None if self._pieces else self.text % ()
+        """The text, when the events have no arguments."""
+        self.fixed = not any(layout.tails)
+        """Whether all events have the same length."""
+        self._by_stride: dict[int, Callable[[memoryview], Unpacked]] = {}
+
+    def plan(self, prefix: str = "") -> Plan:
+        """How arguments are decoded."""
+        return Plan(self._layout, self._decoders, self._pieces, prefix)
+
+    @cached_property
+    def one(self) -> Callable[[bytes, int], bytes]:
+        """``one(data, offset)``: the text of the event at *offset*."""
+        return self._one("place", 0)
+
+    @cached_property
+    def listed(self) -> Callable[[bytes, int], bytes]:
+        """``listed(data, place)``: the text of the event whose record starts at word *place*."""
+        return self._one(f"{WORD} * place", RECORD_HEADER)
+
+    def expression(self, values: Sequence[str], number: str = "") -> str:
+        """The source of the expression that makes a text of decoded *values*, which are expressions too."""
+        return f"FORMAT{number} % ({', '.join(values)},)" if self.constant is None else f"FORMAT{number}"
+
+    def names(self, number: str = "") -> dict[str, object]:
+        """The names that :meth:`expression` uses; *number* tells several formatters in one function apart."""
+        return {f"FORMAT{number}": self.text if self.constant is None else self.constant}
+
+    def _one(
+        self, start: str, before: int, text: Callable[[Sequence[str]], str] | None = None
+    ) -> Callable[[bytes, int], bytes]:
+        """The text of an event that is *before* bytes after the place that the expression *start* tells.
+
+        *text* takes the place of :meth:`expression`.
+        """
+        constant = self.constant
+        if constant is not None:
+            return lambda _data, _place: constant
+        plan = self.plan()
+        lines = [
+            "def made(data, place):",
+            f"    {plan.arguments}= UNPACK(data, {start})",
+            *([f"    end = {start} + {before + self._layout.fixed_size}"] if plan.steps else []),
+            *(f"    {step}" for step in plan.steps),
+            f"    return {(text or self.expression)(plan.values)}",
+        ]
+        made: Callable[[bytes, int], bytes] = plan.compile(
+            "\n".join(lines), UNPACK=plan.structure(before + HEADER).unpack_from, **self.names()
+        )
+        return made
+
+    @cached_property
+    def many(self) -> Callable[[bytes, Iterable[int]], list[bytes]]:
+        """``many(data, offsets)``: the texts of the events at *offsets*."""
+        if not self.fixed:
+            return self._loop()
+        if (constant := self.constant) is not None:
+            return lambda _data, places: [constant for _ in places]
+        made, unpack = self._listing, self.plan().structure().unpack_from
+        return lambda data, places: made(map(unpack, repeat(data), places))
+
+    def run(self, data: bytes, offset: int, stride: int, count: int) -> list[bytes]:
+        """The texts of *count* events, *stride* bytes from each other."""
+        if self.constant is not None:
+            return [self.constant] * count
+        if count == 1:
+            return [self.one(data, offset)]
+        if not self.fixed:
+            return self.many(data, range(offset, offset + stride * count, stride))
+        records = self._by_stride.get(stride)
+        if records is None:
+            records = self._by_stride[stride] = self.plan().structure(RECORD_HEADER + HEADER, stride).iter_unpack
+        # From the header of the first record to the end of the last one.
+        start = offset - RECORD_HEADER
+        return self._listing(records(memoryview(data)[start : start + stride * count]))
+
+    @cached_property
+    def _listing(self) -> Callable[[Unpacked], list[bytes]]:
+        """The texts of unpacked events."""
+        plan = self.plan()
+        lines = [
+            "def made(records):",
+            f"    return [{self.expression(plan.values)} for {plan.arguments}in records]",
+        ]
+        made: Callable[[Unpacked], list[bytes]] = plan.compile("\n".join(lines), **self.names())
+        return made
+
+    def _loop(self) -> Callable[[bytes, Iterable[int]], list[bytes]]:
+        plan = self.plan()
+        lines = [
+            "def made(data, places):",
+            "    found = []",
+            "    for place in places:",
+            f"        {plan.arguments}= UNPACK(data, place)",
+            f"        end = place + {self._layout.fixed_size}",
+            *(f"        {step}" for step in plan.steps),
+            f"        found.append({self.expression(plan.values)})",
+            "    return found",
+        ]
+        made: Callable[[bytes, Iterable[int]], list[bytes]] = plan.compile(
+            "\n".join(lines), UNPACK=plan.structure().unpack_from, **self.names()
+        )
+        return made
+
+
+class RowFormatter(Formatter):
+    """Formatted rows of an aligned table; *pieces* have the formats of the values, their widths are the table's."""
+
+    def __init__(
+        self, layout: EventLayout, decoders: Decoders, pieces: list[bytes | printf.Piece], table: TextTable
+    ) -> None:
+        super().__init__(layout, decoders, pieces)
+        self.table = table
+
+    def expression(self, values: Sequence[str], number: str = "") -> str:
+        """A row in one operation; one whose length shows that a value does not fit is made anew."""
+        table, inner, last, below = f"TABLE{number}", *self._split(values)
+        row, width, end = f"({inner})", f"{table}.width", ""
+        if last:
+            row, width, end = f"({inner}(w := {last}))", f"{width} + len(w)", ", w"
+        return f"(t if len(t := {table}.form % {row}) == {width} else {table}.wide(({inner}){end})){below}"
+
+    def names(self, number: str = "") -> dict[str, object]:
+        """The name that :meth:`expression` uses."""
+        return {f"TABLE{number}": self.table}
+
+    @cached_property
+    def careful(self) -> Callable[[bytes, int], bytes]:
+        """``careful(data, offset)``: the row of the event at *offset*, with its texts looked at one by one."""
+        return self._one("place", 0, self._careful_expression)
+
+    def _careful_expression(self, values: Sequence[str]) -> str:
+        inner, last, below = self._split(values)
+        return f"TABLE.careful(({inner}), {last or None}){below}"
+
+    def _split(self, values: Sequence[str]) -> tuple[str, str, str]:
+        """The values of aligned columns, as the inside of a tuple; that of an open column or nothing; what to add."""
+        below = "".join(f" + {values[at]}" for at in self.table.below)
+        values = [value for at, value in enumerate(values) if at not in self.table.below]
+        aligned, last = (values[:-1], values[-1]) if self.table.open else (values, "")
+        return "".join(f"{value}, " for value in aligned), last, below
+
+
+def sequence_formatter(
+    formatters: Sequence[Formatter], strides: Sequence[int]
+) -> Callable[[bytes, int, int], list[bytes]]:
+    """``format(data, offset, count)``: the texts of a sequence of events that is there *count* times, in order.
+
+    *strides* are the bytes from each record of the sequence to the next one; all *formatters* are of fixed length.
+    """
+    names: dict[str, object] = {}
+    codes, arguments, values = "=", "", []
+    for number, (item, stride) in enumerate(zip(formatters, strides, strict=True)):
+        plan = item.plan(f"e{number}")
+        codes += plan.codes_of(RECORD_HEADER + HEADER, stride)
+        arguments += plan.arguments
+        names |= plan.names | item.names(str(number))
+        values.append(item.expression(plan.values, str(number)))
+    target = arguments or "_"
+    lines = [
+        "def made(records):",
+        "    found = []",
+        f"    for {target} in records:",
+        f"        found += ({', '.join(values)},)",
+        "    return found",
+    ]
+    made: Callable[[Unpacked], list[bytes]] = _compiled("\n".join(lines), names)
+    unpack, whole = struct.Struct(codes).iter_unpack, sum(strides)
+
+    def run(data: bytes, offset: int, count: int) -> list[bytes]:
+        start = offset - RECORD_HEADER
+        return made(unpack(memoryview(data)[start : start + whole * count]))
+
+    return run
+
+
+class Texts:
+    """The run handler of a place whose events each print one text; several places can be formatted together."""
+
+    def __init__(
+        self,
+        formatter: Formatter,
+        extend: Callable[[list[bytes]], None],
+        *,
+        quick: bool,
+        table: Table | None = None,
+    ) -> None:
+        self.formatter = formatter
+        self.extend = extend
+        """Prints texts one after another."""
+        self.quick = quick
+        """Whether no event takes long (symbols and stacks do): how many are formatted together needs no care."""
+        self.table = table
+        """The table that the texts are rows of."""
+
+    @property
+    def careful(self) -> Callable[[bytes, int], bytes]:
+        """``careful(data, offset)``: the text of one event that its table wants anew."""
+        return self.formatter.careful if isinstance(self.formatter, RowFormatter) else self.formatter.one
+
+    def __call__(self, data: bytes, offset: int, _length: int, stride: int, count: int) -> None:
+        """Print a run of events."""
+        texts = self.formatter.run(data, offset, stride, count)
+        if self.table is not None:
+            self.table.settle(texts, range(count), lambda at: self.careful(data, offset + at * stride))
+        self.extend(texts)
+
+
+class Tally:
+    """The run handler of events that are only counted, by *add*."""
+
+    def __init__(self, add: Callable[[int], None]) -> None:
+        self.add = add
+
+    def __call__(self, _data: bytes, _offset: int, _length: int, _stride: int, count: int) -> None:
+        """Count a run of events."""
+        self.add(count)

@@ -1,0 +1,269 @@
+"""Format strings of printf and its kin, compiled for the types of their arguments.
+
+The result follows bpftrace, which formats through C++ streams, where that differs from C: a precision is ignored, so is
+the space flag; the fill of the zero flag stands before the sign (``000-3``); ``%#x`` and ``%p`` of zero show ``0``;
+without a length modifier numbers are truncated to 32 bits.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Never
+
+import msgspec
+from msgspec.structs import replace
+
+from pytrace.core import types
+from pytrace.core.diagnostics import InternalError
+from pytrace.render.decoders import Value, for_any, integer_code
+from pytrace.render.text import TextForms, escaped, hex_escaped, hex_spaced
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytrace.core.formats import Conversion
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """How one argument prints.
+
+    *format* is the conversion of Python's bytes formatting. *layout* is how the argument is read from the event when
+    the conversion decides that (truncated numbers), None for the decoded form of its type. *render* turns the value
+    into what *format* takes. *textual*: the result can hold bytes that JSON must escape.
+    """
+
+    format: bytes
+    layout: str | None = None
+    render: Callable[[Never], bytes] | None = None
+    textual: bool = False
+
+
+def compile_pieces(layout: bytes, kinds: tuple[types.Type, ...], forms: TextForms) -> list[bytes | Piece]:
+    """The parts of a format string with its conversions compiled for arguments of types *kinds*."""
+    from pytrace.core.formats import parse  # a start does without it until something is printed
+
+    waiting = list(kinds)
+    found: list[bytes | Piece] = []
+    for part in parse(layout).parts:
+        if isinstance(part, bytes):
+            found.append(part)
+        elif not waiting:
+            raise InternalError(f"too few arguments for format {layout!r}")
+        else:
+            found.append(ROWS.get(part.name, _refused)(part, waiting.pop(0), forms))
+    if waiting:
+        raise InternalError(f"too many arguments for format {layout!r}")
+    return found
+
+
+def of_values(kind: types.Joined, forms: TextForms) -> Callable[[Value], bytes]:
+    """The text of decoded values, by the format of ``sprintf`` that they were given to."""
+    layout = kind.separator.encode("utf-8", "surrogateescape")
+    pieces = compile_pieces(layout, kind.members, forms)
+    shown = b"".join([piece.replace(b"%", b"%%") if isinstance(piece, bytes) else piece.format for piece in pieces])
+    reads = [
+        _of_value(piece, type_)
+        for piece, type_ in zip([item for item in pieces if isinstance(item, Piece)], kind.members, strict=True)
+    ]
+
+    def text(value: Value) -> bytes:
+        # In snapshots it is a text already.
+        if not isinstance(value, tuple):
+            return _whole(value)
+        return shown % tuple([read(item) for read, item in zip(reads, value, strict=True)])
+
+    return text
+
+
+def _of_value(piece: Piece, type_: types.Type) -> Callable[[Value], object]:
+    """What a piece shows of a decoded value: the number as its conversion reads it, rendered."""
+    render = for_any(piece.render) if piece.render is not None else None
+    if piece.layout is None:
+        return render or _same
+    import struct
+
+    read, size = struct.Struct(f"={piece.layout}").unpack, type_.size
+
+    def number(value: Value) -> object:
+        if not isinstance(value, int):
+            raise InternalError("a number of a format is none")
+        data = value.to_bytes(size, sys.byteorder, signed=value < 0)
+        found = read(data)[0]
+        return found if render is None else render(found)
+
+    return number
+
+
+def _same(value: Value) -> Value:
+    return value
+
+
+def _whole(value: Value) -> bytes:
+    if not isinstance(value, bytes):
+        raise InternalError("formatted text is its values or bytes")
+    return value
+
+
+def _padded(conversion: Conversion, plain: str) -> bytes:
+    """The conversion *plain* of Python's bytes formatting that also does the width."""
+    if not conversion.columns:
+        return f"%{plain}".encode()
+    return f"%{'-' if '-' in conversion.flags else ''}{conversion.columns}{plain}".encode()
+
+
+def _pad(conversion: Conversion, text: bytes) -> bytes:
+    """*text* as wide as it has to be."""
+    if "-" in conversion.flags:
+        return text.ljust(conversion.columns)
+    return text.rjust(conversion.columns, b"0" if "0" in conversion.flags else b" ")
+
+
+# ---------------------------------------------------------------------------------------------- numbers
+
+_WIDTHS = {"hh": 1, "h": 2, "": 4, "L": 4, "l": 8, "ll": 8, "j": 8, "z": 8, "t": 8}
+_FORMATS: dict[str, str] = {"d": "d", "i": "d", "u": "d", "o": "o", "x": "x", "X": "X"}
+
+
+def _number_type(kind: types.Type) -> types.Int | None:
+    if isinstance(kind, types.Int):
+        return kind
+    if isinstance(kind, types.Enum):
+        return kind.integer
+    if isinstance(kind, types.Pointer | types.KSym | types.Username | types.Count):
+        return types.UINT64
+    return types.UINT8 if isinstance(kind, types.Bool) else None
+
+
+def _read(source: types.Int, width: int, signed: bool) -> tuple[str, int]:
+    """How to read a number of type *source* as one of *width* bytes: layout, and a mask when that is not enough."""
+    if width <= source.width:
+        code, rest = integer_code(width, signed), source.width - width
+        padding = f"{rest}x" if rest else ""
+        return (code + padding if sys.byteorder == "little" else padding + code), 0
+    mask = (1 << (8 * width)) - 1 if source.signed and not signed else 0
+    return integer_code(source.width, source.signed), mask
+
+
+def _number(conversion: Conversion, kind: types.Type, _forms: TextForms) -> Piece:
+    source = _number_type(kind)
+    if source is None or source.width > 8:
+        return _refused(conversion, kind, _forms)
+    signed = conversion.name in "di"
+    layout, mask = _read(source, _WIDTHS[conversion.length], signed)
+    plain = _FORMATS[conversion.name]
+    if signed and "+" in conversion.flags:
+        plain = f"+{plain}"
+    prefix = _PREFIXES.get(conversion.name, b"") if "#" in conversion.flags else b""
+    fill = "0" in conversion.flags and "-" not in conversion.flags and conversion.columns > 0
+    if not prefix and not mask and not (fill and signed):
+        return Piece(_with_flags(conversion, plain, fill), layout)
+    whole = f"%{plain}".encode()
+
+    def render(value: int) -> bytes:
+        if mask:
+            value &= mask
+        text = whole % value
+        return _pad(conversion, prefix + text if value else text)
+
+    return Piece(b"%s", layout, render)
+
+
+_PREFIXES = {"x": b"0x", "X": b"0X", "o": b"0"}
+
+
+def _with_flags(conversion: Conversion, plain: str, fill: bool) -> bytes:
+    sign, letter = plain[:-1], plain[-1]
+    side = "-" if "-" in conversion.flags else ("0" if fill else "")
+    width = str(conversion.columns) if conversion.columns else ""
+    return f"%{side if width else ''}{sign}{width}{letter}".encode()
+
+
+def _character(conversion: Conversion, kind: types.Type, forms: TextForms) -> Piece:
+    source = _number_type(kind)
+    if source is None or source.width > 8:
+        return _refused(conversion, kind, forms)
+    layout, _ = _read(source, 1, False)
+    if forms.printable:
+        character = forms.escaping(types.String(2), for_any(_character_text))
+        return Piece(_padded(conversion, "s"), layout, character, textual=True)
+    if conversion.columns:
+        return Piece(b"%s", layout, lambda value: _pad(conversion, bytes((value,))), textual=True)
+    return Piece(b"%c", layout, textual=True)
+
+
+def _character_text(value: int) -> bytes:
+    return bytes((value,))
+
+
+def _of_word(render: Callable[[int], bytes]) -> Callable[[Conversion, types.Type, TextForms], Piece]:
+    """A conversion that shows a number as an unsigned word."""
+
+    def make(conversion: Conversion, kind: types.Type, forms: TextForms) -> Piece:
+        source = _number_type(kind)
+        if source is None or source.width > 8:
+            return _refused(conversion, kind, forms)
+        layout, mask = _read(source, 8, False)
+        everything = mask or (1 << 64) - 1
+        return Piece(_padded(conversion, "s"), layout, lambda value: render(value & everything))
+
+    return make
+
+
+def _address(value: int) -> bytes:
+    return b"0x%x" % value if value else b"0"
+
+
+# ---------------------------------------------------------------------------------------------- texts
+
+
+def _string(conversion: Conversion, kind: types.Type, forms: TextForms) -> Piece:
+    if isinstance(kind, types.Int) and kind.width <= 8:
+        return Piece(_padded(conversion, "d"), integer_code(kind.width, kind.signed))
+    if isinstance(kind, types.String) and not forms.printable:
+        return Piece(_padded(conversion, "s"), textual=True)
+    return Piece(_padded(conversion, "s"), render=forms.form(kind), textual=True)
+
+
+def _buffer(form: Callable[[bytes], bytes]) -> Callable[[Conversion, types.Type, TextForms], Piece]:
+    def piece(conversion: Conversion, kind: types.Type, forms: TextForms) -> Piece:
+        if isinstance(kind, types.Buffer | types.String | types.Mac):
+            return Piece(_padded(conversion, "s"), render=form, textual=True)
+        return _string(conversion, kind, forms)
+
+    return piece
+
+
+def _refused(conversion: Conversion, kind: types.Type, _forms: TextForms) -> Piece:
+    mark = f"!{{{kind} cannot print as %{conversion.name}}}".encode()
+    return Piece(b"%s", render=lambda _value: mark, textual=True)
+
+
+def _gfp_flags(conversion: Conversion, kind: types.Type, forms: TextForms) -> Piece:
+    from pytrace.render.events import gfp_flags  # few scripts need it
+
+    return _of_word(gfp_flags.names)(conversion, kind, forms)
+
+
+ROWS: dict[str, Callable[[Conversion, types.Type, TextForms], Piece]] = {
+    **dict.fromkeys(_FORMATS, _number),
+    "c": _character,
+    "p": _of_word(_address),
+    "gr": _gfp_flags,
+    "s": _string,
+    "r": _buffer(escaped),
+    "rx": _buffer(hex_escaped),
+    "rh": _buffer(hex_spaced),
+}
+"""How each conversion of :data:`pytrace.core.formats.NAMES` is compiled."""
+
+
+def escaping(piece: Piece, escape: Callable[[bytes], bytes]) -> Piece:
+    """*piece* with its result passed through *escape*, width included."""
+    if not piece.textual:
+        return piece
+    render, layout = piece.render, piece.format
+    if layout == b"%s":
+        return replace(piece, render=escape if render is None else lambda value: escape(render(value)))
+    if render is None:
+        return replace(piece, format=b"%s", render=lambda value: escape(layout % value))
+    return replace(piece, format=b"%s", render=lambda value: escape(layout % render(value)))

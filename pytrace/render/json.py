@@ -1,0 +1,359 @@
+"""The JSON form of values, and the lines of JSON output.
+
+Output is always valid JSON in UTF-8.  Text of traced programs that is valid UTF-8 goes out as it is.  A byte that is
+not part of valid UTF-8 is written as the escape of U+FFFF followed by ``ff`` and the byte in hex (``\\uffffffNN``, as
+bpftrace does), and so are the three bytes of U+FFFF itself; a reader gets the bytes back by replacing ``\\uffff`` and
+``ffNN`` after it (:func:`unquoted`).
+Integers that a double cannot hold exactly are strings.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import TYPE_CHECKING, Never, TypeVar
+
+from pytrace.core import types
+from pytrace.render.decoders import ByType, Values, for_any, row
+from pytrace.render.text import STATS, Form, TextForms, V, boolean, stats_members, void
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    # Loaded only by scripts that have such maps.
+    from pytrace.render import histogram, tseries
+
+P = TypeVar("P")
+
+# ---------------------------------------------------------------------------------------------- texts and numbers
+
+_TO_ESCAPE = re.compile(r'[\x00-\x1f"\\\x7f-\x9f\udc80-\udcff\uffff]')
+_ESCAPED_BYTE = re.compile("\uffffff([0-9a-f]{2})")
+_ESCAPES = {
+    **{chr(code): f"\\u{code:04x}" for code in (*range(0x20), *range(0x7F, 0xA0))},
+    **{chr(0xDC00 + code): f"\\uffffff{code:02x}" for code in range(0x80, 0x100)},
+    "\uffff": "\\uffffffef\\uffffffbf\\uffffffbf",
+    '"': '\\"',
+    "\\": "\\\\",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+}
+
+
+def _escape(found: re.Match[str]) -> str:
+    return _ESCAPES[found.group()]
+
+
+def escape(text: bytes) -> bytes:
+    """The inside of a JSON string."""
+    if text.isascii() and text.decode().isprintable() and b'"' not in text and b"\\" not in text:
+        return text
+    # surrogateescape turns each byte that is not valid UTF-8 into one lone surrogate.
+    return _TO_ESCAPE.sub(_escape, text.decode("utf-8", "surrogateescape")).encode()
+
+
+def quoted(text: bytes) -> bytes:
+    """A JSON string."""
+    return b'"%s"' % escape(text)
+
+
+def unquoted(text: str) -> bytes:
+    """The bytes that :func:`quoted` wrote, from the string that a JSON parser gives."""
+    parts = _ESCAPED_BYTE.split(text)
+    found = [part.encode() if index % 2 == 0 else bytes.fromhex(part) for index, part in enumerate(parts)]
+    return b"".join(found)
+
+
+_EXACT = 1 << 53
+
+
+def number(value: int) -> bytes:
+    """A JSON number, or a string when a double cannot hold *value*."""
+    if -_EXACT <= value <= _EXACT or int(float(value)) == value:
+        return b"%d" % value
+    return b'"%d"' % value
+
+
+def mapping(items: Sequence[tuple[bytes, bytes]]) -> bytes:
+    """A JSON object of names and values in JSON form."""
+    return b"{%s}" % b", ".join([b"%s: %s" % (quoted(name), value) for name, value in items])
+
+
+def distinct(names: Sequence[bytes]) -> Sequence[bytes]:
+    """*names* with `` #2``, `` #3`` … after those that were there before: of equal names parsers keep only one."""
+    if len(set(names)) == len(names):
+        return names
+    taken, last, found = set(names), dict[bytes, int](), list[bytes]()
+    for name in names:
+        shown = name
+        while name in last and shown in taken:
+            last[name] += 1
+            shown = b"%s #%d" % (name, last[name])
+        last.setdefault(name, 1)
+        taken.add(shown)
+        found.append(shown)
+    return found
+
+
+def distinct_keys(kind: types.Type) -> bool:
+    """Whether different keys never have the same text: numbers, and at most one string between them."""
+    members = kind.members if isinstance(kind, types.Tuple) else (kind,)
+    texts = [member for member in members if not isinstance(member, types.Int | types.Pointer | types.Bool)]
+    return not texts or (len(texts) == 1 and isinstance(texts[0], types.String))
+
+
+def line(kind: str, data: bytes) -> bytes:
+    """One line of output: an object with ``type`` and ``data``."""
+    return b'{"type": "%s", "data": %s}\n' % (kind.encode(), data)
+
+
+def fields_line(kind: str, items: Sequence[tuple[str, bytes]]) -> bytes:
+    """One line of output: an object with ``type`` and more members."""
+    return mapping([(b"type", quoted(kind.encode())), *((name.encode(), value) for name, value in items)]) + b"\n"
+
+
+# ---------------------------------------------------------------------------------------------- values
+
+
+class JsonForms(ByType[Form]):
+    """Makes JSON forms; *texts* gives what appears as text there too (symbols, stacks, addresses, times)."""
+
+    def __init__(self, texts: TextForms) -> None:
+        super().__init__()
+        self.texts = texts
+        self.keys = TextForms(texts.names, compact=True, formatted=texts.formatted, printable=texts.printable)
+
+    def _make(self, kind: types.Type) -> Form:
+        return for_any(ROWS[type(kind)](self, kind))
+
+    def form(self, kind: types.Type) -> Form:
+        """The JSON form of values of type *kind*."""
+        return self.made(kind)
+
+    def key(self, kind: types.Type) -> Form:
+        """The text (not yet quoted) of a map key as the name of a member."""
+        return self.keys.key(kind)
+
+
+def _always(form: Callable[[V], bytes]) -> Callable[[JsonForms, types.Type], Callable[[V], bytes]]:
+    return lambda _forms, _kind: form
+
+
+def _buffer(value: bytes) -> bytes:
+    return b"[%s]" % b",".join([b"%d" % item for item in struct.unpack(f"{len(value)}b", value)])
+
+
+def _textual(forms: JsonForms, kind: types.Type) -> Form:
+    text = forms.texts.form(kind)
+    return lambda value: quoted(text(value))
+
+
+def frames(text: Form, kind: types.Stack) -> Form:
+    """The frames of a stack as an array of texts, in the order in which they print."""
+    end = b";" if kind.mode.one_line else b"\n"
+
+
+    return lambda value: _frames(text(value).split(end))
+
+
+def _frames(lines: list[bytes]) -> bytes:
+    return b"[%s]" % b", ".join([quoted(line.strip()) for line in lines if line.strip()])
+
+
+def _array(forms: JsonForms, kind: types.Array) -> Callable[[Values], bytes]:
+    element = forms.form(kind.element)
+    return lambda value: b"[%s]" % b",".join([element(item) for item in value])
+
+
+def _tuple(forms: JsonForms, kind: types.Tuple) -> Callable[[Values], bytes]:
+    members = [forms.form(member) for member in kind.members]
+    return lambda value: b"[%s]" % b",".join([form(item) for form, item in zip(members, value, strict=True)])
+
+
+def _named(
+    forms: JsonForms, names: Sequence[str], kinds: Sequence[types.Type]
+) -> Callable[[Values], bytes]:
+    parts = [(quoted(name.encode()) + b": ", forms.form(kind)) for name, kind in zip(names, kinds, strict=True)]
+
+    def text(value: Values) -> bytes:
+        return b"{%s}" % b", ".join([label + form(item) for (label, form), item in zip(parts, value, strict=True)])
+
+    return text
+
+
+def _record(forms: JsonForms, kind: types.Record) -> Callable[[Values], bytes]:
+    return _named(forms, list(map(types.shown_name, kind.names)), kind.members)
+
+
+def _struct(forms: JsonForms, kind: types.Struct) -> Callable[[Values], bytes]:
+    fields = list(types.named_fields(kind))
+    return _named(forms, [field.name for field in fields], [field.type for field in fields])
+
+
+def _fixed(forms: JsonForms, kind: types.Fixed) -> Form:
+    return forms.texts.form(kind)
+
+
+def _average(_forms: JsonForms, _kind: types.Type) -> Callable[[tuple[int, int]], bytes]:
+    return lambda value: number(stats_members(value)[1])
+
+
+def _stats(forms: JsonForms, _kind: types.Type) -> Callable[[tuple[int, int]], bytes]:
+    record = _named(forms, STATS, [types.UINT64, types.INT64, types.INT64])
+    return lambda value: record(stats_members(value))
+
+
+def _extreme(value: tuple[int, int]) -> bytes:
+    return number(value[0])
+
+
+def _hist(_forms: JsonForms, kind: types.Hist | types.LHist) -> Callable[[tuple[int, ...]], bytes]:
+    from pytrace.render import histogram
+
+    shape = histogram.shape(kind)
+    return lambda counts: histogram_form(shape, counts)
+
+
+def histogram_form(shape: histogram.Shape, counts: Sequence[int], div: int = 1) -> bytes:
+    """An array of buckets; an open end has no ``min`` or no ``max``, which are both inclusive."""
+    from pytrace.render import histogram
+
+    found = [
+        bucket_head(bucket.low, bucket.high) + number(bucket.count // div) + b"}"
+        for bucket in histogram.used(shape, counts)
+    ]
+    return b"[%s]" % b",".join(found)
+
+
+def bucket_head(low: int | None, high: int | None) -> bytes:
+    """A bucket up to its count."""
+    least = b"" if low is None else b'"min": %s, ' % number(low)
+    return b'{%s%s"count": ' % (least, b"" if high is None else b'"max": %s, ' % number(high - 1))
+
+
+def quantile_form(items: Sequence[histogram.Quantile]) -> bytes:
+    """An array of percentiles: value, the most that it is off (both null at an open end), and the known bounds."""
+    found = []
+    for item in items:
+        parts = [
+            (b"percentile", item.percent.encode()),
+            (b"value", b"null" if item.value is None else number(item.value)),
+            (b"error", b"null" if item.error is None else number(item.error)),
+        ]
+        if item.low is not None:
+            parts.append((b"min", number(item.low)))
+        if item.high is not None:
+            parts.append((b"max", number(item.high)))
+        found.append(mapping(parts))
+    return b"[%s]" % b",".join(found)
+
+
+def _tseries(_forms: JsonForms, kind: types.TSeries) -> Callable[[tuple[tseries.Interval, ...]], bytes]:
+    from pytrace.render import tseries
+
+    return lambda value: series_form(tseries.whole(kind, value))
+
+
+def series_form(series: tseries.Series) -> bytes:
+    """An array of intervals that have a value."""
+    from pytrace.render import tseries
+
+    found = [
+        b'{"interval_start":%s,"value":%s}' % (quoted(tseries.moment(start)), number(value))
+        for start, value in series.points
+        if value is not None
+    ]
+    return b"[%s]" % b",".join(found)
+
+
+ROWS: dict[type[types.Type], Callable[[JsonForms, types.Type], Callable[[Never], bytes]]] = dict((
+    row(types.Void, _always(void)),
+    row(types.Bool, _always(boolean)),
+    row(types.Int, _always(number)),
+    row(types.Enum, _always(number)),
+    row(types.Pointer, _always(number)),
+    row(types.String, _always(quoted)),
+    row(types.Buffer, _always(_buffer)),
+    row(types.Array, _array),
+    row(types.Tuple, _tuple),
+    row(types.Record, _record),
+    row(types.Struct, _struct),
+    row(types.Stack, _textual),
+    row(types.KSym, _textual),
+    row(types.USym, _textual),
+    row(types.Inet, _textual),
+    row(types.Mac, _textual),
+    row(types.Timestamp, _textual),
+    row(types.Username, _textual),
+    row(types.InterfaceName, _textual),
+    row(types.NetworkNamespace, _textual),
+    row(types.CgroupPath, _textual),
+    row(types.Fixed, _fixed),
+    row(types.Joined, _textual),
+    row(types.Count, _always(number)),
+    row(types.Sum, _always(number)),
+    row(types.Avg, _average),
+    row(types.Stats, _stats),
+    row(types.Min, _always(_extreme)),
+    row(types.Max, _always(_extreme)),
+    row(types.Hist, _hist),
+    row(types.LHist, _hist),
+    row(types.TSeries, _tseries),
+))
+
+
+# ---------------------------------------------------------------------------------------------- rows of tables
+
+
+ROW_START, ROW_END = b'{"type": "row", "table": %d, "data": ', b"}\n"
+"""What is before and after the object of a row; the number of its table is to be filled in."""
+
+_Tree = dict[str, "_Tree | types.Type"]
+
+
+def row_object(
+    names: Sequence[str], kinds: Sequence[types.Type], leaf: Callable[[types.Type], P]
+) -> Iterator[bytes | P]:
+    """The JSON object of a row, in which records and tuples are objects and arrays again.
+
+    Args:
+        names: paths of the columns (``a.b``); one that is empty is that of a record that is the whole row.
+        kinds: their types.
+        leaf: makes what stands for the value of one column.
+
+    Returns:
+        Literal text and what *leaf* made, in order.
+    """
+    if list(names) == [""]:
+        yield from _nested(kinds[0], leaf)
+        return
+    from pytrace.core.types.tables import path_names  # few scripts have rows
+
+    tree: _Tree = {}
+    for path, kind in zip(names, kinds, strict=True):
+        *above, name = path_names(path)
+        place = tree
+        for step in above:
+            inner = place.setdefault(step, {})
+            assert isinstance(inner, dict)
+            place = inner
+        place[name] = kind
+    yield from _nested(tree, leaf)
+
+
+def _nested(value: _Tree | types.Type, leaf: Callable[[types.Type], P]) -> Iterator[bytes | P]:
+    if isinstance(value, types.Record) and value.members:
+        value = dict(zip(value.names, value.members, strict=True))
+    elif isinstance(value, types.Tuple) and value.members:
+        value = {str(at): kind for at, kind in enumerate(value.members)}
+    if isinstance(value, types.Type):
+        yield leaf(value)
+        return
+    array = "0" in value
+    yield b"[" if array else b"{"
+    for at, (name, inner) in enumerate(value.items()):
+        yield (b"," if array else b", ") if at else b""
+        yield b"" if array else b'"%s": ' % escape(types.shown_name(name).encode())
+        yield from _nested(inner, leaf)
+    yield b"]" if array else b"}"

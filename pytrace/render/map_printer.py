@@ -1,0 +1,454 @@
+"""Printing maps: entries sorted and limited to the top N, text and JSON, snapshots, percentiles."""
+
+from __future__ import annotations
+
+import struct
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import msgspec
+
+from pytrace.core import types
+from pytrace.core.diagnostics import InternalError
+from pytrace.core.types.produced import truncated
+from pytrace.render import json
+from pytrace.render.decoders import Decode, Decoders, Value, Values
+from pytrace.render.percpu_merge import (
+    BUCKETED,
+    OTHER,
+    ROWS,
+    Intervals,
+    Merge,
+    counts_of,
+    divided,
+    intervals_of,
+    itself,
+)
+
+if TYPE_CHECKING:
+    # Loaded only by scripts that have such maps.
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from pytrace.core.manifest import MapSpec
+    from pytrace.render import histogram, tseries
+    from pytrace.render.json import JsonForms
+    from pytrace.render.text import Form, TextForms
+
+
+LARGE = 4096
+"""Maps with more rows are printed by blocks (:mod:`pytrace.render.large_maps`)."""
+
+Block = tuple[bytes, bytes, int]
+"""Keys one after another, their values one after another, and how many they are."""
+
+
+class Reader(Protocol):
+    """What is needed of :class:`pytrace.runtime.load.map_reader.MapReader`."""
+
+    def blocks(self, spec: MapSpec, *, clear: bool = False) -> Iterator[Block]:
+        """The rows of a keyed map, some thousand at a time; values are the copies of all CPUs in a row.
+
+        With *clear* they are taken out in the same step; all have to be asked for then.
+        """
+
+    def slot(self, spec: MapSpec) -> tuple[bool, bytes]:
+        """Whether an unkeyed map was written, and its copies in a row."""
+
+    def slot_and_clear(self, spec: MapSpec) -> tuple[bool, bytes]:
+        """As :meth:`slot`, clearing it in the same step."""
+
+    def clear(self, spec: MapSpec) -> None:
+        """Make a map as if never written."""
+
+    def zero(self, spec: MapSpec) -> None:
+        """Set all values to zero."""
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """How a map is to print: the last *top* entries (0: all) in *order*, numbers divided by *div*.
+
+    *order* is empty for the usual one, or ``key``, ``-key``, ``value``, ``-value``.
+    """
+
+    top: int = 0
+    div: int = 1
+    order: str = ""
+    clear: bool = False
+
+
+Given = TypeVar("Given")
+Entry = tuple[Value, Value]
+"""Decoded key (``()`` for an unkeyed map) and merged value."""
+
+
+class LargeMap(Protocol):
+    """Entries of a map with very many keys, in order; each of the methods but the first can be called once."""
+
+    def fill(self, blocks: Iterable[Block]) -> None:
+        """Take all entries."""
+
+    def entries(self) -> Iterator[Entry]:
+        """The entries, decoded."""
+
+    def text(self) -> Iterator[bytes]:
+        """The entries as text."""
+
+    def json(self) -> Iterator[bytes] | None:
+        """The entries as a line of JSON; None when that needs all of them at once."""
+
+
+class MapPrinter:
+    """The text and JSON of a map's entries, wherever they come from."""
+
+    def __init__(
+        self, name: str, key: types.Type | None, value: types.Type, texts: TextForms, jsons: JsonForms
+    ) -> None:
+        self.name = name
+        self.key_type = key
+        self.value_type = value
+        self.texts = texts
+        self.jsons = jsons
+        self._row = ROWS.get(type(value), OTHER)
+        self._name = name.encode()
+
+    def sort(self, found: list[Entry], order: str = "") -> None:
+        """Order entries as they print."""
+        found.sort(key=self.order_key(order.removeprefix("-")), reverse=order.startswith("-"))
+
+    def order_key(self, by: str = "") -> Callable[[Entry], Any]:
+        """What entries are ordered by: ``key``, ``value``, or as they print without an order."""
+        rank = self._row.rank
+        if by == "value" and rank is None:
+            rank = itself
+        if by == "key" or rank is None:
+            return lambda entry: entry[0]
+        if rank is itself:
+            return lambda entry: (entry[1], entry[0])
+        chosen = rank
+        return lambda entry: (chosen(entry[1]), entry[0])
+
+    @property
+    def json_type(self) -> str:
+        """What JSON output calls such a map."""
+        return self._row.json_type
+
+    def entries_text(self, entries: list[Entry], shown: Shown, last: int | None = None) -> bytes:
+        """Entries as text, empty when there are none; *last* as for :meth:`window`."""
+        value = self._text_form(shown, entries, last)
+        if self.key_type is None:
+            opening = b":\n" if isinstance(self.value_type, BUCKETED) else b": "
+            return b"".join([b"%s%s%s\n" % (self._name, opening, value(item)) for _, item in entries])
+        key = self.texts.key(self.key_type)
+        line = self._name.replace(b"%", b"%%") + (
+            b"[%s]:\n%s\n" if isinstance(self.value_type, BUCKETED) else b"[%s]: %s\n"
+        )
+        return b"".join([line % (key(name), value(item)) for name, item in entries])
+
+    def entries_json(self, entries: list[Entry], shown: Shown) -> bytes:
+        """Entries as one line of JSON, empty when there are none."""
+        if not entries:
+            return b""
+        value = self._json_form(shown, entries)
+        if self.key_type is None:
+            data = value(entries[0][1])
+        else:
+            data = self._members([(name, value(item)) for name, item in entries])
+        return json.line(self._row.json_type, json.mapping([(self._name, data)]))
+
+    def entries_json_parts(self, blocks: Iterable[list[Entry]], shown: Shown, last: int | None) -> Iterator[bytes]:
+        """As :meth:`entries_json`, of blocks of entries of which there is at least one."""
+        if self.key_type is None or not json.distinct_keys(self.key_type):
+            yield self.entries_json(list(chain.from_iterable(blocks)), shown)
+            return
+        # As json.line and json.mapping write it.
+        before = b'{"type": "%s", "data": {%s: {' % (self._row.json_type.encode(), json.quoted(self._name))
+        for block in blocks:
+            value = self._json_form(shown, block, last)
+            yield before + self._members([(name, value(item)) for name, item in block])[1:-1]
+            before = b", "
+        yield b"}}}\n"
+
+    def _members(self, entries: list[tuple[Value, bytes]]) -> bytes:
+        """A JSON object of decoded keys and values in JSON form."""
+        assert self.key_type is not None
+        key = self.jsons.key(self.key_type)
+        names = json.distinct([key(name) for name, _ in entries])
+        return json.mapping(list(zip(names, (value for _, value in entries), strict=True)))
+
+    def _text_form(self, shown: Shown, entries: list[Entry], last: int | None = None) -> Form:
+        kind = self.value_type
+        if isinstance(kind, types.TSeries):
+            from pytrace.render import tseries
+
+            make = self.window(kind, entries, shown.div, last)
+            return lambda value: tseries.text(make(intervals_of(value)))
+        if isinstance(kind, types.Hist):
+            from pytrace.render import histogram
+
+            shape = histogram.shape(kind)
+            return lambda value: histogram.text(shape, counts_of(value), shown.div)
+        return self.value_form(self.texts.form(kind), shown.div)
+
+    def _json_form(self, shown: Shown, entries: list[Entry], last: int | None = None) -> Form:
+        kind = self.value_type
+        if isinstance(kind, types.TSeries):
+            make = self.window(kind, entries, shown.div, last)
+            return lambda value: json.series_form(make(intervals_of(value)))
+        if isinstance(kind, types.Hist):
+            from pytrace.render import histogram
+
+            shape = histogram.shape(kind)
+            return lambda value: json.histogram_form(shape, counts_of(value), shown.div)
+        return self.value_form(self.jsons.form(kind), shown.div)
+
+    def value_form(self, form: Callable[[Value], Given], div: int) -> Callable[[Value], Given]:
+        """*form* for values that are divided by *div* first."""
+        return with_div(form, self.value_type, div)
+
+    def window(
+        self, kind: types.TSeries, entries: list[Entry], div: int, last: int | None = None
+    ) -> Callable[[Intervals], tseries.Series]:
+        """All series of a map end with the last interval that any of them has: *last*, or that of *entries*.
+
+        Their values are divided by *div*.
+        """
+        from pytrace.render import tseries
+
+        if last is None:
+            last = max((item[0] - 1 for _, value in entries for item in intervals_of(value)), default=0)
+        end = last
+
+        def make(value: Intervals) -> tseries.Series:
+            found = {number: truncated(item, div) for number, item in tseries.merged(kind, value).items()}
+            return tseries.window(kind, found, end)
+
+        return make
+
+    def shape(self) -> histogram.Shape:
+        """The buckets of a map of histograms."""
+        from pytrace.render import histogram
+
+        kind = self.value_type
+        if not isinstance(kind, types.Hist | types.LHist):
+            raise InternalError(f"percentiles of {self.name}, which is no histogram")
+        return histogram.shape(kind)
+
+
+class MapView(MapPrinter):
+    """One map of the running script: reading, merging and printing."""
+
+    def __init__(
+        self,
+        spec: MapSpec,
+        reader: Reader,
+        decoders: Decoders,
+        texts: TextForms,
+        jsons: JsonForms,
+        large: Callable[[MapView, Block, Shown], LargeMap | None] | None = None,
+    ) -> None:
+        super().__init__(spec.name, spec.key, spec.value, texts, jsons)
+        self.spec = spec
+        self.decoders = decoders
+        self._reader = reader
+        self._large = large
+        self._merges: dict[int, Merge[Value]] = {}
+        self._key: Decode | None = None if spec.key is None else decoders.decoder(spec.key)
+        self._baseline: Value | None = None
+        """Of an unkeyed sum that was emptied, the value at that time: nothing is written to what programs write to."""
+        self._zeroed = False
+        slot = spec.slot
+        alone = spec.key is None and (slot is None or not slot.generation)
+        self._subtract = self._row.subtract if alone else None
+
+    # ---- reading
+
+    def entries(self, shown: Shown | None = None, *, always: bool = False) -> list[Entry]:
+        """Decoded entries, ordered and cut as *shown* says; of an unkeyed map one, if it was written or *always*."""
+        shown = shown or Shown()
+        if self._key is None:
+            return self._scalar(shown, always)
+        found = self._sorted(shown, self._key)
+        return found if isinstance(found, list) else list(found.entries())
+
+    def contents(self) -> list[Entry]:
+        """The entries that would print, in no order."""
+        if self._key is None:
+            return self._scalar(Shown(), False)
+        return self._decoded(self._reader.blocks(self.spec), self._key)
+
+    def _sorted(self, shown: Shown, decode: Decode) -> list[Entry] | LargeMap:
+        """The entries of a keyed map, ordered and limited: decoded, or in a form that takes less of very many."""
+        blocks, start, count = self._reader.blocks(self.spec, clear=shown.clear), list[Block](), 0
+        for block in blocks:
+            start.append(block)
+            count += block[2]
+            large = self._large(self, block, shown) if count > LARGE and self._large is not None else None
+            if large is not None:
+                large.fill(chain(start, blocks))
+                return large
+            if count > LARGE:
+                break
+        found = self._decoded(chain(start, blocks), decode)
+        self.sort(found, shown.order)
+        return found[-shown.top :] if shown.top else found
+
+    def _scalar(self, shown: Shown, always: bool) -> list[Entry]:
+        subtract = self._subtract
+        read = self._reader.slot_and_clear if shown.clear and subtract is None else self._reader.slot
+        written, data = read(self.spec)
+        value = self._merge(data)
+        fresh, shown_value = self._fresh(value), value
+        if self._baseline is not None and subtract is not None:
+            shown_value = subtract(value, self._baseline)
+        if shown.clear and subtract is not None:
+            # A write from here could meet one in the kernel and lose it; so nothing is written, and what was
+            # printed is taken off from now on.
+            self._baseline = value
+            self._zeroed = False
+        if not always and not (written and fresh):
+            return []
+        if isinstance(self.spec.value, BUCKETED) and not (written and fresh):
+            return []
+        return [((), shown_value)]
+
+    def _fresh(self, value: Value) -> bool:
+        """Whether something was written since the map was emptied, if it was."""
+        return self._zeroed or self._baseline is None or bool(value != self._baseline)
+
+    def _decoded(self, blocks: Iterable[Block], decode: Decode) -> list[Entry]:
+        pairs: list[tuple[bytes, bytes]] = []
+        for keys, values, count in blocks:
+            split_keys = struct.iter_unpack(f"{len(keys) // count}s", keys)
+            split_values = struct.iter_unpack(f"{len(values) // count}s", values)
+            pairs += [(key, value) for (key,), (value,) in zip(split_keys, split_values, strict=True)]
+        if isinstance(self.spec.value, BUCKETED):
+            return self._bucketed(pairs, self.spec.value, decode)
+        if not pairs:
+            return []
+        merge = self._merger(len(pairs[0][1]))
+        return [(decode(key, 0), merge(value)) for key, value in pairs]
+
+    def _bucketed(self, pairs: list[tuple[bytes, bytes]], kind: types.Type, decode: Decode) -> list[Entry]:
+        grouped: dict[bytes, list[tuple[int, bytes]]] = {}
+        number = struct.Struct("=Q").unpack_from
+        for key, value in pairs:
+            cut = len(key) - 8
+            grouped.setdefault(key[:cut], []).append((number(key, cut)[0], value))
+        join = self._join_series if isinstance(kind, types.TSeries) else self._join_buckets
+        return [(decode(key, 0), join(parts)) for key, parts in grouped.items()]
+
+    def _join_buckets(self, parts: list[tuple[int, bytes]]) -> tuple[int, ...]:
+        assert isinstance(self.spec.value, types.Hist | types.LHist)
+        counts = [0] * self.spec.value.buckets
+        for bucket, value in parts:
+            if bucket >= len(counts):
+                raise InternalError(f"{self.spec.name} has a bucket {bucket}; its type has {len(counts)}")
+            counts[bucket] += sum(struct.unpack(f"={len(value) // 8}Q", value))
+        return tuple(counts)
+
+    def _join_series(self, parts: list[tuple[int, bytes]]) -> Values:
+        return tuple(item for _, value in parts for item in intervals_of(self._merge(value)))
+
+    def _merger(self, size: int) -> Merge[Value]:
+        found = self._merges.get(size)
+        if found is None:
+            found = self._merges[size] = self._row.merge(self.spec.value, size, self.decoders)
+        return found
+
+    def _merge(self, data: bytes) -> Value:
+        return self._merger(len(data))(data)
+
+    # ---- changing
+
+    def clear(self) -> None:
+        """Empty the map."""
+        self._zeroed = False
+        if self._subtract is not None:
+            self._baseline = self._merge(self._reader.slot(self.spec)[1])
+        else:
+            self._reader.clear(self.spec)
+
+    def zero(self) -> None:
+        """Set all values to zero; keys stay."""
+        if self._subtract is None:
+            self._reader.zero(self.spec)
+            return
+        written, data = self._reader.slot(self.spec)
+        value = self._merge(data)
+        self._zeroed = written and self._fresh(value)
+        self._baseline = value
+
+    # ---- printing
+
+    def text(self, shown: Shown | None = None, *, always: bool = False) -> bytes:
+        """The map as text, empty when there is nothing to show."""
+        return b"".join(self.text_parts(shown, always=always))
+
+    def text_parts(self, shown: Shown | None = None, *, always: bool = False) -> Iterator[bytes]:
+        """As :meth:`text`, a part at a time."""
+        shown = shown or Shown()
+        found = self._scalar(shown, always) if self._key is None else self._sorted(shown, self._key)
+        if isinstance(found, list):
+            yield self.entries_text(found, shown)
+        else:
+            yield from found.text()
+
+    def json(self, shown: Shown | None = None, *, always: bool = False) -> bytes:
+        """The map as one line of JSON, empty when there is nothing to show."""
+        return b"".join(self.json_parts(shown, always=always))
+
+    def json_parts(self, shown: Shown | None = None, *, always: bool = False) -> Iterator[bytes]:
+        """As :meth:`json`, a part at a time."""
+        shown = shown or Shown()
+        found = self._scalar(shown, always) if self._key is None else self._sorted(shown, self._key)
+        if isinstance(found, list):
+            yield self.entries_json(found, shown)
+            return
+        parts = found.json()
+        if parts is None:
+            yield self.entries_json(list(found.entries()), shown)
+        else:
+            yield from parts
+
+    # ---- percentiles
+
+    def quantiles_text(self, percents: Sequence[str]) -> bytes:
+        """Percentiles of a hist map, a line for each."""
+        from pytrace.render import histogram
+
+        shape = self.shape()
+        parts = []
+        for name, counts in self.entries():
+            label = self._name if self.spec.key is None else b"%s[%s]" % (self._name, self._key_text(name))
+            lines = [histogram.quantile_text(item) for item in histogram.quantiles(shape, counts_of(counts), percents)]
+            parts.append(b"%s:\n%s\n" % (label, b"".join(lines)))
+        return b"".join(parts)
+
+    def quantiles_json(self, percents: Sequence[str]) -> bytes:
+        """Percentiles of a hist map as one line of JSON."""
+        from pytrace.render import histogram
+
+        shape = self.shape()
+        found = [
+            (name, json.quantile_form(histogram.quantiles(shape, counts_of(counts), percents)))
+            for name, counts in self.entries()
+        ]
+        if not found:
+            return b""
+        if self.spec.key is None:
+            data = found[0][1]
+        else:
+            data = self._members(found)
+        return json.line("quantiles", json.mapping([(self._name, data)]))
+
+    def _key_text(self, name: Value) -> bytes:
+        assert self.spec.key is not None
+        return self.texts.key(self.spec.key)(name)
+
+
+def with_div(form: Callable[[Value], Given], kind: types.Type, div: int) -> Callable[[Value], Given]:
+    """*form* for values that are divided by *div* first."""
+    if div <= 1 or isinstance(kind, types.Stats | types.LHist):
+        return form
+    change = divided(kind, div)
+    return lambda value: form(change(value))

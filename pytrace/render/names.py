@@ -1,0 +1,365 @@
+"""What stands for numbers in output: symbols of addresses, stacks, users, times, cgroups."""
+
+from __future__ import annotations
+
+import os
+from itertools import repeat
+from typing import TYPE_CHECKING, Never, Protocol, TypeVar
+
+from pytrace.core.types import Stack, StackMode
+from pytrace.render.strftime import strftime
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+F = TypeVar("F")
+
+
+class Frame(Protocol):
+    """One function of an address, as the symbolizer finds it."""
+
+    @property
+    def name(self) -> str:
+        """The function; empty when unknown."""
+
+    @property
+    def offset(self) -> int:
+        """Bytes from the start of the function."""
+
+    @property
+    def module(self) -> str:
+        """Kernel module or path of the binary."""
+
+    @property
+    def file(self) -> str:
+        """Source file, empty when unknown."""
+
+    @property
+    def line(self) -> int:
+        """Source line."""
+
+    @property
+    def inlined(self) -> bool:
+        """True for a function that was inlined into the next one."""
+
+
+class Symbols(Protocol):
+    """What output needs of the symboliser."""
+
+    def kernel(self, address: int, *, caller: bool = False) -> Sequence[Frame]:
+        """Functions of a kernel address, inlined ones first; *caller*: of the call before it."""
+
+    def user(self, pid: int, address: int, *, caller: bool = False) -> Sequence[Frame]:
+        """Functions of an address of a process, inlined ones first; *caller*: of the call before it."""
+
+    def trampoline(self, pid: int, address: int) -> bool:
+        """Whether an address of a process is where handlers of signals return to."""
+
+
+class Clock(Protocol):
+    """What output needs of the kernel's clocks."""
+
+    def wall(self, nanoseconds: int, clock: int = ...) -> int:
+        """Wall time (nanoseconds since 1970) of a reading of *clock* (:class:`pytrace.core.types.Timestamp`)."""
+
+
+class HostNames(Protocol):
+    """Names that the machine of the run has."""
+
+    def interface(self, index: int) -> str | None:
+        """The name of a network interface; None where there is none."""
+
+    def network_namespace(self, inode: int) -> str | None:
+        """The name of a network namespace; None where it has none."""
+
+    def cgroup(self, identity: int, pattern: str) -> str:
+        """``hierarchy:path`` of a cgroup id, in the hierarchies that match *pattern*."""
+
+
+NO_STACK = -14
+"""-EFAULT: what the stack helpers return where there is no such stack (a kernel thread has no user stack)."""
+
+_KEPT_LINES = 1 << 16
+_KEPT_PROCESSES = 1 << 10
+"""Processes whose lines :meth:`Names.many_stacks` remembers at the same time."""
+
+
+class ValueNames(Protocol):
+    """What text forms need of names; the values are those of the decoder, or what stands for them in a snapshot."""
+
+    def kernel_symbol(self, address: Never) -> bytes:
+        """The function at a kernel address."""
+
+    def user_symbol(self, value: Never) -> bytes:
+        """The function at an address of a process."""
+
+    def user(self, identity: Never) -> bytes:
+        """The name of a user."""
+
+    def interface(self, index: Never) -> bytes:
+        """The name of a network interface."""
+
+    def network_namespace(self, inode: Never) -> bytes:
+        """The name of a network namespace."""
+
+    def timestamp(self, value: Never) -> bytes:
+        """A time by its format."""
+
+    def cgroup(self, value: Never) -> bytes:
+        """The path of a cgroup."""
+
+    def stack(self, kind: Stack, indent: bytes = ...) -> Callable[[Never], bytes]:
+        """How stacks of a type print."""
+
+    def many_stacks(self, kind: Stack, indent: bytes = ...) -> Callable[[Never], bytes]:
+        """As :meth:`stack`, for very many of them at one moment: what an address means is looked up once."""
+
+
+class Names:
+    """Resolves what values refer to. *strings* is the manifest's string table."""
+
+    def __init__(self, symbols: Symbols, clock: Clock, strings: Sequence[str], host: HostNames) -> None:
+        self._symbols = symbols
+        self._clock = clock
+        self._strings = strings
+        self._host = host
+        self._users: dict[int, bytes] = {}
+        self._kernel_lines: dict[tuple[int, bool, bool, bytes], bytes] = {}
+
+    def kernel_symbol(self, address: int) -> bytes:
+        """The function at a kernel address, without offset."""
+        return _function(self._symbols.kernel(address), address)
+
+    def user_symbol(self, value: tuple[int, int]) -> bytes:
+        """The function at ``(process, address)``, without offset."""
+        process, address = value
+        return _function(self._symbols.user(process, address), address)
+
+    def user(self, identity: int) -> bytes:
+        """The name of a user id; the number where the system knows no name."""
+        found = self._users.get(identity)
+        if found is None:
+            import pwd
+
+            try:
+                found = os.fsencode(pwd.getpwuid(identity).pw_name)
+            except (KeyError, OverflowError):
+                found = b"%d" % identity
+            self._users[identity] = found
+        return found
+
+    def interface(self, index: int) -> bytes:
+        """The name of a network interface; its index where there is none."""
+        name = self._host.interface(index)
+        return b"%d" % (index - (index >> 63 << 64)) if name is None else os.fsencode(name)
+
+    def network_namespace(self, inode: int) -> bytes:
+        """The name of a network namespace; its inode number where it has none."""
+        name = self._host.network_namespace(inode)
+        return b"%d" % inode if name is None else os.fsencode(name)
+
+    def timestamp(self, value: tuple[int, int, int]) -> bytes:
+        """A time by the format that belongs to it."""
+        nanoseconds, layout, clock = value
+        return strftime(self._strings[layout], self._clock.wall(nanoseconds, clock))
+
+    def cgroup(self, value: tuple[int, int]) -> bytes:
+        """``hierarchy:path`` of a cgroup id, by the filter that belongs to it."""
+        identity, pattern = value
+        return os.fsencode(self._host.cgroup(identity, self._strings[pattern]))
+
+    def stack(self, kind: Stack, indent: bytes = b"        ") -> Callable[[Never], bytes]:
+        """How decoded stacks of type *kind* print: an empty line, then a line for each frame; or one line."""
+        if kind.mode is StackMode.BUILD_ID:
+            return _stack_text(_build_id_line, indent)
+        if kind.mode.one_line:
+            from pytrace.render.stack_lines import line_text  # few scripts need it
+
+            return line_text(kind, self._user_frames if kind.user else self._kernel_frames, _unread)
+        return _stack_text(self._lines(kind, indent), indent)
+
+    def many_stacks(self, kind: Stack, indent: bytes = b"        ") -> Callable[[Never], bytes]:
+        """As :meth:`stack`, for very many of them at one moment: what an address means is looked up once."""
+        if kind.mode is StackMode.BUILD_ID or kind.mode.one_line:
+            return self.stack(kind, indent)
+        remember = kind.user and kind.mode is not StackMode.RAW
+        return _many_stacks((self._remembered_lines if remember else self._lines)(kind, indent), indent)
+
+    def _remembered_lines(self, kind: Stack, indent: bytes) -> Callable[[int, int, int | None], bytes]:
+        """As :meth:`_lines`, for user stacks of one moment: a return address has the same lines in all of them."""
+        perf = kind.mode is StackMode.PERF
+        known: dict[tuple[int, int], tuple[bytes, bytes]] = {}
+
+        def line(process: int, address: int, inner: int | None) -> bytes:
+            if inner is None:
+                return symbol_lines(self._symbols.user(process, address), address, indent, perf)
+            both = known.get((process, address))
+            if both is None:
+                if len(known) >= _KEPT_LINES:
+                    known.clear()
+                frames = self._symbols.user(process, address)
+                interrupted = returned = symbol_lines(frames, address, indent, perf)
+                if in_source(frames):
+                    returned = symbol_lines(self._symbols.user(process, address, caller=True), address, indent, perf)
+                both = known[process, address] = interrupted, returned
+            interrupted, returned = both
+            if returned is interrupted or self._symbols.trampoline(process, inner):
+                return interrupted
+            return returned
+
+        return line
+
+    def _lines(self, kind: Stack, indent: bytes) -> Callable[[int, int, int | None], bytes]:
+        """``line(process, frame, inner)``, where *inner* is the frame before.
+
+        All but the innermost are where functions return to, one instruction after the call; but what a signal
+        interrupted, which stands after the place that its handler returns to, called nothing.
+        """
+        if kind.mode is StackMode.RAW:
+            return lambda _process, address, _inner: b"%x\n" % address
+        perf = kind.mode is StackMode.PERF
+        if kind.user:
+            return lambda process, address, inner: symbol_lines(
+                self._user_frames(process, address, inner), address, indent, perf
+            )
+
+        def kernel(_process: int, address: int, inner: int | None) -> bytes:
+            key = (address, inner is not None, perf, indent)
+            found = self._kernel_lines.get(key)
+            if found is None:
+                if len(self._kernel_lines) >= _KEPT_LINES:
+                    self._kernel_lines.clear()
+                frames = self._kernel_frames(0, address, inner)
+                found = self._kernel_lines[key] = symbol_lines(frames, address, indent, perf)
+            return found
+
+        return kernel
+
+    def _user_frames(self, process: int, address: int, inner: int | None) -> Sequence[Frame]:
+        frames = self._symbols.user(process, address)
+        if inner is not None and in_source(frames) and not self._symbols.trampoline(process, inner):
+            return self._symbols.user(process, address, caller=True)
+        return frames
+
+    def _kernel_frames(self, _process: int, address: int, inner: int | None) -> Sequence[Frame]:
+        frames = self._symbols.kernel(address)
+        return self._symbols.kernel(address, caller=True) if inner is not None and in_source(frames) else frames
+
+
+def _stack_text(
+    line: Callable[[int, F, F | None], bytes], indent: bytes
+) -> Callable[[tuple[int, tuple[F, ...], int]], bytes]:
+    """The form of a stack whose frames print as *line* says."""
+
+    def text(value: tuple[int, tuple[F, ...], int]) -> bytes:
+        process, frames, error = value
+        why = _unread(error)
+        if why:
+            return no_stack(indent, why)
+        return b"\n" + b"".join(map(line, repeat(process), frames, (None, *frames)))
+
+    return text
+
+
+class _Lines(dict[tuple[int, "int | None"], bytes]):
+    """The lines of a process's frames, each by its address and the frame before."""
+
+    def __init__(self, line: Callable[[int, int, int | None], bytes], process: int) -> None:
+        super().__init__()
+        self._line = line
+        self._process = process
+
+    def __missing__(self, place: tuple[int, int | None]) -> bytes:
+        if len(self) >= _KEPT_LINES:
+            self.clear()
+        found = self[place] = self._line(self._process, *place)
+        return found
+
+
+def _many_stacks(
+    line: Callable[[int, int, int | None], bytes], indent: bytes
+) -> Callable[[tuple[int, tuple[int, ...], int]], bytes]:
+    by_process: dict[int, _Lines] = {}
+
+    def text(value: tuple[int, tuple[int, ...], int]) -> bytes:
+        process, frames, error = value
+        why = _unread(error)
+        if why:
+            return no_stack(indent, why)
+        lines = by_process.get(process)
+        if lines is None:
+            if len(by_process) >= _KEPT_PROCESSES:
+                by_process.clear()
+            lines = by_process[process] = _Lines(line, process)
+        return b"\n" + b"".join(map(lines.__getitem__, zip(frames, (None, *frames))))  # noqa: B905
+
+    return text
+
+
+def _unread(error: int) -> str:
+    """Why a stack with this error was not read; empty when it was, or there is none."""
+    return os.strerror(-error) if error and error != NO_STACK else ""
+
+
+def in_source(frames: Sequence[Frame]) -> bool:
+    """Whether source lines are known, and the byte before the address belongs to the same function."""
+    return bool(frames) and bool(frames[-1].file) and frames[-1].offset > 0
+
+
+def _function(frames: Sequence[Frame], address: int) -> bytes:
+    if not frames:
+        return b"0x%x" % address
+    return os.fsencode(frames[-1].name) if frames[-1].name else _unnamed(frames[-1], address)
+
+
+def _unnamed(frame: Frame, address: int) -> bytes:
+    """What stands for a place without a known function: the binary and the place in it, as it was linked."""
+    if not frame.module or not frame.offset:
+        return b"0x%x" % address
+    return b"%s+0x%x" % (os.fsencode(os.path.basename(frame.module)), frame.offset)
+
+
+def no_stack(indent: bytes, why: str) -> bytes:
+    """What stands for a stack that could not be read."""
+    return b"\n%s[no stack: %s]\n" % (indent, os.fsencode(why))
+
+
+def build_id_line(identity: str, place: int) -> bytes:
+    """A frame by the build id of its binary (empty when the kernel found none) and its place in there."""
+    return b"%s 0x%02x\n" % (identity.encode(), place) if identity else b"%x\n" % place
+
+
+def _build_id_line(_process: int, frame: tuple[int, bytes, int], _inner: object) -> bytes:
+    status, identity, place = frame
+    valid = status == 1  # BPF_STACK_BUILD_ID_VALID
+    return build_id_line(identity.hex() if valid else "", place)
+
+
+def symbol_lines(frames: Sequence[Frame], address: int, indent: bytes, perf: bool) -> bytes:
+    """The lines of one place of a stack: inlined functions first; *perf* as ``perf script`` prints them."""
+    one = _perf_line if perf else _plain_line
+    if not frames:
+        return (b"\t%x 0x%x ([unknown])\n" % (address, address)) if perf else b"%s0x%x\n" % (indent, address)
+    if len(frames) == 1:
+        return one(frames[0], address, indent)
+    return b"".join(one(frame, address, indent) for frame in frames)
+
+
+def _plain_line(frame: Frame, address: int, indent: bytes) -> bytes:
+    if not frame.name:
+        return b"%s%s\n" % (indent, _unnamed(frame, address))
+    place = f"@{frame.file}:{frame.line}" if frame.file else ""
+    return b"%s%s%s\n" % (indent, b"[inlined] " if frame.inlined else b"", os.fsencode(f"{_spot(frame)}{place}"))
+
+
+def _spot(frame: Frame) -> str:
+    """Function and offset; what was inlined has no start of its own to count from."""
+    return frame.name if frame.inlined else f"{frame.name}+{frame.offset}"
+
+
+def _perf_line(frame: Frame, address: int, _indent: bytes) -> bytes:
+    if not frame.name:
+        module = os.fsencode(frame.module) if frame.offset else b""
+        return b"\t%x %s (%s)\n" % (address, _unnamed(frame, address), module or b"[unknown]")
+    behind = b" (inlined)" if frame.inlined else (b" (%s)" % os.fsencode(frame.module) if frame.module else b"")
+    return b"\t%x %s%s\n" % (address, os.fsencode(_spot(frame)), behind)

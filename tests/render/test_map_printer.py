@@ -1,0 +1,301 @@
+"""Maps as they print: merging, order, top, div, snapshots, percentiles, types of values and keys."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytrace.core import types
+from pytrace.core.types import (
+    INT64,
+    UINT64,
+    Array,
+    Avg,
+    Count,
+    Hist,
+    LHist,
+    Max,
+    Min,
+    Record,
+    Stack,
+    Stats,
+    String,
+    Sum,
+    TSeries,
+    Tuple,
+)
+from tests.render.test_rows import bucket
+from tests.support.encode import Frame, Run, Symbols
+
+
+def show(run: Run, name: str, **static: Any) -> bytes:
+    identity = run.event("print_map", map=name, **static)
+    run.send(identity)
+    return run.printed()
+
+
+def ints(json_output: bool = False) -> Run:
+    run = Run(json=json_output)
+    run.keyed("@", INT64, INT64, {1: 10, 2: 30, 3: 20, 4: 40})
+    return run
+
+
+@pytest.mark.parametrize(
+    ("static", "expected"),
+    [
+        ({}, "1:10 3:20 2:30 4:40"),
+        ({"top": 2}, "2:30 4:40"),
+        ({"top": 10}, "1:10 3:20 2:30 4:40"),
+        ({"top": 0, "div": 10}, "1:1 3:2 2:3 4:4"),
+        ({"order": "key"}, "1:10 2:30 3:20 4:40"),
+        ({"order": "-key"}, "4:40 3:20 2:30 1:10"),
+        ({"order": "-value"}, "4:40 2:30 3:20 1:10"),
+        ({"order": "value", "top": 1}, "4:40"),
+        ({"order": "-value", "top": 2}, "3:20 1:10"),
+    ],
+)
+def test_order_top_div(static: dict[str, Any], expected: str) -> None:
+    lines = show(ints(), "@", **static).decode().splitlines()
+    assert lines == ["@[{}]: {}".format(*item.split(":")) for item in expected.split()]
+    data = json.loads(show(ints(True), "@", **static))
+    assert data["type"] == "map"
+    assert list(data["data"]["@"].items()) == [(key, int(value)) for key, value in
+                                               (item.split(":") for item in expected.split())]  # fmt: skip
+
+
+def test_div_rounds_towards_zero() -> None:
+    run = Run()
+    run.keyed("@", INT64, INT64, {1: -25, 2: 25})
+    assert show(run, "@", div=10) == b"@[1]: -2\n@[2]: 2\n"
+
+
+def test_equal_values_go_by_key() -> None:
+    run = Run()
+    run.keyed("@", String(16), Count(), {b"b": [1, 1], b"a": [2, 0], b"c": [0, 1]})
+    assert show(run, "@") == b"@[c]: 1\n@[a]: 2\n@[b]: 2\n"
+
+
+def test_unsigned_values_and_keys_order_as_unsigned() -> None:
+    run = Run()
+    run.keyed("@", UINT64, UINT64, {2**64 - 1: 2**63, 1: 2**63 + 1, 0: 5})
+    assert show(run, "@") == b"@[0]: 5\n@[18446744073709551615]: 9223372036854775808\n@[1]: 9223372036854775809\n"
+
+
+def test_stats_ignore_top_and_div_of_values_but_not_order() -> None:
+    run = Run()
+    run.keyed("@", INT64, Stats(), {1: [(100, 2), (0, 0)], 2: [(9, 1), (0, 0)]})
+    found = show(run, "@", div=10)
+    assert found == (
+        b"@[2]: { .count = 1, .average = 9, .total = 9 }\n@[1]: { .count = 2, .average = 50, .total = 100 }\n"
+    )
+
+
+def test_printing_one_stats_value() -> None:
+    run, as_json = Run(), Run(json=True)
+    for item in (run, as_json):
+        item.send(item.event("print_value", [Stats()]), (31, 2))
+    assert run.printed() == b"{ .count = 2, .average = 15, .total = 31 }\n"
+    assert json.loads(as_json.printed())["data"] == {"count": 2, "average": 15, "total": 31}
+
+
+def test_sums_wrap_and_averages_of_nothing() -> None:
+    run = Run()
+    run.scalar("@s", Sum(), 2**63 - 1, 1)
+    run.scalar("@a", Avg(), (0, 0), (0, 0))
+    run.scalar("@m", Min(), (0, 0), (7, 1))
+    run.scalar("@x", Max(False), (2**64 - 1, 1), (5, 1))
+    run.renderer.print_maps()
+    assert run.printed() == b"\n\n@a: 0\n@m: 7\n@s: -9223372036854775808\n@x: 18446744073709551615\n"
+
+
+@given(st.lists(st.lists(st.integers(-(2**40), 2**40), max_size=4), min_size=2, max_size=4))
+@settings(max_examples=100, deadline=None)
+def test_merging_is_as_if_one_cpu_had_done_all(cpus: list[list[int]]) -> None:
+    run = Run()
+    everything = [value for values in cpus for value in values]
+    run.scalar("@c", Count(), *map(len, cpus))
+    run.scalar("@s", Sum(), *map(sum, cpus))
+    run.scalar("@lo", Min(), *((min(values), 1) if values else (0, 0) for values in cpus))
+    run.scalar("@hi", Max(), *((max(values), 1) if values else (0, 0) for values in cpus))
+    run.renderer.print_maps()
+    expected = (len(everything), max(everything, default=0), min(everything, default=0), sum(everything))
+    assert run.printed().decode() == "\n\n@c: {}\n@hi: {}\n@lo: {}\n@s: {}\n".format(*expected)
+
+
+def test_names_that_look_like_formats() -> None:
+    run = Run()
+    run.keyed("@p%d", String(8), INT64, {b"%s": 1})
+    assert show(run, "@p%d") == b"@p%d[%s]: 1\n"
+
+
+def test_unwritten_maps() -> None:
+    run = Run(json=True)
+    run.maps.append(types_spec("@n", Count()))
+    run.maps.append(types_spec("@h", Hist()))
+    run.keyed("@k", INT64, INT64, {})
+    assert show(run, "@n") == b'{"type": "map", "data": {"@n": 0}}\n'
+    run.renderer.print_maps()
+    assert run.printed() == b""
+
+
+def types_spec(name: str, kind: types.Type) -> Any:
+    from pytrace.core.manifest import MapSpec
+
+    return MapSpec(name, "", "global", None, kind, 1)
+
+
+def test_stack_and_tuple_keys() -> None:
+    symbols = Symbols({1: [Frame("f g", 2)], 2: [Frame("h", 3)]})
+    stack = Stack(False, 4)
+    key = (0, (1, 2), 0)
+    for as_json in (False, True):
+        run = Run(symbols=symbols, json=as_json)
+        run.keyed("@", stack, Count(), {key: [1, 1], (0, (), -22): [0, 1]})
+        run.keyed("@t", Tuple((stack, String(16))), Count(), {(key, b"a b"): [1, 0]})
+        run.renderer.print_maps()
+        found = run.printed().decode()
+        if as_json:
+            names = [next(iter(json.loads(line)["data"].values())) for line in found.splitlines()]
+            assert list(names[0]) == ["\n[no stack: Invalid argument]\n", "\nf g+2\nh+3\n"]
+            assert list(names[1]) == ["\nf g+2\nh+3\n,a b"]
+        else:
+            assert found == (
+                "\n\n@[\n        [no stack: Invalid argument]\n]: 1\n@[\n        f g+2\n        h+3\n]: 2\n"
+                "@t[\n        f g+2\n        h+3\n, a b]: 1\n"
+            )
+
+
+def test_record_and_array_values_sort_by_key() -> None:
+    run = Run()
+    run.keyed("@", Array(INT64, 2), Record(("a",), (INT64,)), {(2, 1): (1,), (1, 9): (5,)})
+    assert show(run, "@") == b"@[[1,9]]: { .a = 5 }\n@[[2,1]]: { .a = 1 }\n"
+
+
+# ---------------------------------------------------------------------------------------------- histograms
+
+
+def histograms(json_output: bool = False) -> Run:
+    run = Run(json=json_output)
+    run.bucketed("@h", INT64, Hist(), {1: {bucket(5, 0): 1}, 2: {bucket(5, 0): 2}, 3: {2: 3}})
+    return run
+
+
+def test_top_and_div_of_hist_maps() -> None:
+    run = histograms()
+    top = run.event("print_map", map="@h", top=2)
+    div = run.event("print_map", map="@h", div=2)
+    run.send(top)
+    lines = run.printed().decode().splitlines()
+    assert [line for line in lines if line.startswith("@")] == ["@h[2]:", "@h[3]:"]
+    assert lines[1].startswith("[4, 8)                 2 |")
+    run.send(div)
+    assert b"[1]                    1 |" in run.printed()
+
+
+def test_hist_in_json() -> None:
+    found = json.loads(show(histograms(True), "@h", top=1, div=3))
+    assert found == {"type": "hist", "data": {"@h": {"3": [{"min": 1, "max": 1, "count": 1}]}}}
+
+
+def test_percentiles() -> None:
+    run, as_json = histograms(), histograms(True)
+    for item in (run, as_json):
+        item.scalar("@s", LHist(0, 10, 5), (0, 3, 0, 1), (0, 0, 0, 0))
+        first = item.event("quantiles", map="@h", percents=[50.0, 99.9])
+        second = item.event("quantiles", map="@s", percents=[50.0, 100.0])
+        item.send(first)
+        item.send(second)
+    assert run.printed().decode() == (
+        "@h[1]:\np50      5 ±2\np99.9    5 ±2\n\n@h[2]:\np50      5 ±2\np99.9    5 ±2\n\n"
+        "@h[3]:\np50      1\np99.9    1\n\n@s:\np50      2 ±2\np100     >= 10\n\n"
+    )
+    lines = [json.loads(line) for line in as_json.printed().splitlines()]
+    assert lines[0]["type"] == "quantiles"
+    assert lines[0]["data"]["@h"]["3"][0] == {"percentile": 50, "value": 1, "error": 0, "min": 1, "max": 1}
+    assert lines[1]["data"]["@s"][1] == {"percentile": 100, "value": None, "error": None, "min": 10}
+
+
+# ---------------------------------------------------------------------------------------------- snapshots
+
+
+def test_print_and_clear_of_a_keyed_map() -> None:
+    run = ints()
+    take = run.event("print_map", map="@", clear=True)
+    run.send(take)
+    assert run.printed().count(b"\n") == 4
+    run.send(take)
+    assert run.printed() == b""
+
+
+def test_print_and_clear_of_an_unkeyed_count_loses_nothing() -> None:
+    run = Run()
+    run.scalar("@c", Count(), 3, 4)
+    take, show_, clear = (run.event(*item[:1], map="@c", **item[1]) for item in (
+        ("print_map", {"clear": True}), ("print_map", {}), ("clear", {})))  # fmt: skip
+    run.send(take)
+    assert run.printed() == b"@c: 7\n"
+    assert run.reader.slots["@c"] == (True, run.reader.slots["@c"][1])  # memory that a program writes stays untouched
+    run.renderer.print_maps()
+    assert run.printed() == b"\n\n"
+    run.reader.slots["@c"] = (True, (5).to_bytes(8, "little") + (4).to_bytes(8, "little"))
+    run.send(show_)
+    assert run.printed() == b"@c: 2\n"
+    run.send(take)
+    run.send(show_)
+    assert run.printed() == b"@c: 2\n@c: 0\n"
+    run.send(clear)
+    run.send(show_)
+    assert run.printed() == b"@c: 0\n"
+    run.reader.slots["@c"] = (True, (6).to_bytes(8, "little") + (5).to_bytes(8, "little"))
+    run.send(show_)
+    assert run.printed() == b"@c: 2\n"
+
+
+def test_cleared_counts_are_gone_and_zeroed_ones_are_not() -> None:
+    run = Run()
+    run.scalar("@c", Count(), 3, 4)
+    zero, clear = run.event("zero", map="@c"), run.event("clear", map="@c")
+    for _ in range(2):
+        run.send(zero)
+        run.renderer.print_maps()
+        assert run.printed() == b"\n\n@c: 0\n"
+    for event in (clear, zero, clear):
+        run.send(event)
+        run.renderer.print_maps()
+        assert run.printed() == b"\n\n"
+
+
+def test_print_and_clear_of_an_unkeyed_hist() -> None:
+    run = Run()
+    run.scalar("@h", LHist(0, 3, 1), (0, 1, 0, 0, 0))
+    take = run.event("print_map", map="@h", clear=True)
+    run.send(take)
+    first = run.printed()
+    run.send(take)
+    assert first.startswith(b"@h:\n[0] ")
+    assert run.printed() == b""
+
+
+# ---------------------------------------------------------------------------------------------- time series
+
+
+def test_time_series_of_a_keyed_map_end_together() -> None:
+    kind = TSeries(1_000_000_000, 3, "sum")
+    run = Run(json=True)
+    run.bucketed("@", INT64, kind, {
+        1: {0: (101, 5, 0), 1: (102, 7, 0)},
+        2: {0: (104, 1, 0), 2: (103, -2, 0)},
+    })  # fmt: skip
+    found = json.loads(show(run, "@"))
+    assert found["type"] == "tseries"
+    series = found["data"]["@"]
+    assert [item["value"] for item in series["1"]] == [7]
+    assert [item["value"] for item in series["2"]] == [-2, 1]
+    # Interval 102 starts 102 s after 1970.
+    started = datetime.datetime.fromisoformat(series["2"][0]["interval_start"][:26]).timestamp()
+    assert started == 102

@@ -1,0 +1,185 @@
+"""Symbols, stacks in all modes, users, times, cgroups."""
+
+from __future__ import annotations
+
+import os
+import time
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+
+from pytrace.core.types import Stack, StackMode
+from pytrace.render import names as render_names
+from pytrace.render.names import Names
+from pytrace.runtime.host.cgroups import Cgroups
+from pytrace.runtime.host.clocks import Clock
+from pytrace.runtime.host.host_names import HostNames
+from tests.support.encode import Frame, Symbols
+
+KNOWN = {
+    0x1000: [Frame("do_work", 16, "[kernel]")],
+    0x2000: [
+        Frame("helper", 4, "/bin/prog", "src/a.c", 12, True),
+        Frame("main", 8, "/bin/prog", "src/b.c", 30),
+    ],
+}
+
+
+@pytest.fixture
+def names() -> Names:
+    return Names(Symbols(KNOWN), Clock(), ("%Y", "unif*"), HostNames())
+
+
+def test_symbols(names: Names) -> None:
+    assert names.kernel_symbol(0x1000) == b"do_work"
+    assert names.kernel_symbol(0x2000) == b"main"
+    assert names.kernel_symbol(0x3000) == b"0x3000"
+    assert names.user_symbol((7, 0x2000)) == b"main"
+    assert names.user_symbol((7, 0)) == b"0x0"
+
+
+FRAMES = (0, (0x1000, 0x2000, 0x3000), 0)
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        (
+            StackMode.BPFTRACE,
+            b"""
+        do_work+16
+        [inlined] helper@src/a.c:12
+        main+8@src/b.c:30
+        0x3000
+""",
+        ),
+        (
+            StackMode.PERF,
+            b"""
+\t1000 do_work+16 ([kernel])
+\t2000 helper (inlined)
+\t2000 main+8 (/bin/prog)
+\t3000 0x3000 ([unknown])
+""",
+        ),
+        (StackMode.RAW, b"\n1000\n2000\n3000\n"),
+    ],
+)
+@pytest.mark.parametrize("user", [False, True])
+def test_stack_modes(names: Names, mode: StackMode, user: bool, expected: bytes) -> None:
+    text = names.stack(Stack(user, 127, mode))
+    assert text(FRAMES) == expected
+    assert text(FRAMES) == expected  # from the cache
+
+
+@pytest.mark.parametrize("user", [False, True])
+def test_callers_are_at_the_line_of_their_call(user: bool) -> None:
+    known = {
+        0x2000: [Frame("main", 8, "/bin/prog", "b.c", 30)],
+        0x4000: [Frame("start", 0, "/bin/prog", "b.c", 40)],
+    }
+    calls = {
+        0x2000: [Frame("main", 8, "/bin/prog", "b.c", 29)],
+        0x4000: [Frame("abort", 20, "/bin/prog", "b.c", 9)],
+    }
+    text = Names(Symbols(known, calls), Clock(), (), HostNames()).stack(Stack(user, 127, StackMode.BPFTRACE), b"")
+    assert text((0, (0x2000, 0x2000, 0x4000), 0)) == b"\nmain+8@b.c:30\nmain+8@b.c:29\nstart+0@b.c:40\n"
+
+
+def test_what_a_signal_interrupted_is_where_it_was() -> None:
+    known = {0x2000: [Frame("main", 8, "/bin/prog", "b.c", 30)]}
+    symbols = Symbols(known, {0x2000: [Frame("main", 8, "/bin/prog", "b.c", 29)]})
+    symbols.trampolines = {0x7000}
+    text = Names(symbols, Clock(), (), HostNames()).stack(Stack(True, 127, StackMode.BPFTRACE), b"")
+    assert text((0, (0x2000, 0x7000, 0x2000, 0x2000), 0)).split() == [
+        b"main+8@b.c:30", b"0x7000", b"main+8@b.c:30", b"main+8@b.c:29",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", [StackMode.BPFTRACE, StackMode.PERF, StackMode.RAW])
+@pytest.mark.parametrize("user", [False, True])
+def test_many_stacks_print_as_each_of_them_does(user: bool, mode: StackMode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every order of places: innermost, called, interrupted; with source lines, without, inlined, unknown."""
+    monkeypatch.setattr(render_names, "_KEPT_LINES", 3)
+    known = KNOWN | {
+        0x4000: [Frame("start", 0, "/bin/prog", "b.c", 40)],
+        0x5000: [Frame("loop", 8, "/bin/prog", "b.c", 50)],
+        0x6000: [Frame("plain", 8, "/bin/prog")],
+    }
+    symbols = Symbols(known, {0x2000: [Frame("main", 8, "/bin/prog", "src/b.c", 29)],
+                              0x5000: [Frame("loop", 8, "/bin/prog", "b.c", 49)]})  # fmt: skip
+    symbols.trampolines = {0x7000}
+    made = Names(symbols, Clock(), (), HostNames())
+    kind = Stack(user, 127, mode)
+    many = made.many_stacks(kind, b"  ")
+    places = (0x2000, 0x4000, 0x5000, 0x6000, 0x7000, 0x8000)
+    for frames in [*permutations(places, 3), (0x5000,), (0x5000, 0x5000, 0x7000, 0x5000, 0x5000), ()]:
+        for process in (1, 2):
+            assert many((process, frames, 0)) == made.stack(kind, b"  ")((process, frames, 0))
+    assert many((1, (), -2)) == made.stack(kind, b"  ")((1, (), -2))
+
+
+def test_build_ids(names: Names) -> None:
+    frames = ((1, bytes(range(20)), 0x5), (2, bytes(20), 0x7F00))
+    expected = b"\n000102030405060708090a0b0c0d0e0f10111213 0x05\n7f00\n"
+    assert names.stack(Stack(True, 127, StackMode.BUILD_ID))((3, frames, 0)) == expected
+
+
+def test_no_stack(names: Names) -> None:
+    text = names.stack(Stack(True))
+    assert text((0, (), 0)) == b"\n"
+    assert text((0, (), -14)) == b"\n"
+    assert text((0, (), -22)) == b"\n        [no stack: Invalid argument]\n"
+
+
+def test_users(names: Names) -> None:
+    assert names.user(0) == b"root"
+    assert names.user(4_000_000_123) == b"4000000123"
+    assert names.user(2**64 - 1) == b"18446744073709551615"
+
+
+def test_timestamp(names: Names) -> None:
+    boot = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    assert names.timestamp((boot, 0, 0)) == time.strftime("%Y").encode()
+
+
+def test_cgroups(tmp_path: Path) -> None:
+    for path in ("v2/a/b", "v2/c", "cpu/x"):
+        (tmp_path / path).mkdir(parents=True)
+    mounts = tmp_path / "mounts"
+    mounts.write_text(
+        "20 1 0:20 / /proc rw - proc proc rw\n"
+        f"21 1 0:21 / {tmp_path}/cpu rw - cgroup cgroup rw,cpu\n22 1 0:22 / {tmp_path}/v2 rw - cgroup2 cgroup2 rw\n"
+    )
+    found = Cgroups(str(mounts))
+
+    def inode(path: str) -> int:
+        return os.stat(tmp_path / path).st_ino
+
+    assert found.paths(inode("v2")) == "unified:/"
+    assert found.paths(inode("v2/a/b")) == "unified:/a/b"
+    assert found.paths(inode("v2/a/b"), "unif*") == "unified:/a/b"
+    assert found.paths(inode("v2/a/b"), "cpu") == ""
+    assert found.paths(inode("cpu/x")) == "cpu:/x"
+    number = inode("v2/c")
+    assert found.paths(number) == "unified:/c"
+    (tmp_path / "v2/c").rmdir()
+    assert found.paths(number) == ""
+    (tmp_path / "v2/new").mkdir()
+    assert found.paths(inode("v2/new")) == "unified:/new"
+
+
+@pytest.mark.parametrize(
+    ("frame", "plain", "perf"),
+    [
+        (Frame("", 0x3CC3, "/usr/bin/app"), b"app+0x3cc3", b"\t5000 app+0x3cc3 (/usr/bin/app)\n"),
+        (Frame("", 0, "/usr/bin/app"), b"0x5000", b"\t5000 0x5000 ([unknown])\n"),
+        (Frame("", 5, ""), b"0x5000", b"\t5000 0x5000 ([unknown])\n"),
+    ],
+)
+def test_a_place_without_a_function(frame: Frame, plain: bytes, perf: bytes) -> None:
+    names = Names(Symbols({0x5000: [frame]}), Clock(), (), HostNames())
+    assert names.user_symbol((1, 0x5000)) == plain
+    assert names.stack(Stack(True), b"")((1, (0x5000,), 0)) == b"\n" + plain + b"\n"
+    assert names.stack(Stack(True, mode=StackMode.PERF))((1, (0x5000,), 0)) == b"\n" + perf
