@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import stat
 import sys
 from typing import TYPE_CHECKING
 
 from pytrace.cli.options import CommandLine, read
 from pytrace.cli.scripts.bcc_letters import LETTERS
+from pytrace.core import script_files
 from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError
 from pytrace.core.source import Source
 
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 
 _WITHOUT_SCRIPT = ("help", "version", "info", "examples", "tools")
 """Modes that read no script."""
-
-_LOOKED_AT = 8192
-"""How many bytes of a file tell whether it is a text."""
 
 
 def find(line: CommandLine, rest: Sequence[str]) -> Sequence[str]:
@@ -67,8 +64,7 @@ def _tool(line: CommandLine, name: str, rest: Sequence[str]) -> Sequence[str] | 
     real, implied = tools.resolve(name)
     path = tools.path(real)
     if path:
-        with open(path, encoding="utf-8") as file:
-            source = Source(name, file.read(), path)
+        source = script_files.text(path, name)
         line.script, line.tool = (source, None), name
         _declared(line, source, name, rest)
         if line.words is not None:
@@ -153,26 +149,12 @@ def read_file(name: str) -> tuple[Source, bytes | None]:
     Raises:
         TraceError: it cannot be read, or it is no script.
     """
-    from pytrace.core.manifest import is_compiled
-
     try:
         if name == "-":
-            data = sys.stdin.buffer.read()
-        else:
-            if stat.S_ISDIR(os.stat(name).st_mode):
-                raise TraceError(f"{name} is a directory, not a script")
-            with open(name, "rb") as file:
-                data = file.read()
+            return script_files.from_bytes("stdin", sys.stdin.buffer.read())
+        return script_files.read(name)
     except OSError as error:
         raise TraceError(f"cannot read script {name!r}: {error.strerror}{_meant(name)}", hints=_hints(name)) from error
-    if is_compiled(data):
-        return Source(name, "", name), data
-    if b"\0" in data[:_LOOKED_AT]:
-        hints = (f"-c {name} runs a program and traces it",) if data.startswith(b"\x7fELF") and name != "-" else ()
-        raise TraceError(f"{name!r} is not a script: there are zero bytes in it", hints=hints)
-    # Editors of other systems put a byte order mark in front.
-    text = data.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
-    return (Source("stdin", text) if name == "-" else Source(name, text, os.path.abspath(name))), None
 
 
 def _hints(name: str) -> tuple[str, ...]:

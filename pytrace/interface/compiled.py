@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from pytrace import cache
 from pytrace.base import whole_files
-from pytrace.core import manifest
+from pytrace.core import manifest, script_files
 from pytrace.core.config import ENVIRONMENT_PREFIXES
 from pytrace.core.diagnostics import Diagnostics, TraceError
 from pytrace.core.manifest import MapSpec
@@ -300,23 +300,12 @@ def read(script: Script) -> tuple[Source, bytes | None]:
     if not isinstance(path, str):
         raise TypeError("a script is a str (its text, or a path) or a path object, not bytes")
     try:
-        with open(path, "rb") as file:
-            data = file.read()
+        return script_files.read(path)
     except OSError as error:
         hints = () if os.path.exists(path) else ("the text of a script has braces: begin { … }",)
         raise TraceError(f"cannot read script {path!r}: {error.strerror}", hints=hints) from error
     except ValueError as error:
         raise TraceError(f"cannot read script {path!r}: {error}") from error
-    if manifest.is_compiled(data):
-        return Source(path, "", path), data
-    if b"\0" in data[:_LOOKED_AT]:
-        raise TraceError(f"{path!r} is not a script: there are zero bytes in it")
-    # Editors of other systems put a byte order mark in front.
-    return Source(path, data.decode("utf-8", "surrogateescape").removeprefix("\ufeff"), os.path.abspath(path)), None
-
-
-_LOOKED_AT = 8192
-"""How many bytes of a file tell whether it is a text."""
 
 
 def folders(given: Sequence[str]) -> tuple[str, ...]:

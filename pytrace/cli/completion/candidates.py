@@ -150,7 +150,7 @@ def _name(context: _Context, word: str) -> None:
 
 def _declared(word: str) -> tuple[ScriptOption, ...]:
     from pytrace.cli.scripts import declared, tools
-    from pytrace.core.source import Source
+    from pytrace.core import script_files
 
     real, _ = tools.resolve(word)
     if real in tools.TRANSLATED:
@@ -159,8 +159,7 @@ def _declared(word: str) -> tuple[ScriptOption, ...]:
         return TOOLS[real].options
     path = (tools.path(real) if tools.is_name(word) else "") or word
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            return declared.of(Source(word, file.read(), path), Diagnostics()).options
+        return declared.of(script_files.text(path, word), Diagnostics()).options
     except OSError:
         return ()
 

@@ -16,9 +16,10 @@ from contextlib import suppress
 import msgspec
 from msgspec.structs import replace
 
+from pytrace.core import script_files
 from pytrace.core.diagnostics import Diagnostics, similar
 from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.source import Source, Span
+from pytrace.core.source import Span
 from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.expand import settings
 from pytrace.frontend.syntax import parser
@@ -176,12 +177,11 @@ def _content(path: str) -> bytes:
 
 def _script(path: str, node: nodes.Import, state: _State) -> None:
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            text = file.read().removeprefix("\ufeff")
+        source = script_files.text(path)
     except OSError as problem:
         state.diagnostics.error(f"cannot import {node.path!r}: {problem.strerror}", node.span)
         return
-    program = parser.parse(Source(path, text, path), state.diagnostics)
+    program = parser.parse(source, state.diagnostics)
     configs = [item for item in program.items if isinstance(item, nodes.ConfigBlock)]
     for item in configs:
         state.diagnostics.error("an imported script cannot have a config block", item.head)

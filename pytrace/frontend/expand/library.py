@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 from functools import cache
 
+from pytrace.core import script_files
 from pytrace.core.diagnostics import Diagnostics, InternalError
-from pytrace.core.source import Source
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import LIBRARY_PREFIX
 
@@ -34,8 +34,7 @@ def load(file: str) -> tuple[nodes.Macro, ...]:
     from pytrace.frontend.syntax import parser
 
     path = os.path.join(FOLDER, file)
-    with open(path, encoding="utf-8") as opened:
-        source = Source(LIBRARY_PREFIX + file, opened.read(), path)
+    source = script_files.text(path, LIBRARY_PREFIX + file)
     diagnostics = Diagnostics()
     program = parser.parse(source, diagnostics)
     if diagnostics.failed:
