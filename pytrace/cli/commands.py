@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, TextIO
 
 from msgspec.structs import replace
 
-from pytrace import cache
 from pytrace.base import private_folders
 from pytrace.base.terminal import colour
 from pytrace.cli import request
@@ -25,10 +24,6 @@ if TYPE_CHECKING:
     from pytrace.core.options.run_options import RunOptions
     from pytrace.pipeline import Compilation, FrontEnd
     from pytrace.runtime.live_kernel import LiveKernel
-
-
-AHEAD_CPUS = 64
-"""Ahead-of-time files have room for so many CPUs, or more where they were compiled on a larger machine."""
 
 
 def run(line: CommandLine) -> int:
@@ -85,15 +80,15 @@ def _show_notes(options: RunOptions) -> None:
     private_folders.NOTES.clear()
 
 
-def live_kernel(options: RunOptions, *, least_cpus: int = 0) -> LiveKernel:
-    """The facts about this machine, with the options that override some of them."""
+def live_kernel(options: RunOptions, *, ahead: bool = False) -> LiveKernel:
+    """The facts about this machine, with the options that override some of them; *ahead* as for :class:`LiveKernel`."""
     from pytrace.runtime.live_kernel import LiveKernel
 
     return LiveKernel(
         disabled=options.disabled,
         traceable_functions=options.traceable_functions,
         debuginfo=options.debuginfo,
-        least_cpus=least_cpus,
+        ahead=ahead,
     )
 
 
@@ -113,19 +108,16 @@ def _run_script(line: CommandLine, script: Script, compile_options: CompileOptio
 def _compiled(
     line: CommandLine, script: Script, compile_options: CompileOptions, options: RunOptions
 ) -> CompiledScript:
-    from pytrace.runtime.host import fingerprints
+    from pytrace import cached_compilation
 
-    use_cache = not line.flag("no_cache")
-    key = cache.key(script.source.text, script.source.path or script.source.name, compile_options)
-    if use_cache:
-        found = cache.load(key, compile_options, fingerprints.still_true)
-        if found is not None:
-            if options.warnings:
-                sys.stderr.write("".join(found.manifest.warnings))
-            return found
-    result = compile_script(script, compile_options, options)
-    if use_cache and not cache.store(key, result) and options.verbose:
-        sys.stderr.write(f"the compiled script is not cached: {cache.directory()} cannot be written\n")
+    def compile_now() -> CompiledScript:
+        return compile_script(script, compile_options, options)
+
+    if line.flag("no_cache"):
+        return compile_now()
+    result, from_cache = cached_compilation.load_or_compile(script.source, compile_options, compile_now)
+    if from_cache and options.warnings:
+        sys.stderr.write("".join(result.manifest.warnings))
     return result
 
 
@@ -232,7 +224,7 @@ def _develop(line: CommandLine, script: Script, compile_options: CompileOptions,
     from pytrace.cli import dump
 
     diagnostics = Diagnostics()
-    kernel = live_kernel(options, least_cpus=AHEAD_CPUS if compile_options.ahead else 0)
+    kernel = live_kernel(options, ahead=compile_options.ahead)
     watch = dump.front_end_watch(options.debug, _shown_on(options))
     compilation = pipeline.Compilation(script.source, compile_options, kernel, diagnostics, watch)
     try:

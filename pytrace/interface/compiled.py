@@ -11,7 +11,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from pytrace import cache
+from pytrace import cached_compilation
 from pytrace.base import whole_files
 from pytrace.core import manifest, script_files
 from pytrace.core.config import ENVIRONMENT_PREFIXES
@@ -25,7 +25,6 @@ from pytrace.core.types import Type
 from pytrace.interface import selection
 from pytrace.interface.errors import TraceWarning, placed, warn
 from pytrace.interface.selection import Names, Users
-from pytrace.runtime.host import fingerprints
 
 Script: TypeAlias = "str | os.PathLike[str]"
 """The text of a script, or the path of a file; a string without ``{``, ``<`` and line ends is a path."""
@@ -33,9 +32,6 @@ Script: TypeAlias = "str | os.PathLike[str]"
 Parameters: TypeAlias = "Sequence[object] | Mapping[str, object]"
 """Positional parameters (``$1`` …), or named ones (``getopt``); a named one that is None is a flag, a list holds the
 values of an option that may be given several times."""
-
-AHEAD_CPUS = 64
-"""Saved scripts have room for so many CPUs, or more where they were compiled on a larger machine."""
 
 _COMPILING = threading.RLock()
 """Parser, LLVM and what is known of this machine are one for all threads."""
@@ -269,23 +265,20 @@ def build(source: Source, options: CompileOptions, cached: bool = False) -> mani
     Raises:
         ScriptError: the script has errors.
     """
-    key = cache.key(source.text, source.path or source.name, options) if cached else ""
-    if cached:
-        found = cache.load(key, options, fingerprints.still_true)
-        if found is not None:
-            return found
+    if not cached:
+        return _compiled(source, options)
+    script, _ = cached_compilation.load_or_compile(source, options, lambda: _compiled(source, options))
+    return script
+
+
+def _compiled(source: Source, options: CompileOptions) -> manifest.CompiledScript:
     from pytrace import pipeline
     from pytrace.runtime.live_kernel import LiveKernel
 
     diagnostics = Diagnostics()
+    kernel = LiveKernel(disabled=options.disabled, debuginfo=options.debuginfo, ahead=options.ahead)
     with placed(diagnostics):
-        kernel = LiveKernel(
-            disabled=options.disabled, debuginfo=options.debuginfo, least_cpus=AHEAD_CPUS if options.ahead else 0
-        )
-        script = pipeline.compile_script(source, options, kernel, diagnostics)
-    if cached:
-        cache.store(key, script)
-    return script
+        return pipeline.compile_script(source, options, kernel, diagnostics)
 
 
 def read(script: Script) -> tuple[Source, bytes | None]:

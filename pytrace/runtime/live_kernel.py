@@ -38,13 +38,17 @@ if TYPE_CHECKING:
     from pytrace.runtime.host.tracefs import Tracepoints
 
 
+AHEAD_CPUS = 64
+"""Number of CPUs that ahead-of-time files have room for at least; of a larger machine, as many as that has."""
+
+
 class LiveKernel:
     """Facts about the running kernel and the user binaries of this machine.
 
     *environment* holds the variables that matter (``PYTRACE_BTF`` …; default the process's own). *traceable_functions*
     is the file of ``--traceable-functions``, *debuginfo* the directories of ``--debuginfo``. *disabled* are
-    features that count as missing (``--no-feature``). *least_cpus* is the least number of CPUs to tell, for code
-    that will run on other machines.
+    features that count as missing (``--no-feature``). *ahead*: the code will run on other
+    machines, so the number of CPUs is :data:`AHEAD_CPUS` at least.
     """
 
     def __init__(
@@ -54,13 +58,13 @@ class LiveKernel:
         traceable_functions: str | None = None,
         debuginfo: Iterable[str] = (),
         disabled: Iterable[str] = (),
-        least_cpus: int = 0,
+        ahead: bool = False,
     ) -> None:
         self._environment = os.environ if environment is None else environment
         self._traceable_file = traceable_functions
         self._debuginfo = tuple(debuginfo)
         self._disabled = frozenset(disabled)
-        self._least_cpus = least_cpus
+        self._least_cpus = AHEAD_CPUS if ahead else 0
         self._features_used: set[str] = set()
         """Features that were asked for and are there."""
         self._system = os.uname()

@@ -51,10 +51,10 @@ def test_features_are_there_and_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert kernel.features_used == {"a"}
 
 
-@pytest.mark.parametrize(("least", "cpus"), [(0, 9), (4, 9), (64, 64)])
-def test_processors(least: int, cpus: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(perf, "possible_cpus", lambda: [0, 1, 8])
-    assert LiveKernel(least_cpus=least).possible_cpus == cpus
+@pytest.mark.parametrize(("ahead", "last", "cpus"), [(False, 8, 9), (True, 8, 64), (True, 99, 100)])
+def test_processors(ahead: bool, last: int, cpus: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(perf, "possible_cpus", lambda: [0, 1, last])
+    assert LiveKernel(ahead=ahead).possible_cpus == cpus
 
 
 @pytest.mark.parametrize(
