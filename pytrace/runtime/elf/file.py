@@ -15,6 +15,7 @@ import msgspec
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.abi.foreign_files import open_regular
+from pytrace.runtime.elf.file_contents import Contents, open_contents, pieces
 from pytrace.runtime.elf.symbol_table import Symbol, SymbolTable
 
 if TYPE_CHECKING:
@@ -69,48 +70,44 @@ _LAYOUTS = {
 
 
 class ElfFile:
-    """One ELF file, mapped. *path* may name a library inside an archive: ``base.apk!/lib/arm64/libfoo.so``.
+    """One ELF file. *path* may name a library inside an archive: ``base.apk!/lib/arm64/libfoo.so``.
 
     *base* is where the ELF data starts in the file that uprobes attach to (not 0 only inside archives).
     """
 
-    def __init__(self, data: bytes | mmap.mmap | memoryview, path: str, base: int = 0) -> None:
+    def __init__(self, data: bytes | Contents, path: str, base: int = 0) -> None:
         self.path = path
         self.base = base
-        self.view = memoryview(data)
-        if len(self.view) < 16 or bytes(self.view[:4]) != b"\x7fELF":
+        self.view: Contents = memoryview(data) if isinstance(data, bytes) else data
+        head = bytes(self.view[:64])
+        if len(head) < 16 or head[:4] != b"\x7fELF":
             raise TraceError(f"{path} is not an ELF file")
-        layout = _LAYOUTS.get(self.view[4])
-        if layout is None or self.view[5] != 1:
+        layout = _LAYOUTS.get(head[4])
+        if layout is None or head[5] != 1:
             raise TraceError(f"{path} is an ELF file of a class or byte order that this machine does not run")
         self._layout = layout
-        self.wide = self.view[4] == 2
+        self.wide = head[4] == 2
         size = struct.calcsize("<" + layout.header)
-        if len(self.view) < size:
-            raise TraceError(f"{path} is truncated: it has {len(self.view)} bytes, and an ELF header {size}")
-        header = struct.unpack_from("<" + layout.header, self.view)
+        if len(head) < size:
+            raise TraceError(f"{path} is truncated: it has {len(head)} bytes, and an ELF header {size}")
+        header = struct.unpack_from("<" + layout.header, head)
         self.type, self.machine, _, self.entry = header[:4]
         self._segments_at, self._sections_at = header[4:6]
         self._segment_size, self._segment_count, self._section_size, self._section_count, self._names = header[8:13]
 
     @classmethod
     def open(cls, path: str) -> Self:
-        """Map an ELF file, or a stored member of a zip archive (``ARCHIVE!/MEMBER``).
+        """Open an ELF file, or a stored member of a zip archive (``ARCHIVE!/MEMBER``).
 
         Raises:
             TraceError: not an ELF file.
             OSError: the file cannot be read.
         """
         archive, separator, member = path.partition("!/")
-        with open_regular(archive) as file:
-            try:
-                data = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ, flags=mmap.MAP_PRIVATE)
-            except ValueError as error:
-                raise TraceError(f"{archive} is empty") from error
         if not separator:
-            return cls(data, path)
+            return cls(open_contents(path), path)
         start, size = archive_member(archive, member)
-        return cls(memoryview(data)[start : start + size], path, base=start)
+        return cls(open_contents(archive, start, size), path, base=start)
 
     def __enter__(self) -> Self:
         return self
@@ -119,8 +116,8 @@ class ElfFile:
         self.close()
 
     def close(self) -> None:
-        """Give up the mapping as far as nothing else refers to it."""
-        source = self.view.obj
+        """Give up the mapping or descriptor as far as nothing else refers to it."""
+        source = self.view.obj if isinstance(self.view, memoryview) else None
         self.view.release()
         if isinstance(source, mmap.mmap):
             source.close()
@@ -177,9 +174,10 @@ class ElfFile:
 
     def _rows(self, layout: str, at: int, size: int, count: int) -> list[tuple[int, ...]]:
         record = struct.Struct("<" + layout)
-        if at + size * count > len(self.view) or (count and size < record.size):
+        rows = self.view[at : at + size * count]
+        if len(rows) < size * count or (count and size < record.size):
             raise TraceError(f"{self.path} is truncated: its headers are outside the file")
-        return [record.unpack_from(self.view, at + number * size) for number in range(count)]
+        return [record.unpack_from(rows, number * size) for number in range(count)]
 
     def section(self, name: str) -> Section | None:
         """The first section of a name."""
@@ -188,7 +186,7 @@ class ElfFile:
     def contents(self, section: Section) -> memoryview:
         """Bytes of a section; empty when it has none in the file."""
         if section.type == SHT_NOBITS:
-            return self.view[:0]
+            return memoryview(b"")
         return self.view[section.offset : section.offset + section.size]
 
     # ---- addresses
@@ -299,7 +297,10 @@ class ElfFile:
         """CRC32 of the whole file, as debug links have it."""
         import zlib
 
-        return zlib.crc32(self.view)
+        found = 0
+        for piece in pieces(self.view):
+            found = zlib.crc32(piece, found)
+        return found
 
 
 def parse_notes(data: bytes) -> list[tuple[bytes, int, bytes]]:
