@@ -39,19 +39,3 @@ def by_class(
     if len(found) != len(rows):
         raise ValueError("two functions for one class")
     return cast("Mapping[type[B], Callable[Concatenate[S, B, P], R]]", found)
-
-
-def late(find: Callable[[], Callable[P, R]]) -> Callable[P, R]:
-    """The function that *find* gives, which is asked for it at the first call.
-
-    A row ``on(nodes.Cast, late(lambda: casts.cast))`` does not use the module ``casts`` yet.
-    """
-    found: Callable[P, R] | None = None
-
-    def call(*values: P.args, **named: P.kwargs) -> R:
-        nonlocal found
-        if found is None:
-            found = find()
-        return found(*values, **named)
-
-    return call

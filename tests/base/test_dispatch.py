@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from pytrace.base.dispatch import by_class, late, on
+from pytrace.base.dispatch import by_class, on
 
 
 class Shape:
@@ -38,16 +38,3 @@ def test_the_function_of_a_class_is_found() -> None:
 def test_a_class_has_one_row() -> None:
     with pytest.raises(ValueError, match="two functions for one class"):
         by_class(on(Square, square), on(Square, square))
-
-
-def test_a_late_function_is_found_at_its_first_call() -> None:
-    found: list[str] = []
-
-    def find() -> Callable[[int, Square, str], str]:
-        found.append("square")
-        return square
-
-    table: Mapping[type[Shape], Callable[[int, Shape, str], str]] = by_class(on(Square, late(find)))
-    assert found == []
-    assert [table[Square](scale, Square(), "m") for scale in (1, 2)] == ["3m", "6m"]
-    assert found == ["square"]

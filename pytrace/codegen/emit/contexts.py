@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from pytrace.base.dispatch import by_class, late, on
+from pytrace.base.dispatch import by_class, on
 from pytrace.codegen.emit import memory, raw_tracepoints, returned_function, system_calls
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.operands import Made, Memory, Operand, Remote, Scalar
@@ -186,7 +186,7 @@ _PLACES: Mapping[type[Place], Callable[[Emitter, Place, Type], Operand]] = by_cl
     on(RegisterLocation, _location),
     on(CallRegister, _call_register),
     on(CallResult, _call_result),
-    on(RawField, late(lambda: raw_tracepoints.field)),
+    on(RawField, raw_tracepoints.field),
 )
 
 

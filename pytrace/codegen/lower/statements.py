@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.base.dispatch import by_class, late, on
+from pytrace.base.dispatch import by_class, on
 from pytrace.codegen.analysis.aliasing import overlaps
 from pytrace.codegen.emit import loops, memory
 from pytrace.codegen.emit.emitter import Emitter, Loop
@@ -217,8 +217,8 @@ _EMIT: Mapping[type[nodes.Stmt], Callable[[Emitter, nodes.Stmt], None]] = by_cla
     on(nodes.Discard, _discard),
     on(nodes.Let, _let),
     on(nodes.Assign, _assign),
-    on(nodes.For, late(lambda: for_loops.for_each)),
-    on(nodes.While, late(lambda: for_loops.while_true)),
+    on(nodes.For, for_loops.for_each),
+    on(nodes.While, for_loops.while_true),
     on(nodes.Unroll, _unroll),
     on(nodes.Break, _break),
     on(nodes.Continue, _continue),

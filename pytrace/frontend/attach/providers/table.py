@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from pytrace.base.dispatch import late
 from pytrace.core.probes import perf_events
 from pytrace.core.probes.kinds import (
     BEGIN,
@@ -49,26 +48,26 @@ if TYPE_CHECKING:
     from pytrace.frontend.attach.providers.base import Provider
 
 _MAKE: dict[str, Callable[[], Provider]] = {
-    BEGIN: late(lambda: special.Plain),
-    END: late(lambda: special.Plain),
-    SELF: late(lambda: special.Self),
-    TEST: late(lambda: special.Named),
-    BENCH: late(lambda: special.Named),
+    BEGIN: special.Plain,
+    END: special.Plain,
+    SELF: special.Self,
+    TEST: special.Named,
+    BENCH: special.Named,
     KPROBE: lambda: functions.KernelProbe(offsets=True),
     KRETPROBE: lambda: functions.KernelProbe(offsets=False),
     UPROBE: lambda: uprobes.UserProbe(offsets=True),
     URETPROBE: lambda: uprobes.UserProbe(offsets=False),
-    USDT: late(lambda: usdt.Usdt),
-    TRACEPOINT: late(lambda: tracepoints.Tracepoint),
-    RAWTRACEPOINT: late(lambda: tracepoints.RawTracepoint),
-    FENTRY: late(lambda: trampolines.Trampoline),
-    FEXIT: late(lambda: trampolines.Trampoline),
-    PROFILE: late(lambda: timers.Timer),
-    INTERVAL: late(lambda: timers.Timer),
+    USDT: usdt.Usdt,
+    TRACEPOINT: tracepoints.Tracepoint,
+    RAWTRACEPOINT: tracepoints.RawTracepoint,
+    FENTRY: trampolines.Trampoline,
+    FEXIT: trampolines.Trampoline,
+    PROFILE: timers.Timer,
+    INTERVAL: timers.Timer,
     SOFTWARE: lambda: counters.Counter(perf_events.SOFTWARE),
     HARDWARE: lambda: counters.Counter(perf_events.HARDWARE, "perf_hardware"),
-    WATCHPOINT: late(lambda: watchpoints.Watchpoint),
-    ITER: late(lambda: iterators.Iterator),
+    WATCHPOINT: watchpoints.Watchpoint,
+    ITER: iterators.Iterator,
 }
 """A script uses few kinds; the modules of the others need not run."""
 
