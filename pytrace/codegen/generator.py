@@ -1,4 +1,4 @@
-"""The code generator: from a checked program to a compiled script."""
+"""The code generator: lowers a checked program to LLVM IR and compiles it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pytrace.core.options.compile_options import CompileOptions
 
 _FIRST_OBJECT = 8
-"""Where every ``struct bpf_iter__TYPE`` has the pointer to its object; before it is the state of the iteration."""
+"""Offset of the object pointer in every ``struct bpf_iter__TYPE``, after the pointer to ``struct bpf_iter_meta``."""
 
 LOWERING = Lowering(expressions.evaluate, statements.block, emission, events.check_read)
 
@@ -135,7 +135,7 @@ def _entry(program: Program) -> None:
     e.early_result = _result(unit)
     process_filters.require(e, process_filters.tests(e, pid=unit.pid_filter, others=unit.filtered, follow=unit.follow))
     if unit.kind.context is Context.ITERATOR:
-        # The final call of an iterator has no object (Documentation/bpf/bpf_iterators.rst).
+        # The object is null in the final call of an iterator (Documentation/bpf/bpf_iterators.rst).
         e.end_early(e.b.truth(e.launder(e.b.load(e.b.offset(e.context, _FIRST_OBJECT)))))
     body = statements.after_predicates(e, unit.body)
     _zero_shared(e)
@@ -177,7 +177,7 @@ def _zero_shared(e: Emitter) -> None:
 
 
 def _result(unit: ProbeUnit) -> int:
-    """The result of a program of which the script sets none.
+    """The result of a program if the script does not set one.
 
     0 from a tracepoint program would hide the event from other users of the tracepoint, and fentry and fexit programs
     must return 0.

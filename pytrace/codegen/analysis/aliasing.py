@@ -44,4 +44,4 @@ def _assigns(checked: CheckedProgram, node: nodes.Node) -> bool:
 
 
 _CHANGING = frozenset({"find", "delete"})
-"""Builtins that change memory which values may be read from."""
+"""Builtins that modify memory from which a value may be read."""

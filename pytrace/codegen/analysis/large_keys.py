@@ -1,7 +1,8 @@
-"""Large keys of which mostly a part is used: their maps are found by a digest of the used words.
+"""Large keys that are seldom full: their maps are indexed by a digest of the used words.
 
-A stack has room for 127 frames and a string for 1,024 bytes, and the kernel would hash and compare all of a hash map's
-key.  What is used can be told from the key itself: a stack begins with its number of frames, a string ends at its NUL.
+A stack has room for 127 frames and a string for 1,024 bytes, and the kernel would hash and compare the whole key of a
+hash map.  The length of the used part follows from the key itself: a stack begins with its number of frames, a string
+ends at its NUL.
 """
 
 from __future__ import annotations
@@ -20,34 +21,34 @@ if TYPE_CHECKING:
     from pytrace.frontend.ast.typed_program import CheckedProgram
 
 WORD = 8
-"""Bytes of what is digested at once."""
+"""Bytes that are digested at a time."""
 
 LEAST = 64
-"""Bytes up to which the kernel compares a key as quickly as it would be digested."""
+"""Keys of at most this size are compared by the kernel as quickly as they would be digested."""
 
 
 class Words(msgspec.Struct, frozen=True):
-    """Words *start* to *stop* of a key; those behind its used part are zero."""
+    """Words *start* to *stop* of a key; those after its used part are zero."""
 
     start: int
     stop: int
     text: bool = False
-    """The used part ends with the word that has a NUL byte, as in a string."""
+    """The used part ends with the word that contains a NUL byte, as in a string."""
     frame: int = 0
-    """In a stack the words of a frame, otherwise 0; the word before *start* begins with the number of frames."""
+    """For a stack, the words per frame, otherwise 0; the word before *start* begins with the number of frames."""
 
     @property
     def variable(self) -> bool:
-        """Whether it is told by the key how many of the words are used."""
+        """Whether the number of used words depends on the key."""
         return self.text or self.frame > 0
 
 
 def digested_maps(checked: CheckedProgram) -> frozenset[str]:
-    """Names of the maps that are found by a digest of their keys.
+    """Names of the maps that are indexed by a digest of their keys.
 
-    Not those from which programs delete, or through which they iterate: for these the kernel's map has the keys.
+    Maps that programs delete from or iterate over are excluded: their BPF map needs the keys themselves.
     """
-    found = {
+    names = {
         name
         for name, info in checked.maps.items()
         if info.key is not None
@@ -55,11 +56,11 @@ def digested_maps(checked: CheckedProgram) -> frozenset[str]:
         and info.key.size > LEAST
         and any(_variable(info.key, 0))
     }
-    return frozenset(found - set(_by_key(checked))) if found else frozenset()
+    return frozenset(names - set(_by_key(checked))) if names else frozenset()
 
 
 def _by_key(checked: CheckedProgram) -> Iterator[str]:
-    """Maps that programs delete from or iterate through."""
+    """Maps that programs delete from or iterate over."""
     bodies = [unit.body for unit in checked.units] + [function.body for function in checked.functions]
     for node in (node for body in bodies for node in walk(body)):
         if isinstance(node, nodes.For):
@@ -74,16 +75,16 @@ def _maps(node: nodes.Node) -> Iterator[str]:
 
 def words_of(key: Type) -> tuple[Words, ...]:
     """All words of a key, in order."""
-    found: list[Words] = []
-    at, end = 0, (key.size + WORD - 1) // WORD
+    words: list[Words] = []
+    start, end = 0, (key.size + WORD - 1) // WORD
     for part in _variable(key, 0):
-        if part.start > at:
-            found.append(Words(at, part.start))
-        found.append(part)
-        at = part.stop
-    if end > at:
-        found.append(Words(at, end))
-    return tuple(found)
+        if part.start > start:
+            words.append(Words(start, part.start))
+        words.append(part)
+        start = part.stop
+    if end > start:
+        words.append(Words(start, end))
+    return tuple(words)
 
 
 def _variable(type_: Type, offset: int) -> Iterator[Words]:

@@ -1,8 +1,8 @@
-"""How many iterations the loops of a program may make, all together.
+"""Bounds of the total number of iterations of a program's loops.
 
-The kernel limits one loop to :data:`MOST` iterations, but not loops in loops: these can keep a CPU, and the traced
-program, for days. Programs whose loops may make more than ``max_loop_iterations`` count them as they run
-(``codegen.emit.loops``); those that certainly do so are refused.
+The kernel limits one loop to :data:`MOST` iterations, but not nested loops: these can occupy a CPU, and stall the
+traced program, for days. Programs whose loops may exceed ``max_loop_iterations`` count iterations as they run
+(``codegen.emit.loops``); those that certainly exceed it are rejected.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MOST = 1 << 23
 
 def most(checked: CheckedProgram, block: nodes.Block) -> int:
     """The maximum number of iterations in one run of *block*, functions that it calls included."""
-    known: dict[FunctionInfo, int] = {}
+    totals: dict[FunctionInfo, int] = {}
 
     def of_node(node: nodes.Node) -> int:
         inside = sum(map(of_node, visitor.children(node)))
@@ -35,25 +35,25 @@ def most(checked: CheckedProgram, block: nodes.Block) -> int:
             return _constant(checked, node.count) * inside
         target = checked.calls.get(node) if isinstance(node, nodes.Call) else None
         if isinstance(target, FunctionInfo):
-            if target not in known:
-                known[target] = of_node(target.body)
-            return inside + known[target]
+            if target not in totals:
+                totals[target] = of_node(target.body)
+            return inside + totals[target]
         return inside
 
     return of_node(block)
 
 
 def of_map(checked: CheckedProgram, node: nodes.For) -> int:
-    """What a loop over a map costs however few keys it has, in iterations: the kernel looks into each bucket."""
+    """Fixed cost of a loop over a map, in iterations: the kernel visits each bucket, used or not."""
     info = _map(checked, node)
     return info.max_entries // 2 if info is not None else 0
 
 
 def refuse(checked: CheckedProgram, block: nodes.Block, limit: int) -> None:
-    """Report loops that make more than *limit* iterations in each run of *block*.
+    """Reject loops that make more than *limit* iterations in each run of *block*.
 
     Raises:
-        PlacedError: there are some.
+        PlacedError: a loop exceeds the limit.
     """
     for statement in _certain(block):
         if isinstance(statement, nodes.For):
@@ -103,19 +103,19 @@ def _least(checked: CheckedProgram, node: nodes.For) -> tuple[int, tuple[int, ..
     if turns is None or turns > MOST or _may_leave(node.body):
         return 0, ()
     inside = [_least(checked, item) for item in _certain(node.body) if isinstance(item, nodes.For)]
-    counts = max((found for _, found in inside), key=len, default=())
+    counts = max((nest for _, nest in inside), key=len, default=())
     return turns * (1 + sum(total for total, _ in inside)), (turns, *counts)
 
 
 def _certain(block: nodes.Block) -> tuple[nodes.Stmt, ...]:
-    """The statements of a block, and of blocks that are among them."""
-    found: list[nodes.Stmt] = []
+    """The statements of a block that run unconditionally, those of nested blocks included."""
+    statements: list[nodes.Stmt] = []
     for statement in block.statements:
         expression = statement.value if isinstance(statement, nodes.ExprStmt) else None
-        found.extend(_certain(expression.block) if isinstance(expression, nodes.BlockExpr) else (statement,))
-    return tuple(found)
+        statements.extend(_certain(expression.block) if isinstance(expression, nodes.BlockExpr) else (statement,))
+    return tuple(statements)
 
 
 def _may_leave(block: nodes.Block) -> bool:
-    """Whether a loop with this body may end early, or skip what is at the end of the body."""
+    """Whether a loop with this body may end early or skip the end of the body."""
     return any(isinstance(node, nodes.Break | nodes.Continue | nodes.Return) for node in visitor.walk(block))

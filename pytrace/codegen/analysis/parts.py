@@ -1,4 +1,4 @@
-"""Splitting of long bodies into functions, so that no function gets too long.
+"""Splitting of long bodies into several functions.
 
 Some LLVM passes are quadratic in a function's length, and BPF branches reach 32767 instructions. A body of more than
 :data:`WHOLE` nodes is therefore split between statements into functions of about :data:`PART` nodes, a long chain of
@@ -32,10 +32,10 @@ UNROLLED = 2000
 """Total nodes of all iterations of an ``unroll`` before it becomes a loop."""
 
 MOST = 96
-"""Parts of a program, of which some may be half as long: the kernel takes 256 functions."""
+"""Maximum parts of a program, some of which may be half as long: the kernel allows 256 functions."""
 
 DEEPEST = 3
-"""Nested unrolls that become loops: the kernel allows a call depth of eight functions."""
+"""Maximum nesting of unrolls that become loops: the kernel allows a call depth of eight functions."""
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -88,11 +88,11 @@ class _Size(msgspec.Struct, frozen=True):
 def plan(checked: CheckedProgram, bodies: Iterable[nodes.Block]) -> Plan:
     """How the *bodies* of a program and of the functions that it calls are split."""
     planner = _Planner(checked)
-    whole = list(bodies)
-    count = sum(planner.size(body).nodes for body in whole)
+    all_bodies = list(bodies)
+    count = sum(planner.size(body).nodes for body in all_bodies)
     if count > WHOLE:
         planner.part = max(PART, count // MOST)
-        for body in whole:
+        for body in all_bodies:
             planner.cut(body)
     return planner.plan
 
@@ -122,10 +122,10 @@ class _Planner:
             else:
                 self.plan.loops.add(node)
                 loops += 1
-        found = _Size(count, loops, jumps)
+        size = _Size(count, loops, jumps)
         if isinstance(node, nodes.Stmt | nodes.Block | nodes.If):
-            self.sizes[node] = found
-        return found
+            self.sizes[node] = size
+        return size
 
     # ---------------------------------------------------------------------------------------- splitting
 
@@ -144,44 +144,44 @@ class _Planner:
                 self.cut(child)
 
     def _pieces(self, block: nodes.Block) -> Iterator[Piece]:
-        waiting: list[nodes.Stmt] = []
+        pending: list[nodes.Stmt] = []
         length = 0
         for statement in block.statements:
             size = self.sizes[statement]
             alone = size.nodes > self.part or size.jumps
-            if waiting and (alone or length + size.nodes > self.part):
-                yield Piece(tuple(waiting), 2 * length > self.part)
-                waiting, length = [], 0
+            if pending and (alone or length + size.nodes > self.part):
+                yield Piece(tuple(pending), 2 * length > self.part)
+                pending, length = [], 0
             if alone:
                 self.cut(statement)
                 yield Piece((statement,), False)
             else:
-                waiting.append(statement)
+                pending.append(statement)
                 length += size.nodes
-        if waiting:
-            yield Piece(tuple(waiting), 2 * length > self.part)
+        if pending:
+            yield Piece(tuple(pending), 2 * length > self.part)
 
     def _chain(self, node: nodes.If) -> None:
         groups: list[list[Arm]] = [[]]
         length = 0
-        rest: nodes.Block | nodes.If | None = node
-        while isinstance(rest, nodes.If):
-            known = self.checked.constants.get(rest.condition)
-            if known is not None:
-                rest = rest.then if known else rest.other
+        branch: nodes.Block | nodes.If | None = node
+        while isinstance(branch, nodes.If):
+            constant = self.checked.constants.get(branch.condition)
+            if constant is not None:
+                branch = branch.then if constant else branch.other
                 continue
-            size = self.sizes[rest.then].nodes + self._condition_nodes(rest)
+            size = self.sizes[branch.then].nodes + self._condition_nodes(branch)
             if groups[-1] and length + size > self.part:
                 groups.append([])
                 length = 0
-            groups[-1].append(Arm(rest.condition, rest.then))
+            groups[-1].append(Arm(branch.condition, branch.then))
             length += size
-            self.cut(rest.then)
-            rest = rest.other
-        if rest is not None:
-            self.cut(rest)
+            self.cut(branch.then)
+            branch = branch.other
+        if branch is not None:
+            self.cut(branch)
         if len(groups) > 1:
-            self.plan.chains[node] = Chain(tuple(tuple(group) for group in groups), rest)
+            self.plan.chains[node] = Chain(tuple(tuple(group) for group in groups), branch)
 
     def _condition_nodes(self, node: nodes.If) -> int:
         other = self.sizes[node.other].nodes if node.other is not None else 0

@@ -1,8 +1,8 @@
 """Reads of a map's element that repeat an earlier read: ``/@start[tid]/ { @us = hist(nsecs - @start[tid]); … }``.
 
-The value of the earlier one is used, and the kernel looks the key up once. That is what the script could have seen
-anyway: between two reads of an element nothing but another CPU or an interrupting program can have changed it, as long
-as the program itself has not. A loop reads anew in each round, so that it sees what others write.
+The value of the earlier read is reused, and the key is looked up once. The script could have observed the same
+without this: unless the program itself writes the element between two reads, only another CPU or an interrupting
+program can. A loop reads again in each iteration, so that it sees writes of others.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 _CONSTANT = frozenset({"pid", "tid", "uid", "gid", "cpu", "curtask", "cgroup", "retval", "func", "ctx"})
-"""Builtins without arguments that have one value during a run of a program."""
+"""Builtins without arguments whose value does not change during a run of a program."""
 
 _READ_ONLY = frozenset({"has_key", "len", "print", "printf"})
-"""Builtins with maps or elements as arguments that change neither."""
+"""Builtins that take maps or elements as arguments and do not modify them."""
 
 
 def element_maps(checked: CheckedProgram) -> frozenset[str]:
-    """Names of the maps whose elements are numbers, and that are changed by name only."""
+    """Names of the maps whose elements are numbers, and that are modified only by name, not through a pointer."""
     names = {
         name
         for name, info in checked.maps.items()
@@ -42,12 +42,12 @@ def element_maps(checked: CheckedProgram) -> frozenset[str]:
 def repeated_reads(
     checked: CheckedProgram, body: nodes.Block, names: frozenset[str]
 ) -> Mapping[nodes.MapIndex, nodes.MapIndex]:
-    """For each read of an element that repeats an earlier one in *body*: the earlier one.
+    """Maps each read of an element that repeats an earlier one in *body* to the earlier one.
 
     Args:
         checked: the program.
-        body: of a probe or function.
-        names: the maps, from :func:`element_maps`.
+        body: the body of a probe or function.
+        names: the maps to consider, from :func:`element_maps`.
     """
     if not names:
         return {}
@@ -57,7 +57,7 @@ def repeated_reads(
 
 
 class _Element:
-    """A map and the values of its keys, with the variables that these depend on; equal if they are the same."""
+    """A map and a key's value, with the variables that the key depends on; equal if map and key are the same."""
 
     __slots__ = ("name", "parts", "variables")
 
@@ -74,7 +74,7 @@ class _Element:
 
 
 class _Reads:
-    """Goes through a body in the order of evaluation; *known* has the elements that were read already."""
+    """Walks a body in evaluation order; *known* contains the elements that have been read."""
 
     def __init__(self, checked: CheckedProgram, names: frozenset[str]) -> None:
         self.checked = checked
@@ -97,10 +97,10 @@ class _Reads:
         }
 
     def visit(self, node: nodes.Node) -> None:
-        """Record the reads in *node*, and forget what it changes."""
-        found = self._visits.get(type(node))
-        if found is not None:
-            found(node)
+        """Record the reads in *node*, and drop the elements that it modifies."""
+        rule = self._visits.get(type(node))
+        if rule is not None:
+            rule(node)
             return
         for child in children(node):
             self.visit(child)
@@ -117,11 +117,11 @@ class _Reads:
         if earlier is not None:
             self.repeated[node] = earlier
         elif not self._calls:
-            # Arguments are not always evaluated: there may be no room for what a call sends.
+            # Arguments are not always evaluated: the ring buffer may be full.
             self.known[element] = node
 
     def _same(self, node: nodes.MapIndex) -> _Element | None:
-        """The element, when its keys have the same values wherever they are written, unless a variable is assigned."""
+        """The element, if its keys can change only by assignment to a variable, else None."""
         if node.map.name not in self.names:
             return None
         variables: set[VariableInfo] = set()
@@ -129,7 +129,7 @@ class _Reads:
         return None if None in parts else _Element(node.map.name, parts, frozenset(variables))
 
     def _part(self, node: nodes.Expr, variables: set[VariableInfo]) -> tuple[object, ...] | None:
-        """What the value of a key depends on; None when it can change otherwise."""
+        """A hashable form of a key's value; None when it can change other than by assignment to a variable."""
         if isinstance(node, nodes.IntLiteral):
             return ("number", node.value)
         if isinstance(node, nodes.Variable):
@@ -156,7 +156,7 @@ class _Reads:
         self.known = {element: read for element, read in self.known.items() if info not in element.variables}
 
     def _changed(self, target: nodes.Expr) -> None:
-        """An assignment to *target*: keys are read, the target is not."""
+        """Process an assignment to *target*: its keys are read, the element itself is not."""
         if isinstance(target, nodes.MapIndex):
             for key in target.keys:
                 self.visit(key)
@@ -205,7 +205,7 @@ class _Reads:
     # ------------------------------------------------------------------ ways
 
     def _condition(self, node: nodes.Expr) -> dict[_Element, nodes.MapIndex]:
-        """Visit a condition; *known* is then what is known where it holds, the result what is known in any case."""
+        """Visit a condition. *known* is then valid where it holds; the result is valid in either case."""
         if isinstance(node, nodes.Binary) and node.operator == "&&":
             left = self._condition(node.left)
             self._condition(node.right)

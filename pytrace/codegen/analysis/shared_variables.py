@@ -1,4 +1,4 @@
-"""Analysis of variables that more than one BPF function of a program uses.
+"""Variables that more than one BPF function of a program uses.
 
 Bodies of loops become functions of their own, and so do the parts of long blocks.  A variable that such a body shares
 with the code around it lives in scratch memory; all others stay registers or stack bytes.
@@ -106,16 +106,16 @@ def all_variables(checked: CheckedProgram, body: nodes.Block, _plan: Plan) -> fr
 
 def called_functions(checked: CheckedProgram, body: nodes.Block) -> list[FunctionInfo]:
     """User functions that *body* calls, directly or not; each after those that it calls itself."""
-    found: list[FunctionInfo] = []
+    functions: list[FunctionInfo] = []
 
     def visit(node: nodes.Node) -> None:
         for child in children(node):
             visit(child)
         if isinstance(node, nodes.Call):
             target = checked.calls.get(node)
-            if isinstance(target, FunctionInfo) and target not in found:
+            if isinstance(target, FunctionInfo) and target not in functions:
                 visit(target.body)
-                found.append(target)
+                functions.append(target)
 
     visit(body)
-    return found
+    return functions

@@ -19,7 +19,7 @@ LIMIT = 512
 """``MAX_BPF_STACK``."""
 
 STEP = 32
-"""The verifier rounds what a function needs up to a multiple of this (of 16 where code is compiled further)."""
+"""The verifier rounds the stack size of a function up to a multiple of this (of 16 if the program is JIT-compiled)."""
 
 _SECTION = struct.Struct("=IIQQQQIIQQ")
 _SYMBOL = struct.Struct("=IBBHQQ")
@@ -56,14 +56,14 @@ def _functions(elf: bytes) -> Iterator[tuple[str, bytes]]:
     """Name and code of each function of an object file."""
     (start,) = struct.unpack_from("=Q", elf, 40)
     step, count = struct.unpack_from("=HH", elf, 58)
-    sections = [_SECTION.unpack_from(elf, start + at * step) for at in range(count)]
+    sections = [_SECTION.unpack_from(elf, start + name_offset * step) for name_offset in range(count)]
     table = next(section for section in sections if section[1] == _SYMTAB)
     names = sections[table[6]][4]
     for name, info, _, index, value, size in _SYMBOL.iter_unpack(elf[table[4] : table[4] + table[5]]):
         if info & 15 == _FUNCTION and 0 < index < count:
-            at = names + name
+            name_offset = names + name
             begin = sections[index][4] + value
-            yield elf[at : elf.index(b"\0", at)].decode(), elf[begin : begin + size]
+            yield elf[name_offset : elf.index(b"\0", name_offset)].decode(), elf[begin : begin + size]
 
 
 def _frame(code: bytes) -> int:
@@ -72,8 +72,8 @@ def _frame(code: bytes) -> int:
     for operation, registers, offset, number in _INSTRUCTION.iter_unpack(code):
         low, high = registers & 15, registers >> 4
         target, source = (low, high) if sys.byteorder == "little" else (high, low)
-        kind = operation & 7
-        if (kind == _LOAD and source == _FRAME) or (kind in _STORES and target == _FRAME):
+        instruction_class = operation & 7
+        if (instruction_class == _LOAD and source == _FRAME) or (instruction_class in _STORES and target == _FRAME):
             lowest = min(lowest, offset)
         elif operation == _ADD and target == copied:
             lowest = min(lowest, number)

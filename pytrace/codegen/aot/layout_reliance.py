@@ -1,4 +1,4 @@
-"""Collects what the code of an ahead-of-time file relies on, other than the members that it reads."""
+"""Collects the kernel layouts and facts that the code of an ahead-of-time file relies on, other than member offsets."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ def collect(checked: CheckedProgram, ahead: Ahead) -> None:
             _node(checked, node, ahead)
     for row in checked.decided:
         ahead.rely(*row)
-    values = [kind for event in checked.event_list for kind in event.args]
-    values += [kind for info in checked.maps.values() for kind in (info.key, info.value) if kind is not None]
-    for kind in values:
-        for inner in parts((kind,)):
+    types = [type_ for event in checked.event_list for type_ in event.args]
+    types += [type_ for info in checked.maps.values() for type_ in (info.key, info.value) if type_ is not None]
+    for type_ in types:
+        for inner in parts((type_,)):
             ahead.rely_on_type(inner)
             if isinstance(inner, Enum):
                 _members(inner, ahead)
 
 
-def _members(kind: Enum, ahead: Ahead) -> None:
-    """Values of an enum print as names of its members, which must have the same values."""
-    if ahead.kernel.enum(kind.name) == kind:
-        ahead.rely("names", kind.name, kind.width)
+def _members(type_: Enum, ahead: Ahead) -> None:
+    """Enum values are printed as names of members, so the members' values must be the same on the target kernel."""
+    if ahead.kernel.enum(type_.name) == type_:
+        ahead.rely("names", type_.name, type_.width)
 
 
 # ---------------------------------------------------------------------------------------------- nodes
@@ -134,7 +134,7 @@ def _unit(checked: CheckedProgram, unit: ProbeUnit, ahead: Ahead) -> None:
 
 
 def _binary_target(checked: CheckedProgram, unit: ProbeUnit, ahead: Ahead) -> None:
-    """How the targets of a unit are located in a binary that was changed."""
+    """Record how the targets of a unit are located in a binary that has changed."""
     arguments = [item.place for item in _used(checked, unit)]
     for target in unit.targets:
         if isinstance(target.place, StaticProbeTarget):
@@ -142,12 +142,12 @@ def _binary_target(checked: CheckedProgram, unit: ProbeUnit, ahead: Ahead) -> No
             continue
         place = target.of(UserTarget)
         path, symbol = place.path, place.symbol
-        found = next((item for item in ahead.kernel.user_symbols(path, symbol) if item.name == symbol), None)
-        if found is None:
+        symbol_row = next((item for item in ahead.kernel.user_symbols(path, symbol) if item.name == symbol), None)
+        if symbol_row is None:
             ahead.exact(path, "the probe is on an address")
             continue
-        ahead.binaries["symbol", path, symbol, str(found.offset)] = None
-        if place.offset != found.offset:
+        ahead.binaries["symbol", path, symbol, str(symbol_row.offset)] = None
+        if place.offset != symbol_row.offset:
             ahead.exact(path, "the probe is inside a function")
         if any(isinstance(place, RegisterLocation) for place in arguments):
             ahead.exact(path, "the code takes arguments from where its debug information says")
@@ -167,14 +167,14 @@ def _call(checked: CheckedProgram, node: nodes.Call, ahead: Ahead) -> None:
 def _user_address(checked: CheckedProgram, node: nodes.Call, ahead: Ahead) -> None:
     symbol = checked.find_fact(node, UserSymbol)
     if symbol is not None:
-        ahead.exact(symbol.path, "uaddr() gives addresses in it")
+        ahead.exact(symbol.path, "uaddr() returns addresses in it")
 
 
 def _existence(checked: CheckedProgram, node: nodes.Call, ahead: Ahead) -> None:
-    """The answer decided what was compiled."""
-    found = checked.find_fact(node, Existence)
-    if found is not None:
-        ahead.rely(*found.row)
+    """Record the answer of an existence query, as it decided which code was compiled."""
+    existence = checked.find_fact(node, Existence)
+    if existence is not None:
+        ahead.rely(*existence.row)
 
 
 _CALLS: dict[str, Callable[[CheckedProgram, nodes.Call, Ahead], None]] = {
@@ -191,17 +191,17 @@ _CALLS: dict[str, Callable[[CheckedProgram, nodes.Call, Ahead], None]] = {
 
 def _used(checked: CheckedProgram, unit: ProbeUnit) -> list[ProbeArgument]:
     """The members of ``args`` that a body reads; all of them where ``args`` is taken as a whole."""
-    context, found, members = unit.context, {}, set()
+    context, arguments, members = unit.context, {}, set()
     for node in visitor.walk(unit.body):
         if isinstance(node, nodes.FieldAccess):
             path = checked.fields.get(node)
             if path is not None and path.argument is not None:
-                found[path.argument.name] = path.argument
+                arguments[path.argument.name] = path.argument
                 members.add(node.base)
         elif isinstance(node, nodes.Identifier) and node.name in _ARGUMENTS and node not in members:
-            whole = context.arguments if node.name == "args" else (context.result,)
-            found.update({item.name: item for item in whole if item is not None})
-    return list(found.values())
+            all_of_them = context.arguments if node.name == "args" else (context.result,)
+            arguments.update({item.name: item for item in all_of_them if item is not None})
+    return list(arguments.values())
 
 
 def _positional(unit: ProbeUnit) -> bool:
@@ -214,15 +214,15 @@ def _positional(unit: ProbeUnit) -> bool:
 def _field(place: ProbeTarget, argument: ProbeArgument, ahead: Ahead) -> None:
     """A field of a tracepoint's record, or of the context of an iterator."""
     if isinstance(place, TracepointTarget):
-        for known in ahead.kernel.tracepoint_fields(place.category, place.event) or ():
-            if known.name == argument.name:
-                row = (known.offset, known.size, known.declaration)
-                ahead.rely("tracepoint", place.category, place.event, known.name, *row)
+        for field in ahead.kernel.tracepoint_fields(place.category, place.event) or ():
+            if field.name == argument.name:
+                row = (field.offset, field.size, field.declaration)
+                ahead.rely("tracepoint", place.category, place.event, field.name, *row)
     elif isinstance(place, IteratorTarget):
         context = ahead.kernel.iterators().get(place.iterator)
-        found = context.find(argument.name) if context is not None else None
-        if context is not None and found is not None:
-            ahead.rely_on_member(context, found)
+        member = context.find(argument.name) if context is not None else None
+        if context is not None and member is not None:
+            ahead.rely_on_member(context, member)
 
 
 def _prototype(place: ProbeTarget, ahead: Ahead) -> None:

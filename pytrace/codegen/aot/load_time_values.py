@@ -106,13 +106,13 @@ def integer(e: Emitter, what: str, parts: Row, initial: int) -> Number:
     return e.b.load(ahead.place(what, parts, (initial % (1 << 64)).to_bytes(8, "little")))
 
 
-def operand(e: Emitter, wanted: LoadTime, type_: Type) -> Operand:
+def operand(e: Emitter, value: LoadTime, type_: Type) -> Operand:
     """The load-time value of an expression."""
     if type_.scalar:
-        return Scalar(integer(e, wanted.what, wanted.parts, wanted.now), type_)
+        return Scalar(integer(e, value.what, value.parts, value.now), type_)
     ahead = e.script.ahead
     assert ahead is not None, "open values are only in ahead-of-time files"
-    return Memory(ahead.place(wanted.what, wanted.parts, bytes(type_.size)), type_)
+    return Memory(ahead.place(value.what, value.parts, bytes(type_.size)), type_)
 
 
 # ---------------------------------------------------------------------------------------------- struct members
@@ -133,12 +133,12 @@ def member_offset(e: Emitter, node: nodes.FieldAccess, path: FieldPath, *, movab
         return path.offset
     if not ahead.is_kernel(struct):
         return path.offset
-    where = (struct.kind, struct.name, ".".join(names))
+    location = (struct.kind, struct.name, ".".join(names))
     bits = (path.bit_offset, path.bit_size)
     if not movable or path.bit_size:
-        ahead.rely("member", *where, path.offset, *bits, path.type)
+        ahead.rely("member", *location, path.offset, *bits, path.type)
         return path.offset
-    return integer(e, "member", (*where, str(path.type)), path.offset)
+    return integer(e, "member", (*location, str(path.type)), path.offset)
 
 
 def _owner(e: Emitter, node: nodes.FieldAccess) -> tuple[Struct, tuple[str, ...]] | None:
@@ -150,8 +150,8 @@ def _owner(e: Emitter, node: nodes.FieldAccess) -> tuple[Struct, tuple[str, ...]
         struct = type_.target if isinstance(type_, Pointer) else type_
         if not isinstance(struct, Struct):
             return None
-        found = e.checked.fields.get(base) if isinstance(base, nodes.FieldAccess) else None
-        if struct.name or found is None or found.how not in ("pointer", "memory"):
+        field_path = e.checked.fields.get(base) if isinstance(base, nodes.FieldAccess) else None
+        if struct.name or field_path is None or field_path.how not in ("pointer", "memory"):
             return struct, tuple(reversed(names))
         assert isinstance(base, nodes.FieldAccess)
         names.append(base.name)
@@ -160,6 +160,6 @@ def _owner(e: Emitter, node: nodes.FieldAccess) -> tuple[Struct, tuple[str, ...]
 
 def struct_offset(e: Emitter, struct: Struct, name: str) -> Number:
     """Offset of a member that a builtin reads."""
-    found = struct.find(name)
-    assert found is not None, f"{struct} has no {name}"
-    return integer(e, "member", (struct.kind, struct.name, name, str(found.type)), found.offset)
+    member = struct.find(name)
+    assert member is not None, f"{struct} has no {name}"
+    return integer(e, "member", (struct.kind, struct.name, name, str(member.type)), member.offset)

@@ -1,4 +1,4 @@
-"""Equality of values in memory, and loops over bytes."""
+"""Equality of values in memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNROLLED = 64
 """Memory up to this size is compared without a loop."""
 
 ONE_BY_ONE = 8
-"""Loads from each side that LLVM may keep in registers at the same time."""
+"""Maximum loads from each side that LLVM may keep in registers at the same time."""
 
 
 def equal(e: Emitter, left: Operand, right: Operand) -> I1:
@@ -37,7 +37,7 @@ def equal(e: Emitter, left: Operand, right: Operand) -> I1:
 
 
 def _members(e: Emitter, left: Operand, right: Operand) -> I1:
-    """Compare all scalars first, then the other members while equal: so the verifier follows the rest only once."""
+    """Compare all scalars first, then the other members while equal, so that the verifier follows these only once."""
     pairs = list(_pairs(e, left, right))
     plain, others = ([pair for pair in pairs if pair[0].type.scalar is scalar] for scalar in (True, False))
     result = TRUE
@@ -45,25 +45,25 @@ def _members(e: Emitter, left: Operand, right: Operand) -> I1:
         result = e.b.both(result, equal(e, one, other))
     if not others:
         return result
-    found, done = e.b.register(), e.b.block()
-    e.b.store(0, found)
+    equal_so_far, done = e.b.register(), e.b.block()
+    e.b.store(0, equal_so_far)
     for one, other in others:
         same = e.b.block()
         e.b.branch(result, same, done)
         e.b.start(same)
         result = equal(e, one, other)
-    e.b.store(e.b.number(result), found)
+    e.b.store(e.b.number(result), equal_so_far)
     e.b.jump(done)
     e.b.start(done)
-    return e.b.truth(e.b.load(found))
+    return e.b.truth(e.b.load(equal_so_far))
 
 
 def _pairs(e: Emitter, left: Operand, right: Operand) -> Iterator[tuple[Operand, Operand]]:
     """Corresponding members; those of records by name."""
     names = left.type.names if isinstance(left.type, Record) else None
-    for at in range(len(memory.members_of(left.type)[0])):
-        other = right.type.names.index(names[at]) if names and isinstance(right.type, Record) else at
-        yield memory.member_of(e, left, at), memory.member_of(e, right, other)
+    for index in range(len(memory.members_of(left.type)[0])):
+        other = right.type.names.index(names[index]) if names and isinstance(right.type, Record) else index
+        yield memory.member_of(e, left, index), memory.member_of(e, right, other)
 
 
 def strings(e: Emitter, left: Memory, right: Memory) -> I1:
@@ -89,14 +89,14 @@ def bytes_equal(e: Emitter, left: Memory, right: Memory, size: int) -> I1:
 def _difference(e: Emitter, left: Ptr, right: Ptr, size: int, align: int) -> Number:
     """A word that is zero when *size* bytes are equal."""
     difference: Number = 0
-    at = 0
-    while at < size:
+    offset = 0
+    while offset < size:
         step = min(align, 8)
-        while step > size - at:
+        while step > size - offset:
             step //= 2
-        one, other = e.b.load(e.b.offset(left, at), 8 * step), e.b.load(e.b.offset(right, at), 8 * step)
+        one, other = e.b.load(e.b.offset(left, offset), 8 * step), e.b.load(e.b.offset(right, offset), 8 * step)
         difference = e.b.op("or", difference, e.b.op("xor", one, other))
-        at += step
+        offset += step
     return difference
 
 
@@ -116,22 +116,22 @@ def _long_equal(e: Emitter, left: Memory, right: Memory, size: int) -> I1:
     for side, offset in zip((left, right), places, strict=True):
         memory.zero(e, e.area(offset + room - UNROLLED), UNROLLED)
         memory.copy(e, e.area(offset), side.pointer, size, side.align)
-    kept = e.reserve(8)
-    e.b.store(0, e.area(kept))
+    differing = e.reserve(8)
+    e.b.store(0, e.area(differing))
 
     def body(inner: Emitter, index: I64) -> None:
-        at = inner.b.mul(inner.b.at_most(index, rounds - 1), UNROLLED)
-        one, other = (inner.b.offset(inner.area(offset), at) for offset in places)
+        distance = inner.b.mul(inner.b.at_most(index, rounds - 1), UNROLLED)
+        one, other = (inner.b.offset(inner.area(offset), distance) for offset in places)
         differ, same = inner.b.block(), inner.b.block()
         difference = _difference(inner, one, other, UNROLLED, 8)
         inner.b.branch(inner.b.icmp("ne", difference, 0), differ, same, likely=False)
         inner.b.start(differ)
-        inner.b.store(1, inner.area(kept))
+        inner.b.store(1, inner.area(differing))
         loops.leave(inner)
         inner.b.start(same)
 
     loops.run(e, e.span, rounds, body)
-    return e.b.icmp("eq", e.b.load(e.area(kept)), 0)
+    return e.b.icmp("eq", e.b.load(e.area(differing)), 0)
 
 
 def _words_equal(e: Emitter, left: Ptr, right: Ptr, size: int) -> I1:
@@ -140,17 +140,17 @@ def _words_equal(e: Emitter, left: Ptr, right: Ptr, size: int) -> I1:
     done = e.b.block()
     rest = size % UNROLLED
     if rest:
-        # Before the loop: the verifier would follow the code after it once for each exit.
-        at = size - rest
-        ends = [Memory(e.b.offset(side, at), String(rest)) for side in (left, right)]
+        # Compared before the loop: the verifier would follow code after it once for each exit of the loop.
+        offset = size - rest
+        ends = [Memory(e.b.offset(side, offset), String(rest)) for side in (left, right)]
         same = e.b.block()
         e.b.branch(bytes_equal(e, ends[0], ends[1], rest), same, done)
         e.b.start(same)
     e.b.store(1, result)
 
     def step(index: I64, leave: Callable[[], None]) -> None:
-        at = e.b.mul(index, UNROLLED)
-        one, other = e.b.offset(left, at), e.b.offset(right, at)
+        offset = e.b.mul(index, UNROLLED)
+        one, other = e.b.offset(left, offset), e.b.offset(right, offset)
         differ, same = e.b.block(), e.b.block()
         e.b.branch(e.b.icmp("ne", _difference(e, one, other, UNROLLED, 8), 0), differ, same, likely=False)
         e.b.start(differ)
@@ -168,6 +168,6 @@ def text_length(e: Emitter, value: Operand) -> I64:
     """Length of a string in bytes."""
     type_ = value.type
     capacity = type_.size
-    whole = e.place(value)
+    text = e.place(value)
     room = e.scratch(capacity + 8)
-    return memory.string_tail(e, room, capacity, e.b.address(whole.pointer), AddressSpace.KERNEL, capacity)
+    return memory.string_tail(e, room, capacity, e.b.address(text.pointer), AddressSpace.KERNEL, capacity)

@@ -1,4 +1,4 @@
-"""Reads arguments, results and registers of a probe, by kind of context."""
+"""Reads of a probe's arguments, return value and registers, for each kind of context."""
 
 from __future__ import annotations
 
@@ -60,16 +60,16 @@ def function_argument(e: Emitter, index: int) -> Number:
     if index < len(table.arguments):
         return register(e, table.arguments[index])
     # Further arguments are on the stack, above the return address on machines that store it there.
-    at = table.stack_offset + 8 * (index - len(table.arguments))
-    address = e.b.add(register(e, table.stack), at)
+    offset = table.stack_offset + 8 * (index - len(table.arguments))
+    address = e.b.add(register(e, table.stack), offset)
     return memory.read_scalar(e, address, UINT64, e.space).value
 
 
 def typed(e: Emitter, value: Number, type_: Type) -> Scalar:
     """A scalar from the context, which may be a typed (BTF) pointer.
 
-    The verifier allows only loads at constant offsets with such a pointer, and not even these with pointers of
-    iterators, which are null at the end.
+    The verifier allows only loads at constant offsets through such a pointer, and none through pointers of iterators,
+    which may be null.
     """
     if not isinstance(type_, Pointer):
         return Scalar(value, type_)
@@ -82,23 +82,23 @@ def function_address(e: Emitter) -> I64:
     """Address of the traced function."""
     if not e.program.unit.kind.user:
         return e.b.helper(helpers.GET_FUNC_IP, e.raw_context)
-    # Kernels before 6.7 give 0 for uprobes. At a return the program counter is the caller's.
-    told = e.b.helper(helpers.GET_FUNC_IP, e.raw_context)
+    # bpf_get_func_ip returns 0 for uprobes before Linux 6.7. At a return the program counter is the caller's.
+    reported = e.b.helper(helpers.GET_FUNC_IP, e.raw_context)
     table = registers(e)
-    here = register(e, table.pc)
-    if not e.program.unit.kind.returns or returned_function.told_by_helper(e):
-        return e.b.select(e.b.icmp("eq", told, 0), here, told)
+    counter = register(e, table.pc)
+    if not e.program.unit.kind.returns or returned_function.helper_suffices(e):
+        return e.b.select(e.b.icmp("eq", reported, 0), counter, reported)
     missing, done = e.b.block(), e.b.block()
     before = e.b.current
-    e.b.branch(e.b.icmp("eq", told, 0), missing, done)
+    e.b.branch(e.b.icmp("eq", reported, 0), missing, done)
     e.b.start(missing)
-    # x86 stores the return address on the stack, and has taken it from there by now.
+    # On x86 the return address was on the stack, and has been popped by now.
     place = e.b.add(register(e, table.stack), -8 if table.pc == "ip" else 0)
-    found = returned_function.address(e, place, here)
+    returning = returned_function.address(e, place, counter)
     after = e.b.current
     e.b.jump(done)
     e.b.start(done)
-    return e.b.phi([(told, before), (found, after)])
+    return e.b.phi([(reported, before), (returning, after)])
 
 
 def slot(e: Emitter, index: int) -> I64:
@@ -159,14 +159,14 @@ def _call_result(e: Emitter, _place: CallResult, type_: Type) -> Operand:
 
 
 def _location(e: Emitter, place: RegisterLocation, type_: Type) -> Operand:
-    where = location_value(e, place)
+    location = location_value(e, place)
     if not place.dereference:
-        fitted = e.b.fit(where, 8 * place.size, place.signed)
-        return _by_register(e, fitted, type_) if type_.size <= 8 else Remote(where, type_, AddressSpace.USER)
+        fitted = e.b.fit(location, 8 * place.size, place.signed)
+        return _by_register(e, fitted, type_) if type_.size <= 8 else Remote(location, type_, AddressSpace.USER)
     if type_.scalar:
-        read = memory.read_scalar(e, where, Int(place.size, place.signed), AddressSpace.USER)
-        return Scalar(memory.fit(e, read.value, type_), type_)
-    return Remote(where, type_, AddressSpace.USER)
+        scalar = memory.read_scalar(e, location, Int(place.size, place.signed), AddressSpace.USER)
+        return Scalar(memory.fit(e, scalar.value, type_), type_)
+    return Remote(location, type_, AddressSpace.USER)
 
 
 def location_value(e: Emitter, place: RegisterLocation) -> Number:
@@ -205,8 +205,8 @@ def all_arguments(e: Emitter, type_: Struct) -> Operand:
             field = type_.find(item.name)
             if field is None:
                 raise InternalError(f"args has no member {item.name}")
-            got = text_view(argument(e, item), field.type)
-            memory.write(e, got, e.b.offset(pointer, field.offset), field.type, memory.natural(align, field.offset))
+            value = text_view(argument(e, item), field.type)
+            memory.write(e, value, e.b.offset(pointer, field.offset), field.type, memory.natural(align, field.offset))
 
     return Made(type_, write)
 
@@ -216,8 +216,8 @@ def positional(e: Emitter, index: int) -> Number:
     unit = e.program.unit
     if unit.context.positional:
         place = unit.context.positional[index]
-        kind = Int(place.size, place.signed)
-        return memory.number(e, _location(e, place, kind))
+        type_ = Int(place.size, place.signed)
+        return memory.number(e, _location(e, place, type_))
     if unit.context.slots:
         return e.launder(slot(e, index))
     return function_argument(e, index)

@@ -27,9 +27,9 @@ _ONES, _HIGH = 0x0101010101010101, 0x8080808080808080
 
 
 def has_members(e: Emitter, owners: Mapping[str, Sequence[str]]) -> bool:
-    """Whether such members of structs, by owner, can be read by plain loads from ``bpf_get_current_task_btf`` on.
+    """Whether these members, by struct, can be read by plain loads, starting at ``bpf_get_current_task_btf``.
 
-    One call of that serves all members of all builtins, and the helpers for single members take longer.
+    One call serves all members of all builtins, and the helpers for single values are slower.
     """
     if e.script.ahead is not None or not e.script.kernel.feature("current_task_btf"):
         return False
@@ -42,7 +42,7 @@ def _typed_task(e: Emitter) -> bool:
 
 
 def member(e: Emitter, name: str, bits: int, distance: int = 0) -> I64:
-    """*bits* at *distance* in a member of the current task, for which :func:`has_members` holds."""
+    """*bits* at offset *distance* in a member of the current task; requires :func:`has_members`."""
     current = e.b.pointer(e.b.helper(helpers.GET_CURRENT_TASK_BTF))
     return e.b.load(e.b.offset(current, _known_field(e, "task_struct", name) + distance), bits)
 
@@ -71,9 +71,10 @@ def write_name(e: Emitter, pointer: Ptr, align: int = 8) -> I64 | None:
 
 
 def _to_nul(e: Emitter, word: I64) -> tuple[I64, I1]:
-    """Eight characters with zeros after the first NUL, and whether there is one (the kernel before 5.17 leaves others).
+    """Eight characters with zeros after the first NUL, and whether there is one.
 
-    The lowest bit of *marks* is the high one of the first byte that is zero.
+    Kernels before 5.17 leave other bytes after the NUL. The lowest set bit of *marks* is the highest bit of the first
+    byte that is zero.
     """
     marks = e.b.op("and", e.b.op("and", e.b.sub(word, _ONES), e.b.op("xor", word, -1)), _HIGH)
     before = e.b.sub(e.b.op("and", marks, e.b.sub(0, marks)), 1)
@@ -96,14 +97,14 @@ def process_ids(e: Emitter, namespace: str) -> tuple[Number, Number]:
 
 
 def _ids_in(e: Emitter, device: Number, inode: Number) -> None:
-    """Store thread and process id in the namespace to the cell."""
+    """Store thread id and process id in the namespace to the cell."""
     cell = e.cell
     e.b.store(0, cell)
     e.b.helper(helpers.GET_NS_CURRENT_PID_TGID, device, inode, cell, 8)
 
 
 def _any_namespace(e: Emitter) -> tuple[I64, I64]:
-    """Ids if the tracer's namespace is known at load time only: the verifier removes one of the two branches."""
+    """Ids if the tracer's namespace is known only at load time: the verifier removes one of the two branches."""
     inode = load_time_values.integer(e, "namespace", ("inode",), 0)
     initial, other, done = e.b.block(), e.b.block(), e.b.block()
     e.b.branch(e.b.icmp("eq", inode, 0), initial, other)
@@ -133,7 +134,7 @@ def kernel_field(e: Emitter, owner: str, name: str) -> Number:
 
 
 def _known_field(e: Emitter, owner: str, name: str) -> int:
-    """The same for code that is not compiled ahead of time."""
+    """As :func:`kernel_field`, for code that is not compiled ahead of time."""
     return _struct_with(e, owner, name)[1].offset
 
 
@@ -151,7 +152,7 @@ def network_namespace(e: Emitter) -> Number:
 
 
 def namespace_of(e: Emitter, address: Number) -> Number:
-    """Inode of the network namespace of a task; 0 for one that has left its namespaces (it exits)."""
+    """Inode of a task's network namespace; 0 for an exiting task, which has left its namespaces."""
     for owner, name in (("task_struct", "nsproxy"), ("nsproxy", "net_ns")):
         address = _read(e, e.b.add(address, kernel_field(e, owner, name)), UINT64)
     address = e.b.add(address, kernel_field(e, "net", "ns"))
@@ -159,7 +160,7 @@ def namespace_of(e: Emitter, address: Number) -> Number:
 
 
 def read_word(e: Emitter, address: Number) -> Number:
-    """A 64-bit word of the kernel's memory; 0 where there is none."""
+    """A 64-bit word of kernel memory; 0 on a fault."""
     return _read(e, address, UINT64)
 
 

@@ -60,13 +60,13 @@ class Emitter:
         self.leave: Callable[[Operand | None], None] = self._no_return
         self.result_type: Type = INT64
         self.early_result = 0
-        """What :meth:`end_early` returns."""
+        """The program's result after :meth:`end_early`."""
         self.inner_returned = False
         self.part = False
-        """Whether this is a part of a long block in a function of its own, not the body of a loop."""
+        """Whether this function is a part of a long block, not the body of a loop."""
         self.variables: dict[VariableInfo, Variable] = {}
         self.reads: dict[nodes.Expr, Ptr] = {}
-        """Registers with the values of elements that are read again."""
+        """Registers with the values of map elements that are read again."""
         self._returned: tuple[int, int] | None = None
         self._outer: Emitter | None = None
         self._scope = scope
@@ -120,7 +120,7 @@ class Emitter:
         """In the callback *inner*, store the result of the function around the loop."""
         inner.inner_returned = True
         if self._returned is None:
-            raise InternalError("no place for a result")
+            raise InternalError("no storage for a result")
         place, type_ = inner.area(self._returned[1]), self.result_type
         if value is not None and not isinstance(type_, Void):
             memory.write(inner, value, place, type_)
@@ -134,7 +134,7 @@ class Emitter:
             self.b.ret(1)
             return
         if self._returned is None:
-            raise InternalError("no place for a result")
+            raise InternalError("no storage for a result")
         place, type_ = self.area(self._returned[1]), self.result_type
         value: Operand | None = None
         if type_.scalar:
@@ -179,7 +179,7 @@ class Emitter:
         # The mask tells the verifier that the index is in bounds.
         masked = self.b.op("and", cpu, self.script.layout.copies - 1)
         if self.script.layout.digested and self.script.layout.copies == 2:
-            # LLVM makes a branch of one bit times a number, and the verifier would go through digests for either block.
+            # LLVM turns one bit times a number into a branch, and the verifier would follow what comes next twice.
             masked = self.b.opaque(masked)
         return self.b.offset(global_pointer(PERCPU), self.b.mul(masked, self.module.late("stride")))
 
@@ -197,7 +197,7 @@ class Emitter:
 
     @property
     def frame(self) -> Ptr:
-        """Pointer to context and per-CPU base, which callbacks and functions get as an argument."""
+        """Pointer to context and per-CPU base, the argument of callbacks and functions."""
         if self._frame is None:
             base = self.base
             scratch = self._scratch_start if self.program.preemptible else None
@@ -245,7 +245,7 @@ class Emitter:
     def _claim(self, area: str) -> Ptr:
         """Claim one of the area's copies; when none is free, the program ends and a missed hit is counted.
 
-        The word at the area's start has a bit for each copy that is in use on this CPU.
+        The word at the start of the area is a bitmap of the copies in use on this CPU.
         """
         b, base = self.b, self.base
         with b.at_prologue():
@@ -254,15 +254,15 @@ class Emitter:
             low = [b.number(b.icmp("eq", b.op("and", used, mask), mask)) for mask in (1, 3, 7)]
             index = b.op("and", b.add(b.add(low[0], low[1]), low[2]), COPIES - 1)
             bit = b.op("shl", 1, index)
-            taken = b.op("and", b.fetch("or", word, bit), bit)
-            with b.unlikely(b.icmp("eq", taken, 0), "copy", when=False):
+            in_use = b.op("and", b.fetch("or", word, bit), bit)
+            with b.unlikely(b.icmp("eq", in_use, 0), "copy", when=False):
                 self.counter("missed", self.program.index)
             self._claimed = (word, bit)
             start = b.offset(word, CLAIM)
             return b.offset(start, b.mul(index, self.module.late(f"size.{area}")))
 
     def end_early(self, condition: I1) -> None:
-        """End the program unless *condition* holds; nothing that only later code needs was set up before."""
+        """End the program unless *condition* holds; values that only later code needs are computed after this."""
         on, other = self.b.block(), self.b.block()
         self.b.branch(condition, on, other, likely=True)
         self.b.start(other)
@@ -282,10 +282,10 @@ class Emitter:
         self.b.ret(self.b.load(self.result))
 
     def counter(self, kind: str, subject: int, by: Number = 1) -> I64:
-        """Count a failure (*by* 0: none). Returns the previous count on this CPU.
+        """Add *by* to a failure counter. Returns the previous count on this CPU.
 
-        Programs that share a counter may interrupt each other, so the addition is atomic, except for a *by* that every
-        run adds: that is for a counter of the program's own.
+        Programs that share a counter may interrupt each other, so the addition is atomic, unless *by* is computed in
+        every run: such a counter belongs to one program.
         """
         base = self._base_here if by == 1 else self.base
         counters = self.b.offset(base, self.module.late("counters"))
@@ -299,7 +299,7 @@ class Emitter:
     def count_cut(self, cut: I1) -> None:
         """Count a truncated string if the ``i1`` *cut* is set.
 
-        Without a branch: the verifier would follow both paths for each string of an event.
+        There is no branch, as the verifier would follow both paths for each string of an event.
         """
         self.counter("cut", self.program.index, self.b.number(cut))
 
@@ -307,14 +307,14 @@ class Emitter:
 
     @contextmanager
     def temporaries(self) -> Iterator[None]:
-        """Free memory of :meth:`temporary` calls inside at the end of the block."""
+        """Free memory from :meth:`temporary` calls in the ``with`` block at its end."""
         self._temporaries.append([])
         yield
         for release in self._temporaries.pop():
             release()
 
     def temporary(self, size: int) -> Ptr:
-        """Memory for a value, until the end of the statement."""
+        """Memory for a value, valid until the end of the statement."""
         size = max(8, (size + 7) & ~7)
         spare = self._spare.setdefault(size, [])
         if spare or self._fits_stack(size):
@@ -327,7 +327,7 @@ class Emitter:
         return self.area(offset)
 
     def reserve(self, size: int) -> int:
-        """Scratch offset of memory until the end of the statement, which callbacks reach through :meth:`area` too."""
+        """Scratch offset of memory valid until the end of the statement; callbacks access it through :meth:`area`."""
         scratch = self.program.scratch
         offset = scratch.allocate(size)
         self._temporaries[-1].append(lambda: scratch.release(offset, size))
@@ -354,7 +354,7 @@ class Emitter:
         return self.b.offset(global_pointer(SHARED), offset)
 
     def launder(self, value: Number) -> I64:
-        """The same number, unknown to the verifier: a pointer becomes an integer that arithmetic is allowed on."""
+        """The same number, opaque to the verifier: a pointer becomes an integer on which it allows arithmetic."""
         return self.b.through(value, self.scratch(8))
 
     # ------------------------------------------------------------------ variables
@@ -362,10 +362,10 @@ class Emitter:
     def variable(self, info: VariableInfo) -> Variable:
         """The storage of a variable; decided on first use."""
         shared = info in self.program.shared
-        known = self.program.variables if shared else self.variables
-        storage = known.get(info)
+        variables = self.program.variables if shared else self.variables
+        storage = variables.get(info)
         if storage is None:
-            storage = known[info] = self._place(info, shared)
+            storage = variables[info] = self._place(info, shared)
         return storage
 
     def _place(self, info: VariableInfo, shared: bool) -> Variable:
@@ -387,7 +387,7 @@ class Emitter:
             return self.area(place.offset)
         pointer = place.stack or place.register
         if pointer is None:
-            raise InternalError(f"variable ${info.name} has no place")
+            raise InternalError(f"variable ${info.name} has no address")
         return pointer
 
     # ------------------------------------------------------------------ expressions
@@ -397,7 +397,7 @@ class Emitter:
         return self.script.lowering.evaluate(self, node)
 
     def run_block(self, node: nodes.Block, type_: Type = VOID) -> Operand | None:
-        """Emit a block; gives its value when *type_* is not void."""
+        """Emit a block. Returns its value if *type_* is not void."""
         return self.script.lowering.block(self, node, type_)
 
     def number(self, node: nodes.Expr) -> Number:

@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 def settled(e: Emitter, operand: Operand) -> Operand:
-    """The operand in a form that evaluating later expressions does not change."""
+    """The operand in a form that is unaffected by evaluating later expressions."""
     return Scalar(memory.number(e, operand), operand.type) if operand.type.scalar else operand
 
 
 def in_order(e: Emitter, expressions: Sequence[nodes.Expr]) -> list[Operand]:
     """The values of several expressions, each unaffected by evaluating the next ones."""
-    found = []
-    for at, node in enumerate(expressions):
+    operands = []
+    for index, node in enumerate(expressions):
         operand = settled(e, e.value(node))
-        if not operand.type.scalar and any(changes(e.checked, later) for later in expressions[at + 1 :]):
+        if not operand.type.scalar and any(changes(e.checked, later) for later in expressions[index + 1 :]):
             operand = memory.copied(e, operand)
-        found.append(operand)
-    return found
+        operands.append(operand)
+    return operands

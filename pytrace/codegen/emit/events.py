@@ -28,7 +28,7 @@ REPORTED = 64
 """Failures of one kind at one location that a CPU reports individually."""
 
 IN_REGISTERS = 12
-"""Events with more arguments are assembled argument by argument."""
+"""Maximum arguments in registers; events with more of them are assembled argument by argument."""
 
 SLACK = 8
 """Space after the tail: reading a string may write one byte more than its text."""
@@ -48,14 +48,14 @@ def send_node(e: Emitter, node: nodes.Expr) -> None:
 
 
 def _send_piecewise(e: Emitter, spec: EventSpec, arguments: Sequence[nodes.Expr]) -> None:
-    """Store each argument to scratch memory once evaluated: there are too many for registers and stack."""
+    """Store each argument to scratch memory as soon as it is evaluated: there are too many for registers and stack."""
     layout = spec.layout
     with e.temporaries():
         pointer = e.scratch(layout.fixed_size + layout.tail_capacity + SLACK)
         filled: Number = 0
-        for at, item in enumerate(arguments):
+        for index, item in enumerate(arguments):
             with e.temporaries():
-                filled = _put(e, layout, at, e.value(item), pointer, filled)
+                filled = _put(e, layout, index, e.value(item), pointer, filled)
         header(e, spec, pointer, filled)
         output(e, pointer, e.b.add(filled, layout.fixed_size))
 
@@ -74,8 +74,8 @@ def send(
 
     def fill(pointer: Ptr) -> None:
         header(e, spec, pointer, 0)
-        for operand, kind, offset in zip(operands, layout.args, layout.offsets, strict=True):
-            memory.write(e, operand, e.b.offset(pointer, offset), kind, memory.natural(8, offset))
+        for operand, type_, offset in zip(operands, layout.args, layout.offsets, strict=True):
+            memory.write(e, operand, e.b.offset(pointer, offset), type_, memory.natural(8, offset))
 
     reserve(e, layout.fixed_size, fill, full)
 
@@ -83,11 +83,11 @@ def send(
 def reserve(
     e: Emitter, size: int, fill: Callable[[Ptr], None], on_full: Callable[[], None] | None = None
 ) -> None:
-    """Reserve room in the ring, fill it and submit, or do *on_full* (count a lost event)."""
+    """Reserve room in the ring, fill it and submit it, or call *on_full* (default: count a lost event)."""
     pointer = e.b.helper(helpers.RINGBUF_RESERVE, global_pointer(RING), size, 0)
-    full, there, done = e.b.block(), e.b.block(), e.b.block()
-    e.b.branch(e.b.is_null(pointer), full, there, likely=False)
-    e.b.start(there)
+    full, reserved, done = e.b.block(), e.b.block(), e.b.block()
+    e.b.branch(e.b.is_null(pointer), full, reserved, likely=False)
+    e.b.start(reserved)
     fill(pointer)
     e.b.helper(helpers.RINGBUF_SUBMIT, pointer, 0)
     e.b.jump(done)
@@ -102,9 +102,9 @@ def reserve(
 
 def output(e: Emitter, pointer: Ptr, size: Number) -> None:
     """Copy an event into the ring, or count a lost event."""
-    got = e.b.helper(helpers.RINGBUF_OUTPUT, global_pointer(RING), pointer, size, 0)
+    result = e.b.helper(helpers.RINGBUF_OUTPUT, global_pointer(RING), pointer, size, 0)
     full, done = e.b.block(), e.b.block()
-    e.b.branch(e.b.icmp("eq", got, 0), done, full, likely=True)
+    e.b.branch(e.b.icmp("eq", result, 0), done, full, likely=True)
     e.b.start(full)
     e.counter("lost", e.program.index)
     e.b.jump(done)
@@ -121,7 +121,7 @@ def header(e: Emitter, spec: EventSpec, pointer: Ptr, tail: Number) -> None:
 
 
 def _probe(e: Emitter) -> Number:
-    """Program index and attach cookie of the probe that runs."""
+    """Program index and attach cookie of the running probe."""
     index = e.program.index << 32
     if len(e.program.unit.targets) < 2:
         return index
@@ -140,21 +140,21 @@ def _send_tailed(e: Emitter, spec: EventSpec, layout: EventLayout, operands: Seq
     with e.temporaries():
         pointer = e.scratch(layout.fixed_size + layout.tail_capacity + SLACK)
         filled: Number = 0
-        for at, operand in enumerate(operands):
-            filled = _put(e, layout, at, operand, pointer, filled)
+        for index, operand in enumerate(operands):
+            filled = _put(e, layout, index, operand, pointer, filled)
         header(e, spec, pointer, filled)
         output(e, pointer, e.b.add(filled, layout.fixed_size))
 
 
-def _put(e: Emitter, layout: EventLayout, at: int, operand: Operand, pointer: Ptr, filled: Number) -> Number:
-    """Write argument *at* of an event in scratch memory. Returns the length of the tail so far."""
-    kind, place = layout.args[at], e.b.offset(pointer, layout.offsets[at])
-    if not layout.tails[at]:
-        memory.write(e, operand, place, kind, memory.natural(8, layout.offsets[at]))
+def _put(e: Emitter, layout: EventLayout, index: int, operand: Operand, pointer: Ptr, filled: Number) -> Number:
+    """Write argument *index* of an event in scratch memory. Returns the length of the tail so far."""
+    type_, place = layout.args[index], e.b.offset(pointer, layout.offsets[index])
+    if not layout.tails[index]:
+        memory.write(e, operand, place, type_, memory.natural(8, layout.offsets[index]))
         return filled
     start = e.b.offset(pointer, layout.fixed_size)
-    where = e.b.offset(start, filled) if filled != 0 else start
-    length, count = tail(e, operand, kind, where)
+    end = e.b.offset(start, filled) if filled != 0 else start
+    length, count = tail(e, operand, type_, end)
     e.b.store(count, place, 32)
     return e.b.add(filled, length) if filled != 0 else length
 
@@ -174,9 +174,10 @@ def tail(e: Emitter, operand: Operand, type_: Type, pointer: Ptr) -> tuple[Numbe
 
 
 def count_word(e: Emitter, length: Number, limit: int, *, read: bool = True) -> Number:
-    """The count word of a tail string; one of maximum capacity is marked as truncated, and counted if *read* here.
+    """The count word of a tail string.
 
-    A shorter one that is full is a character array.
+    A full string of maximum capacity is marked as truncated, and counted if it is *read* here. A full string of smaller
+    capacity is a character array.
     """
     if limit < memory.longest_string(e):
         return length
@@ -192,16 +193,16 @@ def text(e: Emitter, operand: Operand, pointer: Ptr, limit: int) -> Number:
         return operand.tail(pointer, limit)
     if isinstance(operand, Remote):
         return memory.string_tail(e, pointer, limit, operand.address, operand.space, limit)
-    whole = e.place(operand)
-    return memory.string_tail(e, pointer, limit, e.b.address(whole.pointer), AddressSpace.KERNEL, limit)
+    text = e.place(operand)
+    return memory.string_tail(e, pointer, limit, e.b.address(text.pointer), AddressSpace.KERNEL, limit)
 
 
 def _bytes(e: Emitter, operand: Operand, pointer: Ptr, limit: int) -> Number:
     if isinstance(operand, Made) and operand.tail is not None:
         return operand.tail(pointer, limit)
-    whole = e.place(operand)
-    length = e.b.at_most(e.b.load(whole.pointer, 32), limit)
-    source = e.b.address(e.b.offset(whole.pointer, Buffer.header))
+    buffer = e.place(operand)
+    length = e.b.at_most(e.b.load(buffer.pointer, 32), limit)
+    source = e.b.address(e.b.offset(buffer.pointer, Buffer.header))
     e.b.helper(helpers.PROBE_READ_KERNEL, pointer, length, source)
     return length
 
@@ -230,7 +231,7 @@ def check_helper(
     map_name: str = "",
     most: int = REPORTED,
 ) -> None:
-    """Count a negative *code*, and report it when errors of this *level* are wanted (1 most helpers, 2 reads).
+    """Count a negative *code*, and report it if errors of this *level* are enabled (1: most helpers, 2: reads).
 
     Each CPU reports the first *most* of them individually.
     """
@@ -248,14 +249,14 @@ def check_helper(
 
 
 def check_read(e: Emitter, helper: str, code: Number) -> None:
-    """Report a failed memory read for the current expression, when all helper errors are wanted (``-k``)."""
+    """Report a failed memory read of the current expression if all helper errors are enabled (``-k``)."""
     check_helper(e, e.node, helper, code, level=2)
 
 
 def failed_call(
     e: Emitter, node: nodes.Node, helper: str, code: Number, map_name: str = "", most: int = REPORTED
 ) -> None:
-    """Count a failed helper call for its location in the script; the first ones are reported."""
+    """Count a failed helper call for its location in the script, and report the first ones."""
     counter = ("helper", e.script.layout.site(helper, location(node.span)))
     counted_failure(e, node, helper, code, map_name, counter, most)
 
@@ -263,9 +264,9 @@ def failed_call(
 def counted_failure(
     e: Emitter, node: nodes.Node, helper: str, code: Number, map_name: str, counter: tuple[str, int], most: int
 ) -> None:
-    """Count a failed helper call by *counter*; each CPU reports the first *most*.
+    """Count a failed helper call in *counter*; each CPU reports the first *most*.
 
-    A long program has one function for it; inlined, it would be more code than the rest of the program.
+    Long programs have one function for this: inlined, it would be more code than the rest of the program.
     """
     if not e.program.plan.long:
         first_ones(e, e.counter(*counter), lambda: helper_error(e, node, helper, code, map_name), most)
@@ -276,7 +277,7 @@ def counted_failure(
 
 
 def _failure_function(e: Emitter, spec: EventSpec) -> str:
-    """The function that counts and reports failed helper calls; all their events are laid out as *spec*."""
+    """The function that counts and reports failed helper calls; all their events have the layout of *spec*."""
     program = e.program
     if program.failure_function:
         return program.failure_function
@@ -303,7 +304,7 @@ def _failure_function(e: Emitter, spec: EventSpec) -> str:
 
 
 def first_ones(e: Emitter, before: Number, action: Callable[[], None], most: int = REPORTED) -> None:
-    """Run code for the first failures on a CPU; the rest are only counted, to save ring space."""
+    """Emit *action* for the first failures on a CPU; later ones are only counted, to save ring space."""
     again, done = e.b.block(), e.b.block()
     e.b.branch(e.b.icmp("ult", before, most), again, done)
     e.b.start(again)

@@ -1,8 +1,8 @@
 """Loops: the body becomes a callback of ``bpf_loop`` or ``bpf_for_each_map_elem``.
 
-A callback's result 0 continues, 1 ends the loop.  ``return`` inside a body stores the result and a flag in scratch
-memory and ends the loop, and the code after the loop returns as well.  On kernels without ``bpf_loop`` (before 5.17)
-the body is inline and the verifier follows each iteration, at most :data:`FOLLOWED` of them.
+A callback returns 0 to continue and 1 to end the loop.  ``return`` inside a body stores the result and a flag in
+scratch memory and ends the loop, and the code after the loop returns as well.  On kernels without ``bpf_loop`` (before
+5.17) the body is inline and the verifier follows each iteration, at most :data:`FOLLOWED` of them.
 """
 
 from __future__ import annotations
@@ -57,32 +57,32 @@ def counted(e: Emitter, count: Number, step: Step, most: int | None = None) -> N
     head, body, done = e.b.block(), e.b.block(), e.b.block()
     e.b.jump(head)
     e.b.start(head)
-    at = e.b.load(index)
-    e.b.branch(e.b.icmp("ult", at, count), body, done)
+    current = e.b.load(index)
+    e.b.branch(e.b.icmp("ult", current, count), body, done)
     e.b.start(body)
     if most is not None:
         inside = e.b.block()
-        e.b.branch(e.b.icmp("ult", at, most), inside, done)
+        e.b.branch(e.b.icmp("ult", current, most), inside, done)
         e.b.start(inside)
-    step(at, lambda: e.b.jump(done))
-    e.b.store(e.b.add(at, 1), index)
+    step(current, lambda: e.b.jump(done))
+    e.b.store(e.b.add(current, 1), index)
     e.b.jump(head)
     e.b.start(done)
 
 
-def run(e: Emitter, span: Span, count: Number, body: Body, *, told: nodes.For | nodes.While | None = None) -> None:
+def run(e: Emitter, span: Span, count: Number, body: Body, *, loop: nodes.For | nodes.While | None = None) -> None:
     """Run *body* for index 0 … count - 1.
 
-    The kernel rejects more than :data:`MOST` iterations, which is reported for the loop *told*; so is a ``while`` that
-    has not ended by then.
+    The kernel rejects more than :data:`MOST` iterations, which is reported at the statement *loop*; so is a ``while``
+    that has not ended by then.
     """
     if e.script.kernel.feature("bpf_loop"):
         with_callback(
             e,
             span,
             ("index", "*frame"),
-            lambda inner: turn(inner, told, lambda: body(inner, number_parameter("index"))),
-            lambda name, frame: _bpf_loop(e, count, name, frame, told),
+            lambda inner: turn(inner, loop, lambda: body(inner, number_parameter("index"))),
+            lambda name, frame: _bpf_loop(e, count, name, frame, loop),
         )
         return
 
@@ -100,59 +100,59 @@ def run(e: Emitter, span: Span, count: Number, body: Body, *, told: nodes.For | 
 
 
 def _bpf_loop(
-    e: Emitter, count: Number, callback: str, frame: Ptr, told: nodes.For | nodes.While | None
+    e: Emitter, count: Number, callback: str, frame: Ptr, loop: nodes.For | nodes.While | None
 ) -> None:
-    """Call ``bpf_loop``. Kernels since 6.8 reject a call with a known count of 0: they remove only the callback."""
-    with budget(e, told, count) as (turns, spend):
+    """Call ``bpf_loop``. Kernels since 6.8 reject a call with a constant count of 0: they remove only the callback."""
+    with budget(e, loop, count) as (turns, spend):
         some, done = e.b.block(), e.b.block()
         e.b.branch(e.b.icmp("ne", turns, 0), some, done)
         e.b.start(some)
-        # If the verifier inlines the helper, its error number is only 32 bits wide.
+        # If the verifier inlines the helper, its error code is only 32 bits wide.
         rounds = e.b.fit(e.b.helper(helpers.LOOP, turns, global_pointer(callback), frame, 0), 32, signed=True)
         spend(rounds)
-        if isinstance(told, nodes.While):
-            # This number of iterations means that the kernel ended the loop.
+        if isinstance(loop, nodes.While):
+            # The kernel ends the loop after this number of iterations.
             rounds = e.b.select(e.b.icmp("eq", rounds, MOST), -errno.E2BIG, rounds)
-        if told is not None:
-            events.check_helper(e, told, "bpf_loop", rounds)
+        if loop is not None:
+            events.check_helper(e, loop, "bpf_loop", rounds)
         e.b.jump(done)
         e.b.start(done)
 
 
 @contextmanager
 def budget(
-    e: Emitter, told: nodes.For | nodes.While | None, count: Number
+    e: Emitter, loop: nodes.For | nodes.While | None, count: Number
 ) -> Iterator[tuple[Number, Callable[[Number], None]]]:
-    """Limit a loop of *count* iterations to what is left of ``max_loop_iterations``.
+    """Limit a loop of *count* iterations to the remaining budget of ``max_loop_iterations``.
 
-    Gives the number of iterations to make, and a function that takes how many were made (negative: an error). When
-    they were not enough, that is reported at *told*, once in each run of the program, and the loops around this one
-    end as well (:func:`turn`), also those that call the function with this one.
+    Yields the number of iterations to make, and a function to call with the number of iterations made (negative: an
+    error). Exceeding the budget is reported at *loop*, once in each run of the program, and ends the enclosing loops as
+    well (:func:`turn`), including those around a call of this function.
     """
     offset = e.program.loop_budget
-    if told is None or offset is None:
+    if loop is None or offset is None:
         yield count, lambda _rounds: None
         return
-    left, made = e.b.load(e.area(offset)), e.b.register()
+    left, rounds_made = e.b.load(e.area(offset)), e.b.register()
     short = e.b.icmp("ult", left, count)
     turns = e.b.select(short, left, count)
-    e.b.store(0, made)
+    e.b.store(0, rounds_made)
 
     def spend(rounds: Number) -> None:
         used = e.b.select(e.b.icmp("slt", rounds, 0), 0, rounds)
-        e.b.store(used, made)
-        # Loops inside this one have spent some of it, too.
+        e.b.store(used, rounds_made)
+        # Nested loops have spent some of it, too.
         now = e.b.load(e.area(offset))
         e.b.store(e.b.select(e.b.icmp("ugt", now, used), e.b.sub(now, used), 0), e.area(offset))
 
     yield turns, spend
     spent = e.area(offset + SPENT)
     out, first, on = e.b.block(), e.b.block(), e.b.block()
-    e.b.branch(e.b.both(short, e.b.icmp("eq", e.b.load(made), turns)), out, on, likely=False)
+    e.b.branch(e.b.both(short, e.b.icmp("eq", e.b.load(rounds_made), turns)), out, on, likely=False)
     e.b.start(out)
     e.b.branch(e.b.truth(e.b.load(spent)), on, first)
     e.b.start(first)
-    events.failed_call(e, told, "bpf_loop", -errno.ELOOP)
+    events.failed_call(e, loop, "bpf_loop", -errno.ELOOP)
     e.b.store(0, e.area(offset))
     e.b.store(1, spent)
     if e.loops and not e.part:
@@ -162,10 +162,10 @@ def budget(
     e.b.start(on)
 
 
-def turn(e: Emitter, told: nodes.For | nodes.While | None, body: Callable[[], None]) -> None:
-    """One iteration of the loop *told*, which ends instead where the budget of all loops is spent."""
+def turn(e: Emitter, loop: nodes.For | nodes.While | None, body: Callable[[], None]) -> None:
+    """One iteration of *loop*, which ends the loop instead if the budget of all loops is spent."""
     offset = e.program.loop_budget
-    if told is not None and offset is not None:
+    if loop is not None and offset is not None:
         out, on = e.b.block(), e.b.block()
         e.b.branch(e.b.truth(e.b.load(e.area(offset + SPENT))), out, on, likely=False)
         e.b.start(out)
@@ -183,7 +183,7 @@ def with_callback(
     *,
     part: bool = False,
 ) -> None:
-    """Emit *body* into a function of its own; ``call(name, frame)`` emits the helper call that runs it.
+    """Emit *body* as a separate function; ``call(name, frame)`` emits the helper call that runs it.
 
     A ``return`` in the body also returns from the function around the loop.
     """
@@ -215,12 +215,12 @@ def with_callback(
 
 
 def in_function(e: Emitter, span: Span, body: Callable[[Emitter], None]) -> None:
-    """Emit *body* into a function of its own, and call it once."""
+    """Emit *body* as a separate function, and call it once."""
     with_callback(e, span, ("*frame",), body, lambda name, frame: e.b.call(name, [frame]), part=True)
 
 
 def _leave_too(e: Emitter, flag: int) -> None:
-    """After a loop whose body may have returned: return as well."""
+    """After a loop, return from the function if the loop body has returned."""
     out, on = e.b.block(), e.b.block()
     e.b.branch(e.b.truth(e.b.load(e.area(flag))), out, on, likely=False)
     e.b.start(out)

@@ -48,7 +48,7 @@ def inline(size: int, align: int) -> bool:
 
 
 def zero(e: Emitter, pointer: Ptr, size: int, align: int = 8) -> None:
-    """Clear the program's memory."""
+    """Zero memory of the program."""
     if inline(size, align):
         e.b.clear(pointer, size, align)
     elif size:
@@ -56,7 +56,7 @@ def zero(e: Emitter, pointer: Ptr, size: int, align: int = 8) -> None:
 
 
 def copy(e: Emitter, target: Ptr, source: Ptr, size: int, align: int = 8) -> None:
-    """Copy within the program's memory."""
+    """Copy within memory of the program."""
     if inline(size, align):
         e.b.copy(target, source, size, align)
     elif size:
@@ -64,7 +64,7 @@ def copy(e: Emitter, target: Ptr, source: Ptr, size: int, align: int = 8) -> Non
 
 
 def read_helper(space: AddressSpace, *, string: bool = False) -> helpers.ReadHelper:
-    """The helper that reads from an address space; for NONE, the space is decided by the address."""
+    """The helper that reads from an address space; for NONE, one that chooses the space by the address."""
     of_bytes, of_strings = _READ.get(space, _READ[AddressSpace.KERNEL])
     return of_strings if string else of_bytes
 
@@ -75,14 +75,14 @@ _READ = {
     AddressSpace.NONE: (helpers.PROBE_READ, helpers.PROBE_READ_STR),
 }
 _SEPARATE = frozenset({"x86_64", "aarch64"})
-"""Machines whose addresses determine the space (ARCH_HAS_NON_OVERLAPPING_ADDRESS_SPACE of the kernel's Kconfig)."""
+"""Machines on which an address determines its space (kernel option ARCH_HAS_NON_OVERLAPPING_ADDRESS_SPACE)."""
 
 
 def resolve_space(e: Emitter, space: AddressSpace) -> AddressSpace:
-    """The address space that a pointer is read through.
+    """Resolve the address space of a pointer.
 
-    Tracepoints have addresses of both kinds as integers (``args`` of raw_syscalls, ``skbaddr``), and timers and perf
-    events interrupt kernel and user code, so there it stays NONE.
+    It stays NONE in tracepoints, whose integers hold addresses of both spaces (``args`` of raw_syscalls, ``skbaddr``),
+    and in timers and perf events, which interrupt kernel and user code.
     """
     if space is not AddressSpace.NONE:
         return space
@@ -103,15 +103,15 @@ def store(e: Emitter, pointer: Ptr, value: Number, type_: Type, align: int = 8) 
 
 
 def read(e: Emitter, pointer: Ptr, size: Number | int, address: Number, space: AddressSpace) -> I64:
-    """Read kernel or user memory. Returns the helper's result. On a fault the kernel zeroes the destination."""
+    """Read kernel or user memory. Returns the helper's error code. On a fault the kernel zeroes the destination."""
     return _reported(e, read_helper(resolve_space(e, space)), pointer, size, address)
 
 
 def _reported(e: Emitter, helper: helpers.ReadHelper, pointer: Ptr, size: Number, address: Number) -> I64:
-    """Call a read helper; failures are reported when all helper errors are wanted (``-k``)."""
-    got = e.b.helper(helper, pointer, size, address)
-    e.script.lowering.check_read(e, helper.symbol, got)
-    return got
+    """Call a read helper; failures are reported if all helper errors are enabled (``-k``)."""
+    result = e.b.helper(helper, pointer, size, address)
+    e.script.lowering.check_read(e, helper.symbol, result)
+    return result
 
 
 def read_scalar(e: Emitter, address: Number, type_: Type, space: AddressSpace) -> Scalar:
@@ -125,7 +125,7 @@ def read_scalar(e: Emitter, address: Number, type_: Type, space: AddressSpace) -
 
 
 def number(e: Emitter, operand: Operand) -> Number:
-    """The register of a scalar operand, wherever it lies."""
+    """The value of a scalar operand in a register, loaded or read if necessary."""
     match operand:
         case Scalar(direct=True):
             return e.launder(operand.value)
@@ -157,12 +157,12 @@ def place(e: Emitter, operand: Operand) -> Memory:
 
 
 def detached(e: Emitter, operand: Operand, type_: Type) -> Memory:
-    """The operand as a value of *type_* that can be copied at once, even to a location that it was computed from."""
+    """The operand as a value of *type_* that can be copied even to memory that it was computed from."""
     return operand if isinstance(operand, Memory) and operand.type == type_ else copied(e, operand, type_)
 
 
 def copied(e: Emitter, operand: Operand, type_: Type | None = None) -> Memory:
-    """A copy of the operand (as a value of *type_*) in temporary memory, until the end of the statement."""
+    """A copy of the operand (as a value of *type_*) in temporary memory, valid until the end of the statement."""
     type_ = type_ or operand.type
     pointer = e.temporary(type_.size)
     write(e, operand, pointer, type_)
@@ -214,8 +214,8 @@ def _write_text(e: Emitter, operand: Operand, pointer: Ptr, type_: String | Buff
         rest = type_.size - source.size
         zero(e, e.b.offset(pointer, source.size), rest, 8 if source.size % 8 == 0 and align == 8 else 1)
         return
-    whole = place(e, operand)
-    copy(e, pointer, whole.pointer, type_.size, min(align, whole.align))
+    text = place(e, operand)
+    copy(e, pointer, text.pointer, type_.size, min(align, text.align))
 
 
 def members_of(type_: Type) -> tuple[tuple[Type, ...], tuple[int, ...], tuple[str, ...]]:
@@ -230,19 +230,19 @@ def members_of(type_: Type) -> tuple[tuple[Type, ...], tuple[int, ...], tuple[st
 def has_gaps(type_: Type) -> bool:
     """Whether a tuple or record has padding."""
     members, offsets, _ = members_of(type_)
-    at = 0
+    end = 0
     for member, offset in zip(members, offsets, strict=True):
-        if offset != at:
+        if offset != end:
             return True
-        at = offset + member.size
-    return at != type_.size
+        end = offset + member.size
+    return end != type_.size
 
 
-def source_index(source: Type, target: Type, at: int) -> int:
-    """Records convert by name, tuples by position."""
+def source_index(source: Type, target: Type, index: int) -> int:
+    """Index of the source member for member *index* of *target*: records convert by name, tuples by position."""
     if isinstance(source, Record) and isinstance(target, Record):
-        return source.names.index(target.names[at])
-    return at
+        return source.names.index(target.names[index])
+    return index
 
 
 def natural(align: int, offset: int) -> int:
@@ -256,8 +256,8 @@ def _write_members(e: Emitter, source: Operand, pointer: Ptr, type_: Type, align
     members, offsets, _ = members_of(type_)
     if has_gaps(type_):
         zero(e, pointer, type_.size, align)
-    for at, (member, offset) in enumerate(zip(members, offsets, strict=True)):
-        part = member_of(e, source, source_index(source.type, type_, at))
+    for index, (member, offset) in enumerate(zip(members, offsets, strict=True)):
+        part = member_of(e, source, source_index(source.type, type_, index))
         write(e, part, e.b.offset(pointer, offset), member, natural(align, offset))
 
 
@@ -265,17 +265,17 @@ def member_of(e: Emitter, operand: Operand, index: int) -> Operand:
     """One member of a tuple or record."""
     if isinstance(operand, Parts):
         return operand.members[index]
-    whole = place(e, operand)
-    members, offsets, _ = members_of(whole.type)
-    return Memory(e.b.offset(whole.pointer, offsets[index]), members[index], natural(whole.align, offsets[index]))
+    value = place(e, operand)
+    members, offsets, _ = members_of(value.type)
+    return Memory(e.b.offset(value.pointer, offsets[index]), members[index], natural(value.align, offsets[index]))
 
 
 def convert(e: Emitter, operand: Operand, type_: Type) -> Operand:
     """The operand as a value of *type_*."""
     if type_.scalar:
         if isinstance(operand.type, Array):
-            whole = place(e, operand)
-            return load(e, whole.pointer, type_, whole.align)
+            value = place(e, operand)
+            return load(e, value.pointer, type_, value.align)
         if isinstance(operand, Scalar) and operand.direct and isinstance(type_, Pointer):
             if type_.trusted or type_.space is AddressSpace.BPF:
                 return Scalar(operand.value, type_, direct=True)
@@ -300,16 +300,16 @@ def fit(e: Emitter, value: Number, type_: Type) -> Number:
 
 
 def longest_string(e: Emitter) -> int:
-    """Bytes of a string (``max_strlen``)."""
+    """Maximum size of a string in bytes (``max_strlen``)."""
     return e.checked.config.max_strlen
 
 
 def read_string(
     e: Emitter, pointer: Ptr, capacity: int, address: Number, space: AddressSpace, align: int = 8
 ) -> None:
-    """Read a string and pad it; one that does not fit fills all *capacity* bytes with text and has no NUL.
+    """Read a string and pad it; a string that does not fit fills all *capacity* bytes with text and has no NUL.
 
-    Only a string of maximum length counts as truncated: a shorter one is a full character array.
+    It counts as truncated only at the maximum capacity: with a smaller one it is a full character array.
     """
     zero(e, pointer, capacity, align)
     _read_text(e, pointer, capacity, address, space)
@@ -318,22 +318,22 @@ def read_string(
 def read_string_only(
     e: Emitter, pointer: Ptr, capacity: int, address: Number, space: AddressSpace, cleared: int
 ) -> None:
-    """As :func:`read_string`, but of what is behind the string only the next *cleared* bytes are zero.
+    """As :func:`read_string`, but only the next *cleared* bytes after the string are zeroed.
 
-    They are there behind a string of *capacity* bytes, too. Both *pointer* and *capacity* are multiples of 8, and bytes
-    are in little-endian order.
+    They are also zeroed after a string of *capacity* bytes. Both *pointer* and *capacity* must be multiples of 8, and
+    the machine little-endian.
     """
-    got = _read_text(e, pointer, capacity, address, space)
+    length = _read_text(e, pointer, capacity, address, space)
     some, none, done = e.b.block(), e.b.block(), e.b.block()
-    hidden = e.b.opaque(got)
+    hidden = e.b.opaque(length)
     e.b.branch(e.b.icmp("sgt", hidden, 0), some, none, likely=True)
     e.b.start(some)
-    # By words, as what is loaded next: loads of what several stores wrote wait for all of them.
+    # By words, as these are loaded next: a load that spans several stores cannot be forwarded from them.
     last = e.b.sub(hidden, 1)
     word = e.b.offset(pointer, e.b.op("and", last, -8))
     bits_used = e.b.op("shl", e.b.op("and", last, 7), 3)
     text = e.b.sub(e.b.op("shl", 1, bits_used), 1)
-    # In a string of all bytes the last one is no NUL.
+    # The last byte of a full string is not NUL.
     text = e.b.select(e.b.icmp("eq", hidden, capacity), -1, text)
     e.b.store(e.b.op("and", e.b.load(word), text), word)
     _clear_words(e, e.b.offset(word, 8), cleared)
@@ -345,43 +345,43 @@ def read_string_only(
 
 
 def _clear_words(e: Emitter, pointer: Ptr, size: int) -> None:
-    for at in range(0, size, 8):
-        e.b.store(0, e.b.offset(pointer, at))
+    for offset in range(0, size, 8):
+        e.b.store(0, e.b.offset(pointer, offset))
 
 
 def _read_text(e: Emitter, pointer: Ptr, capacity: int, address: Number, space: AddressSpace) -> I64:
-    """The string, with its last byte if it has no NUL. Returns the helper's result."""
-    where = resolve_space(e, space)
-    got = _reported(e, read_helper(where, string=True), pointer, capacity, address)
+    """Read a string, and its last byte if it has no NUL. Returns the helper's result."""
+    resolved = resolve_space(e, space)
+    length = _reported(e, read_helper(resolved, string=True), pointer, capacity, address)
     full, done = e.b.block(), e.b.block()
-    e.b.branch(e.b.icmp("eq", got, capacity), full, done, likely=False)
+    e.b.branch(e.b.icmp("eq", length, capacity), full, done, likely=False)
     e.b.start(full)
-    # The helper writes a NUL to the last byte; the source byte tells whether the string ends there.
+    # The helper writes a NUL to the last byte; the source byte shows whether the string ends there.
     last = capacity - 1
     end = e.b.offset(pointer, last)
-    e.b.helper(read_helper(where), end, 1, e.b.add(address, last))
+    e.b.helper(read_helper(resolved), end, 1, e.b.add(address, last))
     if capacity >= longest_string(e):
         e.count_cut(e.b.truth(e.b.load(end, 8)))
     e.b.jump(done)
     e.b.start(done)
-    return got
+    return length
 
 
 def string_tail(
     e: Emitter, pointer: Ptr, limit: Number, address: Number, space: AddressSpace, most: int
 ) -> I64:
-    """Read a string of at most *limit* bytes (constant bound *most*) without its NUL. Returns its length."""
+    """Read a string of at most *limit* bytes (at most the constant *most*) without its NUL. Returns its length."""
     room = limit + 1 if isinstance(limit, int) else e.b.add(limit, 1)
-    got = _reported(e, read_helper(resolve_space(e, space), string=True), pointer, room, address)
-    return text_length(e, got, most)
+    result = _reported(e, read_helper(resolve_space(e, space), string=True), pointer, room, address)
+    return text_length(e, result, most)
 
 
-def text_length(e: Emitter, got: Number, _most: int) -> I64:
+def text_length(e: Emitter, result: Number, _most: int) -> I64:
     """The result of a string read as a length without NUL in 0 … *most*, in a form that the verifier can follow.
 
     The path with the widest range comes first, so that the verifier prunes the other one.
     """
-    hidden = e.b.opaque(got)
+    hidden = e.b.opaque(result)
     good, bad, done = e.b.block(), e.b.block(), e.b.block()
     e.b.branch(e.b.icmp("sgt", hidden, 0), good, bad, likely=True)
     e.b.start(good)

@@ -1,6 +1,6 @@
-"""State of code generation: of a whole script, and of one of its programs.
+"""State of code generation, for a whole script and for each of its programs.
 
-A program is one entry function and the functions made for it: loop callbacks and copies of user functions.
+A program consists of an entry function and its other functions: loop callbacks and copies of user functions.
 They share the per-CPU scratch area; variables that several of them use live there.
 """
 
@@ -36,13 +36,13 @@ class Lowering(msgspec.Struct, frozen=True):
     """Functions that lower expressions and blocks, for modules that cannot import ``codegen.lower``."""
 
     evaluate: Callable[[Emitter, nodes.Expr], Operand]
-    """The value of an expression."""
+    """Evaluates an expression."""
     block: Callable[[Emitter, nodes.Block, Type], Operand | None]
-    """Runs a block; its value unless the type is void."""
+    """Emits a block; returns its value unless the type is void."""
     emission: Callable[[Builtin], Callable[[Emitter, nodes.Identifier | nodes.Call], Operand] | None]
-    """The function that emits a builtin."""
+    """Returns the function that emits a builtin."""
     check_read: Callable[[Emitter, str, Number], None]
-    """Reports the result of a read helper, when failed reads are to be reported."""
+    """Reports the error code of a read helper, if such reports are enabled."""
 
 
 class Script(msgspec.Struct, eq=False):
@@ -57,21 +57,21 @@ class Script(msgspec.Struct, eq=False):
     stack_limit: int
     map_indexes: dict[str, int]
     writers: dict[str, set[str]] = msgspec.field(default_factory=dict)
-    """For each map the scratch areas of the programs that assign to it."""
+    """For each map, the scratch areas of the programs that assign to it."""
     digests: dict[tuple[Words, ...], str] = msgspec.field(default_factory=dict)
-    """Functions that digest large keys, by what the keys consist of."""
+    """Functions that digest large keys, by the words of the keys."""
     walks: set[str] = msgspec.field(default_factory=set)
     """Functions that walk user stacks."""
     counting: str = ""
     uses_session: bool = False
     unwinds: bool = False
-    """A program unwinds stacks by the tables of binaries."""
+    """Whether a program unwinds user stacks by unwind tables."""
     ahead: Ahead | None = None
     """Load-time values of an ahead-of-time file; None for other scripts."""
     sparing: bool = False
-    """Variables and large temporaries are in scratch memory, because the stack is too small."""
+    """Whether variables and large temporaries are in scratch memory, because the stack is too small."""
     element_maps: frozenset[str] = frozenset()
-    """Maps whose elements need not be read again (:mod:`pytrace.codegen.analysis.repeated_reads`)."""
+    """Maps for which repeated reads of an element are eliminated (:mod:`pytrace.codegen.analysis.repeated_reads`)."""
     inserted: Mapping[nodes.Block, frozenset[str]] = msgspec.field(default_factory=dict)
     """By body, maps whose elements are mostly missing when they are assigned (:mod:`..analysis.inserted_elements`)."""
 
@@ -107,19 +107,19 @@ class Program(msgspec.Struct, eq=False):
     results: dict[FunctionInfo, int] = msgspec.field(default_factory=dict)
     """Scratch memory of function results that do not fit a register."""
     origins: dict[VariableInfo, nodes.Expr] | None = None
-    """Origins of variables (:mod:`pytrace.codegen.emit.provenance`)."""
+    """Provenance of variables (:mod:`pytrace.codegen.emit.provenance`), computed on first use."""
     failure_function: str = ""
     """The function that counts and reports failed helper calls, if it has been emitted."""
     repeated: Mapping[nodes.Expr, nodes.MapIndex] = msgspec.field(default_factory=dict)
-    """Reads of elements, and the earlier ones whose values they use."""
+    """Maps repeated reads of elements to the earlier reads whose values they reuse."""
     read_again: frozenset[nodes.Expr] = frozenset()
-    """These earlier ones."""
+    """The values of :attr:`repeated`: reads whose values are kept."""
     inserted: frozenset[str] = frozenset()
-    """Maps that elements are assigned to without a look-up."""
+    """Maps to whose elements this program assigns without a look-up."""
     lookup_functions: dict[str, str] = msgspec.field(default_factory=dict)
-    """Functions that look up keys, by the map's name."""
+    """Functions that look up keys, by map name."""
     loop_budget: int | None = None
-    """Scratch offset of what loops may still do (``codegen.emit.loops``); None where they cannot make too many."""
+    """Scratch offset of the remaining loop budget (``codegen.emit.loops``); None if they cannot exceed it."""
     numbers: int = 0
 
     @property
@@ -133,6 +133,6 @@ class Program(msgspec.Struct, eq=False):
         return self.area == USER_AREA
 
     def name(self, what: str) -> str:
-        """A symbol for another function of this program."""
+        """Symbol of another function of this program."""
         self.numbers += 1
         return f"{self.unit.symbol}__{what}{self.numbers}"

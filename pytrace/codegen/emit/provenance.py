@@ -1,8 +1,8 @@
 """Provenance of pointers, for helpers that require typed (BTF) pointers.
 
-The verifier loses the type of a pointer that a script stores in a variable. Arguments of the probe do not change while
-the program runs, and usually neither do members reached from them, so the expression that was assigned to the variable
-is evaluated again.
+The verifier loses the type of a pointer that a script stores in a variable. Probe arguments do not change while the
+program runs, and usually neither do members reached from them, so the expression that was assigned to the variable is
+evaluated again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ARGUMENTS = frozenset({"args", "ctx"})
 
 
 def origin(e: Emitter, node: nodes.Expr) -> nodes.Expr:
-    """*node* without pointer-to-pointer casts, and with variables replaced by what was assigned to them."""
+    """*node* without pointer-to-pointer casts, and with variables replaced by the expressions assigned to them."""
     if e.program.origins is None:
         e.program.origins = _of_variables(e.checked, e.program.unit.body)
     while True:
@@ -39,20 +39,20 @@ def _is_pointer(e: Emitter, node: nodes.Expr) -> bool:
 
 def _of_variables(checked: CheckedProgram, body: nodes.Block) -> dict[VariableInfo, nodes.Expr]:
     """The assigned expressions of variables that are reached from a probe argument and not changed later."""
-    found: dict[VariableInfo, nodes.Expr] = {}
+    origins: dict[VariableInfo, nodes.Expr] = {}
     changed: set[VariableInfo] = set()
     for node in walk(body):
         if isinstance(node, nodes.Let) and node.value is not None:
-            found[checked.variables[node.variable]] = node.value
+            origins[checked.variables[node.variable]] = node.value
         elif isinstance(node, nodes.Assign) and isinstance(node.target, nodes.Variable):
             info = checked.variables[node.target]
-            if node.operator == "=" and info.span == node.target.span and info not in found:
-                found[info] = node.value
+            if node.operator == "=" and info.span == node.target.span and info not in origins:
+                origins[info] = node.value
             else:
                 changed.add(info)
         else:
             changed.update(checked.variables[item] for item in _written(node) if item in checked.variables)
-    return {info: value for info, value in found.items() if info not in changed and _lasting(value)}
+    return {info: value for info, value in origins.items() if info not in changed and _lasting(value)}
 
 
 def _written(node: nodes.Node) -> list[nodes.Variable]:

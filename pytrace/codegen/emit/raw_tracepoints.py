@@ -1,4 +1,4 @@
-"""Fields of tracepoints that programs of the raw tracepoints compute in the way of the kernel's tracepoints."""
+"""Tracepoint fields computed in programs of raw tracepoints, as the kernel's ``TP_fast_assign`` computes them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SECTOR_SHIFT = 9
 
 
 def field(e: Emitter, place: RawField, type_: Type) -> Operand:
-    """A field as a value of *type_*, that of the tracepoint's record."""
+    """A field as a value of *type_*, its type in the tracepoint's record."""
     if place.formula == "text":
         return _text(e, place.reads[0], type_)
     values = [_number(e, read) for read in place.reads]
@@ -46,7 +46,7 @@ def _base(e: Emitter, read: RawRead) -> I64:
 
 
 def _last_struct(e: Emitter, read: RawRead) -> I64:
-    """The address of the struct that has the last member, as a number."""
+    """Address of the struct that contains the last member, as a number."""
     address = _base(e, read)
     rest = read.offsets[:-1]
     if read.direct and rest:
@@ -60,7 +60,7 @@ def _last_struct(e: Emitter, read: RawRead) -> I64:
 
 
 def _number(e: Emitter, read: RawRead) -> Number:
-    """The number at the end of a path; 0 if a pointer on the way is null, as where the kernel asks for that."""
+    """The number at the end of a path; 0 if a pointer on the path is null, as in the kernel's own null checks."""
     if not read.offsets:
         return e.b.fit(_base(e, read), 8 * read.size, read.signed)
     if read.direct and len(read.offsets) == 1:
@@ -70,7 +70,7 @@ def _number(e: Emitter, read: RawRead) -> Number:
 
 
 def _load(e: Emitter, address: Number, size: int, *, signed: bool = False) -> I64:
-    """Kernel memory; 0 on a fault, which is none that a script is told of."""
+    """A number in kernel memory; 0 on a fault, which is not reported."""
     cell = e.cell
     e.b.helper(helpers.PROBE_READ_KERNEL, cell, size, address)
     return e.b.load(cell, 8 * size, signed)
@@ -98,8 +98,8 @@ def _device(e: Emitter, values: Sequence[Number], _numbers: Sequence[int]) -> Nu
 
 def _traced_sector(e: Emitter, values: Sequence[Number], numbers: Sequence[int]) -> Number:
     flags, sector = values
-    told = e.b.select(e.b.icmp("eq", sector, -1), 0, sector)
-    return e.b.select(_passed_through(e, flags, numbers), 0, told)
+    start = e.b.select(e.b.icmp("eq", sector, -1), 0, sector)
+    return e.b.select(_passed_through(e, flags, numbers), 0, start)
 
 
 def _traced_sectors(e: Emitter, values: Sequence[Number], numbers: Sequence[int]) -> Number:
@@ -108,12 +108,12 @@ def _traced_sectors(e: Emitter, values: Sequence[Number], numbers: Sequence[int]
 
 
 def _passed_through(e: Emitter, flags: Number, numbers: Sequence[int]) -> I1:
-    """Whether a request's operation is one of *numbers*, of which the first is the number of the operation's bits."""
+    """Whether a request's operation is one of *numbers[1:]*; *numbers[0]* is the width of the operation in bits."""
     operation = e.b.op("and", flags, (1 << numbers[0]) - 1)
-    found: Number = 0
+    matches: Number = 0
     for number in numbers[1:]:
-        found = e.b.op("or", found, e.b.number(e.b.icmp("eq", operation, number)))
-    return e.b.truth(found)
+        matches = e.b.op("or", matches, e.b.number(e.b.icmp("eq", operation, number)))
+    return e.b.truth(matches)
 
 
 _FORMULAS: Mapping[str, Callable[[Emitter, Sequence[Number], Sequence[int]], Number]] = {

@@ -1,8 +1,8 @@
-"""The function that a return probe on a user function returns from, on kernels whose ``bpf_get_func_ip`` does not tell.
+"""Address of the traced function in a uretprobe, on kernels whose ``bpf_get_func_ip`` does not support these.
 
-The kernel keeps an instance of ``struct return_instance`` for each probed call that has not returned, the innermost one
-first (``kernel/events/uprobes.c``). Calls that an exception or ``longjmp`` left are still among them, so the one that
-returns is found by where its return address was on the stack.
+The kernel keeps a ``struct return_instance`` for each probed call that has not returned, innermost first
+(``kernel/events/uprobes.c``). Calls that an exception or ``longjmp`` left are still listed, so the returning one is
+identified by the stack address of its return address.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from pytrace.codegen.ir.values import Number
 
 INSTANCES = 16
-"""So many instances are looked at."""
+"""Maximum number of instances that are searched."""
 
 
-def told_by_helper(e: Emitter) -> bool:
-    """Whether ``bpf_get_func_ip`` needs no substitute: on kernels whose instances have members of 6.13, or no types."""
+def helper_suffices(e: Emitter) -> bool:
+    """Whether to use only ``bpf_get_func_ip``: on kernels with the instances of Linux 6.13, or without BTF of these."""
     instance = e.script.kernel.struct("struct", "return_instance")
     task = e.script.kernel.struct("struct", "task_struct")
     if instance is None or task is None or task.find("utask") is None:
@@ -33,25 +33,25 @@ def told_by_helper(e: Emitter) -> bool:
 
 
 def address(e: Emitter, place: Number, otherwise: Number) -> Number:
-    """Address of the function whose return address was at *place* of the stack; *otherwise* where there is none."""
+    """Address of the function whose return address was at stack address *place*; *otherwise* if there is none."""
     task = e.b.helper(helpers.GET_CURRENT_TASK)
     uprobes = read_word(e, e.b.add(task, kernel_field(e, "task_struct", "utask")))
-    found, instance = e.b.register(), e.b.register()
-    e.b.store(otherwise, found)
+    function, instance = e.b.register(), e.b.register()
+    e.b.store(otherwise, function)
     e.b.store(_member(e, uprobes, "uprobe_task", "return_instances"), instance)
 
     def step(_index: Number, leave: Callable[[], None]) -> None:
-        here = e.b.load(instance)
+        current = e.b.load(instance)
         same, other = e.b.block(), e.b.block()
-        e.b.branch(e.b.icmp("eq", _member(e, here, "return_instance", "stack"), place), same, other)
+        e.b.branch(e.b.icmp("eq", _member(e, current, "return_instance", "stack"), place), same, other)
         e.b.start(same)
-        e.b.store(_member(e, here, "return_instance", "func"), found)
+        e.b.store(_member(e, current, "return_instance", "func"), function)
         leave()
         e.b.start(other)
-        e.b.store(_member(e, here, "return_instance", "next"), instance)
+        e.b.store(_member(e, current, "return_instance", "next"), instance)
 
     loops.counted(e, INSTANCES, step)
-    return e.b.load(found)
+    return e.b.load(function)
 
 
 def _member(e: Emitter, address: Number, owner: str, name: str) -> Number:

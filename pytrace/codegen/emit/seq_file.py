@@ -1,6 +1,6 @@
-"""printf in pinned iterators: the kernel formats the text into the file that is read.
+"""printf in pinned iterators: the kernel formats the text into the pinned file.
 
-A pinned iterator is read after the tracer has ended, so events have no receiver. ``bpf_seq_printf``
+A pinned iterator is read after the tracer has exited, so events have no receiver. ``bpf_seq_printf``
 (kernel/trace/bpf_trace.c, ``bpf_bprintf_prepare`` in kernel/bpf/helpers.c) formats integers, characters and strings, at
 most twelve of them.
 """
@@ -28,7 +28,7 @@ _KERNEL_NAMES = frozenset("diuxXpcs")
 
 
 def write(e: Emitter, node: nodes.Expr) -> None:
-    """Emit a ``printf`` into the file that is read.
+    """Emit a ``printf`` into the pinned file.
 
     Raises:
         TraceError: the call is not a printf, or the kernel cannot format it.
@@ -44,15 +44,15 @@ def write(e: Emitter, node: nodes.Expr) -> None:
     text = _format(format_, spec.location.line)
     data = e.b.alloca(8 * len(arguments)) if arguments else NULL
     with e.temporaries():
-        for at, (item, conversion) in enumerate(zip(arguments, format_.conversions, strict=True)):
-            e.b.store(_value(e, item, conversion.name == "s", spec.location.line), e.b.offset(data, 8 * at))
+        for index, (item, conversion) in enumerate(zip(arguments, format_.conversions, strict=True)):
+            e.b.store(_value(e, item, conversion.name == "s", spec.location.line), e.b.offset(data, 8 * index))
         state = e.b.load(e.context)
         file = e.b.load(e.b.pointer(state))
         e.b.helper(helpers.SEQ_PRINTF, file, e.module.constant(text), len(text), data, 8 * len(arguments))
 
 
 def _format(format_: Format, line: int) -> bytes:
-    """The format for the kernel: every integer is 64 bits wide."""
+    """The kernel's format string: every integer is 64 bits wide."""
     conversions = format_.conversions
     if len(conversions) > MOST or not all(_possible(item) for item in conversions):
         text = format_.text.decode("utf-8", "surrogateescape")

@@ -1,4 +1,4 @@
-"""System calls at a raw tracepoint: their registers and result, and which of a program's targets one is."""
+"""System calls at a raw tracepoint: registers, result, and the index of the target that fired."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from pytrace.frontend.ast.typed_program import ProbeUnit
 
 RESULT = 8
-"""Where the result of the system call is in the context of the raw tracepoint ``sys_exit``."""
+"""Offset of the system call's result in the context of the raw tracepoint ``sys_exit``."""
 
 
 def abi(e: Emitter) -> Abi:
-    """How system calls are passed on the machine."""
+    """The system call ABI of the machine."""
     return ABIS[e.script.kernel.arch]
 
 
@@ -26,7 +26,7 @@ def registers(e: Emitter) -> Ptr:
 
 
 def register(e: Emitter, offset: int, size: int = 8, *, signed: bool = False) -> I64:
-    """The value at an offset of the registers."""
+    """The value at *offset* in ``struct pt_regs``."""
     return e.b.load(e.b.offset(registers(e), offset), 8 * size, signed)
 
 

@@ -1,4 +1,4 @@
-"""What filters of processes ask of a task: the current one, which helpers tell, or another one, whose memory does."""
+"""Properties of a task for process filters: of the current task, by helpers, or of another one, from its memory."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
     from pytrace.codegen.ir.values import Number, Ptr
 
 LEVELS = 8
-"""How deep pid namespaces are looked through; 32 is the kernel's limit (MAX_PID_NS_LEVEL), two or three are usual."""
+"""Maximum depth of pid namespaces that is searched; 32 is the kernel's limit (MAX_PID_NS_LEVEL), 2 or 3 are usual."""
 
 
 class Task(Protocol):
-    """A task of which filters are asked."""
+    """A task to which filters are applied."""
 
     def process(self, namespace: str) -> Number:
-        """Its process id in the ``tracer``'s pid namespace (0 outside of it) or in the ``init``ial one."""
+        """Process id in the ``tracer``'s pid namespace (0 outside of it) or in the ``init``ial one."""
 
     def user(self) -> Number:
         """Its user id."""
 
     def name(self, place: Ptr) -> None:
-        """Write its name to *place*, :data:`COMM` zeroed bytes."""
+        """Write the name to *place*, :data:`COMM` zeroed bytes."""
 
     def cgroup(self, depth: Number) -> Number:
-        """Id of its cgroup at this depth; 0 when its cgroup is not that deep."""
+        """Id of the ancestor cgroup at this depth; 0 if the task's cgroup is not that deep."""
 
     def network_namespace(self) -> Number:
         """Inode of its network namespace."""
@@ -93,7 +93,7 @@ class OtherTask(msgspec.Struct, frozen=True):
         return outside if place is None else self._process_in(place[1])
 
     def _process_in(self, inode: Number) -> Number:
-        """The process id in the pid namespace with this inode (``task_tgid_nr_ns``, kernel/pid.c); 0 outside of it."""
+        """Process id in the pid namespace with this inode (``task_tgid_nr_ns``, kernel/pid.c); 0 outside of it."""
         e = self.e
         leader = self._member(self.address, "task_struct", "group_leader", UINT64)
         pid = self._member(leader, "task_struct", "thread_pid", UINT64)
@@ -103,15 +103,15 @@ class OtherTask(msgspec.Struct, frozen=True):
         upid = None if numbers is None or not isinstance(numbers.type, Array) else numbers.type.element
         if struct is None or not isinstance(upid, Struct):
             raise TraceError("this needs the kernel's type information (BTF) of struct pid")
-        found: Number = 0
-        for at in range(LEVELS):
-            place = e.b.add(e.b.add(pid, load_time_values.struct_offset(e, struct, "numbers")), at * upid.size)
+        result: Number = 0
+        for depth in range(LEVELS):
+            place = e.b.add(e.b.add(pid, load_time_values.struct_offset(e, struct, "numbers")), depth * upid.size)
             space = self._read(e.b.add(place, load_time_values.struct_offset(e, upid, "ns")), UINT64)
             common = e.b.add(space, kernel_field(e, "pid_namespace", "ns"))
             same = e.b.icmp("eq", self._member(common, "ns_common", "inum", UINT32), inode)
-            here = self._read(e.b.add(place, load_time_values.struct_offset(e, upid, "nr")), INT32)
-            found = e.b.select(e.b.both(same, e.b.icmp("uge", level, at)), here, found)
-        return found
+            number = self._read(e.b.add(place, load_time_values.struct_offset(e, upid, "nr")), INT32)
+            result = e.b.select(e.b.both(same, e.b.icmp("uge", level, depth)), number, result)
+        return result
 
     def user(self) -> Number:
         """Its user id."""
@@ -119,7 +119,7 @@ class OtherTask(msgspec.Struct, frozen=True):
         return self._member(credentials, "cred", "uid", UINT32)
 
     def name(self, place: Ptr) -> None:
-        """Write its name; what may stand after its end is not copied."""
+        """Write the name, without bytes after its NUL."""
         e = self.e
         e.b.helper(helpers.PROBE_READ_KERNEL_STR, place, COMM, e.b.add(self.address, task_field(e, "comm")))
 
@@ -131,14 +131,14 @@ class OtherTask(msgspec.Struct, frozen=True):
         level = self._member(own, "cgroup", "level", UINT32)
         distance = e.b.mul(depth, 8)
         struct = e.script.kernel.struct("struct", "cgroup")
-        # Before 6.1 a cgroup knew the ids of those above it, since then these themselves.
+        # Before Linux 6.1 a cgroup had the ids of its ancestors, since then pointers to them.
         if struct is not None and struct.find("ancestors") is None:
-            found = self._read(e.b.add(e.b.add(own, kernel_field(e, "cgroup", "ancestor_ids")), distance), UINT64)
+            ancestor = self._read(e.b.add(e.b.add(own, kernel_field(e, "cgroup", "ancestor_ids")), distance), UINT64)
         else:
             above = self._read(e.b.add(e.b.add(own, kernel_field(e, "cgroup", "ancestors")), distance), UINT64)
             node = self._member(above, "cgroup", "kn", UINT64)
-            found = self._member(node, "kernfs_node", "id", UINT64)
-        return e.b.select(e.b.icmp("uge", level, depth), found, 0)
+            ancestor = self._member(node, "kernfs_node", "id", UINT64)
+        return e.b.select(e.b.icmp("uge", level, depth), ancestor, 0)
 
     def network_namespace(self) -> Number:
         """Inode of its network namespace."""

@@ -1,4 +1,4 @@
-"""LLVM IR as text: functions, blocks and a builder whose methods each append one instruction.
+"""LLVM IR as text: a builder whose methods each append one instruction.
 
 Writing text takes a fraction of the time of building an object for each instruction, which shortens start-up. The
 types of values are in :mod:`pytrace.codegen.ir.values`.
@@ -32,7 +32,7 @@ INLINE_BYTES = 256
 """Memory up to this size is copied and cleared by inline moves, more by a helper call."""
 
 AT_ONCE = 5
-"""Loads and stores of one copy."""
+"""Loads and stores of a single ``memcpy``."""
 
 _NATURAL = {8: 1, 16: 2, 32: 4, 64: 8}
 
@@ -76,12 +76,12 @@ class Builder:
         return self._block
 
     def new_prologue(self) -> None:
-        """From now on :meth:`at_prologue` emits here, where only what comes from here on is worth it.
+        """Start a new prologue here: :meth:`at_prologue` emits into it from now on.
 
-        Everything that is emitted later is reached through this place, except for what jumps here without a prologue's
-        values.
+        Used where computing values earlier would be wasted on paths that do not get here. This position must dominate
+        all code that is emitted later and uses the prologue's values.
         """
-        # In a block of its own, as it may consist of several in the end.
+        # In a separate block, as it may grow into several.
         place, after = self.block(), self.block()
         self.jump(place)
         self.start(place)
@@ -92,7 +92,7 @@ class Builder:
 
     @contextmanager
     def at_prologue(self) -> Iterator[None]:
-        """Emit into the current prologue, which runs before everything that follows its place."""
+        """Emit into the current prologue, which runs before everything after its position."""
         target, closed, location = self._target, self._block.closed, self.location
         self._target, self._block.closed = self.function.prologue.lines, False
         yield
@@ -104,10 +104,10 @@ class Builder:
 
         *what* names the branch and is unique in a function.
         """
-        here, on = f"no_{what}", f"on_{what}"
-        ways = f"label %{here}, label %{on}, !prof !1" if when else f"label %{on}, label %{here}, !prof !0"
+        exit_label, on = f"no_{what}", f"on_{what}"
+        ways = f"label %{exit_label}, label %{on}, !prof !1" if when else f"label %{on}, label %{exit_label}, !prof !0"
         self._emit(f"br i1 {condition}, {ways}")
-        self._target.append(f"{here}:")
+        self._target.append(f"{exit_label}:")
         yield
         self._emit("ret i64 0")
         self._target.append(f"{on}:")
@@ -129,7 +129,7 @@ class Builder:
     _i64: Callable[[str], I64]
     _ptr: Callable[[str], Ptr]
     if not TYPE_CHECKING:
-        # The name of a result is a value of its type; the cast for mypy costs nothing at run time.
+        # A result's name is a value of its type.
         _i1 = _i64 = _ptr = _define
 
     def _define_late(self, text: str, operand: Late) -> str:
@@ -159,7 +159,7 @@ class Builder:
         self._block.closed = True
 
     def switch(self, value: Number, cases: Sequence[tuple[int, Block]], other: Block) -> None:
-        """Branch to the block of the case that *value* is, or to *other*."""
+        """Branch to the block of the case equal to *value*, or to *other*."""
         ways = " ".join(f"i64 {case}, label %{block.label}" for case, block in cases)
         self._emit(f"switch i64 {value}, label %{other.label} [ {ways} ]")
         self._block.closed = True
@@ -198,7 +198,7 @@ class Builder:
         return self._i1(f"icmp eq ptr {pointer}, null")
 
     def there(self, pointer: Ptr) -> I64:
-        """1 when an address is not null, else 0.
+        """1 if an address is not null, else 0.
 
         The number is opaque to LLVM: otherwise two of these combined become one comparison of the pointers' ``|``,
         which the verifier rejects.
@@ -282,7 +282,7 @@ class Builder:
         return self._i64(f"ptrtoint ptr {pointer} to i64")
 
     def offset(self, pointer: Ptr, distance: Number | Late) -> Ptr:
-        """*pointer* plus bytes."""
+        """*pointer* plus *distance* bytes."""
         if distance == 0:
             return pointer
         if isinstance(distance, Late):
@@ -339,8 +339,8 @@ class Builder:
 
     def exchange_if(self, pointer: Ptr, expected: Number, value: Number) -> I64:
         """Atomically replace *expected* by *value* (64 bits). Returns the old value."""
-        got = self._define(f"cmpxchg ptr {pointer}, i64 {expected}, i64 {value} seq_cst seq_cst")
-        return self._i64(f"extractvalue {{ i64, i1 }} {got}, 0")
+        pair = self._define(f"cmpxchg ptr {pointer}, i64 {expected}, i64 {value} seq_cst seq_cst")
+        return self._i64(f"extractvalue {{ i64, i1 }} {pair}, 0")
 
     def alloca(self, size: int) -> Ptr:
         """Stack memory for the duration of the function."""
@@ -361,22 +361,22 @@ class Builder:
             self._emit(f"call void @llvm.memset.p0.i64(ptr align {align} {pointer}, i8 0, i64 {size}, i1 false)")
 
     def copy(self, target: Ptr, source: Ptr, size: int, align: int = 8) -> None:
-        """Copy a few bytes inline; source and destination have the given alignment.
+        """Copy a few bytes inline; source and destination are aligned to *align*.
 
         LLVM may load a whole copy before storing any of it, which would spill to the stack.
         """
         step = AT_ONCE * align
-        for at in range(0, size, step):
+        for offset in range(0, size, step):
             self._emit(
-                f"call void @llvm.memcpy.p0.p0.i64(ptr align {align} {self.offset(target, at)}, "
-                f"ptr align {align} {self.offset(source, at)}, i64 {min(step, size - at)}, i1 false)"
+                f"call void @llvm.memcpy.p0.p0.i64(ptr align {align} {self.offset(target, offset)}, "
+                f"ptr align {align} {self.offset(source, offset)}, i64 {min(step, size - offset)}, i1 false)"
             )
 
     # ------------------------------------------------------------------ calls
 
     def helper(self, row: Helper[P, R], *args: P.args, **_none: P.kwargs) -> R:
         """Call a BPF helper."""
-        passed = ", ".join([f"{kind} {value}" for kind, value in zip(row.parameters, args, strict=True)])
+        passed = ", ".join([f"{type_} {value}" for type_, value in zip(row.parameters, args, strict=True)])
         text = f"call {row.result} inttoptr (i64 {row.number} to ptr)({passed}){row.attributes}"
         if row.result != "void":
             return row.value(self._define(text))

@@ -89,48 +89,48 @@ class DebugInfo:
         )
 
     def map_definition(self, symbol: str, attributes: dict[str, int]) -> str:
-        """The variable of a BTF-defined map: each attribute is a pointer to an array of that many integers."""
+        """The variable of a BTF-defined map: each attribute is a pointer to an array whose length is its value."""
         members = [
             self.add(
                 f'!DIDerivedType(tag: DW_TAG_member, name: "{name}", file: {self.file(self._main)}, '
-                f"baseType: {self.pointer(self.array(value))}, size: 64, offset: {64 * at})"
+                f"baseType: {self.pointer(self.array(value))}, size: 64, offset: {64 * index})"
             )
-            for at, (name, value) in enumerate(attributes.items())
+            for index, (name, value) in enumerate(attributes.items())
         ]
-        kind = self.add(
+        type_ = self.add(
             f"distinct !DICompositeType(tag: DW_TAG_structure_type, file: {self.file(self._main)}, "
             f"size: {64 * len(members)}, elements: {self.add('!{' + ', '.join(members) + '}')})"
         )
-        return self._variable(symbol, kind)
+        return self._variable(symbol, type_)
 
     def data(self, symbol: str, size: int) -> str:
         """A variable of *size* bytes: libbpf makes a data section mappable if it has a typed global."""
         byte = self.add('!DIBasicType(name: "char", size: 8, encoding: DW_ATE_signed_char)')
         bounds = self.add(f"!{{{self.add(f'!DISubrange(count: {size})')}}}")
-        kind = f"!DICompositeType(tag: DW_TAG_array_type, baseType: {byte}, size: {8 * size}, elements: {bounds})"
-        return self._variable(symbol, self.add(kind))
+        type_ = f"!DICompositeType(tag: DW_TAG_array_type, baseType: {byte}, size: {8 * size}, elements: {bounds})"
+        return self._variable(symbol, self.add(type_))
 
-    def _variable(self, symbol: str, kind: str) -> str:
+    def _variable(self, symbol: str, type_: str) -> str:
         variable = self.reserve()
         self.fill(
             variable,
             f'distinct !DIGlobalVariable(name: "{symbol}", scope: {self.unit}, file: {self.file(self._main)}, '
-            f"line: 1, type: {kind}, isLocal: false, isDefinition: true)",
+            f"line: 1, type: {type_}, isLocal: false, isDefinition: true)",
         )
-        whole = self.reserve()
-        self.fill(whole, f"!DIGlobalVariableExpression(var: {variable}, expr: {_EXACT})")
-        self._globals.append(whole)
-        return whole
+        expression = self.reserve()
+        self.fill(expression, f"!DIGlobalVariableExpression(var: {variable}, expr: {_EXACT})")
+        self._globals.append(expression)
+        return expression
 
     # ------------------------------------------------------------------ functions
 
     def function(self, name: str, parameters: tuple[str, ...], span: Span | None, *, local: bool) -> Scope:
-        """A function that returns an integer; *parameters* are names, ``*`` marks pointers, the rest are integers."""
+        """A function that returns an integer; *parameters* are names, those of pointers with a leading ``*``."""
         file = self.file(span.source if span is not None else self._main)
         line = span.first.line if span is not None else 1
-        kinds = [self.void_pointer if item.startswith("*") else self.long for item in parameters]
+        types = [self.void_pointer if item.startswith("*") else self.long for item in parameters]
         result = self.long if local else self.int
-        signature = self.add(f"!DISubroutineType(types: {self.add('!{' + ', '.join([result, *kinds]) + '}')})")
+        signature = self.add(f"!DISubroutineType(types: {self.add('!{' + ', '.join([result, *types]) + '}')})")
         node, retained = self.reserve(), self.reserve()
         flags = "DISPFlagDefinition | DISPFlagOptimized" + (" | DISPFlagLocalToUnit" if local else "")
         self.fill(
@@ -140,12 +140,12 @@ class DebugInfo:
             f"retainedNodes: {retained})",
         )
         variables = []
-        for at, (item, kind) in enumerate(zip(parameters, kinds, strict=True), start=1):
+        for number, (item, type_) in enumerate(zip(parameters, types, strict=True), start=1):
             variable = self.reserve()
             self.fill(
                 variable,
-                f'!DILocalVariable(name: "{item.lstrip("*")}", arg: {at}, scope: {node}, file: {file}, '
-                f"line: {line}, type: {kind})",
+                f'!DILocalVariable(name: "{item.lstrip("*")}", arg: {number}, scope: {node}, file: {file}, '
+                f"line: {line}, type: {type_})",
             )
             variables.append(variable)
         self.fill(retained, "!{" + ", ".join(variables) + "}")
@@ -155,9 +155,9 @@ class DebugInfo:
         """Declaration of a kfunc, which libbpf resolves by name in the kernel's BTF."""
         return self._declaration(name, [self._kernel_type(item) for item in (result, *parameters)])
 
-    def _declaration(self, name: str, kinds: list[str]) -> str:
-        """A function that is defined elsewhere; *kinds* are the types of its result and its parameters."""
-        listed = self.add(f"!{{{', '.join(kinds)}}}")
+    def _declaration(self, name: str, types: list[str]) -> str:
+        """A function that is defined elsewhere; *types* are the types of its result and its parameters."""
+        listed = self.add(f"!{{{', '.join(types)}}}")
         signature = self.add(f"!DISubroutineType(types: {listed})")
         file = self.file(self._main)
         return self.add(
@@ -248,5 +248,5 @@ class DebugInfo:
         version = self.add('!{i32 2, !"Debug Info Version", i32 3}')
         dwarf = self.add('!{i32 7, !"Dwarf Version", i32 5}')
         lines = [f"!llvm.dbg.cu = !{{{self.unit}}}", f"!llvm.module.flags = !{{{version}, {dwarf}}}"]
-        lines.extend(f"!{at} = {node}" for at, node in enumerate(self._nodes))
+        lines.extend(f"!{number} = {node}" for number, node in enumerate(self._nodes))
         return "\n".join(lines) + "\n"

@@ -16,7 +16,7 @@ _SYMBOL = re.compile(r"@(\w+)")
 
 
 class Prologue(msgspec.Struct, eq=False):
-    """Instructions before those that follow its place; it grows while these are emitted."""
+    """Instructions that run before the code after it; it grows while that code is emitted."""
 
     lines: list[str | LateInstruction | Prologue] = msgspec.field(default_factory=list)
 
@@ -44,13 +44,13 @@ class FunctionText(msgspec.Struct, eq=False):
     allocas: list[str] = msgspec.field(default_factory=list)
     entry: Prologue = msgspec.field(default_factory=Prologue)
     later: Prologue | None = None
-    """The prologue of what is emitted now, if it is not at the function's start."""
+    """The current prologue, if it is not at the function's start."""
     stack: int = 0
     """Bytes of allocas that stay in memory (objects whose address is taken)."""
 
     @property
     def prologue(self) -> Prologue:
-        """The prologue of what is emitted now."""
+        """The current prologue."""
         return self.later or self.entry
 
     def text(self) -> str:
@@ -66,11 +66,11 @@ class FunctionText(msgspec.Struct, eq=False):
 
 def callees(text: str, names: Container[str]) -> dict[str, set[str]]:
     """The functions that each of *names* calls or passes to the kernel as a callback, in the IR *text* of a module."""
-    found: dict[str, set[str]] = {}
+    calls: dict[str, set[str]] = {}
     for part in text.split("\ndefine ")[1:]:
         head, _, rest = part.partition("(")
         body = rest.partition("\n}\n")[0]
         name = head.rpartition("@")[2]
         if name in names:
-            found[name] = {callee for callee in _SYMBOL.findall(body) if callee in names}
-    return found
+            calls[name] = {callee for callee in _SYMBOL.findall(body) if callee in names}
+    return calls

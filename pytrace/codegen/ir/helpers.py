@@ -37,7 +37,7 @@ class Helper(Generic[P, R_co]):
 
     def __init__(self, name: str, number: int, parameters: tuple[str, ...], result: Kind[object, R_co]) -> None:
         self.attributes = ""
-        """LLVM's attributes of a call, with a space before each."""
+        """LLVM's attributes of a call, each preceded by a space."""
         self.name = name
         self.number = number
         self.parameters = parameters
@@ -86,7 +86,7 @@ def _row(
     name: str, number: int, result: Kind[object, R], a: T[A], b: T[B], c: T[C], d: T[D], e: T[E], /
 ) -> Helper[[A, B, C, D, E], R]: ...
 def _row(name: str, number: int, result: Kind[object, R], /, *parameters: Kind[object, object]) -> Helper[..., R]:
-    row: Helper[..., R] = Helper(name, number, tuple(kind.text for kind in parameters), result)
+    row: Helper[..., R] = Helper(name, number, tuple(parameter.text for parameter in parameters), result)
     HELPERS[name] = row
     return row
 
@@ -102,7 +102,7 @@ TRACE_PRINTK: tuple[Helper[..., I64], ...] = (
     _row("trace_printk_2", 6, _I, _P, _I, _I, _I),
     _row("trace_printk_3", 6, _I, _P, _I, _I, _I, _I),
 )
-"""By the number of values after the format and its size (:meth:`~pytrace.codegen.ir.builder.Builder.trace_printk`)."""
+"""Rows by the number of values after format and size (:meth:`~pytrace.codegen.ir.builder.Builder.trace_printk`)."""
 
 GET_PRANDOM_U32 = _row("get_prandom_u32", 7, _I)
 GET_SMP_PROCESSOR_ID = _row("get_smp_processor_id", 8, _I)
@@ -156,8 +156,8 @@ _STEADY = (
 """Helpers whose result does not change during a run of a program, which stays on its CPU."""
 
 for _helper in _STEADY:
-    # LLVM calls such a one once, and only on the paths that use its result.
+    # LLVM calls such a helper once, and only on paths that use its result.
     _helper.attributes = " nounwind willreturn memory(none)"
 
 ReadHelper = Helper[[Ptr, Number, Number], I64]
-"""Reads so many bytes from an address to memory of the program."""
+"""A helper that reads bytes from an address into the program's memory: destination, size, address."""

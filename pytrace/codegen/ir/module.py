@@ -35,7 +35,7 @@ declare i64 @llvm.bswap.i64(i64)
 """
 
 _NO_LIBRARY = '"no-builtins" "no-jump-tables"="true"'
-"""There is no C library: many small stores must not become one call of memset(). Programs cannot jump to an address."""
+"""BPF has no C library, so LLVM must not merge stores into a call of memset(), and no indirect jumps."""
 
 
 def program_section(symbol: str) -> str:
@@ -62,7 +62,7 @@ class Module:
         self._kernel_functions: dict[str, str] = {}
         self._zeros = 0
         self.load_time = bytearray()
-        """The section of load-time values (``codegen.aot.load_time_values``); only in ahead-of-time files."""
+        """The section of load-time values of ahead-of-time files (``codegen.aot.load_time_values``)."""
         raw = licence.encode() + b"\0"
         info = self.debug.data("LICENSE", len(raw))
         self._globals.append(
@@ -77,7 +77,7 @@ class Module:
     ) -> tuple[FunctionText, Scope]:
         """A new function and the debug scope of its instructions; *section* makes it global, *inlined* inlines it.
 
-        *parameters* are names, pointers marked by ``*``.
+        *parameters* are names, those of pointers with a leading ``*``.
         """
         scope = self.debug.function(name, parameters, span, local=not section)
         listed = ", ".join(f"{'ptr' if item.startswith('*') else 'i64'} %{item.lstrip('*')}" for item in parameters)
@@ -87,9 +87,9 @@ class Module:
             if section
             else f"internal i64 @{name}({listed}) {inline} nounwind {_NO_LIBRARY} !dbg {scope}"
         )
-        made = FunctionText(name, head)
-        self.functions.append(made)
-        return made, scope
+        function = FunctionText(name, head)
+        self.functions.append(function)
+        return function, scope
 
     # ------------------------------------------------------------------ data
 
@@ -104,7 +104,7 @@ class Module:
     def constant(self, data: bytes) -> Ptr:
         """Read-only bytes (8-byte aligned), deduplicated.
 
-        They are a single global, because LLVM would put separate ones into a section of mergeable strings, which
+        All are in a single global, because LLVM would put separate ones into a section of mergeable strings, which
         libbpf does not support.
         """
         if data not in self._constants:
@@ -118,8 +118,8 @@ class Module:
             return
         info = self.debug.kernel_function(name, parameters, result)
         listed = ", ".join("i32" if item == "int" else "ptr" for item in parameters)
-        given = {"int": "i32", "void": "void"}.get(result, "ptr")
-        self._kernel_functions[name] = f'declare !dbg {info} {given} @{name}({listed}) section ".ksyms"\n'
+        result_type = {"int": "i32", "void": "void"}.get(result, "ptr")
+        self._kernel_functions[name] = f'declare !dbg {info} {result_type} @{name}({listed}) section ".ksyms"\n'
 
     def imported_function(self, name: str, parameters: tuple[Type, ...], result: Type) -> None:
         """Declare a function of an imported object file.
@@ -167,18 +167,18 @@ class Module:
                 'section ".rodata", align 8'
             )
         if self.load_time:
-            # Written from outside: the optimiser must not assume the initial values.
+            # Set by the loader: the optimiser must not assume the initial values.
             info = self.debug.data(LOAD_TIME, len(self.load_time))
             data.append(
                 f"@{LOAD_TIME} = dso_local externally_initialized constant [{len(self.load_time)} x i8] "
                 f'{escaped(bytes(self.load_time))}, section "{LOAD_TIME_SECTION}", align 8, !dbg {info}'
             )
-        kept = ", ".join(f"ptr {item.split(' ', 1)[0]}" for item in data if 'section ".maps"' in item)
-        count = kept.count("ptr")
+        maps = ", ".join(f"ptr {item.split(' ', 1)[0]}" for item in data if 'section ".maps"' in item)
+        count = maps.count("ptr")
         parts = [
             f'target datalayout = "{_LAYOUT}"\ntarget triple = "{TRIPLE}"\n',
             "\n".join(data) + "\n",
-            f'@llvm.compiler.used = appending global [{count} x ptr] [{kept}], section "llvm.metadata"\n',
+            f'@llvm.compiler.used = appending global [{count} x ptr] [{maps}], section "llvm.metadata"\n',
             *(function.text() for function in self.functions),
             _DECLARATIONS,
             *self._kernel_functions.values(),

@@ -24,21 +24,21 @@ _ERRORS = {
     95: "Operation not supported on transport endpoint", 102: "Network dropped connection because of reset",
     122: "Quota exceeded", 125: "Operation Canceled",
 }  # fmt: skip
-"""Descriptions that bpftrace has since 0.27 where those of the C library differ."""
+"""Descriptions of bpftrace since 0.27 that differ from those of the C library."""
 
 
 @cache
 def errors() -> list[bytes]:
     """Descriptions of error numbers; the last row is for numbers beyond them."""
-    known = [_ERRORS.get(number) or os.strerror(number) for number in range(MAX_ERRNO + 1)]
-    return [*(text.encode() for text in known), b"Unknown error"]
+    descriptions = [_ERRORS.get(number) or os.strerror(number) for number in range(MAX_ERRNO + 1)]
+    return [*(text.encode() for text in descriptions), b"Unknown error"]
 
 
 @cache
 def signals() -> list[bytes]:
     """Descriptions of signals; the last row is for numbers beyond them."""
-    known = [signal.strsignal(number) if number else None for number in range(MAX_SIGNAL + 1)]
-    return [*((text or f"Unknown signal {number}").encode() for number, text in enumerate(known)), b"N/A"]
+    descriptions = [signal.strsignal(number) if number else None for number in range(MAX_SIGNAL + 1)]
+    return [*((text or f"Unknown signal {number}").encode() for number, text in enumerate(descriptions)), b"N/A"]
 
 
 @cache

@@ -1,7 +1,7 @@
 """Operands: results of evaluating expressions.
 
-Values that do not fit a register are not produced until their destination is known, so that a string is read directly
-into the event or map key that it is for.
+Values that do not fit a register are not materialised until their destination is known, so that a string is read
+directly into its event or map key.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Scalar(msgspec.Struct, frozen=True):
     direct: bool = False
     """A pointer that plain loads may follow (BTF-typed, or into the program's own memory)."""
     pointer: Ptr | None = None
-    """For ``ctx``: the same address for loads from the context."""
+    """For ``ctx``: the same address as a pointer, for loads from the context."""
 
 
 class Memory(msgspec.Struct, frozen=True):
@@ -35,11 +35,11 @@ class Memory(msgspec.Struct, frozen=True):
     type: Type
     align: int = 8
     context: bool = False
-    """The probe's context, whose pointers are typed (BTF) for the verifier."""
+    """Whether this is the probe's context, whose pointers are typed (BTF) for the verifier."""
 
 
 class Remote(msgspec.Struct, frozen=True):
-    """A value in kernel or user memory that has not been read yet. *direct*: by plain loads at constant offsets."""
+    """A value in kernel or user memory that has not been read yet; *direct*: plain loads at constant offsets may."""
 
     address: Number
     type: Type
@@ -55,12 +55,12 @@ class Parts(msgspec.Struct, frozen=True):
 
 
 class Made(msgspec.Struct, frozen=True):
-    """A value that a helper writes to its destination.
+    """A value that is written directly to its destination.
 
     *write(pointer, align)* fills all ``type.size`` bytes. *tail(pointer, limit)*, for strings and buffers, writes at
     most *limit* bytes of text (and possibly a NUL after them) and returns their number, an ``i64`` in 0 … *limit*.
-    *only(pointer, cleared)*, for strings, writes the text and so many zero bytes behind it, and leaves what is between
-    these and the end of the value.
+    *only(pointer, cleared)*, for strings, writes the text and *cleared* zero bytes after it, and leaves the rest of
+    the value unwritten.
     """
 
     type: Type

@@ -8,7 +8,7 @@ from pytrace.core.diagnostics import TraceError
 
 
 class Registers(msgspec.Struct, frozen=True):
-    """One machine. *names* in the order of the words of ``struct pt_regs`` (``user_pt_regs`` on arm64 and s390x)."""
+    """One machine; *names* are in the order of ``struct pt_regs`` (``user_pt_regs`` on arm64 and s390x)."""
 
     names: tuple[str, ...]
     arguments: tuple[str, ...]
@@ -16,7 +16,7 @@ class Registers(msgspec.Struct, frozen=True):
     stack: str
     pc: str
     stack_offset: int = 0
-    """From the stack pointer at function entry to the first argument that is passed on the stack."""
+    """Bytes from the stack pointer at function entry to the first argument that is passed on the stack."""
     base: int = 0
     """Bytes before the first register."""
     aliases: tuple[tuple[str, str], ...] = ()
@@ -29,8 +29,8 @@ class Registers(msgspec.Struct, frozen=True):
         """
         name = dict(self.aliases).get(name, name)
         if name not in self.names:
-            known = ", ".join((*self.names, *(alias for alias, _ in self.aliases)))
-            raise TraceError(f"this machine has no register '{name}'", hints=(f"registers: {known}",))
+            names = ", ".join((*self.names, *(alias for alias, _ in self.aliases)))
+            raise TraceError(f"this machine has no register '{name}'", hints=(f"registers: {names}",))
         return self.base + 8 * self.names.index(name)
 
 
@@ -116,12 +116,12 @@ _MACHINES: dict[str, Registers] = {
 
 
 def registers_of(machine: str) -> Registers:
-    """The table of a machine named as by ``uname -m``.
+    """The register table of a machine (its name as printed by ``uname -m``).
 
     Raises:
         TraceError: this machine is not supported.
     """
-    found = _MACHINES.get(machine)
-    if found is None:
+    registers = _MACHINES.get(machine)
+    if registers is None:
         raise TraceError(f"function arguments and registers are not known on {machine}")
-    return found
+    return registers

@@ -1,4 +1,4 @@
-"""LLVM: from IR text to optimised IR, assembly and ELF bytes, in process and in memory."""
+"""LLVM: compiles IR text to optimised IR, assembly and ELF bytes, in process and in memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 TRIPLE = "bpfel" if sys.byteorder == "little" else "bpfeb"
 CPU = "v3"
-"""32-bit sub-registers and atomics with a result, which every kernel from 5.12 takes; v4 needs 6.6."""
+"""Has 32-bit sub-registers and fetching atomics; supported by every kernel since 5.12 (v4 needs 6.6)."""
 
 MOST_STACK = 1 << 14
 """Frame size of one function that LLVM accepts."""
@@ -49,7 +49,7 @@ def _machine() -> TargetMachine:
 
 
 def parse(text: str, *, verify: bool = False) -> ModuleRef:
-    """The module of IR *text*, in LLVM's memory until the end of its ``with`` block.
+    """Parse IR *text* into a module, which is freed at the end of its ``with`` block.
 
     Raises:
         InternalError: LLVM rejects it.
@@ -79,12 +79,12 @@ def assembly(module: ModuleRef) -> str:
 
 
 LARGE = 8000
-"""Instructions of one function from which on LLVM may find a branch out of range, and abort the process."""
+"""Instructions of one function above which a branch may be out of range, for which LLVM aborts the process."""
 
 _LAYOUTS = ((), ("-disable-block-placement",))
 """LLVM options for large modules, tried in order until all branches are in range.
 
-Placed by likelihood, what happens seldom lies after everything else; in order, it lies where it is branched to.
+Block placement moves unlikely blocks to the end of the function; without it they stay near their branches.
 """
 
 
@@ -94,7 +94,7 @@ def longest(text: str) -> int:
 
 
 def compiled(text: str) -> bytes:
-    """The ELF object of IR *text*, optimised.
+    """Compile IR *text* to an optimised ELF object.
 
     Raises:
         InternalError: LLVM rejects the text.
@@ -102,7 +102,7 @@ def compiled(text: str) -> bytes:
         TraceError: a program is too long for BPF's branches.
     """
     if memory_is_limited():
-        # LLVM aborts the process that it has no memory for.
+        # LLVM aborts the process when it runs out of memory.
         data = _in_a_child(lambda: _compiled(text))
         if data is not None:
             return data
@@ -143,14 +143,14 @@ def _is_large(module: ModuleRef) -> bool:
 
 
 def _with_options(module: ModuleRef, options: tuple[str, ...]) -> bytes:
-    """The ELF object; LLVM *options* are set for the rest of the process."""
+    """Emit the ELF object with LLVM *options*, which stay set for the rest of the process."""
     for option in options:
         _llvm().set_option("pytrace", option)
     return _object(module)
 
 
 def _in_a_child(emit: Callable[[], bytes]) -> bytes | None:
-    """The result of *emit* in a child process, as LLVM may abort; None when it did.
+    """Run *emit* in a child process, as LLVM may abort. Returns its result, or None if LLVM aborted.
 
     Raises:
         MemoryError: LLVM ran out of memory.
@@ -175,7 +175,7 @@ def _in_a_child(emit: Callable[[], bytes]) -> bytes | None:
 
 
 _NO_MEMORY = (b"out of memory", b"std::bad_alloc")
-"""Starts of the messages of LLVM's ``report_bad_alloc_error`` and of the C++ library."""
+"""Prefixes of the messages of LLVM's ``report_bad_alloc_error`` and of the C++ library."""
 
 
 def _emit(emit: Callable[[], bytes], result: int, messages: int) -> NoReturn:

@@ -74,14 +74,14 @@ def number_parameter(name: str) -> I64:
 
 
 CONTEXT = pointer_parameter("ctx")
-"""The context that the kernel gives an entry function."""
+"""The context that the kernel passes to an entry function."""
 
 FRAME = pointer_parameter("frame")
-"""The frame that a program's entry function passes to its other functions."""
+"""The frame that an entry function passes to the program's other functions."""
 
 
 class Late(msgspec.Struct, eq=False):
-    """A constant that is known only after everything has been emitted: the size of a data section, an offset in one."""
+    """A constant that is known only after all code has been emitted: the size of a data section, or an offset in it."""
 
     name: str
     value: int | None = None

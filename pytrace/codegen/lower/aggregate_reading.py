@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def read(e: Emitter, info: MapInfo, key: Key | None, type_: Type) -> Operand:
-    """The value, merged over all CPUs if each has its own: an integer, or one copy of stats."""
+    """The value, merged over all CPUs if it is per-CPU: an integer, or one copy of stats."""
     row = ROWS[type(info.value)]
     if row.merge is None or row.result is None:
         raise InternalError(f"{info.value} cannot be read")
@@ -42,7 +42,7 @@ def read(e: Emitter, info: MapInfo, key: Key | None, type_: Type) -> Operand:
 
 
 def each_cpu(e: Emitter, info: MapInfo, key: Key | None, visit: Callable[[Ptr], None]) -> None:
-    """Run code for each CPU's value, or for that of all CPUs (that of a missing key is skipped)."""
+    """Emit *visit* for each CPU's value, or for the shared one; a missing key is skipped."""
     if key is not None and info.shared:
         _if_found(e, map_access.lookup(e, info, key), visit)
         return
@@ -60,20 +60,20 @@ def each_cpu(e: Emitter, info: MapInfo, key: Key | None, visit: Callable[[Ptr], 
 
 
 def _if_found(e: Emitter, place: Ptr, visit: Callable[[Ptr], None]) -> None:
-    there, skip = e.b.block(), e.b.block()
-    e.b.branch(e.b.is_null(place), skip, there, likely=False)
-    e.b.start(there)
+    present, skip = e.b.block(), e.b.block()
+    e.b.branch(e.b.is_null(place), skip, present, likely=False)
+    e.b.start(present)
     visit(place)
     e.b.jump(skip)
     e.b.start(skip)
 
 
 def delete_buckets(e: Emitter, node: nodes.Node, info: MapInfo, operand: Operand) -> I1:
-    """Remove all buckets of a key. Returns an ``i1``, true when there was one."""
+    """Delete all buckets of a key. Returns an ``i1``, true if the key had any."""
     def one(inner: Emitter, key: Ptr, place: Ptr) -> None:
-        got = inner.b.helper(helpers.MAP_DELETE_ELEM, map_access.map_symbol(inner, info), key)
-        gone = inner.b.number(inner.b.icmp("eq", got, 0))
-        inner.b.store(inner.b.op("or", inner.b.load(place), gone), place)
+        error = inner.b.helper(helpers.MAP_DELETE_ELEM, map_access.map_symbol(inner, info), key)
+        deleted = inner.b.number(inner.b.icmp("eq", error, 0))
+        inner.b.store(inner.b.op("or", inner.b.load(place), deleted), place)
 
     return _over_buckets(e, node, info, operand, one)
 
@@ -81,10 +81,10 @@ def delete_buckets(e: Emitter, node: nodes.Node, info: MapInfo, operand: Operand
 def has_buckets(e: Emitter, node: nodes.Node, info: MapInfo, operand: Operand) -> I1:
     """Whether a key has a bucket, as an ``i1``."""
     def one(inner: Emitter, key: Ptr, place: Ptr) -> None:
-        found = inner.b.helper(helpers.MAP_LOOKUP_ELEM, map_access.map_symbol(inner, info), key)
-        there, on = inner.b.block(), inner.b.block()
-        inner.b.branch(inner.b.is_null(found), on, there)
-        inner.b.start(there)
+        bucket = inner.b.helper(helpers.MAP_LOOKUP_ELEM, map_access.map_symbol(inner, info), key)
+        present, on = inner.b.block(), inner.b.block()
+        inner.b.branch(inner.b.is_null(bucket), on, present)
+        inner.b.start(present)
         inner.b.store(1, place)
         loops.leave(inner)
         inner.b.start(on)
@@ -95,19 +95,19 @@ def has_buckets(e: Emitter, node: nodes.Node, info: MapInfo, operand: Operand) -
 def _over_buckets(
     e: Emitter, node: nodes.Node, info: MapInfo, operand: Operand, visit: Callable[[Emitter, Ptr, Ptr], None]
 ) -> I1:
-    """Run *visit* with the BPF key of each bucket and the address of its result. Returns the result as an ``i1``."""
+    """Emit *visit* for each bucket, with its BPF key and the address of the result. Returns the result as an ``i1``."""
     type_ = info.value
     if not isinstance(type_, Hist | LHist | TSeries):
         raise InternalError("no buckets")
     count = type_.count if isinstance(type_, TSeries) else type_.buckets
     digested = info.name in e.script.layout.digested
     room = DIGEST if digested else map_access.padded_key(info)
-    kept, result = e.reserve(room + map_access.BUCKET), e.reserve(8)
-    memory.copy(e, e.area(kept), with_bucket(e, info, operand, 0).pointer, room + map_access.BUCKET)
+    key_offset, result = e.reserve(room + map_access.BUCKET), e.reserve(8)
+    memory.copy(e, e.area(key_offset), with_bucket(e, info, operand, 0).pointer, room + map_access.BUCKET)
     e.b.store(0, e.area(result))
 
     def one(inner: Emitter, index: I64) -> None:
-        key, place = inner.area(kept), inner.area(result)
+        key, place = inner.area(key_offset), inner.area(result)
         inner.b.store(index, inner.b.offset(key, room))
         visit(inner, key, place)
 

@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from pytrace.frontend.ast.typed_program import MapInfo
 
 ATTEMPTS = 8
-"""How many times in a row an update of ``min`` or ``max`` may be interrupted."""
+"""Maximum attempts of an update of ``min`` or ``max``, each of which another program may interrupt."""
 
 
 class Row(msgspec.Struct, frozen=True):
     """One aggregation.
 
     *update(e, kind, place, n)* adds sample *n*; *first(e, kind, place, n)* writes the value of one sample;
-    *merge(e, kind, total, place)* adds one CPU's value to
-    the ``[value, second]`` registers *total*; *result* gives the merged value.
+    *merge(e, kind, total, place)* adds one CPU's value to the ``[value, second]`` registers *total*; *result* returns
+    the merged value.
     """
 
     update: Callable[[Emitter, Type, Ptr, Number], None]
@@ -58,7 +58,7 @@ def _add_to(e: Emitter, place: Ptr, by: Number) -> None:
 
 
 def _add_sample(e: Emitter, place: Ptr, by: Number) -> None:
-    """Add to a value; atomically if other CPUs add to it, too, or another program of this CPU may interrupt."""
+    """Add to a value; atomically if other CPUs add to it as well, or another program may interrupt on this CPU."""
     if e.contended:
         e.b.atomic_add(place, by)
     else:
@@ -92,7 +92,7 @@ def _pair_first(e: Emitter, _kind: Type, place: Ptr, n: Number) -> None:
 
 
 def _rank(e: Emitter, type_: Type, n: Number) -> I64:
-    """A sample's rank, or the sample of a rank; see :class:`pytrace.core.types.Min`."""
+    """Converts a sample to its rank, or a rank to its sample; see :class:`pytrace.core.types.Min`."""
     assert isinstance(type_, Min | Max)
     return e.b.op("xor", n, type_.mask)
 
@@ -112,9 +112,9 @@ def _extreme_update(e: Emitter, type_: Type, place: Ptr, n: Number) -> None:
 
 
 def _raise_to(e: Emitter, place: Ptr, rank: Number) -> None:
-    """Atomically store the greater of two values.
+    """Atomically raise a value to *rank*, if it is smaller.
 
-    An attempt fails only if another program interrupted and raised the value.
+    An attempt fails only if another program interrupted it and raised the value.
     """
     done = e.b.block()
     old = e.b.load(place)
@@ -122,10 +122,10 @@ def _raise_to(e: Emitter, place: Ptr, rank: Number) -> None:
         better, again = e.b.block(), e.b.block()
         e.b.branch(e.b.icmp("ugt", rank, old), better, done)
         e.b.start(better)
-        found = e.b.exchange_if(place, old, rank)
-        e.b.branch(e.b.icmp("eq", found, old), done, again, likely=True)
+        previous = e.b.exchange_if(place, old, rank)
+        e.b.branch(e.b.icmp("eq", previous, old), done, again, likely=True)
         e.b.start(again)
-        old = found
+        old = previous
     e.counter("collided", e.program.index)
     e.b.jump(done)
     e.b.start(done)
@@ -184,13 +184,13 @@ ROWS: dict[type[Type], Row] = {
 # ---------------------------------------------------------------------------------------------- buckets
 
 
-def log2_bucket(e: Emitter, kind: Hist, n: Number, signed: bool) -> I64:
+def log2_bucket(e: Emitter, type_: Hist, n: Number, signed: bool) -> I64:
     """Bucket number of a value in a log2 histogram."""
-    width = 1 << kind.bits
+    width = 1 << type_.bits
     zeros = e.b.leading_zeros(e.b.op("or", n, 1))
-    power = e.b.sub(63 - kind.bits, zeros)
+    power = e.b.sub(63 - type_.bits, zeros)
     low = e.b.op("and", e.b.op("lshr", n, e.b.op("and", power, 63)), width - 1)
-    high = e.b.op("shl", e.b.add(power, 1), kind.bits)
+    high = e.b.op("shl", e.b.add(power, 1), type_.bits)
     large = e.b.add(e.b.op("or", high, low), 1)
     small = e.b.icmp("ult", n, width)
     bucket = e.b.select(small, e.b.add(n, 1), large)
@@ -199,34 +199,34 @@ def log2_bucket(e: Emitter, kind: Hist, n: Number, signed: bool) -> I64:
     return bucket
 
 
-def linear_bucket(e: Emitter, kind: LHist, n: Number, signed: bool) -> I64:
+def linear_bucket(e: Emitter, type_: LHist, n: Number, signed: bool) -> I64:
     """Bucket number of a value in a linear histogram."""
-    inside = e.b.add(e.b.op("udiv", e.b.sub(n, kind.low), kind.step), 1)
-    above = (kind.high - kind.low) // kind.step + 1
-    bucket = e.b.select(e.b.icmp(ordering("gt", signed=signed), n, kind.high), above, inside)
-    return e.b.select(e.b.icmp(ordering("lt", signed=signed), n, kind.low), 0, bucket)
+    inside = e.b.add(e.b.op("udiv", e.b.sub(n, type_.low), type_.step), 1)
+    above = (type_.high - type_.low) // type_.step + 1
+    bucket = e.b.select(e.b.icmp(ordering("gt", signed=signed), n, type_.high), above, inside)
+    return e.b.select(e.b.icmp(ordering("lt", signed=signed), n, type_.low), 0, bucket)
 
 
-def _series_bucket(e: Emitter, kind: TSeries) -> tuple[I64, I64, I64]:
-    """Ring position, epoch and time of a sample taken now; intervals are aligned to wall time (since 1970)."""
+def _series_bucket(e: Emitter, type_: TSeries) -> tuple[I64, I64, I64]:
+    """Ring position, epoch and time of a sample taken now; intervals are aligned to wall-clock time (since 1970)."""
     now = e.b.add(e.b.helper(helpers.KTIME_GET_BOOT_NS), e.b.load(e.session(SESSION.wall)))
-    number = e.b.op("udiv", now, kind.interval)
-    return e.b.op("urem", number, kind.count), e.b.add(number, 1), now
+    number = e.b.op("udiv", now, type_.interval)
+    return e.b.op("urem", number, type_.count), e.b.add(number, 1), now
 
 
-def _series_update(e: Emitter, kind: TSeries, place: Ptr, n: Number, epoch: Number, now: Number) -> None:
+def _series_update(e: Emitter, type_: TSeries, place: Ptr, n: Number, epoch: Number, now: Number) -> None:
     """Update one interval: ``epoch, value, meta``; an interval of another epoch is restarted."""
     value, meta = e.b.offset(place, 8), e.b.offset(place, 16)
     fresh = e.b.icmp("ne", e.b.load(place), epoch)
     again, start, done = e.b.block(), e.b.block(), e.b.block()
     e.b.branch(fresh, start, again)
     e.b.start(again)
-    _SERIES[kind.reduce](e, kind, value, meta, n, now)
+    _SERIES[type_.reduce](e, type_, value, meta, n, now)
     e.b.jump(done)
     e.b.start(start)
     e.b.store(epoch, place)
     e.b.store(n, value)
-    e.b.store(now if not kind.reduce else 1, meta)
+    e.b.store(now if not type_.reduce else 1, meta)
     e.b.jump(done)
     e.b.start(done)
 
@@ -241,9 +241,9 @@ def _series_add(e: Emitter, _kind: TSeries, value: Ptr, meta: Ptr, n: Number, _n
     _add_sample(e, meta, 1)
 
 
-def _series_extreme(e: Emitter, kind: TSeries, value: Ptr, meta: Ptr, n: Number, _now: Number) -> None:
+def _series_extreme(e: Emitter, type_: TSeries, value: Ptr, meta: Ptr, n: Number, _now: Number) -> None:
     old = e.b.load(value)
-    predicate = ordering("lt" if kind.reduce == "min" else "gt", signed=kind.signed)
+    predicate = ordering("lt" if type_.reduce == "min" else "gt", signed=type_.signed)
     e.b.store(e.b.select(e.b.icmp(predicate, n, old), n, old), value)
     _add_to(e, meta, 1)
 
@@ -278,12 +278,12 @@ def contended(script: Script, info: MapInfo) -> bool:
 
 
 def maps_name(node: nodes.MapRef | nodes.MapIndex) -> str:
-    """The map that is written."""
+    """Name of the map that a node refers to."""
     return node.name if isinstance(node, nodes.MapRef) else node.map.name
 
 
 def assign(e: Emitter, target: nodes.Expr, call: nodes.Call | nodes.Identifier) -> None:
-    """``@m = count()`` and its like."""
+    """Assignment of an aggregation: ``@m = count()``."""
     info, keys = map_access.info_of(e, target)
     e.contended = info.shared or contended(e.script, info)
     sample: Number = 0
@@ -321,8 +321,8 @@ def _update_keyed(e: Emitter, node: nodes.Expr, info: MapInfo, key: Key, size: i
     row = ROWS[type(info.value)]
     place = map_access.lookup(e, info, key)
 
-    def change(found: Ptr) -> None:
-        row.update(e, info.value, found, sample)
+    def change(value: Ptr) -> None:
+        row.update(e, info.value, value, sample)
 
     def insert() -> None:
         with e.temporaries():
@@ -368,18 +368,18 @@ def _assign_series(e: Emitter, node: nodes.Expr, info: MapInfo, keys: tuple[node
     type_ = info.value
     if not isinstance(type_, TSeries):
         raise InternalError("no time series")
-    at, epoch, now = _series_bucket(e, type_)
+    position, epoch, now = _series_bucket(e, type_)
     if info.key is None:
         map_access.mark_written(e, info)
-        bounded = e.b.at_most(at, type_.count - 1)
+        bounded = e.b.at_most(position, type_.count - 1)
         place = e.b.offset(map_access.slot_value(e, info), e.b.mul(bounded, 24))
         _series_update(e, type_, place, sample, epoch, now)
         return
-    key = _bucket_key(e, info, keys, at)
+    key = _bucket_key(e, info, keys, position)
     place = map_access.lookup(e, info, key)
 
-    def change(found: Ptr) -> None:
-        _series_update(e, type_, found, sample, epoch, now)
+    def change(interval: Ptr) -> None:
+        _series_update(e, type_, interval, sample, epoch, now)
 
     def insert() -> None:
         with e.temporaries():

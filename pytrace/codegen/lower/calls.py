@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def call(e: Emitter, node: nodes.Identifier | nodes.Call) -> Operand:
-    """The value of a call, or of a builtin's bare name."""
+    """Lower a call, or a builtin's bare name."""
     target = e.checked.calls[node]
     if isinstance(target, FunctionInfo):
         if not isinstance(node, nodes.Call):
@@ -33,7 +33,7 @@ def call(e: Emitter, node: nodes.Identifier | nodes.Call) -> Operand:
 
 
 def builtin(e: Emitter, node: nodes.Identifier | nodes.Call, row: Builtin) -> Operand:
-    """Code of a builtin, from the table of its family; an asynchronous one sends its event."""
+    """Lower a builtin by the table of its family; an asynchronous one without an entry sends its event."""
     emit = e.script.lowering.emission(row)
     if emit is not None:
         return emit(e, node)
@@ -47,17 +47,17 @@ def builtin(e: Emitter, node: nodes.Identifier | nodes.Call, row: Builtin) -> Op
 
 
 def _call_function(e: Emitter, node: nodes.Call, target: FunctionInfo) -> Operand:
-    """Arguments are passed in the parameters' scratch memory: any number, any type, no recursion."""
+    """Call a user function. Arguments are passed in scratch memory: any number, any type, no recursion."""
     operands = evaluation_order.in_order(e, [item for item in node.args if isinstance(item, nodes.Expr)])
     placed = [item if item.type.scalar else memory.place(e, item) for item in operands]
     for info, operand in zip(target.parameters, placed, strict=True):
         memory.write(e, operand, e.variable_pointer(info), info.type)
     name = e.program.functions[target]
-    got = e.b.call(name, [e.frame])
+    result = e.b.call(name, [e.frame])
     if isinstance(target.result, Void):
         return Nothing(VOID)
     if target.result.scalar:
-        return Scalar(got, target.result)
+        return Scalar(result, target.result)
     pointer = e.temporary(target.result.size)
     memory.copy(e, pointer, e.area(e.program.results[target]), target.result.size)
     return Memory(pointer, target.result)
@@ -67,14 +67,14 @@ def _call_imported(e: Emitter, node: nodes.Call, target: ImportedFunction) -> Op
     """Call an imported C function: arguments are in registers; strings and structs are passed by address."""
     operands = [e.value(item) for item in node.args if isinstance(item, nodes.Expr)]
     values = [
-        _register(e, operand, kind) for operand, (_, kind) in zip(operands, target.parameters, strict=True)
+        _register(e, operand, type_) for operand, (_, type_) in zip(operands, target.parameters, strict=True)
     ]
-    e.module.imported_function(target.name, tuple(kind for _, kind in target.parameters), target.result)
-    got = e.b.call(target.name, numbers=values)
+    e.module.imported_function(target.name, tuple(type_ for _, type_ in target.parameters), target.result)
+    result = e.b.call(target.name, numbers=values)
     if isinstance(target.result, Void):
         return Nothing(VOID)
     # C leaves the upper bits of a narrow result undefined.
-    return Scalar(memory.fit(e, got, target.result), target.result)
+    return Scalar(memory.fit(e, result, target.result), target.result)
 
 
 def _register(e: Emitter, operand: Operand, type_: Type) -> Number:
@@ -88,7 +88,7 @@ def _register(e: Emitter, operand: Operand, type_: Type) -> Number:
 
 
 def generate(program: Program, target: FunctionInfo) -> None:
-    """Generate the program's own copy of a user function (it uses the program's scratch area and counters)."""
+    """Emit the program's own copy of a user function, which uses the program's scratch area and counters."""
     module = program.script.module
     name = f"{program.unit.symbol}__{target.symbol}"
     program.functions[target] = name

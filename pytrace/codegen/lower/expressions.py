@@ -37,9 +37,9 @@ def evaluate(e: Emitter, node: nodes.Expr) -> Operand:
     saved, around = e.b.location, e.node
     e.set_location(node.span)
     e.node = node
-    found: Operand = emit(e, node)
+    operand: Operand = emit(e, node)
     e.b.location, e.node = saved, around
-    return found
+    return operand
 
 
 def constant(e: Emitter, value: int | bool | bytes, type_: Type) -> Operand:
@@ -97,10 +97,10 @@ def _address_of(e: Emitter, node: nodes.Unary) -> Operand:
     if isinstance(operand, nodes.MapRef | nodes.MapIndex):
         # It may be null, and the verifier forbids arithmetic on such a pointer: convert it to a number.
         return Scalar(e.launder(e.b.address(maps.address(e, operand))), type_)
-    whole = e.value(operand)
-    if isinstance(whole, Remote):
-        return Scalar(whole.address, type_)
-    return Scalar(e.b.address(e.place(whole).pointer), type_)
+    value = e.value(operand)
+    if isinstance(value, Remote):
+        return Scalar(value.address, type_)
+    return Scalar(e.b.address(e.place(value).pointer), type_)
 
 
 def _step(e: Emitter, node: nodes.Unary) -> Operand:
@@ -140,9 +140,9 @@ def store_variable(e: Emitter, node: nodes.Expr, operand: Operand) -> None:
 
 
 def _ternary(e: Emitter, node: nodes.Ternary) -> Operand:
-    known = e.checked.constants.get(node.condition)
-    if known is not None:
-        chosen = node.other if not known else (node.then or node.condition)
+    constant = e.checked.constants.get(node.condition)
+    if constant is not None:
+        chosen = node.other if not constant else (node.then or node.condition)
         return memory.convert(e, e.value(chosen), e.type(node))
     if e.type(node).scalar and _continues(e, node, node.other):
         return _chain(e, node)
@@ -195,19 +195,19 @@ def choose(
     other: Callable[[], Operand | None],
     type_: Type,
 ) -> Operand:
-    """The value of one of two branches, converted to *type_*; a branch that gives None does not reach its end."""
+    """The value of one of two branches, converted to *type_*; a branch that returns None does not reach its end."""
     first, second, done = e.b.block(), e.b.block(), e.b.block()
     target = None if type_.scalar or isinstance(type_, Void) else e.temporary(type_.size)
     e.b.branch(condition, first, second)
     ways: list[tuple[Number, Block]] = []
     for block, branch in ((first, then), (second, other)):
         e.b.start(block)
-        got = branch()
+        operand = branch()
         if not e.b.closed:
-            if target is not None and got is not None:
-                memory.write(e, got, target, type_)
-            elif type_.scalar and got is not None:
-                value = memory.number(e, memory.convert(e, got, type_))
+            if target is not None and operand is not None:
+                memory.write(e, operand, target, type_)
+            elif type_.scalar and operand is not None:
+                value = memory.number(e, memory.convert(e, operand, type_))
                 ways.append((value, e.b.current))
             e.b.jump(done)
     e.b.start(done)
@@ -230,16 +230,16 @@ def _if(e: Emitter, node: nodes.If) -> Operand:
             return e.value(block)
         return e.run_block(block, type_) if block is not None else None
 
-    known = e.checked.constants.get(node.condition)
-    if known is not None:
-        return run(node.then if known else node.other) or Nothing(VOID)
+    constant = e.checked.constants.get(node.condition)
+    if constant is not None:
+        return run(node.then if constant else node.other) or Nothing(VOID)
     with e.temporaries():
         condition = memory.truth(e, e.value(node.condition))
     return choose(e, condition, lambda: run(node.then), lambda: run(node.other), type_)
 
 
 def _long_chain(e: Emitter, node: nodes.If, chain: Chain) -> None:
-    """``if … else if …`` with groups of branches in functions, each of which tells whether a branch was taken."""
+    """``if … else if …`` with groups of branches in functions, each of which returns whether a branch was taken."""
     none = e.reserve(8)
     done = e.b.block()
     for group in chain.groups:
@@ -255,7 +255,7 @@ def _long_chain(e: Emitter, node: nodes.If, chain: Chain) -> None:
 
 
 def _arms(e: Emitter, arms: tuple[Arm, ...], none: int) -> None:
-    """The first branch of *arms* whose condition holds; if none does, set a flag at the scratch offset *none*."""
+    """Run the first branch of *arms* whose condition holds; if none does, set a flag at the scratch offset *none*."""
     done = e.b.block()
     for arm in arms:
         then, other = e.b.block(), e.b.block()
@@ -297,8 +297,8 @@ def cast(e: Emitter, operand: Operand, type_: Type) -> Operand:
         e.b.store(memory.number(e, operand), pointer)
         return Memory(pointer, type_)
     if isinstance(type_, Array) and isinstance(source, String):
-        whole = memory.convert(e, operand, String(type_.size))
-        return Memory(e.place(whole).pointer, type_)
+        text = memory.convert(e, operand, String(type_.size))
+        return Memory(e.place(text).pointer, type_)
     if isinstance(type_, Array | Struct) and isinstance(operand, Memory):
         return Memory(operand.pointer, type_, operand.align)
     if isinstance(type_, Array | Struct) and isinstance(operand, Remote):
@@ -320,7 +320,7 @@ def _tuple(e: Emitter, node: nodes.TupleLiteral | nodes.RecordLiteral) -> Operan
 
 
 def members_in_order(e: Emitter, type_: Type, values: tuple[nodes.Expr, ...]) -> Operand:
-    """A value of the type *type_* whose members are *values*."""
+    """A value of type *type_* with the members *values*, evaluated in order."""
     if len(values) <= events.IN_REGISTERS:
         return Parts(type_, tuple(evaluation_order.in_order(e, values)))
     # There are too many members for registers and stack.

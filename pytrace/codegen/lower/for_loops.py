@@ -31,8 +31,8 @@ def for_each(e: Emitter, node: nodes.For) -> None:
 def _for_range(e: Emitter, node: nodes.For, span: nodes.Range) -> None:
     start, stop = e.number(span.start), e.number(span.stop)
     info = e.checked.variables[node.variable]
-    kept = e.reserve(8)
-    e.b.store(start, e.area(kept))
+    first = e.reserve(8)
+    e.b.store(start, e.area(first))
     # The verifier (seen in 6.18) removes the callback of a loop that it knows to run zero times, but not the reference
     # to it: for an empty range, branch around the loop.
     some, over = e.b.block(), e.b.block()
@@ -40,11 +40,11 @@ def _for_range(e: Emitter, node: nodes.For, span: nodes.Range) -> None:
     e.b.start(some)
 
     def body(inner: Emitter, index: I64) -> None:
-        value = inner.b.add(inner.b.load(inner.area(kept)), index)
+        value = inner.b.add(inner.b.load(inner.area(first)), index)
         _set(inner, info, Scalar(memory.fit(inner, value, info.type), INT64))
         _body(inner, node.body)
 
-    loops.run(e, node.span, e.b.sub(stop, start), body, told=node)
+    loops.run(e, node.span, e.b.sub(stop, start), body, loop=node)
     e.b.jump(over)
     e.b.start(over)
 
@@ -62,7 +62,7 @@ def _body(e: Emitter, block: nodes.Block) -> None:
 
 
 def while_true(e: Emitter, node: nodes.While) -> None:
-    """``while``: a loop with the maximum count, left when the condition fails."""
+    """``while``: a loop with the maximum count, left once the condition is false."""
 
     def body(inner: Emitter, _index: I64) -> None:
         go, stop = inner.b.block(), inner.b.block()
@@ -73,7 +73,7 @@ def while_true(e: Emitter, node: nodes.While) -> None:
         inner.b.start(go)
         _body(inner, node.body)
 
-    loops.run(e, node.span, loop_bounds.MOST, body, told=node)
+    loops.run(e, node.span, loop_bounds.MOST, body, loop=node)
 
 
 # ---------------------------------------------------------------------------------------------- maps
@@ -86,7 +86,7 @@ def _for_map(e: Emitter, node: nodes.For) -> None:
     variable = e.checked.variables[node.variable]
     pair = variable.type
     if not isinstance(pair, Tuple) or info.key is None:
-        raise InternalError("a map gives pairs")
+        raise InternalError("iteration over a map yields pairs")
     key_type = info.key
 
     def body(inner: Emitter) -> None:
@@ -102,7 +102,7 @@ def _for_map(e: Emitter, node: nodes.For) -> None:
             memory.write(inner, value, value_place, pair.members[1], memory.natural(8, pair.offsets[1]))
         _body(inner, node.body)
 
-    # Without knowing how many keys there are: the last map is gone through to its end.
+    # The number of keys is not known in advance: iteration over the last map is always completed.
     with loops.budget(e, node, 1) as (turns, spend):
         some, over = e.b.block(), e.b.block()
         e.b.branch(e.b.icmp("ne", turns, 0), some, over)
@@ -119,6 +119,6 @@ def _for_map(e: Emitter, node: nodes.For) -> None:
 
 
 def _each(e: Emitter, node: nodes.For, map_: Ptr, callback: str, frame: Ptr) -> I64:
-    """Go through a map. Returns the number of keys and what the empty places cost, in iterations."""
+    """Iterate over a map. Returns the number of keys plus the cost of empty buckets, in iterations."""
     keys = e.b.helper(helpers.FOR_EACH_MAP_ELEM, map_, global_pointer(callback), frame, 0)
     return e.b.add(keys, loop_bounds.of_map(e.checked, node))

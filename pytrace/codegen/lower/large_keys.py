@@ -1,6 +1,6 @@
-"""Large keys in memory: strings are read without clearing what is behind them, as digests leave that out.
+"""Large keys in memory: strings are read without zeroing their rest, which digests do not include.
 
-The key that is stored, once for each, is a copy that is clear there.
+The rest is zeroed only in the copy of a key that is stored, once for each new key.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from pytrace.core.types import Type
 
 SLACK = BLOCK * WORD
-"""Bytes behind the end of a string that are cleared: as many as a digest may take. A key needs room for them."""
+"""Bytes that are zeroed after the end of a string, as a digest may include them. A key needs room for them."""
 
 Text = tuple[int, int]
-"""Offset and size of a string that is not clear behind its end."""
+"""Offset and size of a string whose rest is not zeroed."""
 
 
 def write(e: Emitter, operand: Operand, pointer: Ptr, type_: Type) -> tuple[Text, ...]:
-    """Write a key, and :data:`SLACK` bytes after it; gives the strings that are not clear behind their end."""
+    """Write a key and :data:`SLACK` bytes after it. Returns the strings whose rest is not zeroed."""
     read = _reader(operand, type_, 0)
     if read is not None:
         read(pointer, SLACK)
@@ -39,11 +39,11 @@ def write(e: Emitter, operand: Operand, pointer: Ptr, type_: Type) -> tuple[Text
         return ()
     texts: list[Text] = []
     members, offsets, _ = memory.members_of(type_)
-    for at, (member, offset) in enumerate(zip(members, offsets, strict=True)):
-        part = memory.member_of(e, operand, memory.source_index(operand.type, type_, at))
+    for index, (member, offset) in enumerate(zip(members, offsets, strict=True)):
+        part = memory.member_of(e, operand, memory.source_index(operand.type, type_, index))
         read = _reader(part, member, offset)
         if read is not None:
-            # What comes behind the string in the key is written later.
+            # The members after the string are written later.
             read(e.b.offset(pointer, offset), SLACK)
             texts.append((offset, member.size))
         else:
@@ -52,24 +52,24 @@ def write(e: Emitter, operand: Operand, pointer: Ptr, type_: Type) -> tuple[Text
 
 
 def _reader(operand: Operand, type_: Type, offset: int) -> Callable[[Ptr, int], None] | None:
-    """What reads a string of a key without clearing all of what is behind it."""
+    """The function that reads a string of a key without zeroing all of its rest; None if it is read in full."""
     if not isinstance(operand, Made) or operand.type != type_ or type_.size <= LEAST:
         return None
     return None if offset % WORD or type_.size % WORD or sys.byteorder != "little" else operand.only
 
 
 def clear(e: Emitter, key: Ptr, size: int, texts: tuple[Text, ...]) -> Ptr:
-    """A copy of a key of *size* bytes whose strings are clear behind their ends."""
-    copy, at = e.temporary(size), 0
+    """A copy of a key of *size* bytes in which the rest of strings is zeroed."""
+    copy, end = e.temporary(size), 0
     for offset, room in (*texts, (size, 0)):
-        memory.copy(e, e.b.offset(copy, at), e.b.offset(key, at), offset - at)
-        at = offset + room
+        memory.copy(e, e.b.offset(copy, end), e.b.offset(key, end), offset - end)
+        end = offset + room
     for offset, room in texts:
         source, target = e.b.offset(key, offset), e.b.offset(copy, offset)
         memory.zero(e, target, room)
-        got = e.b.helper(helpers.PROBE_READ_KERNEL_STR, target, room, e.b.address(source))
+        length = e.b.helper(helpers.PROBE_READ_KERNEL_STR, target, room, e.b.address(source))
         full, done = e.b.block(), e.b.block()
-        e.b.branch(e.b.icmp("eq", got, room), full, done, likely=False)
+        e.b.branch(e.b.icmp("eq", length, room), full, done, likely=False)
         e.b.start(full)
         # The helper writes a NUL to the last byte.
         e.b.store(e.b.load(e.b.offset(source, room - 1), 8), e.b.offset(target, room - 1), 8)

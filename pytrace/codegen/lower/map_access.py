@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from pytrace.frontend.ast.typed_program import MapInfo
 
 NOEXIST = 1
-"""``BPF_NOEXIST``: the update fails when the key is there."""
+"""``BPF_NOEXIST``: the update fails if the key exists."""
 
 BUCKET_SIZE: dict[type[Type], int] = {Hist: 8, LHist: 8, TSeries: 24}
-"""Bytes of one bucket of the types that are stored by bucket."""
+"""Bytes of one bucket of the types that are stored as separate buckets."""
 
 BUCKET = 8
 """Bytes of the bucket number after the key of a keyed histogram or time series."""
@@ -42,9 +42,9 @@ BUCKET = 8
 
 
 class Key(msgspec.Struct, frozen=True):
-    """A key of a BPF map in memory. *whole* is the script's key if the BPF map has digests, otherwise null.
+    """A key of a BPF map in memory. *whole* is the script's key if the BPF map is keyed by digests, otherwise null.
 
-    *texts* are strings in it that are not clear behind their ends.
+    *texts* are the strings in it whose rest is not zeroed.
     """
 
     pointer: Ptr
@@ -58,12 +58,12 @@ def symbol(name: str) -> str:
 
 
 def keys_symbol(name: str) -> str:
-    """Name of the map of whole keys of a map with digests."""
+    """Name of the map from digests to full keys, for a map keyed by digests."""
     return f"keys_{name.removeprefix('@')}"
 
 
 def bucketed(value: Type) -> bool:
-    """Whether a keyed map of this value has a bucket number after its key."""
+    """Whether a keyed map of this value type has a bucket number after its key."""
     return isinstance(value, Hist | LHist | TSeries)
 
 
@@ -84,28 +84,28 @@ def sizes(info: MapInfo, digested: bool = False) -> tuple[int, int, int]:
 
 
 def declare(module: Module, layout: Layout, info: MapInfo) -> None:
-    """Define a keyed map in the ELF file; unkeyed ones are slots of a data section.
+    """Define a keyed map in the ELF file; unkeyed maps are slots of a data section.
 
-    A double-buffered map is an array of one map, which the runtime exchanges for the other one.
+    A double-buffered map is an array of one inner map, which the runtime swaps with the other one.
     """
     if info.key is None:
         return
     twice, digested = info.name in layout.generations, info.name in layout.digested
-    kind, key_size, value_size = (MapType.ARRAY_OF_MAPS, 4, 4) if twice else sizes(info, digested)
+    map_type, key_size, value_size = (MapType.ARRAY_OF_MAPS, 4, 4) if twice else sizes(info, digested)
     module.map(
         symbol(info.name),
         {
-            "type": kind,
+            "type": map_type,
             "key_size": key_size,
             "value_size": value_size,
             "max_entries": 1 if twice else info.max_entries,
         },
     )
     if digested:
-        whole = padded_key(info) if bucketed(info.value) else info.key.size
-        # Keys stay when the map is emptied, until half of these could be in use.
+        full_size = padded_key(info) if bucketed(info.value) else info.key.size
+        # Full keys are kept when the map is cleared, until half of these entries may be in use.
         entries = info.max_entries * (2 if info.name in layout.emptied else 1)
-        attributes = {"type": MapType.HASH, "key_size": DIGEST, "value_size": whole, "max_entries": entries}
+        attributes = {"type": MapType.HASH, "key_size": DIGEST, "value_size": full_size, "max_entries": entries}
         module.map(keys_symbol(info.name), attributes)
 
 
@@ -128,17 +128,17 @@ def info_of(e: Emitter, node: nodes.Expr) -> tuple[MapInfo, tuple[nodes.Expr, ..
 
 
 def key_pointer(e: Emitter, info: MapInfo, keys: Sequence[nodes.Expr]) -> Key:
-    """The key in memory, padded; valid until the end of the statement."""
+    """The padded key in memory, valid until the end of the statement."""
     if info.key is None:
         raise InternalError(f"{info.name} has no key")
     operand = key_operand(e, info.key, keys)
     if info.name not in e.script.layout.digested:
         return Key(key_of(e, info.key, operand, info.key.size))
-    # The digest has to stay that of the key: a variable's value can be used in place, but not what others may change.
+    # The digest must match the key: a variable can be used in place, but not memory that other programs may modify.
     if len(keys) == 1 and isinstance(keys[0], nodes.Variable) and info.key.size % WORD == 0:
-        whole, digest = key_of(e, info.key, operand, info.key.size), e.temporary(DIGEST)
-        key_digests.write(e, info.key, whole, digest)
-        return Key(digest, whole)
+        full_key, digest = key_of(e, info.key, operand, info.key.size), e.temporary(DIGEST)
+        key_digests.write(e, info.key, full_key, digest)
+        return Key(digest, full_key)
     return digested(e, info, operand, DIGEST)
 
 
@@ -147,17 +147,17 @@ def digested(e: Emitter, info: MapInfo, operand: Operand, size: int) -> Key:
     if info.key is None:
         raise InternalError("no key")
     room = padded_key(info)
-    whole, digest = e.temporary(room + large_keys.SLACK), e.temporary(size)
-    texts = large_keys.write(e, operand, whole, info.key)
-    for at in range(info.key.size, room):
-        # Not before: the slack of a string may be there, too.
-        e.b.store(0, e.b.offset(whole, at), 8)
-    key_digests.write(e, info.key, whole, digest)
-    return Key(digest, whole, texts)
+    full_key, digest = e.temporary(room + large_keys.SLACK), e.temporary(size)
+    texts = large_keys.write(e, operand, full_key, info.key)
+    for offset in range(info.key.size, room):
+        # Only now, as the slack of a string may overlap the padding.
+        e.b.store(0, e.b.offset(full_key, offset), 8)
+    key_digests.write(e, info.key, full_key, digest)
+    return Key(digest, full_key, texts)
 
 
 def padded(e: Emitter, info: MapInfo, operand: Operand, more: int) -> Ptr:
-    """A copy of a key, padded to 8 bytes, with room for so many bytes *more*."""
+    """A copy of a key, padded to 8 bytes, with room for *more* bytes."""
     if info.key is None:
         raise InternalError("no key")
     room = padded_key(info)
@@ -189,23 +189,23 @@ def key_of(e: Emitter, type_: Type, operand: Operand, room: int) -> Ptr:
 
 
 def map_symbol(e: Emitter, info: MapInfo) -> Ptr:
-    """The map as a helper argument: itself, or the buffer of a double-buffered map that is in use."""
+    """The map as a helper argument: for a double-buffered map, the current buffer."""
     outer = global_pointer(symbol(info.name))
     if info.name not in e.script.layout.generations:
         return outer
-    found = e.current_maps.get(info.name)
-    if found is None:
+    buffer = e.current_maps.get(info.name)
+    if buffer is None:
         with e.b.at_prologue():
-            found = e.b.helper(helpers.MAP_LOOKUP_ELEM, outer, e.module.constant(bytes(4)))
-            # The array is never empty, but the verifier does not know that.
-            with e.b.unlikely(e.b.is_null(found), symbol(info.name), when=True):
+            buffer = e.b.helper(helpers.MAP_LOOKUP_ELEM, outer, e.module.constant(bytes(4)))
+            # Entry 0 always exists, but the verifier does not know that.
+            with e.b.unlikely(e.b.is_null(buffer), symbol(info.name), when=True):
                 pass
-        e.current_maps[info.name] = found
-    return found
+        e.current_maps[info.name] = buffer
+    return buffer
 
 
 def generation(e: Emitter, info: MapInfo) -> Number:
-    """Offset of the buffer of an unkeyed map that is in use."""
+    """Offset of the current buffer of an unkeyed map."""
     size = e.script.layout.generation(info)
     if not size:
         return 0
@@ -216,7 +216,7 @@ def generation(e: Emitter, info: MapInfo) -> Number:
 def lookup(e: Emitter, info: MapInfo, key: Key) -> Ptr:
     """Pointer to the value of a key, or null.
 
-    The kernel inlines each look-up by patching, which moves all following instructions every time: a long program
+    The verifier inlines each look-up by patching, which moves all following instructions each time, so a long program
     calls the helper in one function per map.
     """
     if e.program.plan.long and info.name not in e.script.layout.generations:
@@ -238,9 +238,9 @@ def _lookup_function(e: Emitter, info: MapInfo) -> str:
 
 def when_found(e: Emitter, pointer: Ptr, found: Callable[[], None], missing: Callable[[], None]) -> None:
     """Branch on a look-up's result; the likely path is laid out first."""
-    there, absent, done = e.b.block(), e.b.block(), e.b.block()
-    e.b.branch(e.b.is_null(pointer), absent, there, likely=False)
-    for block, action in ((there, found), (absent, missing)):
+    present, absent, done = e.b.block(), e.b.block(), e.b.block()
+    e.b.branch(e.b.is_null(pointer), absent, present, likely=False)
+    for block, action in ((present, found), (absent, missing)):
         e.b.start(block)
         action()
         e.b.jump(done)
@@ -272,12 +272,12 @@ def mark_written(e: Emitter, info: MapInfo) -> None:
 
 
 def read_key(e: Emitter, node: nodes.Node, info: MapInfo, key: Key) -> Operand:
-    """The value of a key; zero when it is missing, which is reported with ``-k`` only."""
+    """The value of a key; zero if it is missing, which is reported only with ``-k``."""
     pointer = lookup(e, info, key)
-    there, missing, done = e.b.block(), e.b.block(), e.b.block()
-    e.b.branch(e.b.is_null(pointer), missing, there, likely=False)
-    e.b.start(there)
-    got: Number = memory.load(e, pointer, info.value).value if info.value.scalar else 0
+    present, missing, done = e.b.block(), e.b.block(), e.b.block()
+    e.b.branch(e.b.is_null(pointer), missing, present, likely=False)
+    e.b.start(present)
+    value: Number = memory.load(e, pointer, info.value).value if info.value.scalar else 0
     e.b.jump(done)
     e.b.start(missing)
     if e.script.options.checks > 1:
@@ -286,17 +286,17 @@ def read_key(e: Emitter, node: nodes.Node, info: MapInfo, key: Key) -> Operand:
     e.b.jump(done)
     e.b.start(done)
     if info.value.scalar:
-        return Scalar(e.b.phi([(got, there), (0, missing_end)]), info.value)
+        return Scalar(e.b.phi([(value, present), (0, missing_end)]), info.value)
     zeros = e.module.zeros(info.value.size)
-    return Memory(e.b.phi_pointer([(pointer, there), (zeros, missing_end)]), info.value)
+    return Memory(e.b.phi_pointer([(pointer, present), (zeros, missing_end)]), info.value)
 
 
 def store_key(e: Emitter, node: nodes.Node, info: MapInfo, key: Key, operand: Operand) -> None:
-    """Store the value of a key; scalars of an existing key are stored in place, unless it mostly is missing."""
+    """Store the value of a key; scalars of an existing key are stored in place, unless keys are mostly missing."""
     if not info.value.scalar:
-        whole = operand if isinstance(operand, Memory) and operand.type == info.value else None
-        pointer = whole.pointer if whole is not None else e.temporary(info.value.size)
-        if whole is None:
+        stored = operand if isinstance(operand, Memory) and operand.type == info.value else None
+        pointer = stored.pointer if stored is not None else e.temporary(info.value.size)
+        if stored is None:
             memory.write(e, operand, pointer, info.value)
         if key.whole is None:
             update(e, node, info, key, pointer)
@@ -317,7 +317,7 @@ def store_key(e: Emitter, node: nodes.Node, info: MapInfo, key: Key, operand: Op
 
 
 def _update_either(e: Emitter, node: nodes.Node, info: MapInfo, key: Key, value: Ptr) -> None:
-    """Replace the value of a key, or insert a digest and its key."""
+    """Replace the value of a key, or insert it (in a map keyed by digests, with its full key)."""
     when_found(
         e,
         lookup(e, info, key),
@@ -336,13 +336,13 @@ def _insert(e: Emitter, node: nodes.Node, info: MapInfo, key: Key, value: Number
 def insert(
     e: Emitter, node: nodes.Node, info: MapInfo, key: Key, first: Ptr, present: Callable[[Ptr], None]
 ) -> None:
-    """Insert the value at *first*; if another program was faster, ``present(place)`` updates what that one stored."""
+    """Insert the value at *first*; if another program was faster, ``present(place)`` updates the value it stored."""
     failed, raced, full, done = (e.b.block() for _ in range(4))
     _keep_whole(e, node, info, key, done)
-    got = _put(e, map_symbol(e, info), key.pointer, first, NOEXIST)
-    e.b.branch(e.b.icmp("slt", got, 0), failed, done, likely=False)
+    error = _put(e, map_symbol(e, info), key.pointer, first, NOEXIST)
+    e.b.branch(e.b.icmp("slt", error, 0), failed, done, likely=False)
     e.b.start(failed)
-    e.b.branch(e.b.icmp("eq", got, -errno.EEXIST), raced, full)
+    e.b.branch(e.b.icmp("eq", error, -errno.EEXIST), raced, full)
     e.b.start(raced)
     place = lookup(e, info, key)
     again = e.b.block()
@@ -351,39 +351,39 @@ def insert(
     present(place)
     e.b.jump(done)
     e.b.start(full)
-    _dropped(e, node, info, got)
+    _dropped(e, node, info, error)
     e.b.jump(done)
     e.b.start(done)
 
 
 def _put(e: Emitter, which: Ptr, key: Ptr, value: Ptr, flags: int) -> Number:
-    """Call the update helper; gives its result.
+    """Call the update helper. Returns its result.
 
-    Before Linux 6.4 the verifier replaces the helper by a function whose error number is only 32 bits wide.
+    Before Linux 6.4 the verifier replaces the helper by a function whose error code is only 32 bits wide.
     """
     return e.b.fit(e.b.helper(helpers.MAP_UPDATE_ELEM, which, key, value, flags), 32, signed=True)
 
 
 def _keep_whole(e: Emitter, node: nodes.Node, info: MapInfo, key: Key, dropped: Block) -> None:
-    """Insert the whole key of a digest, before the digest is there; if that fails, the update is *dropped*.
+    """Insert the full key of a digest before the digest itself; on failure continue at *dropped*.
 
-    So whoever finds a digest finds its key. One that is there already is of an earlier entry, or of another program
-    that is about to insert the digest, too.
+    So every digest in the map has its key. An existing full key is that of an earlier entry, or of another program that
+    is inserting the same digest.
     """
     if key.whole is None:
         return
     with e.temporaries():
-        whole = key.whole
+        full_key = key.whole
         if key.texts:
-            whole = large_keys.clear(e, whole, padded_key(info), key.texts)
+            full_key = large_keys.clear(e, full_key, padded_key(info), key.texts)
         keys = global_pointer(keys_symbol(info.name))
-        got = _put(e, keys, key.pointer, whole, NOEXIST)
+        error = _put(e, keys, key.pointer, full_key, NOEXIST)
     failed, full, on = e.b.block(), e.b.block(), e.b.block()
-    e.b.branch(e.b.icmp("slt", got, 0), failed, on, likely=False)
+    e.b.branch(e.b.icmp("slt", error, 0), failed, on, likely=False)
     e.b.start(failed)
-    e.b.branch(e.b.icmp("eq", got, -errno.EEXIST), on, full, likely=True)
+    e.b.branch(e.b.icmp("eq", error, -errno.EEXIST), on, full, likely=True)
     e.b.start(full)
-    _dropped(e, node, info, got)
+    _dropped(e, node, info, error)
     e.b.jump(dropped)
     e.b.start(on)
 
@@ -392,19 +392,19 @@ def update(e: Emitter, node: nodes.Node, info: MapInfo, key: Key, value: Ptr) ->
     """Insert or replace; a failure is counted for the map and reported."""
     failed, done = e.b.block(), e.b.block()
     _keep_whole(e, node, info, key, done)
-    got = _put(e, map_symbol(e, info), key.pointer, value, 0)
-    e.b.branch(e.b.icmp("slt", got, 0), failed, done, likely=False)
+    error = _put(e, map_symbol(e, info), key.pointer, value, 0)
+    e.b.branch(e.b.icmp("slt", error, 0), failed, done, likely=False)
     e.b.start(failed)
-    _dropped(e, node, info, got)
+    _dropped(e, node, info, error)
     e.b.jump(done)
     e.b.start(done)
 
 
-def _dropped(e: Emitter, node: nodes.Node, info: MapInfo, got: Number) -> None:
-    """Count an update that the kernel rejected with the code *got*; each CPU reports the first one for the map."""
+def _dropped(e: Emitter, node: nodes.Node, info: MapInfo, error: Number) -> None:
+    """Count an update that the kernel rejected with the code *error*; each CPU reports the first one for the map."""
     counter = ("map_full", e.script.map_indexes[info.name])
     if e.script.options.checks:
-        events.counted_failure(e, node, "bpf_map_update_elem", got, info.name, counter, most=1)
+        events.counted_failure(e, node, "bpf_map_update_elem", error, info.name, counter, most=1)
     else:
         e.counter(*counter)
 

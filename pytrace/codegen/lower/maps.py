@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def read(e: Emitter, node: nodes.MapRef | nodes.MapIndex) -> Operand:
-    """The value of a map node."""
+    """The value of a map or of a map element."""
     info, keys = map_access.info_of(e, node)
     if info.value.aggregate:
         key = map_access.key_pointer(e, info, keys) if info.key is not None else None
@@ -35,7 +35,7 @@ def read(e: Emitter, node: nodes.MapRef | nodes.MapIndex) -> Operand:
 
 
 def _element(e: Emitter, node: nodes.Expr, info: MapInfo, keys: Sequence[nodes.Expr]) -> Operand:
-    """The value of an element; that of an earlier read, if this one repeats it."""
+    """The value of an element, reused from an earlier read if this one repeats it."""
     earlier = e.program.repeated.get(node)
     if earlier is not None and earlier in e.reads:
         return Scalar(e.b.load(e.reads[earlier]), info.value)
@@ -47,7 +47,7 @@ def _element(e: Emitter, node: nodes.Expr, info: MapInfo, keys: Sequence[nodes.E
 
 
 def address(e: Emitter, node: nodes.Expr) -> Ptr:
-    """``&@m`` and ``&@m[k]``: the value's address, null when the key is missing."""
+    """``&@m`` and ``&@m[k]``: the value's address, null if the key is missing."""
     info, keys = map_access.info_of(e, node)
     if info.key is None:
         return map_access.slot_value(e, info)
@@ -55,7 +55,7 @@ def address(e: Emitter, node: nodes.Expr) -> Ptr:
 
 
 def assign(e: Emitter, node: nodes.Expr, operand: Operand) -> None:
-    """Store a value."""
+    """Assign a value to a map or element."""
     info, keys = map_access.info_of(e, node)
     if info.key is None:
         memory.write(e, operand, map_access.slot_value(e, info), info.value)
@@ -78,12 +78,12 @@ ATOMIC: dict[str, AtomicOperation] = {"+": "add", "|": "or", "&": "and", "^": "x
 
 
 def atomic(type_: Type) -> bool:
-    """Whether a value can be changed atomically: BPF supports that for 4 and 8 bytes only."""
+    """Whether a value can be modified atomically: BPF supports this only for 4 and 8 bytes."""
     return type_.size in (4, 8)
 
 
 def step(e: Emitter, node: nodes.Expr, by: Number, type_: Type, postfix: bool) -> Operand:
-    """``++`` and ``--``: atomic, so that no CPU's update is lost."""
+    """``++`` and ``--``, atomic so that no CPU's update is lost."""
     old = change(e, node, "+", by, type_)
     new = old if postfix else memory.fit(e, e.b.add(old, by), type_)
     return Scalar(new, type_)
@@ -109,7 +109,7 @@ def change(e: Emitter, node: nodes.Expr, operator: str, by: Number, type_: Type)
         with e.temporaries():
             first = e.temporary(8)
             memory.store(e, first, memory.fit(e, 0 if operator == "&" else by, info.value), info.value)
-            map_access.insert(e, node, info, key, first, lambda found: e.b.store(in_place(found), result))
+            map_access.insert(e, node, info, key, first, lambda address: e.b.store(in_place(address), result))
 
     map_access.when_found(
         e,
@@ -123,26 +123,26 @@ def change(e: Emitter, node: nodes.Expr, operator: str, by: Number, type_: Type)
 def _change_in_place(e: Emitter, place: Ptr, operator: str, by: Number, type_: Type) -> Number:
     if atomic(type_):
         return e.b.fetch_bits(ATOMIC[operator], place, by, 8 * type_.size, memory.is_signed(type_))
-    # Less than 4 bytes, or a bool, which an atomic addition could give other values than 0 and 1.
+    # Less than 4 bytes, or a bool, which an atomic addition could set to values other than 0 and 1.
     old = memory.load(e, place, type_).value
     memory.store(e, place, memory.fit(e, e.b.op(ATOMIC[operator], old, by), type_), type_)
     return old
 
 
 def delete(e: Emitter, node: nodes.Node, info: MapInfo, keys: Sequence[nodes.Expr]) -> I1:
-    """Remove an entry. Returns an ``i1``, true if it existed."""
+    """Delete an entry. Returns an ``i1``, true if it existed."""
     if info.key is None:
         return _reset_slot(e, info)
     operand = map_access.key_operand(e, info.key, keys)
     if map_access.bucketed(info.value):
-        there = aggregate_reading.delete_buckets(e, node, info, operand)
-        _check_deleted(e, node, info, e.b.select(there, 0, -errno.ENOENT))
-        return there
+        existed = aggregate_reading.delete_buckets(e, node, info, operand)
+        _check_deleted(e, node, info, e.b.select(existed, 0, -errno.ENOENT))
+        return existed
     which, key = map_access.map_symbol(e, info), map_access.key_of(e, info.key, operand, info.key.size)
-    # As of an update, see map_access.
-    got = e.b.fit(e.b.helper(helpers.MAP_DELETE_ELEM, which, key), 32, signed=True)
-    _check_deleted(e, node, info, got)
-    return e.b.icmp("eq", got, 0)
+    # Only 32 bits wide, like the result of an update (see map_access).
+    error = e.b.fit(e.b.helper(helpers.MAP_DELETE_ELEM, which, key), 32, signed=True)
+    _check_deleted(e, node, info, error)
+    return e.b.icmp("eq", error, 0)
 
 
 def _check_deleted(e: Emitter, node: nodes.Node, info: MapInfo, code: Number) -> None:
@@ -182,5 +182,5 @@ def has_key(e: Emitter, node: nodes.Node, info: MapInfo, keys: Sequence[nodes.Ex
 
 
 def integer(type_: Type) -> bool:
-    """Whether values can be added to in place."""
+    """Whether values of a type can be added to in place."""
     return isinstance(type_, Int | Bool)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def follow(e: Emitter, operand: Operand, pointer: Type, type_: Type) -> Operand:
-    """A pointer's target, as a value of *type_*."""
+    """The target of a pointer, as a value of *type_*."""
     if not isinstance(pointer, Pointer):
         raise InternalError(f"{pointer} is no pointer")
     return at_address(e, _address(e, operand), type_, pointer.space, _direct(operand, pointer))
@@ -38,7 +38,7 @@ def _address(e: Emitter, operand: Operand) -> Number:
 
 
 def _direct(operand: Operand, _pointer: Pointer) -> bool:
-    """Whether plain loads may follow: only while the verifier still knows the provenance of the register."""
+    """Whether plain loads may follow a pointer: only while the verifier knows the provenance of the register."""
     return isinstance(operand, Scalar) and operand.direct
 
 
@@ -48,20 +48,20 @@ def at_address(e: Emitter, address: Number, type_: Type, space: AddressSpace, di
         pointer = e.b.pointer(address)
         return memory.load(e, pointer, type_) if type_.scalar else Memory(pointer, type_)
     # Memory of the program without known provenance is read like other kernel memory.
-    where = AddressSpace.KERNEL if space is AddressSpace.BPF else memory.resolve_space(e, space)
-    remote = Remote(address, type_, where, direct)
+    resolved = AddressSpace.KERNEL if space is AddressSpace.BPF else memory.resolve_space(e, space)
+    remote = Remote(address, type_, resolved, direct)
     return _scalar_at(e, remote) if type_.scalar else remote
 
 
 def _scalar_at(e: Emitter, remote: Remote) -> Scalar:
     if not remote.direct:
         return memory.read_scalar(e, remote.address, remote.type, remote.space)
-    got = memory.load(e, e.b.pointer(remote.address), remote.type)
+    scalar = memory.load(e, e.b.pointer(remote.address), remote.type)
     type_ = remote.type
     if isinstance(type_, Pointer) and not type_.trusted and isinstance(type_.target, Struct):
-        # The verifier knows it as a pointer nevertheless, and admits no other arithmetic than that of pointers.
-        return Scalar(e.launder(got.value), type_)
-    return Scalar(got.value, type_, direct=isinstance(type_, Pointer) and type_.trusted)
+        # The verifier still treats it as a pointer, and allows only pointer arithmetic on it.
+        return Scalar(e.launder(scalar.value), type_)
+    return Scalar(scalar.value, type_, direct=isinstance(type_, Pointer) and type_.trusted)
 
 
 # ---------------------------------------------------------------------------------------------- members
@@ -94,8 +94,8 @@ def _target(e: Emitter, base: Operand, pointer: Pointer) -> Operand:
     direct = _direct(base, pointer)
     if pointer.space is AddressSpace.BPF and direct:
         return Memory(e.b.pointer(address), pointer.target, 8)
-    where = AddressSpace.KERNEL if pointer.space is AddressSpace.BPF else memory.resolve_space(e, pointer.space)
-    return Remote(address, pointer.target, where, direct)
+    resolved = AddressSpace.KERNEL if pointer.space is AddressSpace.BPF else memory.resolve_space(e, pointer.space)
+    return Remote(address, pointer.target, resolved, direct)
 
 
 def _member(e: Emitter, base: Operand, path: FieldPath, type_: Type, distance: Number) -> Operand:
@@ -106,17 +106,17 @@ def _member(e: Emitter, base: Operand, path: FieldPath, type_: Type, distance: N
         direct = base.direct and (not path.type.scalar or plainly_read(base.type, path.offset, path.type.size))
         remote = Remote(address, path.type, base.space, direct)
         return _scalar_at(e, remote) if path.type.scalar else remote
-    whole = e.place(base)
-    align = memory.natural(whole.align, path.offset)
-    pointer = e.b.offset(whole.pointer, path.offset)
+    struct = e.place(base)
+    align = memory.natural(struct.align, path.offset)
+    pointer = e.b.offset(struct.pointer, path.offset)
     if path.type.scalar:
-        got = memory.load(e, pointer, path.type, align)
-        return contexts.typed(e, got.value, path.type) if whole.context else got
-    return Memory(pointer, path.type, align, whole.context)
+        scalar = memory.load(e, pointer, path.type, align)
+        return contexts.typed(e, scalar.value, path.type) if struct.context else scalar
+    return Memory(pointer, path.type, align, struct.context)
 
 
 def _bitfield(e: Emitter, base: Operand, path: FieldPath, type_: Type) -> Operand:
-    """Read the bytes that contain the bits, then shift; no bytes beyond these, as they may end at a page boundary.
+    """Read only the bytes that contain the bits, as the next ones may be on an unmapped page, then shift.
 
     Bitfields are unsigned: ``int open : 1`` is meant as a flag with the values 0 and 1. A bitfield as wide as its type
     has the type's signedness.
@@ -140,24 +140,24 @@ def _bytes(e: Emitter, base: Operand, offset: int, size: int) -> Number:
         e.b.store(0, cell)
         memory.read(e, cell, size, e.b.add(base.address, offset), base.space)
         return e.b.load(cell)
-    whole = e.place(base)
+    source = e.place(base)
     value: Number = 0
-    for at in range(size):
-        byte = e.b.load(e.b.offset(whole.pointer, offset + at), 8)
-        value = e.b.op("or", value, e.b.op("shl", byte, 8 * at))
+    for index in range(size):
+        byte = e.b.load(e.b.offset(source.pointer, offset + index), 8)
+        value = e.b.op("or", value, e.b.op("shl", byte, 8 * index))
     return value
 
 
 def typed_address(e: Emitter, node: nodes.Expr, missing: Block) -> Number:
     """Address of a struct, or a pointer's target, in a register that is typed (BTF) for the verifier.
 
-    Helpers with typed pointer parameters require that. Pointers of iterators may be null: then execution continues at
+    Helpers with typed pointer parameters require this. Pointers of iterators may be null; then execution continues at
     *missing*.
 
     Raises:
-        PlacedError: the value was not reached from the probe's arguments alone.
+        PlacedError: the value is not reached from the probe's arguments alone.
     """
-    whole, node = node, origin(e, node)
+    expression, node = node, origin(e, node)
     if e.program.unit.kind.context is Context.ITERATOR and isinstance(node, nodes.FieldAccess):
         path = e.checked.fields[node]
         distance = load_time_values.member_offset(e, node, path, movable=True)
@@ -183,7 +183,7 @@ def typed_address(e: Emitter, node: nodes.Expr, missing: Block) -> Number:
         return operand.value
     raise PlacedError(
         "the kernel must know the type of this pointer",
-        whole.span,
+        expression.span,
         hints=("reach it from args (ctx in iterators), not through a map or a variable that changes",),
     )
 
@@ -199,10 +199,10 @@ def _unchecked_argument(e: Emitter, node: nodes.Expr) -> Slot | None:
 
 
 def _not_null(e: Emitter, address: Number, missing: Block) -> Number:
-    """*address*, after a check for null."""
-    there = e.b.block()
-    e.b.branch(e.b.icmp("eq", address, 0), missing, there)
-    e.b.start(there)
+    """*address*, after a null check."""
+    present = e.b.block()
+    e.b.branch(e.b.icmp("eq", address, 0), missing, present)
+    e.b.start(present)
     return address
 
 
@@ -212,18 +212,18 @@ def _not_null(e: Emitter, address: Number, missing: Block) -> Number:
 def index(e: Emitter, node: nodes.Index) -> Operand:
     """``base[index]``."""
     base_type, type_ = e.type(node.base), e.type(node)
-    known = e.checked.constants.get(node.index)
+    constant = e.checked.constants.get(node.index)
     if isinstance(base_type, Pointer):
         return _pointer_index(e, node, base_type, type_)
     base = e.value(node.base)
     if isinstance(base_type, Array | String):
         element = base_type.element if isinstance(base_type, Array) else type_
-        if known is not None:
-            return text_view(_element(e, base, element, int(known) * element.size), type_)
+        if constant is not None:
+            return text_view(_element(e, base, element, int(constant) * element.size), type_)
         return _checked_element(e, node, base, base_type, element)
-    if known is None:
+    if constant is None:
         raise InternalError("tuple index is not constant")
-    return memory.member_of(e, base, int(known))
+    return memory.member_of(e, base, int(constant))
 
 
 def _pointer_index(e: Emitter, node: nodes.Index, pointer: Pointer, type_: Type) -> Operand:
@@ -240,22 +240,22 @@ def _element(e: Emitter, base: Operand, element: Type, distance: Number) -> Oper
         direct = base.direct and isinstance(distance, int) and distance >= 0
         remote = Remote(e.b.add(base.address, distance), element, base.space, direct)
         return _scalar_at(e, remote) if element.scalar else remote
-    whole = e.place(base)
-    align = memory.natural(whole.align, distance) if isinstance(distance, int) else min(whole.align, element.align)
-    pointer = e.b.offset(whole.pointer, distance)
+    array = e.place(base)
+    align = memory.natural(array.align, distance) if isinstance(distance, int) else min(array.align, element.align)
+    pointer = e.b.offset(array.pointer, distance)
     return memory.load(e, pointer, element, align) if element.scalar else Memory(pointer, element, align)
 
 
-def _checked_element(e: Emitter, node: nodes.Index, base: Operand, whole: Type, element: Type) -> Operand:
-    """An element at a variable index; out of bounds it is reported, and the value is zero."""
-    count = whole.count if isinstance(whole, Array) else whole.size
-    at = e.b.opaque(e.number(node.index))
+def _checked_element(e: Emitter, node: nodes.Index, base: Operand, array: Type, element: Type) -> Operand:
+    """An element at a variable index; an index out of bounds is reported, and the value is zero."""
+    count = array.count if isinstance(array, Array) else array.size
+    number = e.b.opaque(e.number(node.index))
     place = base if isinstance(base, Remote) else _addressable(e, base)
     target = e.temporary(element.size)
     good, bad, done = e.b.block(), e.b.block(), e.b.block()
-    e.b.branch(e.b.icmp("ult", at, count), good, bad, likely=True)
+    e.b.branch(e.b.icmp("ult", number, count), good, bad, likely=True)
     e.b.start(good)
-    distance = e.b.mul(at, element.size) if element.size != 1 else at
+    distance = e.b.mul(number, element.size) if element.size != 1 else number
     memory.write(e, _element(e, place, element, distance), target, element)
     e.b.jump(done)
     e.b.start(bad)
@@ -265,12 +265,12 @@ def _checked_element(e: Emitter, node: nodes.Index, base: Operand, whole: Type, 
         events.report(e, node, "array_bounds")
     e.b.jump(done)
     e.b.start(done)
-    found = Memory(target, element)
-    return memory.load(e, target, element) if element.scalar else found
+    copy = Memory(target, element)
+    return memory.load(e, target, element) if element.scalar else copy
 
 
 def _addressable(e: Emitter, base: Operand) -> Memory:
-    """Memory that may be read at a variable offset: the verifier allows that for map values and for the stack."""
+    """Memory that may be read at a variable offset, which the verifier allows for map values and the stack."""
     return e.place(base)
 
 

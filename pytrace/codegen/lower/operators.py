@@ -141,7 +141,7 @@ def _remainder(e: Emitter, left: Number, right: Number, signed: bool) -> I64:
 
 
 def _guarded(e: Emitter, node: nodes.Node, divisor: Number, divide: Callable[[], I64]) -> I64:
-    """Division by zero is reported and gives 1."""
+    """Division by zero is reported, and its result is 1."""
     if isinstance(divisor, int) and divisor:
         return divide()
     zero, good, done = e.b.block(), e.b.block(), e.b.block()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def block(e: Emitter, node: nodes.Block, type_: Type = VOID) -> Operand | None:
-    """Emit a block; gives its value when *type_* is not void."""
+    """Emit a block. Returns its value if *type_* is not void."""
     for piece in e.program.plan.pieces(node):
         if piece.apart:
             _apart(e, piece.statements)
@@ -42,7 +42,7 @@ def block(e: Emitter, node: nodes.Block, type_: Type = VOID) -> Operand | None:
 
 
 def _apart(e: Emitter, statements: tuple[nodes.Stmt, ...]) -> None:
-    """Emit statements into a function of their own."""
+    """Emit statements as a separate function."""
     alive = [statement for statement in statements if statement not in e.checked.dead]
     if not alive or e.b.closed:
         return
@@ -56,7 +56,7 @@ def _apart(e: Emitter, statements: tuple[nodes.Stmt, ...]) -> None:
 
 
 def after_predicates(e: Emitter, body: nodes.Block) -> nodes.Block:
-    """End the program where the condition around the whole *body* does not hold. Returns what is left to emit."""
+    """End the program unless the condition around the whole *body* holds. Returns the block that is left to emit."""
     while (node := _whole(e, body)) is not None:
         e.set_location(node.span)
         with e.temporaries():
@@ -67,17 +67,17 @@ def after_predicates(e: Emitter, body: nodes.Block) -> nodes.Block:
 
 
 def _whole(e: Emitter, body: nodes.Block) -> nodes.If | None:
-    """The ``if`` that a body consists of, when it is evaluated at run time and needs no variable."""
+    """The only statement of a body, if it is an ``if`` with a run-time condition that uses no variables; else None."""
     plan = e.program.plan
     parts = [*(item.value for item in body.statements if isinstance(item, nodes.ExprStmt)), body.value]
-    found = [item for item in parts if item is not None]
-    if len(body.statements) + (body.value is not None) != 1 or len(found) != 1 or body in plan.blocks:
+    parts_present = [item for item in parts if item is not None]
+    if len(body.statements) + (body.value is not None) != 1 or len(parts_present) != 1 or body in plan.blocks:
         return None
-    node = found[0]
+    node = parts_present[0]
     if not isinstance(node, nodes.If) or node.other is not None or node in plan.chains or node in e.checked.dead:
         return None
-    known = node.condition in e.checked.constants or not isinstance(e.checked.types.get(node, VOID), Void)
-    return None if known or any(isinstance(item, nodes.Variable) for item in walk(node.condition)) else node
+    constant = node.condition in e.checked.constants or not isinstance(e.checked.types.get(node, VOID), Void)
+    return None if constant or any(isinstance(item, nodes.Variable) for item in walk(node.condition)) else node
 
 
 def run(e: Emitter, node: nodes.Stmt) -> None:
@@ -156,7 +156,7 @@ def _plain_assign(e: Emitter, node: nodes.Assign) -> None:
 
 
 def _assign_aggregate(e: Emitter, target: nodes.MapRef | nodes.MapIndex, value: nodes.Expr) -> None:
-    """``@m = count()``; the call may be the trailing value of a block."""
+    """``@m = count()``; the call may be the value of a block."""
     while isinstance(value, nodes.BlockExpr) and value.block.value is not None:
         for statement in value.block.statements:
             run(e, statement)

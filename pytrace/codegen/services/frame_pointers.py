@@ -1,10 +1,10 @@
-"""``ustack`` by frame pointers, walked by the program itself (x86-64).
+"""``ustack`` by frame pointers, walked by the BPF program itself (x86-64).
 
-The kernel's walk (``perf_callchain_user``) reads each frame by itself, which takes about 50 ns, and ends most stacks by
-a page fault, which takes as long as ten frames: the frame pointer of a program's first function is often a small
-number. The program copies a piece of the user's stack at once and follows the frame pointers in the copy; it takes the
-same way and finds the same frames, but ends at one that points to itself. Where the kernel does more than that, its
-helper is called: 32-bit programs, tasks with uprobes (return addresses may be replaced), tasks without a user stack.
+The kernel's walk (``perf_callchain_user``) reads frames one by one, which takes about 50 ns each, and ends most stacks
+with a page fault, which takes as long as ten frames: the frame pointer of a process's first function is often a small
+number. The program copies a window of the user stack at once and follows the frame pointers in the copy. It finds the
+same frames, but ends at a frame that points to itself. The kernel's helper is called where it does more than that:
+for 32-bit programs, tasks with uprobes (return addresses may be replaced), and tasks without a user stack.
 """
 
 from __future__ import annotations
@@ -30,40 +30,40 @@ if TYPE_CHECKING:
     from pytrace.core.types import Stack
 
 WINDOW = 2048
-"""Bytes of the user's stack that are copied at once, at most: a read takes as long as the loop of five frames."""
+"""Maximum bytes of the user stack that are copied at once: a read takes as long as five frames of the loop."""
 
 PAGE, ENOUGH = 4096, 1024
-"""A stack ends where a page ends, so what is left of a page is copied, unless that is less than *ENOUGH*."""
+"""A stack ends at a page boundary, so the rest of the page is copied, unless that is less than *ENOUGH*."""
 
 FRAME = 16
-"""A frame pointer points to the caller's frame pointer, then the return address."""
+"""Size of a frame record: the caller's frame pointer, then the return address."""
 
 BLOCK = 8
-"""Frames that one round of a loop takes."""
+"""Frames per iteration of the loop."""
 
 LOWEST = 4096
-"""No frame is below this address: nothing is mapped there."""
+"""Lowest address of a frame: nothing is mapped below."""
 
 CODE_64 = 0x33
 """``__USER_CS``, the code segment of 64-bit programs."""
 
 WITHOUT_STACK = 0x00200000 | 0x4000 | 0x10
-"""``PF_KTHREAD``, ``PF_USER_WORKER`` and ``PF_IO_WORKER`` of include/linux/sched.h, of all kernels that have them."""
+"""``PF_KTHREAD``, ``PF_USER_WORKER`` and ``PF_IO_WORKER`` of include/linux/sched.h, the same in all kernels."""
 
 NOWHERE = -4096
-"""An address that no user memory has: a read from it clears its destination."""
+"""An address outside of user memory: a read from it zeroes its destination."""
 
 _TASK = ("mm", "flags", "utask")
 _RESULT, _FP, _START, _VALID, _COUNT, _WORDS = (WINDOW + 8 * word for word in range(6))
-"""Words behind the window: a result; the state of a walk between rounds of a loop: frame pointer, the address that the
-window has a copy of, below which offset it has frames, frames found. What comes from there is unknown to the verifier,
-which would otherwise go through the code that follows for each value."""
+"""Offsets of words after the window: a result, and the state of a walk between iterations: frame pointer, address of
+which the window is a copy, end of the valid offsets, number of frames. Values loaded from there are unknown to the
+verifier, which would otherwise follow the code after them for each value."""
 
 
-def walks(e: Emitter, kind: Stack) -> bool:
+def walks(e: Emitter, type_: Stack) -> bool:
     """Whether the program may walk such a stack."""
     unit, kernel = e.program.unit, e.script.kernel
-    if not kind.user or kind.mode is StackMode.BUILD_ID or kernel.arch != "x86_64":
+    if not type_.user or type_.mode is StackMode.BUILD_ID or kernel.arch != "x86_64":
         return False
     if unit.kind.user or unit.kind.special or unit.kind.context is Context.ITERATOR:
         return False
@@ -72,14 +72,14 @@ def walks(e: Emitter, kind: Stack) -> bool:
     return kernel.feature("bpf_loop") and current_task.has_members(e, {"task_struct": _TASK})
 
 
-def walk(e: Emitter, kind: Stack, frames: Ptr, helper: Callable[[], Number]) -> Number:
-    """Write the frames of the current task's user stack, and zeros behind them.
+def walk(e: Emitter, type_: Stack, frames: Ptr, helper: Callable[[], Number]) -> Number:
+    """Write the frames of the current task's user stack, followed by zeros.
 
     Args:
         e: the emitter.
-        kind: the type of the stack, for which :func:`walks` holds.
-        frames: where they are written: room for ``kind.limit``.
-        helper: calls the kernel's helper instead.
+        type_: the type of the stack, for which :func:`walks` holds.
+        frames: destination with room for ``type_.limit`` frames.
+        helper: emits the call of the kernel's helper instead.
 
     Returns:
         The number of frames, or the helper's error.
@@ -95,12 +95,12 @@ def walk(e: Emitter, kind: Stack, frames: Ptr, helper: Callable[[], Number]) -> 
     ip, fp, segment = (b.load(b.offset(saved, table.offset(name))) for name in ("ip", "bp", "cs"))
     b.branch(b.icmp("eq", b.op("and", segment, 0xFFFF), CODE_64), ours, plain, likely=True)
     b.start(ours)
-    room = kind.limit * kind.frame_size
+    room = type_.limit * type_.frame_size
     if memory.inline(room, 8):
         b.clear(frames, room)
     else:
         b.helper(helpers.PROBE_READ_USER, frames, room, NOWHERE)
-    b.store(b.call(_function(e.script, kind.limit, e.program.unit.span), [frames, window], [ip, fp]), result)
+    b.store(b.call(_function(e.script, type_.limit, e.program.unit.span), [frames, window], [ip, fp]), result)
     b.jump(done)
     b.start(plain)
     b.store(helper(), result)
@@ -116,7 +116,7 @@ def _unless(b: Builder, condition: I1, other: Block) -> None:
 
 
 def _function(script: Script, limit: int, span: Span) -> str:
-    """``walk_LIMIT(frames, window, ip, fp)`` writes up to so many frames and returns their number."""
+    """``walk_LIMIT(frames, window, ip, fp)`` writes at most LIMIT frames and returns their number."""
     name = f"walk_{limit}"
     if name in script.walks:
         return name
@@ -128,8 +128,8 @@ def _function(script: Script, limit: int, span: Span) -> str:
     steps.begin(number_parameter("fp"))
     b.store(number_parameter("ip"), steps.frames)
     done = b.block()
-    for at in range(1, min(limit, 1 + BLOCK)):
-        steps.step(at, done)
+    for number in range(1, min(limit, 1 + BLOCK)):
+        steps.step(number, done)
     rest = limit - 1 - BLOCK
     if rest > 0:
         callback = f"{name}_more"
@@ -147,7 +147,7 @@ def _function(script: Script, limit: int, span: Span) -> str:
 
 
 def _builder(script: Script, name: str, parameters: tuple[str, ...], span: Span) -> Builder:
-    """A function of the module, whose code belongs to the first probe that calls it."""
+    """Builder of a shared function of the module, whose line information is that of the first probe that calls it."""
     text, scope = script.module.function(name, parameters, span)
     b = Builder(text)
     b.location = script.module.debug.location(scope, span, span.source)
@@ -161,8 +161,8 @@ def _callback(script: Script, name: str, limit: int, span: Span) -> None:
     steps.restore()
     first = b.add(b.mul(number_parameter("index"), BLOCK), 1 + BLOCK)
     ended = b.block()
-    for at in range(BLOCK):
-        steps.step(b.add(first, at), ended)
+    for number in range(BLOCK):
+        steps.step(b.add(first, number), ended)
     steps.save()
     b.ret(0)
     b.start(ended)
@@ -171,28 +171,28 @@ def _callback(script: Script, name: str, limit: int, span: Span) -> None:
 
 
 class _Steps:
-    """The state of a walk in registers, and one step of it."""
+    """State of a walk in registers, and the code of one step."""
 
     def __init__(self, b: Builder, limit: int, frames: Ptr, window: Ptr) -> None:
         self.b, self.limit, self.frames, self.window = b, limit, frames, window
         self.fp, self.start, self.valid, self.count = (b.register() for _ in range(4))
 
     def begin(self, fp: Number) -> None:
-        """Nothing is in the window yet; the first frame is the instruction pointer's."""
+        """Initial state: the window is empty, and the first frame is the instruction pointer."""
         self.b.store(fp, self.fp)
         self.b.store(0, self.start)
         self.b.store(0, self.valid)
         self.b.store(1, self.count)
 
     def save(self) -> None:
-        """Store the state behind the window."""
-        for register, at in self._places():
-            self.b.store(self.b.load(register), self.b.offset(self.window, at))
+        """Store the state after the window."""
+        for register, offset in self._places():
+            self.b.store(self.b.load(register), self.b.offset(self.window, offset))
 
     def restore(self) -> None:
         """Load the state."""
-        for register, at in self._places():
-            self.b.store(self.b.load(self.b.offset(self.window, at), again=True), register)
+        for register, offset in self._places():
+            self.b.store(self.b.load(self.b.offset(self.window, offset), again=True), register)
 
     def _places(self) -> tuple[tuple[Ptr, int], ...]:
         return (self.fp, _FP), (self.start, _START), (self.valid, _VALID), (self.count, _COUNT)
@@ -205,25 +205,25 @@ class _Steps:
             _unless(b, b.icmp("uge", number, self.limit), ended)
         fp, place = b.load(self.fp), b.register()
         _unless(b, b.icmp("ult", fp, LOWEST), ended)
-        at = b.sub(fp, b.load(self.start))
-        b.store(at, place)
-        missing, there = b.block(), b.block()
-        b.branch(b.icmp("ult", at, b.load(self.valid)), there, missing, likely=True)
+        offset = b.sub(fp, b.load(self.start))
+        b.store(offset, place)
+        missing, copied = b.block(), b.block()
+        b.branch(b.icmp("ult", offset, b.load(self.valid)), copied, missing, likely=True)
         b.start(missing)
         valid = b.call(READ, [self.window], [fp])
         _unless(b, b.icmp("eq", valid, 0), ended)
         b.store(valid, self.valid)
         b.store(fp, self.start)
-        # 0, of which the verifier does not know it: it would follow what comes next once more.
+        # An opaque 0: the verifier would follow the code after it once more for a known one.
         b.store(b.sub(fp, b.opaque(fp)), place)
-        b.jump(there)
-        b.start(there)
+        b.jump(copied)
+        b.start(copied)
         inside = b.opaque(b.load(place))
-        # Always so, but the verifier does not know what is valid.
+        # Always holds, but the verifier does not know the valid range.
         _unless(b, b.icmp("ugt", inside, WINDOW - FRAME), ended)
         frame = b.offset(self.window, inside)
         following = b.load(frame, again=True)
-        # A frame that points to itself is the last one (glibc's clone3, of threads): all others would be the same.
+        # A frame that points to itself is the last one (glibc's clone3, in threads): it would repeat forever.
         b.store(b.select(b.icmp("eq", following, fp), 0, following), self.fp)
         b.store(b.load(b.offset(frame, 8), again=True), b.offset(self.frames, b.op("shl", number, 3)))
         b.store(b.add(number, 1), self.count)
@@ -233,7 +233,7 @@ READ = "read_frames"
 
 
 def _read_function(script: Script, span: Span) -> None:
-    """``read_frames(window, fp)``: copy the stack from *fp* on. Returns below which offset the copy has frames."""
+    """``read_frames(window, fp)`` copies the stack from *fp* on. Returns the end of the valid offsets in the copy."""
     b = _builder(script, READ, ("*window", "fp"), span)
     window, fp = pointer_parameter("window"), number_parameter("fp")
     left = b.sub(PAGE, b.op("and", fp, PAGE - 1))
@@ -250,5 +250,5 @@ def _read_function(script: Script, span: Span) -> None:
     b.store(FRAME - 1, size)
     b.jump(done)
     b.start(done)
-    # Through memory, behind which the verifier knows nothing: it would go through all that follows for each result.
+    # Through memory, so that the verifier does not know the result: it would follow the next code for each value.
     b.ret(b.through(b.sub(b.load(size), FRAME - 1), b.offset(window, _RESULT)))

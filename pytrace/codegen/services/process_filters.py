@@ -1,7 +1,8 @@
-"""Filters of processes (``-p``, ``--uid``, ``--comm``, ``--cgroup``, ``--netns``, ``--follow``) in programs.
+"""Process filters (``-p``, ``--uid``, ``--comm``, ``--cgroup``, ``--netns``, ``--follow``) in programs.
 
-A program begins with those that the run has, the cheapest first, and ends when one does not hold. The builtin
-``in_scope`` is all of them as a value. Values are in the session's data (:mod:`pytrace.core.options.process_filters`).
+A program begins with the filters of the run, the cheapest first, and ends if one does not match. The builtin
+``in_scope`` is their conjunction as a value. Filter values are in the session data
+(:mod:`pytrace.core.options.process_filters`).
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ if TYPE_CHECKING:
     from pytrace.codegen.ir.values import I1, Number
 
     Test = Callable[[Emitter, tasks.Task], I1]
-    """Whether a task passes one filter."""
+    """Emits the test of one filter for a task."""
 
 
 def declare(module: Module, shape: FilterShape) -> None:
-    """Declare the map of processes, when there are too many to be compared one by one."""
+    """Declare the map of processes, if there are too many to compare one by one."""
     if shape.pids > UNROLLED:
         module.map(PROCESS_MAP, {"type": MapType.HASH, "key_size": 4, "value_size": 4, "max_entries": shape.pids})
 
 
 def tests(e: Emitter, *, pid: bool, others: bool, follow: bool) -> list[Test]:
-    """The tests of a program: of the processes of ``-p``, of the other filters, and of followed processes."""
+    """The tests of a program: of processes selected by ``-p``, of the other filters, and of followed processes."""
     shape = e.script.options.shape
     chosen: list[Test] = []
-    # The set of followed processes begins with those of -p.
+    # The set of followed processes includes those of -p.
     if pid and not follow:
         chosen += _pid_tests(e, shape)
     if others and shape.uids:
@@ -51,7 +52,7 @@ def tests(e: Emitter, *, pid: bool, others: bool, follow: bool) -> list[Test]:
 
 
 def require(e: Emitter, chosen: Sequence[Test]) -> None:
-    """Go on where all tests hold."""
+    """End the program unless all tests hold."""
     if not chosen:
         return
     task = tasks.CurrentTask(e)
@@ -82,7 +83,7 @@ def in_scope(e: Emitter, task: tasks.Task) -> Number:
 def _pid_tests(e: Emitter, shape: FilterShape) -> list[Test]:
     if shape.pids > UNROLLED:
         return [_pid_in_map]
-    # An ahead-of-time file has one place even without -p, as the run that loads it may have that.
+    # An ahead-of-time file has one slot even without -p, as the run that loads it may use -p.
     if e.script.ahead is not None and shape.pids < 2:
         return [_pid_at_load_time]
     return [_pid] if shape.pids else []
@@ -97,13 +98,13 @@ def _pid_in_map(e: Emitter, task: tasks.Task) -> I1:
 
 
 def _pid_at_load_time(e: Emitter, task: tasks.Task) -> I1:
-    """``-p`` of the run that loads an ahead-of-time file, which may be absent."""
-    wanted = load_time_values.integer(e, "pid", (), 0)
+    """Test for ``-p`` of the run that loads an ahead-of-time file; 0 stands for no ``-p``."""
+    pid = load_time_values.integer(e, "pid", (), 0)
     some, done = e.b.block(), e.b.block()
     before = e.b.current
-    e.b.branch(e.b.icmp("eq", wanted, 0), done, some)
+    e.b.branch(e.b.icmp("eq", pid, 0), done, some)
     e.b.start(some)
-    same = e.b.number(e.b.icmp("eq", task.process("tracer"), wanted))
+    same = e.b.number(e.b.icmp("eq", task.process("tracer"), pid))
     after = e.b.current
     e.b.jump(done)
     e.b.start(done)
@@ -126,12 +127,12 @@ def _comm(e: Emitter, task: tasks.Task) -> I1:
 
 
 def _cgroup(e: Emitter, task: tasks.Task) -> I1:
-    """The cgroup of the task, or one above it, is a wanted one."""
+    """Test whether the cgroup of the task, or an ancestor of it, is a selected one."""
     shape = e.script.options.shape
     same: Number = 0
     for number in range(shape.cgroups):
         place = SESSION.filters + shape.cgroups_at + 16 * number
-        found = task.cgroup(e.b.load(e.session(place)))
-        equal = e.b.number(e.b.icmp("eq", found, e.b.load(e.session(place + 8))))
+        ancestor = task.cgroup(e.b.load(e.session(place)))
+        equal = e.b.number(e.b.icmp("eq", ancestor, e.b.load(e.session(place + 8))))
         same = e.b.op("or", same, equal)
     return e.b.truth(same)

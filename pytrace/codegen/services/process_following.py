@@ -1,11 +1,11 @@
 """``--follow``: programs that maintain the set of followed processes in the kernel, and the check that uses it.
 
 The process of ``-p`` or ``-c``, or the one that executed the program of ``--exec-wait``, is identified by its pid in
-the tracer's pid namespace; its descendants are in a hash
-map, by pid in the initial namespace.  They are added at the fork itself, by the parent, so a child is followed from its
-first instruction.  The programs are those of raw tracepoints where the kernel has them with types: a perf event of a
-tracepoint takes a tenth of a second to close.  Existing descendants of the ``-p`` process are added by the runtime
-(``pytrace.runtime.session.followed_processes``), which finds them by an iterator over all tasks.
+the tracer's pid namespace; its descendants are in a hash map, by pid in the initial namespace.  They are added at the
+fork itself, by the parent, so a child is followed from its first instruction.  The programs use typed raw tracepoints
+where the kernel supports them, as closing a perf event of a tracepoint takes a tenth of a second.  Existing descendants
+of the ``-p`` process are added by the runtime (``pytrace.runtime.session.followed_processes``), which lists them with
+an iterator over all tasks.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ EXEC = "sched_process_exec"
 FORK, FREE = "sched_process_fork", "sched_process_free"
 """A task is created, in the context of its parent; a task is freed, a process's first thread last."""
 _RAW = "rawtracepoint"
-"""The feature that raw tracepoints have types."""
+"""The kernel feature of raw tracepoints with typed arguments."""
 
 TASK = 8
 """Offset of the task in ``struct bpf_iter__task``."""
@@ -74,15 +74,15 @@ def check(e: Emitter, task: tasks.Task | None = None) -> I1:
     first, other, done = e.b.current, e.b.block(), e.b.block()
     e.b.branch(itself, done, other)
     e.b.start(other)
-    found = e.b.number(wanted_values.is_in_map(e, task.process("init"), MAP))
+    is_member = e.b.number(wanted_values.is_in_map(e, task.process("init"), MAP))
     last = e.b.current
     e.b.jump(done)
     e.b.start(done)
-    return e.b.truth(e.b.phi([(1, first), (found, last)]))
+    return e.b.truth(e.b.phi([(1, first), (is_member, last)]))
 
 
 def _root(e: Emitter, task: tasks.Task) -> I1:
-    """The process is one that following starts from."""
+    """Whether the process is a root, from which following starts."""
     number = task.process("tracer")
     count = e.script.options.shape.pids
     if count < 2:
@@ -93,7 +93,7 @@ def _root(e: Emitter, task: tasks.Task) -> I1:
 
 
 def services(script: Script) -> tuple[ProgramSpec, ...]:
-    """The programs that maintain the set, and for an already running process one that lists all tasks."""
+    """The programs that maintain the set, and a program that lists all tasks if the root is already running."""
     keepers = [_tracker(script, FORK, "child", _add), _tracker(script, FREE, "p", _remove)]
     if script.options.awaits:
         keepers.insert(0, _starter(script))
@@ -106,13 +106,13 @@ def lists_tasks(options: CompileOptions, kernel: KernelInfo) -> bool:
 
 
 Read = Callable[[Emitter], Number]
-"""Emits code that gives the thread id of the task that a tracepoint is about."""
+"""Emits a read of the thread id of a tracepoint's subject."""
 _FIELDS = {FORK: "child_pid", FREE: "pid"}
-"""The field with that id of a plain tracepoint."""
+"""The field of a plain tracepoint with that id."""
 
 
 def _tracker(script: Script, event: str, task: str, change: Callable[[Emitter, Read], None]) -> ProgramSpec:
-    """The program of a tracepoint that is about a task; *task* is the raw tracepoint's argument."""
+    """A program of a tracepoint whose subject is a task; *task* is the raw tracepoint's argument."""
     target = Target(f"tracepoint:{CATEGORY}:{event}", 0, TracepointTarget(CATEGORY, event))
     slot = _slot(script, event, task)
     if slot is not None:
@@ -134,7 +134,7 @@ def _tracker(script: Script, event: str, task: str, change: Callable[[Emitter, R
 
 
 def _slot(script: Script, event: str, name: str) -> int | None:
-    """The index of a raw tracepoint's argument; None where the program has to be one of the plain tracepoint."""
+    """Index of a raw tracepoint's argument; None if the program has to use the plain tracepoint."""
     if not _raw(script, event):
         return None
     prototype = script.kernel.raw_tracepoint_prototype(event)
@@ -143,7 +143,7 @@ def _slot(script: Script, event: str, name: str) -> int | None:
 
 
 def _raw(script: Script, event: str) -> bool:
-    """Whether programs can be those of the raw tracepoint *event*, and shall be (config ``raw_tracepoints``)."""
+    """Whether the raw tracepoint *event* can be used, and its use is enabled (config ``raw_tracepoints``)."""
     kernel, options = script.kernel, script.options
     if script.ahead is not None or script.checked.config.raw_tracepoints == "plain" or not kernel.has_btf:
         return False
@@ -152,7 +152,7 @@ def _raw(script: Script, event: str) -> bool:
 
 
 def _of_task(slot: int) -> Read:
-    """The thread id of the task that an argument of a raw tracepoint points to."""
+    """Read of the thread id of the task that argument *slot* of a raw tracepoint points to."""
 
     def read(e: Emitter) -> Number:
         task = e.launder(e.b.load(e.b.offset(e.context, 8 * slot)))
@@ -162,7 +162,7 @@ def _of_task(slot: int) -> Read:
 
 
 def _starter(script: Script) -> ProgramSpec:
-    """``--exec-wait``: the program that notices when a process executes the program that is awaited."""
+    """``--exec-wait``: the BPF program that detects the exec of the awaited program."""
     multi = RAW_TRACEPOINT if _raw(script, EXEC) else ""
     if not multi and script.kernel.tracepoint_fields(CATEGORY, EXEC) is None:
         raise TraceError(f"--exec-wait needs the tracepoint {CATEGORY}:{EXEC} of the kernel")
@@ -171,7 +171,7 @@ def _starter(script: Script) -> ProgramSpec:
 
 
 def _start(e: Emitter) -> None:
-    """The first process that has the name of the program is followed; the kernel has set its name already."""
+    """Follow the first process with the awaited program's name; the kernel has set the name before this tracepoint."""
     on = e.b.block()
     named = wanted_values.is_named(e, tasks.CurrentTask(e), e.script.options.shape.awaited_at, 1)
     e.b.branch(named, on, e.exit, likely=False)
@@ -206,7 +206,7 @@ def _service(
 def _list(e: Emitter) -> None:
     """Write a :class:`pytrace.runtime.session.followed_processes.Task` for each process.
 
-    The tracer reads it, and the pids of ``/proc`` and ``-p`` are those of its pid namespace.
+    The tracer reads it, so pids are those of the tracer's pid namespace, as in ``/proc`` and ``-p``.
     """
     task = e.launder(e.b.load(e.b.offset(e.context, TASK)))
     some, first = e.b.block(), e.b.block()
@@ -218,8 +218,8 @@ def _list(e: Emitter) -> None:
     real_parent = _member(e, task, current_task.task_field(e, "real_parent"), UINT64)
     parent = _member(e, real_parent, current_task.task_field(e, "tgid"), INT32)
     data = e.b.alloca(ROW)
-    for at, value in enumerate((process, parent, _number_here(e, task), 0)):
-        e.b.store(value, e.b.offset(data, 4 * at), 32)
+    for index, value in enumerate((process, parent, _number_here(e, task), 0)):
+        e.b.store(value, e.b.offset(data, 4 * index), 32)
     file = e.b.load(e.b.pointer(e.b.load(e.context)))
     e.b.helper(helpers.SEQ_WRITE, file, data, ROW)
 
@@ -241,7 +241,7 @@ def _number_here(e: Emitter, task: Number) -> Number:
 
 
 def _member(e: Emitter, address: Number, offset: Number, type_: Type) -> Number:
-    """A member of a kernel object; 0 when it cannot be read, which is not reported."""
+    """A member of a kernel object; 0 on a fault, which is not reported."""
     e.b.helper(helpers.PROBE_READ_KERNEL, e.cell, type_.size, e.b.add(address, offset))
     return memory.load(e, e.cell, type_).value
 
@@ -250,7 +250,7 @@ def _add(e: Emitter, number: Read) -> None:
     on, off, full = e.b.block(), e.b.block(), e.b.block()
     e.b.branch(check(e), on, off, likely=False)
     e.b.start(off)
-    # The pid may be that of a followed process that has ended, if the exit program could not run at that moment.
+    # The pid may be reused from a followed process whose exit was missed because the program could not run then.
     _remove(e, number)
     e.b.jump(e.exit)
     e.b.start(on)

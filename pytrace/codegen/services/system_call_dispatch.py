@@ -1,8 +1,8 @@
-"""The programs of raw tracepoints that system call tracepoints are traced by.
+"""Raw tracepoint programs that trace system calls in place of the system call tracepoints.
 
-A program has all units of one raw tracepoint. It compares the number of the system call first, so that those that no
-unit wants, which are most, leave at once. Then it leaves out 32-bit system calls, as the kernel's own tracepoints do,
-and calls the functions of the units in the order of the script.
+A program contains all units of one raw tracepoint. It dispatches on the number of the system call first, so that
+system calls that no unit traces return at once. Then it skips 32-bit system calls, as the kernel's own tracepoints do,
+and calls the functions of the units in script order.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
     from pytrace.frontend.ast.typed_program import ProbeUnit
 
 PART = "_part"
-"""Suffix of the names of the functions of a program that has several units."""
+"""Suffix of function names in a program of several units."""
 
 _NUMBER = 8
-"""Where the number of the system call is in the context of the raw tracepoint ``sys_enter``."""
+"""Offset of the system call number in the context of the raw tracepoint ``sys_enter``."""
 
 
 def programs(script: Script) -> None:
-    """Emit the programs; the functions of the units are emitted already."""
+    """Emit the programs; the functions of the units have been emitted already."""
     owners = [unit for unit in script.checked.units if unit.calls and not unit.part_of]
     for owner in owners:
         _program(script, _units_of(script, owner.symbol))
 
 
 def btf_id(script: Script, unit: ProbeUnit) -> int:
-    """Id of the type of the raw tracepoint that the program of *unit* is loaded for; 0 when it has none of its own."""
+    """BTF id of the raw tracepoint for which the program of *unit* is loaded; 0 if the unit has no program itself."""
     if not unit.raw_tracepoint or unit.part_of:
         return 0
     return script.kernel.type_id("typedef", f"btf_trace_{unit.raw_tracepoint}")
@@ -77,12 +77,12 @@ def _program(script: Script, units: Sequence[ProbeUnit]) -> None:
 
 
 def _ways(units: Sequence[ProbeUnit]) -> dict[int, tuple[str, ...]]:
-    """The functions to call for each number, in the order of the script."""
-    found: dict[int, tuple[str, ...]] = {}
+    """The functions to call for each system call number, in script order."""
+    parts: dict[int, tuple[str, ...]] = {}
     for unit in units:
         for call in unit.calls:
-            found[call] = (*found.get(call, ()), f"{unit.symbol}{PART}")
-    return found
+            parts[call] = (*parts.get(call, ()), f"{unit.symbol}{PART}")
+    return parts
 
 
 def _run(script: Script, b: Builder, abi: call_numbers.Abi, parts: Sequence[str], leave: Block) -> None:
@@ -97,11 +97,11 @@ def _run(script: Script, b: Builder, abi: call_numbers.Abi, parts: Sequence[str]
 
 
 def _thread_flags(script: Script, b: Builder, abi: call_numbers.Abi) -> I64:
-    """The member of the current task's ``struct thread_info`` that tells 32-bit system calls."""
-    whole, inner = (script.kernel.struct("struct", name) for name in ("task_struct", "thread_info"))
-    place = None if whole is None else whole.find("thread_info")
-    flags = None if inner is None else inner.find(abi.compat[0])
-    if place is None or flags is None:
+    """The flags in the current task's ``struct thread_info`` that mark 32-bit system calls."""
+    task_struct, thread_info = (script.kernel.struct("struct", name) for name in ("task_struct", "thread_info"))
+    member = None if task_struct is None else task_struct.find("thread_info")
+    flags = None if thread_info is None else thread_info.find(abi.compat[0])
+    if member is None or flags is None:
         raise InternalError("no thread_info, though system calls are traced by raw tracepoints")
     task = b.pointer(b.helper(helpers.GET_CURRENT_TASK_BTF))
-    return b.load(b.offset(task, place.offset + flags.offset), 8 * flags.type.size)
+    return b.load(b.offset(task, member.offset + flags.offset), 8 * flags.type.size)

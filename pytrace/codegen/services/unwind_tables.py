@@ -2,10 +2,10 @@
 
 The session fills the maps (``pytrace.runtime.unwind.unwinder``):
 
-- :data:`SPACES`: process id → where its ranges are (``u32`` first, ``u32`` count).
+- :data:`SPACES`: process id → location of its ranges (``u32`` first, ``u32`` count).
 - :data:`RANGES`, :data:`ROWS`: see :mod:`pytrace.core.unwind_format`.
 
-:data:`TOLD` has the processes without tables that were already reported.
+:data:`TOLD` contains the processes without tables that were already reported.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ SPACES, RANGES, ROWS, TOLD = "unwind_spaces", "unwind_ranges", "unwind_rows", "u
 
 PROCESSES = 8192
 TOLD_PROCESSES = 4096
-"""Processes without tables that are remembered, so that each is reported once."""
+"""Maximum number of processes without tables that are remembered, so that each is reported once."""
 
 RANGE_ENTRIES = 1 << 16
 ROW_ENTRIES = 1 << 20
-"""Rows of a session; the session makes the map larger when it knows to need more."""
+"""Initial number of rows; the session enlarges the map if it needs more."""
 
 _MMAPABLE = 1 << 10
-"""``BPF_F_MMAPABLE``: the session writes the array as memory."""
+"""``BPF_F_MMAPABLE``: the session writes the array through a memory mapping."""
 
 _RANGE_STEPS, _ROW_STEPS = 13, 26
-"""Binary search: powers of two of the most ranges of a process and of the most rows of a binary."""
+"""Steps of binary search: log2 of the maximum ranges of a process, and of the maximum rows of a binary."""
 
 RULE_FUNCTION = "unwind_rule"
 
 
 MAPS = UnwindMaps(SPACES, RANGES, ROWS, ROW_ENTRIES)
-"""What the session must know."""
+"""The maps, for the manifest."""
 
 
 def declare(module: Module) -> None:
@@ -62,24 +62,24 @@ def declare(module: Module) -> None:
 
 
 def _rule_function(module: Module) -> None:
-    """``unwind_rule(address, space)``: the low half of the row that covers a user address; 0 when there is none."""
+    """``unwind_rule(address, space)``: the low half of the row that covers a user address; 0 if there is none."""
     text, _ = module.function(RULE_FUNCTION, ("address", "space"), None)
     b = Builder(text)
     address, space = number_parameter("address"), number_parameter("space")
     key = b.alloca(8)
     none = b.block()
     first, count = _halves(b, space)
-    at = _search(b, key, RANGES, _RANGE_STEPS, first, count, lambda entry: b.icmp("ule", b.load(entry), address))
-    entry = _entry(b, key, RANGES, at, none)
+    index = _search(b, key, RANGES, _RANGE_STEPS, first, count, lambda entry: b.icmp("ule", b.load(entry), address))
+    entry = _entry(b, key, RANGES, index, none)
     inside = b.block()
     b.branch(b.icmp("ult", address, b.load(b.offset(entry, 8))), inside, none)
     b.start(inside)
     place = b.sub(address, b.load(b.offset(entry, 16)))
     first, count = _halves(b, b.load(b.offset(entry, 24)))
-    at = _search(
+    index = _search(
         b, key, ROWS, _ROW_STEPS, first, count, lambda entry: b.icmp("ule", b.op("lshr", b.load(entry), 32), place)
     )
-    row = b.load(_entry(b, key, ROWS, at, none))
+    row = b.load(_entry(b, key, ROWS, index, none))
     b.ret(b.op("and", row, 0xFFFFFFFF))
     b.start(none)
     b.ret(0)
@@ -95,32 +95,32 @@ def _lookup(b: Builder, key: Ptr, symbol: str, index: I64) -> Ptr:
 
 
 def _entry(b: Builder, key: Ptr, symbol: str, index: I64, none: Block) -> Ptr:
-    """Entry *index* of an array; continues at *none* when there is none (an index of -1)."""
+    """Entry *index* of an array; continues at *none* if there is none (index -1)."""
     entry = _lookup(b, key, symbol, index)
-    there = b.block()
-    b.branch(b.is_null(entry), none, there, likely=False)
-    b.start(there)
+    present = b.block()
+    b.branch(b.is_null(entry), none, present, likely=False)
+    b.start(present)
     return entry
 
 
 def _search(
     b: Builder, key: Ptr, symbol: str, steps: int, first: Number, count: Number, before: Callable[[Ptr], I1]
 ) -> I64:
-    """Index of the last of *count* entries from *first* on for which *before* holds; -1 without one.
+    """Index of the last of *count* entries from *first* on for which *before* holds; -1 if there is none.
 
     Steps go from the largest power of two down, so the number of iterations does not depend on the data. The verifier
     knows only the step, so it follows each iteration once instead of every path through all of them.
     """
-    found, step = b.register(), b.register()
+    result, step = b.register(), b.register()
     end = b.add(first, count)
-    b.store(first, found)
+    b.store(first, result)
     b.store(1 << steps - 1, step)
     head, try_it, look, compare, take, again, done = (b.block() for _ in range(7))
     b.jump(head)
     b.start(head)
     b.branch(b.truth(b.load(step)), try_it, done)
     b.start(try_it)
-    ahead = b.add(b.load(found), b.load(step))
+    ahead = b.add(b.load(result), b.load(step))
     b.branch(b.icmp("ule", ahead, end), look, again)
     b.start(look)
     entry = _lookup(b, key, symbol, b.sub(ahead, 1))
@@ -128,11 +128,11 @@ def _search(
     b.start(compare)
     b.branch(before(entry), take, again)
     b.start(take)
-    b.store(ahead, found)
+    b.store(ahead, result)
     b.jump(again)
     b.start(again)
     b.store(b.op("lshr", b.load(step), 1), step)
     b.jump(head)
     b.start(done)
-    last = b.load(found)
+    last = b.load(result)
     return b.select(b.icmp("eq", last, first), -1, b.sub(last, 1))

@@ -1,8 +1,8 @@
 """``ustack`` at the first instruction of a user function (x86-64), where the frame pointer is still its caller's.
 
-A walk along frame pointers finds the caller's caller next. The caller's address is on top of the stack, from where it
-is added. Kernels since 6.11 do so where the function begins with ``push %rbp`` or ``endbr64``
-(``is_uprobe_at_func_entry`` of arch/x86/events/core.c); then the second frame is that address already.
+There a walk along frame pointers skips the caller. Its address is on top of the stack, and is inserted as the second
+frame. Kernels since 6.11 insert it themselves if the function begins with ``push %rbp`` or ``endbr64``
+(``is_uprobe_at_func_entry`` of arch/x86/events/core.c).
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 _WORD = 8
 
 
-def begins_function(e: Emitter, kind: Stack) -> bool:
+def begins_function(e: Emitter, type_: Stack) -> bool:
     """Whether such a stack may lack the caller."""
     unit = e.program.unit
-    if not kind.user or kind.mode is StackMode.BUILD_ID or kind.limit < 2 or e.script.kernel.arch != "x86_64":
+    if not type_.user or type_.mode is StackMode.BUILD_ID or type_.limit < 2 or e.script.kernel.arch != "x86_64":
         return False
     if unit.kind.name != UPROBE:
         return False
@@ -40,7 +40,7 @@ def begins_function(e: Emitter, kind: Stack) -> bool:
 
 
 class StackCall(msgspec.Struct, frozen=True):
-    """How the helper is called: *whole* has it write all frames, *check* counts a failure."""
+    """How the helper is called: *whole* emits the call that writes all frames, *check* counts a failure."""
 
     context: Ptr
     flags: int
@@ -48,13 +48,13 @@ class StackCall(msgspec.Struct, frozen=True):
     check: Callable[[Number], None]
 
 
-def stack(e: Emitter, kind: Stack, frames: Ptr, call: StackCall) -> Number:
-    """Write the frames, the caller among them.
+def stack(e: Emitter, type_: Stack, frames: Ptr, call: StackCall) -> Number:
+    """Write the frames, including the caller.
 
     Args:
         e: the emitter.
-        kind: the type of the stack, for which :func:`begins_function` holds.
-        frames: where they are written: room for ``kind.limit``.
+        type_: the type of the stack, for which :func:`begins_function` holds.
+        frames: destination with room for ``type_.limit`` frames.
         call: how the kernel's helper is called.
 
     Returns:
@@ -62,26 +62,26 @@ def stack(e: Emitter, kind: Stack, frames: Ptr, call: StackCall) -> Number:
     """
     b, result = e.b, e.b.register()
     caller = e.temporary(_WORD)
-    there, added, plain, done = (b.block() for _ in range(4))
+    walked, added, plain, done = (b.block() for _ in range(4))
     b.store(0, caller)
     b.helper(helpers.PROBE_READ_USER, caller, _WORD, register(e, "sp"))
-    # A word further on than they belong, so that there is room for the caller.
-    room = (kind.limit - 1) * kind.frame_size
-    got = b.helper(helpers.GET_STACK, call.context, b.offset(frames, _WORD), room, call.flags)
+    # One word too far, to leave room for the caller.
+    room = (type_.limit - 1) * type_.frame_size
+    length = b.helper(helpers.GET_STACK, call.context, b.offset(frames, _WORD), room, call.flags)
     b.store(0, frames)
-    b.store(got, result)
-    call.check(got)
-    b.branch(b.icmp("slt", got, _WORD), done, there, likely=False)
-    b.start(there)
+    b.store(length, result)
+    call.check(length)
+    b.branch(b.icmp("slt", length, _WORD), done, walked, likely=False)
+    b.start(walked)
     address = b.load(caller, again=True)
     address = b.select(b.icmp("eq", b.op("and", register(e, "cs"), 0xFFFF), CODE_64), address, 0)
-    second = b.load(b.offset(frames, 2 * _WORD), again=True) if kind.limit > 2 else 0
-    missing = b.select(b.icmp("eq", address, 0), 0, second)  # without an address there is nothing to add
+    second = b.load(b.offset(frames, 2 * _WORD), again=True) if type_.limit > 2 else 0
+    missing = b.select(b.icmp("eq", address, 0), 0, second)  # there is no address to insert
     b.branch(b.icmp("eq", address, missing), plain, added, likely=False)
     b.start(added)
     b.store(b.load(b.offset(frames, _WORD), again=True), frames)
     b.store(address, b.offset(frames, _WORD))
-    b.store(b.add(b.op("udiv", got, _WORD), 1), result)
+    b.store(b.add(b.op("udiv", length, _WORD), 1), result)
     b.jump(done)
     b.start(plain)
     b.store(call.whole(), result)

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 _NEW = 1
 """``BPF_NOEXIST``: an update of an existing key fails."""
 _NO_STACK, _NO_TABLES = -14, -61
-"""``-EFAULT``, as of the helpers where there is no user stack, and ``-ENODATA``."""
+"""``-EFAULT``, as the helpers return without a user stack, and ``-ENODATA``."""
 
 _SITE = "dw_ustack"
-"""The name that failures are counted for, in place of a helper's."""
+"""The name under which failures are counted, in place of a helper's."""
 _IP, _SP, _BP, _SPACE, _COUNT = 0, 8, 16, 24, 32
-"""Offsets of the unwinder's state: registers, ranges of the process, frames found."""
+"""Offsets of the unwinder's state: registers, ranges of the process, number of frames."""
 _EXACT = 40
 """1 if ip is the current instruction, 0 if it is a return address, which may be after its function's end."""
 _STATE_SIZE = 48
@@ -45,13 +45,13 @@ _SIGNAL_RBP, _SIGNAL_RSP, _SIGNAL_RIP = 120, 160, 168
 """Registers in the signal frame: ``uc_mcontext`` is 40 bytes into ``struct ucontext``, ``struct sigcontext`` next."""
 
 _RETURN_PROBES = 64
-"""Functions under a uretprobe that a task is in: ``MAX_URETPROBE_DEPTH`` of the kernel."""
+"""Maximum nesting of uretprobed functions of a task: ``MAX_URETPROBE_DEPTH`` of the kernel."""
 
 _USER_MODE = 3
 """Privilege level in the code segment of a user program."""
 
 
-def stack(e: Emitter, node: nodes.Call | nodes.Identifier, kind: Stack) -> Operand:
+def stack(e: Emitter, node: nodes.Call | nodes.Identifier, type_: Stack) -> Operand:
     """Unwind the current task's user stack into scratch memory."""
     if not e.script.kernel.feature("bpf_loop"):
         hints = ("ustack() follows frame pointers",)
@@ -59,18 +59,18 @@ def stack(e: Emitter, node: nodes.Call | nodes.Identifier, kind: Stack) -> Opera
     if not e.script.unwinds:
         e.script.unwinds = True
         declare(e.module)
-    out, state = e.reserve(kind.size), e.reserve(_STATE_SIZE)
+    out, state = e.reserve(type_.size), e.reserve(_STATE_SIZE)
     target = e.area(out)
-    memory.zero(e, target, kind.size)
+    memory.zero(e, target, type_.size)
     e.b.store(process_ids(e, "tracer")[0], e.b.offset(target, 4), 32)
     done = e.b.block()
     _start(e, node, target, state, done)
     site = e.script.layout.site(_SITE, location(node.span))
-    loops.run(e, node.span, kind.limit, lambda inner, index: _Frame(inner, kind, out, state, site).emit(index))
+    loops.run(e, node.span, type_.limit, lambda inner, index: _Frame(inner, type_, out, state, site).emit(index))
     e.b.store(e.b.load(e.area(state + _COUNT)), e.area(out), 32)
     e.b.jump(done)
     e.b.start(done)
-    return Memory(e.area(out), kind)
+    return Memory(e.area(out), type_)
 
 
 def _fail(e: Emitter, target: Ptr, code: int, done: Block) -> None:
@@ -79,7 +79,7 @@ def _fail(e: Emitter, target: Ptr, code: int, done: Block) -> None:
 
 
 def _start(e: Emitter, node: nodes.Call | nodes.Identifier, target: Ptr, state: int, done: Block) -> None:
-    """Find ranges and registers, or jump to *done* with an error in the stack."""
+    """Set up ranges and registers, or jump to *done* with an error in the stack."""
     b = e.b
     task = b.helper(helpers.GET_CURRENT_TASK)
     user, kernel_thread = b.block(), b.block()
@@ -88,13 +88,13 @@ def _start(e: Emitter, node: nodes.Call | nodes.Identifier, target: Ptr, state: 
     _fail(e, target, _NO_STACK, done)
     b.start(user)
     space = b.register()
-    known, unknown = b.block(), b.block()
-    b.branch(_find_space(e, space, process_ids(e, "tracer")[0]), known, unknown, likely=True)
-    b.start(unknown)
-    _find_parents_space(e, task, space, known)
+    has_tables, no_tables = b.block(), b.block()
+    b.branch(_find_space(e, space, process_ids(e, "tracer")[0]), has_tables, no_tables, likely=True)
+    b.start(no_tables)
+    _find_parents_space(e, task, space, has_tables)
     _tell(e, node)
     _fail(e, target, _NO_TABLES, done)
-    b.start(known)
+    b.start(has_tables)
     b.store(b.load(space), e.area(state + _SPACE))
     b.store(0, e.area(state + _COUNT))
     b.store(1, e.area(state + _EXACT))
@@ -102,22 +102,22 @@ def _start(e: Emitter, node: nodes.Call | nodes.Identifier, target: Ptr, state: 
 
 
 def _find_space(e: Emitter, space: Ptr, pid: Number) -> I1:
-    """``i1``: the process is known; *space* then has the location of its ranges."""
+    """``i1``: the process has tables; *space* then contains the location of its ranges."""
     b = e.b
     b.store(0, space)
     b.store(pid, e.cell, 32)
-    found = b.helper(helpers.MAP_LOOKUP_ELEM, global_pointer(SPACES), e.cell)
-    there, done = b.block(), b.block()
-    b.branch(b.is_null(found), done, there, likely=False)
-    b.start(there)
-    b.store(b.load(found), space)
+    location = b.helper(helpers.MAP_LOOKUP_ELEM, global_pointer(SPACES), e.cell)
+    present, done = b.block(), b.block()
+    b.branch(b.is_null(location), done, present, likely=False)
+    b.start(present)
+    b.store(b.load(location), space)
     b.jump(done)
     b.start(done)
     return b.truth(b.load(space))
 
 
-def _find_parents_space(e: Emitter, task: Number, space: Ptr, found: Block) -> None:
-    """Continue at *found* if the process is a new child of a known one that the session has not seen yet.
+def _find_parents_space(e: Emitter, task: Number, space: Ptr, known: Block) -> None:
+    """Continue at *known* if the process is a child, new to the session, of a process that has tables.
 
     Until it calls execve it has its parent's mappings, and its ``mm`` refers to the same ``exe_file``.
     """
@@ -133,7 +133,7 @@ def _find_parents_space(e: Emitter, task: Number, space: Ptr, found: Block) -> N
     b.branch(b.icmp("eq", *files), same, other)
     b.start(same)
     number = b.op("and", _read_kernel(e, b.add(parent, task_field(e, "tgid"))), 0xFFFFFFFF)
-    b.branch(_find_space(e, space, number), found, other)
+    b.branch(_find_space(e, space, number), known, other)
     b.start(other)
 
 
@@ -152,13 +152,13 @@ def _tell(e: Emitter, node: nodes.Call | nodes.Identifier) -> None:
 
 
 def _read_kernel(e: Emitter, address: Number) -> I64:
-    """A word of the kernel's memory; 0 when it cannot be read."""
+    """A word of kernel memory; 0 on a fault."""
     e.b.helper(helpers.PROBE_READ_KERNEL, e.cell, 8, address)
     return e.b.load(e.cell)
 
 
 def _registers(e: Emitter, state: int) -> None:
-    """Registers of the user program: the context's, or those saved at kernel entry."""
+    """User registers: those of the context, or those saved at kernel entry."""
     b, row = e.b, e.program.unit.kind
     if row.user:
         _store_registers(e, state, lambda name: contexts.register(e, name))
@@ -188,7 +188,7 @@ def _store_registers(e: Emitter, state: int, read: Callable[[str], I64]) -> None
 
 
 class _Members(msgspec.Struct, frozen=True):
-    """Offsets in the kernel's list of replaced return addresses (``kernel/events/uprobes.c``)."""
+    """Member offsets of the kernel's list of replaced return addresses (``kernel/events/uprobes.c``)."""
 
     first: Number
     stack: Number
@@ -207,10 +207,10 @@ def _members(e: Emitter) -> _Members | None:
 
 
 class _Frame(msgspec.Struct, frozen=True):
-    """One iteration: store the frame, then step to its caller; ends the loop when there is none.
+    """One iteration: store the frame, then step to its caller; ends the loop if there is none.
 
-    *out* and *state* are scratch offsets of the stack and of the unwinder's state, *site* is the script location that
-    failures are counted for.
+    *out* and *state* are scratch offsets of the stack and of the unwinder's state, *site* is the script location for
+    which failures are counted.
     """
 
     e: Emitter
@@ -241,28 +241,28 @@ class _Frame(msgspec.Struct, frozen=True):
     def _rule(self, place: Number, ip: Number) -> I64:
         """The rule at an address; if there is none, the address may be a return address replaced by a uretprobe."""
         b = self.e.b
-        found = b.register()
-        b.store(self._find(b.sub(b.add(ip, self._load(_EXACT)), 1)), found)
+        rule = b.register()
+        b.store(self._find(b.sub(b.add(ip, self._load(_EXACT)), 1)), rule)
         members = _members(self.e)
         if members is None:
-            return b.load(found)
+            return b.load(rule)
         unknown, replaced, done = b.block(), b.block(), b.block()
-        b.branch(b.icmp("eq", b.op("or", b.load(found), self._load(_EXACT)), 0), unknown, done, likely=False)
+        b.branch(b.icmp("eq", b.op("or", b.load(rule), self._load(_EXACT)), 0), unknown, done, likely=False)
         b.start(unknown)
         original = self._original(members)
         b.branch(b.truth(original), replaced, done)
         b.start(replaced)
         b.store(original, b.offset(self.e.area(self.out + self.kind.header), b.op("shl", place, 3)))
-        b.store(self._find(b.sub(original, 1)), found)
+        b.store(self._find(b.sub(original, 1)), rule)
         b.jump(done)
         b.start(done)
-        return b.load(found)
+        return b.load(rule)
 
     def _find(self, address: Number) -> I64:
         return self.e.b.call(RULE_FUNCTION, numbers=[address, self._load(_SPACE)])
 
     def _original(self, members: _Members) -> I64:
-        """The original return address of the frame just left; 0 when no uretprobe replaced it.
+        """The original return address of the frame just left; 0 if no uretprobe replaced it.
 
         The kernel keeps them in a list, innermost first, each with the stack pointer at the function's entry.
         """
@@ -275,19 +275,19 @@ class _Frame(msgspec.Struct, frozen=True):
         place = b.sub(self._load(_SP), 8)
 
         def step(_index: I64, leave: Callable[[], None]) -> None:
-            at = b.load(instance)
-            end, there, here, other = (b.block() for _ in range(4))
-            b.branch(b.truth(at), there, end)
-            b.start(there)
-            stack = _read_kernel(e, b.add(at, members.stack))
-            b.branch(b.icmp("eq", stack, place), here, other)
-            b.start(here)
-            b.store(_read_kernel(e, b.add(at, members.original)), original)
+            address = b.load(instance)
+            end, present, matching, other = (b.block() for _ in range(4))
+            b.branch(b.truth(address), present, end)
+            b.start(present)
+            stack = _read_kernel(e, b.add(address, members.stack))
+            b.branch(b.icmp("eq", stack, place), matching, other)
+            b.start(matching)
+            b.store(_read_kernel(e, b.add(address, members.original)), original)
             b.jump(end)
             b.start(end)
             leave()
             b.start(other)
-            b.store(_read_kernel(e, b.add(at, members.next)), instance)
+            b.store(_read_kernel(e, b.add(address, members.next)), instance)
 
         loops.counted(e, _RETURN_PROBES, step)
         return b.load(original)
@@ -306,7 +306,7 @@ class _Frame(msgspec.Struct, frozen=True):
         self.e.b.start(on)
 
     def _cut_if(self, condition: I1) -> None:
-        """End with the frames found so far, and count a truncated stack."""
+        """End with the frames so far, and count a truncated stack."""
         cut, on = self.e.b.block(), self.e.b.block()
         self.e.b.branch(condition, cut, on, likely=False)
         self.e.b.start(cut)
@@ -329,7 +329,7 @@ class _Frame(msgspec.Struct, frozen=True):
     def _plain_frame(self, rule: Number, base: Number, ip: Number) -> None:
         b = self.e.b
         cfa = self._frame_address(rule, base, ip)
-        # The stack grows down: a caller's frame that is not higher would loop forever.
+        # The stack grows down: a caller's frame that is not higher would make the walk loop.
         self._cut_if(b.icmp("ule", cfa, self._load(_SP)))
         caller = self._read(b.sub(cfa, 8))
         self._caller_rbp(b.op("and", b.op("lshr", rule, 4), 255), cfa)
@@ -339,28 +339,28 @@ class _Frame(msgspec.Struct, frozen=True):
         self._leave_if(b.icmp("eq", caller, 0))
 
     def _frame_address(self, rule: Number, base: Number, ip: Number) -> I64:
-        """The canonical frame address by the rule."""
+        """The canonical frame address (CFA) by the rule."""
         b, sp = self.e.b, self._load(_SP)
         distance = b.op("ashr", b.op("shl", rule, 32), 44)
         by_bp, in_memory = (
             b.either(b.icmp("eq", base, one.value), b.icmp("eq", base, other.value))
             for one, other in ((Rule.RBP, Rule.AT_RBP), (Rule.AT_RBP, Rule.AT_RSP))
         )
-        found = b.register()
-        b.store(b.add(b.select(by_bp, self._load(_BP), sp), b.op("shl", distance, 3)), found)
-        plt, other, at, done = (b.block() for _ in range(4))
+        cfa = b.register()
+        b.store(b.add(b.select(by_bp, self._load(_BP), sp), b.op("shl", distance, 3)), cfa)
+        plt, other, indirect, done = (b.block() for _ in range(4))
         b.branch(b.icmp("eq", base, Rule.PLT.value), plt, other, likely=False)
         b.start(plt)
         pushed = b.number(b.icmp("uge", b.op("and", ip, 15), distance))
-        b.store(b.add(b.add(sp, 8), b.op("shl", pushed, 3)), found)
+        b.store(b.add(b.add(sp, 8), b.op("shl", pushed, 3)), cfa)
         b.jump(done)
         b.start(other)
-        b.branch(in_memory, at, done, likely=False)
-        b.start(at)
-        b.store(self._read(b.load(found)), found)
+        b.branch(in_memory, indirect, done, likely=False)
+        b.start(indirect)
+        b.store(self._read(b.load(cfa)), cfa)
         b.jump(done)
         b.start(done)
-        return b.load(found)
+        return b.load(cfa)
 
     def _caller_rbp(self, rule: Number, cfa: Number) -> None:
         b = self.e.b

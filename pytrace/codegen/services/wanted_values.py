@@ -1,4 +1,4 @@
-"""Comparisons with the values of process filters, which are in the session's data."""
+"""Comparisons with the values of process filters in the session data."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from pytrace.codegen.emit.tasks import Task
 
 
-def is_any_of(e: Emitter, value: Number, at: int, count: int) -> I1:
-    """Whether *value* is one of the *count* numbers at the offset *at* of the values."""
+def is_any_of(e: Emitter, value: Number, offset: int, count: int) -> I1:
+    """Whether *value* is one of the *count* numbers at the offset *offset* of the values."""
     same: Number = 0
     for number in range(count):
-        wanted = e.b.load(e.session(SESSION.filters + at + 8 * number))
-        same = e.b.op("or", same, e.b.number(e.b.icmp("eq", value, wanted)))
+        candidate = e.b.load(e.session(SESSION.filters + offset + 8 * number))
+        same = e.b.op("or", same, e.b.number(e.b.icmp("eq", value, candidate)))
     return e.b.truth(same)
 
 
-def is_named(e: Emitter, task: Task, at: int, count: int) -> I1:
-    """Whether *task* has one of the *count* names at the offset *at* of the values."""
+def is_named(e: Emitter, task: Task, offset: int, count: int) -> I1:
+    """Whether *task* has one of the *count* names at the offset *offset* of the values."""
     name = e.b.alloca(COMM)
     # Kernels before 6.3 do not clear the bytes after the NUL (strscpy).
     memory.zero(e, name, COMM, 8)
@@ -33,7 +33,7 @@ def is_named(e: Emitter, task: Task, at: int, count: int) -> I1:
     low, high = e.b.load(name), e.b.load(e.b.offset(name, 8))
     different: Number | None = None
     for number in range(count):
-        place = SESSION.filters + at + COMM * number
+        place = SESSION.filters + offset + COMM * number
         one = e.b.op("xor", low, e.b.load(e.session(place)))
         other = e.b.op("xor", high, e.b.load(e.session(place + 8)))
         differs = e.b.number(e.b.truth(e.b.op("or", one, other)))

@@ -22,7 +22,7 @@ SESSION = SessionData(SHARED_SECTION, start=0, cpid=8, tai=16, wall=24, root=32,
 
 
 UNFOLLOWED = ("unfollowed", 0)
-"""Counter of processes that did not fit the set of ``--follow``."""
+"""Counter of processes for which the set of ``--follow`` had no room."""
 
 
 def _up(size: int, step: int) -> int:
@@ -35,13 +35,13 @@ class Layout(msgspec.Struct):
     copies: int
     slots: dict[str, int] = msgspec.field(default_factory=dict)
     generations: frozenset[str] = frozenset()
-    """Maps that are double-buffered, so that one can be read while programs write to the other."""
+    """Maps that are double-buffered, so that one buffer can be read while programs write to the other."""
     selectors: dict[str, int] = msgspec.field(default_factory=dict)
-    """For unkeyed ones, the offset in the shared section of the bit that selects the buffer."""
+    """For unkeyed double-buffered maps, the offset in the shared section of the bit that selects the buffer."""
     digested: frozenset[str] = frozenset()
-    """Maps whose BPF map has digests in place of keys."""
+    """Maps whose BPF map is keyed by digests."""
     emptied: frozenset[str] = frozenset()
-    """Maps that the script empties."""
+    """Maps that the script clears or zeroes."""
     key_words: int = 0
     """Offset in the shared section of the random words of digests, *key_bytes* in total."""
     key_bytes: int = 0
@@ -63,7 +63,7 @@ class Layout(msgspec.Struct):
     ) -> Layout:
         """Place the slots of unkeyed maps, after *filters* bytes of values of process filters.
 
-        *digested* are the maps whose BPF map has digests of keys.
+        *digested* are the maps whose BPF map is keyed by digests.
         """
         layout = cls(1 << max(0, cpus - 1).bit_length())
         layout.shared = CACHE_LINE + _up(filters, CACHE_LINE)
@@ -78,7 +78,7 @@ class Layout(msgspec.Struct):
     def _place_random(self, checked: CheckedProgram) -> None:
         sizes = [info.key.size for info in checked.maps.values() if info.name in self.digested and info.key is not None]
         if sizes:
-            # Two for each word of the largest key and for one more, as the second half of a digest takes the next ones.
+            # Two for each word of the largest key and of one more: the second sum uses those of the next word.
             self.key_words, self.key_bytes = self.shared, 2 * (_up(max(sizes), 8) + 8)
             self.shared += _up(self.key_bytes, CACHE_LINE)
 
@@ -87,7 +87,7 @@ class Layout(msgspec.Struct):
         times = 1
         if info.name in self.generations:
             times = 2
-            # The bit is in a cache line that is not written otherwise: all CPUs read it all the time.
+            # The bit is in a cache line that nothing else writes, as all CPUs read it for each event.
             self.selectors[info.name] = self.shared
             self.shared += CACHE_LINE
         if info.value.aggregate:
@@ -121,12 +121,12 @@ class Layout(msgspec.Struct):
         """Set the value of every late operand."""
         self.counters_at = self.percpu
         module.settle("counters", self.counters_at)
-        at = _up(self.counters_at + 8 * len(self.counters), CACHE_LINE)
+        offset = _up(self.counters_at + 8 * len(self.counters), CACHE_LINE)
         for name, size in self.areas.items():
-            module.settle(f"area.{name}", at)
+            module.settle(f"area.{name}", offset)
             module.settle(f"size.{name}", _up(size, 8))
-            at += _up(CLAIM + COPIES * _up(size, 8) if name == USER_AREA else size, CACHE_LINE)
-        self.stride = _up(max(at, int(self.addressed)), 2 * CACHE_LINE)
+            offset += _up(CLAIM + COPIES * _up(size, 8) if name == USER_AREA else size, CACHE_LINE)
+        self.stride = _up(max(offset, int(self.addressed)), 2 * CACHE_LINE)
         module.settle("stride", self.stride)
 
     @property
@@ -146,7 +146,7 @@ class Layout(msgspec.Struct):
         return GlobalSlot(SHARED_SECTION, self.slots[info.name], 1, 0, *selector)
 
     def random_words(self) -> RandomWords | None:
-        """Where the random words of digests are, for the manifest; None without digests."""
+        """Location of the random words of digests, for the manifest; None without digests."""
         return RandomWords(SHARED_SECTION, self.key_words, self.key_bytes) if self.key_bytes else None
 
     def manifest_counters(self) -> Counters | None:

@@ -1,4 +1,4 @@
-"""Which maps are double-buffered, so that the runtime can read and empty one copy while programs write to the other."""
+"""Choice of double-buffered maps, whose one buffer the runtime reads and clears while programs write to the other."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from pytrace.frontend.ast.typed_program import CheckedProgram, MapInfo
 
 _PASSED = frozenset({"print_map", "quantiles", "clear", "zero"})
-"""Events that take the map itself, and read nothing in the kernel."""
+"""Calls that pass the map itself to user space, and do not read it in the kernel."""
 
 
 def snapshots(checked: CheckedProgram) -> frozenset[str]:
     """Names of the double-buffered maps.
 
-    These are keyed maps that are printed and cleared in one step, and unkeyed maps that are emptied in any way, except
+    These are keyed maps that are printed and cleared in one step, and unkeyed maps that are cleared in any way, except
     for sums that programs do not read: for these the runtime subtracts the previous value.
     """
     printed, emptied = set(), set()
@@ -32,13 +32,13 @@ def snapshots(checked: CheckedProgram) -> frozenset[str]:
         elif isinstance(static, EmptiedMap) and not static.joined:
             emptied.add(static.map)
     unkeyed = {name for name in printed | emptied if checked.maps[name].key is None}
-    seen = frozenset(_read(checked)) if unkeyed else frozenset()
-    found = {name for name in unkeyed if name in seen or not _is_sum(checked.maps[name])}
-    return frozenset(found | (printed - unkeyed))
+    read = frozenset(_read(checked)) if unkeyed else frozenset()
+    buffered = {name for name in unkeyed if name in read or not _is_sum(checked.maps[name])}
+    return frozenset(buffered | (printed - unkeyed))
 
 
 def emptied(checked: CheckedProgram) -> frozenset[str]:
-    """Names of the maps that the script empties, whether it prints them in the same step or not."""
+    """Names of the maps that the script clears or zeroes, whether it prints them in the same step or not."""
     parts = (spec.static for spec in checked.event_list)
     return frozenset(
         part.map for part in parts if isinstance(part, EmptiedMap) or (isinstance(part, PrintedMap) and part.clear)
@@ -51,12 +51,12 @@ def _is_sum(info: MapInfo) -> bool:
 
 def _read(checked: CheckedProgram) -> Iterator[str]:
     """Unkeyed maps that programs read."""
-    waiting: list[nodes.Node] = [unit.body for unit in checked.units]
-    while waiting:
-        node = waiting.pop()
+    pending: list[nodes.Node] = [unit.body for unit in checked.units]
+    while pending:
+        node = pending.pop()
         if isinstance(node, nodes.MapRef):
             yield node.name
         elif isinstance(node, nodes.Assign) and isinstance(node.target, nodes.MapRef) and node.operator == "=":
-            waiting.append(node.value)
+            pending.append(node.value)
         elif not (isinstance(node, nodes.Call) and node in checked.events and checked.events[node].kind in _PASSED):
-            waiting.extend(children(node))
+            pending.extend(children(node))

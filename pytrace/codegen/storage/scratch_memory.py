@@ -23,14 +23,14 @@ COPIES = 4
 USER_AREA = "user"
 
 CLAIM = 8
-"""Size of the bitmap before the copies that marks those in use."""
+"""Size of the bitmap of copies in use, which precedes the copies."""
 
 
 def area_name(kind: ProbeKind, symbol: str, *, pinned: bool = False, owner: str = "") -> str:
-    """The area that programs of *kind* use; *pinned* says that it is a pinned iterator.
+    """Name of the area that programs of *kind* use; *pinned* marks a pinned iterator.
 
-    *owner* is the program of a raw tracepoint that traces tracepoints in their place; those of system calls are parts
-    of one program, which run one after the other.
+    *owner* is the raw tracepoint program that stands in for tracepoints; those of system calls are parts of one
+    program, which run one after the other.
     """
     if owner:
         return f"own.{owner}"
@@ -44,7 +44,7 @@ def area_name(kind: ProbeKind, symbol: str, *, pinned: bool = False, owner: str 
 
 
 def unit_area(unit: ProbeUnit) -> str:
-    """The area that the program of a unit uses."""
+    """Name of the area that the program of a unit uses."""
     owner = (unit.part_of or unit.symbol) if unit.raw_tracepoint else ""
     return area_name(unit.kind, unit.symbol, pinned=unit.pinned, owner=owner)
 
@@ -58,24 +58,24 @@ class Scratch(msgspec.Struct):
     def allocate(self, size: int) -> int:
         """Offset of *size* bytes, 8-byte aligned."""
         size = (size + 7) & ~7
-        for at, (offset, room) in enumerate(self._free):
-            if room >= size:
-                if room == size:
-                    del self._free[at]
+        for index, (offset, available) in enumerate(self._free):
+            if available >= size:
+                if available == size:
+                    del self._free[index]
                 else:
-                    self._free[at] = (offset + size, room - size)
+                    self._free[index] = (offset + size, available - size)
                 return offset
         offset = self.size
         self.size += size
         return offset
 
     def release(self, offset: int, size: int) -> None:
-        """Release memory of :meth:`allocate`."""
+        """Free memory from :meth:`allocate`."""
         size = (size + 7) & ~7
         merged: list[tuple[int, int]] = []
-        for start, room in sorted([*self._free, (offset, size)]):
+        for start, length in sorted([*self._free, (offset, size)]):
             if merged and merged[-1][0] + merged[-1][1] == start:
-                merged[-1] = (merged[-1][0], merged[-1][1] + room)
+                merged[-1] = (merged[-1][0], merged[-1][1] + length)
             else:
-                merged.append((start, room))
+                merged.append((start, length))
         self._free = merged

@@ -77,7 +77,7 @@ BINARY = RecordedKernel()
             ("exact", "/bin/app", "the code takes arguments from where its debug information says"),
         ),
         ("usdt:/bin/app:one:stop { }", ("usdt", "/bin/app", "one", "stop", str(0x1020), "4@$5")),
-        ('uprobe:/bin/app:work { print(uaddr("main")); }', ("exact", "/bin/app", "uaddr() gives addresses in it")),
+        ('uprobe:/bin/app:work { print(uaddr("main")); }', ("exact", "/bin/app", "uaddr() returns addresses in it")),
     ],
 )
 def test_binaries(script: str, row: tuple[str, ...]) -> None:

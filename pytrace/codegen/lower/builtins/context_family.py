@@ -62,7 +62,7 @@ def word(e: Emitter, value: Number, type_: Type) -> Operand:
     return Made(type_, write)
 
 
-def user_symbol(e: Emitter, address: Number, kind: USym) -> Operand:
+def user_symbol(e: Emitter, address: Number, type_: USym) -> Operand:
     """Address and process id."""
     tgid, _ = process_ids(e, "tracer")
 
@@ -71,7 +71,7 @@ def user_symbol(e: Emitter, address: Number, kind: USym) -> Operand:
         e.b.store(tgid, e.b.offset(pointer, 8), 32)
         e.b.store(0, e.b.offset(pointer, 12), 32)
 
-    return Made(kind, write)
+    return Made(type_, write)
 
 
 def _probe(e: Emitter, node: Node) -> Operand:

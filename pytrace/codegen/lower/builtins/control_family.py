@@ -1,4 +1,4 @@
-"""Builtins that change what the system does."""
+"""Builtins that change the behaviour of the system: signals, overridden return values, writes to user memory."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def _override(e: Emitter, node: nodes.Call) -> Operand:
 
 def _signal(helper: helpers.Helper[[Number], I64]) -> Emission:
     def emit(e: Emitter, node: nodes.Call) -> Operand:
-        known = e.checked.fact(node, SignalNumber).number
-        number = known if known is not None else argument(e, node)
-        got = e.b.helper(helper, number)
-        events.check_helper(e, node, helper.symbol, got)
+        constant = e.checked.fact(node, SignalNumber).number
+        number = constant if constant is not None else argument(e, node)
+        error = e.b.helper(helper, number)
+        events.check_helper(e, node, helper.symbol, error)
         return Nothing(VOID)
 
     return emit
@@ -53,9 +53,9 @@ def _write_user(e: Emitter, node: nodes.Call) -> Operand:
             length = e.b.at_most(argument(e, node, 2), type_.size)
             copy = e.scratch(type_.size)
             memory.write(e, e.value(source), copy, type_)
-        got = e.b.helper(helpers.PROBE_WRITE_USER, e.b.pointer(target), copy, length)
-    events.check_helper(e, node, "bpf_probe_write_user", got)
-    return Scalar(e.b.number(e.b.icmp("eq", got, 0)), BOOL)
+        error = e.b.helper(helpers.PROBE_WRITE_USER, e.b.pointer(target), copy, length)
+    events.check_helper(e, node, "bpf_probe_write_user", error)
+    return Scalar(e.b.number(e.b.icmp("eq", error, 0)), BOOL)
 
 
 def _copied(e: Emitter, node: nodes.Call, type_: Type, length: Number) -> Ptr:

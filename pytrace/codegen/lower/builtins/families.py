@@ -1,4 +1,4 @@
-"""Lowering of builtins: one module for each family, imported when a script uses one of its rows.
+"""Lowering of builtins: one module per family, imported when a script uses one of its builtins.
 
 A family module has a table ``EMIT``: builtin name to ``emit(e, node) -> Operand``.  An asynchronous builtin without an
 entry only sends its event.
@@ -29,10 +29,10 @@ FAMILIES = frozenset(
 
 
 def emission(row: Builtin) -> Callable[[Emitter, nodes.Call | nodes.Identifier], Operand] | None:
-    """The function that emits a builtin, or None when the table of its family has none."""
+    """The function that emits a builtin; None if its family's table has no entry."""
     if row.family not in FAMILIES:
         raise LookupError(f"builtin {row.name} is of the unknown family {row.family!r}")
     # The checker allows a bare name only for rows without required parameters, whose functions accept both node types.
-    found: Callable[[Emitter, nodes.Call | nodes.Identifier], Operand] | None
-    found = import_module(f"{__package__}.{row.family}_family").EMIT.get(row.name)
-    return found
+    emit: Callable[[Emitter, nodes.Call | nodes.Identifier], Operand] | None
+    emit = import_module(f"{__package__}.{row.family}_family").EMIT.get(row.name)
+    return emit

@@ -41,7 +41,7 @@ def _find(e: Emitter, node: nodes.Call) -> Operand:
         raise InternalError("find takes a keyed map and a variable")
     key = map_access.key_pointer(e, info, keys)
     place = map_access.lookup(e, info, key)
-    found = e.b.there(place)
+    present = e.b.there(place)
 
     def store() -> None:
         if info.value.aggregate:
@@ -54,7 +54,7 @@ def _find(e: Emitter, node: nodes.Call) -> Operand:
 
     e.variable(e.checked.variables[target])
     map_access.when_found(e, place, store, lambda: None)
-    return Scalar(found, BOOL)
+    return Scalar(present, BOOL)
 
 
 def _len(e: Emitter, node: nodes.Call) -> Operand:
@@ -63,8 +63,8 @@ def _len(e: Emitter, node: nodes.Call) -> Operand:
     if not isinstance(node.args[0], nodes.Expr):
         raise InternalError("len takes a map or a stack")
     # A stack starts with its number of frames, or a negative error number.
-    whole = e.place(e.value(node.args[0]))
-    count = e.b.load(whole.pointer, 32, signed=True)
+    stack = e.place(e.value(node.args[0]))
+    count = e.b.load(stack.pointer, 32, signed=True)
     return Scalar(e.b.select(e.b.icmp("slt", count, 0), 0, count), INT64)
 
 

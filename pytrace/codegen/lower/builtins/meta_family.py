@@ -23,8 +23,8 @@ def _config(e: Emitter, node: nodes.Call | nodes.Identifier) -> Operand:
     if not isinstance(type_, Record):
         raise InternalError("one key of config() is a constant")
     values = e.checked.config.to_data().values()
-    given = (value.encode(errors="surrogateescape") if isinstance(value, str) else value for value in values)
-    members = zip(given, type_.members, strict=True)
+    encoded = (value.encode(errors="surrogateescape") if isinstance(value, str) else value for value in values)
+    members = zip(encoded, type_.members, strict=True)
     return Parts(type_, tuple(expressions.constant(e, value, of) for value, of in members))
 
 
@@ -42,37 +42,37 @@ def _one_of(e: Emitter, node: nodes.Call | nodes.Identifier) -> Operand:
 
 
 def _one_of_texts(e: Emitter, operand: Operand, entries: list[bytes]) -> I1:
-    """Compare with one text after the other, up to the first that is equal."""
+    """Whether a string equals one of *entries*, compared one by one up to the first match."""
     place = e.place(operand)
-    found, done = e.b.register(), e.b.block()
-    e.b.store(1, found)
+    result, done = e.b.register(), e.b.block()
+    e.b.store(1, result)
     for entry in entries:
         other = e.b.block()
         text = expressions.constant(e, entry, String(len(entry) + 1))
         e.b.branch(comparison.equal(e, place, text), done, other)
         e.b.start(other)
-    e.b.store(0, found)
+    e.b.store(0, result)
     e.b.jump(done)
     e.b.start(done)
-    return e.b.truth(e.b.load(found))
+    return e.b.truth(e.b.load(result))
 
 
 LINEAR = 8
-"""So many numbers are compared one after the other; a longer list is searched by halves."""
+"""At most this many numbers are compared one by one; a longer list is searched by bisection."""
 
 
 def _one_of_numbers(e: Emitter, value: Number, entries: list[int]) -> I1:
-    """Whether *value* is one of *entries*, which are sorted."""
+    """Whether *value* is one of the sorted *entries*."""
     if len(entries) <= LINEAR:
         return _any_equal(e, value, entries)
-    found, done = e.b.register(), e.b.block()
+    result, done = e.b.register(), e.b.block()
     waiting = [(e.b.current, entries)]
     while waiting:
         block, part = waiting.pop()
         if block is not e.b.current:
             e.b.start(block)
         if len(part) <= LINEAR:
-            e.b.store(e.b.number(_any_equal(e, value, part)), found)
+            e.b.store(e.b.number(_any_equal(e, value, part)), result)
             e.b.jump(done)
             continue
         middle = len(part) // 2
@@ -81,7 +81,7 @@ def _one_of_numbers(e: Emitter, value: Number, entries: list[int]) -> I1:
         e.b.branch(e.b.icmp(predicate, value, part[middle]), below, rest)
         waiting += [(below, part[:middle]), (rest, part[middle:])]
     e.b.start(done)
-    return e.b.truth(e.b.load(found))
+    return e.b.truth(e.b.load(result))
 
 
 def _any_equal(e: Emitter, value: Number, entries: list[int]) -> I1:

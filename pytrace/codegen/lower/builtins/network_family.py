@@ -1,4 +1,4 @@
-"""Builtins about networks."""
+"""Network builtins."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def _put(e: Emitter, operand: Operand, pointer: Ptr, size: int) -> None:
     elif isinstance(operand, Scalar):
         e.b.store(operand.value, pointer, 8 * size, 4)
     else:
-        whole = e.place(operand)
-        memory.copy(e, pointer, whole.pointer, size, 1)
+        source = e.place(operand)
+        memory.copy(e, pointer, source.pointer, size, 1)
 
 
 def _macaddr(e: Emitter, node: nodes.Call) -> Operand:
@@ -58,19 +58,19 @@ def _ifname(e: Emitter, node: nodes.Call) -> Operand:
 
 def _ntop(e: Emitter, node: nodes.Call) -> Operand:
     """``u32`` family and 16 bytes of address."""
-    given = e.checked.fact(node, NetworkAddress)
-    source = _bytes_of(e, given.address)
-    # An array has only its own size, whatever the family; a pointer's target has all bytes.
-    size = 16 if isinstance(e.type(given.address), Pointer) else min(16, source.type.size)
-    known = given.family
-    family = known if known is not None else argument(e, node, 0)
+    fact = e.checked.fact(node, NetworkAddress)
+    source = _bytes_of(e, fact.address)
+    # An array contains only its own bytes, whatever the family; a pointer's target is read in full.
+    size = 16 if isinstance(e.type(fact.address), Pointer) else min(16, source.type.size)
+    constant = fact.family
+    family = constant if constant is not None else argument(e, node, 0)
 
     def write(pointer: Ptr, _align: int) -> None:
         memory.zero(e, pointer, Inet().size, 4)
         e.b.store(family, pointer, 32)
         place = e.b.offset(pointer, 4)
-        if known is not None or isinstance(source, Scalar):
-            _put(e, source, place, 4 if known == AF_INET or isinstance(source, Scalar) else size)
+        if constant is not None or isinstance(source, Scalar):
+            _put(e, source, place, 4 if constant == AF_INET or isinstance(source, Scalar) else size)
             return
         short, long, done = e.b.block(), e.b.block(), e.b.block()
         e.b.branch(e.b.icmp("eq", family, AF_INET), short, long)

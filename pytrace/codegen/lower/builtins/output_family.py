@@ -21,22 +21,22 @@ if TYPE_CHECKING:
     from pytrace.codegen.lower.builtins.families import Emission
 
 PACKET_MOST = 65535
-"""Longest packet that skboutput copies."""
+"""Maximum size of a packet that skboutput copies."""
 
 
 def _exit(e: Emitter, node: nodes.Call | nodes.Identifier) -> Operand:
-    """When the ring is full, the event may be lost, so the session also checks a word in its data section."""
+    """The event may be lost if the ring is full, so a flag in the session data is set as well."""
     codes = [e.number(item) for item in e.checked.event_arguments.get(node, ())]
     status = e.b.op("and", codes[0], 255) if codes else 0
     word = e.session(SESSION.exit)
-    operands = [Scalar(code, kind) for code, kind in zip(codes, e.checked.events[node].args, strict=True)]
+    operands = [Scalar(code, type_) for code, type_ in zip(codes, e.checked.events[node].args, strict=True)]
     events.send(e, e.checked.events[node], operands, lambda: e.b.store(e.b.add(status, 1), word))
     e.leave(None)
     return Nothing(VOID)
 
 
 def _join(e: Emitter, node: nodes.Call) -> Operand:
-    """``u32`` count and 16 strings: reads pointers up to the first null.  A longer list is counted as truncated."""
+    """A ``u32`` count and 16 strings, read up to the first null pointer.  A longer list is counted as truncated."""
     spec = e.checked.events[node]
     layout = spec.layout
     text = layout.args[1]
@@ -54,17 +54,17 @@ def _join(e: Emitter, node: nodes.Call) -> Operand:
         count, filled = e.b.register(), e.b.register()
         e.b.store(0, count)
         e.b.store(0, filled)
-        for at in range(len(layout.args) - 1):
-            found = e.b.block()
-            item = memory.read_scalar(e, e.b.add(start, 8 * at), Pointer(VOID), space).value
-            e.b.branch(e.b.icmp("eq", item, 0), done, found)
-            e.b.start(found)
-            place = e.b.offset(pointer, layout.offsets[at + 1])
+        for index in range(len(layout.args) - 1):
+            present = e.b.block()
+            item = memory.read_scalar(e, e.b.add(start, 8 * index), Pointer(VOID), space).value
+            e.b.branch(e.b.icmp("eq", item, 0), done, present)
+            e.b.start(present)
+            place = e.b.offset(pointer, layout.offsets[index + 1])
             if tails:
                 _join_tail(e, item, place, e.b.offset(pointer, layout.fixed_size), filled, text.capacity, space)
             else:
                 memory.read_string(e, place, text.capacity, item, space, 1)
-            e.b.store(at + 1, count)
+            e.b.store(index + 1, count)
         more = memory.read_scalar(e, e.b.add(start, 8 * (len(layout.args) - 1)), Pointer(VOID), space).value
         e.counter("unjoined", e.program.index, e.b.number(e.b.icmp("ne", more, 0)))
         e.b.jump(done)
@@ -78,14 +78,14 @@ def _join(e: Emitter, node: nodes.Call) -> Operand:
 def _join_tail(
     e: Emitter, item: Number, place: Ptr, start: Ptr, filled: Ptr, capacity: int, space: AddressSpace
 ) -> None:
-    at = e.b.load(filled)
-    length = memory.string_tail(e, e.b.offset(start, at), capacity, item, space, capacity)
+    offset = e.b.load(filled)
+    length = memory.string_tail(e, e.b.offset(start, offset), capacity, item, space, capacity)
     e.b.store(events.count_word(e, length, capacity), place, 32)
-    e.b.store(e.b.add(at, length), filled)
+    e.b.store(e.b.add(offset, length), filled)
 
 
 def _skboutput(e: Emitter, node: nodes.Call) -> Operand:
-    """``skb->data`` is copied with its length after a time stamp."""
+    """Send a time stamp and the packet: *length* bytes of ``skb->data``."""
     spec = e.checked.events[node]
     layout = spec.layout
     skb, length, offset = (e.number(item) for item in e.checked.event_arguments[node])
@@ -101,12 +101,12 @@ def _skboutput(e: Emitter, node: nodes.Call) -> Operand:
         e.b.store(length, e.b.offset(pointer, layout.offsets[1]), 32)
         size = e.b.at_most(length, capacity)
         target = e.b.offset(pointer, layout.fixed_size)
-        got = memory.read(e, target, size, e.b.add(data, offset), AddressSpace.KERNEL)
-        events.check_helper(e, node, "bpf_probe_read_kernel", got, level=2)
+        error = memory.read(e, target, size, e.b.add(data, offset), AddressSpace.KERNEL)
+        events.check_helper(e, node, "bpf_probe_read_kernel", error, level=2)
         e.b.store(size, e.b.offset(pointer, layout.offsets[2]), 32)
         events.header(e, spec, pointer, size)
         events.output(e, pointer, e.b.add(size, layout.fixed_size))
-    # A packet that does not fit the ring is counted as lost; the script's result does not show it.
+    # A packet that does not fit the ring is counted as lost, but the builtin's value does not show that.
     return Scalar(0, INT64)
 
 
@@ -119,8 +119,8 @@ def _debugf(e: Emitter, node: nodes.Call) -> Operand:
         operand = e.value(item)
         scalar = operand.type.scalar
         arguments.append(memory.number(e, operand) if scalar else e.b.address(e.place(operand).pointer))
-    got = e.b.trace_printk(e.module.constant(text), len(text), arguments)
-    events.check_helper(e, node, "bpf_trace_printk", got)
+    error = e.b.trace_printk(e.module.constant(text), len(text), arguments)
+    events.check_helper(e, node, "bpf_trace_printk", error)
     return Nothing(VOID)
 
 

@@ -57,15 +57,15 @@ def _comm(e: Emitter, node: Node) -> Operand:
         return _comm_of(e, node)
 
     def write(pointer: Ptr, align: int) -> None:
-        got = write_name(e, pointer, align)
-        if got is not None:
-            events.check_helper(e, node, "bpf_get_current_comm", got)
+        error = write_name(e, pointer, align)
+        if error is not None:
+            events.check_helper(e, node, "bpf_get_current_comm", error)
 
     return Made(e.type(node), write)
 
 
 def _comm_of(e: Emitter, node: nodes.Call) -> Operand:
-    """Name of another task, by ``bpf_task_from_pid`` (kernel/bpf/helpers.c); empty when there is no such task."""
+    """Name of another task, by ``bpf_task_from_pid`` (kernel/bpf/helpers.c); empty if there is no such task."""
     argument = node.args[0]
     type_ = e.type(node)
     if not isinstance(argument, nodes.Expr):
@@ -79,9 +79,9 @@ def _comm_of(e: Emitter, node: nodes.Call) -> Operand:
         e.module.kernel_function("bpf_task_from_pid", ("int",), "task_struct")
         e.module.kernel_function("bpf_task_release", ("task_struct",), "void")
         task = e.b.kernel_object("bpf_task_from_pid", number)
-        there, done = e.b.block(), e.b.block()
-        e.b.branch(e.b.is_null(task), done, there)
-        e.b.start(there)
+        present, done = e.b.block(), e.b.block()
+        e.b.branch(e.b.is_null(task), done, present)
+        e.b.start(present)
         address = e.b.add(e.b.address(task), task_field(e, "comm"))
         e.b.helper(helpers.PROBE_READ_KERNEL, pointer, COMM, address)
         e.b.release("bpf_task_release", task)
@@ -110,8 +110,8 @@ def _curtask(e: Emitter, node: Node) -> Operand:
 
 
 def _in_scope(e: Emitter, node: Node) -> Operand:
-    given = isinstance(node, nodes.Call) and node.args
-    task = OtherTask(e, _task(e, node)) if given else CurrentTask(e)
+    has_argument = isinstance(node, nodes.Call) and node.args
+    task = OtherTask(e, _task(e, node)) if has_argument else CurrentTask(e)
     return Scalar(process_filters.in_scope(e, task), e.type(node))
 
 

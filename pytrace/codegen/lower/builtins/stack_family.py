@@ -27,10 +27,10 @@ Node = nodes.Call | nodes.Identifier
 USER_STACK = 1 << 8
 USER_BUILD_ID = 1 << 11
 SKIPPED = 2
-"""Frames that are no part of the traced stack: the program, and what runs it: ``bpf_trace_run1`` …, or the trampoline
-of a function, for whose address kallsyms has the name of something else."""
+"""Frames that do not belong to the traced stack: the program and its caller, ``bpf_trace_run1`` … or a trampoline,
+whose address kallsyms resolves to an unrelated symbol."""
 _RUN_BY_OTHERS = frozenset({RAWTRACEPOINT, FENTRY, FEXIT})
-"""Probe kinds whose programs the kernel unwinds from within."""
+"""Probe kinds whose stacks begin inside the program itself."""
 
 
 def _stack(e: Emitter, node: Node) -> Operand:
@@ -48,16 +48,16 @@ def _stack(e: Emitter, node: Node) -> Operand:
         frames = e.b.offset(pointer, type_.header)
 
         def helped() -> Number:
-            # The helper clears what is after the last frame, and everything if it fails (__bpf_get_stack), and keys
-            # must not differ there.
-            got = e.b.helper(helpers.GET_STACK, context, frames, room, flags)
-            _check(e, node, type_, got)
-            return e.b.select(e.b.icmp("slt", got, 0), got, e.b.op("udiv", got, type_.frame_size))
+            # The helper zeroes the rest after the last frame, and everything if it fails (__bpf_get_stack), which keys
+            # require.
+            length = e.b.helper(helpers.GET_STACK, context, frames, room, flags)
+            _check(e, node, type_, length)
+            return e.b.select(e.b.icmp("slt", length, 0), length, e.b.op("udiv", length, type_.frame_size))
 
         if frame_pointers.walks(e, type_):
             count = frame_pointers.walk(e, type_, frames, helped)
         elif uprobe_entries.begins_function(e, type_):
-            call = uprobe_entries.StackCall(context, flags, helped, lambda got: _check(e, node, type_, got))
+            call = uprobe_entries.StackCall(context, flags, helped, lambda length: _check(e, node, type_, length))
             count = uprobe_entries.stack(e, type_, frames, call)
         else:
             count = helped()
@@ -67,15 +67,15 @@ def _stack(e: Emitter, node: Node) -> Operand:
     return Made(type_, write)
 
 
-def _check(e: Emitter, node: Node, kind: Stack, got: Number) -> None:
-    """Count and report a stack that could not be walked; it has a negative error number instead of a frame count."""
+def _check(e: Emitter, node: Node, type_: Stack, result: Number) -> None:
+    """Count and report a stack that could not be walked, which has a negative error code instead of a frame count."""
     failed, done = e.b.block(), e.b.block()
-    e.b.branch(e.b.icmp("slt", got, 0), failed, done, likely=False)
+    e.b.branch(e.b.icmp("slt", result, 0), failed, done, likely=False)
     e.b.start(failed)
     site = e.script.layout.site("bpf_get_stack", location(node.span))
-    before = e.counter("user_stack" if kind.user else "kernel_stack", site)
+    before = e.counter("user_stack" if type_.user else "kernel_stack", site)
     if e.script.options.checks:
-        error = "user_stack" if kind.user else "kernel_stack"
+        error = "user_stack" if type_.user else "kernel_stack"
         events.first_ones(e, before, lambda: events.report(e, node, error))
     e.b.jump(done)
     e.b.start(done)

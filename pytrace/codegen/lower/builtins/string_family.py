@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pytrace.codegen.lower.builtins.families import Emission
 
 FOLLOWED = 1024
-"""Maximum bytes of an inline loop, of which the verifier follows each iteration."""
+"""Maximum iterations of an inline loop, each of which the verifier follows."""
 
 
 def _expr(node: nodes.Call, index: int) -> nodes.Expr:
@@ -43,7 +43,7 @@ def source_of(e: Emitter, operand: Operand) -> tuple[Number, AddressSpace]:
         return memory.number(e, operand), memory.resolve_space(e, AddressSpace.NONE)
     if isinstance(operand, Remote):
         return operand.address, operand.space
-    # Opaque, because LLVM adds to an address of known alignment by |, which the verifier rejects.
+    # Opaque, because LLVM adds to an address of known alignment with |, which the verifier rejects.
     return e.b.opaque(e.b.address(e.place(operand).pointer)), AddressSpace.KERNEL
 
 
@@ -53,7 +53,7 @@ def source_of(e: Emitter, operand: Operand) -> tuple[Number, AddressSpace]:
 def _str(e: Emitter, node: nodes.Call) -> Operand:
     type_ = e.type(node)
     if not isinstance(type_, String):
-        raise InternalError("str gives a string")
+        raise InternalError("str returns a string")
     address, space = source_of(e, e.value(_expr(node, 0)))
     if len(node.args) > 1 and not e.checked.fact(node, StringLength).whole:
         return _str_of_length(e, node, type_, address, space)
@@ -71,27 +71,27 @@ def _str(e: Emitter, node: nodes.Call) -> Operand:
 
 
 def _str_of_length(e: Emitter, node: nodes.Call, type_: String, address: Number, space: AddressSpace) -> Operand:
-    """At most *length* characters; leaving out the rest was requested, so it does not count as truncated.
+    """At most *length* characters; a requested limit does not count as truncation.
 
-    It does if *length* is more than a string can hold.
+    Truncation is counted if *length* exceeds the capacity of a string.
     """
-    wanted = e.b.at_most(e.number(_expr(node, 1)), type_.capacity)
+    length = e.b.at_most(e.number(_expr(node, 1)), type_.capacity)
     helper = memory.read_helper(memory.resolve_space(e, space), string=True)
 
     def write(pointer: Ptr, align: int) -> None:
-        whole, part, done = e.b.block(), e.b.block(), e.b.block()
-        e.b.branch(e.b.icmp("eq", wanted, type_.capacity), whole, part, likely=False)
-        e.b.start(whole)
+        full, part, done = e.b.block(), e.b.block(), e.b.block()
+        e.b.branch(e.b.icmp("eq", length, type_.capacity), full, part, likely=False)
+        e.b.start(full)
         memory.read_string(e, pointer, type_.capacity, address, space, align)
         e.b.jump(done)
         e.b.start(part)
         memory.zero(e, pointer, type_.capacity, align)
-        e.b.helper(helper, pointer, e.b.at_most(e.b.add(wanted, 1), type_.capacity), address)
+        e.b.helper(helper, pointer, e.b.at_most(e.b.add(length, 1), type_.capacity), address)
         e.b.jump(done)
         e.b.start(done)
 
     def tail(pointer: Ptr, limit: int) -> I64:
-        room = e.b.at_most(e.b.add(wanted, 1), min(limit, type_.capacity) + 1)
+        room = e.b.at_most(e.b.add(length, 1), min(limit, type_.capacity) + 1)
         return memory.text_length(e, e.b.helper(helper, pointer, room, address), limit)
 
     return Made(type_, write, tail)
@@ -100,26 +100,26 @@ def _str_of_length(e: Emitter, node: nodes.Call, type_: String, address: Number,
 def _buf(e: Emitter, node: nodes.Call) -> Operand:
     type_ = e.type(node)
     if not isinstance(type_, Buffer):
-        raise InternalError("buf gives a buffer")
+        raise InternalError("buf returns a buffer")
     operand = e.value(_expr(node, 0))
     if isinstance(operand.type, Buffer):
-        whole = e.place(operand)
-        address: Number = e.b.opaque(e.b.address(e.b.offset(whole.pointer, Buffer.header)))
+        buffer = e.place(operand)
+        address: Number = e.b.opaque(e.b.address(e.b.offset(buffer.pointer, Buffer.header)))
         space = AddressSpace.KERNEL
     else:
         address, space = source_of(e, operand)
-    known = e.checked.find_fact(node, BufferLength)
-    if known is not None:
-        length: Number = min(known.length, type_.capacity)
+    constant = e.checked.find_fact(node, BufferLength)
+    if constant is not None:
+        length: Number = min(constant.length, type_.capacity)
     else:
-        wanted = e.number(_expr(node, 1))
-        length = e.b.at_most(wanted, type_.capacity)
-        e.count_cut(e.b.icmp("ugt", wanted, type_.capacity))
+        requested = e.number(_expr(node, 1))
+        length = e.b.at_most(requested, type_.capacity)
+        e.count_cut(e.b.icmp("ugt", requested, type_.capacity))
     helper = memory.read_helper(memory.resolve_space(e, space))
 
     def copy(pointer: Ptr) -> None:
-        got = e.b.helper(helper, pointer, length, address)
-        events.check_helper(e, node, helper.symbol, got, level=2)
+        error = e.b.helper(helper, pointer, length, address)
+        events.check_helper(e, node, helper.symbol, error, level=2)
 
     def write(pointer: Ptr, align: int) -> None:
         memory.zero(e, pointer, type_.size, min(4, align))
@@ -134,15 +134,15 @@ def _buf(e: Emitter, node: nodes.Call) -> Operand:
 
 
 def _path(e: Emitter, node: nodes.Call) -> Operand:
-    """``bpf_d_path``, which requires a typed pointer and a program on a function of the kernel's list."""
+    """``bpf_d_path``, which requires a typed pointer and a program attached to an allowlisted function."""
     type_ = e.type(node)
 
     def write(pointer: Ptr, align: int) -> None:
         done = e.b.block()
         memory.zero(e, pointer, type_.size, align)
         address = members.typed_address(e, _expr(node, 0), done)
-        got = e.b.helper(helpers.D_PATH, address, pointer, type_.size)
-        events.check_helper(e, node, "bpf_d_path", got)
+        error = e.b.helper(helpers.D_PATH, address, pointer, type_.size)
+        events.check_helper(e, node, "bpf_d_path", error)
         e.b.jump(done)
         e.b.start(done)
 
@@ -189,11 +189,11 @@ def _strcap(e: Emitter, node: nodes.Call) -> Operand:
 
 
 def _strncmp(e: Emitter, node: nodes.Call) -> Operand:
-    """0 when the first n characters are equal, else 1."""
+    """0 if the first n characters are equal, else 1."""
     length = e.checked.fact(node, ComparedLength).length
     left, right = _text(e, _expr(node, 0)), _text(e, _expr(node, 1))
-    known = [e.checked.constants.get(_expr(node, at)) for at in (0, 1)]
-    for text in known:
+    constants = [e.checked.constants.get(_expr(node, index)) for index in (0, 1)]
+    for text in constants:
         if isinstance(text, bytes) and length > len(text):
             # Nothing is compared after the NUL of a constant string.
             length = len(text) + 1
@@ -206,7 +206,7 @@ def _memcmp(e: Emitter, node: nodes.Call) -> Operand:
     """The difference of the first bytes that differ."""
     compared = e.checked.fact(node, ComparedLength)
     size = compared.length
-    sides = [_raw(e, _expr(node, at), size) for at in (0, 1)]
+    sides = [_raw(e, _expr(node, index), size) for index in (0, 1)]
     count = size if compared.constant else e.b.at_most(e.number(_expr(node, 2)), size)
     result = e.b.register()
     e.b.store(0, result)
@@ -231,29 +231,29 @@ def _memcmp_long(e: Emitter, node: nodes.Call, sides: list[Memory], size: int, c
     places = [e.reserve(size + 8) for _ in sides]
     for side, place in zip(sides, places, strict=True):
         memory.copy(e, e.area(place), side.pointer, size, side.align)
-    kept = e.reserve(8)
-    e.b.store(0, e.area(kept))
+    difference = e.reserve(8)
+    e.b.store(0, e.area(difference))
 
     def body(inner: Emitter, index: I64) -> None:
-        at = inner.b.at_most(index, size - 1)
-        one, other = (inner.b.load(inner.b.offset(inner.area(place), at), 8) for place in places)
+        offset = inner.b.at_most(index, size - 1)
+        one, other = (inner.b.load(inner.b.offset(inner.area(place), offset), 8) for place in places)
         differ, same = inner.b.block(), inner.b.block()
         inner.b.branch(inner.b.icmp("ne", one, other), differ, same)
         inner.b.start(differ)
-        inner.b.store(inner.b.sub(one, other), inner.area(kept))
+        inner.b.store(inner.b.sub(one, other), inner.area(difference))
         loops.leave(inner)
         inner.b.start(same)
 
     loops.run(e, node.span, count, body)
-    return Scalar(e.b.load(e.area(kept)), INT64)
+    return Scalar(e.b.load(e.area(difference)), INT64)
 
 
 def _raw(e: Emitter, node: nodes.Expr, size: int) -> Memory:
     operand = e.value(node)
     type_ = operand.type
     if isinstance(type_, Buffer):
-        whole = e.place(operand)
-        return Memory(e.b.offset(whole.pointer, Buffer.header), type_, 4)
+        buffer = e.place(operand)
+        return Memory(e.b.offset(buffer.pointer, Buffer.header), type_, 4)
     if type_.scalar and not isinstance(type_, Pointer):
         return e.place(Scalar(memory.number(e, operand), UINT64))
     if isinstance(operand, Memory | Made) and not isinstance(type_, Pointer):
@@ -285,8 +285,8 @@ def _str_concat(e: Emitter, node: nodes.Call) -> Operand:
     pointer = e.scratch(type_.size + first + second + events.SLACK)
     memory.zero(e, pointer, type_.size + first + second)
     length = memory.string_tail(e, pointer, first, e.b.address(left.pointer), AddressSpace.KERNEL, first)
-    behind = e.b.offset(pointer, length)
-    more = memory.string_tail(e, behind, second, e.b.address(right.pointer), AddressSpace.KERNEL, second)
+    end = e.b.offset(pointer, length)
+    more = memory.string_tail(e, end, second, e.b.address(right.pointer), AddressSpace.KERNEL, second)
     if type_.size >= memory.longest_string(e):
         e.count_cut(e.b.icmp("uge", e.b.add(length, more), type_.size))
     return Memory(pointer, type_)
@@ -305,7 +305,7 @@ def _bswap(e: Emitter, node: nodes.Call) -> Operand:
 
 
 def _named(table: Callable[[Emitter], list[bytes]], *, absolute: bool = False) -> Emission:
-    """A name looked up by number in read-only data; an unknown number gives the table's last row."""
+    """A name looked up by number in read-only data; an unknown number selects the table's last row."""
 
     def emit(e: Emitter, node: nodes.Call) -> Operand:
         type_ = e.type(node)

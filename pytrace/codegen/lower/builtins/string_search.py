@@ -15,26 +15,26 @@ if TYPE_CHECKING:
     from pytrace.frontend.ast import nodes
 
 NEEDLE_FOLLOWED = 64
-"""Maximum bytes of a needle for an inline loop, of which the verifier follows each iteration several times."""
+"""Maximum needle size for an inline loop, each iteration of which the verifier follows several times."""
 
 NEEDLE_INLINE = 32
 """Needles up to this size are compared without an inner loop."""
 
 
 def search(e: Emitter, node: nodes.Call, hay: Memory, needle: Memory, constant: bytes | None) -> Number:
-    """Position of the needle in the haystack, or -1; *constant* is the needle when it is known.
+    """Position of the needle in the haystack, or -1; *constant* is the needle if it is constant.
 
     Both strings are copied to scratch memory, for the loop's callback; the outer loop goes over positions, the inner
     comparison stops at the first difference.
     """
-    room, wanted = hay.type.size, needle.type.size
-    hay_at, needle_at = e.reserve(room + wanted + 8), e.reserve(wanted + 8)
-    memory.zero(e, e.area(hay_at), ((room + wanted + 8) + 7) & ~7)
+    room, needle_size = hay.type.size, needle.type.size
+    hay_at, needle_at = e.reserve(room + needle_size + 8), e.reserve(needle_size + 8)
+    memory.zero(e, e.area(hay_at), ((room + needle_size + 8) + 7) & ~7)
     memory.copy(e, e.area(hay_at), hay.pointer, room, hay.align)
-    memory.zero(e, e.area(needle_at), (wanted + 8 + 7) & ~7)
-    memory.copy(e, e.area(needle_at), needle.pointer, wanted, needle.align)
-    found = e.reserve(8)
-    e.b.store(-1, e.area(found))
+    memory.zero(e, e.area(needle_at), (needle_size + 8 + 7) & ~7)
+    memory.copy(e, e.area(needle_at), needle.pointer, needle_size, needle.align)
+    result = e.reserve(8)
+    e.b.store(-1, e.area(result))
     if constant is not None:
         # A haystack that fills its buffer has no NUL.
         count = max(0, room + 1 - len(constant))
@@ -42,31 +42,31 @@ def search(e: Emitter, node: nodes.Call, hay: Memory, needle: Memory, constant: 
         count = room
 
     def body(inner: Emitter, index: I64) -> None:
-        at = inner.b.at_most(index, room - 1)
-        start = inner.b.offset(inner.area(hay_at), at)
+        position = inner.b.at_most(index, room - 1)
+        start = inner.b.offset(inner.area(hay_at), position)
 
         def hit() -> None:
-            _hit(inner, inner.area(found), at)
+            _hit(inner, inner.area(result), position)
 
-        if wanted <= NEEDLE_FOLLOWED:
-            _match(inner, start, inner.area(needle_at), constant, wanted, hit)
+        if needle_size <= NEEDLE_FOLLOWED:
+            _match(inner, start, inner.area(needle_at), constant, needle_size, hit)
         else:
-            _match_long(inner, node, (hay_at, needle_at), at, (room, wanted), hit)
+            _match_long(inner, node, (hay_at, needle_at), position, (room, needle_size), hit)
         _end_of_text(inner, start)
 
     loops.run(e, node.span, count, body)
     if constant != b"":
-        return e.b.load(e.area(found))
+        return e.b.load(e.area(result))
     return 0
 
 
-def _hit(e: Emitter, place: Ptr, at: Number) -> None:
-    e.b.store(at, place)
+def _hit(e: Emitter, place: Ptr, position: Number) -> None:
+    e.b.store(position, place)
     loops.leave(e)
 
 
 def _end_of_text(e: Emitter, start: Ptr) -> None:
-    """End the search at the haystack's NUL."""
+    """End the search at the NUL of the haystack."""
     over, on = e.b.block(), e.b.block()
     e.b.branch(e.b.icmp("eq", e.b.load(start, 8), 0), over, on)
     e.b.start(over)
@@ -75,15 +75,15 @@ def _end_of_text(e: Emitter, start: Ptr) -> None:
 
 
 def _match(
-    e: Emitter, start: Ptr, needle: Ptr, constant: bytes | None, wanted: int, hit: Callable[[], None]
+    e: Emitter, start: Ptr, needle: Ptr, constant: bytes | None, needle_size: int, hit: Callable[[], None]
 ) -> None:
-    """Run *hit* if the needle is at *start*."""
+    """Emit *hit* for the case that the needle is at *start*."""
     differ = e.b.block()
     if constant is not None and len(constant) <= NEEDLE_INLINE:
         for offset, byte in enumerate(constant):
             same = e.b.block()
-            got = e.b.load(e.b.offset(start, offset), 8)
-            e.b.branch(e.b.icmp("eq", got, byte), same, differ)
+            character = e.b.load(e.b.offset(start, offset), 8)
+            e.b.branch(e.b.icmp("eq", character, byte), same, differ)
             e.b.start(same)
         hit()
     else:
@@ -97,7 +97,7 @@ def _match(
             e.b.branch(e.b.icmp("eq", want, e.b.load(e.b.offset(start, index), 8)), same, differ)
             e.b.start(same)
 
-        loops.counted(e, wanted, step)
+        loops.counted(e, needle_size, step)
         e.b.jump(matched)
         e.b.start(matched)
         hit()
@@ -106,16 +106,21 @@ def _match(
 
 
 def _match_long(
-    e: Emitter, node: nodes.Call, texts: tuple[int, int], at: Number, sizes: tuple[int, int], hit: Callable[[], None]
+    e: Emitter,
+    node: nodes.Call,
+    texts: tuple[int, int],
+    position: Number,
+    sizes: tuple[int, int],
+    hit: Callable[[], None],
 ) -> None:
     """Like :func:`_match`, with a loop of its own over the needle."""
-    room, wanted = sizes
+    room, needle_size = sizes
     begin, differs = e.reserve(8), e.reserve(8)
-    e.b.store(at, e.area(begin))
+    e.b.store(position, e.area(begin))
     e.b.store(0, e.area(differs))
 
     def body(inner: Emitter, index: I64) -> None:
-        step = inner.b.at_most(index, wanted - 1)
+        step = inner.b.at_most(index, needle_size - 1)
         place = inner.b.at_most(inner.b.load(inner.area(begin)), room - 1)
         want = inner.b.load(inner.b.offset(inner.area(texts[1]), step), 8)
         over, more, wrong, same = (inner.b.block() for _ in range(4))
@@ -123,17 +128,17 @@ def _match_long(
         inner.b.start(over)
         loops.leave(inner)
         inner.b.start(more)
-        got = inner.b.load(inner.b.offset(inner.b.offset(inner.area(texts[0]), place), step), 8)
-        inner.b.branch(inner.b.icmp("eq", want, got), same, wrong)
+        character = inner.b.load(inner.b.offset(inner.b.offset(inner.area(texts[0]), place), step), 8)
+        inner.b.branch(inner.b.icmp("eq", want, character), same, wrong)
         inner.b.start(wrong)
         inner.b.store(1, inner.area(differs))
         loops.leave(inner)
         inner.b.start(same)
 
-    loops.run(e, node.span, wanted, body)
-    found, on = e.b.block(), e.b.block()
-    e.b.branch(e.b.icmp("eq", e.b.load(e.area(differs)), 0), found, on)
-    e.b.start(found)
+    loops.run(e, node.span, needle_size, body)
+    equal, on = e.b.block(), e.b.block()
+    e.b.branch(e.b.icmp("eq", e.b.load(e.area(differs)), 0), equal, on)
+    e.b.start(equal)
     hit()
     e.b.jump(on)
     e.b.start(on)

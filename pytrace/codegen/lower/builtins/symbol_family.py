@@ -30,8 +30,8 @@ def argument(e: Emitter, node: nodes.Call, index: int = 0) -> Number:
         raise InternalError(f"{node.name} takes values")
     operand = e.value(item)
     if not operand.type.scalar:
-        whole = e.place(operand)
-        return e.b.load(whole.pointer)
+        value = e.place(operand)
+        return e.b.load(value.pointer)
     return memory.number(e, operand)
 
 
@@ -40,7 +40,7 @@ def _ksym(e: Emitter, node: nodes.Call) -> Operand:
 
 
 def _ksym_name(e: Emitter, node: nodes.Call) -> Operand:
-    """The kernel's ``%ps`` of an address (lib/vsprintf.c): a number where there is no symbol."""
+    """The kernel's ``%ps`` of an address (lib/vsprintf.c): a number if there is no symbol."""
     type_ = e.type(node)
     address = argument(e, node)
 
@@ -59,7 +59,7 @@ def _usym(e: Emitter, node: nodes.Call) -> Operand:
 
 
 def _same(e: Emitter, node: nodes.Call) -> Operand:
-    """kptr, uptr: the pointer unchanged; the address space is in the type."""
+    """kptr, uptr: the pointer unchanged; the address space is part of the type."""
     return Scalar(argument(e, node), e.type(node))
 
 

@@ -1,4 +1,4 @@
-"""Clocks."""
+"""Builtins that read clocks."""
 
 from __future__ import annotations
 
