@@ -15,11 +15,11 @@ from pytrace.core.probes.kinds import Context
 from pytrace.core.types import UINT64, AddressSpace, Array, Int, Pointer, String, Struct, Type
 from pytrace.frontend.ast.probe_context import (
     Argument,
+    ArgumentLocation,
     CallRegister,
     CallResult,
     ContextField,
     DataLoc,
-    Place,
     ProbeArgument,
     RawField,
     RegisterLocation,
@@ -177,7 +177,7 @@ def location_value(e: Emitter, place: RegisterLocation) -> Number:
     return e.b.add(value, place.offset) if place.offset else value
 
 
-_PLACES: Mapping[type[Place], Callable[[Emitter, Place, Type], Operand]] = by_class(
+_PLACES: Mapping[type[ArgumentLocation], Callable[[Emitter, ArgumentLocation, Type], Operand]] = by_class(
     on(ContextField, _context_field),
     on(DataLoc, _data_loc),
     on(Slot, _slot),

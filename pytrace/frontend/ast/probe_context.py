@@ -96,7 +96,7 @@ class RawField(msgspec.Struct, frozen=True):
     numbers: tuple[int, ...] = ()
 
 
-Place = (
+ArgumentLocation = (
     ContextField | DataLoc | Slot | Argument | ReturnValue | RegisterLocation | CallRegister | CallResult | RawField
 )
 
@@ -106,7 +106,7 @@ class ProbeArgument(msgspec.Struct, frozen=True):
 
     name: str
     type: Type
-    place: Place
+    place: ArgumentLocation
 
 
 class ProbeContext(msgspec.Struct, frozen=True):

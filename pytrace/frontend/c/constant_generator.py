@@ -247,10 +247,10 @@ def collect(kernels: list[KernelHeaders]) -> Tables:
 
 def _agreed(tables: list[dict[str, int]]) -> dict[str, int]:
     """Entries of any table that no other table contradicts."""
-    found: dict[str, int] = {}
+    constants: dict[str, int] = {}
     for table in reversed(tables):
-        found.update(table)
-    return {name: value for name, value in found.items() if all(table.get(name, value) == value for table in tables)}
+        constants.update(table)
+    return {name: value for name, value in constants.items() if all(one.get(name, value) == value for one in tables)}
 
 
 def own_constants(headers: KernelHeaders, names: Iterable[str] = ()) -> dict[str, int]:
@@ -266,15 +266,15 @@ def user_constants(headers: KernelHeaders, machine: str, names: Iterable[str] = 
     source, arch = headers.trees[0], architecture(machine)
     target = machine.replace("ppc64le", "powerpc64le")
     arguments = ["-target", f"{target}-linux-gnu", *(f"-D{word}=" for word in _MARKS)]
-    with tempfile.TemporaryDirectory() as made:
-        _wrappers(source, arch, made)
-        folders = (f"{source}/arch/{arch}/include/uapi", made, f"{source}/include/uapi")
-        found = _of_headers(folders, USER, arguments, list(names))
+    with tempfile.TemporaryDirectory() as directory:
+        _wrappers(source, arch, directory)
+        folders = (f"{source}/arch/{arch}/include/uapi", directory, f"{source}/include/uapi")
+        constants = _of_headers(folders, USER, arguments, list(names))
     for name, same in LIBRARY.items():
-        value = found.get(same) if isinstance(same, str) else same
+        value = constants.get(same) if isinstance(same, str) else same
         if value is not None:
-            found[name] = value
-    return found
+            constants[name] = value
+    return constants
 
 
 def architecture(machine: str) -> str:
@@ -303,15 +303,15 @@ def _of_headers(
     flags = ["-x", "c", "-w", "-ferror-limit=0", "-nostdinc", *arguments]
     for folder in (BUILTIN_HEADERS, *folders):
         flags.extend(("-isystem", folder))
-    there = [(header, wanted) for header, wanted in table if any(os.path.exists(f"{at}/{header}") for at in folders)]
+    existing = [(header, wanted) for header, wanted in table if any(os.path.exists(f"{at}/{header}") for at in folders)]
     if names:  # of all headers at once, which is quick, but does not tell which of them has a name
-        return _values("".join(f"#include <{header}>\n" for header, _ in there), names, flags)
-    found: dict[str, int] = {}
-    for header, wanted in there:
+        return _values("".join(f"#include <{header}>\n" for header, _ in existing), names, flags)
+    constants: dict[str, int] = {}
+    for header, wanted in existing:
         text = f"#include <{header}>\n"
         asked = [name for name in _declared(_parsed(text, flags)) if re.fullmatch(wanted, name)]
-        found.update(_values(text, asked, flags))
-    return {name: value for name, value in found.items() if not _CONFIGURED.fullmatch(name)}
+        constants.update(_values(text, asked, flags))
+    return {name: value for name, value in constants.items() if not _CONFIGURED.fullmatch(name)}
 
 
 def _values(text: str, names: list[str], flags: list[str]) -> dict[str, int]:
@@ -340,10 +340,10 @@ def _in_text(location: Location) -> bool:
 
 def _declared(unit: TranslationUnit) -> dict[str, None]:
     """Names of all declared macros and enumerators."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for cursor in unit.cursor.get_children():
         if cursor.kind.name == "MACRO_DEFINITION" and cursor.location.file is not None:
-            found[cursor.spelling] = None
+            names[cursor.spelling] = None
         elif cursor.kind.name == "ENUM_DECL":
-            found.update((item.spelling, None) for item in cursor.get_children())
-    return found
+            names.update((item.spelling, None) for item in cursor.get_children())
+    return names

@@ -30,27 +30,31 @@ _ADJACENT = re.compile(r'"\s*"')
 
 
 def read(
-    program: nodes.Program, options: CompileOptions, kernel: KernelInfo, diagnostics: Diagnostics, found: Definitions
+    program: nodes.Program,
+    options: CompileOptions,
+    kernel: KernelInfo,
+    diagnostics: Diagnostics,
+    definitions: Definitions,
 ) -> None:
-    """Add the definitions of the C part of *program* to *found*."""
-    if not options.includes and _plain_macros(program, found):
+    """Add the definitions of the C part of *program* to *definitions*."""
+    if not options.includes and _plain_macros(program, definitions):
         return
     translation = translation_unit.translate(program, options, kernel, diagnostics)
     paths = dict.fromkeys(str(included.include) for included in translation.parsed.get_includes())
-    found.kernel_files.extend(path for path in paths if translation.headers.holds(path))
-    found.files.extend(path for path in paths if not translation.headers.holds(path))
-    found.skipped = lambda relation: translation_unit.skipped_hints(translation, relation)
+    definitions.kernel_files.extend(path for path in paths if translation.headers.holds(path))
+    definitions.files.extend(path for path in paths if not translation.headers.holds(path))
+    definitions.skipped = lambda relation: translation_unit.skipped_hints(translation, relation)
     for problem in translation.problems:
         diagnostics.warn(problem, program.span)
-    Reader(translation, found).run()
+    Reader(translation, definitions).run()
 
 
-def _plain_macros(program: nodes.Program, found: Definitions) -> bool:
+def _plain_macros(program: nodes.Program, definitions: Definitions) -> bool:
     """Read a C part that consists of object-like macros only, without libclang; False when there is more in it."""
     macros = [c_macros.macro(part) for part in program.c_parts]
     if any(item is None or item.parameters is not None or _ADJACENT.search(item.body) for item in macros):
         return False
-    found.macros.update({item.name: item.expression for item in macros if item is not None})
+    definitions.macros.update({item.name: item.expression for item in macros if item is not None})
     return True
 
 
@@ -76,11 +80,11 @@ def _calls(body: str) -> bool:
 class Reader:
     """Converts the declarations of one translation unit into types."""
 
-    def __init__(self, translation: Translation, found: Definitions) -> None:
+    def __init__(self, translation: Translation, definitions: Definitions) -> None:
         from clang import cindex
 
         self.translation = translation
-        self.found = found
+        self.definitions = definitions
         self.kernel = translation.kernel
         self.kinds = cindex.CursorKind
         self.structs: dict[str, Struct] = {}
@@ -119,7 +123,7 @@ class Reader:
             kinds.TYPEDEF_DECL: self._typedef,
         }
         macro = kinds.MACRO_DEFINITION
-        self.found.headers = declared = DeclaredNames(self)
+        self.definitions.headers = declared = DeclaredNames(self)
         for cursor in self.translation.parsed.cursor.get_children():
             kind = cursor.kind
             if kind == macro:
@@ -154,7 +158,7 @@ class Reader:
         if cursor.is_definition() and not _unnamed(cursor):
             struct = self.record(cursor)
             if isinstance(struct, Struct):
-                self.found.structs[struct.kind, struct.name] = struct
+                self.definitions.structs[struct.kind, struct.name] = struct
         for inner in cursor.get_children():
             # C has no scopes inside a struct: names declared there are visible everywhere.
             if inner.kind in (self.kinds.STRUCT_DECL, self.kinds.UNION_DECL):
@@ -168,19 +172,19 @@ class Reader:
         enum = self.enum(cursor)
         if isinstance(enum, Enum):
             if enum.name:
-                self.found.enums[enum.name] = enum
+                self.definitions.enums[enum.name] = enum
             for name, value in enum.members:
                 if name.startswith(translation_unit.VALUE):
                     self._value(name.removeprefix(translation_unit.VALUE), value)
                 else:
-                    self.found.enumerators[name] = (enum, value)
+                    self.definitions.enumerators[name] = (enum, value)
 
     def _value(self, name: str, value: int) -> None:
         if name not in self.translation.refused:
             self.values[name] = value
 
     def _typedef(self, cursor: Cursor) -> None:
-        self.found.typedefs[cursor.spelling] = self.type(cursor.underlying_typedef_type)
+        self.definitions.typedefs[cursor.spelling] = self.type(cursor.underlying_typedef_type)
 
     def define(self, cursor: Cursor) -> Callable[[], nodes.Expr | None] | None:
         """A function that gives a macro's expression; None for macros with parameters and predefined ones."""
@@ -191,7 +195,7 @@ class Reader:
         if tokens[1].spelling == "(" and second.start.offset == first.end.offset:
             return None
         name = cursor.spelling
-        if len(tokens) == 2 and self.found.enumerator(tokens[1].spelling) is not None:
+        if len(tokens) == 2 and self.definitions.enumerator(tokens[1].spelling) is not None:
             # #define IPPROTO_TCP IPPROTO_TCP, for #ifdef: the value has the enumeration's type.
             return _macro(name, tokens[1].spelling, self._evaluate)
         if cursor.location.is_in_system_header and name in self.values:
@@ -275,16 +279,16 @@ class Reader:
         return self.structs[usr]
 
     def _fields(self, kind: CType) -> tuple[Field, ...]:
-        found = []
+        fields = []
         for cursor in kind.get_fields():
             name = "" if "(" in cursor.spelling else cursor.spelling
             bits = cursor.get_field_offsetof()
             member = self.type(cursor.type)
             if not cursor.is_bitfield():
-                found.append(Field(name, member, bits // 8))
+                fields.append(Field(name, member, bits // 8))
             elif name:
-                found.append(_bitfield(name, member, bits, cursor.get_bitfield_width()))
-        return tuple(found)
+                fields.append(_bitfield(name, member, bits, cursor.get_bitfield_width()))
+        return tuple(fields)
 
     def enum(self, cursor: Cursor) -> Type:
         """The type of an enum declaration."""

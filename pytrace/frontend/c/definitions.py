@@ -48,13 +48,13 @@ class Definitions(msgspec.Struct):
 
     def struct(self, kind: str, name: str) -> Struct | None:
         """The ``struct`` or ``union`` of that name."""
-        found = self.structs.get((kind, name)) or self._type(kind, name, self.kernel.struct(kind, name))
-        return found if isinstance(found, Struct) else None
+        type_ = self.structs.get((kind, name)) or self._type(kind, name, self.kernel.struct(kind, name))
+        return type_ if isinstance(type_, Struct) else None
 
     def enum(self, name: str) -> Enum | None:
         """The enumeration of that name."""
-        found = self.enums.get(name) or self._type("enum", name, self.kernel.enum(name))
-        return found if isinstance(found, Enum) else None
+        type_ = self.enums.get(name) or self._type("enum", name, self.kernel.enum(name))
+        return type_ if isinstance(type_, Enum) else None
 
     def _type(self, kind: str, name: str, of_btf: Type | None) -> Type | None:
         """A type that the script does not define: of the C library, the kernel, or the binaries that are traced."""
@@ -66,14 +66,14 @@ class Definitions(msgspec.Struct):
         )
 
     def _of_binaries(self, kind: str, name: str) -> Type | None:
-        found = (self.kernel.user_type(path, kind, name) for path in self.binaries)
-        return next((item for item in found if item is not None), None)
+        types = (self.kernel.user_type(path, kind, name) for path in self.binaries)
+        return next((item for item in types if item is not None), None)
 
     def enumerator(self, name: str) -> tuple[Enum, int] | None:
         """The enumeration that has a member of that name, and the member's value."""
-        found = self.enumerators.get(name)
-        if found is not None:
-            return found
+        own = self.enumerators.get(name)
+        if own is not None:
+            return own
         declared = self.headers.enumerator(name) if self.headers is not None else None
         of_btf = self.kernel.enumerator(name)
         # The kernel may define a name several times; the script included one of the definitions.
@@ -85,15 +85,15 @@ class Definitions(msgspec.Struct):
 
     def macro(self, name: str) -> nodes.Expr | None:
         """The expression that an object-like macro stands for; names in it are not resolved."""
-        found = self.macros.get(name)
-        if found is not None:
-            return found()
+        expression = self.macros.get(name)
+        if expression is not None:
+            return expression()
         return self.headers.macro(name) if self.headers is not None else None
 
     def no_value(self, name: str) -> NoValue | None:
         """Why a macro of the script, which is used where a value belongs, has none; None for other names."""
-        found = self.written.get(name)
-        return c_macros.no_value(found) if found is not None else None
+        definition = self.written.get(name)
+        return c_macros.no_value(definition) if definition is not None else None
 
     def constant(self, name: str) -> int | None:
         """The built-in value of a kernel header macro, for names without another definition."""
@@ -109,7 +109,7 @@ class Definitions(msgspec.Struct):
             return [*self.macros, *(self.headers.macro_names() if self.headers is not None else ())]
         if kind == "constant":
             return self._constants()
-        own = [name for found, name in self.structs if found == kind]
+        own = [name for own_kind, name in self.structs if own_kind == kind]
         own.extend(self.enums if kind == "enum" else self.typedefs if kind == "typedef" else ())
         if self.headers is not None:
             own.extend(self.headers.names(kind))
@@ -124,14 +124,14 @@ class Definitions(msgspec.Struct):
 
 def read(program: nodes.Program, options: CompileOptions, kernel: KernelInfo, diagnostics: Diagnostics) -> Definitions:
     """Read the definitions of the program's C part, of its headers and of those of ``--include``."""
-    found = Definitions(kernel, written=c_macros.defined(program))
+    definitions = Definitions(kernel, written=c_macros.defined(program))
     if program.c_parts or options.includes:
         from pytrace.frontend.c import declarations
 
-        declarations.read(program, options, kernel, diagnostics, found)
-    for path in (*imports.files(program)[1:], *found.files):
+        declarations.read(program, options, kernel, diagnostics, definitions)
+    for path in (*imports.files(program)[1:], *definitions.files):
         if os.path.isabs(path):
             kernel.depend_on_file(path)
-    if found.kernel_files:
-        kernel.depend_on_headers(found.kernel_files)
-    return found
+    if definitions.kernel_files:
+        kernel.depend_on_headers(definitions.kernel_files)
+    return definitions

@@ -71,8 +71,8 @@ class DeclaredNames:
     def _read(self, kind: str, cursor: Cursor) -> Type | None:
         if kind == "typedef":
             return self._reader.type(cursor.underlying_typedef_type)
-        found = self._reader.enum(cursor) if kind == "enum" else self._reader.record(cursor)
-        return found if isinstance(found, Enum | Struct) else None
+        type_ = self._reader.enum(cursor) if kind == "enum" else self._reader.record(cursor)
+        return type_ if isinstance(type_, Enum | Struct) else None
 
     def enumerator(self, name: str) -> tuple[Enum, int] | None:
         """The enumeration that has a member of that name, and the member's value."""
@@ -92,7 +92,7 @@ class DeclaredNames:
 
     def names(self, kind: str) -> Iterator[str]:
         """Names of all types of one kind."""
-        return (name for found, name in self._types if found == kind)
+        return (name for own_kind, name in self._types if own_kind == kind)
 
     def _of_kernel(self, cursor: Cursor) -> bool:
         return self._reader.translation.headers.holds(str(cursor.location.file))
@@ -102,10 +102,10 @@ class DeclaredNames:
         if self._nested:
             return
         self._nested = True
-        found = [cursor for (kind, _), cursor in self._types.items() if kind in ("struct", "union")]
-        while found:
-            for kind, cursor in self._reader.inner(found.pop()):
+        records = [cursor for (kind, _), cursor in self._types.items() if kind in ("struct", "union")]
+        while records:
+            for kind, cursor in self._reader.inner(records.pop()):
                 self.add_type(kind, self._reader.name(cursor), cursor)
                 if kind != "enum":
-                    found.append(cursor)
+                    records.append(cursor)
         self._enumerators = None

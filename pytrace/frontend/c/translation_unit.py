@@ -63,8 +63,8 @@ _INCOMPLETE = re.compile(r"incomplete .*type '(?:const |volatile )*(?P<kind>stru
 _UNKNOWN = re.compile(r"unknown type name '(?P<name>\w+)'|use of undeclared identifier '(?P<value>\w+)'")
 
 
-class Piece(msgspec.Struct):
-    """One part of the text: the line where it starts (1-based) and the corresponding span of the script."""
+class MappedPart(msgspec.Struct):
+    """A part of the text: its first line (1-based) and the corresponding span of the script."""
 
     line: int
     text: str
@@ -72,11 +72,11 @@ class Piece(msgspec.Struct):
 
 
 class Translation(msgspec.Struct):
-    """The result: the translation unit, its pieces, and which names of it are the kernel's."""
+    """The translation unit of a script's C part, the parts of its text, and what was added to or missing from it."""
 
     kernel: KernelInfo
     text: str = ""
-    pieces: list[Piece] = msgspec.field(default_factory=list)
+    parts: list[MappedPart] = msgspec.field(default_factory=list)
     arguments: list[str] = msgspec.field(default_factory=list)
     headers: KernelHeaders = NO_HEADERS
     """The kernel's headers, when the text includes any."""
@@ -105,12 +105,12 @@ class Translation(msgspec.Struct):
             raise InternalError("the C part is not parsed")
         return self.unit
 
-    def parse(self, behind: str = "") -> TranslationUnit:
+    def parse(self, suffix: str = "") -> TranslationUnit:
         """The translation unit of the current text, followed by *behind*."""
         from clang import cindex
 
         # The binding gives spellings back as UTF-8, so a byte that is none is no character of the text.
-        text = f"{self.text}{behind}".encode("utf-8", "replace").decode()
+        text = f"{self.text}{suffix}".encode("utf-8", "replace").decode()
         files = [(MAIN, f'#include "{PRELUDE}"\n{text}'), (PRELUDE, self.prelude())]
         files.extend((os.path.join(BUILTIN_HEADERS, name), "") for name in self.missing_headers)
         options = cindex.TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD | KEEP_GOING
@@ -142,21 +142,21 @@ class Translation(msgspec.Struct):
 
     def span(self, line: int, column: int) -> Span:
         """The script's characters at a position of the main file (1-based, the prelude's line not counted)."""
-        piece = next((item for item in reversed(self.pieces) if item.line <= line), self.pieces[0])
-        if piece.span.text.strip() != piece.text.strip():
-            return piece.span
-        lines = piece.text.split("\n")
-        at = sum(len(text) + 1 for text in lines[: line - piece.line]) + column - 1
-        start = min(piece.span.start + max(0, at), piece.span.end)
-        word = re.match(r"\w+|.", piece.span.source.text[start : piece.span.end])
-        return Span(piece.span.source, start, start + (word.end() if word is not None else 0))
+        part = next((item for item in reversed(self.parts) if item.line <= line), self.parts[0])
+        if part.span.text.strip() != part.text.strip():
+            return part.span
+        lines = part.text.split("\n")
+        offset = sum(len(text) + 1 for text in lines[: line - part.line]) + column - 1
+        start = min(part.span.start + max(0, offset), part.span.end)
+        word = re.match(r"\w+|.", part.span.source.text[start : part.span.end])
+        return Span(part.span.source, start, start + (word.end() if word is not None else 0))
 
 
 def translate(
     program: nodes.Program, options: CompileOptions, kernel: KernelInfo, diagnostics: Diagnostics
 ) -> Translation:
     """Parse the C part of *program*; errors are reported at their position in the script."""
-    found = Translation(kernel)
+    translation = Translation(kernel)
     line = 1
     # A file of the working directory comes before a header of that name in the directories for headers.
     files = [os.path.abspath(path) if os.path.exists(path) else path for path in options.includes]
@@ -165,35 +165,35 @@ def translate(
     for text, span in parts:
         # A definition may lack its semicolon at the end of a part; an empty declaration is harmless.
         text = text if text.lstrip().startswith("#") or text.rstrip().endswith(";") else f"{text};"
-        found.pieces.append(Piece(line, text, span))
-        found.text += f"{text}\n"
+        translation.parts.append(MappedPart(line, text, span))
+        translation.text += f"{text}\n"
         line += text.count("\n") + 1
-    wrong = _with_headers(program, options, found)
-    _report(wrong, found, diagnostics)
-    return found
+    wrong = _with_headers(program, options, translation)
+    _report(wrong, translation, diagnostics)
+    return translation
 
 
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include(?:_next)?\b[ \t]*[<\"]?(?P<name>[^>\"\n]*)", re.MULTILINE)
 
 
-def _with_headers(program: nodes.Program, options: CompileOptions, found: Translation) -> list[Problem]:
+def _with_headers(program: nodes.Program, options: CompileOptions, translation: Translation) -> list[Problem]:
     """Parse, with the kernel's headers if the text includes any; returns the errors."""
-    named = [match["name"] for match in _INCLUDE.finditer(found.text)]
+    named = [match["name"] for match in _INCLUDE.finditer(translation.text)]
     if not named:
-        return _rounds(options, found)
-    headers = found.kernel.headers()
+        return _rounds(options, translation)
+    headers = translation.kernel.headers()
     if any(KERNEL_HEADER.match(name) for name in named):
-        found.problems = headers.problems
+        translation.problems = headers.problems
     if not any(_holds(headers, name) for name in named):
-        wrong = _rounds(options, found)
-        asked = {*found.partial, *found.missing_headers, *_missing(wrong)}
+        wrong = _rounds(options, translation)
+        asked = {*translation.partial, *translation.missing_headers, *_missing(wrong)}
         if not any(_holds(headers, name) for name in asked):
             return wrong
         # A header of the script's own includes one of the kernel's.
-        found.missing_headers, found.absent, found.partial, found.declared = [], [], {}, {}
-    found.headers = headers
-    found.words = _words(program)
-    return _rounds(options, found)
+        translation.missing_headers, translation.absent, translation.partial, translation.declared = [], [], {}, {}
+    translation.headers = headers
+    translation.words = _words(program)
+    return _rounds(options, translation)
 
 
 def _holds(headers: KernelHeaders, name: str) -> bool:
@@ -212,51 +212,51 @@ def _words(program: nodes.Program) -> tuple[str, ...]:
     return tuple(dict.fromkeys(word for text in texts for word in re.findall(r"\b[A-Za-z_]\w*", text, re.ASCII)))
 
 
-def _rounds(options: CompileOptions, found: Translation) -> list[Problem]:
+def _rounds(options: CompileOptions, translation: Translation) -> list[Problem]:
     """Parse until nothing can be added; returns the remaining errors."""
-    found.arguments = _arguments(options, found)
+    translation.arguments = _arguments(options, translation)
     wrong: list[Problem] = []
     for _ in range(ROUNDS):
-        found.refused.clear()
-        unit = found.unit = found.parse(found.questions())
-        wrong = [item for item in unit.diagnostics if item.severity >= ERROR and not _of_question(item, found)]
-        added = [_add(item, found) for item in wrong]
-        if not any(added) and not _spoiled(found):
+        translation.refused.clear()
+        unit = translation.unit = translation.parse(translation.questions())
+        wrong = [item for item in unit.diagnostics if item.severity >= ERROR and not _of_question(item, translation)]
+        added = [_add(item, translation) for item in wrong]
+        if not any(added) and not _spoiled(translation):
             break
-    _note_partial(found)
+    _note_partial(translation)
     return wrong
 
 
-def _of_question(item: Problem, found: Translation) -> bool:
+def _of_question(item: Problem, translation: Translation) -> bool:
     """Whether a diagnostic is about an evaluated word, which then has no value."""
     place = item.location
-    if place.file is None or str(place.file) != MAIN or place.line <= found.lines:
+    if place.file is None or str(place.file) != MAIN or place.line <= translation.lines:
         return False
-    found.refused.update(found.words[(place.line - found.lines - 1) // 3 :][:1])
+    translation.refused.update(translation.words[(place.line - translation.lines - 1) // 3 :][:1])
     return True
 
 
-def _spoiled(found: Translation) -> bool:
+def _spoiled(translation: Translation) -> bool:
     """Whether an unbalanced bracket of a macro swallowed the words after it; its word is not evaluated again."""
-    end = found.lines + 3 * len(found.words)
-    places = (item.location for item in found.parsed.diagnostics if item.severity >= ERROR)
+    end = translation.lines + 3 * len(translation.words)
+    places = (item.location for item in translation.parsed.diagnostics if item.severity >= ERROR)
     if not any(place.file is not None and str(place.file) == MAIN and place.line > end for place in places):
         return False
-    found.words = tuple(word for word in found.words if word not in found.refused)
+    translation.words = tuple(word for word in translation.words if word not in translation.refused)
     return True
 
 
-def _note_partial(found: Translation) -> None:
+def _note_partial(translation: Translation) -> None:
     """Record the kernel headers of the script that exist only as headers for user programs."""
-    if found.headers.folders:
+    if translation.headers.folders:
         return
-    for item in found.parsed.get_includes():
+    for item in translation.parsed.get_includes():
         path = os.path.normpath(str(item.include))
-        folder = next((folder for folder in found.system_folders() if path.startswith(f"{folder}/")), None)
-        if folder is not None and not found.system(str(item.location.file)):
+        folder = next((folder for folder in translation.system_folders() if path.startswith(f"{folder}/")), None)
+        if folder is not None and not translation.system(str(item.location.file)):
             name = os.path.relpath(path, folder)
             if USER_API.match(name):
-                found.partial[name] = path
+                translation.partial[name] = path
 
 
 @cache
@@ -275,46 +275,47 @@ def _machine(kernel: KernelInfo) -> str:
 
 def _arguments(options: CompileOptions, translation: Translation) -> list[str]:
     kernel, headers = translation.kernel, translation.headers
-    found = ["-x", "c", "-std=gnu17", "-w", "-ferror-limit=0", "-nostdinc"]
-    found.extend(["-target", f"{_machine(kernel)}-linux-gnu", "-D__BPF_TRACING__", '-DKBUILD_MODNAME="pytrace"'])
+    arguments = ["-x", "c", "-std=gnu17", "-w", "-ferror-limit=0", "-nostdinc"]
+    arguments.extend(["-target", f"{_machine(kernel)}-linux-gnu", "-D__BPF_TRACING__", '-DKBUILD_MODNAME="pytrace"'])
     if kernel.has_btf:
-        found.append("-DBPFTRACE_HAVE_BTF")
+        arguments.append("-DBPFTRACE_HAVE_BTF")
     folders = list(options.include_directories)
     for variable in ("CPATH", "C_INCLUDE_PATH"):
         folders.extend(folder for folder in options.environment.get(variable, "").split(":") if folder)
-    found.extend(f"-I{folder}" for folder in folders)
+    arguments.extend(f"-I{folder}" for folder in folders)
     if headers.folders:
-        found.append("-D__KERNEL__")
-        found.extend(f"-D{item}" for item in headers.defines)
+        arguments.append("-D__KERNEL__")
+        arguments.extend(f"-D{item}" for item in headers.defines)
     *others, multiarch = translation.system_folders()[1:] + translation.system_folders()[:1]
     for folder in (BUILTIN_HEADERS, *headers.folders, *others, multiarch):
-        found.extend(("-isystem", folder))
+        arguments.extend(("-isystem", folder))
     for path in headers.included:
-        found.extend(("-include", path))
-    return found
+        arguments.extend(("-include", path))
+    return arguments
 
 
-def _add(item: Problem, found: Translation) -> bool:
+def _add(item: Problem, translation: Translation) -> bool:
     """Add what a diagnostic reports as missing; False when it is an error of the script."""
     text = item.spelling
     header = _MISSING_HEADER.search(text)
     if header is not None:
-        return _add_header(header["name"], str(item.location.file), found)
-    for name, declaration in _declarations(text, found.kernel):
-        if name not in found.declared:
-            found.declared[name] = declaration
+        return _add_header(header["name"], str(item.location.file), translation)
+    for name, declaration in _declarations(text, translation.kernel):
+        if name not in translation.declared:
+            translation.declared[name] = declaration
             return True
     return False
 
 
-def _add_header(name: str, includer: str, found: Translation) -> bool:
+def _add_header(name: str, includer: str, translation: Translation) -> bool:
     """Replace a missing header by an empty one if BTF has the types, also one that a kernel header includes."""
-    inside = found.headers.holds(includer)
-    if name in found.missing_headers or not (inside or (found.kernel.has_btf and KERNEL_HEADER.match(name))):
+    inside = translation.headers.holds(includer)
+    in_btf = translation.kernel.has_btf and KERNEL_HEADER.match(name) is not None
+    if name in translation.missing_headers or not (inside or in_btf):
         return False
-    found.missing_headers.append(name)
-    if not found.system(includer):
-        found.absent.append(name)
+    translation.missing_headers.append(name)
+    if not translation.system(includer):
+        translation.absent.append(name)
     return True
 
 
@@ -370,46 +371,47 @@ def _typedef(name: str, type_: Type) -> str:
     return f"typedef void {name};"
 
 
-def _report(wrong: list[Problem], found: Translation, diagnostics: Diagnostics) -> None:
+def _report(wrong: list[Problem], translation: Translation, diagnostics: Diagnostics) -> None:
     lost = [item for item in wrong if _MISSING_HEADER.search(item.spelling)]
     for item in lost or wrong:  # errors that follow from a missing header are not useful
         place = item.location
         path = str(place.file) if place.file is not None else ""
         inside = path == MAIN
         where = "" if inside or not path else f"{path}:{place.line}: "
-        if found.headers.folders and found.system(path):
+        if translation.headers.folders and translation.system(path):
             # Headers for other kernels or compilers: use what can be read.
-            found.tolerated.append(f"{where}{item.spelling}")
+            translation.tolerated.append(f"{where}{item.spelling}")
             continue
-        span = found.span(place.line - 1, place.column) if inside and found.pieces else found.pieces[0].span
+        known = inside and translation.parts
+        span = translation.span(place.line - 1, place.column) if known else translation.parts[0].span
         header = _MISSING_HEADER.search(item.spelling)
         if header is not None:
             hints = ["-I DIR adds a directory in which headers are looked for"]
             diagnostics.error(f"{where}there is no header {header['name']!r}", span, hints=hints)
         else:
-            diagnostics.error(f"{where}C: {item.spelling}", span, hints=_reasons(item.spelling, found))
+            diagnostics.error(f"{where}C: {item.spelling}", span, hints=_reasons(item.spelling, translation))
 
 
-def _reasons(message: str, found: Translation) -> list[str]:
+def _reasons(message: str, translation: Translation) -> list[str]:
     """Hints for a message about an unknown name."""
     unknown = _UNKNOWN.search(message)
     if unknown is None and _INCOMPLETE.search(message) is None:
         return []
-    return skipped_hints(found, "a macro of" if unknown is not None and unknown["value"] else "defined in")
+    return skipped_hints(translation, "a macro of" if unknown is not None and unknown["value"] else "defined in")
 
 
-def skipped_hints(found: Translation, relation: str) -> list[str]:
+def skipped_hints(translation: Translation, relation: str) -> list[str]:
     """Hints about headers that were not read and may define a name; *relation* is ``a macro of`` or ``defined in``."""
     hints = []
-    if found.absent:
-        verb = "is" if len(found.absent) == 1 else "are"
-        hints.append(f"it may be {relation} {_or(found.absent)}, which {verb} not installed")
-    if found.partial:
-        names, paths = _or(list(found.partial)), _or(list(found.partial.values()))
+    if translation.absent:
+        verb = "is" if len(translation.absent) == 1 else "are"
+        hints.append(f"it may be {relation} {_or(translation.absent)}, which {verb} not installed")
+    if translation.partial:
+        names, paths = _or(list(translation.partial)), _or(list(translation.partial.values()))
         hints.append(f"it may be {relation} the kernel's {names}, which is not installed: {paths} is for programs")
     if hints:
         hints.append("install the headers of the running kernel, or set PYTRACE_KERNEL_SOURCE to their directory")
-    return hints + [f"clang could not parse: {text}" for text in found.tolerated[:1]]
+    return hints + [f"clang could not parse: {text}" for text in translation.tolerated[:1]]
 
 
 def _or(names: list[str]) -> str:

@@ -76,15 +76,15 @@ def no_value(item: CMacro) -> NoValue:
 
 def macro(part: nodes.CPart) -> CMacro | None:
     """The macro that a directive of the C part defines; None for other parts."""
-    found = _DEFINE.match(part.text)
-    if found is None:
+    match = _DEFINE.match(part.text)
+    if match is None:
         return None
-    return CMacro(found["name"], found["parameters"], _COMMENT.sub(" ", found["body"]).strip(), part.span)
+    return CMacro(match["name"], match["parameters"], _COMMENT.sub(" ", match["body"]).strip(), part.span)
 
 
 def defined(program: nodes.Program) -> dict[str, CMacro]:
     """The macros that the script defines by name, without those that depend on conditions of the preprocessor."""
-    found: dict[str, CMacro] = {}
+    macros: dict[str, CMacro] = {}
     conditions = 0
     for part in program.c_parts:
         directive = _DIRECTIVE.match(part.text)
@@ -94,10 +94,10 @@ def defined(program: nodes.Program) -> dict[str, CMacro]:
         elif directive is not None and directive["word"] == "endif":
             conditions -= 1
         elif directive is not None:
-            found.pop(directive["name"], None)
+            macros.pop(directive["name"], None)
         elif item is not None and not conditions:
-            found[item.name] = item
-    return found
+            macros[item.name] = item
+    return macros
 
 
 def parameter_expressions(program: nodes.Program) -> Iterator[nodes.Expr]:
@@ -140,16 +140,16 @@ def place_at(tree: N, span: Span) -> N:
 def _with_parameters(macros: Mapping[str, CMacro]) -> dict[str, CMacro]:
     """Those of *macros* whose expansion contains parameters of the script."""
     plain = {name: item for name, item in macros.items() if item.parameters is None and not _taken(name)}
-    found = {name: item for name, item in plain.items() if _PARAMETER.search(item.body)}
+    expanded = {name: item for name, item in plain.items() if _PARAMETER.search(item.body)}
     while True:
         more = {
             name: item
             for name, item in plain.items()
-            if name not in found and not found.keys().isdisjoint(_WORD.findall(item.body))
+            if name not in expanded and not expanded.keys().isdisjoint(_WORD.findall(item.body))
         }
         if not more:
-            return found
-        found.update(more)
+            return expanded
+        expanded.update(more)
 
 
 def _taken(name: str) -> bool:
@@ -160,18 +160,18 @@ def _taken(name: str) -> bool:
 def _left_alone(program: nodes.Program) -> set[nodes.Node]:
     """Names that are no macros: of members, and the parameters of the language's own macros in their bodies."""
     own = {item.name for item in program.items if isinstance(item, nodes.Macro) and not item.parameters}
-    found: set[nodes.Node] = set()
+    names: set[nodes.Node] = set()
     for item in program.items:
-        names = set(own)
+        parameters = set(own)
         if isinstance(item, nodes.Macro):
-            found.update(item.parameters)
-            names.update(x.name for x in item.parameters if isinstance(x, nodes.Identifier))
+            names.update(item.parameters)
+            parameters.update(x.name for x in item.parameters if isinstance(x, nodes.Identifier))
         for node in visitor.walk(item):
-            if isinstance(node, nodes.Identifier) and node.name in names:
-                found.add(node)
+            if isinstance(node, nodes.Identifier) and node.name in parameters:
+                names.add(node)
             elif isinstance(node, nodes.Call) and node.name == "member_exist":
-                found.update(inner for argument in node.args[1:] for inner in visitor.walk(argument))
-    return found
+                names.update(inner for argument in node.args[1:] for inner in visitor.walk(argument))
+    return names
 
 
 def _replaced(

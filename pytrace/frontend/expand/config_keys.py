@@ -38,20 +38,20 @@ class BadValueError(ValueError):
 def _boolean(value: Setting) -> bool:
     if isinstance(value, bool):
         return value
-    found = numbers.parse_boolean(str(value))
-    if found is None:
+    boolean = numbers.parse_boolean(str(value))
+    if boolean is None:
         raise BadValueError("expects true or false (also 1/0, on/off, yes/no)")
-    return found
+    return boolean
 
 
 def _integer(low: int, high: int) -> Callable[[Setting], int]:
     def read(value: Setting) -> int:
-        found = numbers.parse_integer(value) if isinstance(value, str) else None if isinstance(value, bool) else value
-        if found is None:
+        number = numbers.parse_integer(value) if isinstance(value, str) else None if isinstance(value, bool) else value
+        if number is None:
             raise BadValueError("expects an integer")
-        if not low <= found <= high:
+        if not low <= number <= high:
             raise BadValueError(f"expects an integer of {low} to {high}")
-        return found
+        return number
 
     return read
 
@@ -60,10 +60,10 @@ def _choice(*allowed: str) -> Callable[[Setting], str]:
     known = {item.lower(): item for item in allowed}
 
     def read(value: Setting) -> str:
-        found = known.get(str(value).lower()) if not isinstance(value, bool) else None
-        if found is None:
+        choice = known.get(str(value).lower()) if not isinstance(value, bool) else None
+        if choice is None:
             raise BadValueError(f"expects {_either(allowed)}")
-        return found
+        return choice
 
     return read
 
@@ -204,8 +204,8 @@ def read_value(name: str, value: Setting) -> tuple[str, Setting]:
         BadValueError: the key does not accept *value*.
     """
     row = _TABLE[RENAMED.get(name, name)]
-    found = row.read(value)
-    return row.name, (not found if name in INVERTED else found)
+    setting = row.read(value)
+    return row.name, (not setting if name in INVERTED else setting)
 
 
 def variables(environment: Mapping[str, str]) -> list[tuple[str, str, str]]:
@@ -214,13 +214,13 @@ def variables(environment: Mapping[str, str]) -> list[tuple[str, str, str]]:
     Where both prefixes are set, only the one with precedence is given. Other variables are left out.
     """
     known = {*_TABLE, *RENAMED, *IGNORED}
-    found: dict[str, tuple[str, str, str]] = {}
+    by_name: dict[str, tuple[str, str, str]] = {}
     for prefix in ENVIRONMENT_PREFIXES:
         for variable in sorted(environment):
             name = variable.removeprefix(prefix).lower()
             if variable.startswith(prefix) and variable.isupper() and name in known:
-                found.setdefault(RENAMED.get(name, name), (variable, name, environment[variable]))
-    return list(found.values())
+                by_name.setdefault(RENAMED.get(name, name), (variable, name, environment[variable]))
+    return list(by_name.values())
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:

@@ -77,16 +77,16 @@ def _merge(program: nodes.Program, state: _State) -> None:
 def _inside_blocks(program: nodes.Program, state: _State) -> None:
     """Imports inside a block take effect as those at the root do, where the configuration allows them."""
     roots = {item for item in program.items if isinstance(item, nodes.Import)}
-    found = [
+    imports = [
         node
         for item in program.items
         for node in visitor.walk(item)
         if isinstance(node, nodes.Import) and node not in roots
     ]
-    if not found:
+    if not imports:
         return
     config = settings.read(program, state.options, Diagnostics())
-    for node in found:
+    for node in imports:
         if config.unstable_import_statement == "error":
             state.diagnostics.error(
                 "import is not allowed inside a block",
@@ -275,6 +275,6 @@ def _untrusted(path: str, node: nodes.Import) -> tuple[str, str] | None:
 def files(program: nodes.Program) -> list[str]:
     """Paths of the files that *program* was read from, including the script itself."""
     spans: list[Span] = [program.span, *(item.span for item in program.items), *(part.span for part in program.c_parts)]
-    found = [span.source.path for span in spans if span.source.path is not None]
-    found.extend(path for item in program.objects for path in (item.path, *item.headers))
-    return list(dict.fromkeys(found))
+    paths = [span.source.path for span in spans if span.source.path is not None]
+    paths.extend(path for item in program.objects for path in (item.path, *item.headers))
+    return list(dict.fromkeys(paths))

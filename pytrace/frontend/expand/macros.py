@@ -70,11 +70,11 @@ class _Expansion(msgspec.Struct, frozen=True):
 
     def chain(self) -> list[nodes.Macro]:
         """The macros that are being expanded, innermost first."""
-        found, at = [self.macro], self.outer
-        while at is not None:
-            found.append(at.macro)
-            at = at.outer
-        return found
+        macros, expansion = [self.macro], self.outer
+        while expansion is not None:
+            macros.append(expansion.macro)
+            expansion = expansion.outer
+        return macros
 
     def span(self, span: Span) -> Span:
         """A span of the macro's body, as part of this expansion."""
@@ -107,8 +107,8 @@ class _Expander:
     def check_duplicates(self) -> None:
         """Report macros of the same name that do not differ in number or kind of parameters."""
         for overloads in self.macros.values():
-            for at, macro in enumerate(overloads):
-                twin = next((other for other in overloads[:at] if _kinds(other) == _kinds(macro)), None)
+            for index, macro in enumerate(overloads):
+                twin = next((other for other in overloads[:index] if _kinds(other) == _kinds(macro)), None)
                 if twin is not None:
                     self.diagnostics.error(
                         f"the macro {macro.name!r} is already defined with the same parameters",
@@ -129,9 +129,9 @@ class _Expander:
 
     def root(self, item: nodes.RootItem) -> nodes.RootItem:
         """A root item with all macros in it expanded."""
-        found = self.node(item, None)
-        assert isinstance(found, nodes.Probe | nodes.Function | nodes.MapDecl | nodes.ConfigBlock | nodes.Import)
-        return found
+        expanded = self.node(item, None)
+        assert isinstance(expanded, nodes.Probe | nodes.Function | nodes.MapDecl | nodes.ConfigBlock | nodes.Import)
+        return expanded
 
     def node(self, node: nodes.Node, scope: _Expansion | None) -> nodes.Node:
         """*node* in *scope*: a fresh tree inside an expansion; outside, the same one where nothing changes."""
@@ -168,18 +168,18 @@ class _Expander:
         """A variable: the argument of a parameter, or a renamed variable of the body."""
         if scope is None:
             return node
-        given = scope.variables.get(node.name)
-        if given is not None:
-            return visitor.copy(given)
+        argument = scope.variables.get(node.name)
+        if argument is not None:
+            return visitor.copy(argument)
         return nodes.Variable(scope.span(node.span), f"{node.name}{HYGIENE}{scope.number}")
 
     def map(self, node: nodes.MapRef, scope: _Expansion | None) -> nodes.Node:
         """A map; a macro's body can only use maps that are passed to it."""
         if scope is None:
             return node
-        given = scope.maps.get(node.name)
-        if given is not None:
-            return visitor.copy(given)
+        argument = scope.maps.get(node.name)
+        if argument is not None:
+            return visitor.copy(argument)
         self.diagnostics.error(
             f"the macro {scope.macro.name!r} cannot use {node.name}, which is not one of its parameters",
             scope.span(node.span),
@@ -195,28 +195,28 @@ class _Expander:
         if macro is not None:
             return self._use(macro, node.span if scope is None else scope.span(node.span), (), scope)
         if not bare_builtin(node.name) and node.name not in self.c_names:
-            found = self.definitions.macro(node.name)
-            if found is not None:
-                return self._c_macro(node, found, scope)
+            expression = self.definitions.macro(node.name)
+            if expression is not None:
+                return self._c_macro(node, expression, scope)
         return self.plain(node, scope)
 
-    def _c_macro(self, node: nodes.Identifier, found: nodes.Expr, scope: _Expansion | None) -> nodes.Node:
+    def _c_macro(self, node: nodes.Identifier, expression: nodes.Expr, scope: _Expansion | None) -> nodes.Node:
         place = node.span if scope is None else scope.span(node.span)
-        self.size += C_MACRO + sum(1 for _ in visitor.walk(found))
+        self.size += C_MACRO + sum(1 for _ in visitor.walk(expression))
         if self._is_full(node.name, place):
             return nodes.IntLiteral(place, 0)
         self.c_names.append(node.name)
-        result = self.node(place_at(found, place), None)
+        result = self.node(place_at(expression, place), None)
         self.c_names.pop()
         return result
 
     def named_type(self, node: nodes.NamedType, scope: _Expansion | None) -> nodes.Node:
         """A type name, which may be a parameter of the macro."""
-        given = scope.names.get(node.name) if scope is not None else None
-        if isinstance(given, nodes.TypeExpr):
-            return visitor.copy(given)
-        if isinstance(given, nodes.Identifier):
-            return nodes.NamedType(given.span, given.name)
+        argument = scope.names.get(node.name) if scope is not None else None
+        if isinstance(argument, nodes.TypeExpr):
+            return visitor.copy(argument)
+        if isinstance(argument, nodes.Identifier):
+            return nodes.NamedType(argument.span, argument.name)
         return self.plain(node, scope)
 
     def about(self, node: nodes.Sizeof | nodes.TypeofExpr, scope: _Expansion | None) -> nodes.Node:
@@ -236,27 +236,28 @@ class _Expander:
         """``offsetof``, whose path may start with a parameter that stands for members."""
         path: list[str] = []
         for step in node.path:
-            given = scope.names.get(step) if scope is not None else None
-            path.extend(_members(given) if isinstance(given, nodes.Identifier | nodes.FieldAccess) else [step])
+            argument = scope.names.get(step) if scope is not None else None
+            path.extend(_members(argument) if isinstance(argument, nodes.Identifier | nodes.FieldAccess) else [step])
         return self.plain(node, scope, path=tuple(path))
 
     # ---------------------------------------------------------------------------------------- records
 
     def record(self, node: nodes.RecordLiteral, scope: _Expansion | None) -> nodes.Node:
         """A record, without the members whose value is ``only_if(false, …)``."""
-        found = self.plain(node, scope)
-        assert isinstance(found, nodes.RecordLiteral)
-        if not any(map(_conditional, found.members)):
-            return found
+        expanded = self.plain(node, scope)
+        assert isinstance(expanded, nodes.RecordLiteral)
+        if not any(map(_conditional, expanded.members)):
+            return expanded
         kept = [
             (name, value)
-            for name, member in zip(found.names, found.members, strict=True)
+            for name, member in zip(expanded.names, expanded.members, strict=True)
             if (value := self._member(member)) is not None
         ]
         if not kept:
-            self.diagnostics.error("the record has no member left: all conditions of only_if() are false", found.span)
-            return found
-        return replace(found, names=tuple(name for name, _ in kept), members=tuple(value for _, value in kept))
+            message = "the record has no member left: all conditions of only_if() are false"
+            self.diagnostics.error(message, expanded.span)
+            return expanded
+        return replace(expanded, names=tuple(name for name, _ in kept), members=tuple(value for _, value in kept))
 
     def _member(self, member: nodes.Expr) -> nodes.Expr | None:
         """The value of a member; None when its condition is false."""
@@ -292,8 +293,8 @@ class _Expander:
         """``member_exist``, whose member is never a macro, but may be a parameter that stands for members."""
         path: list[str] = []
         for step in _members(node.args[1]):
-            given = scope.names.get(step) if scope is not None else None
-            path.extend(_members(given) if given is not None else [step])
+            argument = scope.names.get(step) if scope is not None else None
+            path.extend(_members(argument) if argument is not None else [step])
         if not path:
             return self.plain(node, scope)
         span = node.args[1].span if scope is None else scope.span(node.args[1].span)
@@ -352,13 +353,13 @@ class _Expander:
         self.number += 1
         inner = _Expansion(macro, place, self.number, scope)
         for parameter, arg in zip(macro.parameters, args, strict=True):
-            given = self.node(arg, scope)
-            if isinstance(parameter, nodes.Variable) and isinstance(given, nodes.Variable):
-                inner.variables[parameter.name] = given
-            elif isinstance(parameter, nodes.MapRef) and isinstance(given, nodes.MapRef):
-                inner.maps[parameter.name] = given
-            elif isinstance(parameter, nodes.Identifier) and isinstance(given, nodes.Expr | nodes.TypeExpr):
-                inner.names[parameter.name] = given
+            argument = self.node(arg, scope)
+            if isinstance(parameter, nodes.Variable) and isinstance(argument, nodes.Variable):
+                inner.variables[parameter.name] = argument
+            elif isinstance(parameter, nodes.MapRef) and isinstance(argument, nodes.MapRef):
+                inner.maps[parameter.name] = argument
+            elif isinstance(parameter, nodes.Identifier) and isinstance(argument, nodes.Expr | nodes.TypeExpr):
+                inner.names[parameter.name] = argument
         body = self.node(macro.body, inner)
         assert isinstance(body, nodes.Block)
         if not body.statements and body.value is not None:
@@ -374,10 +375,10 @@ def _match(macro: nodes.Macro, args: Arguments, scope: _Expansion | None) -> int
     for parameter, arg in zip(macro.parameters, args, strict=True):
         if isinstance(parameter, nodes.Identifier):
             continue
-        given: nodes.Node = arg
+        argument: nodes.Node = arg
         if isinstance(arg, nodes.Identifier) and scope is not None:
-            given = scope.names.get(arg.name, arg)
-        if not isinstance(given, type(parameter)):
+            argument = scope.names.get(arg.name, arg)
+        if not isinstance(argument, type(parameter)):
             return -1
         score += 1
     return score

@@ -33,14 +33,14 @@ class NamedParameter(msgspec.Struct, frozen=True):
 def usage(program: nodes.Program) -> list[NamedParameter]:
     """The named parameters of a script in order of their first ``getopt``, for its own ``--help``."""
     roots = {name for item in program.items for name in option_declarations.names(item)}
-    found: dict[str, NamedParameter] = {}
+    parameters: dict[str, NamedParameter] = {}
     for call in _getopts(program):
         declared = parameter(call, None)
         if declared is not None and declared.name not in roots:
-            kept = found.setdefault(declared.name, declared)
+            kept = parameters.setdefault(declared.name, declared)
             if declared.description and not kept.description:
-                found[declared.name] = declared
-    return list(found.values())
+                parameters[declared.name] = declared
+    return list(parameters.values())
 
 
 def help_text(program: nodes.Program, name: str) -> str:
@@ -67,12 +67,12 @@ def check(
     program: nodes.Program, options: CompileOptions, roots: Declarations, diagnostics: Diagnostics
 ) -> dict[str, NamedParameter]:
     """All named parameters; reports conflicting ones, and given parameters that are not declared."""
-    found: dict[str, NamedParameter] = {}
+    known_parameters: dict[str, NamedParameter] = {}
     for call in _getopts(program):
         declared = parameter(call, diagnostics)
         if declared is None or _is_option(call, declared, roots, diagnostics):
             continue
-        first = found.setdefault(declared.name, declared)
+        first = known_parameters.setdefault(declared.name, declared)
         for what, same in (
             ("default", _typed(first.default) == _typed(declared.default)),
             ("description", first.description == declared.description),
@@ -82,16 +82,16 @@ def check(
                 diagnostics.error(
                     f"parameter {declared.name!r} has another {what} elsewhere", declared.span, notes=[note]
                 )
-    given = [name for name, _ in options.named if name not in roots.by_name]
-    known = [*(item.name for item in roots.options), *found]
-    _check_unknown(program, given, known, diagnostics)
-    return found
+    names = [name for name, _ in options.named if name not in roots.by_name]
+    known = [*(item.name for item in roots.options), *known_parameters]
+    _check_unknown(program, names, known, diagnostics)
+    return known_parameters
 
 
 def _check_unknown(
-    program: nodes.Program, given: Iterable[str], known: Sequence[str], diagnostics: Diagnostics
+    program: nodes.Program, names: Iterable[str], known: Sequence[str], diagnostics: Diagnostics
 ) -> None:
-    for name in given:
+    for name in names:
         if name in known or name == "help":
             continue
         near = similar(name, known)
@@ -105,22 +105,22 @@ def _check_unknown(
         diagnostics.error(f"unknown parameter --{name}", first, hints=hints)
 
 
-def _is_option(call: nodes.Call, found: NamedParameter, roots: Declarations, diagnostics: Diagnostics) -> bool:
+def _is_option(call: nodes.Call, named: NamedParameter, roots: Declarations, diagnostics: Diagnostics) -> bool:
     """Whether a call means an option of the root; reports what only looks like it."""
-    declared = roots.by_name.get(found.name)
+    declared = roots.by_name.get(named.name)
     if declared is not None:
         if len(call.args) > 1:
             note = Note("declared here", declared.span)
             diagnostics.error(
-                f"the option {found.name!r} is declared at the root: give only its name here",
+                f"the option {named.name!r} is declared at the root: give only its name here",
                 call.args[1].span,
                 notes=[note],
             )
         return True
-    near = similar(found.name, roots.by_name) if len(call.args) == 1 else []
+    near = similar(named.name, roots.by_name) if len(call.args) == 1 else []
     if near:
         hints = [f"did you mean {' or '.join(map(repr, near))}?"]
-        diagnostics.error(f"the script declares no option {found.name!r}", call.args[0].span, hints=hints)
+        diagnostics.error(f"the script declares no option {named.name!r}", call.args[0].span, hints=hints)
     return bool(near)
 
 
@@ -187,8 +187,8 @@ def given_value(declared: NamedParameter, text: str | None, node: nodes.Call, di
         if text is not None:
             return text.encode(errors="surrogateescape")
         expected = "a value"
-    given = f"--{declared.name}" + (f"={text}" if text is not None else "")
-    diagnostics.error(f"parameter --{declared.name} needs {expected}; {given} was given", node.span)
+    option = f"--{declared.name}" + (f"={text}" if text is not None else "")
+    diagnostics.error(f"parameter --{declared.name} needs {expected}; {option} was given", node.span)
     return declared.default
 
 

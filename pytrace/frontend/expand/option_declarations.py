@@ -64,18 +64,18 @@ def read(program: nodes.Program, diagnostics: Diagnostics) -> Declarations:
     by_name: dict[str, Declaration] = {}
     for node in _own_first(program):
         try:
-            found = Declaration(_option(node), node.span)
-            _check_order(found, items)
+            declaration = Declaration(_option(node), node.span)
+            _check_order(declaration, items)
         except _MistakeError as mistake:
             diagnostics.error(mistake.message, mistake.span, hints=mistake.hints)
             continue
-        taken = next((name for name in found.option.names if name in by_name), None)
+        taken = next((name for name in declaration.option.names if name in by_name), None)
         if taken is not None:
             note = Note("declared here first", by_name[taken].span)
             diagnostics.error(f"the option {taken!r} is declared twice", node.args[0].span, notes=[note])
             continue
-        items.append(found)
-        by_name.update(dict.fromkeys(found.option.names, found))
+        items.append(declaration)
+        by_name.update(dict.fromkeys(declaration.option.names, declaration))
     return Declarations(tuple(items), by_name)
 
 
@@ -90,8 +90,8 @@ def names(item: nodes.RootItem) -> tuple[str, ...]:
 
 
 def _own_first(program: nodes.Program) -> list[nodes.OptionDeclaration]:
-    found = [item for item in program.items if isinstance(item, nodes.OptionDeclaration)]
-    return sorted(found, key=lambda item: item.span.source is not program.span.source)
+    declarations = [item for item in program.items if isinstance(item, nodes.OptionDeclaration)]
+    return sorted(declarations, key=lambda item: item.span.source is not program.span.source)
 
 
 # ---------------------------------------------------------------------------------------------- one declaration
@@ -111,15 +111,15 @@ def _option(node: nodes.OptionDeclaration) -> ScriptOption:
     choices = _choices(node.args[3]) if len(node.args) > 3 else ()
     operand = _OPERAND.fullmatch(text)
     if operand is not None and operand["open"] + operand["close"] in ("[]", "<>"):
-        made = _operand(operand, default, help_text, choices)
+        option = _operand(operand, default, help_text, choices)
     else:
-        made = _named(spec, text, default, help_text, choices)
-    _check(made, node)
-    return made
+        option = _named(spec, text, default, help_text, choices)
+    _check(option, node)
+    return option
 
 
-def _operand(found: re.Match[str], default: Value | None, help_text: str, choices: tuple[str, ...]) -> ScriptOption:
-    name = found["name"]
+def _operand(match: re.Match[str], default: Value | None, help_text: str, choices: tuple[str, ...]) -> ScriptOption:
+    name = match["name"]
     return ScriptOption(
         (name,),
         "" if default is None else default,
@@ -127,28 +127,28 @@ def _operand(found: re.Match[str], default: Value | None, help_text: str, choice
         name,
         choices,
         operand=True,
-        required=found["open"] == "<",
-        repeat=found["repeat"] is not None,
-        type=found["type"] or "",
-        listed=found["listed"] is not None,
+        required=match["open"] == "<",
+        repeat=match["repeat"] is not None,
+        type=match["type"] or "",
+        listed=match["listed"] is not None,
     )
 
 
 def _named(
     spec: nodes.Node, text: str, default: Value | None, help_text: str, choices: tuple[str, ...]
 ) -> ScriptOption:
-    found = _SPEC.fullmatch(text)
-    if found is None:
+    match = _SPEC.fullmatch(text)
+    if match is None:
         raise _MistakeError(f"{text!r} does not declare an option", spec.span, _SPEC_HINT)
-    names = tuple(found["names"].split("|"))
-    twice = next((name for at, name in enumerate(names) if name in names[:at]), None)
+    names = tuple(match["names"].split("|"))
+    twice = next((name for index, name in enumerate(names) if name in names[:index]), None)
     if twice is not None:
         raise _MistakeError(f"the name {twice!r} appears twice", spec.span)
     if "help" in names:
         raise _MistakeError("--help is taken: it prints the usage of the script", spec.span)
     if default is None:
-        default = "" if found["argument"] else False
-    argument = found["argument"] or ""
+        default = "" if match["argument"] else False
+    argument = match["argument"] or ""
     if isinstance(default, bool):
         if argument:
             raise _MistakeError(
@@ -162,9 +162,9 @@ def _named(
         help_text,
         argument,
         choices,
-        repeat=found["repeat"] is not None,
-        type=found["type"] or "",
-        listed=found["listed"] is not None,
+        repeat=match["repeat"] is not None,
+        type=match["type"] or "",
+        listed=match["listed"] is not None,
     )
 
 
@@ -203,16 +203,16 @@ def _check_type(option: ScriptOption, name: Span, default: Span) -> None:
         raise _MistakeError(f"the default of an option of the type {option.type!r} must be {needed}", default)
 
 
-def _check_order(found: Declaration, before: Sequence[Declaration]) -> None:
-    option = found.option
+def _check_order(declaration: Declaration, before: Sequence[Declaration]) -> None:
+    option = declaration.option
     last = next((item.option for item in reversed(before) if item.option.operand), None)
     if not option.operand or last is None:
         return
     if last.repeat:
-        raise _MistakeError(f"no operand can follow {last.name!r}, which takes all that follow", found.span)
+        raise _MistakeError(f"no operand can follow {last.name!r}, which takes all that follow", declaration.span)
     if option.required and not last.required:
         raise _MistakeError(
-            f"the required operand {option.name!r} cannot follow the optional one {last.name!r}", found.span
+            f"the required operand {option.name!r} cannot follow the optional one {last.name!r}", declaration.span
         )
 
 
@@ -253,7 +253,7 @@ def values(
     Wrong values and required operands without a value are reported at their declarations.
     """
     texts = {declared.by_name[name].option.name: text for name, text in given if name in declared.by_name}
-    found: dict[str, Value] = {}
+    values_: dict[str, Value] = {}
     for item in declared.items:
         option = item.option
         value = default_value(option)
@@ -261,8 +261,8 @@ def values(
             value = _converted(item, texts[option.name], diagnostics)
         elif option.required:
             diagnostics.error(f"the operand {option.name!r} must be given", item.span)
-        found.update(dict.fromkeys(option.names, value))
-    return found
+        values_.update(dict.fromkeys(option.names, value))
+    return values_
 
 
 def _converted(item: Declaration, text: str | None, diagnostics: Diagnostics) -> Value:

@@ -46,8 +46,8 @@ def describe(program: nodes.Program, options: CompileOptions) -> manifest_sectio
     numbers = [node.number for node in visitor.walk(program) if isinstance(node, nodes.PositionalParam)]
     known = usage(program)
     roots = option_declarations.read(program, Diagnostics())
-    given = dict(options.named)
-    defaults = tuple((x.name, str(x.default)) for x in roots.options if not given.keys() & set(x.names))
+    named = dict(options.named)
+    defaults = tuple((x.name, str(x.default)) for x in roots.options if not named.keys() & set(x.names))
     return manifest_sections.Parameters(
         options.positional,
         (*options.named, *defaults),
@@ -60,8 +60,8 @@ def describe(program: nodes.Program, options: CompileOptions) -> manifest_sectio
 class _Substitution:
     """Replaces nodes bottom-up.
 
-    *texts* are the parameters below the first argument of ``str``; the literals that replace them are kept in *made*,
-    so that the sum and the call around them are recognised when they are reached.
+    *texts* are the parameters below the first argument of ``str``; the literals that replace them are kept in
+    *literals*, so that the sum and the call around them are recognised when they are visited.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class _Substitution:
         self.named = dict(options.named)
         self.ahead = options.ahead
         self.texts = {node for call in visitor.walk(program) for node in _text_parameters(call)}
-        self.made: set[nodes.Node] = set()
+        self.literals: set[nodes.Node] = set()
         self.chosen: set[nodes.Node] = set()
         """The literals of named parameters and options."""
 
@@ -95,11 +95,11 @@ class _Substitution:
         if node in self.texts:
             return self._literal(node.span, _bytes(text or ""))
         if text is None:
-            given = len(self.options.positional)
+            count = len(self.options.positional)
             self.diagnostics.warn(
                 f"parameter ${node.number} was not given; it is 0",
                 node.span,
-                hints=[f"the script was started with {given} parameter{'' if given == 1 else 's'}"],
+                hints=[f"the script was started with {count} parameter{'' if count == 1 else 's'}"],
             )
             return nodes.IntLiteral(node.span, 0)
         number = numbers.parse_integer(text)
@@ -109,9 +109,9 @@ class _Substitution:
         """A parameter whose value is given at each run of the ahead-of-time file: a number, or text inside ``str``."""
         if node not in self.texts:
             return nodes.OpenParameter(node.span, str(node.number), "number", "0")
-        made = nodes.OpenParameter(node.span, str(node.number), "text")
-        self.made.add(made)
-        return made
+        parameter = nodes.OpenParameter(node.span, str(node.number), "text")
+        self.literals.add(parameter)
+        return parameter
 
     def _count(self, node: nodes.ParamCount) -> nodes.Expr:
         if self.ahead:
@@ -124,21 +124,21 @@ class _Substitution:
 
     def _literal(self, span: Span, text: bytes) -> nodes.StringLiteral:
         literal = nodes.StringLiteral(span, text)
-        self.made.add(literal)
+        self.literals.add(literal)
         return literal
 
     def _sum(self, node: nodes.Binary) -> nodes.Expr:
         """``$N + skip`` inside ``str``: the text without its first characters."""
         for text, count in ((node.left, node.right), (node.right, node.left)):
-            if text in self.made and isinstance(text, nodes.StringLiteral) and isinstance(count, nodes.IntLiteral):
+            if text in self.literals and isinstance(text, nodes.StringLiteral) and isinstance(count, nodes.IntLiteral):
                 if count.value > len(text.value):
                     message = f"the parameter has {len(text.value)} characters; nothing is left after {count.value}"
                     self.diagnostics.warn(message, count.span)
                 return self._literal(node.span, text.value[count.value :])
-            if text in self.made and isinstance(text, nodes.OpenParameter) and isinstance(count, nodes.IntLiteral):
-                made = replace(text, span=node.span, skip=count.value)
-                self.made.add(made)
-                return made
+            if text in self.literals and isinstance(text, nodes.OpenParameter) and isinstance(count, nodes.IntLiteral):
+                parameter = replace(text, span=node.span, skip=count.value)
+                self.literals.add(parameter)
+                return parameter
         return node
 
     def _call(self, node: nodes.Call) -> nodes.Expr:
@@ -147,7 +147,7 @@ class _Substitution:
         if node.name == "probe_exist" and self.values and len(node.args) == 1:
             return self._question(node, node.args[0])
         first = node.args[0] if node.name == "str" and len(node.args) == 1 else None
-        return first if isinstance(first, nodes.StringLiteral | nodes.OpenParameter) and first in self.made else node
+        return first if isinstance(first, nodes.StringLiteral | nodes.OpenParameter) and first in self.literals else node
 
     def _question(self, node: nodes.Call, asked: nodes.Node) -> nodes.Expr:
         """``probe_exist("…$name…")`` with the values of options, as in attach points."""

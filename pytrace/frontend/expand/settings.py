@@ -68,8 +68,8 @@ def _from_environment(options: CompileOptions, diagnostics: Diagnostics) -> dict
         diagnostics.warn(f"there is no variable {variable}", Span(source, 0, len(variable)), hints=hints)
     for variable, name, text in variables(options.environment):
         source = Source("environment", f"{variable}={text}")
-        at = len(variable)
-        _set(values, name, text, Span(source, 0, at), Span(source, at + 1, len(source.text)), diagnostics)
+        column = len(variable)
+        _set(values, name, text, Span(source, 0, column), Span(source, column + 1, len(source.text)), diagnostics)
     return values
 
 
@@ -80,7 +80,7 @@ def _set(
         diagnostics.warn(f"config key {name!r} no longer has an effect", key_span, hints=["it can be removed"])
         return
     try:
-        target, found = read_value(name, value)
+        target, setting = read_value(name, value)
     except KeyError:
         diagnostics.error(
             f"there is no config key {name!r}", key_span, hints=did_you_mean(name, [*key_names(), *RENAMED])
@@ -92,4 +92,4 @@ def _set(
     if name in RENAMED:
         opposite = " (with the opposite value)" if name in INVERTED else ""
         diagnostics.warn(f"config key {name!r} is now called {target!r}{opposite}", key_span)
-    values[target] = found
+    values[target] = setting

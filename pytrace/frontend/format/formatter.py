@@ -30,7 +30,7 @@ from pytrace.frontend.syntax import parser
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytrace.frontend.syntax.parser import Branch, Piece
+    from pytrace.frontend.syntax.parser import Branch, ParsedItem
 
 _WIDTH = 100
 _BODIES = (nodes.Probe, nodes.Macro, nodes.Function, nodes.RootIf)
@@ -46,24 +46,24 @@ def format_source(source: Source, diagnostics: Diagnostics) -> str:
     if "\r\n" in source.text:
         text = format_source(Source(source.name, source.text.replace("\r\n", "\n")), diagnostics)
         return source.text if len(diagnostics.errors) > known else text
-    program, pieces, comments = parser.parse_pieces(source, diagnostics)
+    program, parsed_items, comments = parser.parse_with_tokens(source, diagnostics)
     if len(diagnostics.errors) > known:
         return source.text
-    ended = _ended(source, pieces)
+    ended = _ended(source, parsed_items)
     if ended is not None:
         # Now it is known of more of them where statements end, and which are statements.
         return format_source(ended, Diagnostics())
-    text = _Formatter(source, program, comments).run(pieces)
+    text = _Formatter(source, program, comments).run(parsed_items)
     again = Diagnostics()
     if not visitor.same(parser.parse(Source(source.name, text), again), program) or again.items:
         raise InternalError("the formatted script does not mean the same")
     return text
 
 
-def _ended(source: Source, pieces: list[Piece]) -> Source | None:
+def _ended(source: Source, parsed_items: list[ParsedItem]) -> Source | None:
     """The script with missing semicolons between statements added; None when none is missing."""
-    structures = [piece.structure for piece in _all(pieces) if piece.structure is not None]
-    before = [found.tokens[index - 1] for found in structures for index in sorted(found.unended)]
+    structures = [parsed.structure for parsed in _all(parsed_items) if parsed.structure is not None]
+    before = [structure.tokens[index - 1] for structure in structures for index in sorted(structure.unended)]
     if not before:
         return None
     # A block is the end of a statement that needs none, or of a value: that is seen once those before it have theirs.
@@ -72,12 +72,12 @@ def _ended(source: Source, pieces: list[Piece]) -> Source | None:
     return Source(source.name, ";".join(source.text[a:b] for a, b in pairwise(bounds)))
 
 
-def _all(pieces: list[Piece]) -> Iterator[Piece]:
-    """*pieces*, and those inside them."""
-    for piece in pieces:
-        yield piece
-        for branch in piece.branches:
-            yield from _all(branch.pieces)
+def _all(parsed_items: list[ParsedItem]) -> Iterator[ParsedItem]:
+    """*parsed_items*, and those inside them."""
+    for parsed in parsed_items:
+        yield parsed
+        for branch in parsed.branches:
+            yield from _all(branch.parsed_items)
 
 
 class _Formatter:
@@ -90,20 +90,20 @@ class _Formatter:
         self.level = 0
         """Number of ``if comptime`` around the current item."""
 
-    def run(self, pieces: list[Piece]) -> str:
-        self._pieces(pieces)
+    def run(self, parsed_items: list[ParsedItem]) -> str:
+        self._parsed_items(parsed_items)
         self.lines.between(len(self.source.text), blank=False, end=True)
         return self.lines.text()
 
-    def _pieces(self, pieces: list[Piece]) -> None:
-        before: Piece | None = None
-        for piece in pieces:
-            start = piece.head.start
-            apart = before is not None and (isinstance(before.node, _BODIES) or isinstance(piece.node, _BODIES))
+    def _parsed_items(self, parsed_items: list[ParsedItem]) -> None:
+        before: ParsedItem | None = None
+        for parsed in parsed_items:
+            start = parsed.head.start
+            apart = before is not None and (isinstance(before.node, _BODIES) or isinstance(parsed.node, _BODIES))
             opened = before is None and self.level > 0
             self.lines.between(start, blank=apart, end=opened, level=self.level)
-            self._piece(piece)
-            before = piece
+            self._parsed_item(parsed)
+            before = parsed
 
     def _branch(self, branch: Branch, *, first: bool) -> None:
         lines = self.lines
@@ -122,7 +122,7 @@ class _Formatter:
         lines.write("{")
         lines.reached(branch.opener.end)
         self.level += 1
-        self._pieces(branch.pieces)
+        self._parsed_items(branch.parsed_items)
         lines.between(branch.end.start, blank=False, end=True, level=self.level)
         self.level -= 1
         lines.break_line()
@@ -131,24 +131,24 @@ class _Formatter:
         lines.write("}")
         lines.reached(branch.end.end)
 
-    def _piece(self, piece: Piece) -> None:
+    def _parsed_item(self, parsed: ParsedItem) -> None:
         lines = self.lines
-        node = piece.node
+        node = parsed.node
         if isinstance(node, nodes.CPart):
             lines.write_verbatim(node.text, node.span.end)
             return
-        if piece.branches:
-            for index, branch in enumerate(piece.branches):
+        if parsed.branches:
+            for index, branch in enumerate(parsed.branches):
                 self._branch(branch, first=index == 0)
             return
-        assert piece.structure is not None
+        assert parsed.structure is not None
         if isinstance(node, nodes.Probe):
             self._attach_points(node)
             self._predicate_line(node)
         else:
-            lines.write(piece.head.text)
-            lines.passed(piece.head.end)
-        ItemPrinter(lines, piece.structure, self.level).run()
+            lines.write(parsed.head.text)
+            lines.passed(parsed.head.end)
+        ItemPrinter(lines, parsed.structure, self.level).run()
         if isinstance(node, nodes.RootFail):
             lines.write(";")
 

@@ -268,11 +268,11 @@ class ItemPrinter:
 
 def _pair(tokens: list[Token]) -> dict[int, Token]:
     """The closing token of each block, by the index of its opening one."""
-    found: dict[int, Token] = {}
+    closers: dict[int, Token] = {}
     opened: list[int] = []
     for index, token in enumerate(tokens):
         if token.type in BLOCK_OPENERS:
             opened.append(index)
         elif token.type == "RBRACE":
-            found[opened.pop()] = token
-    return found
+            closers[opened.pop()] = token
+    return closers

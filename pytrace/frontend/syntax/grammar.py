@@ -197,16 +197,16 @@ def p_block(p: Rule) -> None:
 def p_block_body(p: Rule) -> None:
     """block_body : statements
     | statements simple"""
-    found: list[nodes.Stmt | None] = p[1]
+    statements: list[nodes.Stmt | None] = p[1]
     if len(p) == 3 and p[2] is not None:
-        found.append(p[2])
-    last = found[-1] if found else None
+        statements.append(p[2])
+    last = statements[-1] if statements else None
     whole = len(p) == 3 or (isinstance(last, nodes.ExprStmt) and isinstance(last.value, nodes.If | nodes.BlockExpr))
     value = None
     if whole and isinstance(last, nodes.ExprStmt):
-        found.pop()
+        statements.pop()
         value = last.value
-    p[0] = (tuple(statement for statement in found if statement is not EMPTY), value)
+    p[0] = (tuple(statement for statement in statements if statement is not EMPTY), value)
 
 
 def p_statements(p: Rule) -> None:
@@ -253,9 +253,9 @@ def p_statement_import(p: Rule) -> None:
 def p_statement_for(p: Rule) -> None:
     """statement : FOR LPAREN VARIABLE COLON for_source RPAREN block
     | FOR VARIABLE COLON for_source block"""
-    at = 3 if len(p) == 8 else 2
-    variable = nodes.Variable(p[at].span, p[at].data)
-    p[0] = nodes.For(span_of(p), variable, p[at + 2], p[len(p) - 1])
+    first = 3 if len(p) == 8 else 2
+    variable = nodes.Variable(p[first].span, p[first].data)
+    p[0] = nodes.For(span_of(p), variable, p[first + 2], p[len(p) - 1])
 
 
 def p_for_source(p: Rule) -> None:

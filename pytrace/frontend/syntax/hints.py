@@ -29,48 +29,48 @@ _WORDS = {
 }
 
 
-def hints_for(tokens: Sequence[Token], at: int, expected: str) -> tuple[str, ...]:
+def hints_for(tokens: Sequence[Token], index: int, expected: str) -> tuple[str, ...]:
     """Hints for an error at index *at* of an item's tokens; *expected* says what was expected."""
-    token = tokens[at] if at < len(tokens) else None
-    before = tokens[at - 1] if at else None
-    for word in (token, before, _statement_start(tokens, at)):
+    token = tokens[index] if index < len(tokens) else None
+    before = tokens[index - 1] if index else None
+    for word in (token, before, _statement_start(tokens, index)):
         if word is not None and word.type == "IDENT" and word.text in _WORDS:
             return (_WORDS[word.text],)
     if token is None:
         return ()
     rule = _RULES.get(token.type)
-    hints = rule(tokens, at) if rule is not None else ()
+    hints = rule(tokens, index) if rule is not None else ()
     if not hints and token.type in _OPERANDS:
         if "','" in expected:
             return ("add ',' before it",)
         if expected == "a variable" and token.type == "IDENT":
-            return _name_of_variable(tokens, at)
+            return _name_of_variable(tokens, index)
     return hints
 
 
-def _statement_start(tokens: Sequence[Token], at: int) -> Token | None:
-    for index in range(at - 1, max(-1, at - 200), -1):
+def _statement_start(tokens: Sequence[Token], error: int) -> Token | None:
+    for index in range(error - 1, max(-1, error - 200), -1):
         if tokens[index].type in ("SEMI", "LBRACE", "RBRACE", "BLOCK_STATEMENT"):
             return tokens[index + 1] if index + 1 < len(tokens) else None
     return None
 
 
-def _assign(tokens: Sequence[Token], at: int) -> tuple[str, ...]:
-    if at and tokens[at - 1].type == "ASSIGN":
+def _assign(tokens: Sequence[Token], index: int) -> tuple[str, ...]:
+    if index and tokens[index - 1].type == "ASSIGN":
         return ("'==' is written without a space",)
-    if at > 2 and tokens[at - 2].type == "LPAREN" and tokens[at - 3].text == "row":
+    if index > 2 and tokens[index - 2].type == "LPAREN" and tokens[index - 3].text == "row":
         return ("row() takes a record: write row((name=value, …)), with two pairs of parentheses",)
     return ("use '==' to compare",)
 
 
-def _not(tokens: Sequence[Token], at: int) -> tuple[str, ...]:
-    if at and tokens[at - 1].type == "IDENT":
-        return (f"macros are called without '!': {tokens[at - 1].text}(…)",)
+def _not(tokens: Sequence[Token], index: int) -> tuple[str, ...]:
+    if index and tokens[index - 1].type == "IDENT":
+        return (f"macros are called without '!': {tokens[index - 1].text}(…)",)
     return ()
 
 
-def _string(tokens: Sequence[Token], at: int) -> tuple[str, ...]:
-    if at and tokens[at - 1].type == "STRING":
+def _string(tokens: Sequence[Token], index: int) -> tuple[str, ...]:
+    if index and tokens[index - 1].type == "STRING":
         return ("strings next to each other are not joined: write one string",)
     return ()
 
@@ -85,20 +85,20 @@ def _else(_tokens: Sequence[Token], _at: int) -> tuple[str, ...]:
     return ("'else' must directly follow the '}' of an 'if'",)
 
 
-def _name_of_variable(tokens: Sequence[Token], at: int) -> tuple[str, ...]:
-    if at + 1 < len(tokens) and tokens[at + 1].type in ("IDENT", "VARIABLE"):  # a type, as other languages have it
+def _name_of_variable(tokens: Sequence[Token], index: int) -> tuple[str, ...]:
+    if index + 1 < len(tokens) and tokens[index + 1].type in ("IDENT", "VARIABLE"):  # a type
         return ("a type does not come first: for ($i : 0..10) and let $name: type = value",)
-    return (f"variables are written with '$': ${tokens[at].text}",)
+    return (f"variables are written with '$': ${tokens[index].text}",)
 
 
-def _brace(tokens: Sequence[Token], at: int) -> tuple[str, ...]:
-    if at >= 2 and tokens[0].type == "MACRO_ITEM" and tokens[at - 1].type == "IDENT":
-        return (f"a macro without parameters is written 'macro {tokens[at - 1].text}() {{ … }}'",)
+def _brace(tokens: Sequence[Token], index: int) -> tuple[str, ...]:
+    if index >= 2 and tokens[0].type == "MACRO_ITEM" and tokens[index - 1].type == "IDENT":
+        return (f"a macro without parameters is written 'macro {tokens[index - 1].text}() {{ … }}'",)
     return ()
 
 
-def _map(tokens: Sequence[Token], at: int) -> tuple[str, ...]:
-    if at and tokens[at - 1].type == "LET":
+def _map(tokens: Sequence[Token], index: int) -> tuple[str, ...]:
+    if index and tokens[index - 1].type == "LET":
         return ("maps are declared outside of probes: let @name = hash(100);",)
     return ()
 

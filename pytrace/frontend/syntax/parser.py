@@ -45,7 +45,7 @@ def parse(source: Source, diagnostics: Diagnostics) -> nodes.Program:
     Returns:
         The AST, without the statements and items that could not be parsed.
     """
-    return parse_pieces(source, diagnostics)[0]
+    return parse_with_tokens(source, diagnostics)[0]
 
 
 def parse_expression(source: Source, diagnostics: Diagnostics, *, in_c: bool = False) -> nodes.Expr | None:
@@ -98,8 +98,8 @@ def _tables() -> lr_driver.Tables:
     return lr_driver.Tables(parser)
 
 
-class Piece(msgspec.Struct):
-    """One root item or C part with its tokens, for the formatter; *head* is the offset where it starts."""
+class ParsedItem(msgspec.Struct):
+    """A root item or C part with its tokens, for the formatter; *head* is its first token or its attach points."""
 
     head: Span
     node: nodes.RootItem | nodes.CPart
@@ -120,16 +120,18 @@ class Branch(msgspec.Struct):
     opener: Span
     end: Span
     items: list[nodes.RootItem]
-    pieces: list[Piece]
+    parsed_items: list[ParsedItem]
 
 
-def parse_pieces(source: Source, diagnostics: Diagnostics) -> tuple[nodes.Program, list[Piece], dict[int, int]]:
-    """The AST of a script, its pieces in source order, and the positions of its comments."""
+def parse_with_tokens(
+    source: Source, diagnostics: Diagnostics
+) -> tuple[nodes.Program, list[ParsedItem], dict[int, int]]:
+    """Parse a script. Returns its AST, its items in source order with their tokens, and the spans of its comments."""
     known = len(diagnostics.items)
     run = _ProgramParser(source, diagnostics)
     program = run.run()
     diagnostics.items[known:] = sorted(diagnostics.items[known:], key=lambda item: item.span.start)
-    return program, run.pieces, run.lexer.comments
+    return program, run.parsed_items, run.lexer.comments
 
 
 class _ProgramParser:
@@ -144,7 +146,7 @@ class _ProgramParser:
         self.items: list[nodes.RootItem] = []
         self.body: Span | None = None
         """The first item after the preamble."""
-        self.pieces: list[Piece] = []
+        self.parsed_items: list[ParsedItem] = []
         self.nested = 0
         """Number of ``if comptime`` around the current item."""
         self.abandoned = False
@@ -153,11 +155,12 @@ class _ProgramParser:
     def run(self) -> nodes.Program:
         shebang = self._shebang()
         while True:
-            at = self.lexer.here()
-            if at >= len(self.text):
+            start = self.lexer.here()
+            if start >= len(self.text):
                 break
             if len(self.diagnostics.errors) >= _MAX_ERRORS:
-                self.lexer.error("too many errors, the rest of the script was not read", Span(self.source, at, at))
+                span = Span(self.source, start, start)
+                self.lexer.error("too many errors, the rest of the script was not read", span)
                 break
             self._item(self.lexer.token())
             self.lexer.root()
@@ -170,13 +173,13 @@ class _ProgramParser:
 
     def _shebang(self) -> str | None:
         """The ``#!`` line, which may stand after blank lines and comments."""
-        at = self.lexer.here()
-        match = _SHEBANG.match(self.text, at)
+        start = self.lexer.here()
+        match = _SHEBANG.match(self.text, start)
         if match is None:
             return None
         text = match.group().rstrip()
-        span = Span(self.source, at, at + len(text))
-        self.pieces.append(Piece(span, nodes.CPart(span, text), None))
+        span = Span(self.source, start, start + len(text))
+        self.parsed_items.append(ParsedItem(span, nodes.CPart(span, text), None))
         self.lexer.seek(span.end)
         return text
 
@@ -196,7 +199,7 @@ class _ProgramParser:
             return
         if len(structure.tokens) <= _MAX_DEPTH or self._check_depth(node):
             self.items.append(node)
-            self.pieces.append(Piece(head, node, structure))
+            self.parsed_items.append(ParsedItem(head, node, structure))
 
     def _check_depth(self, node: nodes.RootItem) -> bool:
         deep = visitor.deeper_than(node, _MAX_DEPTH)
@@ -211,7 +214,7 @@ class _ProgramParser:
         self.c_parts.append(part)
         first_line = token.text.split("{")[0].split("\n")[0].rstrip()
         self._check_early("C definitions", Span(self.source, token.span.start, token.span.start + len(first_line)))
-        self.pieces.append(Piece(part.span, part, None))
+        self.parsed_items.append(ParsedItem(part.span, part, None))
 
     def _config(self, token: Token) -> None:
         self._check_early("the config block", token.span)
@@ -261,7 +264,7 @@ class _ProgramParser:
         if len(whole) == len(branches) and (whole[0].condition is not None):
             node = _root_if(whole)
             self.items.append(node)
-            self.pieces.append(Piece(token.span, node, None, whole))
+            self.parsed_items.append(ParsedItem(token.span, node, None, whole))
 
     def _condition(self, token: Token) -> Structure:
         """The tokens of a condition after ``if``, up to its brace."""
@@ -287,12 +290,12 @@ class _ProgramParser:
         condition = node if isinstance(node, nodes.Expr) else None
         if structure is not None and condition is None:
             condition = nodes.BoolLiteral(head, False)  # its error is reported
-        kept = self.items, self.pieces
-        self.items, self.pieces = [], []
+        kept = self.items, self.parsed_items
+        self.items, self.parsed_items = [], []
         end = self._branch_items(opener)
-        items, pieces = self.items, self.pieces
-        self.items, self.pieces = kept
-        return Branch(head, structure, condition, opener.span, end, items, pieces)
+        items, parsed_items = self.items, self.parsed_items
+        self.items, self.parsed_items = kept
+        return Branch(head, structure, condition, opener.span, end, items, parsed_items)
 
     def _branch_items(self, opener: Token) -> Span:
         """Read items up to the closing brace, whose span is returned."""
@@ -352,7 +355,7 @@ class _ProgramParser:
         if isinstance(call, nodes.Expr):
             node = nodes.RootFail(call.span, call)
             self.items.append(node)
-            self.pieces.append(Piece(token.span, node, structure))
+            self.parsed_items.append(ParsedItem(token.span, node, structure))
 
     # ------------------------------------------------------------------------------------------ probes
 
@@ -423,9 +426,9 @@ def _root_if(branches: tuple[Branch, ...]) -> nodes.RootIf:
             other = tuple(branch.items)
         else:
             other = (nodes.RootIf(branch.head.to(end), branch.condition, tuple(branch.items), other, branch.head),)
-    found = other[0]
-    assert isinstance(found, nodes.RootIf)
-    return found
+    outermost = other[0]
+    assert isinstance(outermost, nodes.RootIf)
+    return outermost
 
 
 def _quoted(text: str) -> str:
@@ -436,9 +439,9 @@ def _shown(text: str) -> str:
     return text if text.isprintable() else ascii(text)[1:-1]
 
 
-def _next_brace(text: str, at: int) -> int | None:
+def _next_brace(text: str, offset: int) -> int | None:
     """The offset of the next ``{`` unless a ``;`` or ``}`` comes before it."""
-    for match in _BODY.finditer(text, at):
+    for match in _BODY.finditer(text, offset):
         if match.group() == "{":
             return match.start()
         if match.group() in (";", "}"):

@@ -78,26 +78,26 @@ class Item:
             raise AbandonedItem
         if token.type == "RESYNC":
             return None  # PLY now discards the symbols of this statement
-        at = self.index - 1
-        before = self.tokens[at - 1] if at else None
+        index = self.index - 1
+        before = self.tokens[index - 1] if index else None
         meant = _WORD_OPERATORS.get(token.text) if token.type == "IDENT" else None
         if meant is not None and self._accepts(meant):
-            self.error(f"unexpected '{token.text}'", token.span, *hints_for(self.tokens, at, ""))
+            self.error(f"unexpected '{token.text}'", token.span, *hints_for(self.tokens, index, ""))
             return self._go_on(Token(meant, token.text, token.span), None)
-        if before is not None and self._misses_semicolon(before, token, at) and self._first_time("semicolon", at):
-            self.unended.add(at)
+        if before is not None and self._misses_semicolon(before, token, index) and self._first_time("semicolon", index):
+            self.unended.add(index)
             return self._go_on(Token("SEMI", "", _behind(before)), token)
         if token.text:  # an inserted bracket has been reported
-            self._report(token, at)
+            self._report(token, index)
         opened = sum(symbol.type in BLOCK_OPENERS for symbol in self.parser.symstack)
-        if not opened or not self._first_time("resync", at):
+        if not opened or not self._first_time("resync", index):
             raise AbandonedItem
-        self._skip(at, opened)
+        self._skip(index, opened)
         return self._go_on(Token("RESYNC", "", token.span), None)
 
-    def _first_time(self, repair: str, at: int) -> bool:
+    def _first_time(self, repair: str, index: int) -> bool:
         """Whether *repair* is tried for the first time at the token with index *at*; records the attempt."""
-        done = (repair, at)
+        done = (repair, index)
         if done in self._repaired:
             return False
         self._repaired.add(done)
@@ -109,15 +109,15 @@ class Item:
         self.parser.errok()
         return token
 
-    def _misses_semicolon(self, before: Token, token: Token, at: int) -> bool:
-        if not self.direct[at] or token.type not in _NEW_STATEMENT:
+    def _misses_semicolon(self, before: Token, token: Token, index: int) -> bool:
+        if not self.direct[index] or token.type not in _NEW_STATEMENT:
             return False
         return before.type in OPERAND_ENDS | {"BREAK", "CONTINUE"} and self._accepts("SEMI", token.type)
 
-    def _skip(self, at: int, depth: int) -> None:
+    def _skip(self, start: int, depth: int) -> None:
         """Move past the statement with an error at index *at*, in a block of *depth*."""
         tokens, depths = self.tokens, self.depths
-        index = at
+        index = start
         while index < len(tokens):
             kind, level = tokens[index].type, depths[index]
             if level < depth:
@@ -126,7 +126,7 @@ class Item:
                 if kind == "SEMI":
                     index += 1
                     break
-                if index > at and kind in _STATEMENT_WORDS and self.direct[index]:
+                if index > start and kind in _STATEMENT_WORDS and self.direct[index]:
                     break
                 if kind == "RBRACE" and index + 1 < len(tokens) and tokens[index + 1].type in _STATEMENT_STARTS:
                     index += 1
@@ -163,10 +163,10 @@ class Item:
         names = [kind_name(kind) for kind in kinds[:_MOST_NAMED]]
         return " or ".join(names) if len(names) < 3 else f"{', '.join(names[:-1])} or {names[-1]}"
 
-    def _report(self, token: Token, at: int) -> None:
+    def _report(self, token: Token, index: int) -> None:
         expected = self._expected()
         message = f"unexpected {found_name(token)}" + (f", expected {expected}" if expected else "")
-        self.error(message, token.span, *hints_for(self.tokens, at, expected))
+        self.error(message, token.span, *hints_for(self.tokens, index, expected))
 
     def _report_end(self) -> None:
         end = self.tokens[-1]

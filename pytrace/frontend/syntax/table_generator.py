@@ -122,14 +122,14 @@ def _order(entry: tuple[str, tuple[str, int, str, list[str]]]) -> tuple[str, str
 
 
 def _complaints(rules: yacc.Grammar) -> list[str]:
-    found = [f"{rule.file}:{rule.line}: symbol {name!r} is not defined" for name, rule in rules.undefined_symbols()]
-    if found:
-        return found
-    found += [f"token {name!r} is not used" for name in rules.unused_terminals()]
-    found += [f"rule {rule.name!r} is not used" for rule in rules.unused_rules()]
-    found += [f"symbol {name!r} cannot be reached" for name in rules.find_unreachable()]
-    found += [f"symbol {name!r} never ends" for name in rules.infinite_cycles()]
-    return found + [f"precedence of unknown symbol {name!r}" for name, _ in rules.unused_precedence()]
+    problems = [f"{rule.file}:{rule.line}: symbol {name!r} is not defined" for name, rule in rules.undefined_symbols()]
+    if problems:
+        return problems
+    problems += [f"token {name!r} is not used" for name in rules.unused_terminals()]
+    problems += [f"rule {rule.name!r} is not used" for rule in rules.unused_rules()]
+    problems += [f"symbol {name!r} cannot be reached" for name in rules.find_unreachable()]
+    problems += [f"symbol {name!r} never ends" for name in rules.infinite_cycles()]
+    return problems + [f"precedence of unknown symbol {name!r}" for name, _ in rules.unused_precedence()]
 
 
 def _shift_reduce(table: yacc.LRGeneratedTable) -> list[str]:

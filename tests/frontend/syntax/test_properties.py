@@ -22,7 +22,7 @@ SCATTERED = st.sampled_from(["// c\n", "/* d */", "\n// e\n"])
 
 
 def comments(text: str) -> list[str]:
-    found = parser.parse_pieces(Source("t", text), Diagnostics())[2]
+    found = parser.parse_with_tokens(Source("t", text), Diagnostics())[2]
     return [text[start:end] for start, end in sorted(found.items())]
 
 

@@ -23,11 +23,11 @@ from pytrace.core.types import (
 )
 from pytrace.frontend.ast.probe_context import (
     Argument,
+    ArgumentLocation,
     CallRegister,
     CallResult,
     ContextField,
     DataLoc,
-    Place,
     ProbeArgument,
     ProbeContext,
     RegisterLocation,
@@ -70,9 +70,9 @@ _CALL_NUMBER, _CALL_ARGUMENTS = COMMON_FIELDS_END, 16
 """Offsets of the fields that BPF programs get (``struct syscall_tp_t`` of kernel/trace/trace_syscalls.c)."""
 
 
-def system_call_places(fields: Iterable[TracepointField], raw: str, abi: Abi) -> dict[str, Place | None]:
+def system_call_places(fields: Iterable[TracepointField], raw: str, abi: Abi) -> dict[str, ArgumentLocation | None]:
     """Where the fields of a system call's tracepoint are at the raw tracepoint *raw*; None for what is not there."""
-    places: dict[tuple[int, int], Place] = {(_CALL_NUMBER, 4): CallRegister(abi.number, 4, True)}
+    places: dict[tuple[int, int], ArgumentLocation] = {(_CALL_NUMBER, 4): CallRegister(abi.number, 4, True)}
     if raw == ENTER:
         places.update({(_CALL_ARGUMENTS + SLOT * at, SLOT): CallRegister(it) for at, it in enumerate(abi.arguments)})
     else:
@@ -85,7 +85,7 @@ def system_call_places(fields: Iterable[TracepointField], raw: str, abi: Abi) ->
 
 
 def raw_tracepoint(
-    target: TracepointTarget, fields: Iterable[TracepointField], places: Mapping[str, Place], max_strlen: int
+    target: TracepointTarget, fields: Iterable[TracepointField], places: Mapping[str, ArgumentLocation], max_strlen: int
 ) -> ProbeContext:
     """The context of a tracepoint by way of the raw one: those of its fields that have a place there."""
     arguments = tuple(
@@ -96,7 +96,7 @@ def raw_tracepoint(
     return ProbeContext(arguments, args_struct(f"tracepoint:{target.category}:{target.event}", arguments))
 
 
-def _field_place(item: TracepointField) -> Place:
+def _field_place(item: TracepointField) -> ArgumentLocation:
     return DataLoc(item.offset, item.relative) if item.data_loc else ContextField(item.offset)
 
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from pytrace.core.kernel_info import COMMON_FIELDS_END, FunctionPrototype, KernelInfo, TracepointField
 from pytrace.core.types import Array, Bool, Enum, Int, Pointer, String, Struct, Type
 from pytrace.core.types.plain_loads import plainly_read
-from pytrace.frontend.ast.probe_context import Place, RawField, RawRead, Slot
+from pytrace.frontend.ast.probe_context import ArgumentLocation, RawField, RawRead, Slot
 from pytrace.frontend.attach.points.raw_tracepoint_table import (
     FORMULAS,
     OPERATION_BITS,
@@ -37,7 +37,7 @@ _STEP = re.compile(r"(->|\.)(\w+)")
 
 def places(
     category: str, event: str, fields: Iterable[TracepointField], kernel: KernelInfo, trusted: bool
-) -> dict[str, Place]:
+) -> dict[str, ArgumentLocation]:
     """The places of the fields that are known, by name.
 
     Args:
@@ -52,7 +52,7 @@ def places(
     if row is None or prototype is None or prototype.module != "vmlinux" or sys.byteorder != "little":
         return {}
     raw = _Raw(prototype, kernel, trusted)
-    found: dict[str, Place] = {}
+    found: dict[str, ArgumentLocation] = {}
     for item in own(fields):
         for source in row.get(item.name, ()):
             place = raw.place(source, item)
@@ -81,7 +81,7 @@ class _Raw(msgspec.Struct, frozen=True):
     kernel: KernelInfo
     trusted: bool
 
-    def place(self, source: str, item: TracepointField) -> Place | None:
+    def place(self, source: str, item: TracepointField) -> ArgumentLocation | None:
         """An expression as the place of a field; None if the kernel does not confirm it."""
         match = _EXPRESSION.fullmatch(source)
         assert match is not None, source
@@ -92,7 +92,7 @@ class _Raw(msgspec.Struct, frozen=True):
             return self._text(source, item)
         return self._value(source, item)
 
-    def _value(self, source: str, item: TracepointField) -> Place | None:
+    def _value(self, source: str, item: TracepointField) -> ArgumentLocation | None:
         if isinstance(item.type, Pointer):
             index, type_ = self._argument(source)
             return Slot(index) if isinstance(type_, Pointer) and item.size == type_.size else None
@@ -103,7 +103,7 @@ class _Raw(msgspec.Struct, frozen=True):
         # C keeps the bits of a number that is assigned to one of the same size.
         return RawField(VALUE, (replace(found[0], signed=size[1]),))
 
-    def _computed(self, name: str, operands: list[str], item: TracepointField) -> Place | None:
+    def _computed(self, name: str, operands: list[str], item: TracepointField) -> ArgumentLocation | None:
         formula = FORMULAS[name]
         numbers = self._passthrough() if formula.ops else ()
         if shape(item.type) != formula.result or item.size != formula.result[0] or numbers is None:
@@ -122,7 +122,7 @@ class _Raw(msgspec.Struct, frozen=True):
         found = self._follow(path)
         return found[0] if found is not None and shape(found[1]) == expected else None
 
-    def _text(self, path: str, item: TracepointField) -> Place | None:
+    def _text(self, path: str, item: TracepointField) -> ArgumentLocation | None:
         found = self._follow(path)
         if found is None:
             return None

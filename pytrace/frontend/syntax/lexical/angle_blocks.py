@@ -35,7 +35,7 @@ _BARE_PROBES = frozenset(kind.name for kind in PROBE_KINDS if kind.target is NoT
 """Probes without a colon, which have no target."""
 
 
-class Place(Enum):
+class BlockContext(Enum):
     """The context of the block that ``>`` may close."""
 
     ITEM = "item"
@@ -44,56 +44,57 @@ class Place(Enum):
     """It is nested: a statement of the block around it may follow."""
 
 
-def may_close(text: str, after: int, place: Place, *, ternary: bool, effect: bool) -> bool:
+def may_close(text: str, after: int, context: BlockContext, *, ternary: bool, effect: bool) -> bool:
     """Whether ``>`` closes its block, given that an operand precedes it.
 
     *after* is the offset after ``>``. *ternary*: a ``?`` of the same statement has no ``:`` yet. *effect*: the
     statement so far is only a call or ``++``/``--``, which is not compared.
     """
-    at = skip_layout(text, after)
-    if at >= len(text):
+    start = skip_layout(text, after)
+    if start >= len(text):
         return True
-    char = text[at]
-    word = _WORD.match(text, at)
+    char = text[start]
+    word = _WORD.match(text, start)
     if word is not None:
-        return _word_closes(text, word, place, ternary=ternary, effect=effect)
-    if char == "*" and not ternary and _WILD_POINT.match(text, at):
+        return _word_closes(text, word, context, ternary=ternary, effect=effect)
+    if char == "*" and not ternary and _WILD_POINT.match(text, start):
         return True
     if char in "+-&":
-        operand = text.startswith(char * 2, at) if char == "+" else not text.startswith(("&&", "-=", "&=", "->"), at)
-        return not operand or (effect and place is Place.STATEMENT and text.startswith(("++", "--"), at))
+        operators = ("&&", "-=", "&=", "->")
+        operand = text.startswith(char * 2, start) if char == "+" else not text.startswith(operators, start)
+        return not operand or (effect and context is BlockContext.STATEMENT and text.startswith(("++", "--"), start))
     if char == "*" or char == "!":
-        return text.startswith("=", at + 1)
+        return text.startswith("=", start + 1)
     if char not in _OPERAND_CHARS:
         return True
-    if place is Place.STATEMENT and char in "$@":
-        return effect or starts_assignment(text, at)
-    return place is Place.STATEMENT and effect and char == "{"
+    if context is BlockContext.STATEMENT and char in "$@":
+        return effect or starts_assignment(text, start)
+    return context is BlockContext.STATEMENT and effect and char == "{"
 
 
-def _word_closes(text: str, match: re.Match[str], place: Place, *, ternary: bool, effect: bool) -> bool:
+def _word_closes(text: str, match: re.Match[str], context: BlockContext, *, ternary: bool, effect: bool) -> bool:
     word = match.group()
     if word in _NO_OPERAND:
         return True
     if word in _OPERAND_WORDS:
         return False
     if word == "if":
-        return place is Place.STATEMENT
-    if place is Place.STATEMENT:
+        return context is BlockContext.STATEMENT
+    if context is BlockContext.STATEMENT:
         return effect or (word == "_" and starts_assignment(text, match.start()))
     return starts_probe(text, match.start(), ternary=ternary)
 
 
-def starts_probe(text: str, at: int, *, ternary: bool = False, statement: bool = False) -> bool:
+def starts_probe(text: str, start: int, *, ternary: bool = False, statement: bool = False) -> bool:
     """Whether the head of a probe starts at the word at offset *at*, where an operand is possible as well.
 
     *ternary*: a colon may belong to a ``?``. *statement*: a statement may start there as well, so ``name=`` and
     ``end /`` do not start a probe.
     """
-    word = _WORD.match(text, at)
+    word = _WORD.match(text, start)
     if word is None:
         return False
-    if not ternary and _WILD_POINT.match(text, at):
+    if not ternary and _WILD_POINT.match(text, start):
         return True
     behind = _BEHIND_WORD.match(text, word.end())
     if behind is None:
@@ -109,9 +110,9 @@ def starts_probe(text: str, at: int, *, ternary: bool = False, statement: bool =
     return behind.group("open") == "{"
 
 
-def starts_assignment(text: str, at: int) -> bool:
+def starts_assignment(text: str, start: int) -> bool:
     """Whether a variable or map at *at*, with its keys, is assigned to."""
-    target = _TARGET.match(text, at)
+    target = _TARGET.match(text, start)
     if target is None:
         return False
     end = skip_layout(text, target.end())
@@ -125,26 +126,26 @@ def compares_condition(text: str, after: int) -> bool:
 
     *after* is the offset after ``<``.
     """
-    at = after
+    offset = after
     while True:
-        bracket = _BRACKETS.search(text, at)
+        bracket = _BRACKETS.search(text, offset)
         end = bracket.start() if bracket else len(text)
-        stop = _CONDITION_BLOCK.search(text, at, end)
+        stop = _CONDITION_BLOCK.search(text, offset, end)
         if stop is not None:
             return stop.group() == "{" and bool(text[after : stop.start()].strip())
         if bracket is None or bracket.group() in ")]":
             return False
-        at = _balanced(text, bracket.start()) if bracket.group() in "([" else bracket.end()
+        offset = _balanced(text, bracket.start()) if bracket.group() in "([" else bracket.end()
 
 
-def _balanced(text: str, at: int) -> int:
+def _balanced(text: str, start: int) -> int:
     """The offset after the bracket that closes the one at *at*, or the end of the text."""
     depth = 0
-    for match in _BRACKETS.finditer(text, at):
-        piece = match.group()
-        if piece in ("(", "["):
+    for match in _BRACKETS.finditer(text, start):
+        bracket = match.group()
+        if bracket in ("(", "["):
             depth += 1
-        elif piece in (")", "]"):
+        elif bracket in (")", "]"):
             depth -= 1
             if depth <= 0:
                 return match.end()

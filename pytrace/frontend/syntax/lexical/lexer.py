@@ -158,8 +158,8 @@ def _ply_lexer() -> PlyLexer:
 
     from pytrace.frontend.syntax.lexical import lexer_tables, token_rules
 
-    made = lex.Lexer()
-    made.readtab(lexer_tables, token_rules.names())
-    made.lexoptimize = True  # do not compare the kind of each token with the list of kinds
-    lexer: PlyLexer = made
+    untyped = lex.Lexer()
+    untyped.readtab(lexer_tables, token_rules.names())
+    untyped.lexoptimize = True  # do not compare the kind of each token with the list of kinds
+    lexer: PlyLexer = untyped
     return lexer

@@ -98,7 +98,7 @@ def _plain(digits: str) -> int:
     plain = digits.replace("_", "")
     if plain[0] != "0":
         return int(plain)
-    bad = next((at for at, digit in enumerate(digits) if digit in "89"), None)
+    bad = next((index for index, digit in enumerate(digits) if digit in "89"), None)
     if bad is not None:
         raise _Wrong(f"'{digits[bad]}' is not an octal digit", bad, bad + 1, "a number that starts with 0 is octal")
     return int(plain, 8)

@@ -191,9 +191,9 @@ class Structure(Brackets):
         elif last not in _HEADERS and last not in ("IF", "IF_STATEMENT", "IF_COMPTIME"):
             self._mark(is_cast(self.lexer), after)
 
-    def _mark(self, wanted: bool, at: int) -> None:
+    def _mark(self, wanted: bool, offset: int) -> None:
         if wanted:
-            self._put(Token("TYPE_MARK", "", Span(self.lexer.source, at, at)))
+            self._put(Token("TYPE_MARK", "", Span(self.lexer.source, offset, offset)))
 
     def _bracket(self, _frame: Frame, token: Token) -> None:
         self._open("[", token)
@@ -288,9 +288,9 @@ class Structure(Brackets):
         if frame.header:
             return False
         outer = self.stack[-levels - 1]
-        place = angle_blocks.Place.ITEM if outer.kind == "head" else angle_blocks.Place.STATEMENT
+        context = angle_blocks.BlockContext.ITEM if outer.kind == "head" else angle_blocks.BlockContext.STATEMENT
         return angle_blocks.may_close(
-            self.lexer.source.text, after, place, ternary=frame.ternary > 0, effect=self._has_effect_only(frame)
+            self.lexer.source.text, after, context, ternary=frame.ternary > 0, effect=self._has_effect_only(frame)
         )
 
     def _has_effect_only(self, frame: Frame) -> bool:

@@ -252,8 +252,8 @@ def t_INITIAL_item(lexeme: Lexeme) -> Token | None:
         following = text[lexer.lexpos : lexer.lexpos + 1]
         starts = following.isspace() or following in ("$", "@")
     else:
-        at = skip_layout(text, lexer.lexpos)
-        starts = text[at : at + 1] in _AFTER_ITEM_WORD[word]
+        offset = skip_layout(text, lexer.lexpos)
+        starts = text[offset : offset + 1] in _AFTER_ITEM_WORD[word]
     if not starts:
         _as_attach_point(lexeme)
         return None
