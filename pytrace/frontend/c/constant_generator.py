@@ -188,12 +188,12 @@ KERNEL: tuple[tuple[str, str], ...] = (
 """Internal kernel headers, and the names to include of each."""
 
 _MARKS = ("__force", "__bitwise", "__user", "__packed", "__attribute_const__")
-"""Words of the kernel's sources that ``headers_install`` removes."""
+"""Annotations in the kernel's sources that ``headers_install`` removes."""
 
 _PAGES = {
     machine: {"PAGE_SIZE": None, "PAGE_SHIFT": None} for machine in ("aarch64", "loongarch64", "mips64", "ppc64le")
 }
-"""Machines on which the size of pages is an option of the kernel's build."""
+"""Machines on which the page size depends on the kernel's configuration."""
 
 LIBRARY: dict[str, str | int] = {
     "MAP_ANON": "MAP_ANONYMOUS", "O_ASYNC": "FASYNC", "O_FSYNC": "O_SYNC", "O_RSYNC": "O_SYNC",
@@ -202,12 +202,12 @@ LIBRARY: dict[str, str | int] = {
     "F_OK": 0, "X_OK": 1, "W_OK": 2, "R_OK": 4, "STDIN_FILENO": 0, "STDOUT_FILENO": 1, "STDERR_FILENO": 2,
     "TH_FIN": 1, "TH_SYN": 2, "TH_RST": 4, "TH_PUSH": 8, "TH_ACK": 16, "TH_URG": 32,
 }  # fmt: skip
-"""Names that only headers of the C library define, and the kernel's name of the same value, or the value."""
+"""Names that only headers of the C library define, with the kernel's name for the value, or the value."""
 
 _LONGS = dict.fromkeys(
     ("LONG_MAX", "LONG_MIN", "ULONG_MAX", "SIZE_MAX", "SSIZE_MAX", "UINTPTR_MAX", "PTRDIFF_MAX", "PTRDIFF_MIN"), None
 )
-"""Limits of types that have 64 bits on x86-64, whose headers internal constants are read from."""
+"""Limits of types with 64 bits on x86-64; internal constants are read from the x86-64 headers."""
 
 _CONFIGURED = re.compile(
     r"CONFIG_\w+|__BITS_\w+|NFPROTO_NUMPROTO|"
@@ -254,7 +254,7 @@ def _agreed(tables: list[dict[str, int]]) -> dict[str, int]:
 
 
 def own_constants(headers: KernelHeaders, names: Iterable[str] = ()) -> dict[str, int]:
-    """Internal constants of the kernel, built for x86-64: those of the table, or only *names*."""
+    """Internal constants of a kernel built for x86-64: those of the table, or only *names*."""
     arguments = ["-target", "x86_64-linux-gnu", "-D__KERNEL__", '-DKBUILD_MODNAME="pytrace"']
     for path in headers.included:
         arguments.extend(("-include", path))
@@ -284,8 +284,8 @@ def architecture(machine: str) -> str:
 
 
 def _wrappers(source: str, arch: str, folder: str) -> None:
-    """The headers that the kernel's build makes for what a machine has from all machines' headers, and empty ones for
-    what its installation leaves out.
+    """Create the wrapper headers that the kernel's build generates for ``asm-generic``, and empty headers in place of
+    those that ``headers_install`` omits.
     """
     texts = dict.fromkeys(("linux/compiler.h", "linux/compiler_types.h", "sys/socket.h"), "")
     for name in os.listdir(f"{source}/include/uapi/asm-generic"):
@@ -304,7 +304,7 @@ def _of_headers(
     for folder in (BUILTIN_HEADERS, *folders):
         flags.extend(("-isystem", folder))
     existing = [(header, wanted) for header, wanted in table if any(os.path.exists(f"{at}/{header}") for at in folders)]
-    if names:  # of all headers at once, which is quick, but does not tell which of them has a name
+    if names:  # all headers at once: fast, but does not say which header defines a name
         return _values("".join(f"#include <{header}>\n" for header, _ in existing), names, flags)
     constants: dict[str, int] = {}
     for header, wanted in existing:

@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 _NUMBER = re.compile(r"\d+")
 _BITS = (("REQ_", "__REQ_", ""), ("__GFP_", "___GFP_", "_BIT"))
-"""Start of the names of flags, and what is around the rest of the name in the enumerator that numbers the bit
-(``enum req_flag_bits``; ``___GFP_DMA_BIT`` since kernel 6.10).
+"""Prefix of flag names, with prefix and suffix of the enumerator that has the bit number (``enum req_flag_bits``;
+``___GFP_DMA_BIT`` since kernel 6.10).
 """
 
 _CHANGED = {"GFP_ATOMIC": ((6, 3), 0xA20, 0x820)}
-"""Constants that changed: the first kernel with the new value, the value before, the new one."""
+"""Constants that changed: the first kernel with the new value, the old value, the new one."""
 
 _SAME = {"arm64": "aarch64", "ppc64": "ppc64le", "armv6l": "armv7l"}
-"""Other names of machines."""
+"""Aliases of machines."""
 
 FILE = os.path.join(os.path.dirname(__file__), "constants.json")
 
@@ -47,7 +47,7 @@ class Tables(msgspec.Struct, frozen=True):
 
 @cache
 def tables() -> Tables:
-    """The constants that are shipped."""
+    """The shipped constants."""
     with open(FILE, encoding="ascii") as file:
         return Tables(**json.load(file))
 
@@ -67,7 +67,7 @@ def value(name: str, kernel: KernelInfo) -> int | None:
 
 
 def names(kernel: KernelInfo) -> list[str]:
-    """Names of all constants of the machine that is traced."""
+    """Names of all constants of the traced machine."""
     special = _special(kernel)
     if special is None:
         return []

@@ -26,7 +26,7 @@ ORIGIN = "script"
 """Origin of types that are defined in C."""
 
 _ADJACENT = re.compile(r'"\s*"')
-"""String literals without anything in between, which C concatenates."""
+"""Adjacent string literals, which C concatenates."""
 
 
 def read(
@@ -50,7 +50,7 @@ def read(
 
 
 def _plain_macros(program: nodes.Program, definitions: Definitions) -> bool:
-    """Read a C part that consists of object-like macros only, without libclang; False when there is more in it."""
+    """Read a C part that consists of object-like macros only, without libclang; False if it has other declarations."""
     macros = [c_macros.macro(part) for part in program.c_parts]
     if any(item is None or item.parameters is not None or _ADJACENT.search(item.body) for item in macros):
         return False
@@ -59,7 +59,7 @@ def _plain_macros(program: nodes.Program, definitions: Definitions) -> bool:
 
 
 def _macro(name: str, body: str, evaluate: Callable[[str], nodes.Expr | None]) -> Callable[[], nodes.Expr | None]:
-    """A function that gives a macro's expression: its text parsed as the language's, else its C value."""
+    """A function that returns a macro's expression: its text parsed as the script language, else its C value."""
 
     def parsed() -> nodes.Expr | None:
         from pytrace.frontend.syntax import parser
@@ -110,7 +110,7 @@ class Reader:
             self.kinds.TYPEDEF_DECL: "typedef",
         }
         self.values: dict[str, int] = {}
-        """Values of macros, of those words of the script that are macros."""
+        """Values of the macros that the script uses."""
         self.functions = (table.FUNCTIONPROTO, table.FUNCTIONNOPROTO)
 
     def run(self) -> None:
@@ -187,7 +187,7 @@ class Reader:
         self.definitions.typedefs[cursor.spelling] = self.type(cursor.underlying_typedef_type)
 
     def define(self, cursor: Cursor) -> Callable[[], nodes.Expr | None] | None:
-        """A function that gives a macro's expression; None for macros with parameters and predefined ones."""
+        """A function that returns a macro's expression; None for macros with parameters and predefined ones."""
         tokens = list(cursor.get_tokens())
         if len(tokens) < 2 or cursor.location.file is None:
             return None
@@ -203,7 +203,7 @@ class Reader:
         return _macro(name, _text(tokens[1:]), self._evaluate)
 
     def _evaluate(self, name: str) -> nodes.Expr | None:
-        """The value that C gives a macro: an integer or a string; None when it has none."""
+        """The C value of a macro: an integer or a string; None when it has none."""
         if name in self.values:
             return _literal(name, self.values[name])
         for ending, read in (
@@ -236,7 +236,7 @@ class Reader:
         if read is not None:
             # Typedefs of elements and of pointer targets must be kept: only the outermost layer is resolved.
             return read(kind if kind.kind == plain.kind else plain)
-        # Floating point and vector types: bytes that scripts can copy but not compute with.
+        # Floating point and vector types are bytes, which scripts can copy but not compute with.
         return Array(UINT8, max(0, plain.get_size()))
 
     def _of_kernel(self, cursor: Cursor) -> bool:
@@ -260,7 +260,7 @@ class Reader:
             return known if known is not None else Struct(keyword, name, 0, (), origin=ORIGIN, alignment=1)
         definition = definition or cursor
         if name and self._of_kernel(definition):
-            # BTF says how this kernel was built; the headers may be of another one.
+            # BTF describes the running kernel; the headers may belong to another one.
             known = self.kernel.struct(keyword, name)
             if known is not None:
                 return known
@@ -321,7 +321,7 @@ def _literal(name: str, value: int | bytes) -> nodes.Expr:
 
 
 def _text(tokens: Iterable[Token]) -> str:
-    """The text of *tokens*, with a blank where something was between them."""
+    """The text of *tokens*, with a blank between tokens that were separated."""
     text, end = "", None
     for token in tokens:
         extent = token.extent

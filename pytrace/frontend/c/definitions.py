@@ -30,21 +30,21 @@ class Definitions(msgspec.Struct):
     enumerators: dict[str, tuple[Enum, int]] = msgspec.field(default_factory=dict)
     typedefs: dict[str, Type] = msgspec.field(default_factory=dict)
     macros: dict[str, Callable[[], nodes.Expr | None]] = msgspec.field(default_factory=dict)
-    """Macros by name: parsed, or evaluated by the C front end, when asked for; each time a new tree."""
+    """Macros by name: parsed, or evaluated by the C front end, on demand; each call returns a new tree."""
     written: dict[str, CMacro] = msgspec.field(default_factory=dict)
-    """Macros that the script itself defines, as it spells them, for messages."""
+    """Macros that the script itself defines, as written, for messages."""
     headers: DeclaredNames | None = None
-    """What headers declare, as far as they are the system's: the C library's before the kernel's BTF, which comes
-    before the kernel's own headers.
+    """Declarations in system headers. Those of the C library take precedence over the kernel's BTF, and BTF over the
+    kernel's own headers.
     """
     files: list[str] = msgspec.field(default_factory=list)
     """Headers that were read, other than the kernel's."""
     kernel_files: list[str] = msgspec.field(default_factory=list)
     """Headers of the kernel that were read."""
     skipped: Callable[[str], list[str]] = lambda _: []
-    """Hints about headers that were not read, for a name that may be ``a macro of`` or ``defined in`` one of them."""
+    """Hints about headers that were not read, for a relation of a name to one (``a macro of``, ``defined in``)."""
     binaries: tuple[str, ...] = ()
-    """Files of user probes, whose DWARF has types."""
+    """Binaries of user probes, whose DWARF has types."""
 
     def struct(self, kind: str, name: str) -> Struct | None:
         """The ``struct`` or ``union`` of that name."""
@@ -57,7 +57,7 @@ class Definitions(msgspec.Struct):
         return type_ if isinstance(type_, Enum) else None
 
     def _type(self, kind: str, name: str, of_btf: Type | None) -> Type | None:
-        """A type that the script does not define: of the C library, the kernel, or the binaries that are traced."""
+        """A type that the script does not define: of the C library, the kernel, or the traced binaries."""
         return (
             (self.headers and self.headers.library_type(kind, name))
             or of_btf
@@ -76,11 +76,11 @@ class Definitions(msgspec.Struct):
             return own
         declared = self.headers.enumerator(name) if self.headers is not None else None
         of_btf = self.kernel.enumerator(name)
-        # The kernel may define a name several times; the script included one of the definitions.
+        # BTF may have several definitions of a name; the one that the script included takes precedence.
         return of_btf if declared is None or (of_btf is not None and of_btf[1] == declared[1]) else declared
 
     def typedef(self, name: str) -> Type | None:
-        """What a typedef or a C base type stands for."""
+        """The type of a typedef or a C base type."""
         return self.typedefs.get(name) or self._type("typedef", name, self.kernel.typedef(name))
 
     def macro(self, name: str) -> nodes.Expr | None:
@@ -91,7 +91,7 @@ class Definitions(msgspec.Struct):
         return self.headers.macro(name) if self.headers is not None else None
 
     def no_value(self, name: str) -> NoValue | None:
-        """Why a macro of the script, which is used where a value belongs, has none; None for other names."""
+        """The reason why a macro of the script, used as a value, has none; None for other names."""
         definition = self.written.get(name)
         return c_macros.no_value(definition) if definition is not None else None
 

@@ -32,7 +32,7 @@ class DeclaredNames:
     # ---- filled by the reader
 
     def add_macro(self, name: str, cursor: Cursor) -> None:
-        """Add a macro; the last definition of a name counts."""
+        """Add a macro; the last definition of a name takes effect."""
         self._macros[name] = cursor
 
     def add_type(self, kind: str, name: str, cursor: Cursor) -> None:
@@ -62,7 +62,7 @@ class DeclaredNames:
         return None if cursor is None or self._of_kernel(cursor) else self._read(kind, cursor)
 
     def any_type(self, kind: str, name: str) -> Type | None:
-        """The same in any header, also inside other types: C has no scopes there."""
+        """Like :meth:`library_type` for all headers, nested types included: C has no scopes there."""
         if (kind, name) not in self._types:
             self._find_nested()
         cursor = self._types.get((kind, name))
@@ -98,7 +98,7 @@ class DeclaredNames:
         return self._reader.translation.headers.holds(str(cursor.location.file))
 
     def _find_nested(self) -> None:
-        """Add what is declared inside structs, once."""
+        """Add types declared inside structs; done once."""
         if self._nested:
             return
         self._nested = True

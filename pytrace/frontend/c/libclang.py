@@ -1,4 +1,4 @@
-"""Protocols for the used part of libclang's Python binding (``clang.cindex``), which has no type annotations."""
+"""Protocols for the parts of libclang's Python binding (``clang.cindex``) in use; it has no type annotations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running the C front end (libclang) over the C part of a script.
+"""Parses the C part of a script with libclang.
 
 The text is parsed repeatedly until nothing is missing: headers that the machine does not have are replaced by empty
 ones if BTF has the kernel's types, and kernel types that the text uses without defining them are declared, with size
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 MAIN = "/pytrace/script.c"
 PRELUDE = "/pytrace/kernel.h"
 BUILTIN_HEADERS = os.path.join(os.path.dirname(__file__), "include")
-"""Headers of a compiler that the libclang package does not include."""
+"""Compiler headers that the libclang package lacks."""
 
 SYSTEM_HEADERS = ("/usr/local/include", "/usr/include")
 ROUNDS = 12
-"""Maximum number of times that the text is parsed; each round adds everything found missing."""
+"""Maximum number of times that the text is parsed; each round adds the declarations found missing."""
 
 KERNEL_HEADER = re.compile(
     r"(?:uapi/|generated/)?(?:linux|asm|asm-generic|net|trace|scsi|block|drm|sound|rdma|xen|kvm|acpi|clocksource|crypto|"
@@ -47,16 +47,16 @@ KERNEL_HEADER = re.compile(
 """Names of headers whose definitions are also in BTF."""
 
 USER_API = re.compile(r"(?:linux|asm|asm-generic|drm|misc|mtd|rdma|scsi|sound|video|xen)/")
-"""Names of headers whose user-space part is in packages of the C library."""
+"""Names of headers whose user-space part comes with the C library."""
 
 VALUE = "__pytrace_value_"
-"""Prefix of enumerators that have values of macros."""
+"""Prefix of the enumerators that evaluate macros."""
 
 ERROR = 3
 """``CXDiagnostic_Error`` of clang-c/CXDiagnostic.h."""
 
 KEEP_GOING = 0x200
-"""``CXTranslationUnit_KeepGoing`` of clang-c/Index.h: a missing header does not hide what comes after it."""
+"""``CXTranslationUnit_KeepGoing`` of clang-c/Index.h: parsing continues after a missing header."""
 
 _MISSING_HEADER = re.compile(r"'(?P<name>[^']+)' file not found")
 _INCOMPLETE = re.compile(r"incomplete .*type '(?:const |volatile )*(?P<kind>struct|union|enum) (?P<name>\w+)'")
@@ -83,11 +83,11 @@ class Translation(msgspec.Struct):
     words: tuple[str, ...] = ()
     """Names to evaluate, if they are macros."""
     refused: set[str] = msgspec.field(default_factory=set)
-    """Names without a value that C can compute."""
+    """Names that have no C value."""
     missing_headers: list[str] = msgspec.field(default_factory=list)
-    """Headers replaced by empty ones, as the machine does not have them."""
+    """Headers that the machine lacks, replaced by empty ones."""
     absent: list[str] = msgspec.field(default_factory=list)
-    """Those of them that the script includes, not only other headers."""
+    """Those of them that the script itself includes."""
     partial: dict[str, str] = msgspec.field(default_factory=dict)
     """Kernel headers of which only the user-space part was read, and its path."""
     problems: tuple[str, ...] = ()
@@ -106,10 +106,10 @@ class Translation(msgspec.Struct):
         return self.unit
 
     def parse(self, suffix: str = "") -> TranslationUnit:
-        """The translation unit of the current text, followed by *behind*."""
+        """The translation unit of the current text, followed by *suffix*."""
         from clang import cindex
 
-        # The binding gives spellings back as UTF-8, so a byte that is none is no character of the text.
+        # The binding decodes spellings as UTF-8, so bytes that are not UTF-8 are replaced.
         text = f"{self.text}{suffix}".encode("utf-8", "replace").decode()
         files = [(MAIN, f'#include "{PRELUDE}"\n{text}'), (PRELUDE, self.prelude())]
         files.extend((os.path.join(BUILTIN_HEADERS, name), "") for name in self.missing_headers)
@@ -163,7 +163,7 @@ def translate(
     parts = [(f'#include "{path}"', program.span) for path in files]
     parts.extend((part.text, part.span) for part in program.c_parts)
     for text, span in parts:
-        # A definition may lack its semicolon at the end of a part; an empty declaration is harmless.
+        # The last definition of a part may lack its semicolon; an empty declaration is harmless.
         text = text if text.lstrip().startswith("#") or text.rstrip().endswith(";") else f"{text};"
         translation.parts.append(MappedPart(line, text, span))
         translation.text += f"{text}\n"
@@ -206,7 +206,7 @@ def _missing(wrong: list[Problem]) -> list[str]:
 
 
 def _words(program: nodes.Program) -> tuple[str, ...]:
-    """Every word of the script and of what it imports."""
+    """Every word of the script and its imports."""
     spans = (program.span, *(item.span for item in program.items), *(part.span for part in program.c_parts))
     texts = dict.fromkeys(span.source.text for span in spans)
     return tuple(dict.fromkeys(word for text in texts for word in re.findall(r"\b[A-Za-z_]\w*", text, re.ASCII)))
@@ -237,7 +237,7 @@ def _of_question(item: Problem, translation: Translation) -> bool:
 
 
 def _spoiled(translation: Translation) -> bool:
-    """Whether an unbalanced bracket of a macro swallowed the words after it; its word is not evaluated again."""
+    """Whether an unbalanced bracket in a macro swallowed the words after it; such a macro is not evaluated again."""
     end = translation.lines + 3 * len(translation.words)
     places = (item.location for item in translation.parsed.diagnostics if item.severity >= ERROR)
     if not any(place.file is not None and str(place.file) == MAIN and place.line > end for place in places):
@@ -263,7 +263,7 @@ def _note_partial(translation: Translation) -> None:
 def _index() -> Index:
     from clang import cindex
 
-    # Free it while the modules that its destructor uses still exist.
+    # Free it before the modules that its destructor uses are unloaded.
     atexit.register(_index.cache_clear)
     index: Index = cindex.Index.create()
     return index
@@ -295,7 +295,7 @@ def _arguments(options: CompileOptions, translation: Translation) -> list[str]:
 
 
 def _add(item: Problem, translation: Translation) -> bool:
-    """Add what a diagnostic reports as missing; False when it is an error of the script."""
+    """Add the declaration that a diagnostic reports as missing; False for an error in the script."""
     text = item.spelling
     header = _MISSING_HEADER.search(text)
     if header is not None:
@@ -308,7 +308,7 @@ def _add(item: Problem, translation: Translation) -> bool:
 
 
 def _add_header(name: str, includer: str, translation: Translation) -> bool:
-    """Replace a missing header by an empty one if BTF has the types, also one that a kernel header includes."""
+    """Replace a missing header by an empty one if BTF has its types, or if a kernel header includes it."""
     inside = translation.headers.holds(includer)
     in_btf = translation.kernel.has_btf and KERNEL_HEADER.match(name) is not None
     if name in translation.missing_headers or not (inside or in_btf):
@@ -379,7 +379,7 @@ def _report(wrong: list[Problem], translation: Translation, diagnostics: Diagnos
         inside = path == MAIN
         where = "" if inside or not path else f"{path}:{place.line}: "
         if translation.headers.folders and translation.system(path):
-            # Headers for other kernels or compilers: use what can be read.
+            # Headers for other kernels or compilers: use the declarations that parse.
             translation.tolerated.append(f"{where}{item.spelling}")
             continue
         known = inside and translation.parts
