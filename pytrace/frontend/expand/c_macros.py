@@ -1,8 +1,8 @@
-"""Object-like macros of the C part, as the script spells them: those that stand for parameters of the script, and what
-keeps the others from having a value.
+"""Object-like macros of the C part as written: expansion of those that contain parameters of the script, and reasons
+why others have no value.
 
-The C front end (``frontend.c``) gives macros their values. Parameters (``$1``, ``$#``, ``getopt()``) are no C, so
-macros that contain them are replaced by their text before parameters are.
+The C front end (``frontend.c``) evaluates macros. Parameters (``$1``, ``$#``, ``getopt()``) are not C, so macros that
+contain them are replaced by their text before parameters are substituted.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PARAMETER = re.compile(r"\$[\d#]|\bgetopt\b")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 MOST_USES = 2_000
-"""Maximum number of uses that are replaced: macros in terms of others may double in each step."""
+"""Maximum number of replaced uses: macros defined in terms of others may double in each step."""
 
 
 class CMacro(msgspec.Struct, frozen=True):
@@ -49,7 +49,7 @@ class CMacro(msgspec.Struct, frozen=True):
 
 
 class NoValue(msgspec.Struct, frozen=True):
-    """Why a macro has no value: a message and hints; *span* is where it is defined."""
+    """The reason why a macro has no value: a message and hints; *span* is its definition."""
 
     message: str
     hints: tuple[str, ...]
@@ -57,7 +57,7 @@ class NoValue(msgspec.Struct, frozen=True):
 
 
 def no_value(item: CMacro) -> NoValue:
-    """Why *item*, which macro expansion has left in place, has no value."""
+    """The reason why *item*, which macro expansion did not replace, has no value."""
     if item.parameters is not None:
         own = f"macro {item.name}{item.parameters} {{ {item.body} }}"
         return NoValue(
@@ -83,7 +83,7 @@ def macro(part: nodes.CPart) -> CMacro | None:
 
 
 def defined(program: nodes.Program) -> dict[str, CMacro]:
-    """The macros that the script defines by name, without those that depend on conditions of the preprocessor."""
+    """Macros of the script by name, without those inside of preprocessor conditionals."""
     macros: dict[str, CMacro] = {}
     conditions = 0
     for part in program.c_parts:
@@ -109,7 +109,7 @@ def parameter_expressions(program: nodes.Program) -> Iterator[nodes.Expr]:
 
 
 def expand_parameters(program: nodes.Program) -> nodes.Program:
-    """*program* with the macros replaced that stand for parameters, directly or through other macros."""
+    """*program* with macros replaced that contain parameters, directly or through other macros."""
     macros = _with_parameters(defined(program))
     if not macros:
         return program
@@ -153,12 +153,12 @@ def _with_parameters(macros: Mapping[str, CMacro]) -> dict[str, CMacro]:
 
 
 def _taken(name: str) -> bool:
-    """Whether a name without parentheses means something of the language, whatever the C part defines."""
+    """Whether a name without parentheses is a builtin or macro of the language, which takes precedence over C."""
     return bare_builtin(name) or any(not item.parameters for item in library.macros(name))
 
 
 def _left_alone(program: nodes.Program) -> set[nodes.Node]:
-    """Names that are no macros: of members, and the parameters of the language's own macros in their bodies."""
+    """Names that are not C macros: members, macros of the script, and their parameters."""
     own = {item.name for item in program.items if isinstance(item, nodes.Macro) and not item.parameters}
     names: set[nodes.Node] = set()
     for item in program.items:
@@ -177,9 +177,9 @@ def _left_alone(program: nodes.Program) -> set[nodes.Node]:
 def _replaced(
     node: nodes.Identifier, macros: Mapping[str, CMacro], active: frozenset[str], budget: list[int]
 ) -> nodes.Expr:
-    """The expression that a name stands for; a name inside its own expansion is left alone, as in C.
+    """The expression that a name stands for; a name inside its own expansion is not replaced, as in C.
 
-    When the *budget* of uses is spent, names stay: the pass over macros reports that they become too much.
+    When the *budget* of uses is spent, names are not replaced: the macros pass reports the excess.
     """
     item = macros.get(node.name)
     expression = item.expression() if item is not None and node.name not in active and budget[0] > 0 else None

@@ -1,4 +1,4 @@
-"""Configuration keys: which values each one accepts, and where values come from.
+"""Configuration keys: accepted values, and the sources of values.
 
 A value comes from the environment (``PYTRACE_KEY``, else ``BPFTRACE_KEY``), from the script's ``config`` block, or is
 the default, in this order.  :data:`KEYS` is the table; :class:`~pytrace.core.config.Config` has the defaults and is the
@@ -211,7 +211,7 @@ def read_value(name: str, value: Setting) -> tuple[str, Setting]:
 def variables(environment: Mapping[str, str]) -> list[tuple[str, str, str]]:
     """``(variable, canonical name, text)`` of all configuration variables in *environment*.
 
-    Where both prefixes are set, only the one with precedence is given. Other variables are left out.
+    If both prefixes are set, only the one with precedence is returned. Other variables are omitted.
     """
     known = {*_TABLE, *RENAMED, *IGNORED}
     by_name: dict[str, tuple[str, str, str]] = {}

@@ -1,9 +1,8 @@
 """Imports: other scripts, headers and compiled C that a script names, merged into one program.
 
 Paths are relative to the importing script. Imported items come before the items of the importing script, each file
-once. Imported code runs with the privileges of the tracer, so files are refused that another user than the author of
-the importing script can have written: those that belong to somebody else, and those that everybody can write to or
-replace.
+once. Imported code runs with the privileges of the tracer, so files that a user other than the author of the importing
+script may have written are refused: files owned by other users, and files that everybody can write to or replace.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from pytrace.frontend.syntax import parser
 _BLANKS = re.compile(r"(?<!\\)\s+")
 
 SUFFIXES = (".bpf.c", ".bpf.o", ".bt", ".h")
-"""What can be imported."""
+"""Suffixes of files that can be imported."""
 
 
 class _State(msgspec.Struct):
@@ -38,9 +37,9 @@ class _State(msgspec.Struct):
     items: list[nodes.RootItem] = msgspec.field(default_factory=list)
     objects: list[nodes.BpfObject] = msgspec.field(default_factory=list)
     scripts_only: bool = False
-    """Whether headers and C are left out."""
+    """Whether headers and C are skipped."""
     paths: list[str] = msgspec.field(default_factory=list)
-    """Files and directories that were named or found, also those that do not exist."""
+    """Files and directories that imports name, including missing ones."""
 
 
 def resolve(program: nodes.Program, options: CompileOptions, diagnostics: Diagnostics) -> nodes.Program:
@@ -131,16 +130,16 @@ def _import(node: nodes.Import, state: _State) -> None:
 
 
 def _plain(path: str) -> str:
-    """*path* without ``..`` for messages, unless that is another file: after a symbolic link."""
+    """*path* without ``..`` for messages, unless that is another file because of a symbolic link."""
     if not os.path.isabs(path):
-        # The working directory was removed: there is nothing to compare.
+        # The working directory was removed.
         return path
     plain = os.path.normpath(path)
     return plain if os.path.realpath(plain) == os.path.realpath(path) else path
 
 
 def _directory(path: str, node: nodes.Import, state: _State) -> None:
-    """All files of a directory that can be imported, in name order, without its sub-directories."""
+    """Import all files of a directory with a known suffix, in name order; subdirectories are not searched."""
     if reason := _untrusted(path, node):
         state.diagnostics.error(f"refusing to import from {node.path!r}: {reason[0]}", node.span, hints=[reason[1]])
         return
@@ -190,7 +189,7 @@ def _script(path: str, node: nodes.Import, state: _State) -> None:
 
 
 def _compile(path: str, node: nodes.Import, state: _State) -> None:
-    """Compile BPF C with the clang of the machine; its warnings become one warning at the import."""
+    """Compile BPF C with the machine's clang; its warnings are reported as one warning at the import."""
     import shutil
     import subprocess
 
@@ -248,7 +247,7 @@ def _names(folder: str) -> list[str]:
 
 
 def _untrusted(path: str, node: nodes.Import) -> tuple[str, str] | None:
-    """Why a file or directory is not imported, and a hint; None for one that may be.
+    """The reason why a file or directory is refused, and a hint; None if it may be imported.
 
     Root imports what belongs to root, to the owner of the importing script, or to the owner of pytrace itself: a name
     that is relative to the working directory, or to a script in /tmp, could be anybody's file.

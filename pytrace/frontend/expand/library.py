@@ -1,6 +1,6 @@
 """The standard library: macros written in the language itself, in ``pytrace/stdlib``.
 
-A file is parsed when a script uses one of its macros, so scripts that use none have no cost.
+A file is parsed only when a script uses one of its macros.
 """
 
 from __future__ import annotations

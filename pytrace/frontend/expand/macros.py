@@ -2,7 +2,7 @@
 
 Expansion is hygienic: variables of a macro's body are renamed, and the body can access the caller's variables and
 maps through its parameters only. Nodes of a body get :class:`~pytrace.core.source.ExpandedSpan` spans, so that
-every message about them shows the macro calls that led to them.
+messages about them show the macro calls.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 Arguments = tuple[nodes.Expr | nodes.TypeExpr, ...]
 
 MOST_NODES = 100_000
-"""Maximum size of what macros become: a macro that uses another one twice doubles it in each step."""
+"""Maximum number of expanded nodes: a macro that uses another one twice doubles them in each step."""
 
 C_MACRO = 20
-"""What a use of a C macro counts besides its nodes: its text is parsed each time."""
+"""Cost of a use of a C macro besides its nodes: its text is parsed each time."""
 
 
 def expand(program: nodes.Program, definitions: Definitions, diagnostics: Diagnostics) -> nodes.Program:
@@ -101,7 +101,7 @@ class _Expander:
         self.number = 0
         self.c_names: list[str] = []
         self.size = 0
-        """Nodes that expansions have made."""
+        """Number of nodes that expansions have created."""
         self.full = False
 
     def check_duplicates(self) -> None:
@@ -134,7 +134,7 @@ class _Expander:
         return expanded
 
     def node(self, node: nodes.Node, scope: _Expansion | None) -> nodes.Node:
-        """*node* in *scope*: a fresh tree inside an expansion; outside, the same one where nothing changes."""
+        """*node* expanded in *scope*: a new tree inside an expansion; outside, the same tree if nothing changes."""
         rule = _RULES.get(type(node))
         return rule(self, node, scope) if rule is not None else self.plain(node, scope)
 
@@ -174,7 +174,7 @@ class _Expander:
         return nodes.Variable(scope.span(node.span), f"{node.name}{HYGIENE}{scope.number}")
 
     def map(self, node: nodes.MapRef, scope: _Expansion | None) -> nodes.Node:
-        """A map; a macro's body can only use maps that are passed to it."""
+        """A map; a macro body can use only maps that are passed to it."""
         if scope is None:
             return node
         argument = scope.maps.get(node.name)
@@ -188,7 +188,7 @@ class _Expander:
         return nodes.MapRef(scope.span(node.span), node.name)
 
     def identifier(self, node: nodes.Identifier, scope: _Expansion | None) -> nodes.Node:
-        """A bare name: a parameter, a macro without arguments, a C macro, or left alone."""
+        """A bare name: a parameter, a macro without arguments, a C macro, or unchanged."""
         if scope is not None and node.name in scope.names:
             return visitor.copy(scope.names[node.name])
         macro = self._choose(node.name, (), scope)
@@ -220,14 +220,14 @@ class _Expander:
         return self.plain(node, scope)
 
     def about(self, node: nodes.Sizeof | nodes.TypeofExpr, scope: _Expansion | None) -> nodes.Node:
-        """A question about a type: a bare name is a parameter or the name of a type, never a macro."""
+        """A type query: its bare name is a parameter or the name of a type, never a macro."""
         operand = node.operand
         if not isinstance(operand, nodes.Identifier) or (scope is not None and operand.name in scope.names):
             return self.plain(node, scope)
         return self.plain(node, scope, operand=self._bare(operand, scope))
 
     def _bare(self, operand: nodes.Identifier, scope: _Expansion | None) -> nodes.Node:
-        """A name in the place of a type: C macros may stand for values or types, macros of the language do not."""
+        """A name used as a type: a C macro may stand for a type or value, a macro of the language does not."""
         if self._choose(operand.name, (), scope) is None:
             return self.node(operand, scope)
         return operand if scope is None else replace(operand, span=scope.span(operand.span))
@@ -334,7 +334,7 @@ class _Expander:
         self.diagnostics.error(message, place, notes=[Note("defined here", macro.head)])
 
     def _is_full(self, name: str, place: Span) -> bool:
-        """Whether macros have become too much; reported once, where the script uses the first of them."""
+        """Whether expansions exceed :data:`MOST_NODES`; reported once, at the outermost use in the script."""
         if self.size > MOST_NODES and not self.full:
             self.full = True
             message = f"macros become more than {MOST_NODES:,} parts of a program; the last one was {name!r}"
@@ -368,7 +368,7 @@ class _Expander:
 
 
 def _match(macro: nodes.Macro, args: Arguments, scope: _Expansion | None) -> int:
-    """How well *args* match: -1 for no match, else the number of parameters that require exactly their kind."""
+    """Specificity of a match: the number of parameters that accept only their kind of argument; -1 for no match."""
     if len(args) != len(macro.parameters):
         return -1
     score = 0

@@ -1,4 +1,4 @@
-"""Named parameters of the language of bpftrace: ``getopt(name, default, description)`` inside code."""
+"""Named parameters as in bpftrace: ``getopt(name, default, description)`` inside code."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def usage(program: nodes.Program) -> list[NamedParameter]:
 
 
 def help_text(program: nodes.Program, name: str) -> str:
-    """The text of ``--help`` of the script *name*: one line for each named parameter."""
+    """The ``--help`` text of the script *name*: one line for each named parameter."""
     known = usage(program)
     if not known:
         return f"{name} has no named parameters\n"
@@ -66,7 +66,7 @@ def help_lines(known: list[NamedParameter]) -> str:
 def check(
     program: nodes.Program, options: CompileOptions, roots: Declarations, diagnostics: Diagnostics
 ) -> dict[str, NamedParameter]:
-    """All named parameters; reports conflicting ones, and given parameters that are not declared."""
+    """All named parameters by name; reports conflicting declarations, and undeclared parameters on the command line."""
     known_parameters: dict[str, NamedParameter] = {}
     for call in _getopts(program):
         declared = parameter(call, diagnostics)
@@ -106,7 +106,7 @@ def _check_unknown(
 
 
 def _is_option(call: nodes.Call, named: NamedParameter, roots: Declarations, diagnostics: Diagnostics) -> bool:
-    """Whether a call means an option of the root; reports what only looks like it."""
+    """Whether a call refers to an option declared at the root; reports names that are similar to one."""
     declared = roots.by_name.get(named.name)
     if declared is not None:
         if len(call.args) > 1:
@@ -132,7 +132,7 @@ def _getopts(program: nodes.Program) -> Iterator[nodes.Call]:
 
 
 def parameter(call: nodes.Call, diagnostics: Diagnostics | None) -> NamedParameter | None:
-    """What a ``getopt`` call declares; None after an error."""
+    """The parameter that a ``getopt`` call declares; None after an error."""
     default = _constant(call.args[1]) if len(call.args) > 1 else False
     problem: tuple[str, nodes.Node] | None = None
     if not 1 <= len(call.args) <= 3:
@@ -167,12 +167,12 @@ def form(value: Value) -> str:
 
 
 def as_text(value: Value) -> str:
-    """A value as the text that stands for it."""
+    """The text form of a value."""
     return value.decode(errors="surrogateescape") if isinstance(value, bytes) else str(int(value))
 
 
 def given_value(declared: NamedParameter, text: str | None, node: nodes.Call, diagnostics: Diagnostics) -> Value:
-    """The value of a parameter that was given as *text*, of the type of its default."""
+    """Convert *text* from the command line to the type of the parameter's default."""
     if isinstance(declared.default, bool):
         flag = True if text is None else numbers.parse_flag(text)
         if flag is not None:

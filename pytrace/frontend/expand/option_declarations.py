@@ -32,7 +32,7 @@ _SPEC_HINT = (
 
 
 class Declaration(msgspec.Struct, frozen=True):
-    """An option and where it is declared."""
+    """An option and its declaration."""
 
     option: ScriptOption
     span: Span
@@ -51,7 +51,7 @@ class Declarations(msgspec.Struct, frozen=True):
 
 
 class _MistakeError(Exception):
-    """A declaration is wrong: message, place, hints."""
+    """An invalid declaration: message, span, hints."""
 
     def __init__(self, message: str, span: Span, *hints: str) -> None:
         super().__init__(message)
@@ -59,7 +59,7 @@ class _MistakeError(Exception):
 
 
 def read(program: nodes.Program, diagnostics: Diagnostics) -> Declarations:
-    """The declarations of *program*, without those that have errors, which are reported."""
+    """The valid declarations of *program*; reports errors in the others."""
     items: list[Declaration] = []
     by_name: dict[str, Declaration] = {}
     for node in _own_first(program):
@@ -80,7 +80,7 @@ def read(program: nodes.Program, diagnostics: Diagnostics) -> Declarations:
 
 
 def names(item: nodes.RootItem) -> tuple[str, ...]:
-    """The names that a root item declares; none for what is no declaration or a wrong one."""
+    """The option names that a root item declares; none for other items and invalid declarations."""
     if not isinstance(item, nodes.OptionDeclaration):
         return ()
     try:
@@ -248,7 +248,7 @@ def _choices(node: nodes.Node) -> tuple[str, ...]:
 def values(
     declared: Declarations, given: Iterable[tuple[str, str | None]], diagnostics: Diagnostics
 ) -> dict[str, Value]:
-    """The values of all declared options by their names; what was *given* wins over the defaults.
+    """The values of all declared options by name; values in *given* override the defaults.
 
     Wrong values and required operands without a value are reported at their declarations.
     """

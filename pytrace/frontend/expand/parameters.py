@@ -38,7 +38,7 @@ def substitute(program: nodes.Program, options: CompileOptions, diagnostics: Dia
 
 
 def describe(program: nodes.Program, options: CompileOptions) -> manifest_sections.Parameters:
-    """The parameters for the manifest of an ahead-of-time file: fixed values, and those that each run may give.
+    """The parameters for the manifest of an ahead-of-time file: fixed values, and those that each run may set.
 
     Options that are declared at the root are fixed: attach points and types may depend on them.
     """
@@ -84,7 +84,7 @@ class _Substitution:
         """The literals of named parameters and options."""
 
     def replace(self, node: nodes.Node) -> nodes.Node:
-        """The replacement of *node*, whose children are replaced already."""
+        """The replacement of *node*, whose children have been replaced."""
         handler = _HANDLERS.get(type(node))
         return handler(self, node) if handler is not None else node
 
@@ -106,7 +106,7 @@ class _Substitution:
         return nodes.StringLiteral(node.span, _bytes(text)) if number is None else nodes.IntLiteral(node.span, number)
 
     def _open(self, node: nodes.PositionalParam) -> nodes.Expr:
-        """A parameter whose value is given at each run of the ahead-of-time file: a number, or text inside ``str``."""
+        """A parameter that each run of the ahead-of-time file sets: a number, or text inside ``str``."""
         if node not in self.texts:
             return nodes.OpenParameter(node.span, str(node.number), "number", "0")
         parameter = nodes.OpenParameter(node.span, str(node.number), "text")
@@ -128,7 +128,7 @@ class _Substitution:
         return literal
 
     def _sum(self, node: nodes.Binary) -> nodes.Expr:
-        """``$N + skip`` inside ``str``: the text without its first characters."""
+        """``$N + skip`` inside ``str``: skips the first characters of the text."""
         for text, count in ((node.left, node.right), (node.right, node.left)):
             if text in self.literals and isinstance(text, nodes.StringLiteral) and isinstance(count, nodes.IntLiteral):
                 if count.value > len(text.value):
@@ -147,7 +147,8 @@ class _Substitution:
         if node.name == "probe_exist" and self.values and len(node.args) == 1:
             return self._question(node, node.args[0])
         first = node.args[0] if node.name == "str" and len(node.args) == 1 else None
-        return first if isinstance(first, nodes.StringLiteral | nodes.OpenParameter) and first in self.literals else node
+        literal = isinstance(first, nodes.StringLiteral | nodes.OpenParameter) and first in self.literals
+        return first if literal else node
 
     def _question(self, node: nodes.Call, asked: nodes.Node) -> nodes.Expr:
         """``probe_exist("…$name…")`` with the values of options, as in attach points."""
@@ -180,14 +181,14 @@ class _Substitution:
         return literal
 
     def _probe(self, node: nodes.Probe) -> nodes.Node:
-        """A probe that named parameters or options switch off keeps its body, for the types of what it stores."""
+        """A probe; if named parameters or options disable it, its body is kept for type inference."""
         predicate = node.predicate
         if predicate is None or not literals.is_false(predicate):
             return node
         return replace(node, off=any(item in self.chosen for item in visitor.walk(predicate)))
 
     def _attach_point(self, node: nodes.AttachPoint) -> nodes.Node:
-        """An attach point with the texts of the options that it may name."""
+        """An attach point with the texts of options that it may contain."""
         if "$" not in node.text or not self.values:
             return node
         texts = tuple((name, named_parameters.as_text(_plain(value))) for name, value in self.values.items())

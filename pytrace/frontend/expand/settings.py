@@ -58,7 +58,7 @@ def _from_script(program: nodes.Program, diagnostics: Diagnostics) -> dict[str, 
 
 
 def _from_environment(options: CompileOptions, diagnostics: Diagnostics) -> dict[str, Setting]:
-    """Settings of environment variables, which messages show as source lines, as they have no script position."""
+    """Settings from environment variables; messages show the variable as the source line."""
     values: dict[str, Setting] = {}
     for variable in unknown_variables(options.environment):
         source = Source("environment", f"{variable}={options.environment[variable]}")
