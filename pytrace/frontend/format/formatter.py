@@ -5,7 +5,7 @@ space between them:
 
 - four spaces for each block; one statement per line; a block's opening brace is at the end of its header's line;
 - a value's block (``$a = if (c) { 1 } else { 2 }``) stays on one line when it was on one;
-- blanks around binary operators, after commas, after ``if`` and its kin; none after unary operators and inside
+- blanks around binary operators, after commas, after ``if`` and similar keywords; none after unary operators and inside
   brackets;
 - a line break inside a statement stays where it was, with one level of indentation more;
 - up to one empty line stays; probes, macros and functions have one around them;
@@ -51,7 +51,7 @@ def format_source(source: Source, diagnostics: Diagnostics) -> str:
         return source.text
     ended = _ended(source, parsed_items)
     if ended is not None:
-        # Now it is known of more of them where statements end, and which are statements.
+        # With these semicolons more missing ones can be found.
         return format_source(ended, Diagnostics())
     text = _Formatter(source, program, comments).run(parsed_items)
     again = Diagnostics()
@@ -66,7 +66,8 @@ def _ended(source: Source, parsed_items: list[ParsedItem]) -> Source | None:
     before = [structure.tokens[index - 1] for structure in structures for index in sorted(structure.unended)]
     if not before:
         return None
-    # A block is the end of a statement that needs none, or of a value: that is seen once those before it have theirs.
+    # A closing brace ends a statement that needs no semicolon, or a value; which of them is known once the other
+    # semicolons have been added.
     places = [token.span.end for token in before if token.type != "RBRACE"] or [token.span.end for token in before]
     bounds = [0, *places, len(source.text)]
     return Source(source.name, ";".join(source.text[a:b] for a, b in pairwise(bounds)))
@@ -81,7 +82,7 @@ def _all(parsed_items: list[ParsedItem]) -> Iterator[ParsedItem]:
 
 
 class _Formatter:
-    """One run over a script."""
+    """Formats one script."""
 
     def __init__(self, source: Source, program: nodes.Program, comments: dict[int, int]) -> None:
         self.source = source
@@ -115,7 +116,7 @@ class _Formatter:
         if branch.structure is not None:
             start = branch.structure.tokens[1].span.start
             if not lines.comment_before(start):
-                lines.reached(start)  # a line break before the condition does not stay
+                lines.reached(start)  # drops a line break before the condition
             ItemPrinter(lines, branch.structure, self.level).run()
         lines.comments_to(branch.opener.start, self.level + 1)
         lines.space()

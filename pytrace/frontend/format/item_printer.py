@@ -20,7 +20,7 @@ _JUMPS = frozenset({"LET", "BREAK", "CONTINUE", "RETURN", "IMPORT"})
 
 
 class ItemPrinter:
-    """Prints the tokens of one item, after :mod:`pytrace.frontend.format.formatter` has written its head."""
+    """Prints the tokens of one item; :mod:`pytrace.frontend.format.formatter` has written its head."""
 
     def __init__(self, lines: Lines, structure: Structure, level: int = 0) -> None:
         self.lines = lines
@@ -31,7 +31,7 @@ class ItemPrinter:
         self.blocks: list[bool] = []
         """For each open block, whether it is on one line."""
         self.casts: list[bool] = []
-        """For each open parenthesis, whether it is that of a cast."""
+        """For each open parenthesis, whether it belongs to a cast."""
         self.type_depth: int | None = None
         """Number of open brackets at the start of the current type."""
         self.brackets = 0
@@ -139,7 +139,7 @@ class ItemPrinter:
         self.unary = self.cast_end = False
 
     def _joined(self, token: Token) -> None:
-        """Go to a brace on the line of its header; comments in between come before it."""
+        """Move to a brace on the line of its header; comments in between are written before it."""
         last = self.last
         self.lines.comments_to(token.span.start, self.level + 1)
         if last is None or last.type not in ("LPAREN", "LBRACKET"):

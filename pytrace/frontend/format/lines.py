@@ -35,11 +35,11 @@ class Lines:
             self._next += 1
 
     def reached(self, position: int) -> None:
-        """As :meth:`passed`, for a token, which holds no comments."""
+        """Like :meth:`passed` for a token, which contains no comments."""
         self._position = position
 
     def space(self) -> None:
-        """One blank, unless the line is empty or ends in one."""
+        """Write a blank unless the line is empty or ends in one."""
         if self._line and not self._line.endswith((" ", "\n")):
             self._line += " "
 
@@ -50,7 +50,7 @@ class Lines:
         self._line = indent
 
     def empty_line(self) -> None:
-        """An empty line, unless there is one or nothing was written."""
+        """Write an empty line unless there is one or nothing was written."""
         if self._done and self._done[-1] != "":
             self._done.append("")
 
@@ -121,9 +121,9 @@ class Lines:
             self.space()
 
     def between(self, position: int, *, blank: bool, end: bool = False, level: int = 0) -> None:
-        """Go from one root item to the next one at *position*; *blank*: an empty line is due.
+        """Move from one root item to the next one at *position*; *blank*: write an empty line between them.
 
-        *end*: what follows is no item. *level* is the number of ``if comptime`` around the items.
+        *end*: no item follows. *level* is the number of ``if comptime`` around the items.
         """
         indent = INDENT * level
         self.trailing_comments(position, indent)
