@@ -71,14 +71,14 @@ EMPTY = nodes.Break(Span(Source("", ""), 0, 0))
 
 
 def span_of(p: Rule) -> Span:
-    """From the first part of the production to the last."""
+    """The span from the first part of the production to the last."""
     first: Span = p[1].span
     last: Span = p[len(p) - 1].span
     return Span(first.source, first.start, last.end)
 
 
 def report(p: Rule, message: str, span: Span, *hints: str) -> None:
-    """Record a syntax error that the grammar does not detect."""
+    """Record a syntax error that the grammar itself does not detect."""
     p.lexer.error(message, span, *hints)
 
 

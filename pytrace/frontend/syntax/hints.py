@@ -1,4 +1,4 @@
-"""Hints for syntax errors that users of other languages make."""
+"""Hints for syntax errors that come from habits of other languages."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Runs PLY's tables over the tokens of an item that has no syntax error.
+"""An LR driver for PLY's tables, for items without syntax errors.
 
-PLY's own loop makes an object for each symbol and keeps what recovery from errors needs: half of the time of parsing.
-Here symbols are their values, productions that only pass a value on cost a change of state, and an item with an error
-is given up: the caller has PLY's loop parse it again, from its start.
+PLY's own loop creates an object for each symbol and keeps the state for error recovery, which takes half of the parsing
+time. This driver stores only values, treats unit productions as state changes, and abandons an item with an error: the
+caller then parses it again with PLY's loop.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class SyntaxMistake(Exception):  # noqa: N818 - control flow
 
 
 class Item:
-    """The item as productions see it; what they report is kept until the item is known to be without syntax errors."""
+    """The item as seen by productions; their errors are kept until the item is known to have no syntax error."""
 
     __slots__ = ("errors", "head", "points", "source")
 
@@ -39,7 +39,7 @@ class Item:
         self.errors: list[tuple[str, Span, tuple[str, ...]]] = []
 
     def error(self, message: str, span: Span, *hints: str) -> None:
-        """Record an error that the grammar does not detect."""
+        """Record an error that the grammar itself does not detect."""
         self.errors.append((message, span, hints))
 
 
@@ -53,7 +53,7 @@ class Parts(list[object]):
 
 
 _Reduction: TypeAlias = tuple[str, int, Callable[[Rule], None] | None]
-"""The symbol that a production gives, its number of parts, and its function; None if that passes its part on."""
+"""The symbol that a production reduces to, its number of parts, and its function; None for a unit production."""
 
 
 class Tables:
@@ -71,7 +71,7 @@ class Tables:
         self.goto = self._goto([parser.goto.get(state, {}) for state in states])
 
     def _goto(self, goto: list[Mapping[str, int]]) -> list[Mapping[str, int]]:
-        """Where a state goes with a symbol. States that pass a value on whatever follows are passed through."""
+        """The goto table, with states that only reduce a unit production replaced by their successors."""
         passing = {
             state: self.reductions[-action][0]
             for state, action in enumerate(self.defaults)
@@ -88,21 +88,21 @@ class Tables:
 
 
 def _only_reduction(actions: Mapping[str, int]) -> int | None:
-    """The reduction that is the only action of a state, whatever follows; None where there are others.
+    """The reduction that is the only action of a state; None if the state has other actions.
 
-    A mistake is then found after the reduction, where the item is given up; PLY finds it before.
+    With such a default reduction a syntax error is detected after the reduction instead of before it.
     """
     first, *rest = {*actions.values()}
     return None if rest or first >= 0 else first
 
 
 def _passed_on(p: Rule) -> None:
-    """The result is the part. Like the productions it has a docstring, which is the first constant of its code."""
+    """A unit production. Like all productions it has a docstring, which is the first constant of its code."""
     p[0] = p[1]
 
 
 def _passes_on(function: object) -> bool:
-    """Whether a production's function does what :func:`_passed_on` does."""
+    """Whether a production's function has the same code as :func:`_passed_on`."""
     code, wanted = getattr(function, "__code__", None), _passed_on.__code__
     return code is not None and code.co_code == wanted.co_code and code.co_consts[1:] == wanted.co_consts[1:]
 
@@ -111,12 +111,12 @@ def parse(tables: Tables, item: ItemTokens, tokens: list[Token]) -> nodes.Node |
     """The node of an item.
 
     Raises:
-        SyntaxMistake: the tokens are not of the grammar.
+        SyntaxMistake: the item has a syntax error.
     """
     try:
         return _run(tables, item, iter(tokens))
     except KeyError:
-        # No action for this kind of token, or an error of pytrace that PLY's loop will meet again.
+        # No action for this kind of token, or a bug in pytrace that PLY's loop will hit again.
         raise SyntaxMistake from None
 
 

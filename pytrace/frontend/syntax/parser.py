@@ -135,7 +135,7 @@ def parse_with_tokens(
 
 
 class _ProgramParser:
-    """One run over a script."""
+    """Parses one script."""
 
     def __init__(self, source: Source, diagnostics: Diagnostics) -> None:
         self.source = source
@@ -150,7 +150,7 @@ class _ProgramParser:
         self.nested = 0
         """Number of ``if comptime`` around the current item."""
         self.abandoned = False
-        """The rest of the script is not read, because a branch is not closed."""
+        """Whether the rest of the script is skipped, because a branch is not closed."""
 
     def run(self) -> nodes.Program:
         shebang = self._shebang()
@@ -172,7 +172,7 @@ class _ProgramParser:
         )
 
     def _shebang(self) -> str | None:
-        """The ``#!`` line, which may stand after blank lines and comments."""
+        """The ``#!`` line, which blank lines and comments may precede."""
         start = self.lexer.here()
         match = _SHEBANG.match(self.text, start)
         if match is None:
@@ -235,7 +235,7 @@ class _ProgramParser:
         self._later(token, "map")
 
     def _option(self, token: Token) -> None:
-        """A declaration of an option, which may stand before imports and the C part as well as after them."""
+        """A declaration of an option, allowed before and after imports and the C part."""
         structure = Structure(self.lexer)
         structure.item(token, "map")
         self._add(structure, token.span)
@@ -280,7 +280,7 @@ class _ProgramParser:
         return structure
 
     def _branch(self, head: Span, structure: Structure | None) -> Branch | None:
-        """A branch from its condition on; None when it has no braces."""
+        """Parse a branch, starting at its condition; None if it has no braces."""
         node = _run_grammar(structure, head) if structure is not None else None
         opener = self.lexer.token()
         if opener.text != "{":
@@ -298,7 +298,7 @@ class _ProgramParser:
         return Branch(head, structure, condition, opener.span, end, items, parsed_items)
 
     def _branch_items(self, opener: Token) -> Span:
-        """Read items up to the closing brace, whose span is returned."""
+        """Parse items up to the closing brace. Returns the span of the brace."""
         self.nested += 1
         self.lexer.seek(opener.span.end)
         while True:
@@ -318,7 +318,7 @@ class _ProgramParser:
         return token.span
 
     def _cannot_go_on(self, token: Token, opener: Token) -> bool:
-        """Whether a branch ends without its brace, which is reported once."""
+        """Whether a branch ends without its brace; reported once."""
         if len(self.diagnostics.errors) >= _MAX_ERRORS:
             return True
         if self.nested > _MAX_NESTED:
@@ -385,7 +385,7 @@ class _ProgramParser:
         return tuple(points), token
 
     def _without_points(self, token: Token) -> bool:
-        """Report that no probe starts at *token*; True when a body follows that can be skipped."""
+        """Report that no probe starts at *token*. Returns whether a body follows, which can be skipped."""
         if token.text == "{":
             self.lexer.error("expected an attach point before '{'", token.span, "write, for example, begin { … }")
             return True
@@ -399,7 +399,7 @@ class _ProgramParser:
         self.lexer.error(f"expected a probe, found {_quoted(token.text)}", token.span, *quote)
 
     def _find_body(self, token: Token, points: tuple[nodes.AttachPoint, ...]) -> bool:
-        """Report unexpected text between the attach points and the body, and go on at the body if there is one."""
+        """Report unexpected text between the attach points and the body, and continue at the body if there is one."""
         if token.type == "EOF":
             end = points[-1].span.end if points else token.span.end
             place = Span(self.source, end, end)

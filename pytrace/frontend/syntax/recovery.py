@@ -32,7 +32,7 @@ _WORD_OPERATORS = {"and": "LAND", "or": "LOR"}
 
 
 class AbandonedItem(Exception):  # noqa: N818 - control flow
-    """The item cannot be parsed any further; the error was recorded."""
+    """Parsing of the item cannot continue; the error was recorded."""
 
 
 class Item:
@@ -53,8 +53,8 @@ class Item:
         self.parser = parser
         self._again: list[Token] = []
         self._repaired: set[tuple[str, int]] = set()
-        """The repairs done and the tokens that they were done for. Tokens are never read backwards and no repair is
-        done twice for one token, so that every item comes to an end."""
+        """Repairs attempted, with the index of the token. No repair is attempted twice for one token and tokens are
+        never read backwards, so parsing terminates."""
 
     def token(self) -> Token | None:
         """The next token; None at the end."""
@@ -72,7 +72,7 @@ class Item:
     # ------------------------------------------------------------------------------------------ errors
 
     def handle(self, token: Token | None) -> Token | None:
-        """PLY's error function: report, and return the token to go on with."""
+        """PLY's error function: report the error and return the token to continue with."""
         if token is None:
             self._report_end()
             raise AbandonedItem
@@ -86,7 +86,7 @@ class Item:
             return self._go_on(Token(meant, token.text, token.span), None)
         if before is not None and self._misses_semicolon(before, token, index) and self._first_time("semicolon", index):
             self.unended.add(index)
-            return self._go_on(Token("SEMI", "", _behind(before)), token)
+            return self._go_on(Token("SEMI", "", _after(before)), token)
         if token.text:  # an inserted bracket has been reported
             self._report(token, index)
         opened = sum(symbol.type in BLOCK_OPENERS for symbol in self.parser.symstack)
@@ -172,11 +172,11 @@ class Item:
         end = self.tokens[-1]
         if end.type == "RBRACE" and not end.text:
             return  # reported when it was inserted
-        place = _behind(end)
+        place = _after(end)
         expected = self._expected()
         self.error(f"expected {expected or 'more'}", place, *hints_for(self.tokens, len(self.tokens), expected))
 
 
-def _behind(token: Token) -> Span:
+def _after(token: Token) -> Span:
     """The empty span after *token*."""
     return Span(token.span.source, token.span.end, token.span.end)

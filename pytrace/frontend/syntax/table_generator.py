@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ply import lex, yacc
 
 LexRule = tuple[object, str] | None
-"""A rule of the lexer (its function or its name) and the kind of its tokens; None for a group that is no rule's."""
+"""A rule of the lexer (its function or its name) and the kind of its tokens; None for other groups."""
 
 
 class Generated(msgspec.Struct):
@@ -80,7 +80,7 @@ def _lexer_text(lexer: lex.Lexer) -> str:
 
 
 def _rule_names(rules: list[LexRule], names: list[str | None]) -> list[LexRule]:
-    """What PLY keeps for each group of an expression, with the rule's name in place of the rule."""
+    """PLY's entries for the groups of a regular expression, with rule functions replaced by their names."""
     return [(name, rule[1]) if rule and rule[0] else rule for rule, name in zip(rules, names, strict=True)]
 
 
@@ -116,7 +116,7 @@ def generate() -> Generated:
 
 
 def _order(entry: tuple[str, tuple[str, int, str, list[str]]]) -> tuple[str, str, list[str]]:
-    """Rules in an order that does not depend on their position in the source."""
+    """Sort key of rules that does not depend on their position in the source."""
     function, (_, _, name, symbols) = entry
     return (name, function, symbols)
 

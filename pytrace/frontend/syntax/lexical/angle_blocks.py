@@ -29,7 +29,7 @@ _NO_OPERAND = frozenset(
     {"else", "for", "while", "unroll", "let", "return", "break", "continue", "macro", "fn", "import", "config",
      "struct", "union", "enum"}
 )  # fmt: skip
-"""Words that can only follow a finished block."""
+"""Words that can follow only a complete block."""
 _OPERAND_WORDS = frozenset({"true", "false", "sizeof", "offsetof", "typeinfo", "comptime"})
 _BARE_PROBES = frozenset(kind.name for kind in PROBE_KINDS if kind.target is NoTarget)
 """Probes without a colon, which have no target."""
@@ -39,9 +39,9 @@ class BlockContext(Enum):
     """The context of the block that ``>`` may close."""
 
     ITEM = "item"
-    """It is the body of a probe, macro or function: another root item may follow."""
+    """The body of a probe, macro or function: another root item may follow."""
     STATEMENT = "statement"
-    """It is nested: a statement of the block around it may follow."""
+    """A nested block: a statement of the enclosing block may follow."""
 
 
 def may_close(text: str, after: int, context: BlockContext, *, ternary: bool, effect: bool) -> bool:
@@ -86,7 +86,7 @@ def _word_closes(text: str, match: re.Match[str], context: BlockContext, *, tern
 
 
 def starts_probe(text: str, start: int, *, ternary: bool = False, statement: bool = False) -> bool:
-    """Whether the head of a probe starts at the word at offset *at*, where an operand is possible as well.
+    """Whether a probe starts at the word at offset *start*, where an operand is possible as well.
 
     *ternary*: a colon may belong to a ``?``. *statement*: a statement may start there as well, so ``name=`` and
     ``end /`` do not start a probe.
@@ -111,7 +111,7 @@ def starts_probe(text: str, start: int, *, ternary: bool = False, statement: boo
 
 
 def starts_assignment(text: str, start: int) -> bool:
-    """Whether a variable or map at *at*, with its keys, is assigned to."""
+    """Whether the variable or map at *start*, with its keys, is the target of an assignment."""
     target = _TARGET.match(text, start)
     if target is None:
         return False
@@ -122,7 +122,7 @@ def starts_assignment(text: str, start: int) -> bool:
 
 
 def compares_condition(text: str, after: int) -> bool:
-    """Whether the ``<`` after the condition of an ``if`` is a comparison: an operand and then a ``{`` follow.
+    """Whether the ``<`` after the condition of an ``if`` is a comparison: it is followed by an operand and a ``{``.
 
     *after* is the offset after ``<``.
     """
@@ -139,7 +139,7 @@ def compares_condition(text: str, after: int) -> bool:
 
 
 def _balanced(text: str, start: int) -> int:
-    """The offset after the bracket that closes the one at *at*, or the end of the text."""
+    """The offset after the bracket that closes the one at *start*, or the end of the text."""
     depth = 0
     for match in _BRACKETS.finditer(text, start):
         bracket = match.group()

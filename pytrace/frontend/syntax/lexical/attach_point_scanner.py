@@ -1,4 +1,4 @@
-"""State of scanning an attach point; distinguishes slashes of paths from the slash of a predicate.
+"""The scanner's state in an attach point; distinguishes slashes of paths from the slash of a predicate.
 
 An attach point is scanned as text, since its syntax depends on the provider;
 :mod:`pytrace.frontend.attach.points.parts` splits it.
@@ -22,7 +22,7 @@ _RUN = re.compile(r'(?:"(?:[^"\\\n]|\\[^\n])*"|[^\s{},;<"])*')
 
 
 class AttachPointScan:
-    """The attach point that starts at *start*; its text starts at *begin*, after *name* and ``=`` if it has a name."""
+    """An attach point that starts at *start*; its text starts at *begin*, after ``name=`` if it has a name."""
 
     __slots__ = ("begin", "name", "part", "part_start", "provider", "start")
 

@@ -1,4 +1,4 @@
-"""Pairing and repair of brackets: a missing or wrong one is reported once, and inserted where it is missing."""
+"""Matching of brackets; a missing or wrong one is reported once and repaired."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class Brackets:
         self.lexer = lexer
         self.tokens: list[Token] = []
         self.depths: list[int] = []
-        """For each token, how many blocks are open around it."""
+        """For each token, the number of open blocks around it."""
         self.direct: list[bool] = []
         """For each token, whether the innermost bracket around it is a block."""
         self.starts: set[int] = set()
         """Indices of the tokens that start a statement."""
         self.unended: set[int] = set()
-        """Those whose predecessor has no semicolon; known after parsing."""
+        """Those whose preceding statement has no semicolon; set by the parser."""
         self.roles: dict[int, str] = {}
-        """Roles of the blocks, by the index of the opening token."""
+        """Roles of blocks by the index of the opening token."""
         self.stack: list[Frame] = []
         self._blocks = 0
         self._done = False

@@ -1,4 +1,4 @@
-"""The C preamble of a script: where definitions start and end. Their text is passed to the C front end unchanged."""
+"""The C preamble of a script: finds the ends of definitions, whose text is passed to the C front end unchanged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def directive_end(text: str, start: int) -> int:
 
 
 class CDefinition:
-    """State while a definition is read: its start, whether it is a ``typedef``, and the number of open braces."""
+    """The scanner's state in a definition: its start, whether it is a ``typedef``, and the number of open braces."""
 
     __slots__ = ("depth", "start", "typedef")
 

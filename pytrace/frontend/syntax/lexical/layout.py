@@ -1,4 +1,4 @@
-"""White space and comments between tokens, for code that looks ahead in the text."""
+"""White space and comments between tokens, skipped by code that looks ahead in the text."""
 
 from __future__ import annotations
 

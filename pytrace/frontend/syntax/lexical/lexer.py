@@ -1,7 +1,7 @@
-"""Tokens of a text, one at a time: PLY's lexer with the rules of :mod:`pytrace.frontend.syntax.lexical.token_rules`.
+"""The lexer: PLY's lexer with the rules of :mod:`pytrace.frontend.syntax.lexical.token_rules`.
 
-What depends on more than a token's own text and state (whether ``<`` opens a block, where a type is written) is
-decided by :mod:`pytrace.frontend.syntax.lexical.structure`, the filter between this lexer and the grammar.
+Decisions that depend on more than a token's own text and state (whether ``<`` opens a block, where a type is written)
+are made by :mod:`pytrace.frontend.syntax.lexical.structure`, the filter between this lexer and the grammar.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Lexer:
         self.diagnostics = diagnostics
         scan = Scan(source, diagnostics, in_c=in_c)
         self.comments = scan.comments
-        """Start and end offsets of the comments that were passed."""
+        """Start and end offsets of the comments so far."""
         self.error = scan.error
         self._plain = _plain_rules()
         self._ahead: deque[Token] = deque()
@@ -61,7 +61,7 @@ class Lexer:
         self._ply.begin(state)
 
     def token(self) -> Token:
-        """The next token; at the end of the text, a token of kind EOF at each call."""
+        """The next token; at the end of the text every call returns a token of kind EOF."""
         if self._ahead:
             return self._ahead.popleft()
         return self._lex()
@@ -74,7 +74,7 @@ class Lexer:
         return ahead[index]
 
     def _lex(self) -> Token:
-        """The next token of the text. Most tokens of code are their text only, for which PLY's loop does too much."""
+        """The next token of the text. Most tokens of code need no rule function, so PLY's loop is bypassed for them."""
         ply = self._ply
         if ply.lexstate != SCRIPT:
             return ply.token()
@@ -97,27 +97,27 @@ class Lexer:
         return Token(kind, word, Span(source, end - len(word), end), data)
 
     def push(self, token: Token) -> None:
-        """Put *token* back, so that it is the next one."""
+        """Push *token* back, so that it is the next one."""
         self._ahead.appendleft(token)
 
     def here(self) -> int:
-        """The offset where the next token starts."""
+        """The offset of the next token."""
         return self.peek().span.start
 
     def seek(self, position: int, state: str = ROOT) -> None:
-        """Continue at another offset; tokens that were peeked at or put back are dropped."""
+        """Continue at another offset; tokens that were peeked at or pushed back are dropped."""
         self._ahead.clear()
         self._ply.lexpos = position
         self._ply.begin(state)
 
     def root(self) -> None:
-        """Continue with the next root item; tokens that were peeked at or put back are lexed again as part of it."""
+        """Continue with the next root item; tokens that were peeked at or pushed back are lexed again as part of it."""
         self.seek(self._ahead[0].span.start if self._ahead else self._ply.lexpos)
 
 
 _NOT_PLAIN = object()
 _MOST_DIGITS = 19
-"""Decimal digits that fit into 64 bits, whichever they are."""
+"""Number of decimal digits that always fit into 64 bits."""
 
 
 def _integer(word: str) -> object:
@@ -135,15 +135,15 @@ _VALUES: dict[str, Callable[[str], object]] = {
     "INT": _integer,
     "STRING": _string,
 }
-"""By kind, what :attr:`Token.data` is if it is not None."""
+"""Functions that return :attr:`Token.data`, by kind of token."""
 
 _Plain: TypeAlias = "tuple[str, Callable[[str], object] | None]"
-"""Kind of a token (unless ``KINDS`` has its text) and what gives its data."""
+"""Kind of a token (unless ``KINDS`` has its text) and the function that returns its data."""
 
 
 @cache
 def _plain_rules() -> tuple[re.Pattern[str], list[_Plain | None]]:
-    """PLY's expression for code; for the index of each of its groups the token, if its text is all it has."""
+    """PLY's regular expression for code, and for each of its groups the token, if it needs no rule function."""
     from pytrace.frontend.syntax.lexical.token_rules import PLAIN
 
     ((expression, rules),) = _ply_lexer().lexstatere[SCRIPT]

@@ -1,4 +1,4 @@
-"""The values of numbers, strings and positional parameters."""
+"""Values of number, string and positional parameter tokens."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MAX_DIGITS = 64
 
 
 class _Wrong(Exception):  # noqa: N818 - control flow
-    """A literal that has no value; *start* and *end* are relative to it."""
+    """An invalid literal; *start* and *end* are relative to it."""
 
     def __init__(self, message: str, start: int, end: int, *hints: str) -> None:
         super().__init__(message)
@@ -39,7 +39,7 @@ class _Wrong(Exception):  # noqa: N818 - control flow
 def decode_integer(text: str, span: Span, diagnostics: Diagnostics, *, in_c: bool = False) -> int:
     """The value of an integer literal; 0 after an error, which is recorded.
 
-    *in_c*: it is in a C macro, where suffixes may be in any order and hexadecimal numbers have them too.
+    *in_c*: it is in a C macro, where suffixes may be in any order and hexadecimal numbers may have them, too.
     """
     try:
         return _integer(_C_SUFFIX.sub("", text) if in_c else text)
@@ -188,7 +188,7 @@ def _escape(match: re.Match[str], place: Span, diagnostics: Diagnostics) -> byte
 
 
 def encode(text: str) -> bytes:
-    """Encode as UTF-8; bytes of the script that were not valid UTF-8 are restored."""
+    """Encode as UTF-8; bytes of the script that are not valid UTF-8 are restored."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:

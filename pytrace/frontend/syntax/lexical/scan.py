@@ -26,7 +26,7 @@ class Scan:
         self.comments: dict[int, int] = {}
         """Start and end offsets of the comments so far."""
         self.comment_start = 0
-        """In state ``comment``: the offset of its start."""
+        """In state ``comment``: the offset of the comment."""
         self.point = AttachPointScan(0, 0, None)
         """In state ``point``: the attach point so far."""
         self.definition = CDefinition(0, typedef=False)
@@ -70,7 +70,7 @@ _Rule = TypeVar("_Rule", bound=Callable[[Lexeme], object])
 
 
 def matches(expression: str) -> Callable[[_Rule], _Rule]:
-    """Attach a regular expression to a token rule; a typed form of PLY's ``TOKEN``."""
+    """Attach a regular expression to a token rule; a typed version of PLY's ``TOKEN``."""
 
     def give(rule: _Rule) -> _Rule:
         vars(rule)["regex"] = expression

@@ -89,7 +89,7 @@ class Structure(Brackets):
             self._take(self.lexer.token())
 
     def _ends_clause(self, token: Token) -> bool:
-        """Whether *token* is outside of the blocks of an expression; a missing parenthesis does not matter."""
+        """Whether *token* is outside of all blocks of an expression, even if a parenthesis is missing."""
         if any(frame.block for frame in self.stack):
             return False
         frame = self.stack[-1]
@@ -114,7 +114,7 @@ class Structure(Brackets):
         if handler is not None:
             handler(self, frame, token)
         else:
-            # As `_put` does: most tokens come here.
+            # Inlined `_put`: most tokens take this branch.
             self.tokens.append(token)
             self.depths.append(self._blocks)
             self.direct.append(frame.block)
@@ -134,7 +134,7 @@ class Structure(Brackets):
         self.starts.add(frame.first)
 
     def _is_probe_head(self, text: str, token: Token) -> bool:
-        """Whether a probe but no statement can start here: a closing brace is missing."""
+        """Whether a probe and no statement can start here, so that a closing brace is missing."""
         start = token.span.start
         line = text.rfind("\n", 0, start) + 1
         if text[line:start].strip():

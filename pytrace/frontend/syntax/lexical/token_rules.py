@@ -97,7 +97,7 @@ def t_script_map(lexeme: Lexeme) -> Token:
 
 @matches(r'"(?:[^"\\\n]|\\[^\n])*"')
 def t_script_string(lexeme: Lexeme) -> Token:
-    """A string that is closed."""
+    """A closed string."""
     span = _span(lexeme)
     value = decode_string(lexeme.value[1:-1], span, span.start + 1, lexeme.lexer.scan.diagnostics)
     return Token("STRING", lexeme.value, span, value)
@@ -111,14 +111,14 @@ def t_INITIAL_after_points_script_line(lexeme: Lexeme) -> None:
 
 @matches(r"/\*")
 def t_INITIAL_after_points_script_block(lexeme: Lexeme) -> None:
-    """A comment that has to be closed."""
+    """The start of a block comment."""
     lexeme.lexer.scan.comment_start = lexeme.lexpos
     lexeme.lexer.push_state("comment")
 
 
 @matches(_OPERATOR)
 def t_script_operator(lexeme: Lexeme) -> Token:
-    """Operators and punctuation, the longest that fits."""
+    """Operators and punctuation, longest match first."""
     text = lexeme.value
     start = lexeme.lexpos
     return Token(OPERATORS[text], text, Span(lexeme.lexer.scan.source, start, start + len(text)))
@@ -150,7 +150,7 @@ def t_script_parameter(lexeme: Lexeme) -> Token:
 
 @matches(r'"[^\n]*')
 def t_script_unclosed(lexeme: Lexeme) -> Token:
-    """A string that is not closed on its line: guess where it was meant to end, so that the rest still parses."""
+    """An unclosed string: guess where it was meant to end, so that the rest still parses."""
     lexer, text, start = lexeme.lexer, lexeme.value, lexeme.lexpos
     source = lexer.scan.source
     lexer.scan.error(
@@ -165,7 +165,7 @@ def t_script_unclosed(lexeme: Lexeme) -> Token:
 
 @matches(r"'[^'\n]*'?")
 def t_script_quoted(lexeme: Lexeme) -> Token | None:
-    """What other languages take for a string or a character."""
+    """String and character literals of other languages."""
     text, scan = lexeme.value, lexeme.lexer.scan
     if len(text) == 1:
         scan.error('unexpected "\'"', _span(lexeme))
@@ -176,7 +176,7 @@ def t_script_quoted(lexeme: Lexeme) -> Token | None:
 
 @matches(r"[^\x00-\x7f]+|[^\n]")
 def t_script_wrong(lexeme: Lexeme) -> None:
-    """What is in no token."""
+    """Characters that start no token."""
     text, span, scan = lexeme.value, _span(lexeme), lexeme.lexer.scan
     if text == "$":
         scan.error("'$' without a name", span, "variables are $name, parameters $1 and $#")
@@ -195,7 +195,7 @@ PLAIN: dict[Callable[[Lexeme], object] | None, str] = {
     t_script_string: "STRING",
     t_script_number: "INT",
 }
-"""Rules whose tokens the lexer makes itself, unless a number or string is not plain: the kind that ``KINDS`` lacks."""
+"""Rules whose tokens the lexer creates without calling them, with the kind of token if it is not in ``KINDS``."""
 
 # ---------------------------------------------------------------------------------------------- comments
 
@@ -204,14 +204,14 @@ t_comment_ignore_text = r"[^*]+|\*+(?!/)"
 
 @matches(r"\*/")
 def t_comment_end(lexeme: Lexeme) -> None:
-    """Back to where the comment stands."""
+    """The end of a comment: return to the state around it."""
     lexer = lexeme.lexer
     lexer.scan.comments[lexer.scan.comment_start] = lexer.lexpos
     lexer.pop_state()
 
 
 def t_comment_eof(lexeme: Lexeme) -> Token:
-    """A comment that is not closed is the rest of the text."""
+    """An unclosed comment extends to the end of the text."""
     scan, start = lexeme.lexer.scan, lexeme.lexer.scan.comment_start
     scan.error("the comment is not closed", Span(scan.source, start, start + 2), "add '*/' at its end")
     scan.comments[start] = lexeme.lexpos
@@ -245,7 +245,7 @@ _ITEM_KINDS = {
 
 @matches(r"(?:config|import|macro|fn|let|getopt)\b")
 def t_INITIAL_item(lexeme: Lexeme) -> Token | None:
-    """The word that an item starts with, unless it is an attach point by what follows."""
+    """The first word of an item, unless the text after it makes it an attach point."""
     lexer, word = lexeme.lexer, lexeme.value
     text = lexer.lexdata
     if word == "let":
@@ -266,7 +266,7 @@ _ROOT_CONDITION = re.compile(r"comptime\b|\(")
 
 @matches(r"if\b")
 def t_INITIAL_if(lexeme: Lexeme) -> Token | None:
-    """``if comptime`` around items, unless it is an attach point by what follows."""
+    """``if comptime`` around items, unless the text after it makes it an attach point."""
     lexer = lexeme.lexer
     if not _ROOT_CONDITION.match(lexer.lexdata, skip_layout(lexer.lexdata, lexer.lexpos)):
         _as_attach_point(lexeme)
@@ -277,7 +277,7 @@ def t_INITIAL_if(lexeme: Lexeme) -> Token | None:
 
 @matches(r"fail[ \t]*(?=\()")
 def t_INITIAL_fail(lexeme: Lexeme) -> Token:
-    """A call of ``fail`` in place of an item, which is read again as an expression."""
+    """A call of ``fail`` in place of an item, which is lexed again as an expression."""
     lexer = lexeme.lexer
     lexer.begin("script")
     lexer.lexpos = lexeme.lexpos
@@ -285,7 +285,7 @@ def t_INITIAL_fail(lexeme: Lexeme) -> Token:
 
 
 def _as_attach_point(lexeme: Lexeme) -> None:
-    """Read a word again that starts no item and no definition."""
+    """Lex a word that starts no item and no definition again, as an attach point."""
     lexeme.lexer.lexpos = lexeme.lexpos
     lexeme.lexer.begin("points")
 
@@ -295,14 +295,14 @@ def _as_attach_point(lexeme: Lexeme) -> None:
 
 @matches(r"\#")
 def t_INITIAL_directive(lexeme: Lexeme) -> Token:
-    """A line for the C preprocessor, with the lines that continue it."""
+    """A preprocessor directive with its continuation lines."""
     start = lexeme.lexpos
     return _c_part(lexeme, start, c_preamble.directive_end(lexeme.lexer.lexdata, start))
 
 
 @matches(r"(?:struct|union|enum|typedef)\b")
 def t_INITIAL_tag(lexeme: Lexeme) -> Token | None:
-    """The word that a C definition starts with, unless it is an attach point by what follows."""
+    """The first word of a C definition, unless the text after it makes it an attach point."""
     lexer, word = lexeme.lexer, lexeme.value
     end = c_preamble.declaration_end(lexer.lexdata, word, lexer.lexpos)
     if end is not None:
@@ -322,13 +322,13 @@ t_definition_ignore_text = (
 
 @matches(r"\{")
 def t_definition_open(lexeme: Lexeme) -> None:
-    """A body, or one inside it."""
+    """The start of a body or of a nested one."""
     lexeme.lexer.scan.definition.depth += 1
 
 
 @matches(r"\}")
 def t_definition_close(lexeme: Lexeme) -> Token | None:
-    """The end of a body; of a definition that is no ``typedef`` as well."""
+    """The end of a body, which also ends a definition other than a ``typedef``."""
     lexer = lexeme.lexer
     definition = lexer.scan.definition
     definition.depth -= 1
@@ -347,7 +347,7 @@ def t_definition_semicolon(lexeme: Lexeme) -> Token | None:
 
 
 def t_definition_eof(lexeme: Lexeme) -> Token:
-    """A definition that is not closed is the rest of the text."""
+    """An unclosed definition extends to the end of the text."""
     scan = lexeme.lexer.scan
     start = scan.definition.start
     line = scan.source.text[start:].partition("\n")[0]
@@ -357,7 +357,7 @@ def t_definition_eof(lexeme: Lexeme) -> Token:
 
 
 def _c_part(lexeme: Lexeme, start: int, end: int) -> Token:
-    """The token of a part in C; another root item may follow."""
+    """The token of a C part; another root item may follow."""
     lexer = lexeme.lexer
     lexer.begin("INITIAL")
     lexer.lexpos = end
@@ -369,7 +369,7 @@ def _c_part(lexeme: Lexeme, start: int, end: int) -> Token:
 
 @matches(r"['`´‘’“”«»\\^~!?|&%+>)\]-]+")
 def t_INITIAL_stray(lexeme: Lexeme) -> Token:
-    """Characters with which no attach point starts."""
+    """Characters that start no attach point."""
     return _token("STRAY", lexeme)
 
 
@@ -387,13 +387,13 @@ def t_INITIAL_points_name(lexeme: Lexeme) -> Token | None:
 
 @matches(r'[^ \t\r\n\f\v{},;<"/:]+|"(?:[^"\\\n]|\\[^\n])*"')
 def t_INITIAL_points_point_text(lexeme: Lexeme) -> None:
-    """What has no meaning of its own in an attach point, such as all that is quoted."""
+    """Text without syntactic meaning in an attach point, such as quoted text."""
     _enter_point(lexeme)
 
 
 @matches(r'"')
 def t_INITIAL_points_point_quote(lexeme: Lexeme) -> None:
-    """A quote that is not closed on its line."""
+    """An unclosed quote."""
     scan, start = lexeme.lexer.scan, lexeme.lexpos
     _enter_point(lexeme)
     end = scan.source.text.find("\n", start)
@@ -410,14 +410,14 @@ def t_INITIAL_points_point_colon(lexeme: Lexeme) -> None:
 
 @matches(r"/")
 def t_point_slash(lexeme: Lexeme) -> Token | None:
-    """A piece of a path, or where a predicate or a comment starts."""
+    """A slash in a path, or the start of a predicate or comment."""
     lexer = lexeme.lexer
     return None if lexer.scan.point.owns_slash(lexer.lexdata, lexeme.lexpos) else _point(lexeme)
 
 
 @matches(r"[ \t\r\n\f\v{},;<]")
 def t_point_end(lexeme: Lexeme) -> Token:
-    """The end of an attach point, of which it is no part."""
+    """The first character after an attach point."""
     return _point(lexeme)
 
 
@@ -435,7 +435,7 @@ def t_after_comma(lexeme: Lexeme) -> Token:
 
 @matches(r"[{</]")
 def t_INITIAL_after_points_body(lexeme: Lexeme) -> Token:
-    """Code starts here, with a predicate or a body: it is read again as that."""
+    """The start of a predicate or body, which is lexed again as code."""
     lexeme.lexer.begin("script")
     lexeme.lexer.lexpos = lexeme.lexpos
     return _token("BODY", lexeme)
@@ -443,12 +443,12 @@ def t_INITIAL_after_points_body(lexeme: Lexeme) -> Token:
 
 @matches(r".")
 def t_INITIAL_after_points_other(lexeme: Lexeme) -> Token:
-    """What does not belong in front of a body."""
+    """Unexpected text before a body."""
     return _other(lexeme)
 
 
 def _other(lexeme: Lexeme) -> Token:
-    """The word at the lexeme's place, which is wrong there."""
+    """The token of an unexpected word."""
     lexer = lexeme.lexer
     match = _WORD.match(lexer.lexdata, lexeme.lexpos)
     lexeme.value = match.group() if match else ""
@@ -457,7 +457,7 @@ def _other(lexeme: Lexeme) -> Token:
 
 
 def _enter_point(lexeme: Lexeme) -> None:
-    """An attach point starts with this lexeme unless one is being read."""
+    """Start an attach point at this lexeme unless the state is in one already."""
     lexer = lexeme.lexer
     if lexer.lexstate != "point":
         lexer.scan.point = AttachPointScan(lexeme.lexpos, lexeme.lexpos, None)
@@ -465,7 +465,7 @@ def _enter_point(lexeme: Lexeme) -> None:
 
 
 def _point(lexeme: Lexeme) -> Token:
-    """The attach point that ends where the lexeme starts."""
+    """The token of the attach point that ends before the lexeme."""
     lexer, end = lexeme.lexer, lexeme.lexpos
     point, source = lexer.scan.point, lexer.scan.source
     lexer.begin("after")
@@ -476,7 +476,7 @@ def _point(lexeme: Lexeme) -> Token:
 
 
 def t_ANY_error(lexeme: Lexeme) -> None:
-    """PLY calls this where no rule fits; the rules leave no such place."""
+    """Called by PLY if no rule matches, which does not happen: the rules cover all texts."""
     raise InternalError(f"no token rule fits at offset {lexeme.lexpos}")
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 class Token:
     """One token: its kind, its text and its span; *data* is the decoded value of a literal.
 
-    PLY wants ``type`` and ``value``; the value of a token is the token itself, so that a production sees spans.
+    PLY requires ``type`` and ``value``; the value is the token itself, so that productions have its span.
     """
 
     __slots__ = ("data", "lexer", "span", "text", "type")
@@ -24,7 +24,7 @@ class Token:
 
     @property
     def value(self) -> Token:
-        """The token itself (what a production gets)."""
+        """The token itself, which productions receive."""
         return self
 
     def __repr__(self) -> str:
@@ -71,7 +71,7 @@ OPERATORS = {
 }  # fmt: skip
 
 KINDS = {**KEYWORDS, **OPERATORS}
-"""Kinds of the tokens that are known by their text."""
+"""Kinds of the tokens with a fixed text."""
 
 LITERALS = ("IDENT", "INT", "STRING", "VARIABLE", "MAP", "PARAM", "PARAM_COUNT")
 
@@ -98,7 +98,7 @@ MARKERS = (
 )  # fmt: skip
 
 OPERAND_ENDS = frozenset((*LITERALS, "TRUE", "FALSE", "RPAREN", "RBRACKET", "RBRACE", "INCREMENT", "DECREMENT"))
-"""Tokens that end an operand, so that an operator or the end follows."""
+"""Tokens that end an operand."""
 
 BLOCK_OPENERS = frozenset({"LBRACE", "BLOCK_STATEMENT"})
 """Tokens that open a block."""

@@ -1,4 +1,4 @@
-"""Recognises types where expressions are possible: casts, operands of ``sizeof`` and the like, arguments of calls.
+"""Recognises types where expressions are possible: casts, operands of ``sizeof`` and other queries, arguments of calls.
 
 The functions look ahead and consume no token.
 """
@@ -33,7 +33,7 @@ class _TypeAhead:
 
     @property
     def certain(self) -> bool:
-        """Whether its first word makes it a type in any case."""
+        """Whether its first word makes it a type regardless of context."""
         return self.word in STRUCT_KEYWORDS or self.word in TYPE_NAMES
 
 
@@ -60,7 +60,7 @@ def _type_ahead(lexer: Lexer) -> _TypeAhead | None:
 
 
 def _brackets(lexer: Lexer, index: int) -> int:
-    """How many tokens a suffix ``[]`` or ``[N]`` at *index* has; 0 when the bracket holds something else."""
+    """Number of tokens of a suffix ``[]`` or ``[N]`` at *index*; 0 if the bracket contains anything else."""
     size = lexer.peek(index + 1)
     if size.type == "RBRACKET":
         return 2
