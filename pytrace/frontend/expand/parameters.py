@@ -147,8 +147,9 @@ class _Substitution:
         if node.name == "probe_exist" and self.values and len(node.args) == 1:
             return self._question(node, node.args[0])
         first = node.args[0] if node.name == "str" and len(node.args) == 1 else None
-        literal = isinstance(first, nodes.StringLiteral | nodes.OpenParameter) and first in self.literals
-        return first if literal else node
+        if isinstance(first, nodes.StringLiteral | nodes.OpenParameter) and first in self.literals:
+            return first
+        return node
 
     def _question(self, node: nodes.Call, asked: nodes.Node) -> nodes.Expr:
         """``probe_exist("…$name…")`` with the values of options, as in attach points."""
