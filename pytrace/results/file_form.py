@@ -1,7 +1,8 @@
 """Snapshots as files: docs/snapshots.md describes the form.
 
-A fixed header (mark, version, digest), and behind it one MessagePack document, compressed with Zstandard. The library
-for that is imported when a snapshot is written or read, and not before.
+After a fixed header comes a document, compressed with Zstandard: blocks of columns, and :class:`_Contents`, which says
+what they are. All of it is encoded and decoded by msgspec, with types. The library for Zstandard is imported when a
+snapshot is written or read, and not before.
 """
 
 from __future__ import annotations
@@ -10,24 +11,25 @@ import hashlib
 import os
 import stat
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from io import BytesIO
-from typing import BinaryIO, cast
+from typing import IO, Any, BinaryIO
 
+import msgspec
 from msgspec.structs import replace
 
 from pytrace.base import whole_files
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
-from pytrace.results import message_pack, stored_document
-from pytrace.results.columns import Reader, Writer, keys, pack_integers
-from pytrace.results.message_pack import Cursor, Kind, Packed, Pages, Unpacked, cursors
+from pytrace.results import columns, stored_document, stored_tables
+from pytrace.results.external_sort import batches
 from pytrace.results.snapshot import MapData, Run, SnapshotData, Table
-from pytrace.results.stored_columns import Guard, Stored, StoredEntries, StoredRows, StoredTimes, integers
-from pytrace.results.stored_types import type_from
-from pytrace.results.values import Portable
+from pytrace.results.stored_columns import StoredEntries, StoredRows, StoredTimes
+from pytrace.results.stored_document import BLOCK_ROWS, Block, Blocks, BlocksWriter, damaged, guarded
+from pytrace.results.stored_tables import Numbers, TablesReader, TablesWriter, raw, text, tuple_of
+from pytrace.results.stored_types import type_from, type_to
+from pytrace.results.values import Portable, Value
 
 SUFFIX = ".pts"
 """What names of snapshot files end with."""
@@ -35,27 +37,86 @@ SUFFIX = ".pts"
 MARK = b"\x89PTS\r\n\x1a\n"
 """The first bytes of a file. A transfer as text damages them, so that it is found out at once."""
 
-VERSION = 1
+VERSION = 2
 """Of the form. It grows when an older reader would misunderstand; readers ignore members that they do not know."""
 
-_HEADER = struct.Struct("<8sHH32sQ")
-"""Mark, version, zero, SHA-256 of all after the header, bytes of the document."""
+_HEADER = struct.Struct("<8sHH32sQQ")
+"""Mark, version, zero, SHA-256 of all after the header, bytes of the document, and those of the contents at its end."""
 
 _LEVEL = 3
 
-_RUN = Run.__struct_fields__
 
-_DAMAGE = (ValueError, LookupError, TypeError, ArithmeticError, AttributeError, RecursionError, struct.error)
-"""What reading a document raises that no version of pytrace wrote."""
+# ---------------------------------------------------------------------------------------------- the contents
+
+class _Origin(msgspec.Struct, frozen=True):
+    """What many runs have in common; texts are bytes, as they may be no UTF-8."""
+
+    host: bytes
+    kernel: bytes
+    machine: bytes
+    script: bytes
+    script_hash: bytes
+    parameters: tuple[bytes, ...]
+    version: bytes
+
+
+class _Run(msgspec.Struct, frozen=True, array_like=True):
+    """A run; *origin* is a number in :attr:`_Contents.origins`."""
+
+    identity: bytes
+    origin: int
+    start: int
+    end: int
+    start_monotonic: int
+    end_monotonic: int
+
+
+class _Map(msgspec.Struct, frozen=True):
+    """A map. The columns of a block: keys (not of a map without keys), values, and times if it is *timed*."""
+
+    name: bytes
+    key: msgspec.Raw
+    value: msgspec.Raw
+    timed: bool
+    help: bytes
+    blocks: tuple[Block, ...]
+
+
+class _Table(msgspec.Struct, frozen=True):
+    """A table of rows; *runs* are numbers in :attr:`_Contents.runs`, with the blocks of each."""
+
+    type: msgspec.Raw
+    runs: tuple[tuple[int, tuple[Block, ...]], ...]
+    dropped: int
+    number: int
+
+
+class _Contents(msgspec.Struct, frozen=True):
+    """What a document has. Blocks lie one after another, from the start of the document, in the order in which they
+    stand here.
+    """
+
+    maps: tuple[_Map, ...]
+    tables: tuple[_Table, ...]
+    frames: tuple[Block, ...]
+    stacks: tuple[Block, ...]
+    strings: tuple[Block, ...]
+    origins: tuple[_Origin, ...]
+    runs: tuple[_Run, ...]
+    losses: dict[bytes, dict[bytes, int]]
+
+
+# ---------------------------------------------------------------------------------------------- files
 
 
 def to_bytes(snapshot: SnapshotData) -> bytes:
     """The file form of a snapshot."""
-    import zstandard
-
-    packed = message_pack.pack(_document(snapshot))
-    data = zstandard.ZstdCompressor(level=_LEVEL).compress(packed)
-    return _HEADER.pack(MARK, VERSION, 0, hashlib.sha256(data).digest(), len(packed)) + data
+    writer = _Writer()
+    contents = msgspec.msgpack.encode(writer.contents(snapshot))
+    writer.document.add(contents)
+    data = writer.document.compressed()
+    digest = hashlib.sha256(data).digest()
+    return _HEADER.pack(MARK, VERSION, 0, digest, writer.document.size, len(contents)) + data
 
 
 def write(snapshot: SnapshotData, path: str) -> None:
@@ -118,34 +179,29 @@ def from_bytes(data: bytes, name: str, limit: int | None = None) -> SnapshotData
 def _opened(file: BinaryIO, mark: bytes, size: int, name: str, limit: int | None, stack: ExitStack) -> SnapshotData:
     if mark != MARK:
         if MARK.startswith(mark) or mark[1:4] == MARK[1:4]:
-            raise _damaged(name, "its first bytes are not those of a snapshot")
+            raise damaged(name, "its first bytes are not those of a snapshot")
         hint = "snapshots are written by pytrace --save, --save-every and pytrace merge"
         raise TraceError(f"{name!r} is not a snapshot", hints=(hint,))
     head = mark + file.read(_HEADER.size - len(mark))
     if len(head) < _HEADER.size:
-        raise _damaged(name, f"it has {len(head)} bytes, less than its header")
-    _, version, _, digest, length = _HEADER.unpack(head)
+        raise damaged(name, f"it has {len(head)} bytes, less than its header")
+    _, version, _, digest, length, contents = _HEADER.unpack(head)
     if version != VERSION:
-        raise TraceError(
-            f"{name!r} has version {version} of the snapshot form; this pytrace reads version {VERSION}",
-            hints=("read it with the pytrace that wrote it, or a newer one",),
-        )
+        raise _version_error(name, version)
     stored_document.check_size(length, size - _HEADER.size, limit, name)
-    with _guarded(name):
-        return _snapshot(stored_document.unpacked(file, length, digest, stack), partial(_guarded, name))
+    with guarded(name, "the document"):
+        document = stored_document.unpacked(file, length, digest, stack)
+    return _Opened(name, document, length - contents).snapshot()
 
 
-@contextmanager
-def _guarded(name: str) -> Iterator[None]:
-    """Damage that is found in the block is reported as such."""
-    try:
-        yield
-    except _DAMAGE as error:
-        raise _damaged(name, str(error) or type(error).__name__) from None
-
-
-def _damaged(name: str, why: str) -> TraceError:
-    return TraceError(f"the snapshot {name!r} is damaged or truncated: {why}")
+def _version_error(name: str, version: int) -> TraceError:
+    if version < VERSION:
+        hint = "save it again: this pytrace does not read it"
+        return TraceError(f"{name!r} was saved by an earlier version of pytrace", hints=(hint,))
+    return TraceError(
+        f"{name!r} has version {version} of the snapshot form; this pytrace reads version {VERSION}",
+        hints=("read it with the pytrace that wrote it, or a newer one",),
+    )
 
 
 def _whole(snapshot: SnapshotData, name: str) -> SnapshotData:
@@ -154,156 +210,168 @@ def _whole(snapshot: SnapshotData, name: str) -> SnapshotData:
     for data in snapshot.maps.values():
         entries = dict(data.entries.items())
         if len(entries) != len(data.entries):
-            raise _damaged(name, f"map {data.name} has {len(entries)} keys instead of {len(data.entries)}")
+            raise damaged(name, f"map {data.name} has {len(entries)} keys instead of {len(data.entries)}")
         times = None if data.times is None else dict(data.times.items())
         maps[data.name] = replace(data, entries=entries, times=times)
     tables = [replace(table, rows={run: list(rows) for run, rows in table.rows.items()}) for table in snapshot.tables]
     return replace(snapshot, maps=maps, tables=tuple(tables))
 
 
-# ---------------------------------------------------------------------------------------------- to a document
+# ---------------------------------------------------------------------------------------------- writing
 
 
-def _document(snapshot: SnapshotData) -> dict[str, Packed]:
-    writer = Writer()
-    numbers = {run.identity: number for number, run in enumerate(snapshot.runs)}
-    document: dict[str, Packed] = {
-        "runs": [{name: getattr(run, name) for name in _RUN} for run in snapshot.runs],
-        "maps": [_map_document(writer, data) for data in snapshot.maps.values()],
-        "tables": [_table_document(writer, numbers, table) for table in snapshot.tables],
-        "losses": snapshot.losses,
-    }
-    return {**document, **writer.tables()}
+class _Writer:
+    """Writes a document."""
 
+    def __init__(self) -> None:
+        self.document = BlocksWriter(_LEVEL)
+        self._tables = TablesWriter()
 
-def _map_document(writer: Writer, data: MapData) -> dict[str, Packed]:
-    document: dict[str, Packed] = {
-        "name": data.name,
-        "key": None if data.key is None else _type(data.key),
-        "value": _type(data.value),
-        "count": len(data.entries),
-        "keys": None if data.key is None else writer.column(data.key, list(data.entries)),
-        "values": writer.column(data.value, list(data.entries.values())),
-        "help": data.help,
-    }
-    if data.times is not None:
+    def contents(self, snapshot: SnapshotData) -> _Contents:
+        """Write all blocks; what they are."""
+        origins: dict[_Origin, int] = {}
+        runs = tuple(_stored_run(run, origins) for run in snapshot.runs)
+        numbers = {run.identity: number for number, run in enumerate(snapshot.runs)}
+        maps = tuple(self._map(data) for data in snapshot.maps.values())
+        rows = tuple(self._table(numbers, table) for table in snapshot.tables)
+        frames, stacks, strings = (self._blocks(*table) for table in self._tables.tables)
+        losses = {
+            raw(kind): {raw(subject): count for subject, count in subjects.items()}
+            for kind, subjects in snapshot.losses.items()
+        }
+        return _Contents(maps, rows, frames, stacks, strings, tuple(origins), runs, losses)
+
+    def _blocks(self, rows: Iterable[Any], pack: Callable[[Sequence[Any]], Any]) -> tuple[Block, ...]:
+        document = self.document
+        return tuple(block for batch in batches(rows, BLOCK_ROWS) for block in document.blocks(batch, pack))
+
+    def _map(self, data: MapData) -> _Map:
         times = data.times
-        # A time that a key lacks is that of the snapshot's end: the mark for it is -1.
-        document["times"] = pack_integers([times.get(key, -1) for key in data.entries])
-    return document
+
+        def pack(entries: Sequence[tuple[Portable, Value]]) -> list[Any]:
+            keys, values = zip(*entries, strict=True)
+            found: list[Any] = [] if data.key is None else [columns.pack(self._tables, data.key, keys)]
+            found.append(columns.pack(self._tables, data.value, values))
+            # A time that a key lacks is that of the snapshot's end: the mark for it is -1.
+            return found if times is None else [*found, Numbers.of([times.get(key, -1) for key in keys])]
+
+        blocks = self._blocks(data.entries.items(), pack)
+        return _Map(
+            raw(data.name), type_to(data.key), type_to(data.value), times is not None, raw(data.help), blocks
+        )
+
+    def _table(self, numbers: dict[str, int], table: Table) -> _Table:
+        runs = tuple(
+            (numbers[run], self._blocks(rows, lambda batch: columns.pack(self._tables, table.type, batch)))
+            for run, rows in table.rows.items()
+        )
+        return _Table(type_to(table.type), runs, table.dropped, table.number)
 
 
-def _type(type_: types.Type) -> Packed:
-    return cast(Packed, types.to_data(type_))
+def _stored_run(run: Run, origins: dict[_Origin, int]) -> _Run:
+    origin = _Origin(
+        raw(run.host), raw(run.kernel), raw(run.machine), raw(run.script), raw(run.script_hash),
+        tuple(map(raw, run.parameters)), raw(run.version),
+    )  # fmt: skip
+    number = origins.setdefault(origin, len(origins))
+    return _Run(raw(run.identity), number, run.start, run.end, run.start_monotonic, run.end_monotonic)
 
 
-def _table_document(writer: Writer, numbers: dict[str, int], table: Table) -> dict[str, Packed]:
-    return {
-        "type": _type(table.type),
-        "runs": [numbers[run] for run in table.rows],
-        "rows": [writer.column(table.type, list(rows)) for rows in table.rows.values()],
-        "dropped": table.dropped,
-        "number": table.number,
-    }
+# ---------------------------------------------------------------------------------------------- reading
 
 
-# ---------------------------------------------------------------------------------------------- from a document
+class _Opened:
+    """A document whose maps and tables are read from it when they are gone through."""
 
-def _snapshot(pages: Pages, guard: Guard) -> SnapshotData:
-    places = Cursor(pages).members()
-    reader = Reader(pages, places)
-    same: dict[str, str] = {}
-    runs = tuple(_run(cursor, same) for cursor in cursors(pages, places["runs"]))
-    maps = [_map(reader, cursor, guard) for cursor in cursors(pages, places["maps"])]
-    tables = tuple(_table(reader, runs, cursor, guard) for cursor in cursors(pages, places["tables"]))
-    losses = {
-        kind: {subject: _integer(count) for subject, count in _named(subjects).items()}
-        for kind, subjects in _named(Cursor(pages, places["losses"]).value()).items()
-    }
-    return SnapshotData(runs, {data.name: data for data in maps}, tables, losses)
+    def __init__(self, name: str, document: IO[bytes], end: int) -> None:
+        self._name = name
+        self._document = document
+        self._end = end
+        """Of the blocks, and where the contents start."""
+        self._next = 0
+        self._tables = TablesReader()
 
+    def snapshot(self) -> SnapshotData:
+        """The snapshot.
 
-def _text(value: Unpacked) -> str:
-    if type(value) is not str:
-        raise ValueError("a text is missing")
-    return value
+        Raises:
+            TraceError: it is damaged.
+        """
+        with guarded(self._name, "its contents"):
+            self._document.seek(max(0, self._end))
+            contents = msgspec.msgpack.decode(self._document.read(), type=_Contents)
+            runs = _runs(contents)
+            maps = [self._map(stored) for stored in contents.maps]
+            tables = tuple(self._table(runs, stored) for stored in contents.tables)
+            self._read_tables(contents)
+            losses = {
+                text(kind): {text(subject): count for subject, count in subjects.items()}
+                for kind, subjects in contents.losses.items()
+            }
+        return SnapshotData(runs, {data.name: data for data in maps}, tables, losses)
 
+    def _blocks(self, subject: str, blocks: Sequence[Block], form: Any) -> Blocks:
+        """The next blocks of the document."""
+        found = Blocks(self._name, subject, self._document, self._next, blocks, form)
+        self._next += sum(block.size for block in blocks)
+        return found
 
-def _integer(value: Unpacked) -> int:
-    if type(value) is not int:
-        raise ValueError("a number is missing")
-    return value
+    def _read_tables(self, contents: _Contents) -> None:
+        """Read the tables of frames, stacks and strings, whose blocks are the last of the document."""
+        tables = self._tables
+        frames = self._blocks("frames", contents.frames, stored_tables.FRAMES)
+        stacks = self._blocks("stacks", contents.stacks, stored_tables.STACKS)
+        strings = self._blocks("strings", contents.strings, stored_tables.STRINGS)
+        if self._next != self._end:
+            raise ValueError(f"blocks of {self._next} bytes where there are {self._end}")
+        steps: list[tuple[Blocks, Callable[[Any, int], list[Any]]]] = [
+            (strings, tables.add_strings), (frames, tables.add_frames), (stacks, tables.add_stacks)
+        ]  # fmt: skip
+        for blocks, add in steps:
+            for _ in blocks.read(add):
+                pass
 
+    def _map(self, stored: _Map) -> MapData:
+        name, key, value = text(stored.name), type_from(stored.key, key=True), type_from(stored.value)
+        if value is None:
+            raise ValueError(f"map {name} has no values")
+        parts = [columns.form(type_) for type_ in (key, value) if type_ is not None]
+        form = tuple_of((*parts, Numbers) if stored.timed else parts)
+        blocks = self._blocks(f"map {name}", stored.blocks, form)
+        if key is None and blocks.rows > 1:
+            raise ValueError(f"map {name} has {blocks.rows} values and no keys")
+        entries = StoredEntries(blocks, self._tables, key, value)
+        times = StoredTimes(blocks, self._tables, key, value) if stored.timed else None
+        return MapData(name, key, value, entries, times, text(stored.help))
 
-def _named(value: Unpacked) -> dict[str, Unpacked]:
-    if not isinstance(value, dict):
-        raise ValueError("a map of names is missing")
-    return value
-
-
-def _listed(value: Unpacked) -> list[Unpacked]:
-    if not isinstance(value, list):
-        raise ValueError("a list is missing")
-    return value
-
-
-def _run(cursor: Cursor, same: dict[str, str]) -> Run:
-    """A run; of equal texts in *same*, which many runs of a script on a host have, one is kept."""
-    found = _named(cursor.value())
-
-    def text(value: Unpacked) -> str:
-        return same.setdefault(_text(value), _text(value))
-
-    return Run(
-        identity=_text(found["identity"]),
-        host=text(found["host"]),
-        kernel=text(found["kernel"]),
-        machine=text(found["machine"]),
-        script=text(found["script"]),
-        script_hash=text(found["script_hash"]),
-        parameters=tuple(map(text, _listed(found["parameters"]))),
-        start=_integer(found["start"]),
-        end=_integer(found["end"]),
-        start_monotonic=_integer(found["start_monotonic"]),
-        end_monotonic=_integer(found["end_monotonic"]),
-        version=text(found["version"]),
-    )
-
-
-def _map(reader: Reader, cursor: Cursor, guard: Guard) -> MapData:
-    pages, places = cursor.pages, cursor.members()
-
-    def at(name: str) -> Cursor:
-        return Cursor(pages, places[name])
-
-    name, stored_key = at("name").text(), at("key").value()
-    key = None if stored_key is None else type_from(stored_key)
-    value = type_from(at("value").value())
-    values = reader.column(value, at("values"))
-    if key is None:
-        names: Stored[Portable] = Stored(min(1, values.count), lambda _size: iter([[None]] * values.count))
-    else:
-        names = keys(reader.column(key, at("keys")))
-    count = at("count").expect(Kind.INTEGER)
-    if not names.count == values.count == count:
-        raise ValueError(f"map {name} has {names.count} keys and {values.count} values instead of {count}")
-    data = MapData(name, key, value, StoredEntries(names, values, guard), None, at("help").text())
-    if "times" in places:
-        times = integers(at("times"))
-        if times.count != count:
-            raise ValueError(f"map {name} has {times.count} times for {count} keys")
-        data.times = StoredTimes(names, times, guard)
-    return data
+    def _table(self, runs: Sequence[Run], stored: _Table) -> Table:
+        type_ = type_from(stored.type)
+        if not isinstance(type_, types.Record):
+            raise ValueError("the columns of a table are no record")
+        form, rows = columns.form(type_), {}
+        for number, blocks in stored.runs:
+            if not 0 <= number < len(runs) or runs[number].identity in rows:
+                raise ValueError(f"rows of a run {number}")
+            found = self._blocks(f"rows of table {stored.number}", blocks, form)
+            rows[runs[number].identity] = StoredRows(found, self._tables, type_)
+        return Table(type_, rows, stored.dropped, stored.number)
 
 
-def _table(reader: Reader, runs: tuple[Run, ...], cursor: Cursor, guard: Guard) -> Table:
-    found = cursor.members()
-    pages = cursor.pages
-    type_ = type_from(Cursor(pages, found["type"]).value())
-    if not isinstance(type_, types.Record):
-        raise ValueError("the columns of a table are no record")
-    numbers = map(_integer, _listed(Cursor(pages, found["runs"]).value()))
-    names = [runs[number].identity for number in numbers if number >= 0]
-    rows = [StoredRows(reader.rows(type_, column), guard) for column in cursors(pages, found["rows"])]
-    dropped, number = (Cursor(pages, found[name]).expect(Kind.INTEGER) for name in ("dropped", "number"))
-    return Table(type_, dict(zip(names, rows, strict=True)), dropped, number)
+def _runs(contents: _Contents) -> tuple[Run, ...]:
+    """All runs; those of one origin share its texts."""
+    origins = [
+        Run(
+            "", text(origin.host), text(origin.kernel), text(origin.machine), text(origin.script),
+            text(origin.script_hash), tuple(map(text, origin.parameters)), 0, 0, 0, 0, text(origin.version),
+        )
+        for origin in contents.origins
+    ]  # fmt: skip
+    if not all(0 <= run.origin < len(origins) for run in contents.runs):
+        raise ValueError("a run has an origin that there is not")
+    return tuple(
+        replace(
+            origins[run.origin], identity=text(run.identity), start=run.start, end=run.end,
+            start_monotonic=run.start_monotonic, end_monotonic=run.end_monotonic,
+        )
+        for run in contents.runs
+    )  # fmt: skip

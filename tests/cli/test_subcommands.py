@@ -13,7 +13,7 @@ import pytest
 
 from pytrace.cli import main, subcommands
 from pytrace.core import types
-from pytrace.results import external_sort, file_form, stored_columns, stored_document
+from pytrace.results import external_sort, file_form, stored_document
 from pytrace.results.formats import row_tables
 from pytrace.results.formats import table as formats
 from pytrace.results.formats.format_row import Content, Format
@@ -84,19 +84,22 @@ def test_what_is_sorted_in_parts_is_the_same(typed: Any, monkeypatch: pytest.Mon
     )
     rows = [(at, "x" * (at * 37 % 50), b"\x1b" * (at % 2)) for at in range(40)]
     one = table(["n", "text", "more"], [types.INT16, STRING, types.Buffer(4)], rows)
-    file_form.write(snapshot(*maps, tables=(one, table(["m"], [STRING], [("a",)]))), "many.pts")
+    many = snapshot(*maps, tables=(one, table(["m"], [STRING], [("a",)])))
+    file_form.write(many, "many.pts")
     expected = typed(f"show many.pts -f {form}")
     assert expected[0] == 0
     monkeypatch.setattr(external_sort, "RUN", 7)
     monkeypatch.setattr(external_sort, "CHUNK", 2)
-    monkeypatch.setattr(stored_columns, "BLOCK", 3)
+    monkeypatch.setattr(file_form, "BLOCK_ROWS", 3)
     monkeypatch.setattr(row_tables, "ROWS", 4)
-    monkeypatch.setattr(stored_document, "IN_MEMORY", 0)
+    monkeypatch.setattr(stored_document, "IN_MEMORY", 1)
+    file_form.write(many, "many.pts")
     assert typed(f"show many.pts -f {form}") == expected
 
 
 @pytest.mark.parametrize("form", ["text", "json", "csv"])
-def test_memory_does_not_grow_with_keys(form: str) -> None:
+def test_memory_does_not_grow_with_keys(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_form, "BLOCK_ROWS", 2048)
     most = []
     for count in (5_000, 105_000):
         keys = {(at * 2654435761 % (1 << 32), f"process-{at % 100}"): at % 1000 for at in range(count)}
@@ -104,8 +107,8 @@ def test_memory_does_not_grow_with_keys(form: str) -> None:
         file_form.write(snapshot(map_data("@", pair, COUNT, keys)), "many.pts")
         code = (
             "import re, sys; from pathlib import Path; from pytrace.cli import main; "
-            "from pytrace.results import external_sort, stored_columns, stored_document; "
-            "external_sort.RUN = stored_columns.BLOCK = 2048; external_sort.CHUNK = 32; "
+            "from pytrace.results import external_sort, stored_document; "
+            "external_sort.RUN = 2048; external_sort.CHUNK = 32; "
             "stored_document.IN_MEMORY = 1 << 16; "
             f"status = main.main(['show', 'many.pts', '-f', '{form}']); "
             "most = re.search('VmHWM:\\\\s*(\\\\d+)', Path('/proc/self/status').read_text())[1]; "

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import msgpack
+import msgspec
 import pytest
 import zstandard
 from hypothesis import given, settings
@@ -17,11 +17,9 @@ from msgspec.structs import replace
 
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
-from pytrace.results import columns, file_form, message_pack, stored_document
+from pytrace.results import file_form, stored_document
 from pytrace.results.merge import merge
-from pytrace.results.message_pack import Cursor, Memory
 from pytrace.results.snapshot import SnapshotData
-from pytrace.results.stored_columns import integers
 from tests.support.portable import KEYS, VALUES, maps, snapshots
 from tests.support.snapshots import COUNT, STRING, map_data, run, snapshot, stack, table
 
@@ -64,19 +62,34 @@ def test_frames_that_stacks_share_are_written_once() -> None:
     long = [f"function_{number}" for number in range(50)]
     entries = {stack(f"leaf_{number}", *long): 1 for number in range(100)}
     found = snapshot(map_data("@", types.Stack(True), COUNT, entries))
-    writer = columns.Writer()
-    writer.column(types.Stack(True), list(entries))
-    frames = writer.tables()["frames"]
-    assert isinstance(frames, list)
-    assert integers(Cursor(Memory(message_pack.pack(frames[0])))).count == 100 + 50
+    contents = parts(found)[1]
+    assert [block[0] for block in contents["frames"]] == [100 + 50]
+    assert again(found) == found
+
+
+def test_what_runs_have_in_common_is_written_once() -> None:
+    same = merge([snapshot(of=replace(run(f"run-{at}"), host=f"host-{at % 2}")) for at in range(10)])
+    contents = parts(same)[1]
+    assert sorted(origin["host"] for origin in contents["origins"]) == [b"host-0", b"host-1"]
+    assert again(same) == same
+
+
+def test_blocks_are_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_form, "BLOCK_ROWS", 100)
+    monkeypatch.setattr(stored_document, "BLOCK_BYTES", 1000)
+    entries = {f"{'x' * (at % 90)}-{at}": at for at in range(500)}
+    found = snapshot(map_data("@", types.String(128), COUNT, {**entries, "x" * 5000: 1}))
+    blocks = parts(found)[1]["maps"][0]["blocks"]
+    assert sum(rows for rows, _ in blocks) == 501
+    assert all(size <= 1000 or rows == 1 for rows, size in blocks)
     assert again(found) == found
 
 
 def test_members_that_this_version_does_not_know_are_ignored() -> None:
-    document = parts(example())
-    document["invented later"] = [1, 2]
-    document["maps"][0]["also"] = 1
-    assert file_form.from_bytes(whole(document), "x.pts") == example()
+    blocks, contents = parts(example())
+    contents["invented later"] = [1, 2]
+    contents["maps"][0]["also"] = 1
+    assert file_form.from_bytes(sealed(blocks, contents), "x.pts") == example()
 
 
 # ---------------------------------------------------------------------------------------------- files
@@ -114,8 +127,15 @@ def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
 def test_a_newer_form_is_named() -> None:
     data = bytearray(file_form.to_bytes(example()))
     data[8] = 7
-    with pytest.raises(TraceError, match=r"'x.pts' has version 7 of the snapshot form; this pytrace reads version 1"):
+    with pytest.raises(TraceError, match=r"'x.pts' has version 7 of the snapshot form; this pytrace reads version 2"):
         file_form.from_bytes(bytes(data), "x.pts")
+
+
+def test_a_file_of_an_earlier_version_says_what_to_do() -> None:
+    old = file_form.MARK + bytes((1, 0)) + bytes(100)
+    with pytest.raises(TraceError, match=r"'x.pts' was saved by an earlier version of pytrace") as found:
+        file_form.from_bytes(old, "x.pts")
+    assert "save it again" in found.value.hints[0]
 
 
 # ---------------------------------------------------------------------------------------------- damage
@@ -132,24 +152,22 @@ def example() -> SnapshotData:
     )
 
 
-def parts(found: SnapshotData) -> dict[str, Any]:
-    data = file_form.to_bytes(found)[file_form._HEADER.size :]
-    document: dict[str, Any] = msgpack.unpackb(
-        zstandard.ZstdDecompressor().decompress(data), unicode_errors="surrogateescape"
-    )
-    return document
+def parts(found: SnapshotData) -> tuple[bytes, dict[str, Any]]:
+    """The blocks of a file, and its contents as plain data."""
+    data = file_form.to_bytes(found)
+    *_, size = file_form._HEADER.unpack(data[: file_form._HEADER.size])
+    document = zstandard.ZstdDecompressor().decompressobj().decompress(data[file_form._HEADER.size :])
+    contents: dict[str, Any] = msgspec.msgpack.decode(document[-size:])
+    return document[:-size], contents
 
 
-def sealed(packed: bytes, size: int | None = None) -> bytes:
+def sealed(blocks: bytes, contents: Any, size: int | None = None) -> bytes:
     """A file with a valid header around a document."""
-    data = zstandard.ZstdCompressor().compress(packed)
-    digest = hashlib.sha256(data).digest()
-    header = (file_form.MARK, file_form.VERSION, 0, digest, len(packed) if size is None else size)
-    return file_form._HEADER.pack(*header) + data
-
-
-def whole(document: dict[str, Any]) -> bytes:
-    return sealed(msgpack.packb(document, unicode_errors="surrogateescape"))
+    packed = contents if isinstance(contents, bytes) else msgspec.msgpack.encode(contents)
+    document = blocks + packed
+    data = zstandard.ZstdCompressor().compress(document)
+    sizes = len(document) if size is None else size, len(packed)
+    return file_form._HEADER.pack(file_form.MARK, file_form.VERSION, 0, hashlib.sha256(data).digest(), *sizes) + data
 
 
 def refused(data: bytes) -> str:
@@ -175,7 +193,7 @@ def test_a_file_that_unpacks_to_very_much_is_refused_unless_that_is_allowed(tmp_
 def test_what_is_opened_is_what_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "x.pts"
     file_form.write(example(), str(path))
-    for most in (0, 1 << 20):
+    for most in (1, 1 << 20):
         monkeypatch.setattr(stored_document, "IN_MEMORY", most)
         with file_form.opened(str(path)) as found:
             for name, data in example().maps.items():
@@ -216,7 +234,8 @@ def test_every_truncation_is_found() -> None:
 
 
 def test_damage_below_a_valid_digest_gives_an_error_or_a_snapshot() -> None:
-    packed = msgpack.packb(parts(example()), unicode_errors="surrogateescape")
+    blocks, contents = parts(example())
+    end, packed = len(blocks), blocks + msgspec.msgpack.encode(contents)
     seed = random.Random(1)
     outcomes = {"read": 0, "refused": 0}
     for _ in range(3000):
@@ -224,7 +243,7 @@ def test_damage_below_a_valid_digest_gives_an_error_or_a_snapshot() -> None:
         for _ in range(seed.choice((1, 1, 2, 5))):
             changed[seed.randrange(len(changed))] = seed.randrange(256)
         try:
-            file_form.from_bytes(sealed(bytes(changed)), "x.pts")
+            file_form.from_bytes(sealed(bytes(changed[:end]), bytes(changed[end:])), "x.pts")
         except TraceError:
             outcomes["refused"] += 1
         else:
@@ -234,30 +253,102 @@ def test_damage_below_a_valid_digest_gives_an_error_or_a_snapshot() -> None:
 
 def test_sizes_that_are_claimed_take_no_memory() -> None:
     for packed in (b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff", b"\xdb\xff\xff\xff\xff"):
-        assert "damaged" in refused(sealed(packed))
-    assert "would unpack" in refused(sealed(b"", 1 << 60))
-    assert "not the 33554432 bytes" in refused(sealed(b"x", 1 << 25))
-    assert "damaged" in refused(sealed(b"\x91" * 100_000))
+        assert "damaged" in refused(sealed(b"", packed))
+    assert "would unpack" in refused(sealed(b"", b"", 1 << 60))
+    assert "not the 33554432 bytes" in refused(sealed(b"", b"x", 1 << 25))
+    assert "damaged" in refused(sealed(b"", b"\x91" * 100_000))
     zeros = zstandard.ZstdCompressor().compress(bytes(1 << 28))
-    header = file_form._HEADER.pack(file_form.MARK, file_form.VERSION, 0, hashlib.sha256(zeros).digest(), 10)
+    digest = hashlib.sha256(zeros).digest()
+    header = file_form._HEADER.pack(file_form.MARK, file_form.VERSION, 0, digest, 10, 5)
     assert "not the 10 bytes" in refused(header + zeros)
 
 
-def test_columns_that_do_not_fit_are_refused() -> None:
-    for change in (
-        lambda document: document["maps"][0].update(count=1),
-        lambda document: document["maps"][1].update(values=[columns.pack_integers([1]), *[["B", b""]] * 2]),
-        lambda document: document["stacks"].__setitem__(1, columns.pack_integers([9, 9, 9, 9])),
-        lambda document: document["maps"][3].update(keys=[1]),
-        lambda document: document["maps"][3].update(key=["tuple", []], keys=[1 << 50], count=1 << 50),
-        lambda document: document["maps"][1].update(value=["lhist", 0, 1 << 60, 1]),
-        lambda document: document["maps"][0].update(times=["B", b"1"]),
-        lambda document: document["tables"][0].update(runs=[4]),
-        lambda document: document.pop("runs"),
-    ):  # fmt: skip
-        document = parts(example())
-        change(document)
-        assert "damaged" in refused(whole(document))
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda contents: contents["maps"][0]["blocks"].pop(), "bytes where there are"),
+        (lambda contents: contents["maps"][0]["blocks"][0].__setitem__(0, 1), "map @s, block 1: "),
+        (lambda contents: contents["maps"][0].update(blocks=[[1 << 40, 70]]), "Expected `int` <= 16384"),
+        (lambda contents: contents["maps"][0].update(blocks=[[-1, 70]]), "Expected `int` >= 1"),
+        (lambda contents: contents["maps"][2]["blocks"][0].__setitem__(0, 2), "map @t has 2 values and no keys"),
+        (lambda contents: contents["maps"][3].update(key=[b"tuple", []]), "map @r, block 1: Expected `bytes`"),
+        (lambda contents: contents["maps"][3].update(key=[b"hist", 0]), "stands where none can be"),
+        (lambda contents: contents["maps"][1].update(value=[b"lhist", 0, 1 << 60, 1]), "a histogram of"),
+        (lambda contents: contents["maps"][1].update(value=[b"count"]), "map @h, block 1: Expected `str`, got `array`"),
+        (lambda contents: contents["maps"][1].update(value=None), "a type is missing"),
+        (lambda contents: contents["maps"][0].update(timed=True), "map @s, block 1: Expected `array` of length 3"),
+        (lambda contents: contents["tables"][0]["runs"][0].__setitem__(0, 4), "rows of a run 4"),
+        (lambda contents: contents["runs"][0].__setitem__(1, 4), "an origin that there is not"),
+        (lambda contents: contents["runs"][0].__setitem__(1, -1), "an origin that there is not"),
+        (lambda contents: contents["runs"][0].__setitem__(2, "x"), "Expected `int`, got `str` - at `$.runs[0][2]`"),
+        (lambda contents: contents.pop("runs"), "missing required field `runs`"),
+    ],
+)  # fmt: skip
+def test_contents_that_do_not_fit_are_refused(change: Any, message: str) -> None:
+    blocks, contents = parts(example())
+    change(contents)
+    assert message in refused(sealed(blocks, contents))
+
+
+def test_a_block_that_claims_many_rows_in_many_bytes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = file_form.to_bytes(snapshot(map_data("@", STRING, COUNT, {"a" * 90: 1, "b": 2})))
+    monkeypatch.setattr(stored_document, "BLOCK_BYTES", 50)
+    assert "bytes of 2 rows" in refused(data)
+
+
+def test_every_value_takes_a_byte() -> None:
+    """Else a small file could hold any number of values."""
+    empty = types.Tuple(())
+    for type_, value in ((empty, ()), (types.Array(empty, 3), ((), (), ())), (types.Array(types.INT64, 0), ())):
+        found = snapshot(map_data("@", types.INT64, type_, dict.fromkeys(range(3), value)))
+        assert again(found) == found
+        blocks, contents = parts(found)
+        contents["maps"][0]["blocks"][0][0] = 16384
+        assert "where 16384" in refused(sealed(blocks, contents))
+
+
+# ---------------------------------------------------------------------------------------------- random damage
+
+
+def test_randomly_damaged_files_are_errors_of_the_command_line(tmp_path: Path) -> None:
+    """Bits flipped, parts zeroed, cut, doubled; in the file as it is, and below a valid digest."""
+    keys = {f"key-{at}": at for at in range(3000)}
+    found = replace(example(), maps={**example().maps, **snapshot(map_data("@many", STRING, COUNT, keys)).maps})
+    blocks, contents = parts(found)
+    packed, seed = msgspec.msgpack.encode(contents), random.Random(5)
+    whole = file_form.to_bytes(found)
+    for at in range(60):
+        (tmp_path / f"{at}.pts").write_bytes(damaged(seed, whole))
+        (tmp_path / f"{at}-blocks.pts").write_bytes(sealed(damaged(seed, blocks), contents))
+        (tmp_path / f"{at}-contents.pts").write_bytes(sealed(blocks, damaged(seed, packed)))
+    code = (
+        "import io, re, sys; from pathlib import Path; from pytrace.cli import main; statuses = []\n"
+        "for path in sorted(Path(sys.argv[1]).iterdir()):\n"
+        "    for words in (['show', path], ['show', '-f', 'json', path], ['merge', path, '-o', '/dev/null']):\n"
+        "        sys.stdout, sys.stderr = io.TextIOWrapper(io.BytesIO()), io.StringIO()\n"
+        "        status, error = main.main([str(word) for word in words]), sys.stderr.getvalue()\n"
+        "        sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__\n"
+        "        statuses.append(status)\n"
+        "        assert status in (0, 1) and bool(error) == bool(status), (path, error)\n"
+        "        assert not status or error.startswith('ERROR: ') and str(path) in error, (path, error)\n"
+        "print(statuses.count(1), re.search('VmHWM:\\s*(\\d+)', Path('/proc/self/status').read_text())[1])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    refusals, most = map(int, done.stdout.split())
+    assert refusals > 300
+    assert most < 200 * 1024
+
+
+def damaged(seed: random.Random, data: bytes) -> bytes:
+    """*data* with one change."""
+    start = seed.randrange(len(data))
+    end = min(len(data), start + seed.choice((1, 4, 50, 500)))
+    middle: bytes = seed.choice((
+        bytes((data[start] ^ 1 << seed.randrange(8),)) + data[start + 1 : end], bytes(end - start), b"",
+        data[start:end] * 2, seed.randbytes(end - start), b"\xff" * (end - start),
+    ))  # fmt: skip
+    return data[:start] if seed.random() < 0.1 else data[:start] + middle + data[end:]
 
 
 def test_the_library_is_imported_when_a_file_is_read_and_not_before() -> None:
@@ -265,7 +356,6 @@ def test_the_library_is_imported_when_a_file_is_read_and_not_before() -> None:
         "import sys; from pytrace.results import file_form; "
         "assert 'zstandard' not in sys.modules; "
         "file_form.to_bytes(__import__('pytrace.results.snapshot', fromlist=['x']).SnapshotData(())); "
-        "assert 'zstandard' in sys.modules; "
-        "assert 'msgpack' not in sys.modules"
+        "assert 'zstandard' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,90 +1,33 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
+from io import BytesIO
+from typing import Any
 
+import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
+from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
-from pytrace.results import columns, message_pack, stored_columns
-from pytrace.results.message_pack import Cursor, Memory, Packed
-from pytrace.results.stored_columns import Stored, StoredEntries, StoredRows, StoredTimes
-
-INTEGERS = st.integers(-(1 << 70), 1 << 70) | st.sampled_from([-129, -128, 127, 128, 255, 256, (1 << 64) - 1, 1 << 64])
+from pytrace.results.stored_columns import StoredEntries, StoredRows, StoredTimes
+from pytrace.results.stored_document import Block, Blocks
+from pytrace.results.stored_tables import Numbers, TablesReader
 
 
-def cursor(column: Packed) -> Cursor:
-    return Cursor(Memory(message_pack.pack(column)))
+def blocks(*parts: tuple[int, Any], form: Any) -> Blocks:
+    """A document of these blocks: number of rows, and columns."""
+    packed = [(rows, msgspec.msgpack.encode(columns)) for rows, columns in parts]
+    places = [Block(rows, len(data)) for rows, data in packed]
+    return Blocks("x.pts", "map @", BytesIO(b"".join(data for _, data in packed)), 0, places, form)
 
 
-@given(st.lists(INTEGERS, max_size=20), st.integers(1, 7))
-def test_integers_in_blocks(values: list[int], size: int) -> None:
-    at = cursor(columns.pack_integers(values))
-    found = stored_columns.integers(at)
-    assert found.count == len(values)
-    assert found.all() == values
-    blocks = list(found.blocks(size))
-    assert [value for block in blocks for value in block] == values
-    assert all(len(block) == size for block in blocks[:-1])
-    assert at.position == at.pages.size
-
-
-@given(st.lists(st.text(max_size=3) | st.just("\udcff") | st.just("x" * 300), max_size=20), st.integers(1, 7))
-def test_texts_in_blocks(values: list[str], size: int) -> None:
-    at = cursor(values)
-    found = stored_columns.texts(at)
-    assert found.all() == values
-    assert [value for block in found.blocks(size) for value in block] == values
-    assert at.position == at.pages.size
-
-
-def test_binaries() -> None:
-    found = stored_columns.binaries(cursor([b"a", b"", b"ccc"]))
-    assert list(found.blocks(2)) == [[b"a", b""], [b"ccc"]]
-
-
-def stored(*values: int) -> Stored[int]:
-    return stored_columns.integers(cursor(columns.pack_integers(values)))
-
-
-def test_tuples_and_lists() -> None:
-    pairs = stored_columns.zipped((stored(1, 2, 3), stored(4, 5, 6)), 3)
-    assert list(pairs.blocks(2)) == [[(1, 4), (2, 5)], [(3, 6)]]
-    assert stored_columns.zipped((), 3).all() == [(), (), ()]
-    assert stored_columns.split(stored(2, 0, 1), stored(7, 8, 9), 2).all() == [[7, 8], [], [9]]
-    with pytest.raises(ValueError, match="differ in length"):
-        stored_columns.zipped((stored(1), stored(1, 2)), 1)
-
-
-@pytest.mark.parametrize(
-    ("lengths", "message"),
-    [((1,), "more elements"), ((3,), "end too early"), ((-1,), "list of -1"), ((9,), "list of 9")],
-)
-def test_lists_that_do_not_add_up(lengths: tuple[int, ...], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        stored_columns.split(stored(*lengths), stored(1, 2), 4).all()
-
-
-def test_numbers_of_very_many_digits_are_refused() -> None:
-    with pytest.raises(ValueError, match="4000 digits"):
-        stored_columns.integers(cursor(["s", ["9" * 4000]])).all()
-
-
-# ---------------------------------------------------------------------------------------------- maps and tables
-
-
-@contextmanager
-def guard() -> Iterator[None]:
-    try:
-        yield
-    except ValueError as error:
-        raise TraceError(f"damaged: {error}") from None
+def numbers(*columns: Sequence[int]) -> tuple[int, tuple[Numbers, ...]]:
+    return len(columns[0]), tuple(map(Numbers.of, columns))
 
 
 def test_entries_are_a_mapping_that_is_read_again_and_again() -> None:
-    found = StoredEntries(columns.keys(stored(5, 6, 5)), stored(1, 2, 3), guard)
+    data = blocks(numbers([5, 6], [1, 2]), numbers([5], [3]), form=tuple[Numbers, Numbers])
+    found = StoredEntries(data, TablesReader(), types.INT64, types.INT64)
     assert len(found) == 3
     assert list(found) == [5, 6, 5]
     for _ in range(2):
@@ -94,22 +37,32 @@ def test_entries_are_a_mapping_that_is_read_again_and_again() -> None:
     assert found.get(7) is None
 
 
+def test_a_map_without_keys_has_one_value() -> None:
+    found = StoredEntries(blocks(numbers([7]), form=tuple[Numbers]), TablesReader(), None, types.INT64)
+    assert dict(found.items()) == {None: 7}
+
+
 def test_times_that_keys_lack() -> None:
-    found = StoredTimes(columns.keys(stored(5, 6, 7)), stored(10, -1, 30), guard)
+    data = blocks(numbers([5, 6, 7], [0, 0, 0], [10, -1, 30]), form=tuple[Numbers, Numbers, Numbers])
+    found = StoredTimes(data, TablesReader(), types.INT64, types.INT64)
     assert dict(found.items()) == {5: 10, 7: 30}
     assert list(found) == [5, 7]
     assert len(found) == 2
 
 
 def test_rows_are_a_collection() -> None:
-    found = StoredRows(stored(1, 2), guard)
+    found = StoredRows(
+        blocks(numbers([1, 2]), form=tuple[Numbers]), TablesReader(), types.Record(("a",), (types.INT64,))
+    )
     assert len(found) == 2
-    assert list(found) == list(found) == [1, 2]
-    assert 2 in found
-    assert 3 not in found
+    assert list(found) == list(found) == [(1,), (2,)]
+    assert (2,) in found
+    assert (3,) not in found
 
 
 def test_damage_that_is_found_late_is_reported_as_such() -> None:
-    split = stored_columns.split(stored(1, 3), stored(1, 2), 4).map(len)
-    with pytest.raises(TraceError, match="damaged: lists end"):
-        list(StoredRows(split, guard))
+    data = blocks(numbers([1]), (2, [["B", b"1"]]), form=tuple[Numbers])
+    rows = iter(StoredRows(data, TablesReader(), types.Record(("a",), (types.INT64,))))
+    assert next(rows) == (1,)
+    with pytest.raises(TraceError, match="damaged or truncated: map @, block 2: 1 bytes of integers where 2"):
+        next(rows)
