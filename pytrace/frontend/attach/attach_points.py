@@ -62,7 +62,7 @@ REMOVED = {
 """Providers of earlier versions, and hints about them."""
 
 ONLY_IN_MODE = {TEST: ("test", "--test"), BENCH: ("bench", "--bench")}
-"""Kinds that run in one mode only: the mode, and the option that switches it on."""
+"""Kinds that run in one mode only: the mode, and the option that selects it."""
 
 
 def expand(
@@ -79,7 +79,7 @@ def expand(
         program: the AST with macros expanded.
         options: options of the compilation, such as ``-p`` and ``--probe-filter``.
         kernel: facts about the machine: functions, tracepoints, binaries.
-        definitions: not used.
+        definitions: unused.
         config: the script's configuration (``missing_probes``, ``max_probes`` …).
         diagnostics: receives errors and warnings.
 
@@ -123,7 +123,7 @@ def _units(blocks: list[Block], program: nodes.Program, scope: Scope) -> list[Pr
 
 
 def _decides(program: nodes.Program) -> bool:
-    """Whether a script uses ``in_scope``, so that it applies the filters of processes itself."""
+    """Whether a script uses ``in_scope``, and so applies the process filters itself."""
     names = (nodes.Identifier, nodes.Call)
     return any(isinstance(node, names) and node.name == IN_SCOPE for node in visitor.walk(program))
 
@@ -148,7 +148,7 @@ def places(probe: nodes.Probe, scope: Scope) -> list[Match]:
 
 
 def _places(wanted: list[Point], parts: tuple[Part, ...], span: Span, scope: Scope) -> list[Match]:
-    """The targets of one attach point; a pattern as provider must match in at least one of the kinds."""
+    """The targets of one attach point; a pattern as provider must have matches in at least one of the kinds."""
     scope.quiet = parts[0].wild
     found = [item for point in wanted for item in provider_of(point.kind.name).expand(point, scope)]
     scope.quiet = False
@@ -183,7 +183,7 @@ def _names() -> list[str]:
 
 
 def _any_provider(parts: tuple[Part, ...], span: Span, scope: Scope) -> list[Point]:
-    """A pattern as provider: all kernel kinds whose form fits, or the user-space ones with ``-p`` or a path."""
+    """A pattern as provider: all kernel kinds that accept its parts, or the user-space ones with ``-p`` or a path."""
     user = scope.options.filters.pid is not None or (len(parts) > 1 and "/" in parts[1].text)
     found = [
         Point(row, parts[0], parts[1:], span)
@@ -245,7 +245,7 @@ def _check_limits(found: list[ProbeUnit], scope: Scope) -> None:
 def _check_some(
     found: list[ProbeUnit], program: nodes.Program, options: CompileOptions, diagnostics: Diagnostics, *, dropped: bool
 ) -> None:
-    """Report an error when nothing is left to attach."""
+    """Report an error if no program is left to attach."""
     wanted = options.probe_filter
     if wanted is not None and all(unit.kind.name in (BEGIN, END) for unit in found):
         diagnostics.error(f"no probe matches --probe-filter {wanted!r}", program.span)
@@ -274,22 +274,22 @@ _NEEDS = {
     TRACEPOINT: "tracepoint", RAWTRACEPOINT: "rawtracepoint", FENTRY: "fentry", FEXIT: "fentry",
     HARDWARE: "perf_hardware", WATCHPOINT: "watchpoint", ITER: "iter",
 }  # fmt: skip
-"""The kernel feature that attaches probes of a kind; the other kinds need none of their own."""
+"""The kernel feature that a probe kind needs to attach; kinds that need none are omitted."""
 
 
 def exists(
     text: str, options: CompileOptions, kernel: KernelInfo, config: Config, diagnostics: Diagnostics
 ) -> bool:
-    """Whether an attach point or pattern has a target that this kernel and machine can attach.
+    """Whether an attach point or pattern has a target that can be attached to on this machine.
 
     Args:
-        text: the attach point as a script would have it.
+        text: the attach point as in a script.
         options: options of the compilation.
         kernel: facts about the machine.
         config: the script's configuration.
-        diagnostics: receives errors about the form of the attach point; that something is missing is no error.
+        diagnostics: receives syntax errors in the attach point; a missing target is no error.
     """
-    # --unsafe attaches even to what seems to be missing.
+    # --unsafe attaches even to targets that seem to be missing.
     wanted = replace(options, mode="run" if options.mode == "list" else options.mode, unsafe=False)
     scope = Scope(wanted, kernel, replace(config, missing_probes="ignore"), diagnostics)
     point = nodes.AttachPoint(Span(Source("probe_exist()", text), 0, len(text)), text)
@@ -307,7 +307,7 @@ def exists(
 def left_out(
     program: nodes.Program, present: list[ProbeUnit], options: CompileOptions, kernel: KernelInfo, config: Config
 ) -> list[ProbeUnit]:
-    """Units of probe blocks without any target, with as much of their context as is known."""
+    """Units of probe blocks without targets, with as much of their context as is known."""
     scope = Scope(options, kernel, config, Diagnostics())
     blocks = {unit.index for unit in present}
     found: list[ProbeUnit] = []
@@ -324,7 +324,7 @@ def left_out(
 
 
 def _unplaced(probe: nodes.Probe, index: int) -> list[ProbeUnit]:
-    """A unit of a block without targets; only what its probe kind says about the context is known."""
+    """A unit of a block without targets, whose context is known only as far as the probe kind determines it."""
     for point in probe.attach_points:
         kind = probe_kind(point.text.partition(":")[0].strip())
         if kind is not None:

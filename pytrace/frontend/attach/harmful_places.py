@@ -1,4 +1,4 @@
-"""Places of user programs where the kernel's uprobes corrupt the program: they are refused, or left out of patterns."""
+"""Uprobe targets at which the kernel would corrupt the traced program: refused, or dropped from patterns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytrace.frontend.attach.providers.base import Match, Scope
 
 _ENOUGH = 64
-"""Bytes for the instruction of the probe (at most 15) and some after it."""
+"""Bytes of code to read: the probed instruction (at most 15) and some after it."""
 _OVERWRITES = (
     "this kernel replaces the 5-byte nop there by a call, which overwrites data that the function may keep below the "
     "stack pointer"
@@ -28,7 +28,7 @@ _OVERWRITES = (
 
 
 class _Harm(msgspec.Struct, frozen=True):
-    """A match that must not be attached to, as *index* among all; *hints* say what could be done instead."""
+    """A match that must not be attached to: its *index* in all matches, and *hints* about alternatives."""
 
     index: int
     why: str
@@ -36,7 +36,7 @@ class _Harm(msgspec.Struct, frozen=True):
 
 
 def leave_out(matches: list[Match], scope: Scope) -> list[Match]:
-    """*matches* without those whose probe would corrupt the program; reports the others."""
+    """*matches* without those whose probe would corrupt the program, which are reported."""
     if scope.kernel.arch != "x86_64" or not scope.attaching:
         return matches
     by_path: dict[str, list[int]] = {}
@@ -83,7 +83,7 @@ class _File:
         return _Harm(index, why, self._next(match, after) if size else ())
 
     def _next(self, match: Match, distance: int) -> tuple[str, ...]:
-        """A hint with the attach point that many bytes after *match*; none at the end of the function."""
+        """A hint with the attach point *distance* bytes after *match*; none at the end of the function."""
         place = match.place
         if not isinstance(place, UserTarget) or match.kind.name not in (UPROBE, URETPROBE):
             return ()
@@ -101,7 +101,7 @@ class _File:
         return (f"the next instruction that can be probed: {UPROBE}:{self._path}:{where}",)
 
     def _overwrites(self, match: Match, code: bytes) -> bool:
-        """Whether the probe is on a nop that becomes a call, in a function that may have data in its red zone."""
+        """Whether the probe is on a nop that becomes a call, in a function that may use its red zone."""
         offset = _place(match).offset
         if not red_zone.becomes_call(code, offset) or not self._scope.feature("nop5_uprobes"):
             return False
@@ -114,7 +114,7 @@ class _File:
         return red_zone.used(self._kernel.user_code(self._path, function.offset, function.size))
 
     def _function(self, offset: int) -> UserSymbol | None:
-        """The function at a file offset; one of unknown size has its first instruction only."""
+        """The function at a file offset; a function of unknown size contains only its first instruction."""
         if self._functions is None:
             try:
                 self._functions = self._kernel.user_symbols(self._path, "*")
@@ -124,7 +124,7 @@ class _File:
 
 
 def _length(code: bytes) -> int:
-    """Bytes of the first instruction of *code*; 0 when they are none."""
+    """Length of the first instruction of *code*; 0 if it is invalid."""
     try:
         return instruction_starts.length(code, 0, "x86_64")
     except instruction_starts.BadCodeError:
@@ -137,7 +137,7 @@ def _place(match: Match) -> FileTarget:
 
 
 def _report(matches: Sequence[Match], harms: Sequence[_Harm], scope: Scope) -> None:
-    """An error for what was asked for by name, a warning for what a pattern or one of several locations has."""
+    """Report an error for targets given by name, a warning for matches of patterns and for one of several locations."""
     groups: dict[Span, list[_Harm]] = {}
     for harm in harms:
         groups.setdefault(matches[harm.index].span, []).append(harm)

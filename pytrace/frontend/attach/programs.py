@@ -55,7 +55,7 @@ def build(
                 span=probe.head,
                 multi=provider_of(kind.name).multi(group.matches, scope),
                 calls=tuple(item.call for item in group.matches if item.call is not None),
-                # If one kind in the list needs filtering in the program, the whole block is filtered there.
+                # If one kind in the block needs filtering in the program, all its targets are filtered there.
                 pid_filter=automatic and injected and (bool(scope.options.filters.pids) or scope.options.ahead),
                 filtered=automatic and filtered and scope.options.filtered,
                 follow=automatic and follow,
@@ -103,7 +103,7 @@ def _layout(context: ProbeContext, uses: Uses) -> Hashable:
 
 
 def _checked_when_following(kind: ProbeKind, scope: Scope) -> bool:
-    """Whether programs have to look for followed processes.
+    """Whether programs have to check for followed processes.
 
     Perf events of the ``-c`` process are inherited by all processes that it forks.  For ``-p`` it is not known which of
     the existing descendants have inherited one, so perf events are opened for all processes.

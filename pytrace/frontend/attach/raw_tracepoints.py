@@ -1,10 +1,10 @@
-"""Hot tracepoints by way of the raw ones.
+"""Hot tracepoints traced by raw tracepoint programs.
 
 The kernel runs a program of ``tracepoint:sched:sched_switch`` through perf, which first copies all fields into a
-record. A program of the raw tracepoint of the same name gets what the fields are taken from. A probe becomes such a
-program where each field that its body uses is known as an expression of these arguments (``points.raw_fields``), and
-nothing else in the body means something else there. All bodies on a place go the same way, so they run in the order of
-the script.
+record. A program of the raw tracepoint of the same name receives the arguments that the fields are computed from. A
+probe becomes such a program if every field that its body uses is a known expression of these arguments
+(``points.raw_fields``) and the rest of the body behaves the same. All bodies on a target use the same method, so that
+they run in the order of the script.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ FEATURE = "rawtracepoint"
 
 
 def choose(blocks: list[Block], program: nodes.Program, scope: Scope) -> list[Block]:
-    """*blocks*, with the places marked that a program of the raw tracepoint traces (:attr:`Match.raw`).
+    """*blocks* with :attr:`Match.raw` set on the targets that raw tracepoint programs trace.
 
     Args:
-        blocks: the blocks with their places.
+        blocks: the blocks with their targets.
         program: the script, for the functions that blocks call.
         scope: the inputs of expansion.
     """
@@ -50,7 +50,7 @@ def choose(blocks: list[Block], program: nodes.Program, scope: Scope) -> list[Bl
                 fields = known.setdefault(match.place, _Fields.of(match.place, scope))
                 plain[match.place] = plain[match.place] or _difference(block, fields, functions)
     if scope.options.verbose:
-        _tell(blocks, plain, scope)
+        _report(blocks, plain, scope)
     raw = {place for place, reason in plain.items() if not reason}
     return [
         replace(block, matches=[replace(match, raw=True) if match.place in raw else match for match in block.matches])
@@ -64,7 +64,7 @@ def _hot(match: Match) -> bool:
 
 
 def _unusable(scope: Scope) -> str:
-    """Why no program can be one of a raw tracepoint; empty if they can."""
+    """The reason why raw tracepoint programs cannot be used; empty if they can."""
     kernel = scope.kernel
     if scope.config.raw_tracepoints == "plain":
         return "raw_tracepoints is plain"
@@ -98,7 +98,7 @@ class _Fields(msgspec.Struct, frozen=True):
 
 
 def _difference(block: Block, fields: _Fields, functions: Mapping[str, nodes.Function]) -> str:
-    """Why a body would mean something else by way of the raw tracepoint; empty if it would not."""
+    """The reason why a body would behave differently in a raw tracepoint program; empty if it would not."""
     uses = block.uses
     if not fields.typed:
         return "its types are not known"
@@ -112,8 +112,8 @@ def _difference(block: Block, fields: _Fields, functions: Mapping[str, nodes.Fun
     return f"bytes of args.{name}" if name else ""
 
 
-def _tell(blocks: list[Block], plain: Mapping[ProbeTarget, str], scope: Scope) -> None:
-    """With ``-v``: which tracepoints are traced in which way, and why."""
+def _report(blocks: list[Block], plain: Mapping[ProbeTarget, str], scope: Scope) -> None:
+    """With ``-v``, report how tracepoints are traced, and why."""
     spans = {match.place: match.span for block in blocks for match in block.matches}
     raw = [_name(place) for place, reason in plain.items() if not reason]
     others = [f"{_name(place)} ({reason})" for place, reason in plain.items() if reason]

@@ -4,8 +4,8 @@ A kprobe and a kretprobe on the same functions each need a program, a link and a
 ``BPF_TRACE_KPROBE_SESSION``) one hook serves both: its program checks whether it runs at entry or return.
 
 Kernels before 6.14 keep the state of running calls in a pool of two entries per CPU and function of the link, and skip
-entry and return of a call when the pool is full. A function that sleeps fills the pool of a link of its own at once;
-the pool of a link on many functions is large enough.
+entry and return of a call when the pool is full. A function that sleeps exhausts the pool of a link on that function
+alone; the pool of a link on many functions is large enough.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from pytrace.frontend.attach.providers.base import Scope
 
 ROOM = 16
-"""Number of functions from which on the pool of one link is large enough for concurrent calls."""
+"""Minimum number of functions of a link whose pool is large enough for concurrent calls."""
 
 
 def pair(units: list[ProbeUnit], scope: Scope) -> list[ProbeUnit]:
-    """The units, with those that are exactly one kprobe and one kretprobe on the same functions marked as a session."""
+    """The units; exactly one kprobe and one kretprobe on the same functions are marked as a session."""
     if not any(unit.kind.name == KRETPROBE for unit in units) or not _possible(scope):
         return units
     least = ROOM if _has_pool(scope) else 1

@@ -1,12 +1,12 @@
-"""System call tracepoints by way of the raw ones.
+"""System call tracepoints traced by raw tracepoint programs.
 
 The kernel runs a program of ``tracepoint:syscalls:sys_enter_NAME`` through perf, which copies the arguments and takes
 several times as long as the program. All system calls also pass the raw tracepoints ``sys_enter`` and ``sys_exit``. So
-the programs of a script on system calls become functions of one program of the raw tracepoint. It looks at the number
-of the system call first (``codegen.services.system_call_dispatch``), and their arguments are read from the registers.
+the programs of a script on system calls become functions of one raw tracepoint program, which dispatches on the system
+call number (``codegen.services.system_call_dispatch``); arguments are read from the registers.
 
-Here is decided which places are traced that way (docs/probes.md has the rule and the figures): those where everything
-that the body uses means the same in both.
+This module selects the targets that are traced that way (docs/probes.md has the rule and the figures): those whose body
+behaves the same in both.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ mount_setattr move_mount open_tree open_tree_attr pivot_root quotactl quotactl_f
 setns settimeofday swapoff swapon sync syncfs sysfs syslog umount unshare vfork vhangup
 """
 RARE = frozenset(_RARE.split())
-"""System calls that take so long, or are so rare, that what a tracepoint adds to them does not matter.
+"""System calls that are so slow or so rare that the overhead of a tracepoint does not matter.
 
-Their plain tracepoints cost the other system calls less (see docs/probes.md).
+Their plain tracepoints do not slow down other system calls (see docs/probes.md).
 """
 FEW = 8
-"""Of so many rare system calls the plain tracepoints are preferred; more take long to attach and end."""
+"""Maximum number of rare system calls traced by plain tracepoints; more take long to attach and detach."""
 
 MOST_BODIES = 128
-"""The kernel allows 256 functions in a program (``BPF_MAX_SUBPROGS``), some of which loops and the like need."""
+"""The kernel allows 256 functions in a program (``BPF_MAX_SUBPROGS``), some of which are needed for loops."""
 MOST_NODES = 30_000
-"""The verifier follows a million instructions of a program; a node of the tree is some ten."""
+"""The verifier processes at most a million instructions; a node of the tree takes about ten."""
 
 
 class Block(msgspec.Struct, frozen=True):
-    """A probe block with its places: *index* counts blocks in source order, *uses* is what the body reads."""
+    """A probe block with its targets: *index* counts blocks in source order, *uses* are the uses of the body."""
 
     probe: nodes.Probe
     index: int
@@ -67,13 +67,13 @@ class Block(msgspec.Struct, frozen=True):
 def choose(
     blocks: list[Block], program: nodes.Program, scope: Scope, without: frozenset[str] = frozenset()
 ) -> list[Block]:
-    """*blocks*, with the places marked that a program of a raw tracepoint traces (:attr:`Match.call`).
+    """*blocks* with :attr:`Match.call` set on the targets that raw tracepoint programs trace.
 
     Args:
-        blocks: the blocks with their places.
+        blocks: the blocks with their targets.
         program: the script, for the functions that blocks call.
         scope: the inputs of expansion.
-        without: raw tracepoints that are not to be used (:func:`too_large`).
+        without: raw tracepoints not to use (:func:`too_large`).
     """
     calls = [match for block in blocks for match in block.matches if _raw(match)]
     if not calls or scope.options.ahead or not scope.attaching:
@@ -95,12 +95,12 @@ def choose(
 
     chosen = [replace(block, matches=[marked(match) for match in block.matches]) for block in blocks]
     if scope.options.verbose:
-        _tell(chosen, scope)
+        _report(chosen, scope)
     return chosen
 
 
 def _event(match: Match) -> tuple[str, str]:
-    """The raw tracepoint and the name of the system call of a place; empty for other places."""
+    """The raw tracepoint and the system call of a target; empty for other targets."""
     return match.place.call if isinstance(match.place, TracepointTarget) else ("", "")
 
 
@@ -109,7 +109,7 @@ def _raw(match: Match) -> str:
 
 
 def _rare(calls: list[Match], scope: Scope) -> set[ProbeTarget]:
-    """The places of each raw tracepoint for which the plain tracepoints cost less."""
+    """The targets for which plain tracepoints cost less."""
     if scope.config.syscall_tracepoints == "raw":
         return set()
     found: set[ProbeTarget] = set()
@@ -121,7 +121,7 @@ def _rare(calls: list[Match], scope: Scope) -> set[ProbeTarget]:
 
 
 def _usable(scope: Scope) -> call_numbers.Abi | None:
-    """How system calls are passed; None if the programs cannot be those of raw tracepoints."""
+    """The calling convention of system calls; None if raw tracepoint programs cannot be used."""
     kernel, abi = scope.kernel, call_numbers.ABIS.get(scope.kernel.arch)
     if abi is None or scope.config.syscall_tracepoints == "plain":
         return None
@@ -139,7 +139,7 @@ def _usable(scope: Scope) -> call_numbers.Abi | None:
 def _different(
     block: Block, functions: Mapping[str, nodes.Function], abi: call_numbers.Abi, scope: Scope
 ) -> list[Match]:
-    """The places of a block where its body would mean something else by way of the raw tracepoint."""
+    """The targets of a block at which its body would behave differently in a raw tracepoint program."""
     calls = [match for match in block.matches if _raw(match)]
     if not calls or body_uses.type_specific(block.roots, functions):
         return calls
@@ -159,8 +159,8 @@ def _readable(match: Match, uses: Uses, abi: call_numbers.Abi, scope: Scope) -> 
     return all(place is not None for name, place in places.items() if uses.whole or name in uses.fields)
 
 
-def _tell(blocks: list[Block], scope: Scope) -> None:
-    """With ``-v``: how many places are traced in which way."""
+def _report(blocks: list[Block], scope: Scope) -> None:
+    """With ``-v``, report how many targets are traced by which method."""
     for raw in (ENTER, EXIT):
         calls = [match for block in blocks for match in block.matches if _raw(match) == raw]
         shared = sum(match.call is not None for match in calls)

@@ -1,4 +1,4 @@
-"""Which parts of its context a probe's body reads; decides which targets can share a program."""
+"""The parts of its context that a probe's body reads, which decide what targets can share a program."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class Uses(msgspec.Struct, frozen=True):
     """The names of builtins (values and calls) in a body, and how it reads ``args``.
 
-    *fields* are the members that it reads; *whole* says that ``args`` is also used as a whole.
+    *fields* are the members of ``args`` that it reads; *whole*: ``args`` is also used as a whole.
     """
 
     names: frozenset[str]
@@ -61,14 +61,14 @@ def _is_args(node: nodes.Node) -> bool:
 
 
 _STACKS = frozenset({"kstack"})
-"""Builtins that show frames of the tracepoint's own way through the kernel."""
+"""Builtins whose result contains the kernel frames of the tracepoint itself."""
 
 
 def type_specific(roots: Iterable[nodes.Node], functions: Mapping[str, nodes.Function]) -> str:
-    """What *roots* use that is not the same in programs of another type; empty if there is nothing.
+    """A builtin or function in *roots* that behaves differently in another program type; empty if there is none.
 
-    A kernel stack has other frames at its top, and functions of the kernel or of an imported object file may be for
-    programs of one type only. *functions* are those of the script, by name.
+    A kernel stack has other frames at its top, and kfuncs and functions of an imported object file may be restricted to
+    one program type. *functions* are those of the script, by name.
     """
     waiting = list(roots)
     seen: set[str] = set()
@@ -96,9 +96,9 @@ _TEXT_OPERATORS = (nodes.Index, nodes.Cast, nodes.Unary)
 
 
 def bytes_of(roots: Iterable[nodes.Node], names: Iterable[str]) -> str:
-    """Which of the fields *names* of ``args``, which are text, *roots* look at byte by byte; empty if none.
+    """A text field in *names* that *roots* access other than as a string; empty if there is none.
 
-    They can then see what is after the NUL, or the address.
+    Such code can observe the bytes after the NUL, or the address.
     """
     texts = frozenset(names)
     for root in roots:

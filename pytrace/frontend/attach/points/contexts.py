@@ -55,7 +55,7 @@ def tracepoint(category: str, event: str, fields: Iterable[TracepointField], max
 
 
 def system_call(target: TracepointTarget, fields: Iterable[TracepointField], abi: Abi) -> ProbeContext:
-    """The context of a system call's tracepoint by way of the raw one: the same fields, from the registers."""
+    """The context of a system call tracepoint in a raw tracepoint program: the same fields, read from registers."""
     fields = tuple(fields)
     places = system_call_places(fields, target.call[0], abi)
     arguments = tuple(
@@ -67,11 +67,11 @@ def system_call(target: TracepointTarget, fields: Iterable[TracepointField], abi
 
 
 _CALL_NUMBER, _CALL_ARGUMENTS = COMMON_FIELDS_END, 16
-"""Offsets of the fields that BPF programs get (``struct syscall_tp_t`` of kernel/trace/trace_syscalls.c)."""
+"""Offsets of the fields that BPF programs receive (``struct syscall_tp_t`` of kernel/trace/trace_syscalls.c)."""
 
 
 def system_call_places(fields: Iterable[TracepointField], raw: str, abi: Abi) -> dict[str, ArgumentLocation | None]:
-    """Where the fields of a system call's tracepoint are at the raw tracepoint *raw*; None for what is not there."""
+    """Locations of the fields of a system call tracepoint at the raw tracepoint *raw*; None for unavailable ones."""
     places: dict[tuple[int, int], ArgumentLocation] = {(_CALL_NUMBER, 4): CallRegister(abi.number, 4, True)}
     if raw == ENTER:
         places.update({(_CALL_ARGUMENTS + SLOT * at, SLOT): CallRegister(it) for at, it in enumerate(abi.arguments)})
@@ -87,7 +87,7 @@ def system_call_places(fields: Iterable[TracepointField], raw: str, abi: Abi) ->
 def raw_tracepoint(
     target: TracepointTarget, fields: Iterable[TracepointField], places: Mapping[str, ArgumentLocation], max_strlen: int
 ) -> ProbeContext:
-    """The context of a tracepoint by way of the raw one: those of its fields that have a place there."""
+    """The context of a tracepoint in a raw tracepoint program: the fields that have a location there."""
     arguments = tuple(
         ProbeArgument(item.name, _field_type(item, max_strlen), places[item.name])
         for item in fields
@@ -139,7 +139,7 @@ def slots(name: str, prototype: FunctionPrototype, *, returns: bool, known: bool
 
 
 def entry(name: str, prototype: FunctionPrototype | None, kernel: KernelInfo) -> ProbeContext:
-    """The context of a kprobe at a function's first instruction; *prototype* None gives no ``args``.
+    """The context of a kprobe at a function's first instruction; without *prototype* there is no ``args``.
 
     Struct arguments end the list: their location depends on the calling convention.
     """
@@ -176,7 +176,7 @@ def user_entry(
 
 
 def user_returning(result: Type | None, kernel: KernelInfo) -> ProbeContext:
-    """The context of a uretprobe: ``retval`` has the type that DWARF says when that is a number (as for kretprobes)."""
+    """The context of a uretprobe: ``retval`` has its DWARF type if that is a number (as for kretprobes)."""
     found = ProbeArgument("retval", result, ReturnValue()) if isinstance(result, Int | Bool | Enum) else None
     return ProbeContext(result=found, ctx_type=registers(kernel))
 
@@ -212,7 +212,7 @@ def perf_event(kernel: KernelInfo) -> Type:
     found = kernel.struct("struct", "bpf_perf_event_data")
     regs = kernel.struct("struct", "pt_regs")
     if found is None and regs is not None:
-        # Not in the kernel's BTF when no kernel code uses it; its layout is part of the ABI.
+        # Missing in the kernel's BTF if no kernel code uses it; its layout is part of the ABI.
         members = (
             Field("regs", regs, 0),
             Field("sample_period", UINT64, regs.size),

@@ -30,7 +30,7 @@ _LONG = _numbers(*range(5, 0x40, 8), 0x68, 0x69, 0x81, 0xA9, (0xB8, 0xBF), 0xC7)
 """Four bytes, or two with the operand size prefix."""
 _BRANCH = _numbers(0xE8, 0xE9)
 _WRONG = _numbers(*range(6, 0x26, 8), *range(7, 0x40, 8), 0x16, 0x1E, 0x60, 0x61, 0x82, 0x9A, 0xCE, (0xD4, 0xD6), 0xEA)
-"""Opcodes that 64-bit mode does not have."""
+"""Opcodes that are invalid in 64-bit mode."""
 
 _TWO_PLAIN = _numbers((0x04, 0x0C), 0x0E, (0x30, 0x37), 0x77, (0x80, 0x8F), (0xA0, 0xA2), (0xA8, 0xAA), (0xC8, 0xCF))
 """Opcodes after 0F without a ModRM byte."""
@@ -43,7 +43,7 @@ class BadCodeError(ValueError):
 
 
 def starts(code: bytes, machine: str) -> Iterator[int]:
-    """Offsets at which instructions start in *code*, which itself starts with one.
+    """Offsets of the instructions in *code*, the first of which is at offset 0.
 
     Raises:
         BadCodeError: the code or the machine is not supported.
@@ -55,7 +55,7 @@ def starts(code: bytes, machine: str) -> Iterator[int]:
 
 
 def length(code: bytes, at: int, machine: str) -> int:
-    """Bytes of the instruction at an offset of *code*."""
+    """Length of the instruction at an offset of *code*."""
     if machine == "aarch64":
         return 4
     if machine != "x86_64":
@@ -72,8 +72,8 @@ def length(code: bytes, at: int, machine: str) -> int:
 class Decoder:
     """Decodes the length of one x86-64 instruction.
 
-    *end* is where the next one starts, *operand* where the ModRM byte is (-1 without one). *opcode* is that of the
-    one-byte map, or 0x0F00 and more of the two-byte map; -1 in other maps and after VEX and EVEX prefixes.
+    *end* is the offset of the next one, *operand* that of the ModRM byte (-1 without one). *opcode* is an opcode of the
+    one-byte map, or 0x0F00 plus one of the two-byte map; -1 in other maps and after VEX and EVEX prefixes.
 
     Raises:
         BadCodeError: it is not an instruction.
@@ -110,7 +110,7 @@ class Decoder:
         return byte
 
     def _operand(self) -> int:
-        """Skip a ModRM byte with its SIB byte and displacement; gives the ModRM byte."""
+        """Skip a ModRM byte with its SIB byte and displacement. Returns the ModRM byte."""
         self.operand = self.end
         byte = self._next()
         mode, register = byte >> 6, byte & 7

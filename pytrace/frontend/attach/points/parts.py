@@ -128,7 +128,7 @@ class _Parts:
         self._text += text
 
     def value(self, text: str, found: re.Match[str]) -> None:
-        """Add the text of a parameter or option, which may hold several parts."""
+        """Add the text of a parameter or option, which may contain several parts."""
         for at, piece in enumerate(text.split(":")):
             if at:
                 self.end(":", found.end(), found.start())

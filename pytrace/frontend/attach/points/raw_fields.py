@@ -1,7 +1,7 @@
-"""Where the fields of a tracepoint are found at the raw tracepoint of the same name, if this kernel agrees.
+"""Locations of a tracepoint's fields at the raw tracepoint of the same name, validated against the kernel's BTF.
 
-A row of the table of expressions counts as far as the kernel's type information confirms it: the raw tracepoint has an
-argument of that name and type, the structs have the members, and size and sign are those of the field.
+An expression of ``raw_tracepoint_table`` is used only if BTF confirms it: the raw tracepoint has an argument of that
+name and type, the structs have the members, and size and sign are those of the field.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 VALUE, TEXT = "value", "text"
-"""Formulas of a path alone: a number, or the text that it leads to."""
+"""Formulas that consist of a path only: a number, or a text."""
 
 _EXPRESSION = re.compile(r"(?:(\w+)\()?([^()]+)\)?")
 _STEP = re.compile(r"(->|\.)(\w+)")
@@ -38,14 +38,14 @@ _STEP = re.compile(r"(->|\.)(\w+)")
 def places(
     category: str, event: str, fields: Iterable[TracepointField], kernel: KernelInfo, trusted: bool
 ) -> dict[str, ArgumentLocation]:
-    """The places of the fields that are known, by name.
+    """The locations of the known fields, by name.
 
     Args:
         category: the tracepoint's category.
         event: its name.
         fields: the fields of its record.
         kernel: facts about the machine.
-        trusted: the verifier lets programs follow the arguments without a check for null.
+        trusted: the verifier lets programs dereference the arguments without a null check.
     """
     prototype = kernel.raw_tracepoint_prototype(event)
     row = TABLE.get((category, event))
@@ -63,12 +63,12 @@ def places(
 
 
 def own(fields: Iterable[TracepointField]) -> tuple[TracepointField, ...]:
-    """The fields of a record without those that all records begin with."""
+    """The fields of a record without the common fields at its start."""
     return tuple(item for item in fields if item.offset >= COMMON_FIELDS_END)
 
 
 def shape(type_: Type) -> tuple[int, bool] | None:
-    """Size and sign of a number; None for what is none."""
+    """Size and sign of an integer type; None for other types."""
     if isinstance(type_, Int | Enum):
         return type_.size, type_.signed
     return (1, False) if isinstance(type_, Bool) else None
@@ -82,7 +82,7 @@ class _Raw(msgspec.Struct, frozen=True):
     trusted: bool
 
     def place(self, source: str, item: TracepointField) -> ArgumentLocation | None:
-        """An expression as the place of a field; None if the kernel does not confirm it."""
+        """The location of a field from its expression; None if the kernel's BTF does not confirm it."""
         match = _EXPRESSION.fullmatch(source)
         assert match is not None, source
         name, operands = match[1], [text.strip() for text in match[2].split(",")]
@@ -100,7 +100,7 @@ class _Raw(msgspec.Struct, frozen=True):
         size = shape(item.type)
         if found is None or size is None or not found[0].size == size[0] == item.size:
             return None
-        # C keeps the bits of a number that is assigned to one of the same size.
+        # In C an assignment between integers of the same size keeps the bits.
         return RawField(VALUE, (replace(found[0], signed=size[1]),))
 
     def _computed(self, name: str, operands: list[str], item: TracepointField) -> ArgumentLocation | None:
@@ -113,7 +113,7 @@ class _Raw(msgspec.Struct, frozen=True):
         return RawField(name, known, numbers) if len(known) == len(reads) else None
 
     def _passthrough(self) -> tuple[int, ...] | None:
-        """Bits of the operation in a request's flags, and the operations that are passed through."""
+        """Number of operation bits in a request's flags, and the passthrough operations."""
         bits = self.kernel.enumerator(OPERATION_BITS)
         values = tuple(found[1] for name in PASSTHROUGH if (found := self.kernel.enumerator(name)) is not None)
         return (bits[1], *values) if bits is not None and values else None
@@ -142,7 +142,7 @@ class _Raw(msgspec.Struct, frozen=True):
         return 0, None
 
     def _follow(self, path: str) -> tuple[RawRead, Type] | None:
-        """The value at the end of a path, and its type; None if the kernel has no such members."""
+        """The value at the end of a path, and its type; None if the kernel lacks one of the members."""
         name = path.partition("->")[0].partition(".")[0]
         steps = _STEP.findall(path)
         slot: int | None = None

@@ -1,11 +1,11 @@
 """Fields of hot tracepoints as expressions of the arguments of the raw tracepoints of the same names.
 
-This is what ``TP_fast_assign`` of include/trace/events/{sched,block,net,skb}.h of Linux 5.8 to 6.18 assigns. A field is
-in the table only if its value follows from what type information tells about the running kernel: the state of
-``sched_switch``, for example, is computed by rules that changed while arguments and field stayed the same.
+They are the assignments of ``TP_fast_assign`` in include/trace/events/{sched,block,net,skb}.h of Linux 5.8 to 6.18. A
+field is in the table only if BTF of the running kernel determines its value: the rules for the state of
+``sched_switch``, for example, changed while arguments and field stayed the same.
 
 An expression is a path from an argument (``skb->dev->name``; ``current`` is the current task), or one of the formulas
-of :data:`FORMULAS` with paths as operands. Of several expressions the first one counts whose members the kernel has.
+of :data:`FORMULAS` with paths as operands. Of several expressions the first one is used whose members the kernel has.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ STRUCTS = {
     "skb": "sk_buff",
     "tsk": "task_struct",
 }
-"""What an argument must point to where a path begins with its name."""
+"""The struct that an argument must point to, by the argument's name at the start of a path."""
 
 
 class Formula(msgspec.Struct, frozen=True):
-    """Size and sign of the operands and of the result; *ops* says that it needs the passthrough operations."""
+    """Size and sign of the operands and of the result; *ops*: it needs the passthrough operations."""
 
     operands: tuple[tuple[int, bool], ...]
     result: tuple[int, bool]
@@ -51,15 +51,15 @@ FORMULAS: Mapping[str, Formula] = {
     "traced_sector": Formula((_U32, _U64), _U64, ops=True),
     "traced_sectors": Formula((_U32, _U32), _U32, ops=True),
 }
-"""Conversions, as ``codegen.emit.raw_tracepoints`` computes them:
+"""Formulas that ``codegen.emit.raw_tracepoints`` implements:
 
-``ntohs`` exchanges two bytes; ``sectors`` is a number of bytes in units of 512; ``device`` is ``MKDEV`` of major and
+``ntohs`` swaps two bytes; ``sectors`` is a number of bytes in units of 512; ``device`` is ``MKDEV`` of major and
 minor; ``traced_sector`` and ``traced_sectors`` are ``blk_rq_trace_sector`` and ``blk_rq_trace_nr_sectors`` of
-include/linux/blktrace_api.h: zero for requests that are passed through.
+include/linux/blktrace_api.h: zero for passthrough requests.
 """
 
 PASSTHROUGH = ("REQ_OP_SCSI_IN", "REQ_OP_SCSI_OUT", "REQ_OP_DRV_IN", "REQ_OP_DRV_OUT")
-"""The operations of such requests (``blk_op_is_passthrough``); the first two until 5.14."""
+"""The operations of passthrough requests (``blk_op_is_passthrough``); the first two until 5.14."""
 OPERATION_BITS = "__REQ_FAILFAST_DEV"
 """The first flag after the operation: its value is the number of the operation's bits in ``cmd_flags``."""
 
@@ -134,4 +134,4 @@ TABLE: Mapping[tuple[str, str], Row] = {
     ),
     ("skb", "consume_skb"): _row(skbaddr="skb", location="location"),
 }  # fmt: skip
-"""By category and name of the tracepoint, an expression for each field that is known."""
+"""Expressions of the known fields, by category and name of the tracepoint."""

@@ -1,4 +1,4 @@
-"""The red zone of x86-64: the 128 bytes below the stack pointer that a function may use without moving it.
+"""The x86-64 red zone: the 128 bytes below the stack pointer that a leaf function may use without moving it.
 
 Linux 6.18 replaces a nop of 5 bytes under a uprobe by a call after the first hit (``arch_uprobe_optimize``,
 commit ba2bfc97b462), which overwrites the 32 bytes below the stack pointer. Later kernels do so with nops of 10 bytes
@@ -10,7 +10,7 @@ from __future__ import annotations
 from pytrace.frontend.attach.points.instruction_starts import BadCodeError, Decoder
 
 NOP5 = 5
-"""Bytes of a nop that becomes a call."""
+"""Length of a nop that becomes a call."""
 _PAGE = 4096
 _ENDBR64 = bytes.fromhex("f30f1efa")
 _CALL, _GROUP_5 = 0xE8, 0xFF
@@ -31,14 +31,14 @@ def becomes_call(code: bytes, offset: int) -> bool:
 
 
 def at_entry(before: bytes) -> bool:
-    """Whether nothing can be in the red zone after *before*, a function's code in front of the probe."""
+    """Whether the red zone is still unused after *before*, the function's code up to the probe."""
     return before in (b"", _ENDBR64)
 
 
 def used(code: bytes) -> bool:
-    """Whether a function may keep data in its red zone: it calls nothing, and has operands below its stack pointer.
+    """Whether a function may use its red zone: it is a leaf function with operands below its stack pointer.
 
-    Compilers use the red zone in such functions only (a call would overwrite it). True for code that cannot be read.
+    Compilers use the red zone in leaf functions only, since a call would overwrite it. True for undecodable code.
     """
     at, below = 0, False
     try:

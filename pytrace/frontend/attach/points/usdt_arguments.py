@@ -55,8 +55,8 @@ def locations(
 ) -> tuple[RegisterLocation, ...]:
     """Locations of all arguments of a note's argument *text*.
 
-    *symbol* gives the virtual address of a name for operands such as ``sym+4(%rip)``, which are relative to the probe's
-    *address*. Locations of arguments that are not *wanted* (None: all are) may be wrong.
+    *symbol* returns the virtual address of a name for operands such as ``sym+4(%rip)``, which are relative to the
+    probe's *address*. Locations of arguments that are not *wanted* (None: all are) may be wrong.
 
     Raises:
         BadArgumentError: a wanted operand cannot be parsed.
@@ -88,7 +88,7 @@ def _words(text: str) -> list[str]:
 
 
 def _size(text: str, word: str) -> int:
-    # ``-8f`` marks a floating point value; its raw bits are given.
+    # ``-8f`` marks a floating point value, which is returned as raw bits.
     try:
         width = int(text.removesuffix("f"))
     except ValueError:

@@ -35,16 +35,16 @@ class Scope(msgspec.Struct):
     config: Config
     diagnostics: Diagnostics
     quiet: bool = False
-    """Set while a pattern as provider is tried on one kind, where no match is not an error."""
+    """Set while a provider pattern is tried on one kind, where it is no error to have no match."""
     decides: bool = False
-    """The script uses ``in_scope``: it applies the filters of processes itself."""
+    """The script uses ``in_scope``: it applies the process filters itself."""
     names: dict[tuple[str, str], Span] = msgspec.field(default_factory=dict)
     """Names of test and bench probes seen so far."""
     empty: list[tuple[str, Span, tuple[str, ...]]] = msgspec.field(default_factory=list)
     """Messages about patterns of the current block without matches, shown if no other attach point matches."""
 
     def unmatched(self, message: str, span: Span, hints: Iterable[str] = ()) -> None:
-        """Report a pattern without matches, which is no error when another attach point of the block has some."""
+        """Report a pattern without matches; no error if another attach point of the block has some."""
         if not self.quiet:
             self.empty.append((message, span, tuple(hints)))
 
@@ -58,7 +58,7 @@ class Scope(msgspec.Struct):
         self.empty.clear()
 
     def missing(self, message: str, span: Span, hints: Iterable[str] = ()) -> None:
-        """Report a probe that cannot be attached, as the ``missing_probes`` key says."""
+        """Report a probe that cannot be attached, as configured by ``missing_probes``."""
         if self.quiet or self.config.missing_probes == "ignore":
             return
         if self.config.missing_probes == "warn":
@@ -73,7 +73,7 @@ class Scope(msgspec.Struct):
 
     @property
     def attaching(self) -> bool:
-        """Whether the probes will be attached, so that the kernel must be able to."""
+        """Whether the probes will be attached, which the kernel must support."""
         return self.options.mode != "list"
 
     def feature(self, name: str) -> bool:
@@ -82,7 +82,7 @@ class Scope(msgspec.Struct):
 
 
 class UserFunction(msgspec.Struct, frozen=True):
-    """A function of a binary; *inside* says that the probe is after its first instruction."""
+    """A function of a binary; *inside*: the probe is after its first instruction."""
 
     path: str
     symbol: str
@@ -95,8 +95,8 @@ Subject = KernelFunction | FunctionPrototype | UserFunction | UsdtProbe
 class Match(msgspec.Struct, frozen=True):
     """One target of an attach point.
 
-    *probe* is the full name, *place* the target. *subject* is what else the provider needs to build the context; *wild*
-    says that a pattern matched it.
+    *probe* is the full name, *place* the target. *subject* is further data for building the context; *wild*: a pattern
+    matched it.
     """
 
     kind: ProbeKind
@@ -106,9 +106,9 @@ class Match(msgspec.Struct, frozen=True):
     subject: Subject | None = None
     wild: bool = False
     call: int | None = None
-    """The number of the system call, when a program of the raw tracepoint traces it."""
+    """The number of the system call, if a raw tracepoint program traces it."""
     raw: bool = False
-    """Whether a program of the raw tracepoint of that name traces a tracepoint."""
+    """Whether a program of the raw tracepoint of the same name traces it."""
 
 
 def by_pattern(matches: Iterable[Match]) -> list[Match]:
@@ -124,8 +124,8 @@ def by_pattern(matches: Iterable[Match]) -> list[Match]:
 class Provider:
     """The code of one probe kind.
 
-    ``expand`` checks the form of an attach point and gives its targets; ``context`` gives the context of a body at
-    one of them. *single* providers get one unit per target.
+    ``expand`` checks the parts of an attach point and returns its targets; ``context`` returns the context of a body at
+    one of them. *single* providers have one unit per target.
     """
 
     single: ClassVar[bool] = False
@@ -141,27 +141,27 @@ class Provider:
         raise NotImplementedError(type(self).__name__)
 
     def multi(self, matches: list[Match], scope: Scope) -> str:
-        """The kind of multi link that can attach one program to all of *matches*; empty for none."""
+        """The kind of multi link that can attach one program to all *matches*; empty for none."""
         del matches, scope
         return ""
 
     def apart(self, match: Match) -> Hashable:
-        """A key for sharing a program: targets with equal keys may share one."""
+        """Grouping key: targets with equal keys may share a program."""
         del match
         return ()
 
     def fit(self, point: Point) -> bool:
-        """Whether the form of *point* fits this provider (for a pattern as provider)."""
+        """Whether this provider accepts the parts of *point* (for a pattern as provider)."""
         raise NotImplementedError(type(self).__name__)
 
     def bad_shape(self, point: Point, scope: Scope) -> list[Match]:
-        """Report that *point* does not have the form of this kind."""
+        """Report that the parts of *point* do not match :attr:`shape`."""
         scope.error(f"{point.kind.name} probes have the form {self.shape.format(point.kind.name)}", point.span)
         return []
 
 
 class BinaryProvider(Provider):
-    """A provider of probes in user binaries, which one link can attach many of."""
+    """A provider of probes in user binaries; one link can attach many of them."""
 
     def multi(self, matches: list[Match], scope: Scope) -> str:
         return "uprobe_multi" if len(matches) > 1 and scope.feature("uprobe_multi") else ""

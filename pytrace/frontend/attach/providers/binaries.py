@@ -46,13 +46,13 @@ def resolve(target: Part | None, span: Span, scope: Scope) -> list[str]:
 
 
 def _command(scope: Scope) -> str:
-    """The program of ``-c``, which is not running yet."""
+    """The path of the ``-c`` program, which is not running yet."""
     import shlex
 
     try:
         words = shlex.split(scope.options.child_command)
     except ValueError:
-        # The session reports what is wrong with the command.
+        # The session reports the error in the command.
         return ""
     return words[0] if words else ""
 

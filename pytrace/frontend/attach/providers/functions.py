@@ -25,7 +25,7 @@ UNTRACEABLE = {
     "notrace": "it is marked notrace",
     "excluded": "tracing it is known to hang the machine or to have no effect",
 }
-"""What :meth:`KernelInfo.untraceable_reason` means."""
+"""Messages for the results of :meth:`KernelInfo.untraceable_reason`."""
 
 LARGEST_OFFSET = 2**31
 
@@ -77,7 +77,7 @@ def known_module(module: Part, target: Part, scope: Scope) -> bool:
 
 
 def absent_function(name: str, module: Part | None, scope: Scope, form: str) -> tuple[str, list[str]]:
-    """The error for a function that the kernel does not have; *form* formats a suggested name as an attach point."""
+    """The error for a function that the kernel lacks; *form* formats a suggested name as an attach point."""
     if module is not None and module.text != "vmlinux" and not module.wild:
         return f"module {module.text} has no function {name!r}", function_hints(name, scope, form)
     if scope.kernel.untraceable_reason(name) == "variable":
@@ -89,7 +89,7 @@ def absent_function(name: str, module: Part | None, scope: Scope, form: str) -> 
 
 
 def in_unloaded_module(pattern: str, scope: Scope) -> list[str]:
-    """A hint that names unloaded modules that may have a function."""
+    """A hint with the unloaded modules that may define a function."""
     modules, sure = scope.kernel.unloaded_modules(pattern)
     if not modules:
         return []
@@ -171,7 +171,7 @@ class KernelProbe(Provider):
         found = [
             item
             for item in scope.kernel.kernel_functions(part.text, module.text if module is not None else "")
-            # Parts that the compiler split off a function do not follow its calling convention.
+            # Parts that the compiler split off (``.part.N``) do not follow the function's calling convention.
             if ".part." not in item.name
         ]
         if not found:
@@ -243,13 +243,13 @@ class KernelProbe(Provider):
         if match.kind.returns:
             return contexts.returning(prototype, scope.kernel)
         if _place(match).offset:
-            # After the first instruction the arguments may be anywhere.
+            # After the first instruction the locations of the arguments are unknown.
             prototype = None
         return contexts.entry(match.probe, prototype, scope.kernel)
 
     def apart(self, match: Match) -> Hashable:
-        # Targets that a multi link cannot take (offsets) or takes by address (functions of named modules) must not
-        # prevent the others from sharing one.
+        # Targets that a multi link does not support (offsets) or needs by address (functions of named modules) must not
+        # prevent the others from sharing a link.
         return (_place(match).whole, _place(match).module)
 
     def multi(self, matches: list[Match], scope: Scope) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pytrace.frontend.attach.points.parts import Point
 
 SIGNALS = ("SIGUSR1",)
-"""Signals that ``self:signal`` takes."""
+"""Signals that ``self:signal`` accepts."""
 
 
 class _Special(Provider):

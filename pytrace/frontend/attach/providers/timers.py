@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pytrace.frontend.attach.points.parts import Part, Point
 
 LEAST_PERIOD = 1000
-"""Minimum period in nanoseconds; with a shorter one the timer's handler would use the whole CPU."""
+"""Minimum period in nanoseconds; the handler of a shorter timer would take all CPU time."""
 
 
 class Timer(SampledProvider):

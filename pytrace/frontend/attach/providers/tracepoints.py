@@ -116,10 +116,10 @@ NEVER_NULL = frozenset({
     "workqueue_execute_start", "workqueue_execute_end",
 })
 # fmt: on
-"""Raw tracepoints whose pointer arguments the verifier never takes as possibly null.
+"""Raw tracepoints whose pointer arguments the verifier never treats as possibly null.
 
-The kernel keeps a list of those that may be (``raw_tp_null_args`` in kernel/bpf/btf.c), which changes from version to
-version; where it does not matter much for speed, arguments are read through helpers, which always works.
+The kernel has a list of those that may be null (``raw_tp_null_args`` in kernel/bpf/btf.c), which changes between
+versions. At tracepoints that are not hot, arguments are read through helpers, which always works.
 """
 
 

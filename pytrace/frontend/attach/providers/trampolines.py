@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 RECURSIVE = frozenset(
     {"_raw_spin_lock", "_raw_spin_lock_irqsave", "_raw_spin_unlock_irqrestore", "queued_spin_lock_slowpath"}
 )
-"""Functions that BPF helpers and maps call themselves."""
+"""Functions that BPF helpers and maps call, so that a trampoline on them may recurse."""
 
 LARGEST_STRUCT = 16
-"""Bytes of a struct argument that a trampoline can pass (arch/x86/net/bpf_jit_comp.c)."""
+"""Maximum size in bytes of a struct argument of a trampoline (arch/x86/net/bpf_jit_comp.c)."""
 
 
 class Trampoline(Provider):
@@ -171,7 +171,7 @@ class Trampoline(Provider):
 
 
 def _refused(prototype: FunctionPrototype) -> str | None:
-    """Why the kernel would refuse a trampoline on a function, None when it would not."""
+    """The reason why the kernel rejects a trampoline on a function; None if it accepts one."""
     if prototype.variadic:
         return "it takes a variable number of arguments"
     if any(isinstance(kind, Struct) and kind.size > LARGEST_STRUCT for _, kind in prototype.parameters):

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from pytrace.frontend.attach.points.parts import Part, Point
 
 LONGEST = 16
-"""Bytes that are enough for any instruction."""
+"""Maximum length of an instruction, rounded up."""
 LINES_NEAR = 10
-"""Distance in which a source line with code is searched."""
+"""Maximum distance of suggested source lines from one without code."""
 
 
 class UserProbe(BinaryProvider):
@@ -260,8 +260,8 @@ class UserProbe(BinaryProvider):
 def _distinct(symbols: list[UserSymbol], prefix: str, probe_filter: str | None) -> list[UserSymbol]:
     """One name for each address, so that a pattern hits a function with several names (``open``, ``__open``) once.
 
-    Names that ``--probe-filter`` leaves out do not stand for others; of the rest one without underscores, then the
-    shortest, is taken.
+    Names that ``--probe-filter`` drops do not represent others; of the rest, names without leading underscores are
+    preferred, then the shortest.
     """
     best: dict[int, UserSymbol] = {}
     wanted = None if probe_filter is None else _expression(probe_filter)
@@ -286,7 +286,7 @@ def _plainness(name: str) -> tuple[int, int, str]:
 
 
 def _usdt_probes(path: str, name: str, scope: Scope) -> list[str]:
-    """A hint where a file has USDT probes of the name of a function that it lacks: ``u:`` is that in tools of bcc."""
+    """A hint for a missing function if the file has USDT probes of that name: ``u:`` means USDT in tools of bcc."""
     providers = sorted({probe.provider for probe in scope.kernel.usdt_probes(path, "*", name)})
     return [f"USDT probes are usdt:{path}:{provider}:{name}" for provider in providers[:2]]
 
@@ -300,7 +300,7 @@ def _of_libc(point: Point, path: str, name: str, scope: Scope) -> list[str]:
 
 
 def _lines_near(path: str, file: str, line: int, scope: Scope) -> list[str]:
-    """What to do about a source line without code."""
+    """Hints for a source line without code."""
     around = sorted(range(max(1, line - LINES_NEAR), line + LINES_NEAR + 1), key=lambda number: abs(number - line))
     found = [number for number in around if scope.kernel.user_lines(path, file, number, None)][:2]
     if found:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 LENGTHS = (1, 2, 4, 8)
 MODES = {"x86_64": ("w", "rw", "x")}
-"""Modes by machine; others take every combination of reading, writing and execution that is sensible."""
+"""Modes by machine; other machines accept all sensible combinations of ``r``, ``w`` and ``x``."""
 ANY_MODES = ("r", "w", "rw", "x")
 
 
