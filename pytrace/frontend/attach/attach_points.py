@@ -100,11 +100,11 @@ def expand(
         kept = harmful_places.leave_out(kept, scope)
         if kept:
             blocks.append(Block(probe, index, kept, body_uses.of([probe.predicate, probe.body])))
-    found = _units(blocks, program, scope)
+    units = _units(blocks, program, scope)
     if not diagnostics.failed:
-        _check_limits(found, scope)
-        _check_some(found, program, options, diagnostics, dropped=dropped)
-    return sessions.pair(found, scope)
+        _check_limits(units, scope)
+        _check_some(units, program, options, diagnostics, dropped=dropped)
+    return sessions.pair(units, scope)
 
 
 def _units(blocks: list[Block], program: nodes.Program, scope: Scope) -> list[ProbeUnit]:
@@ -112,14 +112,14 @@ def _units(blocks: list[Block], program: nodes.Program, scope: Scope) -> list[Pr
     blocks = raw_tracepoints.choose(blocks, program, scope)
 
     def build(without: frozenset[str]) -> list[ProbeUnit]:
-        found: list[ProbeUnit] = []
+        units: list[ProbeUnit] = []
         for block in system_calls.choose(blocks, program, scope, without):
-            found.extend(programs.build(block.probe, block.index, len(found), block.matches, block.uses, scope))
-        return found
+            units.extend(programs.build(block.probe, block.index, len(units), block.matches, block.uses, scope))
+        return units
 
-    found = build(frozenset())
-    too_large = system_calls.too_large(found)
-    return system_calls.combine(build(too_large) if too_large else found)
+    units = build(frozenset())
+    too_large = system_calls.too_large(units)
+    return system_calls.combine(build(too_large) if too_large else units)
 
 
 def _decides(program: nodes.Program) -> bool:
@@ -150,12 +150,12 @@ def places(probe: nodes.Probe, scope: Scope) -> list[Match]:
 def _places(wanted: list[Point], parts: tuple[Part, ...], span: Span, scope: Scope) -> list[Match]:
     """The targets of one attach point; a pattern as provider must have matches in at least one of the kinds."""
     scope.quiet = parts[0].wild
-    found = [item for point in wanted for item in provider_of(point.kind.name).expand(point, scope)]
+    matches = [item for point in wanted for item in provider_of(point.kind.name).expand(point, scope)]
     scope.quiet = False
-    if parts[0].wild and wanted and not found:
+    if parts[0].wild and wanted and not matches:
         kinds = ", ".join(point.kind.name for point in wanted)
         scope.unmatched(f"no probe matches this in any of {kinds}", span)
-    return found
+    return matches
 
 
 def _points(parts: tuple[Part, ...], span: Span, scope: Scope) -> list[Point]:
@@ -185,15 +185,15 @@ def _names() -> list[str]:
 def _any_provider(parts: tuple[Part, ...], span: Span, scope: Scope) -> list[Point]:
     """A pattern as provider: all kernel kinds that accept its parts, or the user-space ones with ``-p`` or a path."""
     user = scope.options.filters.pid is not None or (len(parts) > 1 and "/" in parts[1].text)
-    found = [
+    points = [
         Point(row, parts[0], parts[1:], span)
         for row in PROBE_KINDS
         if row.wildcards and row.user == user and _named(parts[0].text, row)
     ]
-    found = [point for point in found if provider_of(point.kind.name).fit(point)]
-    if not found:
+    points = [point for point in points if provider_of(point.kind.name).fit(point)]
+    if not points:
         scope.error(f"no probe type matches {parts[0].text!r} with these parts", span)
-    return found
+    return points
 
 
 def _named(pattern: str, row: ProbeKind) -> bool:
@@ -227,30 +227,30 @@ def _filter(options: CompileOptions, program: nodes.Program, diagnostics: Diagno
         return _Wanted(None)
 
 
-def _check_limits(found: list[ProbeUnit], scope: Scope) -> None:
+def _check_limits(units: list[ProbeUnit], scope: Scope) -> None:
     if scope.options.mode == "list":
         return
-    count = sum(len(unit.targets) for unit in found)
+    count = sum(len(unit.targets) for unit in units)
     limits: Sequence[tuple[str, int, int, str]] = (
         ("max_probes", count, scope.config.max_probes, "probes"),
-        ("max_bpf_progs", len(found), scope.config.max_bpf_progs, "BPF programs"),
+        ("max_bpf_progs", len(units), scope.config.max_bpf_progs, "BPF programs"),
     )
     for key, number, most, what in limits:
         if number > most:
-            span = max(found, key=lambda unit: len(unit.targets)).span
+            span = max(units, key=lambda unit: len(unit.targets)).span
             hints = [f"config = {{ {key} = {number} }} or PYTRACE_{key.upper()}={number} raises the limit"]
             scope.diagnostics.error(f"the script needs {number} {what}; the limit is {most}", span, hints=hints)
 
 
 def _check_some(
-    found: list[ProbeUnit], program: nodes.Program, options: CompileOptions, diagnostics: Diagnostics, *, dropped: bool
+    units: list[ProbeUnit], program: nodes.Program, options: CompileOptions, diagnostics: Diagnostics, *, dropped: bool
 ) -> None:
     """Report an error if no program is left to attach."""
     wanted = options.probe_filter
-    if wanted is not None and all(unit.kind.name in (BEGIN, END) for unit in found):
+    if wanted is not None and all(unit.kind.name in (BEGIN, END) for unit in units):
         diagnostics.error(f"no probe matches --probe-filter {wanted!r}", program.span)
         return
-    if found or options.mode == "list":
+    if units or options.mode == "list":
         return
     hints = [
         f"{option} runs the {name} probes"
@@ -296,9 +296,9 @@ def exists(
     parts = split(point, options.positional, diagnostics, ahead=options.ahead)
     if parts is None:
         return False
-    found = _places(_points(parts, point.span, scope), parts, point.span, scope)
-    found = harmful_places.leave_out(found, scope)
-    return any(item.kind.name not in _NEEDS or scope.feature(_NEEDS[item.kind.name]) for item in found)
+    matches = _places(_points(parts, point.span, scope), parts, point.span, scope)
+    matches = harmful_places.leave_out(matches, scope)
+    return any(item.kind.name not in _NEEDS or scope.feature(_NEEDS[item.kind.name]) for item in matches)
 
 
 # ---------------------------------------------------------------------------------------------- unattached blocks
@@ -310,17 +310,17 @@ def left_out(
     """Units of probe blocks without targets, with as much of their context as is known."""
     scope = Scope(options, kernel, config, Diagnostics())
     blocks = {unit.index for unit in present}
-    found: list[ProbeUnit] = []
+    units: list[ProbeUnit] = []
     for index, probe in enumerate(program.probes):
         if index in blocks:
             continue
         matches = places(probe, scope)
         if matches:
             used = body_uses.of([probe.predicate, probe.body])
-            found.extend(programs.build(probe, index, len(found), matches, used, scope))
+            units.extend(programs.build(probe, index, len(units), matches, used, scope))
         else:
-            found.extend(_unplaced(probe, index))
-    return found
+            units.extend(_unplaced(probe, index))
+    return units
 
 
 def _unplaced(probe: nodes.Probe, index: int) -> list[ProbeUnit]:

@@ -63,14 +63,15 @@ class _File:
     def harms(self, matches: Sequence[Match], indexes: Sequence[int]) -> list[_Harm]:
         """The harmful ones of the matches in this file."""
         offsets = [_place(matches[index]).offset for index in indexes]
-        found = []
+        harmful = []
         for index, code in zip(indexes, self._kernel.user_codes(self._path, offsets, _ENOUGH), strict=True):
             match = matches[index]
             if misread_instructions.misread(code):
-                found.append(self._misread(index, match, code))
+                harmful.append(self._misread(index, match, code))
             elif self._overwrites(match, code):
-                found.append(_Harm(index, _OVERWRITES, ("a function compiled with -mno-red-zone can be probed there",)))
-        return found
+                hint = "a function compiled with -mno-red-zone can be probed there"
+                harmful.append(_Harm(index, _OVERWRITES, (hint,)))
+        return harmful
 
     def _misread(self, index: int, match: Match, code: bytes) -> _Harm:
         size = _length(code)
@@ -141,13 +142,13 @@ def _report(matches: Sequence[Match], harms: Sequence[_Harm], scope: Scope) -> N
     groups: dict[Span, list[_Harm]] = {}
     for harm in harms:
         groups.setdefault(matches[harm.index].span, []).append(harm)
-    for span, found in groups.items():
+    for span, group in groups.items():
         together = [match for match in matches if match.span == span]
-        if len(found) == len(together) and not any(_by_pattern(match) for match in together):
-            for harm in found:
+        if len(group) == len(together) and not any(_by_pattern(match) for match in together):
+            for harm in group:
                 scope.missing(f"cannot probe {matches[harm.index].probe}: {harm.why}", span, harm.hints)
         else:
-            _warn(matches, found, len(together), span, scope)
+            _warn(matches, group, len(together), span, scope)
 
 
 def _by_pattern(match: Match) -> bool:

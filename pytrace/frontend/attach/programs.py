@@ -43,7 +43,7 @@ def build(
     units: list[ProbeUnit] = []
     for group in _groups(matches, uses, scope):
         kind = group.matches[0].kind
-        targets = tuple(Target(item.probe, at, item.place) for at, item in enumerate(group.matches))
+        targets = tuple(Target(item.probe, cookie, item.place) for cookie, item in enumerate(group.matches))
         units.append(
             ProbeUnit(
                 symbol=_symbol(group.matches, first + len(units)),
@@ -66,17 +66,17 @@ def build(
 
 def _groups(matches: list[Match], uses: Uses, scope: Scope) -> Iterator[_Group]:
     """The groups, in order of their first match."""
-    found: dict[Hashable, _Group] = {}
+    groups: dict[Hashable, _Group] = {}
     # A program with several targets distinguishes them by cookie.
     shared = "probe" not in uses or len(matches) < 2 or scope.feature("get_attach_cookie")
-    for at, match in enumerate(_distinct(matches)):
+    for index, match in enumerate(_distinct(matches)):
         provider = provider_of(match.kind.name)
         context = provider.context(match, uses, scope)
         # uaddr() derives the binary's load address from the single target of its program.
         single = provider.single or match.raw or not shared or (match.kind.user and "uaddr" in uses)
-        key = (match.kind.name, at if single else _layout(context, uses), provider.apart(match))
-        found.setdefault(key, _Group(context)).matches.append(match)
-    yield from found.values()
+        key = (match.kind.name, index if single else _layout(context, uses), provider.apart(match))
+        groups.setdefault(key, _Group(context)).matches.append(match)
+    yield from groups.values()
 
 
 def _distinct(matches: list[Match]) -> Iterator[Match]:

@@ -34,10 +34,10 @@ def pair(units: list[ProbeUnit], scope: Scope) -> list[ProbeUnit]:
     least = ROOM if _has_pool(scope) else 1
     entries, returns = _by_functions(units, KPROBE), _by_functions(units, KRETPROBE)
     replaced: dict[str, ProbeUnit] = {}
-    for functions, found in entries.items():
+    for functions, entry_units in entries.items():
         left = returns.get(functions, [])
-        if len(found) == 1 and len(left) == 1 and len(found[0].targets) >= least:
-            entry, leaving = found[0], left[0]
+        if len(entry_units) == 1 and len(left) == 1 and len(entry_units[0].targets) >= least:
+            entry, leaving = entry_units[0], left[0]
             replaced[entry.symbol] = replace(entry, multi=KPROBE_SESSION)
             replaced[leaving.symbol] = replace(leaving, multi=KPROBE_SESSION, part_of=entry.symbol)
     return [replaced.get(unit.symbol, unit) for unit in units]
@@ -54,12 +54,12 @@ def _has_pool(scope: Scope) -> bool:
 
 def _by_functions(units: list[ProbeUnit], kind: str) -> dict[Hashable, list[ProbeUnit]]:
     """Units of a kind by their functions, if all targets are whole functions with names."""
-    found: dict[Hashable, list[ProbeUnit]] = {}
+    by_functions: dict[Hashable, list[ProbeUnit]] = {}
     for unit in units:
         if unit.kind.name != kind:
             continue
         places = tuple(target.of(KernelFunctionTarget) for target in unit.targets)
         if all(place.whole for place in places):
             # Ordered, as a program identifies its targets by index.
-            found.setdefault(places, []).append(unit)
-    return found
+            by_functions.setdefault(places, []).append(unit)
+    return by_functions

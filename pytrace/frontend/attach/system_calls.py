@@ -112,12 +112,12 @@ def _rare(calls: list[Match], scope: Scope) -> set[ProbeTarget]:
     """The targets for which plain tracepoints cost less."""
     if scope.config.syscall_tracepoints == "raw":
         return set()
-    found: set[ProbeTarget] = set()
+    targets: set[ProbeTarget] = set()
     for raw in (ENTER, EXIT):
         places = {match.place: _event(match)[1] for match in calls if _raw(match) == raw}
         if len(places) <= FEW and RARE.issuperset(places.values()):
-            found.update(places)
-    return found
+            targets.update(places)
+    return targets
 
 
 def _usable(scope: Scope) -> call_numbers.Abi | None:
@@ -131,7 +131,7 @@ def _usable(scope: Scope) -> call_numbers.Abi | None:
     if registers is None or task is None or thread is None:
         return None
     places = ((offset, registers.find(name)) for name, offset in abi.members)
-    if any(found is None or found.offset != offset for offset, found in places):
+    if any(field is None or field.offset != offset for offset, field in places):
         return None
     return abi if task.find("thread_info") is not None and thread.find(abi.compat[0]) is not None else None
 
@@ -175,12 +175,12 @@ def _report(blocks: list[Block], scope: Scope) -> None:
 
 def too_large(units: list[ProbeUnit]) -> frozenset[str]:
     """The raw tracepoints whose program would exceed the verifier's limits."""
-    found: set[str] = set()
+    raw_tracepoints: set[str] = set()
     for raw in (ENTER, EXIT):
         parts = [unit for unit in units if unit.calls and unit.raw_tracepoint == raw]
         if len(parts) > MOST_BODIES or _size(parts) > MOST_NODES:
-            found.add(raw)
-    return frozenset(found)
+            raw_tracepoints.add(raw)
+    return frozenset(raw_tracepoints)
 
 
 def _size(units: list[ProbeUnit]) -> int:
@@ -190,11 +190,11 @@ def _size(units: list[ProbeUnit]) -> int:
 def combine(units: list[ProbeUnit]) -> list[ProbeUnit]:
     """*units*; the program of the first one of each raw tracepoint contains the code of the others."""
     first: dict[str, str] = {}
-    found: list[ProbeUnit] = []
+    combined: list[ProbeUnit] = []
     for unit in units:
         if unit.calls:
             owner = first.setdefault(unit.raw_tracepoint, unit.symbol)
-            found.append(unit if owner == unit.symbol else replace(unit, part_of=owner))
+            combined.append(unit if owner == unit.symbol else replace(unit, part_of=owner))
         else:
-            found.append(unit)
-    return found
+            combined.append(unit)
+    return combined

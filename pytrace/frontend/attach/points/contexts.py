@@ -74,7 +74,8 @@ def system_call_places(fields: Iterable[TracepointField], raw: str, abi: Abi) ->
     """Locations of the fields of a system call tracepoint at the raw tracepoint *raw*; None for unavailable ones."""
     places: dict[tuple[int, int], ArgumentLocation] = {(_CALL_NUMBER, 4): CallRegister(abi.number, 4, True)}
     if raw == ENTER:
-        places.update({(_CALL_ARGUMENTS + SLOT * at, SLOT): CallRegister(it) for at, it in enumerate(abi.arguments)})
+        for index, register in enumerate(abi.arguments):
+            places[_CALL_ARGUMENTS + SLOT * index, SLOT] = CallRegister(register)
     else:
         places[_CALL_ARGUMENTS, SLOT] = CallResult()
     return {
@@ -126,16 +127,16 @@ def slots(name: str, prototype: FunctionPrototype, *, returns: bool, known: bool
     *known* says that the verifier lets a program follow pointer arguments without a check for null.
     """
     arguments: list[ProbeArgument] = []
-    at = 0
+    slot = 0
     for index, (parameter, kind) in enumerate(prototype.parameters):
         arguments.append(
-            ProbeArgument(parameter or f"arg{index}", trusted(kind) if known else in_space(kind), Slot(at))
+            ProbeArgument(parameter or f"arg{index}", trusted(kind) if known else in_space(kind), Slot(slot))
         )
-        at += max(1, (kind.size + SLOT - 1) // SLOT)
+        slot += max(1, (kind.size + SLOT - 1) // SLOT)
     result = None
     if returns and not isinstance(prototype.result, Void):
-        result = ProbeArgument("retval", trusted(prototype.result), Slot(at))
-    return ProbeContext(tuple(arguments), args_struct(name, arguments), result, ctx_type=_words(), slots=at)
+        result = ProbeArgument("retval", trusted(prototype.result), Slot(slot))
+    return ProbeContext(tuple(arguments), args_struct(name, arguments), result, ctx_type=_words(), slots=slot)
 
 
 def entry(name: str, prototype: FunctionPrototype | None, kernel: KernelInfo) -> ProbeContext:
@@ -177,16 +178,16 @@ def user_entry(
 
 def user_returning(result: Type | None, kernel: KernelInfo) -> ProbeContext:
     """The context of a uretprobe: ``retval`` has its DWARF type if that is a number (as for kretprobes)."""
-    found = ProbeArgument("retval", result, ReturnValue()) if isinstance(result, Int | Bool | Enum) else None
-    return ProbeContext(result=found, ctx_type=registers(kernel))
+    argument = ProbeArgument("retval", result, ReturnValue()) if isinstance(result, Int | Bool | Enum) else None
+    return ProbeContext(result=argument, ctx_type=registers(kernel))
 
 
 def location(parameter: UserParameter) -> RegisterLocation:
     """The location of a DWARF parameter: ``di``, or ``sp+16`` for memory."""
     text = parameter.location
     for sign in "+-":
-        register, found, offset = text.partition(sign)
-        if found:
+        register, separator, offset = text.partition(sign)
+        if separator:
             return RegisterLocation(register, int(f"{sign}{offset}", 0), True, *_width(parameter.type))
     return RegisterLocation(text, 0, False, *_width(parameter.type))
 
@@ -203,23 +204,23 @@ def iterator(context: Struct) -> ProbeContext:
 
 def registers(kernel: KernelInfo) -> Type:
     """The type of ``ctx`` for contexts that are ``struct pt_regs``."""
-    found = kernel.struct("struct", "pt_regs")
-    return Pointer(found if found is not None else VOID, AddressSpace.BPF)
+    struct = kernel.struct("struct", "pt_regs")
+    return Pointer(struct if struct is not None else VOID, AddressSpace.BPF)
 
 
 def perf_event(kernel: KernelInfo) -> Type:
     """The type of ``ctx`` in perf event programs: ``struct bpf_perf_event_data`` (uapi/linux/bpf_perf_event.h)."""
-    found = kernel.struct("struct", "bpf_perf_event_data")
+    struct = kernel.struct("struct", "bpf_perf_event_data")
     regs = kernel.struct("struct", "pt_regs")
-    if found is None and regs is not None:
+    if struct is None and regs is not None:
         # Missing in the kernel's BTF if no kernel code uses it; its layout is part of the ABI.
         members = (
             Field("regs", regs, 0),
             Field("sample_period", UINT64, regs.size),
             Field("addr", UINT64, regs.size + 8),
         )
-        found = Struct("struct", "bpf_perf_event_data", regs.size + 16, members, origin="vmlinux", alignment=8)
-    return Pointer(found if found is not None else VOID, AddressSpace.BPF)
+        struct = Struct("struct", "bpf_perf_event_data", regs.size + 16, members, origin="vmlinux", alignment=8)
+    return Pointer(struct if struct is not None else VOID, AddressSpace.BPF)
 
 
 def _words() -> Type:
@@ -245,12 +246,12 @@ def in_space(type_: Type, space: AddressSpace = AddressSpace.KERNEL) -> Type:
 def args_struct(name: str, arguments: Sequence[ProbeArgument]) -> Struct:
     """The struct type of ``args`` as a whole: its members in order, naturally aligned."""
     fields: list[Field] = []
-    at, align = 0, 1
+    offset, align = 0, 1
     for item in arguments:
         step = max(1, item.type.align)
-        at = (at + step - 1) // step * step
-        fields.append(Field(item.name, item.type, at))
-        at += item.type.size
+        offset = (offset + step - 1) // step * step
+        fields.append(Field(item.name, item.type, offset))
+        offset += item.type.size
         align = max(align, step)
-    size = (at + align - 1) // align * align
+    size = (offset + align - 1) // align * align
     return Struct("struct", f"args({name})", size, tuple(fields), origin=f"args:{name}", alignment=align)

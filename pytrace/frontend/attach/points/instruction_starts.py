@@ -48,25 +48,25 @@ def starts(code: bytes, machine: str) -> Iterator[int]:
     Raises:
         BadCodeError: the code or the machine is not supported.
     """
-    at = 0
-    while at < len(code):
-        yield at
-        at += length(code, at, machine)
+    offset = 0
+    while offset < len(code):
+        yield offset
+        offset += length(code, offset, machine)
 
 
-def length(code: bytes, at: int, machine: str) -> int:
+def length(code: bytes, offset: int, machine: str) -> int:
     """Length of the instruction at an offset of *code*."""
     if machine == "aarch64":
         return 4
     if machine != "x86_64":
         raise BadCodeError(f"instructions of {machine} are not supported")
     try:
-        found = Decoder(code, at).end - at
+        size = Decoder(code, offset).end - offset
     except IndexError:
         raise BadCodeError("the code ends inside an instruction") from None
-    if found > _LONGEST:
+    if size > _LONGEST:
         raise BadCodeError("too long for an instruction")
-    return found
+    return size
 
 
 class Decoder:
@@ -80,9 +80,9 @@ class Decoder:
         IndexError: the code ends inside it.
     """
 
-    def __init__(self, code: bytes, at: int) -> None:
+    def __init__(self, code: bytes, offset: int) -> None:
         self.code = code
-        self.end = at
+        self.end = offset
         self.operand = self.opcode = -1
         self.short = self.wide = self.near = False
         byte = self._prefixes()

@@ -80,33 +80,33 @@ def split(
     """The parts of *point*, the provider first; None after an error was reported."""
     text, span = point.text, _text_span(point)
     parts = _Parts(span)
-    for found in _TOKEN.finditer(text):
-        if found["separator"]:
-            parts.end(found["separator"], found.start(), found.end())
-        elif found["quoted"]:
-            parts.quote(_QUOTED.sub(r"\1", found["quoted"][1:-1]))
-        elif found["parameter"]:
-            value = _parameter(found["parameter"], parameters)
+    for match in _TOKEN.finditer(text):
+        if match["separator"]:
+            parts.end(match["separator"], match.start(), match.end())
+        elif match["quoted"]:
+            parts.quote(_QUOTED.sub(r"\1", match["quoted"][1:-1]))
+        elif match["parameter"]:
+            value = _parameter(match["parameter"], parameters)
             if value is None:
-                where = _within(span, found.start(), found.end())
+                where = _within(span, match.start(), match.end())
                 hint = f"the script was given {counted(len(parameters), 'parameter')}"
                 hint = "give it with --aot, which fixes attach points" if ahead else hint
-                diagnostics.error(f"{found.group()} in an attach point has no value", where, hints=[hint])
+                diagnostics.error(f"{match.group()} in an attach point has no value", where, hints=[hint])
                 return None
-            parts.value(value, found)
-        elif found["option"]:
-            name, value = _option(found["option"], point.options)
+            parts.value(value, match)
+        elif match["option"]:
+            name, value = _option(match["option"], point.options)
             if value is None:
-                where = _within(span, found.start(), found.end())
+                where = _within(span, match.start(), match.end())
                 _report_unknown(name, point.options, where, diagnostics)
                 return None
-            parts.value(value, found)
-            parts.plain(found["option"][len(name) :])
-        elif found["bad"]:
-            _report_bad(found["bad"], _within(span, found.start(), found.end()), diagnostics)
+            parts.value(value, match)
+            parts.plain(match["option"][len(name) :])
+        elif match["bad"]:
+            _report_bad(match["bad"], _within(span, match.start(), match.end()), diagnostics)
             return None
         else:
-            parts.plain(found["plain"])
+            parts.plain(match["plain"])
     parts.end("", len(text), len(text))
     return tuple(parts.done)
 
@@ -127,12 +127,12 @@ class _Parts:
             self._plus = len(self._text) + plus
         self._text += text
 
-    def value(self, text: str, found: re.Match[str]) -> None:
+    def value(self, text: str, match: re.Match[str]) -> None:
         """Add the text of a parameter or option, which may contain several parts."""
-        for at, piece in enumerate(text.split(":")):
-            if at:
-                self.end(":", found.end(), found.start())
-            self.plain(piece)
+        for index, part in enumerate(text.split(":")):
+            if index:
+                self.end(":", match.end(), match.start())
+            self.plain(part)
 
     def quote(self, text: str) -> None:
         """Add text between quotes."""
@@ -185,10 +185,10 @@ def _report_bad(character: str, span: Span, diagnostics: Diagnostics) -> None:
 
 def _text_span(point: nodes.AttachPoint) -> Span:
     """The span of the text without ``name=``, which the node's span includes."""
-    at = point.span.text.find(point.text)
-    if at < 0:
+    offset = point.span.text.find(point.text)
+    if offset < 0:
         return point.span
-    return Span(point.span.source, point.span.start + at, point.span.start + at + len(point.text))
+    return Span(point.span.source, point.span.start + offset, point.span.start + offset + len(point.text))
 
 
 def _within(span: Span, start: int, end: int) -> Span:

@@ -52,14 +52,14 @@ def places(
     if row is None or prototype is None or prototype.module != "vmlinux" or sys.byteorder != "little":
         return {}
     raw = _Raw(prototype, kernel, trusted)
-    found: dict[str, ArgumentLocation] = {}
+    locations: dict[str, ArgumentLocation] = {}
     for item in own(fields):
         for source in row.get(item.name, ()):
             place = raw.place(source, item)
             if place is not None:
-                found[item.name] = place
+                locations[item.name] = place
                 break
-    return found
+    return locations
 
 
 def own(fields: Iterable[TracepointField]) -> tuple[TracepointField, ...]:
@@ -96,12 +96,12 @@ class _Raw(msgspec.Struct, frozen=True):
         if isinstance(item.type, Pointer):
             index, type_ = self._argument(source)
             return Slot(index) if isinstance(type_, Pointer) and item.size == type_.size else None
-        found = self._follow(source)
+        end = self._follow(source)
         size = shape(item.type)
-        if found is None or size is None or not found[0].size == size[0] == item.size:
+        if end is None or size is None or not end[0].size == size[0] == item.size:
             return None
         # In C an assignment between integers of the same size keeps the bits.
-        return RawField(VALUE, (replace(found[0], signed=size[1]),))
+        return RawField(VALUE, (replace(end[0], signed=size[1]),))
 
     def _computed(self, name: str, operands: list[str], item: TracepointField) -> ArgumentLocation | None:
         formula = FORMULAS[name]
@@ -115,18 +115,19 @@ class _Raw(msgspec.Struct, frozen=True):
     def _passthrough(self) -> tuple[int, ...] | None:
         """Number of operation bits in a request's flags, and the passthrough operations."""
         bits = self.kernel.enumerator(OPERATION_BITS)
-        values = tuple(found[1] for name in PASSTHROUGH if (found := self.kernel.enumerator(name)) is not None)
+        enumerators = map(self.kernel.enumerator, PASSTHROUGH)
+        values = tuple(enumerator[1] for enumerator in enumerators if enumerator is not None)
         return (bits[1], *values) if bits is not None and values else None
 
     def _number(self, path: str, expected: tuple[int, bool]) -> RawRead | None:
-        found = self._follow(path)
-        return found[0] if found is not None and shape(found[1]) == expected else None
+        end = self._follow(path)
+        return end[0] if end is not None and shape(end[1]) == expected else None
 
     def _text(self, path: str, item: TracepointField) -> ArgumentLocation | None:
-        found = self._follow(path)
-        if found is None:
+        end = self._follow(path)
+        if end is None:
             return None
-        read, type_ = found
+        read, type_ = end
         if isinstance(type_, Pointer) and shape(type_.target) == (1, True) and item.data_loc:
             return RawField(TEXT, (RawRead(read.slot, (*read.offsets, 0), 0, direct=read.direct),))
         capacity = _characters(type_)
@@ -172,22 +173,22 @@ class _Raw(msgspec.Struct, frozen=True):
 
 def _offsets(type_: Type, steps: Iterable[tuple[str, str]]) -> tuple[tuple[int, ...], Type] | None:
     """Offsets of the members on a path that begins with a pointer, and the type of the last one."""
-    found: list[int] = []
+    offsets: list[int] = []
     for how, name in steps:
         if how == "->":
             if not isinstance(type_, Pointer):
                 return None
-            type_, at = type_.target, 0
+            type_, base = type_.target, 0
         else:
-            at = found.pop()
+            base = offsets.pop()
         if isinstance(type_, Array):
             type_ = type_.element
         member = type_.find(name) if isinstance(type_, Struct) else None
         if member is None or member.bit_size:
             return None
-        found.append(at + member.offset)
+        offsets.append(base + member.offset)
         type_ = member.type
-    return tuple(found), type_
+    return tuple(offsets), type_
 
 
 def _is_struct(type_: Type, name: str) -> bool:

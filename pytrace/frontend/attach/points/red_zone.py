@@ -20,13 +20,13 @@ _RSP, _RBP = 4, 5
 def becomes_call(code: bytes, offset: int) -> bool:
     """Whether *code*, at a file offset, starts with a nop that the kernel replaces by a call."""
     try:
-        found = Decoder(code, 0)
+        instruction = Decoder(code, 0)
     except (BadCodeError, IndexError):
         return False
-    if found.end != NOP5 or offset % _PAGE > _PAGE - NOP5:
+    if instruction.end != NOP5 or offset % _PAGE > _PAGE - NOP5:
         return False  # the kernel does not write across pages
-    nop = found.opcode == 0x90
-    long_nop = found.opcode == 0x0F1F and code[found.operand] >> 3 & 7 == 0
+    nop = instruction.opcode == 0x90
+    long_nop = instruction.opcode == 0x0F1F and code[instruction.operand] >> 3 & 7 == 0
     return nop or long_nop
 
 
@@ -40,14 +40,14 @@ def used(code: bytes) -> bool:
 
     Compilers use the red zone in leaf functions only, since a call would overwrite it. True for undecodable code.
     """
-    at, below = 0, False
+    offset, below = 0, False
     try:
-        while at < len(code):
-            found = Decoder(code, at)
-            if _calls(code, found):
+        while offset < len(code):
+            instruction = Decoder(code, offset)
+            if _calls(code, instruction):
                 return False
-            below = below or _below_stack(code, found)
-            at = found.end
+            below = below or _below_stack(code, instruction)
+            offset = instruction.end
     except (BadCodeError, IndexError):
         return True
     return below
@@ -61,13 +61,13 @@ def _calls(code: bytes, instruction: Decoder) -> bool:
 
 def _below_stack(code: bytes, instruction: Decoder) -> bool:
     """Whether the operand is memory at a negative offset from rsp or rbp (r12 and r13 are taken for them)."""
-    at = instruction.operand
-    if at < 0:
+    offset = instruction.operand
+    if offset < 0:
         return False
-    mode, register = code[at] >> 6, code[at] & 7
+    mode, register = code[offset] >> 6, code[offset] & 7
     if mode not in (1, 2):
         return False
-    displacement = at + 1
+    displacement = offset + 1
     if register == _RSP:
         register = code[displacement] & 7
         displacement += 1

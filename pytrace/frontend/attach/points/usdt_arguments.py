@@ -19,13 +19,13 @@ _X86_BASES = ("ax", "bx", "cx", "dx", "si", "di", "bp", "sp")
 
 def _x86_names() -> dict[str, str]:
     """Register names of the assembler and their ``pt_regs`` names (without ``ah`` …, which do not start at bit 0)."""
-    found = {"rip": "ip"}
+    names = {"rip": "ip"}
     for base in _X86_BASES:
         low = f"{base[0]}l" if base[1] == "x" else f"{base}l"
-        found.update({f"r{base}": base, f"e{base}": base, base: base, low: base})
+        names.update({f"r{base}": base, f"e{base}": base, base: base, low: base})
     for number in range(8, 16):
-        found.update({f"r{number}{suffix}": f"r{number}" for suffix in ("", "d", "w", "b")})
-    return found
+        names.update({f"r{number}{suffix}": f"r{number}" for suffix in ("", "d", "w", "b")})
+    return names
 
 
 _X86 = _x86_names()
@@ -64,19 +64,19 @@ def locations(
     read = _OPERANDS.get(machine)
     if read is None:
         raise BadArgumentError(f"USDT arguments of {machine} are not supported")
-    found = []
+    locations_ = []
     for number, word in enumerate(_words(text)):
-        size, at, operand = word.partition("@")
-        if not at:
+        size, separator, operand = word.partition("@")
+        if not separator:
             size, operand = "8", word
         try:
             width = _size(size, word)
-            found.append(read(operand.strip(), abs(width), width < 0, symbol, address))
+            locations_.append(read(operand.strip(), abs(width), width < 0, symbol, address))
         except BadArgumentError:
             if wanted is None or number in wanted:
                 raise
-            found.append(RegisterLocation(""))
-    return tuple(found)
+            locations_.append(RegisterLocation(""))
+    return tuple(locations_)
 
 
 _WORD = re.compile(r"(?:\[[^\]]*\]|\([^)]*\)|[^\s\[\(])+")
@@ -99,32 +99,32 @@ def _size(text: str, word: str) -> int:
 
 
 def _x86(operand: str, size: int, signed: bool, symbol: Callable[[str], int | None], address: int) -> RegisterLocation:
-    found = _X86_CONSTANT.fullmatch(operand)
-    if found:
-        return RegisterLocation("", int(found[1], 0), size=size, signed=signed)
-    found = _X86_REGISTER.fullmatch(operand)
-    if found:
-        return RegisterLocation(_x86_register(found[1], operand), size=size, signed=signed)
-    found = _X86_MEMORY.fullmatch(operand)
-    if found is None:
+    match = _X86_CONSTANT.fullmatch(operand)
+    if match:
+        return RegisterLocation("", int(match[1], 0), size=size, signed=signed)
+    match = _X86_REGISTER.fullmatch(operand)
+    if match:
+        return RegisterLocation(_x86_register(match[1], operand), size=size, signed=signed)
+    match = _X86_MEMORY.fullmatch(operand)
+    if match is None:
         raise BadArgumentError(f"operand {operand!r} is not supported")
-    offset = _sum(found["offset"])
-    base = _x86_register(found["base"], operand) if found["base"] else ""
-    if found["symbol"]:
-        offset += _sum(found["behind"]) + _relative(found["symbol"], found["behind"], base, symbol, address)
-    index = _x86_register(found["index"], operand) if found["index"] else ""
-    return RegisterLocation(base, offset, True, size, signed, index, int(found["scale"] or 1))
+    offset = _sum(match["offset"])
+    base = _x86_register(match["base"], operand) if match["base"] else ""
+    if match["symbol"]:
+        offset += _sum(match["behind"]) + _relative(match["symbol"], match["behind"], base, symbol, address)
+    index = _x86_register(match["index"], operand) if match["index"] else ""
+    return RegisterLocation(base, offset, True, size, signed, index, int(match["scale"] or 1))
 
 
 def _relative(name: str, behind: str, base: str, symbol: Callable[[str], int | None], address: int) -> int:
     """Distance of a symbol from the probe's address: both move together when the binary is loaded."""
     plain = name.removesuffix(behind).lstrip("+-")
-    found = symbol(plain.partition("@")[0])
-    if found is None:
+    target = symbol(plain.partition("@")[0])
+    if target is None:
         raise BadArgumentError(f"the binary has no symbol {plain!r}")
     if base != "ip":
         raise BadArgumentError(f"symbol {plain!r} is not relative to the program counter")
-    return found - address
+    return target - address
 
 
 def _x86_register(name: str, operand: str) -> str:
@@ -157,13 +157,13 @@ def _arm64(
         return RegisterLocation("", 0, size=size, signed=signed)
     if _ARM_REGISTER.fullmatch(operand):
         return RegisterLocation(_arm_register(operand), size=size, signed=signed)
-    found = _ARM_MEMORY.fullmatch(operand)
-    if found is None:
+    match = _ARM_MEMORY.fullmatch(operand)
+    if match is None:
         raise BadArgumentError(f"operand {operand!r} is not supported")
-    index = _arm_register(found["index"]) if found["index"] else ""
-    offset = int(found["offset"] or "0", 0)
+    index = _arm_register(match["index"]) if match["index"] else ""
+    offset = int(match["offset"] or "0", 0)
     return RegisterLocation(
-        _arm_register(found["base"]), offset, True, size, signed, index, 1 << int(found["shift"] or 0)
+        _arm_register(match["base"]), offset, True, size, signed, index, 1 << int(match["shift"] or 0)
     )
 
 

@@ -113,12 +113,12 @@ class Match(msgspec.Struct, frozen=True):
 
 def by_pattern(matches: Iterable[Match]) -> list[Match]:
     """Targets in files or BPF programs that matched a pattern, and that may disappear before they are attached to."""
-    found = []
+    marked = []
     for match in matches:
         place = match.place
         assert isinstance(place, FileTarget | TypedFunctionTarget), f"{match.probe} is found by no pattern of files"
-        found.append(replace(match, place=replace(place, by_pattern=True)))
-    return found
+        marked.append(replace(match, place=replace(place, by_pattern=True)))
+    return marked
 
 
 class Provider:
@@ -177,21 +177,21 @@ class SampledProvider(Provider):
 
 def number_of(part: Part, scope: Scope, what: str, read: Callable[[str], int | None]) -> int | None:
     """The number that *part* denotes, or None after an error."""
-    found = read(part.text)
-    if found is None:
+    number = read(part.text)
+    if number is None:
         scope.error(f"{what} must be a number, not {part.text!r}", part.span)
-    elif abs(found) >= 2**64:
+    elif abs(number) >= 2**64:
         scope.error(f"{what} does not fit 64 bits", part.span)
         return None
-    return found
+    return number
 
 
 def nearest(name: str, known: Iterable[str], form: str = "{}") -> list[str]:
     """A hint with a name similar to *name*, or none; *form* formats the name as it is written in a script."""
-    found = similar(name, known)
-    if not found:
+    names = similar(name, known)
+    if not names:
         return []
-    return [f"did you mean {' or '.join(form.format(item) for item in found)}?"]
+    return [f"did you mean {' or '.join(form.format(item) for item in names)}?"]
 
 
 def matches_pattern(pattern: str, name: str) -> bool:
@@ -201,10 +201,10 @@ def matches_pattern(pattern: str, name: str) -> bool:
         return pattern == name
     if not name.startswith(pieces[0]) or not name.endswith(pieces[-1]):
         return False
-    at, end = len(pieces[0]), len(name) - len(pieces[-1])
+    offset, end = len(pieces[0]), len(name) - len(pieces[-1])
     for piece in pieces[1:-1]:
-        at = name.find(piece, at, end)
-        if at < 0:
+        offset = name.find(piece, offset, end)
+        if offset < 0:
             return False
-        at += len(piece)
-    return at <= end
+        offset += len(piece)
+    return offset <= end

@@ -24,24 +24,24 @@ def resolve(target: Part | None, span: Span, scope: Scope) -> list[str]:
         if pid is None:
             scope.error("a path is missing", span, ["only with -p PID it may be left out"])
             return []
-        found = scope.kernel.binaries(f"/proc/{pid}/exe", pid)
-        if not found:
+        paths = scope.kernel.binaries(f"/proc/{pid}/exe", pid)
+        if not paths:
             scope.missing(f"the program of process {pid} cannot be found", span)
-        return found
-    found = scope.kernel.binaries(target.text, pid, _command(scope)) if "\0" not in target.text else []
-    if not found:
+        return paths
+    paths = scope.kernel.binaries(target.text, pid, _command(scope)) if "\0" not in target.text else []
+    if not paths:
         _missing(target, scope)
         return []
     glob = is_glob(target.text)
-    if len(found) > 1 and not glob:
-        others = ", ".join(found[1:])
-        scope.diagnostics.warn(f"{target.text!r} matches several files; {found[0]} is used, not {others}", target.span)
-        found = found[:1]
+    if len(paths) > 1 and not glob:
+        others = ", ".join(paths[1:])
+        scope.diagnostics.warn(f"{target.text!r} matches several files; {paths[0]} is used, not {others}", target.span)
+        paths = paths[:1]
     if scope.options.unsafe:
-        return found
-    usable = [path for path in found if scope.kernel.executable(path)]
+        return paths
+    usable = [path for path in paths if scope.kernel.executable(path)]
     if not usable and not glob:
-        scope.missing(f"{found[0]} is not an executable ELF file", target.span, ["--unsafe attaches to any file"])
+        scope.missing(f"{paths[0]} is not an executable ELF file", target.span, ["--unsafe attaches to any file"])
     return usable
 
 

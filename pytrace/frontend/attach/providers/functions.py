@@ -168,16 +168,16 @@ class KernelProbe(Provider):
         if "+" in part.text:
             scope.error("a pattern takes no offset", part.span)
             return []
-        found = [
+        functions = [
             item
             for item in scope.kernel.kernel_functions(part.text, module.text if module is not None else "")
             # Parts that the compiler split off (``.part.N``) do not follow the function's calling convention.
             if ".part." not in item.name
         ]
-        if not found:
+        if not functions:
             hints = in_unloaded_module(part.text, scope) if module is None else []
             scope.unmatched(f"no function that can be traced matches {part.text}", point.span, hints)
-        return [self._match(point, item, 0, module, wild=True) for item in found]
+        return [self._match(point, item, 0, module, wild=True) for item in functions]
 
     def _exact(self, point: Point, module: Part | None, part: Part, scope: Scope) -> list[Match]:
         split = split_offset(part, scope)
@@ -188,17 +188,17 @@ class KernelProbe(Provider):
             scope.error(f"{point.kind.name} takes no offset: a return probe covers the whole function", part.span)
             return []
         owner = module.text if module is not None else ""
-        found = scope.kernel.kernel_functions(name, owner)
-        if not found:
+        functions = scope.kernel.kernel_functions(name, owner)
+        if not functions:
             return self._untraceable(point, name, offset, module, scope)
-        owners = sorted({item.module or "vmlinux" for item in found})
+        owners = sorted({item.module or "vmlinux" for item in functions})
         if len(owners) > 1:
             hints = [f"write {' or '.join(f'{point.kind.name}:{item}:{name}' for item in owners)}"]
             scope.error(f"function {name!r} is in several modules: {', '.join(owners)}", part.span, hints)
             return []
         if not self._inside(part, name, offset, owner, scope):
             return []
-        return [self._match(point, found[0], offset, module)]
+        return [self._match(point, functions[0], offset, module)]
 
     def _inside(self, part: Part, name: str, offset: int, module: str, scope: Scope) -> bool:
         if not offset or scope.options.unsafe:
@@ -270,13 +270,13 @@ _AROUND = re.compile(r"^(?:__|do_|vfs_|ksys_|sys_)+")
 def _related_events(name: str, entry: bool, scope: Scope) -> list[str]:
     """Tracepoints whose names are similar to a function's."""
     call = _SYSCALL.fullmatch(name)
-    found: list[tuple[str, str]] = []
+    events: list[tuple[str, str]] = []
     if call is not None:
-        found = scope.kernel.tracepoints("syscalls", f"sys_{'enter' if entry else 'exit'}_{call['name']}*")
+        events = scope.kernel.tracepoints("syscalls", f"sys_{'enter' if entry else 'exit'}_{call['name']}*")
     stem = _AROUND.sub("", name)
-    if not found and len(stem) > 5:
-        found = scope.kernel.tracepoints("*", f"*{stem}")
-    return [f"tracepoint:{category}:{event}" for category, event in found[:2]]
+    if not events and len(stem) > 5:
+        events = scope.kernel.tracepoints("*", f"*{stem}")
+    return [f"tracepoint:{category}:{event}" for category, event in events[:2]]
 
 
 def _prototype(function: KernelFunction, scope: Scope) -> FunctionPrototype | None:

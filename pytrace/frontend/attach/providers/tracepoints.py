@@ -35,8 +35,8 @@ class Tracepoint(Provider):
         else:
             return self._bad(point, scope)
         wild = category.wild or event.wild
-        found = scope.kernel.tracepoints(category.text, event.text)
-        if not found:
+        events = scope.kernel.tracepoints(category.text, event.text)
+        if not events:
             self._missing(point, category, event, scope)
         return [
             Match(
@@ -46,7 +46,7 @@ class Tracepoint(Provider):
                 point.span,
                 wild=wild,
             )
-            for group, name in found
+            for group, name in events
         ]
 
     def _bad(self, point: Point, scope: Scope) -> list[Match]:
@@ -141,11 +141,11 @@ class RawTracepoint(Provider):
             return []
         event = point.parts[-1]
         module = point.parts[0].text if len(point.parts) == 2 else "*"
-        found = self._find(module, event.text, scope)
-        if len(found) > 1 and len(point.parts) == 1 and not event.wild:
+        events = self._find(module, event.text, scope)
+        if len(events) > 1 and len(point.parts) == 1 and not event.wild:
             # The same event in several modules: the kernel proper is meant.
-            found = [item for item in found if item[0] == "vmlinux"] or found[:1]
-        if not found:
+            events = [item for item in events if item[0] == "vmlinux"] or events[:1]
+        if not events:
             self._missing(point.span, module, event, scope)
         return [
             Match(
@@ -155,7 +155,7 @@ class RawTracepoint(Provider):
                 point.span,
                 wild=event.wild or "*" in module,
             )
-            for owner, name in found
+            for owner, name in events
         ]
 
     def _find(self, module: str, event: str, scope: Scope) -> list[tuple[str, str]]:

@@ -76,30 +76,30 @@ class Trampoline(Provider):
     def _pattern(self, point: Point, module: Part | None, part: Part, scope: Scope) -> list[Match]:
         owner = module.text if module is not None else ""
         known = {(item.module or "vmlinux", item.name) for item in scope.kernel.kernel_functions(part.text, owner)}
-        found = [
+        prototypes = [
             item
             for item in scope.kernel.function_prototypes(part.text, owner)
             if (item.module, item.name) in known and _refused(item) is None
         ]
-        if not found:
+        if not prototypes:
             hints = in_unloaded_module(part.text, scope) if module is None else []
             message = f"no function that can be traced and has type information matches {part.text}"
             scope.unmatched(message, point.span, hints)
-        return [self._match(point, item, wild=True) for item in found]
+        return [self._match(point, item, wild=True) for item in prototypes]
 
     def _exact(self, point: Point, module: Part | None, part: Part, scope: Scope) -> list[Match]:
         name = part.text
         owner = module.text if module is not None else ""
-        found = scope.kernel.function_prototypes(name, owner)
-        if not found:
+        prototypes = scope.kernel.function_prototypes(name, owner)
+        if not prototypes:
             self._undescribed(point, name, module, scope)
             return []
-        owners = sorted({item.module for item in found})
+        owners = sorted({item.module for item in prototypes})
         if len(owners) > 1:
             hints = [f"write {' or '.join(f'{point.kind.name}:{item}:{name}' for item in owners)}"]
             scope.error(f"function {name!r} is in several modules: {', '.join(owners)}", part.span, hints)
             return []
-        refused = _refused(found[0])
+        refused = _refused(prototypes[0])
         if refused is not None:
             scope.missing(f"{point.kind.name} cannot attach to {name!r}: {refused}", point.span)
             return []
@@ -112,7 +112,7 @@ class Trampoline(Provider):
             scope.diagnostics.warn(
                 f"{name} is called by BPF itself; recursive hits on the same CPU are skipped", point.span
             )
-        return [self._match(point, found[0])]
+        return [self._match(point, prototypes[0])]
 
     def _undescribed(self, point: Point, name: str, module: Part | None, scope: Scope) -> None:
         """Report a function without BTF."""
@@ -142,8 +142,8 @@ class Trampoline(Provider):
             if wanted is None:
                 return []
         loaded = scope.kernel.bpf_programs(name.text)
-        found = [(number, function) for number, function in loaded if wanted in (None, number)]
-        if not found:
+        programs = [(number, function) for number, function in loaded if wanted in (None, number)]
+        if not programs:
             names = [function for _, function in scope.kernel.bpf_programs("*")]
             which = f" with id {wanted}" if wanted is not None else ""
             hints = [] if name.wild else nearest(name.text, names, f"{point.kind.name}:bpf:{{}}")
@@ -158,9 +158,9 @@ class Trampoline(Provider):
                 None,
                 name.wild,
             )
-            for number, function in found
+            for number, function in programs
         ]
-        many = len(found) > 1 or any(part.wild for part in point.parts[1:])
+        many = len(programs) > 1 or any(part.wild for part in point.parts[1:])
         return by_pattern(matches) if many else matches
 
     def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:

@@ -58,15 +58,15 @@ class UserProbe(BinaryProvider):
                 ["for example uprobe:libc:malloc; -p PID means its program"],
             )
             return []
-        found: list[Match] = []
+        matches: list[Match] = []
         paths = binaries.resolve(target, point.span, scope)
         many = target is not None and binaries.is_glob(target.text)
         for path in paths:
-            found.extend(self._in_binary(point, path, scope, quiet=many, cpp=len(parts) == 3))
-        if many and paths and not found:
+            matches.extend(self._in_binary(point, path, scope, quiet=many, cpp=len(parts) == 3))
+        if many and paths and not matches:
             message = f"none of the binaries of {parts[0].text!r} has a function {parts[-1].text!r}"
             scope.unmatched(message, point.span)
-        return by_pattern(found) if many else found
+        return by_pattern(matches) if many else matches
 
     def _in_binary(self, point: Point, path: str, scope: Scope, *, quiet: bool, cpp: bool) -> list[Match]:
         part = point.parts[-1]
@@ -157,16 +157,16 @@ class UserProbe(BinaryProvider):
         scope.missing(f"there is no function {name!r} in {path}", point.span, hints)
 
     def _cpp(self, point: Point, path: str, part: Part, scope: Scope, *, quiet: bool) -> list[Match]:
-        found = scope.kernel.cpp_symbols(path, part.text)
-        if not found and not quiet:
+        symbols = scope.kernel.cpp_symbols(path, part.text)
+        if not symbols and not quiet:
             known = {name.partition("(")[0] for _, name in scope.kernel.cpp_symbols(path, "*")}
             hints = nearest(part.text, known, f"{point.kind.name}:{path}:cpp:{{}}")
             report = scope.unmatched if part.wild else scope.missing
             report(f"there is no C++ function {part.text!r} in {path}", point.span, hints)
-        wild = part.wild or len(found) > 1
+        wild = part.wild or len(symbols) > 1
         return [
             self._match(point, path, symbol, f"{point.kind.name}:{path}:cpp:{_quoted(name)}", wild=wild)
-            for symbol, name in found
+            for symbol, name in symbols
         ]
 
     def _address(self, point: Point, path: str, part: Part, scope: Scope) -> list[Match]:
@@ -217,7 +217,7 @@ class UserProbe(BinaryProvider):
         column = number_of(parts[3], scope, "the column", parse_integer) if len(parts) == 4 else None
         if line is None or (len(parts) == 4 and column is None):
             return []
-        found: list[Match] = []
+        matches: list[Match] = []
         for path in binaries.resolve(parts[0], point.span, scope):
             symbols = scope.kernel.user_lines(path, parts[1].text, line, column)
             if not symbols:
@@ -227,8 +227,8 @@ class UserProbe(BinaryProvider):
             name = f"{point.kind.name}:{path}" + "".join(f"{part.before}{part.text}" for part in parts[1:])
             for symbol in symbols:
                 subject = UserFunction(path, symbol.name, inside=True)
-                found.append(Match(point.kind, name, UserTarget(path, symbol.offset), point.span, subject))
-        return found
+                matches.append(Match(point.kind, name, UserTarget(path, symbol.offset), point.span, subject))
+        return matches
 
     def _match(
         self, point: Point, path: str, symbol: UserSymbol, name: str, offset: int = 0, *, wild: bool = False
@@ -302,10 +302,10 @@ def _of_libc(point: Point, path: str, name: str, scope: Scope) -> list[str]:
 def _lines_near(path: str, file: str, line: int, scope: Scope) -> list[str]:
     """Hints for a source line without code."""
     around = sorted(range(max(1, line - LINES_NEAR), line + LINES_NEAR + 1), key=lambda number: abs(number - line))
-    found = [number for number in around if scope.kernel.user_lines(path, file, number, None)][:2]
-    if found:
-        lines = "lines" if len(found) > 1 else "line"
-        return [f"the nearest {lines} with code: {', '.join(str(number) for number in sorted(found))}"]
+    numbers = [number for number in around if scope.kernel.user_lines(path, file, number, None)][:2]
+    if numbers:
+        lines = "lines" if len(numbers) > 1 else "line"
+        return [f"the nearest {lines} with code: {', '.join(str(number) for number in sorted(numbers))}"]
     return ["the binary needs debug information of that line (gcc -g), in it or in a separate file (--debuginfo)"]
 
 

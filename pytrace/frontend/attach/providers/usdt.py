@@ -31,23 +31,23 @@ class Usdt(BinaryProvider):
         target: Part | None = parts[0] if len(parts) > 1 else None
         name = parts[-1]
         provider = parts[1] if len(parts) == 3 and parts[1].text else None
-        found: list[UsdtProbe] = []
+        probes: list[UsdtProbe] = []
         paths = binaries.resolve(target, point.span, scope)
         for path in paths:
-            found.extend(scope.kernel.usdt_probes(path, provider.text if provider is not None else "*", name.text))
-        if paths and not found:
+            probes.extend(scope.kernel.usdt_probes(path, provider.text if provider is not None else "*", name.text))
+        if paths and not probes:
             self._missing(point, paths, provider, name, scope)
-        if provider is None and not name.wild and not self._unique(point, found, scope):
+        if provider is None and not name.wild and not self._unique(point, probes, scope):
             return []
         wild = name.wild or (provider is not None and provider.wild) or len(paths) > 1
-        matches = [self._match(point, item, wild=wild) for item in found]
+        matches = [self._match(point, item, wild=wild) for item in probes]
         return by_pattern(matches) if target is not None and binaries.is_glob(target.text) else matches
 
-    def _unique(self, point: Point, found: list[UsdtProbe], scope: Scope) -> bool:
-        providers = sorted({item.provider for item in found})
+    def _unique(self, point: Point, probes: list[UsdtProbe], scope: Scope) -> bool:
+        providers = sorted({item.provider for item in probes})
         if len(providers) < 2:
             return True
-        name, path = point.parts[-1].text, found[0].path
+        name, path = point.parts[-1].text, probes[0].path
         hints = [f"write {' or '.join(f'usdt:{path}:{item}:{name}' for item in providers)}"]
         scope.error(f"probe {name!r} is in several providers: {', '.join(providers)}", point.span, hints)
         return False
