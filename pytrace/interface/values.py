@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Never, Self, TypeAlias, cast
 import msgspec
 
 from pytrace.core import types
-from pytrace.core.types.produced import truncated
+from pytrace.core.types.builtin_types import truncated
 from pytrace.render import histogram, tseries
 from pytrace.results.values import Counts, Pair, Value
 from pytrace.results.values import Series as Intervals

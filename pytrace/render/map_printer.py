@@ -10,7 +10,7 @@ import msgspec
 
 from pytrace.core import types
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.types.produced import truncated
+from pytrace.core.types.builtin_types import truncated
 from pytrace.render import json
 from pytrace.render.decoders import Decode, Decoders, Value, Values
 from pytrace.render.percpu_merge import (

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar, cast
 import msgspec
 
 from pytrace.core import types
-from pytrace.core.types.produced import truncated, wrapped
+from pytrace.core.types.builtin_types import truncated, wrapped
 from pytrace.render.decoders import Decoders, Value, Values, integer_code
 
 T = TypeVar("T", bound=types.Type)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Never, TypeVar
 
 from pytrace.core import types
-from pytrace.core.types.produced import truncated
+from pytrace.core.types.builtin_types import truncated
 from pytrace.render.decoders import ByType, Value, Values, for_any, row
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Never, TypeAlias, cast
 import msgspec
 
 from pytrace.core import types
-from pytrace.core.types.produced import truncated
+from pytrace.core.types.builtin_types import truncated
 from pytrace.results import type_union
 from pytrace.results.snapshot import MapData, Run, SnapshotData
 from pytrace.results.values import Counts, Pair, Portable, Series, Value

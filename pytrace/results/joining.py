@@ -12,7 +12,7 @@ from typing import Generic, TypeAlias, TypeVar, cast
 import msgspec
 
 from pytrace.core import types
-from pytrace.core.types.produced import wrapped
+from pytrace.core.types.builtin_types import wrapped
 from pytrace.results.values import Counts, Pair, Portable, Series, Value
 
 V = TypeVar("V")

@@ -10,7 +10,25 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import astuple
 
-from pytrace.core.types.produced import (
+from pytrace.core.types.basic_types import (
+    AddressSpace,
+    Array,
+    Bool,
+    Buffer,
+    Enum,
+    Field,
+    Int,
+    Members,
+    Pointer,
+    Record,
+    String,
+    Struct,
+    Tuple,
+    Type,
+    Void,
+    shown_name,
+)
+from pytrace.core.types.builtin_types import (
     AF_INET,
     AF_INET6,
     Avg,
@@ -36,24 +54,6 @@ from pytrace.core.types.produced import (
     TSeries,
     Username,
     USym,
-)
-from pytrace.core.types.values import (
-    AddressSpace,
-    Array,
-    Bool,
-    Buffer,
-    Enum,
-    Field,
-    Int,
-    Members,
-    Pointer,
-    Record,
-    String,
-    Struct,
-    Tuple,
-    Type,
-    Void,
-    shown_name,
 )
 
 if TYPE_CHECKING:

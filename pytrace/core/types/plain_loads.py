@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytrace.core.types.values import Array, Struct, Type
+from pytrace.core.types.basic_types import Array, Struct, Type
 
 
 def plainly_read(type_: Type, offset: int, size: int) -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytrace.core import types
-from pytrace.core.types.produced import truncated, wrapped
+from pytrace.core.types.builtin_types import truncated, wrapped
 from pytrace.render.decoders import integer_code
 
 if TYPE_CHECKING:

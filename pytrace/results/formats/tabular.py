@@ -8,7 +8,7 @@ from typing import Any, BinaryIO, TypeAlias
 
 from pytrace.core import byte_escapes, types
 from pytrace.core.diagnostics import TraceError, did_you_mean
-from pytrace.core.types.produced import truncated
+from pytrace.core.types.builtin_types import truncated
 from pytrace.core.types.tables import Column, TableSchema, key_columns, map_schema
 from pytrace.render import csv, histogram, map_tables, tseries
 from pytrace.render.map_printer import Shown

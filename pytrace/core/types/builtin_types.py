@@ -1,6 +1,6 @@
 """Types that only builtins produce: stacks, values that print as names, aggregations.
 
-Layout rules are those of :mod:`pytrace.core.types.values`.
+Layout rules are those of :mod:`pytrace.core.types.basic_types`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from enum import Enum as PyEnum
 from typing import ClassVar
 
-from pytrace.core.types.values import Members, Type
+from pytrace.core.types.basic_types import Members, Type
 
 # ---------------------------------------------------------------------------------------------- stacks, names
 
