@@ -74,14 +74,14 @@ def _run(line: CommandLine, options: RunOptions) -> int:
 
 
 def _show_notes(options: RunOptions) -> None:
-    """With ``-v``, what of the caches was not used or was removed, and why."""
+    """With ``-v``, report cache directories and files that were not used or were removed, and why."""
     if options.verbose:
         sys.stderr.write(bytes_shown("".join(f"{text}\n" for text in private_folders.NOTES)))
     private_folders.NOTES.clear()
 
 
 def live_kernel(options: RunOptions, *, ahead: bool = False) -> LiveKernel:
-    """The facts about this machine, with the options that override some of them; *ahead* as for :class:`LiveKernel`."""
+    """Facts about this machine, some of which options override; *ahead* as for :class:`LiveKernel`."""
     from pytrace.runtime.live_kernel import LiveKernel
 
     return LiveKernel(
@@ -147,7 +147,7 @@ def _warn(texts: Iterable[str], options: RunOptions) -> None:
 
 
 def _check_machine(options: RunOptions) -> None:
-    """Raise an error if this process must not trace, and report what the machine lacks."""
+    """Raise an error if this process may not trace, and warn about missing features of the machine."""
     from pytrace.runtime.abi import privileges
 
     _warn(privileges.check(), options)
@@ -170,23 +170,23 @@ _COMPILE_ONLY = {
     "probe_filter": "--probe-filter",
     "warnings": "-k",
 }
-"""Options that have no meaning for a file that is compiled already."""
+"""Options that do not apply to a file that is already compiled."""
 
 _OF_THE_TEXT = {"format": "--fmt", "codegen": "--mode codegen", "compiler-bench": "--mode compiler-bench"}
-"""Modes that do something with the text of a script, by the option to name."""
+"""Modes that need the text of a script, with the option to name in errors."""
 
 
 def _refuse_compile_options(line: CommandLine, options: RunOptions) -> None:
-    for key, option in _COMPILE_ONLY.items():
+    for key, name in _COMPILE_ONLY.items():
         if line.text(key) or line.many(key):
-            raise TraceError(f"the file is already compiled; give {option} when compiling it")
-    wanted = _OF_THE_TEXT.get(options.mode)
+            raise TraceError(f"the file is already compiled; give {name} when compiling it")
+    option = _OF_THE_TEXT.get(options.mode)
     if line.flag("verify_llvm_ir"):
-        wanted = "--verify-llvm-ir"
+        option = "--verify-llvm-ir"
     elif options.debug and not options.debug & {"libbpf", "verifier"}:
-        wanted = "-d"
-    if wanted is not None:
-        raise TraceError(f"the file is already compiled; {wanted} needs the script that it was made from")
+        option = "-d"
+    if option is not None:
+        raise TraceError(f"the file is already compiled; {option} needs the script that it was made from")
 
 
 def _run_compiled_file(script: Script, options: RunOptions) -> int:
@@ -198,8 +198,8 @@ def _run_compiled_file(script: Script, options: RunOptions) -> int:
         sys.stdout.write(prepare.usage(compiled, script.source.name))
         return 0
     _check_machine(options)
-    given = prepare.Given(script.positional, script.named)
-    prepared = prepare.prepare(compiled, given, options, live_kernel(options))
+    parameters = prepare.Given(script.positional, script.named)
+    prepared = prepare.prepare(compiled, parameters, options, live_kernel(options))
     _warn(prepared.warnings, options)
     return _execute(prepared.script, options)
 
@@ -219,7 +219,7 @@ def _compile_only(script: Script, compile_options: CompileOptions, options: RunO
 
 
 def _develop(line: CommandLine, script: Script, compile_options: CompileOptions, options: RunOptions) -> int:
-    """Stages shown by ``-d``, and files written by ``--emit-…`` and ``--aot``."""
+    """Show the stages of ``-d``, and write the files of ``--emit-…`` and ``--aot``."""
     from pytrace import pipeline
     from pytrace.cli import dump
 
@@ -238,14 +238,14 @@ def _develop(line: CommandLine, script: Script, compile_options: CompileOptions,
 
 
 def _shown_on(options: RunOptions) -> TextIO:
-    """The stream for stages: standard output, unless that is for JSON or CSV."""
+    """The stream for stages: standard output, unless it carries JSON or CSV."""
     return sys.stdout if options.format == "text" else sys.stderr
 
 
 def _develop_back_end(
     line: CommandLine, compilation: Compilation, front: FrontEnd, options: RunOptions
 ) -> CompiledScript | None:
-    """The script to run; None if an output file was requested: it is not run then."""
+    """The script to run; None if an output file was requested, as the script is not run then."""
     from pytrace import pipeline
     from pytrace.cli import dump
     from pytrace.codegen import generator
@@ -318,7 +318,7 @@ def _list(line: CommandLine, options: RunOptions) -> int:
 
 
 def _nothing_matches(pattern: str | None) -> str:
-    """The message for an empty listing; a pattern without ``*`` is most often meant as part of a name."""
+    """The message for an empty listing; a pattern without ``*`` is most often meant as a substring."""
     if pattern is None:
         return "WARNING: no probes found\n"
     text = f"WARNING: nothing matches {pattern!r}\n"
@@ -328,17 +328,17 @@ def _nothing_matches(pattern: str | None) -> str:
 
 
 def _write_listing(pieces: Iterable[str]) -> bool:
-    """Write a text; tells whether there was any."""
-    found = False
+    """Write a text. Returns whether it was not empty."""
+    any_text = False
     for text in pieces:
-        found = found or bool(text)
+        any_text = any_text or bool(text)
         _write_piece(text)
     _write_piece("")
-    return found
+    return any_text
 
 
 def _write_piece(text: str) -> None:
-    """Write a piece of a text to standard output; an empty one is the end of the text."""
+    """Write a part of a text to standard output; an empty one ends the text."""
     try:
         # Names in binaries may contain any bytes.
         data = text.encode(errors="surrogateescape")
@@ -356,7 +356,7 @@ def _write_piece(text: str) -> None:
 
 
 def _print_missing(kernel: LiveKernel, options: RunOptions) -> None:
-    """Report missing files with arguments of user functions."""
+    """Report missing debug information, which is needed for the arguments of user functions."""
     _warn(kernel.debug_problems(), options)
 
 
@@ -371,12 +371,12 @@ def _list_script(line: CommandLine, kernel: LiveKernel, options: RunOptions) -> 
         _write_listing([probes.targets(kernel, places, verbose=options.verbose)])
         return 0
     diagnostics = Diagnostics()
-    wanted = replace(request.compile_options(line, options, script), mode="list")
+    listing_options = replace(request.compile_options(line, options, script), mode="list")
     try:
-        found = pipeline.find_programs(pipeline.Compilation(script.source, wanted, kernel, diagnostics))
+        front = pipeline.find_programs(pipeline.Compilation(script.source, listing_options, kernel, diagnostics))
     finally:
         _print(diagnostics, options)
-    targets = [(unit.kind.name, target) for unit in found.units for target in unit.targets]
+    targets = [(unit.kind.name, target) for unit in front.units for target in unit.targets]
     _write_listing([probes.targets(kernel, targets, verbose=options.verbose)])
     _print_missing(kernel, options)
     return 0

@@ -1,4 +1,4 @@
-"""``pytrace --complete SHELL LINE``, which the completions of shells call (``share/completions``)."""
+"""``pytrace --complete SHELL LINE``, called by the shells' completion functions (``share/completions``)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pytrace.core.kernel_info import FEATURES
 
 
 def tables() -> CommandTables:
-    """What the command line knows of its options."""
+    """The option tables of the command line, for completion."""
     rows = tuple(Option(row.key, row.short, row.long, row.argument, row.help) for row in OPTIONS if not row.hidden)
     values = {
         "buffering": ("none", "line", "full"),
@@ -21,5 +21,5 @@ def tables() -> CommandTables:
 
 
 def text(shell: str, line: str) -> str:
-    """The candidates for *line*, which ends at the cursor, one on each line."""
+    """The candidates for *line*, which ends at the cursor, one per line."""
     return answer(shell, line, tables())

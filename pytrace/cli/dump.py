@@ -1,4 +1,4 @@
-"""What ``-d`` shows: the tree after parsing, the typed tree after analysis, the LLVM and BPF code."""
+"""Output of ``-d``: the tree after parsing, the typed tree after analysis, the LLVM and BPF code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def front_end_watch(stages: frozenset[str], out: TextIO) -> Watch:
-    """What prints the result of each pass that *stages* ask for."""
+    """The callback that prints the results of the passes in *stages*."""
 
     def watch(name: str, result: object) -> None:
         if name == "parse" and "ast" in stages and isinstance(result, Program):
@@ -28,7 +28,7 @@ def front_end_watch(stages: frozenset[str], out: TextIO) -> Watch:
 
 
 def show_back_end(texts: LlvmTexts, stages: frozenset[str], out: TextIO) -> None:
-    """Print the code that *stages* ask for."""
+    """Print the code of *stages*."""
     for stage, title, text in (
         ("ir", "LLVM code", texts.original),
         ("ir-opt", "LLVM IR, optimised", texts.optimized),
@@ -39,7 +39,7 @@ def show_back_end(texts: LlvmTexts, stages: frozenset[str], out: TextIO) -> None
 
 
 def tree(node: Node, types: Mapping[Expr, Type] | None = None) -> str:
-    """A node and everything below it, one node a line, indented; with *types*, the type of each expression."""
+    """A node and its descendants, one per line, indented; with *types*, the type of each expression."""
     return "".join(f"{line}\n" for line in _lines(node, types or {}, 0))
 
 
@@ -72,7 +72,7 @@ def _lines(node: Node, types: Mapping[Expr, Type], depth: int) -> Iterator[str]:
         if not below:
             attributes.append(f"{name}={part!r}")
     shown = f" {' '.join(attributes)}" if attributes else ""
-    kind = types.get(node) if isinstance(node, Expr) else None
-    yield f"{indent}{type(node).__name__}{shown}{'' if kind is None else f' : {kind}'}"
+    type_ = types.get(node) if isinstance(node, Expr) else None
+    yield f"{indent}{type(node).__name__}{shown}{'' if type_ is None else f' : {type_}'}"
     for child in children:
         yield from _lines(child, types, depth + 1)

@@ -7,7 +7,7 @@ import signal
 
 
 def command() -> None:
-    """Run the command line of this process, to its end."""
+    """Run the command line of this process."""
     # Until a session handles SIGINT it ends the process at once, in LLVM and in a blocking open() too. Python's own
     # handler would raise inside of imports and of callbacks from C. If SIGINT is ignored (nohup, background jobs), it
     # stays ignored.
@@ -18,7 +18,7 @@ def command() -> None:
 
         main.command()
     except (MemoryError, SystemError, ImportError) as error:
-        # Without memory imports fail in several ways, and nothing more can be imported to find out.
+        # Without memory imports fail in several ways, and nothing more can be imported for a diagnosis.
         if not isinstance(error, MemoryError) and not _memory_is_limited():
             raise
         os.write(2, b"ERROR: out of memory\n")
@@ -26,9 +26,9 @@ def command() -> None:
 
 
 def _memory_is_limited() -> bool:
-    """The same as ``pytrace.core.limits.memory_is_limited``, which may be what could not be imported."""
+    """As ``pytrace.core.limits.memory_is_limited``, whose import may be what failed."""
     try:
         from resource import RLIM_INFINITY, RLIMIT_AS, RLIMIT_DATA, getrlimit
     except (MemoryError, SystemError, ImportError):
         return True
-    return any(getrlimit(kind)[0] != RLIM_INFINITY for kind in (RLIMIT_AS, RLIMIT_DATA))
+    return any(getrlimit(resource)[0] != RLIM_INFINITY for resource in (RLIMIT_AS, RLIMIT_DATA))

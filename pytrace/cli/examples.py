@@ -1,22 +1,22 @@
-"""The example scripts that come with pytrace: where they are, and what each is for."""
+"""The example scripts that come with pytrace: their directory, and the list of ``--examples``."""
 
 from __future__ import annotations
 
 import os
 
 _INSTALLED = "example_scripts"
-"""Their folder inside of the installed package (``force-include`` in pyproject.toml)."""
+"""Their directory in the installed package (``force-include`` in pyproject.toml)."""
 
 
 def folder() -> str:
-    """Where the scripts are: in the package, or in ``docs/examples`` of the checkout; empty when neither has them."""
+    """Directory of the scripts: in the package, or ``docs/examples`` of the checkout; empty if neither exists."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     places = (os.path.join(package, _INSTALLED), os.path.join(os.path.dirname(package), "docs", "examples"))
     return next((place for place in places if os.path.isdir(place)), "")
 
 
 def listing() -> str:
-    """The text of ``--examples``: the folder, then each script with the question that it answers."""
+    """The text of ``--examples``: the directory, then each script with the question that it answers."""
     place = folder()
     if not place:
         return "This copy of pytrace has no example scripts.\n"

@@ -1,4 +1,4 @@
-"""``--info``: show what this build and this kernel support."""
+"""``--info``: the features of this build and of this kernel."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "watchpoint",
     )),
 )  # fmt: skip
-"""Titles and features; a feature in none of them is shown under the last one."""
+"""Titles and features; features that are not listed are shown under the last title."""
 
 _AS_ELSEWHERE: dict[str, tuple[tuple[str, str], ...]] = {
     "Kernel helpers": (
@@ -43,13 +43,13 @@ _AS_ELSEWHERE: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "Kernel features": (("Loop support", "ringbuf"), ("module btf", "module_btf"), ("map batch", "batch_ops")),
 }  # fmt: skip
-"""What bpftrace calls some features: test suites and bug reports look for these lines of its ``--info``.
+"""bpftrace's names of some features: test suites and bug reports look for these lines of its ``--info``.
 
-Bounded loops and the monotonic clock came before the ring buffer, without which nothing runs here.
+Bounded loops and the monotonic clock are older than the ring buffer, which pytrace requires.
 """
 
 _INSTRUCTIONS = {True: 1_000_000, False: 4096}
-"""How many instructions a program may have, with and without ``large_programs`` (``BPF_COMPLEXITY_LIMIT_INSNS``)."""
+"""Maximum instructions of a program, with and without ``large_programs`` (``BPF_COMPLEXITY_LIMIT_INSNS``)."""
 
 
 _AS_BUILT_ELSEWHERE = (
@@ -60,21 +60,21 @@ _AS_BUILT_ELSEWHERE = (
     ("blazesym (advanced symbolization)", "yes"),
     ("bcc library path resolution", "yes"),
 )
-"""What bpftrace can be built with, and whether pytrace does the same by its own means (all but disassembling)."""
+"""Optional parts of bpftrace, and whether pytrace has an equivalent (all but disassembling)."""
 
 
 def report(disabled: frozenset[str] = frozenset()) -> str:
-    """The whole report; *disabled* are features that ``--no-feature`` switched off."""
+    """The whole report; *disabled* are the features that ``--no-feature`` disables."""
     parts = [_block("System", _system()), _block("Build", _build())]
     listed = {name for _, names in _SECTIONS for name in names}
     rest = tuple(name for name in features.FEATURES if name not in listed)
-    for at, (title, names) in enumerate(_SECTIONS):
-        shown = names + rest if at == len(_SECTIONS) - 1 else names
+    for index, (title, names) in enumerate(_SECTIONS):
+        shown = names + rest if index == len(_SECTIONS) - 1 else names
         rows = [(name, name) for name in shown]
-        known = list(_answers([*_AS_ELSEWHERE.get(title, ()), *rows], disabled))
+        answers = list(_answers([*_AS_ELSEWHERE.get(title, ()), *rows], disabled))
         if title == "Kernel features":
-            known.insert(0, ("Instruction limit", str(_INSTRUCTIONS[features.has("large_programs")])))
-        parts.append(_block(title, known))
+            answers.insert(0, ("Instruction limit", str(_INSTRUCTIONS[features.has("large_programs")])))
+        parts.append(_block(title, answers))
     return "\n".join(parts)
 
 
@@ -130,7 +130,7 @@ def _programs(name: str) -> Iterator[Path]:
 
 
 def _answers(rows: Iterable[tuple[str, str]], disabled: frozenset[str]) -> Iterator[tuple[str, str]]:
-    """Lines with their answers; a row has the text of the line and the name of the feature."""
+    """Titles and answers; a row consists of the title of the line and the name of the feature."""
     for text, name in rows:
         if name in disabled:
             yield text, "switched off"

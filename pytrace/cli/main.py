@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 LANGUAGE = "0.27.1"
-"""The version of bpftrace whose language this is."""
+"""The version of bpftrace whose language is implemented."""
 
 SUBCOMMANDS = ("merge", "diff", "show")
-"""First words that are no scripts; a script of such a name is run by its path, ``./merge``."""
+"""Subcommands; a script of such a name is run by its path, ``./merge``."""
 
 
 def command() -> NoReturn:
@@ -43,7 +43,7 @@ def command() -> NoReturn:
         if not status:
             report(TraceError(f"cannot write output: {error.strerror}"))
             status = 1
-    # All resources are closed. Finalising the interpreter, object by object, would only cost time.
+    # All resources are closed, so finalising the interpreter object by object would only cost time.
     atexit._run_exitfuncs()
     os._exit(status)
 
@@ -96,13 +96,13 @@ def report(error: TraceError) -> None:
 def _bug(error: Exception) -> int:
     if os.environ.get("PYTRACE_TRACEBACK"):
         raise error
-    kind = "" if isinstance(error, InternalError) else f"{type(error).__name__}: "
+    name = "" if isinstance(error, InternalError) else f"{type(error).__name__}: "
     frame = error.__traceback__
     while frame is not None and frame.tb_next is not None:
         frame = frame.tb_next
     place = "" if frame is None else f" ({os.path.basename(frame.tb_frame.f_code.co_filename)}:{frame.tb_lineno})"
     sys.stderr.write(
-        f"BUG: {kind}{error}{place}\n"
+        f"BUG: {name}{error}{place}\n"
         "HINT: this is a bug in pytrace, not in the script; PYTRACE_TRACEBACK=1 shows where, please report it\n"
     )
     return 2
@@ -122,7 +122,7 @@ def _name_process() -> None:
 
 
 def _version() -> str:
-    """Under the name ``bpftrace`` that version too: what calls it by that name takes it apart and decides by it."""
+    """Under the name ``bpftrace``, bpftrace's version comes first: callers of that name parse it."""
     import pytrace
 
     own = f"pytrace {pytrace.__version__}"

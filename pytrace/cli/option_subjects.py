@@ -1,4 +1,4 @@
-"""Whether this machine has what options of a script name: processes, CPUs, disks, interfaces, system calls."""
+"""Checks that subjects of script options exist: processes, CPUs, disks, interfaces, system calls."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _Finder = Callable[[str], "tuple[str, ...] | None"]
 
 
 def check(words: ScriptWords, *, other_network: bool) -> None:
-    """Refuse values that name nothing on this machine.
+    """Reject values that name nothing on this machine.
 
     Args:
-        words: the options of a script; their values have the right form.
-        other_network: interfaces are those of another network namespace, and not looked for.
+        words: the options of a script; the form of their values has been checked.
+        other_network: whether interfaces belong to another network namespace, and are not checked.
 
     Raises:
-        TraceError: there is no such thing.
+        TraceError: a subject does not exist.
     """
     for option in words.options:
         finder = _FINDERS.get(option.type)
@@ -46,7 +46,7 @@ def _check_entry(finder: _Finder, option: ScriptOption, written: str, entry: str
 
 
 def _process(text: str) -> tuple[str, ...] | None:
-    # Threads are found there as well, though they are not listed.
+    # Threads have directories in /proc as well, though they are not listed.
     return None if os.path.exists(f"/proc/{text}") else ()
 
 
@@ -62,8 +62,8 @@ def _cpu(text: str) -> tuple[str, ...] | None:
 
 def _disk(name: str) -> tuple[str, ...] | None:
     if os.path.exists(f"{BLOCK}/{name}/partition"):
-        whole = os.path.basename(os.path.dirname(os.path.realpath(f"{BLOCK}/{name}")))
-        return (f"{name} is a partition: its I/O is counted for the disk {whole}",)
+        disk = os.path.basename(os.path.dirname(os.path.realpath(f"{BLOCK}/{name}")))
+        return (f"{name} is a partition: its I/O is counted for the disk {disk}",)
     if os.path.exists(f"{BLOCK}/{name}"):
         return None
     disks = offered("disk")
@@ -71,14 +71,14 @@ def _disk(name: str) -> tuple[str, ...] | None:
 
 
 def _interface(name: str) -> tuple[str, ...] | None:
-    known = offered("interface")
-    if name in known or _in_other_namespaces(name):
+    names = offered("interface")
+    if name in names or _in_other_namespaces(name):
         return None
-    return did_you_mean(name, known) or _listed("interfaces", known)
+    return did_you_mean(name, names) or _listed("interfaces", names)
 
 
 def _in_other_namespaces(name: str) -> bool:
-    """Whether another network namespace has an interface of that name: tools see the packets of all."""
+    """Whether another network namespace has an interface of that name: tools see packets of all namespaces."""
     from pytrace.runtime.host import network
 
     for namespace in network.names():
@@ -95,7 +95,7 @@ def _in_other_namespaces(name: str) -> bool:
 
 
 def _devices(pid: str) -> list[str]:
-    """The interfaces that a process sees."""
+    """The network interfaces that a process sees."""
     try:
         with open(f"/proc/{pid}/net/dev", encoding="utf-8", errors="surrogateescape") as file:
             return [line.strip() for line in file]
@@ -106,8 +106,8 @@ def _devices(pid: str) -> list[str]:
 def _system_call(name: str) -> tuple[str, ...] | None:
     from pytrace.codegen.ir import name_tables
 
-    known = {name.decode() for name in name_tables.syscalls(os.uname().machine) if name}
-    return None if name in known or not known else did_you_mean(name, sorted(known))
+    names = {name.decode() for name in name_tables.syscalls(os.uname().machine) if name}
+    return None if name in names or not names else did_you_mean(name, sorted(names))
 
 
 def _listed(what: str, names: list[str]) -> tuple[str, ...]:
@@ -122,7 +122,7 @@ _FINDERS: dict[str, _Finder] = {
     "interface": _interface,
     "syscall": _system_call,
 }
-"""For types of options, None for what is there, else hints."""
+"""For types of options: the function that returns None if the subject exists, else hints."""
 
 _NOUNS = {
     "pid": "process or thread", "cpu": "CPU", "disk": "disk", "interface": "network interface",

@@ -1,8 +1,8 @@
-"""The command line as data: the option table, and reading ``argv`` by it.
+"""The option table of the command line, and the parser of ``argv``.
 
-Options may stand anywhere before ``--``, long ones may be abbreviated while unambiguous, as with GNU ``getopt``; what
-follows ``--`` belongs to the script.  ``argparse`` is not used: it cannot keep the two kinds of parameters
-apart, and its import is a tenth of a cached start.
+Options may be anywhere before ``--``, and long ones may be abbreviated unambiguously, as with GNU ``getopt``; words
+after ``--`` belong to the script.  ``argparse`` is not used: it cannot separate the two kinds of parameters, and its
+import takes a tenth of a cached start.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Option(msgspec.Struct, frozen=True):
     repeat: bool = False
     hidden: bool = False
     second: str = ""
-    """The name of another argument that must follow."""
+    """The name of a second, required argument."""
 
 
 OPTIONS: tuple[Option, ...] = (
@@ -120,34 +120,34 @@ GROUPS = {
 
 
 class CommandLine(msgspec.Struct):
-    """What ``argv`` said: option values by key (True for flags, lists for repeatable ones) and the rest."""
+    """The parsed ``argv``: option values by key (True for flags, lists for repeatable options), and operands."""
 
     values: dict[str, str | bool | list[str]] = msgspec.field(default_factory=dict)
     operands: list[str] = msgspec.field(default_factory=list)
     """Operands before ``--``: the file, if any, and positional parameters."""
     after: list[str] = msgspec.field(default_factory=list)
-    """What stood after ``--``."""
+    """Words after ``--``."""
     words: ScriptWords | None = None
-    """What belongs to the script, when it declares options."""
+    """Options and operands of the script, if it declares options."""
     usage: bool = False
-    """The usage of the script is wanted: ``-h`` after its name."""
+    """Whether the usage of the script was requested: ``-h`` after its name."""
     script: tuple[Source, bytes | None] | None = None
-    """The script, when it was read already: its text, and the bytes of a file that ``--aot`` wrote."""
+    """The script, if it has been read already: its text, and the bytes of a file that ``--aot`` wrote."""
     tool: str = ""
-    """The name of the tool that *script* is."""
+    """Name of the tool whose script *script* is."""
     bcc_letters: list[GivenLetter] = msgspec.field(default_factory=list)
-    """Letters that were given and that bcc's tool of this name gives to another option."""
+    """Letters on the command line that belong to another option in bcc's tool of this name."""
     repeated: dict[str, None] = msgspec.field(default_factory=dict)
-    """Options that were given again with another argument, as they are written."""
+    """Options that were repeated with a different argument, as written."""
 
     def text(self, key: str) -> str | None:
-        """Value of an option with an argument, None when it was not given."""
+        """Value of an option with an argument; None if it was not given."""
         value = self.values.get(key)
         return value if isinstance(value, str) else None
 
     @property
     def knows_script(self) -> bool:
-        """Whether it is known which script is meant."""
+        """Whether the script has been determined."""
         return self.words is not None or self.script is not None
 
     def flag(self, key: str) -> bool:
@@ -155,8 +155,8 @@ class CommandLine(msgspec.Struct):
         return bool(self.values.get(key))
 
     def explained(self, error: TraceError) -> TraceError:
-        """*error* with hints about letters that mean something else in bcc's tool of the same name."""
-        error.hints += tuple(given.hint for given in self.bcc_letters)
+        """*error* with hints about letters that have another meaning in bcc's tool of the same name."""
+        error.hints += tuple(letter.hint for letter in self.bcc_letters)
         return error
 
     def many(self, key: str) -> list[str]:
@@ -166,12 +166,12 @@ class CommandLine(msgspec.Struct):
 
 
 Find = Callable[[CommandLine, Sequence[str]], Sequence[str]]
-"""Called when the script may be known, with what follows its name: finds the script and sets what the command line has
-for it (``words``, ``script``, ``tool``). Returns the words to go on with."""
+"""Called once the script may be known, with the words after its name: resolves the script and sets its members of the
+command line (``words``, ``script``, ``tool``). Returns the words to continue with."""
 
 
 def read(argv: Sequence[str], find: Find | None = None) -> CommandLine:
-    """Sort *argv* (without the program name) by the option table, and by that of the script after its name.
+    """Parse *argv* (without the program name) by the option table, and by that of the script after its name.
 
     Raises:
         TraceError: an option is unknown, ambiguous, or lacks its argument.
@@ -185,77 +185,77 @@ def read(argv: Sequence[str], find: Find | None = None) -> CommandLine:
 
 
 def _words(line: CommandLine, argv: Sequence[str], find: Find | None) -> None:
-    at = 0
-    while at < len(argv):
-        word = argv[at]
-        at += 1
+    index = 0
+    while index < len(argv):
+        word = argv[index]
+        index += 1
         if word == "--":
-            line.after.extend(argv[at:])
+            line.after.extend(argv[index:])
             break
         had_program = "program" in line.values
         if word.startswith("--"):
-            at = _long(line, word[2:], argv, at)
+            index = _long(line, word[2:], argv, index)
         elif word.startswith("-") and word != "-" and not (line.words and line.words.is_operand(word)):
-            at = _short(line, word[1:], argv, at)
+            index = _short(line, word[1:], argv, index)
         elif line.words is not None and line.words.takes_operands():
             line.words.operands.append(word)
         else:
             line.operands.append(word)
             if find is not None and len(line.operands) == 1 and not had_program:
-                argv, at = find(line, argv[at:]), 0
+                argv, index = find(line, argv[index:]), 0
         if find is not None and not had_program and "getopt" in (line.text("program") or "") and not line.words:
-            argv, at = find(line, argv[at:]), 0
+            argv, index = find(line, argv[index:]), 0
     for name, text in line.words.general(line.after) if line.words is not None else ():
         _long(line, f"{name}={text}", (), 0)
 
 
-def _own_long(line: CommandLine, text: str, argv: Sequence[str], at: int) -> int | None:
-    """Read a long option of the script; None when it has none of that name, or pytrace's has just that name."""
+def _own_long(line: CommandLine, text: str, argv: Sequence[str], index: int) -> int | None:
+    """Parse a long option of the script; None if the script has none of that name, or pytrace's matches exactly."""
     words = line.words
-    name, equals, value = text.partition("=")
+    name, equals, after = text.partition("=")
     option = words.word(name) if words is not None else None
     if option is None and name == "help" and line.knows_script:
         line.usage = True
-        return at
+        return index
     if words is None:
         return None
     if option is None and name not in _LONG:
         option = words.abbreviated(name)
     if option is None:
         return None
-    given = value if equals else None
-    if given is None and option.argument:
-        if at >= len(argv):
+    value = after if equals else None
+    if value is None and option.argument:
+        if index >= len(argv):
             raise TraceError(f"option --{name} needs an argument: {option.argument}")
-        given, at = argv[at], at + 1
-    if words.set(option, f"--{name}", given):
+        value, index = argv[index], index + 1
+    if words.set(option, f"--{name}", value):
         line.repeated[f"--{name}"] = None
-    return at
+    return index
 
 
-def _own_letter(line: CommandLine, letters: str, argv: Sequence[str], at: int) -> tuple[str, int] | None:
-    """Read the first of *letters* as an option of the script; None when it has none of that letter."""
+def _own_letter(line: CommandLine, letters: str, argv: Sequence[str], index: int) -> tuple[str, int] | None:
+    """Parse the first of *letters* as an option of the script; None if the script has no such option."""
     words, letter, rest = line.words, letters[0], letters[1:]
     option = words.letter(letter) if words is not None else None
     if option is None and letter == "h" and line.knows_script:
         line.usage = True
-        return rest, at
+        return rest, index
     if words is None or option is None:
         return None
-    given = None
+    value = None
     if option.argument:
-        if not rest and at >= len(argv):
+        if not rest and index >= len(argv):
             raise TraceError(f"option -{letter} needs an argument: {option.argument}")
-        given, rest, at = (rest, "", at) if rest else (argv[at], "", at + 1)
+        value, rest, index = (rest, "", index) if rest else (argv[index], "", index + 1)
     if letter in _SHORT:
         words.taken[f"-{letter}"] = _SHORT[letter].long
-    if words.set(option, f"-{letter}", given):
+    if words.set(option, f"-{letter}", value):
         line.repeated[f"-{letter}"] = None
-    return rest, at
+    return rest, index
 
 
-def _long(line: CommandLine, text: str, argv: Sequence[str], at: int) -> int:
-    own = _own_long(line, text, argv, at)
+def _long(line: CommandLine, text: str, argv: Sequence[str], index: int) -> int:
+    own = _own_long(line, text, argv, index)
     if own is not None:
         return own
     name, equals, value = text.partition("=")
@@ -274,20 +274,20 @@ def _long(line: CommandLine, text: str, argv: Sequence[str], at: int) -> int:
         if equals:
             raise TraceError(f"option --{row.long} takes no argument")
         _set(line, row, "")
-        return at
+        return index
     if not equals:
-        if at >= len(argv):
+        if index >= len(argv):
             raise TraceError(f"option --{row.long} needs {_arguments(row)}")
-        value = argv[at]
-        at += 1
+        value = argv[index]
+        index += 1
     if row.second:
-        return _two(line, row, value, argv, at)
+        return _two(line, row, value, argv, index)
     _set(line, row, value)
-    return at
+    return index
 
 
 def _where_listed(line: CommandLine) -> tuple[str, ...]:
-    """Hints for an option that is not known."""
+    """Hints for an unknown option."""
     if line.words is not None and line.words.options:
         return (f"pytrace {line.words.name} -h lists the options",)
     return ("pytrace --help lists the options", "parameters of the script that start with - go after --")
@@ -297,41 +297,41 @@ def _arguments(row: Option) -> str:
     return f"two arguments: {row.argument} {row.second}" if row.second else f"an argument: {row.argument}"
 
 
-def _two(line: CommandLine, row: Option, first: str, argv: Sequence[str], at: int) -> int:
-    """An option with two arguments, which are a list of two values; the last time counts."""
-    # Another option would be taken for the second argument where that was forgotten.
-    if at >= len(argv) or argv[at].startswith("-"):
+def _two(line: CommandLine, row: Option, first: str, argv: Sequence[str], index: int) -> int:
+    """Parse an option with two arguments, stored as a list of two values; the last occurrence counts."""
+    # If the second argument was forgotten, the next option would be taken for it.
+    if index >= len(argv) or argv[index].startswith("-"):
         raise TraceError(f"option --{row.long} needs {_arguments(row)}")
-    if line.values.get(row.key, [first, argv[at]]) != [first, argv[at]]:
+    if line.values.get(row.key, [first, argv[index]]) != [first, argv[index]]:
         line.repeated[f"--{row.long}"] = None
-    line.values[row.key] = [first, argv[at]]
-    return at + 1
+    line.values[row.key] = [first, argv[index]]
+    return index + 1
 
 
-def _short(line: CommandLine, letters: str, argv: Sequence[str], at: int) -> int:
+def _short(line: CommandLine, letters: str, argv: Sequence[str], index: int) -> int:
     while letters:
-        own = _own_letter(line, letters, argv, at)
+        own = _own_letter(line, letters, argv, index)
         if own is not None:
-            letters, at = own
+            letters, index = own
             continue
         letter, letters = letters[0], letters[1:]
         row = _SHORT.get(letter)
         if row is None:
             raise TraceError(f"unknown option -{letter}", hints=_where_listed(line))
         if line.words is not None and letter in line.words.bcc_letters:
-            value = letters or "".join(argv[at : at + 1])
+            value = letters or "".join(argv[index : index + 1])
             line.bcc_letters.append(GivenLetter(letter, row.long, line.words.bcc_letters[letter], value))
         if not row.argument:
             _set(line, row, "")
             continue
         if not letters:
-            if at >= len(argv):
+            if index >= len(argv):
                 raise TraceError(f"option -{letter} needs an argument: {row.argument}")
-            letters = argv[at]
-            at += 1
+            letters = argv[index]
+            index += 1
         _set(line, row, letters)
         letters = ""
-    return at
+    return index
 
 
 def _own_names(line: CommandLine) -> list[str]:
@@ -340,11 +340,11 @@ def _own_names(line: CommandLine) -> list[str]:
 
 def _set(line: CommandLine, row: Option, value: str) -> None:
     if row.repeat:
-        kept = line.values.setdefault(row.key, [])
-        if isinstance(kept, list):
-            kept.append(value)
+        values = line.values.setdefault(row.key, [])
+        if isinstance(values, list):
+            values.append(value)
         return
-    # Given again, an option means what it says the last time, as for other commands: scripts around them rely on it.
+    # The last occurrence of an option counts, as in other commands: wrapper scripts rely on it.
     if row.argument and line.values.get(row.key, value) != value:
         line.repeated[f"-{row.short}" if row.short else f"--{row.long}"] = None
     line.values[row.key] = value if row.argument else True

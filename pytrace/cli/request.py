@@ -1,4 +1,4 @@
-"""What one command line asks for: the script, the options of its compilation and those of its run, all checked."""
+"""The checked request of a command line: the script, its compile options and its run options."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def run_options(line: CommandLine) -> RunOptions:
     """Check and convert the options of a run.
 
     Raises:
-        TraceError: a value is not among those that the option takes, or two options exclude each other.
+        TraceError: an option does not accept its value, or two options exclude each other.
     """
     form = _format(line)
     buffering = _choice(line, "buffering", "-B", ("none", "line", "full"), "line")
@@ -84,7 +84,7 @@ _SELECTING = ("pid", "comm", "uid", "cgroup", "container", "netns", "exec_wait",
 
 
 def _filters(line: CommandLine) -> ProcessFilters:
-    """The filters of processes."""
+    """The process filters."""
     if not any(key in line.values for key in _SELECTING):
         return ProcessFilters()
     from pytrace.cli import selection  # many runs select nothing
@@ -111,64 +111,64 @@ def _dwarf_pids(line: CommandLine) -> tuple[int, ...]:
 _BY_SUFFIX = {
     ".json": "json", ".jsonl": "json", ".csv": "csv", ".txt": "text", ".log": "text", ".out": "text", "": "text",
 }  # fmt: skip
-"""Formats of files with common names; what others stand for, the table of formats knows."""
+"""Formats by common file suffixes; the format table has the others."""
 
 
 def _format(line: CommandLine) -> str:
-    """The format of ``-f``, else that which the name of the output file stands for, else text."""
-    wanted = line.text("format")
+    """The format of ``-f``, else the format implied by the name of the output file, else text."""
+    name = line.text("format")
     running = mode(line) == "run"
-    if wanted is None:
+    if name is None:
         path = line.text("output")
         return _of_file(path) if path is not None and running else "text"
-    if wanted not in STREAMED:
-        _check_format(wanted)
-    if wanted not in ("text", "json") and mode(line) in ("test", "bench"):
-        raise TraceError(f"-f {wanted} is for rows and maps", hints=("--test and --bench report as text or json",))
-    return wanted
+    if name not in STREAMED:
+        _check_format(name)
+    if name not in ("text", "json") and mode(line) in ("test", "bench"):
+        raise TraceError(f"-f {name} is for rows and maps", hints=("--test and --bench report as text or json",))
+    return name
 
 
 def _of_file(path: str) -> str:
     stem, suffix = os.path.splitext(path.lower())
-    known = _BY_SUFFIX.get(suffix)
-    # Others may end alike: .speedscope.json
-    if known is not None and not os.path.splitext(stem)[1]:
-        return known
+    format_ = _BY_SUFFIX.get(suffix)
+    # Other formats may have the same last suffix: .speedscope.json
+    if format_ is not None and not os.path.splitext(stem)[1]:
+        return format_
     from pytrace.results.formats import table  # few runs write such files
 
     row = table.by_suffix(path)
-    return known or "text" if row is None else row.name
+    return format_ or "text" if row is None else row.name
 
 
-def _check_format(wanted: str) -> None:
-    """Refuse what is no format or has no such options."""
+def _check_format(text: str) -> None:
+    """Reject an unknown format, or an option that the format does not have."""
     from pytrace.results.formats import table  # few runs want another format
 
-    name = wanted.partition(":")[0]
+    name = text.partition(":")[0]
     names = list(dict.fromkeys((*STREAMED, *(row.name for row in table.FORMATS))))
     if name not in names:
         hints = (*did_you_mean(name, names), "it takes " + ", ".join(names))
-        raise TraceError(f"-f does not accept {wanted!r}", hints=hints)
+        raise TraceError(f"-f does not accept {text!r}", hints=hints)
     if name in STREAMED:
-        raise TraceError(f"format {name} has no option {wanted.partition(':')[2]!r}", hints=("it has none",))
-    table.chosen(wanted, None)
+        raise TraceError(f"format {name} has no option {text.partition(':')[2]!r}", hints=("it has none",))
+    table.chosen(text, None)
 
 
-def in_format(options: RunOptions, wanted: str) -> RunOptions:
-    """*options* with the format that the script asks for, where the command line names no other one.
+def in_format(options: RunOptions, name: str) -> RunOptions:
+    """*options* with the format that the script requests, unless the command line names another one.
 
     Raises:
         TraceError: there is no such format.
     """
-    if not wanted or options.mode != "run" or options.format not in ("text", wanted.partition(":")[0]):
+    if not name or options.mode != "run" or options.format not in ("text", name.partition(":")[0]):
         return options
-    if wanted not in STREAMED:
-        _check_format(wanted)
-    return replace(options, format=wanted)
+    if name not in STREAMED:
+        _check_format(name)
+    return replace(options, format=name)
 
 
 def of_script(options: RunOptions, script: Script, line: CommandLine) -> RunOptions:
-    """*options* with what a run tells about its script."""
+    """*options* with the name and parameters of the script, which snapshots and formats describe."""
     named = tuple(f"--{key}" if value is None else f"--{key}={value}" for key, value in script.named)
     name = script.source.name
     if script.source.path is None:
@@ -187,7 +187,7 @@ def _save(line: CommandLine) -> str | None:
 
 
 SHORTEST_SAVE = 0.1
-"""Seconds between two snapshots at least."""
+"""Minimum seconds between two snapshots."""
 
 
 def _save_every(line: CommandLine) -> tuple[float, str] | None:
@@ -221,16 +221,16 @@ def _metrics(line: CommandLine) -> Address | None:
 
 
 def _check_saving(line: CommandLine) -> None:
-    """Refuse to save what is no run of a script's probes."""
+    """Reject ``--save`` unless the probes of a script are run."""
     if line.text("save") is None and not line.many("save_every"):
         return
-    wanted = mode(line)
-    if wanted != "run":
-        raise TraceError(f"--save and --save-every are for a run of the script, not for {wanted} mode")
+    mode_ = mode(line)
+    if mode_ != "run":
+        raise TraceError(f"--save and --save-every are for a run of the script, not for {mode_} mode")
 
 
 def _folders(part: str) -> tuple[str, ...]:
-    """One folder of ``--debuginfo``: a relative one is that of a binary's folder, or else of the working directory."""
+    """One directory of ``--debuginfo``: relative to that of a binary, or else to the working directory."""
     mark, folder = ("+", part[1:]) if part.startswith("+") else ("", part)
     if not folder:
         return ()
@@ -238,7 +238,7 @@ def _folders(part: str) -> tuple[str, ...]:
 
 
 def compile_options(line: CommandLine, run: RunOptions, script: Script | None) -> CompileOptions:
-    """The part of the command line that the compiled script depends on."""
+    """The options of the command line on which the compiled script depends."""
     checks = 0 if not run.warnings else 2 if line.many("warnings") else 1
     environment = {
         name: value
@@ -269,18 +269,18 @@ def compile_options(line: CommandLine, run: RunOptions, script: Script | None) -
 
 def mode(line: CommandLine) -> str:
     """The run mode: ``run``, or one of :data:`MODES`."""
-    wanted = {text for text in (line.text("mode"),) if text}
-    unknown = wanted - set(MODES)
+    modes = {text for text in (line.text("mode"),) if text}
+    unknown = modes - set(MODES)
     if unknown:
         raise TraceError(f"unknown mode {unknown.pop()!r}", hints=("modes are " + ", ".join(MODES),))
-    wanted |= {name for key, name in (("test", "test"), ("bench", "bench"), ("fmt", "format")) if line.flag(key)}
-    if len(wanted) > 1:
-        raise TraceError("only one mode can be given: " + ", ".join(sorted(wanted)))
-    return wanted.pop() if wanted else "run"
+    modes |= {name for key, name in (("test", "test"), ("bench", "bench"), ("fmt", "format")) if line.flag(key)}
+    if len(modes) > 1:
+        raise TraceError("only one mode can be given: " + ", ".join(sorted(modes)))
+    return modes.pop() if modes else "run"
 
 
 def script(line: CommandLine) -> Script:
-    """Find the script: ``-e`` text, a file, or ``-`` for standard input; the rest are its parameters.
+    """Read the script: ``-e`` text, a file, or ``-`` for standard input; the other operands are its parameters.
 
     Raises:
         TraceError: there is no script, or it cannot be read.
@@ -356,17 +356,17 @@ STAGES = {
     "libbpf": ("libbpf",),
     "verifier": ("verifier",),
 }
-"""Stages that ``-d`` takes, bpftrace's names included, and what each shows."""
+"""Stages that ``-d`` accepts, including bpftrace's names, and the output that each selects."""
 
 
 def _stages(line: CommandLine) -> frozenset[str]:
-    found: set[str] = set()
+    stages: set[str] = set()
     for text in line.many("debug"):
         for name in text.split(","):
             if name not in STAGES:
                 raise TraceError(f"unknown debug stage {name!r}", hints=("stages are " + ", ".join(STAGES),))
-            found.update(STAGES[name])
-    return frozenset(found)
+            stages.update(STAGES[name])
+    return frozenset(stages)
 
 
 def _features(line: CommandLine) -> frozenset[str]:

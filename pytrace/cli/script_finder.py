@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _WITHOUT_SCRIPT = ("help", "version", "info", "examples", "tools")
-"""Modes that read no script."""
+"""Modes without a script."""
 
 
 def find(line: CommandLine, rest: Sequence[str]) -> Sequence[str]:
-    """Find out which script *line* names and which options it declares; *rest* follows its name.
+    """Resolve the script that *line* names and the options it declares; *rest* are the words after its name.
 
     Returns:
-        The words to go on with: *rest*, after those that a tool's name implies.
+        The words to continue with: *rest*, after those that a tool's name implies.
 
     Raises:
         TraceError: the script cannot be read.
-        ScriptError: it has syntax errors, or wrong declarations; they have been printed.
+        ScriptError: it has syntax errors, or invalid declarations; they have been printed.
     """
     if any(line.flag(key) for key in _WITHOUT_SCRIPT):
         return rest
@@ -47,7 +47,7 @@ def find(line: CommandLine, rest: Sequence[str]) -> Sequence[str]:
 
 
 def _needs_no_file(rest: Sequence[str]) -> bool:
-    """Whether *rest* has a word that may make the first operand something else than the name of a script."""
+    """Whether a word of *rest* may make the first operand something other than the name of a script."""
     for word in rest:
         if word == "--":
             return False
@@ -58,7 +58,7 @@ def _needs_no_file(rest: Sequence[str]) -> bool:
 
 
 def _tool(line: CommandLine, name: str, rest: Sequence[str]) -> Sequence[str] | None:
-    """Use the tool *name*; the words that its name implies, or None when there is no such tool."""
+    """Select the tool *name*. Returns the words that its name implies, or None if there is no such tool."""
     from pytrace.cli.scripts import tools
 
     real, implied = tools.resolve(name)
@@ -81,30 +81,30 @@ def _tool(line: CommandLine, name: str, rest: Sequence[str]) -> Sequence[str] | 
 
 
 def _declared(line: CommandLine, source: Source, name: str, rest: Sequence[str]) -> None:
-    """Set what belongs to the script on the rest of the command line."""
+    """Set up the options and operands of the script on the rest of the command line."""
     if "getopt" not in source.text and "import" not in source.text:
         return
     from pytrace.cli.scripts import declared
 
     diagnostics = Diagnostics()
-    found = declared.of(source, diagnostics)
+    declarations = declared.of(source, diagnostics)
     if diagnostics.failed and not line.flag("fmt") and "--fmt" not in rest:
         from pytrace.base.terminal import colour
         from pytrace.core.diagnostics import render_all
 
         sys.stderr.write(render_all(diagnostics.errors, colour=colour()))
         raise ScriptError
-    if found.options:
+    if declarations.options:
         from pytrace.cli.scripts.words import ScriptWords
 
-        line.words = ScriptWords(name, found.options, found.positional)
+        line.words = ScriptWords(name, declarations.options, declarations.positional)
 
 
 def complete(line: CommandLine) -> None:
-    """Add to a command line, all of which was read, what its tool implies.
+    """Add the script and options that a translated tool implies to a fully parsed command line.
 
     Raises:
-        TraceError: a value of an option is wrong.
+        TraceError: the value of an option is invalid.
     """
     if not line.tool or line.usage:
         return
@@ -123,28 +123,28 @@ def complete(line: CommandLine) -> None:
             from pytrace.cli import option_subjects
 
             option_subjects.check(line.words, other_network=line.text("netns") is not None)
-        made = TOOLS[tools.resolve(line.tool)[0]].translate(line.words.values())
+        translation = TOOLS[tools.resolve(line.tool)[0]].translate(line.words.values())
         line.words = None  # its values are in the script now
-        implied = read(made.arguments)
-        if made.text:
-            line.script = (Source(line.tool, made.text), None)
+        implied = read(translation.arguments)
+        if translation.text:
+            line.script = (Source(line.tool, translation.text), None)
         else:
             line.operands[:] = implied.operands
         for key, value in implied.values.items():
             line.values.setdefault(key, value)
         if not line.flag("quiet"):
-            sys.stderr.write("".join(f"NOTE: {note}\n" for note in made.notes))
+            sys.stderr.write("".join(f"NOTE: {note}\n" for note in translation.notes))
     if line.text("command") is not None:
         line.values["follow"] = True
 
 
 def _tell_letters(line: CommandLine) -> None:
-    """Tell of letters that may be meant as bcc has them, where no error will."""
-    sys.stderr.write("".join(f"NOTE: {given.hint}\n" for given in line.bcc_letters if given.works))
+    """Report letters that may be meant as in bcc, if no error will."""
+    sys.stderr.write("".join(f"NOTE: {letter.hint}\n" for letter in line.bcc_letters if letter.works))
 
 
 def read_file(name: str) -> tuple[Source, bytes | None]:
-    """The script in a file, or from standard input (``-``), and the bytes of one that ``--aot`` wrote.
+    """The script in a file or on standard input (``-``), and the bytes of a file that ``--aot`` wrote.
 
     Raises:
         TraceError: it cannot be read, or it is no script.
@@ -162,7 +162,7 @@ def _hints(name: str) -> tuple[str, ...]:
 
 
 def _meant(name: str) -> str:
-    """The end of the message about a script that is not there: tools with a similar name."""
+    """The end of the message about a missing script: tools with a similar name."""
     from pytrace.cli.scripts import tools
 
     if not tools.is_name(name):

@@ -1,4 +1,4 @@
-"""What the command line prints about a script instead of running it: its usage, its parameters, its text."""
+"""Output about a script that is not run: its usage, its parameters, its text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pytrace.frontend.ast import nodes
 
 _NOT_SHOWN = frozenset({"dwarf_pids", "usdt_file_activation", "buffering", "no_warnings", "warnings"})
-"""Options about processes and output that only ``pytrace --help`` shows."""
+"""Options about processes and output that only ``pytrace --help`` lists."""
 
 
 def show(line: CommandLine) -> int:
@@ -39,7 +39,7 @@ def show(line: CommandLine) -> int:
 
 
 def _plain_words(line: CommandLine) -> ScriptWords:
-    """What stands for the options of a script that declares none."""
+    """Usage parts of a script that declares no options."""
     text = line.script[0].text if line.script is not None else line.text("program") or ""
     compiled = line.script is not None and line.script[1] is not None
     reads = compiled or "getopt" in text or any(f"${sign}" in text for sign in "#0123456789")
@@ -73,7 +73,7 @@ def _usage(line: CommandLine, words: ScriptWords) -> str:
 
 
 def common_options() -> list[usage.CommonOption]:
-    """The options of pytrace that usages of scripts show."""
+    """The options of pytrace that the usage of a script lists."""
     rows = (item for item in OPTIONS if item.group in ("process", "output"))
     return [
         usage.CommonOption(item.short, item.long, f"{item.argument} {item.second}".rstrip(), item.help)
@@ -83,18 +83,18 @@ def common_options() -> list[usage.CommonOption]:
 
 
 def _parameters(source: Source, words: ScriptWords) -> str:
-    """Lines about the named parameters in the language of bpftrace; options that imports declare are none."""
+    """Help lines of bpftrace's named parameters (``getopt``), without the options that imports declare."""
     if "getopt" not in source.text:
         return ""
     from pytrace.frontend.expand import named_parameters
 
     options = {name for option in words.options for name in option.names}
-    known = [item for item in named_parameters.usage(_parsed(source)) if item.name not in options]
-    return named_parameters.help_lines(known) if known else ""
+    parameters = [item for item in named_parameters.usage(_parsed(source)) if item.name not in options]
+    return named_parameters.help_lines(parameters) if parameters else ""
 
 
 def parameters_help(line: CommandLine, script: Script) -> int:
-    """Print what ``FILE -- --help`` asks for: the parameters, or the usage of a script that declares options."""
+    """Print the output of ``FILE -- --help``: the parameters, or the usage of a script that declares options."""
     if line.words is not None:
         sys.stdout.write(_usage(line, line.words))
         return 0

@@ -1,4 +1,4 @@
-"""Options that select processes, and the one that limits a run's time."""
+"""Options that select processes, and ``--duration``."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _BY_NAME = ("comm", "uid", "cgroup", "container", "netns", "exec_wait")
 
 
 def filters(line: CommandLine) -> ProcessFilters:
-    """The filters of processes that options ask for; names are looked up.
+    """The process filters of the command line; names are resolved.
 
     Raises:
-        TraceError: a value is wrong or names nothing that there is, or two options exclude each other.
+        TraceError: a value is invalid or names something that does not exist, or two options exclude each other.
     """
     pids = _pids(line)
     _check_together(line, bool(pids))
@@ -42,10 +42,10 @@ def filters(line: CommandLine) -> ProcessFilters:
 
 def _pids(line: CommandLine) -> tuple[int, ...]:
     words = [word for text in line.many("pid") for word in text.split(",")]
-    found = tuple(dict.fromkeys(pid(word.strip(), "-p") for word in words))
-    if len(found) > MOST_PIDS:
-        raise TraceError(f"-p takes {MOST_PIDS} processes at most, not {len(found)}")
-    return found
+    pids = tuple(dict.fromkeys(pid(word.strip(), "-p") for word in words))
+    if len(pids) > MOST_PIDS:
+        raise TraceError(f"-p takes {MOST_PIDS} processes at most, not {len(pids)}")
+    return pids
 
 
 def _check_together(line: CommandLine, pids: bool) -> None:
@@ -62,7 +62,7 @@ def _check_together(line: CommandLine, pids: bool) -> None:
 
 
 def _program(name: str) -> str:
-    """The name that a process has after it executed the program *name*: 15 bytes of its last part."""
+    """The comm of a process after it executed the program *name*: at most 15 bytes of its base name."""
     last = name.rstrip("/").rpartition("/")[2]
     if not last:
         raise TraceError(f"--exec-wait needs the name of a program, not {name!r}")
@@ -73,7 +73,7 @@ def pid(text: str, option: str) -> int:
     """The process id *text*, an argument of *option*.
 
     Raises:
-        TraceError: it is none.
+        TraceError: it is not a process id.
     """
     if not text.isascii() or not text.isdigit():
         raise TraceError(f"{option} needs a process id, not {text!r}")
@@ -87,7 +87,7 @@ def duration(line: CommandLine) -> float | None:
     """The seconds of ``--duration``.
 
     Raises:
-        TraceError: it is no time.
+        TraceError: it is not a valid time.
     """
     text = line.text("duration")
     if text is None:

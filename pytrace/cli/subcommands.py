@@ -1,4 +1,4 @@
-"""``pytrace merge``, ``diff`` and ``show``: what is done with saved snapshots."""
+"""``pytrace merge``, ``diff`` and ``show``: operations on saved snapshots."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
 
 def run(words: Sequence[str]) -> int:
-    """Do what a subcommand, the first of *words*, asks for; the exit status.
+    """Run the subcommand that is the first of *words*. Returns the exit status.
 
     Raises:
-        TraceError: an option or a file is wrong.
+        TraceError: an option or a file is invalid.
     """
     make, act = _COMMANDS[words[0]]
     parser = make()
     if len(words) == 1:
         sys.stderr.write(parser.format_help())
         return 1
-    given = parser.parse_intermixed_args(list(words[1:]))
-    return act(given)
+    arguments = parser.parse_intermixed_args(list(words[1:]))
+    return act(arguments)
 
 
 def help_text(name: str) -> str:
@@ -45,7 +45,7 @@ def help_text(name: str) -> str:
 
 
 class _Parser(ArgumentParser):
-    """Reports mistakes as all of pytrace does."""
+    """Reports errors in the form of the other commands."""
 
     def error(self, message: str) -> NoReturn:
         raise TraceError(f"{self.prog}: {message}", hints=(f"{self.prog} --help describes it",))
@@ -72,9 +72,9 @@ def _merge_parser() -> _Parser:
     return parser
 
 
-def _merge(given: Namespace) -> int:
-    merged = merge([file_form.read(name, given.limit) for name in given.files], given.files)
-    with _output(given.output, binary=True) as file:
+def _merge(arguments: Namespace) -> int:
+    merged = merge([file_form.read(name, arguments.limit) for name in arguments.files], arguments.files)
+    with _output(arguments.output, binary=True) as file:
         file.write(file_form.to_bytes(merged))
     return 0
 
@@ -94,19 +94,19 @@ def _show_parser() -> _Parser:
     return parser
 
 
-def _show(given: Namespace) -> int:
-    row, options = table.chosen(given.format, _path(given.output), about=given.about)
-    with file_form.opened(given.file, given.limit) as snapshot:
-        _write(snapshot, row, options, given)
+def _show(arguments: Namespace) -> int:
+    row, options = table.chosen(arguments.format, _path(arguments.output), about=arguments.about)
+    with file_form.opened(arguments.file, arguments.limit) as snapshot:
+        _write(snapshot, row, options, arguments)
     return 0
 
 
-def _write(snapshot: SnapshotData, row: Format, options: WriteOptions, given: Namespace) -> None:
-    """Write what *row* can show of a snapshot, and tell what it cannot."""
-    chosen = select(snapshot, row, given.map or ())
+def _write(snapshot: SnapshotData, row: Format, options: WriteOptions, arguments: Namespace) -> None:
+    """Write the parts of a snapshot that format *row* can show, and warn about the others."""
+    chosen = select(snapshot, row, arguments.map or ())
     writer = row.writer()
     sys.stderr.write("".join(f"WARNING: {sentence}\n" for sentence in chosen.left_out))
-    with _output(given.output, binary=row.binary) as file:
+    with _output(arguments.output, binary=row.binary) as file:
         writer(chosen.snapshot, options, file)
 
 
@@ -124,32 +124,33 @@ def _diff_parser() -> _Parser:
     return parser
 
 
-def _diff(given: Namespace) -> int:
-    row, options = table.chosen(given.format, _path(given.output))
-    before, after = (_narrowed(file_form.read(name, given.limit), given.map) for name in (given.before, given.after))
-    if given.map:
-        _check_maps(given.map, before, after)
-    found = difference(before, after, (given.before, given.after))
+def _diff(arguments: Namespace) -> int:
+    row, options = table.chosen(arguments.format, _path(arguments.output))
+    files = (arguments.before, arguments.after)
+    before, after = (_narrowed(file_form.read(name, arguments.limit), arguments.map) for name in files)
+    if arguments.map:
+        _check_maps(arguments.map, before, after)
+    compared = difference(before, after, files)
     if row.name == "folded":
         from pytrace.results.formats import folded
 
         data = folded.differential(*_stacks_of(row, before, after), options)
-        with _output(given.output, binary=False) as file:
+        with _output(arguments.output, binary=False) as file:
             file.write(data)
         return 0
     form = _differences().get(row.name)
     if form is None:
-        # Formats that know nothing of differences show signed numbers.
-        given.map = None
-        _write(found.signed(), row, options, given)
+        # Formats without a form for differences show signed numbers.
+        arguments.map = None
+        _write(compared.signed(), row, options, arguments)
         return 0
-    with _output(given.output, binary=False) as file:
-        file.write(form(found))
+    with _output(arguments.output, binary=False) as file:
+        file.write(form(compared))
     return 0
 
 
 def _stacks_of(row: Format, before: SnapshotData, after: SnapshotData) -> tuple[SnapshotData, SnapshotData]:
-    """What *row* can show of two snapshots; what it cannot is told once."""
+    """The maps of two snapshots that format *row* can show; the others are reported once."""
     chosen = [select(side, row) for side in (before, after)]
     sentences = dict.fromkeys(sentence for part in chosen for sentence in part.left_out)
     sys.stderr.write("".join(f"WARNING: {sentence}\n" for sentence in sentences))
@@ -166,8 +167,8 @@ def _narrowed(snapshot: SnapshotData, names: Sequence[str] | None) -> SnapshotDa
     """A snapshot with only the maps *names*, all for None."""
     if not names:
         return snapshot
-    wanted = {name if name.startswith("@") else f"@{name}" for name in names}
-    maps = {name: data for name, data in snapshot.maps.items() if name in wanted}
+    selected = {name if name.startswith("@") else f"@{name}" for name in names}
+    maps = {name: data for name, data in snapshot.maps.items() if name in selected}
     return SnapshotData(snapshot.runs, maps, (), snapshot.losses)
 
 
@@ -196,7 +197,7 @@ def _add_limit(parser: _Parser) -> None:
 
 
 def _size(text: str) -> int:
-    """Bytes: a number, with K, M, G or T after it or not."""
+    """Parse a number of bytes with an optional suffix K, M, G or T."""
     number, unit = (text[:-1], text[-1]) if text[-1:].upper() in _UNITS[1:] else (text, "")
     if not (number.isascii() and number.isdecimal() and len(number) < 20):
         raise ArgumentTypeError(f"{text!r} is no size, as 500M is")
@@ -211,7 +212,7 @@ def _path(output: str | None) -> str | None:
 
 
 class _Terminal:
-    """A terminal as a file: control characters of what is written are shown as escapes."""
+    """A terminal as a file: control characters are written as escapes."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -229,10 +230,10 @@ class _Terminal:
 
 @contextmanager
 def _output(path: str | None, *, binary: bool) -> Iterator[BinaryIO]:
-    """Standard output, or a file that is written whole or not at all.
+    """Standard output, or a file that is replaced atomically.
 
     Raises:
-        TraceError: it cannot be written, or a terminal would get what is no text.
+        TraceError: it cannot be written, or is a terminal and the format is binary.
     """
     if path is None or path == "-":
         if binary and os.isatty(1):

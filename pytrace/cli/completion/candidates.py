@@ -1,7 +1,7 @@
-"""What may stand at the cursor of a command line.
+"""Completion candidates at the cursor of a command line.
 
-Output is a line for each candidate: its text, a tab, and what it is. A line ``:files`` or ``:folders`` asks the shell
-to complete names of files or folders itself.
+Output is one line per candidate: its text, a tab, and its description. A line ``:files`` or ``:folders`` asks the shell
+to complete names of files or directories itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Option(msgspec.Struct, frozen=True):
-    """An option of pytrace: names without dashes, the name of its argument, and what it does."""
+    """An option of pytrace: names without dashes, the name of its argument, and its help text."""
 
     key: str
     short: str
@@ -33,16 +33,16 @@ class Option(msgspec.Struct, frozen=True):
 
 
 class CommandTables(msgspec.Struct, frozen=True):
-    """What the command line knows."""
+    """Options, their values, and subcommands of the command line."""
 
     options: tuple[Option, ...]
     values: Mapping[str, Sequence[str]]
-    """Values of options by key, where there are few."""
+    """Values of options with few possible values, by key."""
     subcommand_help: Callable[[str], str]
 
 
 Candidate = tuple[str, str]
-"""The text of the whole word, and what it is."""
+"""The text of the whole word, and its description."""
 
 FILES, FOLDERS = ":files", ":folders"
 SUBCOMMANDS = {"merge": "merge snapshots", "diff": "compare two snapshots", "show": "print a snapshot"}
@@ -54,11 +54,11 @@ _BY_KEY = {
 
 
 class _Context(msgspec.Struct):
-    """What the words before the cursor say."""
+    """State after the words before the cursor."""
 
     tables: CommandTables
     options: tuple[ScriptOption, ...] = ()
-    """Those of the script or tool that was named."""
+    """Options of the script or tool that was named."""
     named: bool = False
     subcommand: str = ""
     listing: bool = False
@@ -71,13 +71,13 @@ def answer(shell: str, line: str, tables: CommandTables) -> str:
     """The lines for *shell* (``bash``, ``zsh`` or ``fish``); *line* ends at the cursor."""
     typed = split(line)
     try:
-        found = list(_candidates(typed, tables))
+        entries = list(_candidates(typed, tables))
     except (TraceError, OSError):
-        # A completion has no place for messages.
+        # Completion cannot show messages.
         return ""
     skip = typed.after_break() if shell == "bash" else 0
     lines = []
-    for text, what in found:
+    for text, what in entries:
         if text in (FILES, FOLDERS):
             lines.append(text)
         elif text.startswith(typed.current):
@@ -102,8 +102,8 @@ def _candidates(typed: Typed, tables: CommandTables) -> Iterator[Candidate]:
         if equals:
             option = _find(context, long)
             if option is not None:
-                found = _arguments(context, option, value)
-                yield from ((f"{long}={text}", what) for text, what in found if text[:1] != ":")
+                arguments = _arguments(context, option, value)
+                yield from ((f"{long}={text}", what) for text, what in arguments if text[:1] != ":")
             return
         yield from _options(context)
     elif context.listing:
@@ -117,10 +117,10 @@ def _candidates(typed: Typed, tables: CommandTables) -> Iterator[Candidate]:
 
 def _context(words: Sequence[str], tables: CommandTables) -> _Context:
     context = _Context(tables)
-    at = 0
-    while at < len(words):
-        word = words[at]
-        at += 1
+    index = 0
+    while index < len(words):
+        word = words[index]
+        index += 1
         if context.subcommand:
             context.operands.append(word)
             continue
@@ -129,9 +129,9 @@ def _context(words: Sequence[str], tables: CommandTables) -> _Context:
             context.listing |= isinstance(option, Option) and option.key == "list"
             context.named |= isinstance(option, Option) and option.key == "program"
             if option is not None and _argument(option) and "=" not in word:
-                if at == len(words):
+                if index == len(words):
                     context.pending = option
-                at += 1
+                index += 1
         elif not context.named and not context.listing:
             _name(context, word)
         else:
@@ -165,7 +165,7 @@ def _declared(word: str) -> tuple[ScriptOption, ...]:
 
 
 def _find(context: _Context, word: str) -> Option | ScriptOption | None:
-    """The option that *word* is, the script's first; of joined letters the last."""
+    """The option that *word* names, the script's first; of several joined letters, the last."""
     if word.startswith("--"):
         own = next((item for item in context.options if not item.operand and word[2:] in item.words), None)
         return own or next((row for row in context.tables.options if row.long and row.long == word[2:]), None)
@@ -179,16 +179,16 @@ def _argument(option: Option | ScriptOption) -> str:
 
 
 def _options(context: _Context) -> Iterator[Candidate]:
-    taken: set[str] = set()
+    used: set[str] = set()
     for item in context.options:
         if not item.operand:
             for name in (*item.words, *item.letters):
-                taken.add(name)
+                used.add(name)
                 yield f"--{name}" if len(name) > 1 else f"-{name}", item.help
     for row in context.tables.options:
-        if row.long and row.long not in taken:
+        if row.long and row.long not in used:
             yield f"--{row.long}", row.help
-        if row.short and row.short not in taken:
+        if row.short and row.short not in used:
             yield f"-{row.short}", row.help
 
 
@@ -204,11 +204,11 @@ def _first_words() -> Iterator[Candidate]:
 
 def _operands(context: _Context, current: str) -> Iterator[Candidate]:
     operands = [item for item in context.options if item.operand]
-    at = min(len(context.operands), len(operands) - 1)
-    if not operands or (at < len(context.operands) and not operands[at].repeat):
+    index = min(len(context.operands), len(operands) - 1)
+    if not operands or (index < len(context.operands) and not operands[index].repeat):
         yield FILES, ""
         return
-    item = operands[at]
+    item = operands[index]
     same = next((row for row in context.tables.options if row.long == item.general), None) if item.general else None
     if same is not None:
         yield from _arguments(context, same, "")
@@ -219,10 +219,10 @@ def _operands(context: _Context, current: str) -> Iterator[Candidate]:
 
 
 def _of_type(option: ScriptOption, current: str) -> Iterator[Candidate]:
-    """What an option or operand of a script may be by its type; text of no type may be a file."""
+    """Candidates for an option or operand of a script, by its type; untyped text may be a file."""
     from pytrace.cli.scripts.option_names import offered
 
-    # Of a list the last entry is completed.
+    # In a list, the last entry is completed.
     before = current[: current.rfind(",") + 1] if option.listed else ""
     if option.type == "pid":
         yield from ((f"{before}{pid}", name) for pid, name in _processes())
@@ -233,7 +233,7 @@ def _of_type(option: ScriptOption, current: str) -> Iterator[Candidate]:
 
 
 def _arguments(context: _Context, option: Option | ScriptOption, current: str) -> Iterator[Candidate]:
-    """What the argument of an option may be."""
+    """Candidates for the argument of an option."""
     if isinstance(option, ScriptOption):
         yield from ((choice, "") for choice in option.choices)
         yield from _of_type(option, current)

@@ -8,30 +8,30 @@ from collections.abc import Callable, Iterable, Iterator
 from pytrace.core.probes.kinds import BEGIN, END, INTERVAL, PROBE_KINDS, PROFILE, probe_kind
 
 MOST = 2000
-"""Names that are offered at most."""
+"""Maximum number of names that are offered."""
 
 Listing = Callable[[str], Iterable[str]]
-"""Gives the probes that match a pattern, as ``pytrace -l`` prints them."""
+"""Returns the probes that match a pattern, as ``pytrace -l`` prints them."""
 
 _SEPARATORS = re.compile(r"[\s{}()<>,;/=!&|+]")
 
 _PREDICATE = re.compile(r"\s/[^/]*$")
-"""A predicate that has begun: its slash stands after white space, the slashes of paths do not."""
+"""The start of a predicate: its slash follows white space, unlike those of paths."""
 
 
 def candidates(text: str, listing: Listing) -> list[str]:
-    """What *text*, which ends at the cursor, may become."""
+    """Completions of *text*, which ends at the cursor."""
     last = max((match.end() for match in _SEPARATORS.finditer(text)), default=0)
-    # A path of a binary has separators of its own.
+    # The path of a binary contains separators itself.
     point = re.search(r"(?:^|[\s,}>])(\w+:/[^\s,{<]*)$", text)
     if point is not None:
         last = point.start(1)
     before, token = text[:last], text[last:]
     if before.count("{") > before.count("}") or _PREDICATE.search(before.rpartition("}")[2]):
-        found: Iterable[str] = _inside(before, token)
+        completions: Iterable[str] = _inside(before, token)
     else:
-        found = attach_points(token, listing)
-    return [before + item for item in found]
+        completions = attach_points(token, listing)
+    return [before + item for item in completions]
 
 
 def _inside(before: str, token: str) -> Iterator[str]:
@@ -46,35 +46,35 @@ def _inside(before: str, token: str) -> Iterator[str]:
 
 
 def attach_points(token: str, listing: Listing) -> list[str]:
-    """What the attach point that begins with *token* may become: one part more."""
+    """Completions of the attach point *token* by one more part."""
     provider, colon, rest = token.partition(":")
     if not colon:
         return sorted(_providers(provider))
     kind = probe_kind(provider)
     if kind is None or kind.name in (PROFILE, INTERVAL, BEGIN, END):
         return [f"{provider}:{word}:" for word in ("hz", "s", "ms", "us") if word.startswith(rest)] if kind else []
-    found: dict[str, None] = {}
+    completions: dict[str, None] = {}
     for name in listing(f"{token}*"):
         for form in _forms(name, provider):
             if form.startswith(token):
                 head, more, _ = form[len(token) :].partition(":")
-                found[token + head + more] = None
+                completions[token + head + more] = None
                 break
-        if len(found) >= MOST:
+        if len(completions) >= MOST:
             break
-    return list(found)
+    return list(completions)
 
 
 def _providers(start: str) -> Iterator[str]:
     for row in PROBE_KINDS:
-        # Of the short names only those that are typed already.
+        # Short names only where they have been typed already.
         for name in (row.name, *row.aliases):
             if name.startswith(start) and (len(name) > 2 or name == start) and not name.isupper():
                 yield name if row.special else f"{name}:"
 
 
 def _forms(name: str, provider: str) -> Iterator[str]:
-    """A listed probe as the user may write it: with the provider's short name, and without the kernel's module."""
+    """The forms of a listed probe that users may write: with the provider's short name, without the kernel's module."""
     _, _, rest = name.partition(":")
     yield f"{provider}:{rest}"
     owner, colon, function = rest.partition(":")

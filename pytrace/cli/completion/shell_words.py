@@ -1,11 +1,11 @@
-"""A command line that is still being typed, taken apart as a shell would."""
+"""Splitting of an incomplete command line into words, as a shell does it."""
 
 from __future__ import annotations
 
 import msgspec
 
 BREAKS = ":=@<>"
-"""Of bash's word breaks (COMP_WORDBREAKS) those that stand in words of pytrace outside of quotes."""
+"""The word breaks of bash (COMP_WORDBREAKS) that occur in words of pytrace outside of quotes."""
 
 
 class Typed(msgspec.Struct, frozen=True):
@@ -17,32 +17,32 @@ class Typed(msgspec.Struct, frozen=True):
     """The quotation mark that is still open, or empty."""
 
     def after_break(self) -> int:
-        """Where the part of *current* begins that bash replaces: after the last break, or the open quote."""
+        """Offset of the part of *current* that bash replaces: after the last break, or after the open quote."""
         if self.quote:
             return 0
         return max(self.current.rfind(sign) for sign in BREAKS) + 1
 
 
 def split(line: str) -> Typed:
-    """Take *line*, which ends at the cursor, apart."""
+    """Split *line*, which ends at the cursor."""
     words: list[str] = []
-    current, quote, started, at = "", "", False, 0
-    while at < len(line):
-        sign = line[at]
-        at += 1
+    current, quote, started, index = "", "", False, 0
+    while index < len(line):
+        sign = line[index]
+        index += 1
         if quote:
             if sign == quote:
                 quote = ""
-            elif sign == "\\" and quote == '"' and line[at : at + 1] in ('"', "\\", "$", "`"):
-                current += line[at]
-                at += 1
+            elif sign == "\\" and quote == '"' and line[index : index + 1] in ('"', "\\", "$", "`"):
+                current += line[index]
+                index += 1
             else:
                 current += sign
         elif sign in "'\"":
             quote, started = sign, True
-        elif sign == "\\" and at < len(line):
-            current += line[at]
-            started, at = True, at + 1
+        elif sign == "\\" and index < len(line):
+            current += line[index]
+            started, index = True, index + 1
         elif sign.isspace():
             if started:
                 words.append(current)

@@ -1,7 +1,7 @@
-"""Letters that tools of bcc give to options of their own, and that are pytrace's own options in every tool.
+"""Option letters of bcc's tools that are options of pytrace itself in every tool.
 
-``-c -p -f -o -q -v -e`` mean the same whatever tool they are given to; the tool's option has its long name only. Who
-types a letter as bcc has it is told the long name.
+``-c -p -f -o -q -v -e`` have the same meaning in all tools; the tool's own option has only a long name. Users who type
+such a letter as in bcc get a hint with the long name.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import msgspec
 
 RESERVED = "cpfoqve"
-"""Letters of pytrace's own options that no tool gives to another."""
+"""Letters of pytrace's own options that no tool may reuse."""
 
 LETTERS: Mapping[str, Mapping[str, str]] = {
     "argdist": {"c": "cumulative"},
@@ -42,7 +42,7 @@ LETTERS: Mapping[str, Mapping[str, str]] = {
     "trace": {"c": "cgroup-path", "f": "msg-filter"},
     "wakeuptime": {"f": "folded"},
 }
-"""By tool and letter, the long name of the tool's option."""
+"""The long name of the tool's option, by tool and letter."""
 
 
 class GivenLetter(msgspec.Struct, frozen=True):
@@ -55,12 +55,12 @@ class GivenLetter(msgspec.Struct, frozen=True):
 
     @property
     def hint(self) -> str:
-        """What to type for the option of bcc."""
+        """The spelling of bcc's option."""
         return f"-{self.letter} is --{self.own} in every tool; bcc's -{self.letter} of this tool is --{self.word}"
 
     @property
     def works(self) -> bool:
-        """Whether what is meant as in bcc works as pytrace's option as well, so that no error tells."""
+        """Whether a value meant for bcc's option is also valid for pytrace's, so that no error is reported."""
         if self.letter == "c":
             folders = os.get_exec_path() if "/" not in self.value else ()
             return any(os.access(os.path.join(folder, self.value), os.X_OK) for folder in folders)

@@ -32,7 +32,7 @@ _CODE = "\t".join(
     f"/{name}.py"
     for name in ("frontend/expand/option_declarations", "core/options/script_options", "cli/scripts/declared")
 )
-"""Files whose change makes entries of a checkout invalid."""
+"""Files whose modification invalidates the entries of a checkout."""
 
 
 class Declared(msgspec.Struct, frozen=True):
@@ -43,18 +43,18 @@ class Declared(msgspec.Struct, frozen=True):
 
 
 def of(source: Source, diagnostics: Diagnostics) -> Declared:
-    """The options of a script; none, with *diagnostics*, when it has syntax errors."""
+    """The options that a script declares; none, with errors in *diagnostics*, if it has syntax errors."""
     text = source.text
     if "getopt" not in text and "import" not in text:
         return Declared()
     name = _name(source)
-    known = _load(name)
-    if known is not None:
-        return known
-    found, files = _parse(source, diagnostics)
+    cached = _load(name)
+    if cached is not None:
+        return cached
+    declarations, files = _parse(source, diagnostics)
     if not diagnostics.failed:
-        _store(name, found, files)
-    return found
+        _store(name, declarations, files)
+    return declarations
 
 
 def _name(source: Source) -> str:
@@ -63,7 +63,7 @@ def _name(source: Source) -> str:
 
 
 def _base(source: Source) -> str:
-    """What the names of imported files are relative to."""
+    """The directory to which names of imported files are relative."""
     if source.path is not None:
         return source.path
     try:
@@ -94,16 +94,16 @@ def _option(row: list[Any]) -> ScriptOption:
     return ScriptOption(tuple(names), default, text, argument, tuple(choices), *flags)
 
 
-def _store(name: str, found: Declared, files: list[str]) -> None:
+def _store(name: str, declarations: Declared, files: list[str]) -> None:
     import json
 
     rows = [
         (item.names, item.default, item.help, item.argument, item.choices, item.operand, item.required, item.repeat,
          item.type, item.listed)
-        for item in found.options
+        for item in declarations.options
     ]
     facts = [fingerprints.file_fact(file) for file in files]
-    data = {"files": facts, "options": rows, "positional": found.positional}
+    data = {"files": facts, "options": rows, "positional": declarations.positional}
     private_files.write(cache.KIND, name, _code(), b"\n", json.dumps(data, separators=(",", ":")).encode())
 
 

@@ -1,11 +1,11 @@
-"""The tools that come with pytrace: their names and groups, where their scripts are, and the list of ``--tools``."""
+"""The tools that come with pytrace: their names, groups and script files, and the list of ``--tools``."""
 
 from __future__ import annotations
 
 import os
 
 GROUPS = ("processes", "scheduling", "memory", "files", "block", "network", "languages")
-"""Folders of ``pytrace/tools``, in the order of the list."""
+"""Directories of ``pytrace/tools``, in the order of the list."""
 
 TRANSLATED: tuple[str, ...] = (
     "funccount", "funclatency", "functime", "funcslower", "stackcount", "trace", "argdist", "tplist",
@@ -28,7 +28,7 @@ def is_name(word: str) -> bool:
 
 
 def path(name: str) -> str:
-    """The file of a tool; empty when no tool has that name or it has no file."""
+    """The script file of a tool; empty if there is no such tool, or it has no file."""
     for group in GROUPS:
         file = f"{FOLDER}/{group}/{name}.bt"
         if os.path.exists(file):
@@ -37,7 +37,7 @@ def path(name: str) -> str:
 
 
 def resolve(name: str) -> tuple[str, tuple[str, ...]]:
-    """The tool that a name stands for, and the words that are implied before those of the user."""
+    """The tool that a name stands for, and the implied words, which precede those of the user."""
     alias = ALIASES.get(name)
     return (name, ()) if alias is None else (alias[0], alias[1:])
 
@@ -56,20 +56,20 @@ def names() -> list[str]:
 
 def rows() -> list[tuple[str, str, str]]:
     """Group, name and summary of all tools, in the order of the list."""
-    found = []
+    tools = []
     for group in GROUPS:
         folder = os.path.join(FOLDER, group)
         files = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
-        found += [(group, file[:-3], summary(os.path.join(folder, file))) for file in files if file.endswith(".bt")]
+        tools += [(group, file[:-3], summary(os.path.join(folder, file))) for file in files if file.endswith(".bt")]
     if TRANSLATED:
         from pytrace.multitools.table import TOOLS
 
-        found += [(tool.group, name, tool.summary) for name, tool in TOOLS.items()]
-    return found
+        tools += [(tool.group, name, tool.summary) for name, tool in TOOLS.items()]
+    return tools
 
 
 def summary(file: str) -> str:
-    """The first line of the comment at the top of a tool's script, without its name."""
+    """The first line of the comment at the top of a tool's script, without the tool's name."""
     with open(file, encoding="utf-8") as script:
         for line in script:
             text = line.strip(" */\n")
@@ -80,7 +80,7 @@ def summary(file: str) -> str:
 
 
 def _alias_rows(word: str) -> list[tuple[str, str, str]]:
-    """Rows of the aliases whose names contain *word*: they are listed when they are looked for."""
+    """Rows of the aliases whose names contain *word*: aliases are listed only on a search."""
     groups = {name: group for group, name, _ in rows()}
     return [
         (groups[words[0]], alias, f"the same as {' '.join(words)}")
@@ -91,14 +91,14 @@ def _alias_rows(word: str) -> list[tuple[str, str, str]]:
 
 def listing(word: str = "") -> str:
     """The text of ``--tools``: one line for each tool whose name or summary contains *word*, by group."""
-    wanted = [row for row in (*rows(), *_alias_rows(word)) if word.lower() in f"{row[1]} {row[2]}".lower()]
-    if not wanted:
+    matches = [row for row in (*rows(), *_alias_rows(word)) if word.lower() in f"{row[1]} {row[2]}".lower()]
+    if not matches:
         return f"No tool has {word!r} in its name or summary; pytrace --tools lists all.\n"
-    width = max(len(name) for _, name, _ in wanted)
-    order = (*GROUPS, *dict.fromkeys(group for group, _, _ in wanted if group not in GROUPS))
+    width = max(len(name) for _, name, _ in matches)
+    order = (*GROUPS, *dict.fromkeys(group for group, _, _ in matches if group not in GROUPS))
     parts = []
     for group in order:
-        lines = [f"  {name:{width}}  {text}\n" for title, name, text in sorted(wanted) if title == group]
+        lines = [f"  {name:{width}}  {text}\n" for title, name, text in sorted(matches) if title == group]
         if lines:
             parts.append(f"{group}:\n{''.join(lines)}")
     return "\n".join((*parts, "pytrace NAME -h shows the options of a tool.\n"))

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from pytrace.core.options.script_options import ScriptOption, Value
 
 COLUMN = 30
-"""Where the texts of options begin."""
+"""Column of the help texts of options."""
 
 
 class CommonOption(msgspec.Struct, frozen=True):
-    """An option that all scripts have: letter and long name without dashes, argument, and what it does."""
+    """An option that all scripts have: letter and long name without dashes, argument, and help text."""
 
     letter: str
     word: str
@@ -26,17 +26,17 @@ class CommonOption(msgspec.Struct, frozen=True):
 
 
 def text(words: ScriptWords, header: str, common: Iterable[CommonOption], parameters: str = "") -> str:
-    """The usage.
+    """The usage text.
 
     Args:
-        words: the options of the script, and its name.
+        words: the name of the script, and its options.
         header: the comment at its top (:func:`header`).
         common: options of pytrace; letters that the script has itself are left out.
         parameters: lines about named parameters, in the language of bpftrace.
     """
     named = [item for item in words.options if not item.operand]
     operands = [item for item in words.options if item.operand]
-    taken = {letter for item in named for letter in item.letters}
+    letters = {letter for item in named for letter in item.letters}
     taken_words = {word for item in named for word in item.words}
     parts = [words.synopsis() + "\n"]
     if header:
@@ -49,7 +49,7 @@ def text(words: ScriptWords, header: str, common: Iterable[CommonOption], parame
         parts.append(f"Parameters, after --:\n{parameters}")
     lines = []
     for item in common:
-        letter = "" if item.letter in taken else item.letter
+        letter = "" if item.letter in letters else item.letter
         if item.word not in taken_words:
             lines.append(_line(_names(letter, [item.word], item.argument), item.help))
     if lines:
@@ -59,7 +59,7 @@ def text(words: ScriptWords, header: str, common: Iterable[CommonOption], parame
 
 
 def header(script: str) -> str:
-    """The text of the comment at the top of a script, without the comment's signs."""
+    """The text of the comment at the top of a script, without comment markers."""
     lines = script.split("\n")
     if lines and lines[0].startswith("#!"):
         del lines[0]
@@ -67,19 +67,19 @@ def header(script: str) -> str:
         del lines[0]
     if not lines:
         return ""
-    found = _block(lines) if lines[0].lstrip().startswith("/*") else _lines(lines)
-    return "\n".join(found).strip("\n")
+    comment = _block(lines) if lines[0].lstrip().startswith("/*") else _lines(lines)
+    return "\n".join(comment).strip("\n")
 
 
 def _block(lines: Sequence[str]) -> list[str]:
-    found = []
-    for at, line in enumerate(lines):
+    bodies = []
+    for number, line in enumerate(lines):
         body, closed, _ = line.partition("*/")
-        body = body.lstrip().removeprefix("/*").removeprefix("*") if at == 0 else _without_star(body)
-        found.append(body)
+        body = body.lstrip().removeprefix("/*").removeprefix("*") if number == 0 else _without_star(body)
+        bodies.append(body)
         if closed:
             break
-    return [found[0].strip(), *_outdented(found[1:])]
+    return [bodies[0].strip(), *_outdented(bodies[1:])]
 
 
 def _without_star(line: str) -> str:
@@ -88,16 +88,16 @@ def _without_star(line: str) -> str:
 
 
 def _lines(lines: Sequence[str]) -> list[str]:
-    found = []
+    bodies = []
     for line in lines:
         if not line.startswith("//"):
             break
-        found.append(line[2:])
-    return _outdented(found)
+        bodies.append(line[2:])
+    return _outdented(bodies)
 
 
 def _outdented(lines: list[str]) -> list[str]:
-    """The lines without the margin that they share."""
+    """The lines without their common indentation."""
     margin = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
     return [line[margin:].rstrip() for line in lines]
 
@@ -120,17 +120,17 @@ def _names(letter: str, words: Sequence[str], argument: str) -> str:
 
 
 def _with_letter(item: ScriptOption, words: ScriptWords) -> str:
-    """What an option does, and its letter in bcc, where that is another option here."""
+    """The help text of an option, and its letter in bcc if that is another option here."""
     letters = [letter for letter, word in words.bcc_letters.items() if word in item.words]
     return explained(item) + "".join(f" [bcc: -{letter}]" for letter in letters)
 
 
 def explained(item: ScriptOption) -> str:
-    """What an option does, with its choices and its default."""
+    """The help text of an option, with its choices and its default."""
     notes = []
     if item.choices:
         notes.append(("some of " if item.listed else "one of ") + ", ".join(item.choices))
-    # 0 and less stand for "not given": the help text says what happens then.
+    # 0 and less stand for "not given", which the help text describes.
     shown = item.default > 0 if isinstance(item.default, int) else item.default != ""
     if not isinstance(item.default, bool) and shown and not item.required:
         notes.append(f"default: {_shown(item.default)}")

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class ScriptWords(msgspec.Struct):
-    """What the command line says to the script *name*, which declares *options*.
+    """The words of the command line for the script *name*, which declares *options*.
 
-    *positional*: the script reads ``$1`` …, so operands without a declaration are such parameters.
+    *positional*: whether the script reads ``$1`` …, so that undeclared operands are such parameters.
     """
 
     name: str
@@ -26,11 +26,11 @@ class ScriptWords(msgspec.Struct):
     positional: bool = True
     operands: list[str] = msgspec.field(default_factory=list)
     given: dict[str, list[tuple[str, str | None]]] = msgspec.field(default_factory=dict)
-    """For each option that was given, how it was written and its text, in order."""
+    """For each option that was given, its spellings and texts, in order."""
     bcc_letters: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """Letters that are pytrace's own in every tool, with the long names of what bcc's tool has under them."""
+    """Letters of pytrace's own options, with the long names of the options that have them in bcc's tool."""
     taken: dict[str, str] = msgspec.field(default_factory=dict)
-    """Letters that were given and would have been pytrace's own, with the long names of those."""
+    """Letters on the command line that are pytrace's own elsewhere, with the long names of pytrace's options."""
 
     def letter(self, letter: str) -> ScriptOption | None:
         """The option ``-letter``."""
@@ -41,47 +41,47 @@ class ScriptWords(msgspec.Struct):
         return next((item for item in self.options if not item.operand and word in item.words), None)
 
     def abbreviated(self, start: str) -> ScriptOption | None:
-        """The only option whose long name begins with *start*.
+        """The option whose long name begins with *start*; None if there is none.
 
         Raises:
             TraceError: there are several.
         """
         named = (item for item in self.options if not item.operand)
-        found = {word: item for item in named for word in item.words if word.startswith(start)}
-        if len({item.name for item in found.values()}) > 1:
-            hint = "could be " + ", ".join(f"--{word}" for word in found)
+        matches = {word: item for item in named for word in item.words if word.startswith(start)}
+        if len({item.name for item in matches.values()}) > 1:
+            hint = "could be " + ", ".join(f"--{word}" for word in matches)
             raise TraceError(f"option --{start} is ambiguous", hints=(hint,))
-        return next(iter(found.values()), None)
+        return next(iter(matches.values()), None)
 
     def is_operand(self, word: str) -> bool:
-        """Whether a word that begins with a dash is a negative number and no option of the script."""
+        """Whether a word that begins with a dash is a negative number, not an option of the script."""
         return bool(self.options) and word[1:].isdigit() and self.letter(word[1]) is None
 
     def takes_operands(self) -> bool:
-        """Whether words without a dash are operands that it declares, or must not be given."""
+        """Whether words without a dash are declared operands, or must not be given."""
         return bool(self.options) and (any(item.operand for item in self.options) or not self.positional)
 
     def general(self, after: Iterable[str]) -> list[tuple[str, str]]:
         """The operands that are options of pytrace itself, by their names; *after* are the words after ``--``."""
         words = [*self.operands, *(word for word in after if not word.startswith("--"))]
         operands = [item for item in self.options if item.operand]
-        found = []
-        for at, item in enumerate(operands):
+        pairs = []
+        for index, item in enumerate(operands):
             if item.general:
-                found += [(item.general, word) for word in (words[at:] if item.repeat else words[at : at + 1])]
-        return found
+                pairs += [(item.general, word) for word in (words[index:] if item.repeat else words[index : index + 1])]
+        return pairs
 
     def set(self, option: ScriptOption, written: str, text: str | None) -> bool:
-        """Record an option; True when that is another value than before for one that is used once."""
+        """Record an option. Returns whether it changes the value of an option that is used once."""
         texts = self.given.setdefault(option.name, [])
         again = not option.repeat and bool(texts) and texts[-1][1] != text
         texts.append((written, text))
         return again
 
     def fit_outputs(self, seconds: float) -> None:
-        """Ask a script that takes ``[interval]`` and ``[count]``, and got no count, for those that fill the duration.
+        """Unless a count was given, set that of a script with ``[interval]`` and ``[count]`` to fill the duration.
 
-        The last one is then the end of the run: what the next moment brings would be an output of its own.
+        The last interval then ends with the run, and no further output follows at once.
         """
         operands = [option for option in self.options if option.operand]
         if [option.name for option in operands] != ["interval", "count"] or len(self.operands) > 1:
@@ -95,21 +95,20 @@ class ScriptWords(msgspec.Struct):
             self.set(operands[1], "count", str(duration // interval))
 
     def named(self, after: Iterable[tuple[str, str | None]]) -> tuple[tuple[str, str | None], ...]:
-        """The values of all options that were given, as parameters of the compilation, checked.
+        """The checked values of all options that were given, as named parameters of the compilation.
 
-        *after* are named parameters after ``--``; those that the script declares at its root are among the result,
-        the others come last.
+        *after* are named parameters after ``--``; those that the script does not declare at its root come last.
 
         Raises:
-            TraceError: a value is wrong, a required operand is missing, or there are too many operands.
+            TraceError: a value is invalid, a required operand is missing, or there are too many operands.
         """
-        known = {name: option for option in self.options for name in option.names}
-        others = [(name, text) for name, text in after if name not in known]
+        declared = {name: option for option in self.options for name in option.names}
+        others = [(name, text) for name, text in after if name not in declared]
         for name, text in after:
-            if name in known:
-                self.set(known[name], f"--{name}", text)
+            if name in declared:
+                self.set(declared[name], f"--{name}", text)
         self._place_operands()
-        found: list[tuple[str, str | None]] = []
+        texts_by_name: list[tuple[str, str | None]] = []
         for option in self.options:
             texts = self.given.get(option.name)
             if not texts or option.general:
@@ -117,29 +116,29 @@ class ScriptWords(msgspec.Struct):
             for written, text in texts:
                 self._check(option, written, text)
             joined = JOINT.join(text or "" for _, text in texts) if option.repeat else texts[-1][1]
-            found.append((option.name, joined))
-        return (*found, *others)
+            texts_by_name.append((option.name, joined))
+        return (*texts_by_name, *others)
 
     def has_typed_values(self) -> bool:
-        """Whether an option was given that has a type, whose values may name what the machine does not have."""
+        """Whether a typed option was given, whose value may name something that the machine does not have."""
         return any(option.type and option.name in self.given for option in self.options)
 
     def values(self) -> dict[str, Value]:
         """The values of all options by name, after :meth:`named` has checked them."""
-        found: dict[str, Value] = {}
+        values: dict[str, Value] = {}
         for option in self.options:
             texts = [text for _, text in self.given.get(option.name, ())]
             joined = JOINT.join(text or "" for text in texts) if option.repeat else texts[-1] if texts else None
-            found[option.name] = convert(option, joined) if texts else default(option)
-        return found
+            values[option.name] = convert(option, joined) if texts else default(option)
+        return values
 
     def _place_operands(self) -> None:
         words = list(self.operands)
         for option in self.options:
             if not option.operand:
                 continue
-            taken = words if option.repeat else words[:1]
-            for word in taken:
+            own = words if option.repeat else words[:1]
+            for word in own:
                 self.set(option, option.name, word)
             words = [] if option.repeat else words[1:]
             if option.required and option.name not in self.given:
@@ -163,7 +162,7 @@ class ScriptWords(msgspec.Struct):
             raise TraceError(f"{what} {written} needs {wrong.shown(text)}", hints=hints) from None
 
     def synopsis(self) -> str:
-        """The line of the usage that shows how the script is started."""
+        """The synopsis line of the usage."""
         words = [f"usage: pytrace {self.name}"]
         if any(not item.operand for item in self.options):
             words.append("[options]")
