@@ -35,7 +35,7 @@ def by_class(
     Raises:
         ValueError: a class has two rows.
     """
-    found = dict(rows)
-    if len(found) != len(rows):
+    table = dict(rows)
+    if len(table) != len(rows):
         raise ValueError("two functions for one class")
-    return cast("Mapping[type[B], Callable[Concatenate[S, B, P], R]]", found)
+    return cast("Mapping[type[B], Callable[Concatenate[S, B, P], R]]", table)

@@ -1,4 +1,4 @@
-"""Requests of users to end what runs, and critical sections that signals do not interrupt."""
+"""Requests to end a run, and critical sections that signals do not interrupt."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class EndRequests:
-    """Requests to end a run. Handlers of signals count them; whatever takes long looks at them."""
+    """Requests to end a run. Signal handlers count them; long operations poll them."""
 
     def __init__(self) -> None:
         self.ending = False
-        """Whether a user has asked for the end, and waits for it."""
+        """Whether a user has requested the end of the run, and waits for it."""
         self.count = 0
-        """How often the user has asked."""
+        """Number of requests."""
 
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Block signals that end the process until the end of the block, so that no partial file is left."""
+    """Defer signals that end the process until the end of the block, so that no partial file is left."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     try:
         yield
@@ -36,10 +36,10 @@ def held() -> Iterator[None]:
 
 @contextmanager
 def postponed() -> Iterator[None]:
-    """Call Python's handler of SIGINT only at the end of the block, whichever thread the kernel gives the signal to.
+    """Defer Python's SIGINT handler to the end of the block, whichever thread receives the signal.
 
-    Blocking the signal does not do that in a program with several threads: another thread takes it, and the handler
-    runs in the first one all the same. In other threads no handler ever runs.
+    Blocking the signal is not enough in a program with several threads: another thread receives it, and the handler
+    still runs in the main thread. Handlers never run in other threads.
     """
     import threading  # few runs need it
 

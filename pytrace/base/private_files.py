@@ -1,8 +1,8 @@
 """Files that are cached between runs: compiled programs, indexes, tables.
 
-There is a directory of each kind of files (:func:`pytrace.base.private_folders.cache_folder`). A file has a digest of
-its content and its name; one that is damaged, or that somebody else could have written, is removed and made anew. Files
-are replaced as a whole. They are not flushed to the disk: after a power failure, the digest detects what is missing.
+There is a directory for each kind of file (:func:`pytrace.base.private_folders.cache_folder`). A file contains a digest
+of its content and name; one that is damaged, or that another user could have written, is removed and created again.
+Files are replaced atomically. They are not synced to disk: after a power failure, the digest detects lost content.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _DIGEST = 32
 
 _TEMPORARY = ".new-"
 _ABANDONED = 3600
-"""Age in seconds at which the temporary file of a writer that was killed is removed."""
+"""Age in seconds at which a temporary file is removed: its writer was killed."""
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _LIMITS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-"""Errors of this process or machine, which say nothing about a file."""
+"""Errors of this process or machine, not of a file."""
 
 
 def digest(data: bytes, size: int = 12) -> str:
@@ -49,7 +49,7 @@ def directory(kind: str) -> str:
 
 
 def read(kind: str, name: str) -> bytes | None:
-    """What :func:`write` stored; None when there is nothing that is whole and can be trusted."""
+    """Contents that :func:`write` stored; None if there is no file that is intact and trusted."""
     try:
         with cache_folder(kind) as folder:
             return _read(folder, kind, name)
@@ -78,13 +78,13 @@ def _read(folder: Folder, kind: str, name: str) -> bytes | None:
 
 
 def _head(kind: str, name: str, body: bytes) -> bytes:
-    made = hashlib.blake2b(f"{kind}/{name}\0".encode(errors="surrogateescape"), digest_size=_DIGEST)
-    made.update(body)
-    return _MAGIC + made.digest()
+    hasher = hashlib.blake2b(f"{kind}/{name}\0".encode(errors="surrogateescape"), digest_size=_DIGEST)
+    hasher.update(body)
+    return _MAGIC + hasher.digest()
 
 
 def write(kind: str, name: str, *parts: bytes) -> bool:
-    """Store bytes for later runs, atomically. Returns False when that is not possible, which only costs time."""
+    """Store bytes for later runs, atomically. Returns False if that is not possible, which only costs time."""
     try:
         with cache_folder(kind, create=True) as folder:
             body = b"".join(parts)
@@ -98,7 +98,7 @@ def write(kind: str, name: str, *parts: bytes) -> bool:
 def replace(
     folder: Folder, name: str, parts: Iterable[bytes], check: Callable[[str], object] = len
 ) -> None:
-    """Create or replace a file of a private directory, which is complete at any moment.
+    """Create or replace a file of a private directory atomically.
 
     *check* is called with the path of the new file before it gets its name, and raises an error for a wrong one.
 
@@ -120,12 +120,12 @@ def replace(
 
 
 def temporary_name() -> str:
-    """The name of a new entry, which is removed some time after its writer was killed."""
+    """A name for a new entry, which :func:`remove_abandoned` removes if its writer was killed."""
     return f"{_TEMPORARY}{os.urandom(8).hex()}"
 
 
 def discard(folder: Folder, name: str, reason: str) -> None:
-    """Remove an entry of a private directory, whatever it is, and say so with ``-v``."""
+    """Remove an entry of a private directory, whatever its type, and report that with ``-v``."""
     try:
         _remove(folder, name)
     except FileNotFoundError:
@@ -145,23 +145,23 @@ def _remove(folder: Folder, name: str) -> None:
 
 
 def remove_abandoned(folder: Folder) -> None:
-    """Remove temporary files of writers that were killed some time ago."""
+    """Remove old temporary files, whose writers were killed."""
     before = time.time() - _ABANDONED
     with os.scandir(folder.descriptor) as entries:
-        found = [entry for entry in entries if entry.name.startswith(_TEMPORARY)]
-    for entry in found:
+        temporary = [entry for entry in entries if entry.name.startswith(_TEMPORARY)]
+    for entry in temporary:
         with contextlib.suppress(OSError):
             if entry.stat(follow_symlinks=False).st_mtime < before:
                 _remove(folder, entry.name)
 
 
 def trim(kind: str, most: int, prefix: str = "") -> None:
-    """Remove the oldest files of a kind whose name has a *prefix*, down to a number of them."""
+    """Remove the oldest files of a kind whose names begin with *prefix*, except for the newest *most*."""
     with contextlib.suppress(OSError), cache_folder(kind) as folder:
         with os.scandir(folder.descriptor) as entries:
-            found = [entry for entry in entries if entry.name.startswith(prefix) and entry.name[0] != "."]
-        if len(found) > most:
-            found.sort(key=lambda entry: entry.stat(follow_symlinks=False).st_mtime_ns)
-            for entry in found[: len(found) - most]:
+            matching = [entry for entry in entries if entry.name.startswith(prefix) and entry.name[0] != "."]
+        if len(matching) > most:
+            matching.sort(key=lambda entry: entry.stat(follow_symlinks=False).st_mtime_ns)
+            for entry in matching[: len(matching) - most]:
                 with contextlib.suppress(FileNotFoundError):  # another process may remove it at the same time
                     os.unlink(entry.name, dir_fd=folder.descriptor)

@@ -1,13 +1,13 @@
-"""Directories with files that are trusted: each component of their path is opened and checked by itself.
+"""Directories of trusted files: each component of their path is opened and checked separately.
 
-What is cached is believed (compiled programs run in the kernel), and what is written there is written with the rights
-of the process. Under ``sudo -E`` the environment may name a directory of another user, who can replace anything below
-it by a symbolic link at any moment. So a path is never handed to the kernel as a whole. Its components are opened one
-by one, relative to the descriptor of the one before (``O_NOFOLLOW``), and checked on the open descriptor:
+Cached data is trusted (compiled programs run in the kernel), and written with the privileges of the process. Under
+``sudo -E`` the environment may name a directory of another user, who can replace anything below it by a symbolic link
+at any moment. So a path is never passed to the kernel as a whole. Its components are opened one by one, relative to
+the descriptor of the previous one (``O_NOFOLLOW``), and checked on the open descriptor:
 
 - the parents of a base (``/``, ``/home`` …) belong to root or the effective user, and nobody else can write to them,
   unless they are sticky (``/tmp``); a link there is followed if it belongs to root or the effective user;
-- the base and what is below it are real directories of the effective user, to which nobody else can write.
+- the base and the directories below it belong to the effective user, are not links, and nobody else can write to them.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from typing import Self
 
 SYSTEM_BASE = "/var/cache"
-"""Root's cache where its environment names a directory that is not root's."""
+"""Root's cache if the environment names a directory that does not belong to root."""
 
 NOTES: dict[str, None] = {}
-"""What was not used or was removed, and why, in order: sentences for ``-v``."""
+"""Messages for ``-v`` about files and directories that were not used or were removed, in order."""
 
 _MOST_LINKS = 40
-"""Symbolic links in one path, at most (``MAXSYMLINKS`` of include/linux/namei.h)."""
+"""Maximum number of symbolic links in one path (``MAXSYMLINKS`` of include/linux/namei.h)."""
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _COMPONENT = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -40,11 +40,11 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class UnusableError(OSError):
-    """A directory whose content cannot be trusted, or without a place to create it in; the message says why."""
+    """A directory whose contents cannot be trusted, or whose parent does not exist; the message says why."""
 
 
 class Folder(msgspec.Struct, frozen=True):
-    """An open private directory. *path* is for messages; files are reached through *descriptor* (``dir_fd``)."""
+    """An open private directory. *path* is for messages; files are accessed through *descriptor* (``dir_fd``)."""
 
     descriptor: int
     path: str
@@ -52,27 +52,27 @@ class Folder(msgspec.Struct, frozen=True):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, type_: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         os.close(self.descriptor)
 
     def open(self, name: str, *, create: bool = False) -> Folder:
-        """A private directory in this one.
+        """Open a private directory in this one.
 
         Raises:
-            OSError: there is none, or it cannot be created; UnusableError: others could change what is in it.
+            OSError: it does not exist or cannot be created; UnusableError: other users could modify its contents.
         """
         if create:
             _make(name, self.descriptor)
         path = f"{self.path}/{name}"
         try:
-            found = os.open(name, _FOLDER, dir_fd=self.descriptor)
+            descriptor = os.open(name, _FOLDER, dir_fd=self.descriptor)
         except NotADirectoryError:  # also a link, with O_DIRECTORY
             raise UnusableError(f"{path} is a link or no directory") from None
-        return _checked(Folder(found, path))
+        return _checked(Folder(descriptor, path))
 
 
 def note(text: str) -> None:
-    """Remember a sentence for ``-v``, once."""
+    """Add a message for ``-v``, unless it has been added already."""
     NOTES[text] = None
 
 
@@ -80,22 +80,23 @@ def note(text: str) -> None:
 
 
 def cache_folder(*below: str, create: bool = False) -> Folder:
-    """A directory below ``pytrace`` in the user's cache, open.
+    """Open a directory below ``pytrace`` in the user's cache.
 
-    The base is ``$XDG_CACHE_HOME``, else ``$HOME/.cache``. Where that is not root's, root has :data:`SYSTEM_BASE`.
+    The base is ``$XDG_CACHE_HOME``, else ``$HOME/.cache``. If that does not belong to root, root uses
+    :data:`SYSTEM_BASE`.
 
     Raises:
-        OSError: there is none that can be trusted, and with *create* none can be made.
+        OSError: there is no trusted directory, and with *create* none can be created.
     """
     return first_usable([(base, "pytrace", *below) for base in cache_bases()], create=create)
 
 
 def first_usable(places: Sequence[tuple[str, ...]], *, create: bool = False) -> Folder:
-    """The first of several directories that can be trusted, each given as its base and what is below that.
+    """Open the first trusted directory of *places*, each of which consists of a base and the components below it.
 
     Raises:
         UnusableError: no directory can be trusted.
-        OSError: there is none, and with *create* none can be made.
+        OSError: none exists, and with *create* none can be created.
     """
     refused: OSError = FileNotFoundError(errno.ENOENT, "no cache directory is named")
     for base, *below in places:
@@ -113,7 +114,7 @@ def cache_bases() -> list[str]:
 
 
 def user_bases() -> list[str]:
-    """The base directory of caches that the environment names; at most one."""
+    """The base directory of caches that the environment names, if any."""
     named = os.environ.get("XDG_CACHE_HOME", "")
     # Relative paths are to be ignored (XDG Base Directory Specification).
     if named.startswith("/"):
@@ -123,7 +124,7 @@ def user_bases() -> list[str]:
 
 
 def home_directory() -> str:
-    """The home directory that the environment or else the user database names; empty if it is none."""
+    """The home directory by the environment, or else by the user database; empty if there is none."""
     home = os.environ.get("HOME") or ""
     if not home:
         import pwd
@@ -140,11 +141,11 @@ def home_directory() -> str:
 
 
 def open_below(base: str, *below: str, create: bool = False) -> Folder:
-    """The private directory *below* an absolute *base*, which is private itself; its parents are not created.
+    """Open the private directory *below* an absolute *base*, which is private itself; its parents are not created.
 
     Raises:
-        UnusableError: others could change what is in it, or the parent of *base* does not exist.
-        OSError: there is none, and with *create* none can be made.
+        UnusableError: other users could modify its contents, or the parent of *base* does not exist.
+        OSError: it does not exist, and with *create* cannot be created.
     """
     parent, name = os.path.split(base.rstrip("/"))
     if name in ("", ".", ".."):
@@ -160,40 +161,40 @@ def open_below(base: str, *below: str, create: bool = False) -> Folder:
 
 
 def _open_parent(path: str) -> int:
-    """Descriptor of the directory at an absolute path that nobody but root and the user can redirect."""
+    """Descriptor of the directory at an absolute path that only root and the user can redirect."""
     waiting = path.split("/")[::-1]
     links = 0
     with ExitStack() as opened:
-        here, place = _component("/", None, opened), "/"
-        root = here
+        current, place = _component("/", None, opened), "/"
+        root = current
         _check_parent(os.fstat(root), "/")
         while waiting:
             name = waiting.pop()
             if name in ("", "."):
                 continue
-            # The place has no links in it, so that .. is its parent.
+            # The path has no links in it, so that .. is its parent.
             next_place = os.path.normpath(os.path.join(place, name))
-            found = _component(name, here, opened)
-            status = os.fstat(found)
+            descriptor = _component(name, current, opened)
+            status = os.fstat(descriptor)
             if stat.S_ISLNK(status.st_mode):
                 links += 1
-                target = _target(found, status, next_place, links)
-                here, place = (root, "/") if target.startswith("/") else (here, place)
+                target = _target(descriptor, status, next_place, links)
+                current, place = (root, "/") if target.startswith("/") else (current, place)
                 waiting += target.split("/")[::-1]
             else:
                 _check_parent(status, next_place)
-                here, place = found, next_place
-        return os.dup(here)
+                current, place = descriptor, next_place
+        return os.dup(current)
 
 
 def _component(name: str, folder: int | None, opened: ExitStack) -> int:
-    found = os.open(name, _COMPONENT, dir_fd=folder)
-    opened.callback(os.close, found)
-    return found
+    descriptor = os.open(name, _COMPONENT, dir_fd=folder)
+    opened.callback(os.close, descriptor)
+    return descriptor
 
 
 def _target(link: int, status: os.stat_result, place: str, links: int) -> str:
-    """Where a symbolic link among the parents of a base leads to."""
+    """Target of a symbolic link among the parents of a base."""
     if status.st_uid not in (0, os.geteuid()):
         raise UnusableError(f"{place} is a link of user {status.st_uid}")
     if links > _MOST_LINKS:
@@ -212,7 +213,7 @@ def _check_parent(status: os.stat_result, place: str) -> None:
 
 
 def private(status: os.stat_result) -> bool:
-    """Whether a file or directory is the user's, and nobody else can write to it."""
+    """Whether a file or directory belongs to the user, and nobody else can write to it."""
     return status.st_uid == os.geteuid() and not status.st_mode & _OTHERS_WRITE
 
 

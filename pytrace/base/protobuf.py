@@ -1,4 +1,4 @@
-"""Protocol buffers, written only: the wire format of messages (https://protobuf.dev/programming-guides/encoding/)."""
+"""Encoder of protocol buffer messages (https://protobuf.dev/programming-guides/encoding/)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WORD = (1 << 64) - 1
 
 @lru_cache(maxsize=1 << 16)
 def varint(number: int) -> bytes:
-    """A number of 64 bits, negative ones as two's complement (``int64``)."""
+    """A 64-bit number as a varint; negative numbers in two's complement (``int64``)."""
     number &= _WORD
     if number < 0x80:
         return bytes((number,))
@@ -28,10 +28,10 @@ def varint(number: int) -> bytes:
 
 
 class Message:
-    """A message that is being written; fields are written in the order of the calls.
+    """A message under construction; fields are encoded in the order of the calls.
 
-    As in proto3 a number that is 0 and an empty text are not written, except as elements of repeated fields
-    (:meth:`packed`, and texts with *repeated*).
+    As in proto3, a number 0 and an empty string are omitted, except as elements of repeated fields (:meth:`packed`,
+    and strings with *repeated*).
     """
 
     __slots__ = ("_data",)
@@ -49,7 +49,7 @@ class Message:
             self._data += varint(value)
 
     def packed(self, field: int, values: Iterable[int]) -> None:
-        """A repeated field of such numbers."""
+        """A packed repeated field of type ``int64``, ``uint64`` or ``bool``."""
         data = b"".join(map(varint, values))
         if data:
             self._put(field, data)

@@ -1,4 +1,4 @@
-"""Set-up of the standard streams, and whether messages are coloured."""
+"""Setup of the standard streams, and colour of messages."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import sys
 
 
 def colour(descriptor: int = 2) -> bool:
-    """Whether to colour: as ``PYTRACE_COLOR`` (or ``BPFTRACE_COLOR``) says, else whether *descriptor* is a terminal.
+    """Whether to use colour: by ``PYTRACE_COLOR`` (or ``BPFTRACE_COLOR``), else if *descriptor* is a terminal.
 
     ``NO_COLOR`` is honoured, see https://no-color.org.
     """
-    wanted = os.environ.get("PYTRACE_COLOR", os.environ.get("BPFTRACE_COLOR", "auto")).lower()
-    if wanted in ("always", "never"):
-        return wanted == "always"
+    setting = os.environ.get("PYTRACE_COLOR", os.environ.get("BPFTRACE_COLOR", "auto")).lower()
+    if setting in ("always", "never"):
+        return setting == "always"
     return os.isatty(descriptor) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 class _Messages(io.TextIOWrapper):
-    """Standard error whose write errors are ignored: a message that cannot be written does not end the run.
+    """Standard error with write errors ignored: a message that cannot be written does not end the run.
 
-    On a terminal control characters are shown as escapes: messages name files and symbols.
+    On a terminal, control characters are escaped, as messages contain names of files and symbols.
     """
 
     def write(self, text: str) -> int:
@@ -42,10 +42,10 @@ class _Messages(io.TextIOWrapper):
 
 
 def prepare_streams() -> None:
-    """Set up standard streams that are always open and encode as UTF-8.
+    """Make sure that the standard streams are open and use UTF-8.
 
     Closed streams are opened on the null device, so that no file opened later gets descriptor 0, 1 or 2; writing to a
-    standard output that was closed still fails.  Text is written as UTF-8 in any locale; bytes of scripts and file
+    standard output that was closed still fails.  Text is encoded as UTF-8 in any locale; bytes of scripts and file
     names that are not UTF-8 are written unchanged.
     """
     closed = []

@@ -13,20 +13,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _PREFIX, _RANDOM = ".pytrace-", 8
-"""How the names of temporary files start, and how many characters ``mkstemp`` adds."""
+"""Prefix of the names of temporary files, and the number of characters that ``mkstemp`` adds."""
 _ABANDONED = 3600
-"""Age in seconds of a temporary file that nobody writes any more."""
+"""Age in seconds at which a temporary file is removed: its writer was killed."""
 _MOST_LINKS = 40
 
 
 @contextlib.contextmanager
 def replacing(path: str, mode: int = 0o666) -> Iterator[str]:
-    """Give a temporary path to write to, which replaces *path* at the end of the block.
+    """Yield a temporary path to write to, which replaces *path* at the end of the block.
 
-    *path* stays unchanged until then, and when the block fails or a signal interrupts it. Symbolic links are followed,
-    except for those of other users in directories like ``/tmp``. A path that is not a regular file (``/dev/null``, a
-    pipe) is given itself. *mode* is that of a new file, before the umask. The new content is on the disk before the
-    old one is given up.
+    *path* stays unchanged until then, and if the block fails or a signal interrupts it. Symbolic links are followed,
+    except for those of other users in directories like ``/tmp``. For a path that is not a regular file (``/dev/null``,
+    a pipe), *path* itself is yielded. *mode* is that of a new file, before the umask. The new content is synced to disk
+    before it replaces the old one.
 
     Raises:
         OSError: the directory cannot be written, or *path* is a link that is not followed.
@@ -51,17 +51,17 @@ def replacing(path: str, mode: int = 0o666) -> Iterator[str]:
         _flush(temporary)
         os.replace(temporary, target)
     finally:
-        # It does not exist any more after a successful replace.
+        # It no longer exists after a successful replace.
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
 
 
 def _unnamed(folder: str) -> int | None:
-    """A file without a name, of which nothing stays when its writer is killed; None where there are no such files."""
+    """An unnamed file (``O_TMPFILE``), which vanishes if its writer is killed; None where not supported."""
     try:
         file = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except OSError:
-        # Not all file systems have them (overlayfs before 6.1, NFS); what else is wrong the other way finds, too.
+        # Not all file systems support these (overlayfs before 6.1, NFS); other errors recur with a named file.
         return None
     if os.path.exists(f"/proc/self/fd/{file}"):
         return file
@@ -70,14 +70,14 @@ def _unnamed(folder: str) -> int | None:
 
 
 def _give(file: int, target: str, mode: int) -> None:
-    """Give a file without a name that of *target*, by way of one that can replace it."""
+    """Link an unnamed file to a temporary name, and rename it to *target*."""
     mask = os.umask(0)
     os.umask(mask)
     os.fchmod(file, mode & ~mask)
     os.fsync(file)
     temporary = _temporary(target)
     os.unlink(temporary)
-    # With a directory given, link() follows the symbolic link, as linkat(2) with AT_SYMLINK_FOLLOW.
+    # With a directory descriptor, os.link() follows the symbolic link, as linkat(2) with AT_SYMLINK_FOLLOW.
     descriptors = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.link(str(file), temporary, src_dir_fd=descriptors, follow_symlinks=True)
@@ -95,12 +95,12 @@ def replaceable(path: str) -> bool:
         IsADirectoryError: it is a directory.
     """
     try:
-        kind = os.stat(path).st_mode
+        mode = os.stat(path).st_mode
     except FileNotFoundError:
         return True
-    if stat.S_ISDIR(kind):
+    if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-    return stat.S_ISREG(kind)
+    return stat.S_ISREG(mode)
 
 
 def check(path: str) -> None:
@@ -124,26 +124,27 @@ def _temporary(target: str) -> str:
 
 
 def target_of(path: str) -> str:
-    """The file that a path names, without links.
+    """The file that a path names, with links resolved.
 
-    The kernel does not follow links of other users in sticky directories that everybody can write to
-    (``fs.protected_symlinks``), as they may lead root anywhere. Renaming over the target of a link would evade that.
+    The kernel does not follow links of other users in world-writable sticky directories (``fs.protected_symlinks``), as
+    these can redirect root. Renaming over the target of a link would bypass that check.
 
     Raises:
-        OSError: there is such a link.
+        OSError: the path contains such a link.
     """
-    at = os.path.abspath(path)
+    current = os.path.abspath(path)
     for _ in range(_MOST_LINKS):
-        folder = os.path.realpath(os.path.dirname(at))
-        at = os.path.join(folder, os.path.basename(at))
+        folder = os.path.realpath(os.path.dirname(current))
+        current = os.path.join(folder, os.path.basename(current))
         try:
-            link = os.readlink(at)
+            link = os.readlink(current)
         except OSError:
-            return at
-        held, owner = os.stat(folder), os.lstat(at).st_uid
-        if held.st_mode & stat.S_ISVTX and held.st_mode & stat.S_IWOTH and owner not in (os.geteuid(), held.st_uid):
-            raise PermissionError(errno.EACCES, f"it is a link of user {owner}", at)
-        at = os.path.join(folder, link)
+            return current
+        status, owner = os.stat(folder), os.lstat(current).st_uid
+        shared = status.st_mode & stat.S_ISVTX and status.st_mode & stat.S_IWOTH
+        if shared and owner not in (os.geteuid(), status.st_uid):
+            raise PermissionError(errno.EACCES, f"it is a link of user {owner}", current)
+        current = os.path.join(folder, link)
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
 
 
@@ -156,7 +157,7 @@ def _flush(path: str) -> None:
 
 
 def _remove_abandoned(folder: str) -> None:
-    """Remove temporary files of this user whose writer was killed some time ago."""
+    """Remove old temporary files of this user, whose writers were killed."""
     before = time.time() - _ABANDONED
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
@@ -167,7 +168,7 @@ def _remove_abandoned(folder: str) -> None:
 
 
 def write(path: str, data: bytes, *, executable: bool = False) -> None:
-    """Write a file atomically, also when a signal ends the process meanwhile.
+    """Write a file atomically, even if a signal ends the process meanwhile.
 
     Raises:
         OSError: it cannot be written; the old content is unchanged.

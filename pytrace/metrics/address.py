@@ -1,4 +1,4 @@
-"""Where metrics are served: the argument of ``--metrics``."""
+"""The address at which metrics are served: the argument of ``--metrics``."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _HINT = "for example --metrics :9435, 127.0.0.1:9435 or [::1]:9435; port 0 is an
 
 
 def parse(text: str) -> Address:
-    """Read ``HOST:PORT``; without a host, all addresses of the machine are meant.
+    """Parse ``HOST:PORT``; without a host, all addresses of the machine are used.
 
     Returns:
         Host (a name, an IPv4 or an IPv6 address without brackets; empty for all addresses) and port.
 
     Raises:
-        TraceError: *text* is no such address.
+        TraceError: *text* is not such an address.
     """
     host, colon, port = text.rpartition(":")
     if not colon:
@@ -32,6 +32,6 @@ def parse(text: str) -> Address:
 
 
 def shown(address: Address) -> str:
-    """An address as a URL has it."""
+    """An address in URL syntax."""
     host = f"[{address.host}]" if ":" in address.host else address.host
     return f"{host}:{address.port}"

@@ -1,8 +1,8 @@
-"""Snapshots for other threads: they ask, and the thread that traces takes one at its next step.
+"""Snapshots for other threads: they request one, and the tracing thread takes it at its next step.
 
-Nothing of a session is locked: maps are read by the thread that they belong to. Everybody who asks before that thread
-has the snapshot gets the same one, and it takes another only after it has traced for :data:`SHARE` times as long as the
-last one took: however often somebody asks, tracing has most of the time.
+A session has no locks: maps are read by the thread that owns them. All requests that arrive before a snapshot is
+complete share it, and the next one is taken only after tracing has run for :data:`SHARE` times as long as the last
+snapshot took: however frequent the requests, most of the time is left for tracing.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.results.snapshot import SnapshotData
 
 SHARE = 4
-"""How much longer than for a snapshot there is for tracing before the next one."""
+"""Minimum time for tracing between two snapshots, as a multiple of the time that the last one took."""
 
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """No search for cycles in the block: going through 100,000 new objects again and again takes half of the time.
+    """Disable the cyclic garbage collector in the block: repeated scans of 100,000 new objects take half of the time.
 
-    Several threads may be in such blocks at once: the one that came first begins collections again.
+    Several threads may be in such blocks at once: the one that disabled the collector enables it again.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -38,14 +38,14 @@ def uncollected() -> Iterator[None]:
 
 
 class Exchange:
-    """Between threads that want snapshots (:meth:`ask`) and the one that takes them (:meth:`work`)."""
+    """Connects threads that request snapshots (:meth:`ask`) with the one that takes them (:meth:`work`)."""
 
     def __init__(self, take: Callable[[], SnapshotData]) -> None:
         self._take = take
         self._lock = Lock()
         self._wanted: Future[SnapshotData] | None = None
         self._begun: Future[SnapshotData] | None = None
-        """The one that is being taken."""
+        """The snapshot that is being taken."""
         self._closed = False
         self._not_before = 0.0
         self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -56,32 +56,32 @@ class Exchange:
         """A snapshot that is being taken, or is taken after this call.
 
         Raises:
-            TimeoutError: there was none within so many *seconds*.
-            TraceError: there is none, the message says why.
+            TimeoutError: none was completed within *seconds*.
+            TraceError: no snapshot can be taken; the message says why.
         """
         with self._lock:
             if self._closed:
                 raise TraceError("the run is over")
-            wanted = self._begun or self._wanted
-            if wanted is None:
-                wanted = self._wanted = Future()
+            request = self._begun or self._wanted
+            if request is None:
+                request = self._wanted = Future()
                 os.eventfd_write(self._event, 1)
-        return wanted.result(seconds)
+        return request.result(seconds)
 
     # ---- the thread that traces
 
     def fileno(self) -> int:
-        """Readable when somebody has asked."""
+        """A descriptor that is readable if a snapshot has been requested."""
         return self._event
 
     def pause(self, longest: float) -> float:
-        """How long to wait for events before :meth:`work` is called, at most *longest* seconds."""
+        """Seconds to wait for events before :meth:`work` is called, at most *longest*."""
         if self._wanted is None:
             return longest
         return max(0.0, min(longest, self._not_before - time.monotonic()))
 
     def work(self) -> None:
-        """Take a snapshot when one is wanted and it is time to."""
+        """Take a snapshot if one has been requested and is due."""
         if self._wanted is None:
             return
         with suppress(BlockingIOError):
@@ -90,19 +90,19 @@ class Exchange:
         if start < self._not_before:
             return
         with self._lock:
-            wanted, self._wanted = self._wanted, None
-            self._begun = wanted
+            request, self._wanted = self._wanted, None
+            self._begun = request
         try:
             with uncollected():
                 snapshot = self._take()
         except TraceError as error:
-            wanted.set_exception(error)
+            request.set_exception(error)
         except BaseException:
-            # Whatever breaks the run off: nobody shall wait for it.
-            wanted.set_exception(TraceError("the run was interrupted"))
+            # Whatever interrupts the run: waiting threads must be released.
+            request.set_exception(TraceError("the run was interrupted"))
             raise
         else:
-            wanted.set_result(snapshot)
+            request.set_result(snapshot)
         finally:
             with self._lock:
                 self._begun = None
@@ -110,14 +110,14 @@ class Exchange:
         self._not_before = end + SHARE * (end - start)
 
     def close(self) -> bool:
-        """No snapshots any more; gives whether somebody was waiting for one."""
+        """Take no more snapshots. Returns whether a request was waiting."""
         with self._lock:
-            wanted, self._wanted = self._wanted, None
+            request, self._wanted = self._wanted, None
             was_open, self._closed = not self._closed, True
         if was_open:
             os.close(self._event)
-        if wanted is None:
+        if request is None:
             return False
         with suppress(InvalidStateError):
-            wanted.set_exception(TraceError("the run is over"))
+            request.set_exception(TraceError("the run is over"))
         return True

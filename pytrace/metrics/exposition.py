@@ -1,4 +1,4 @@
-"""Snapshots as text for Prometheus, in the format that a client accepts."""
+"""Snapshots in Prometheus text format, in the version that a client accepts."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ LEFT_OUT = f"{PREFIX}map_series_left_out"
 
 
 class Exposition:
-    """The text of one snapshot after another; at most *most_series* keys of each map.
+    """Formats one snapshot after another, with at most *most_series* keys of each map.
 
-    Labels are what takes the time: those of keys that were there the last time are remembered.
+    Formatting labels takes most of the time, so those of keys in the previous snapshot are cached.
     """
 
     def __init__(self, most_series: int) -> None:
@@ -25,13 +25,13 @@ class Exposition:
         self._labels: Known = {}
         self._label_texts: openmetrics.LabelTexts = {}
         self._texts: dict[bool, bytes] = {}
-        """Of the last snapshot, by whether it is in the older format: several clients may ask at once."""
+        """Texts of the last snapshot, by whether they are in the older format: several clients may ask at once."""
 
     def of(self, snapshot: SnapshotData, accept: str) -> tuple[str, bytes]:
         """Content type and text of a snapshot, for a client whose ``Accept`` header is *accept*."""
         if snapshot is not self._snapshot:
-            kept, left_out = self._cap.capped(snapshot)
-            self._families = distinct([*families(kept, known=self._labels), _left_out(left_out)])
+            capped, left_out = self._cap.capped(snapshot)
+            self._families = distinct([*families(capped, known=self._labels), _left_out(left_out)])
             self._snapshot, self._texts = snapshot, {}
         older = "application/openmetrics-text" not in accept
         if older not in self._texts:

@@ -1,4 +1,4 @@
-"""A small HTTP server in threads of its own, which slow clients cannot hold up."""
+"""A small HTTP server with a thread per connection, which slow clients cannot block."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from pytrace.core.options.run_options import Address
 from pytrace.metrics.address import shown
 
 MOST_CONNECTIONS = 32
-"""At once; another one closes the oldest."""
+"""Maximum simultaneous connections; a further one closes the oldest."""
 PATIENCE = 5.0
-"""Seconds in which a client has to go on with its request, and to take the answer."""
+"""Timeout in seconds of reading a request and of writing the answer."""
 BACKLOG = 64
 
 
 class Answer(NamedTuple):
-    """What a request gets."""
+    """The answer to a request."""
 
     status: int
     content_type: str
@@ -66,13 +66,13 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class Server(ThreadingMixIn, TCPServer):
-    """Listens from the start, and answers requests by *answer* (in threads of their own) after :meth:`begin`.
+    """Listens from construction on, and answers requests with *answer* (in separate threads) after :meth:`begin`.
 
-    *answer* is given the path of a request and what its client accepts. *failed* is given what goes wrong with one and
-    is not its client's doing.
+    *answer* is called with the path of a request and its ``Accept`` header, *failed* with exceptions that the client
+    did not cause.
 
     Raises:
-        TraceError: nothing can listen at *address*.
+        TraceError: *address* cannot be listened on.
     """
 
     daemon_threads = True
@@ -89,7 +89,7 @@ class Server(ThreadingMixIn, TCPServer):
         self.answer = answer
         self.failed = failed
         self._open: dict[socket.socket, None] = {}
-        """Connections, the oldest first."""
+        """Open connections, the oldest first."""
         self._changed = threading.Condition()
         self._closing = False
         self._thread: threading.Thread | None = None
@@ -107,22 +107,22 @@ class Server(ThreadingMixIn, TCPServer):
 
     @property
     def address(self) -> Address:
-        """Where it listens, with the port that was chosen."""
+        """The address it listens on, with the actual port."""
         host, port, *_ = self.socket.getsockname()
         return Address(host, port)
 
     def _listen(self, place: tuple[str, int]) -> None:
         if self.address_family == socket.AF_INET6 and place[0] == "::":
-            # All addresses are those of both kinds, whatever net.ipv6.bindv6only says.
+            # All addresses include those of IPv4, whatever net.ipv6.bindv6only says.
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         self.server_address = place
         self.server_bind()
         self.server_activate()
 
     def begin(self) -> None:
-        """Answer requests, also those that have waited since it listens."""
+        """Start answering requests, including those already waiting."""
         self._thread = threading.Thread(target=self._serve, name="metrics", daemon=True)
-        # Threads that it starts have its mask: signals are for the thread that traces, whose waits they interrupt.
+        # Its threads inherit its mask: signals must go to the tracing thread, whose waits they interrupt.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
             self._thread.start()
@@ -140,7 +140,7 @@ class Server(ThreadingMixIn, TCPServer):
             self._open[request] = None
             too_many = list(self._open)[:-MOST_CONNECTIONS]
             for oldest in too_many:
-                # Before it can be closed, and its number be that of another connection.
+                # Before it can be closed, and its descriptor be reused by another connection.
                 _shut(oldest)
                 del self._open[oldest]
         super().process_request(request, client_address)
@@ -154,12 +154,12 @@ class Server(ThreadingMixIn, TCPServer):
 
     def handle_error(self, _request: object, _client_address: object) -> None:
         error = sys.exception()
-        # The client went away, or took nothing for too long.
+        # The client disconnected, or timed out.
         if isinstance(error, Exception) and not isinstance(error, OSError):
             self.failed(error)
 
     def end(self, seconds: float) -> None:
-        """Listen no more; connections that are open may go on for so many *seconds*."""
+        """Stop listening; open connections may continue for *seconds*."""
         self._closing = True
         _shut(self.socket)
         if self._thread is not None:
@@ -182,11 +182,11 @@ def _resolved(address: Address) -> tuple[socket.AddressFamily, tuple[str, int]]:
     if not address.host:
         return _everywhere(address.port)
     try:
-        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         text = error.strerror if isinstance(error, OSError) else str(error)
         raise TraceError(f"there is no host {address.host!r} to serve metrics at: {text}") from error
-    family, _, _, _, place = found[0]
+    family, _, _, _, place = addresses[0]
     return family, (str(place[0]), address.port)
 
 

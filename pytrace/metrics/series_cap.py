@@ -1,4 +1,4 @@
-"""A cap on the series of each map: a monitoring system keeps every series that it has ever seen."""
+"""Limits the number of series per map: a monitoring system keeps every series that it has ever seen."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pytrace.results.values import Portable, Value
 
 
 class SeriesCap:
-    """Leaves at most *most* keys of each map.
+    """Selects at most *most* keys of each map.
 
-    A key that was there once stays as long as the map has it, so that no series comes and goes; where there is room,
-    the keys with the largest values come first.
+    A key that was selected once stays selected while the map contains it, so that series do not come and go; remaining
+    room goes to the keys with the largest values.
     """
 
     def __init__(self, most: int) -> None:
@@ -20,7 +20,7 @@ class SeriesCap:
         self._shown: dict[str, set[Portable]] = {}
 
     def capped(self, snapshot: SnapshotData) -> tuple[SnapshotData, dict[str, int]]:
-        """The snapshot without the keys that are too many, and how many these are, by the names of all keyed maps."""
+        """The snapshot without surplus keys, and the number of surplus keys for each keyed map, by name."""
         maps: dict[str, MapData] = {}
         left_out: dict[str, int] = {}
         for name, data in snapshot.maps.items():
@@ -37,15 +37,15 @@ class SeriesCap:
         if len(entries) <= self._most:
             self._shown[data.name] = set(entries)
             return data
-        kept = before & entries.keys()
-        others = sorted((key for key in entries if key not in kept), key=lambda key: -_size(entries[key]))
-        kept.update(others[: self._most - len(kept)])
-        self._shown[data.name] = kept
-        return replace(data, entries={key: value for key, value in entries.items() if key in kept})
+        selected = before & entries.keys()
+        others = sorted((key for key in entries if key not in selected), key=lambda key: -_size(entries[key]))
+        selected.update(others[: self._most - len(selected)])
+        self._shown[data.name] = selected
+        return replace(data, entries={key: value for key, value in entries.items() if key in selected})
 
 
 def _size(value: Value) -> int:
-    """How much a value weighs: the number, the count of an average, all counts of a histogram."""
+    """The rank of a value: the number, the count of an average, the total count of a histogram."""
     if isinstance(value, int):
         return value
     if isinstance(value, tuple) and value and isinstance(value[-1], int):

@@ -16,21 +16,21 @@ from pytrace.metrics.http_server import Answer, Server
 from pytrace.results.snapshot import SnapshotData
 
 FRESH = 1.0
-"""Seconds for which a snapshot serves all that ask."""
+"""Seconds for which a snapshot is reused for further requests."""
 PATIENCE = 8.0
-"""Seconds that a request waits for a snapshot; Prometheus waits ten for the answer unless told otherwise."""
+"""Seconds that a request waits for a snapshot; Prometheus waits ten for the answer by default."""
 LAST_ANSWERS = 0.5
-"""Seconds for answers that are being written when the run ends."""
+"""Grace period in seconds for answers that are being written when the run ends."""
 PATH = "/metrics"
 
 _TEXT = "text/plain; charset=utf-8"
 
 
 class Metrics:
-    """Listens from the start, and serves what *take* gives after :meth:`begin`; *tell* prints a message.
+    """Listens from construction on, and serves the snapshots of *take* after :meth:`begin`; *tell* prints a message.
 
     Raises:
-        TraceError: nothing can listen there; nothing has been traced by then.
+        TraceError: the address cannot be listened on; nothing has been traced by then.
     """
 
     def __init__(
@@ -41,10 +41,10 @@ class Metrics:
         self._exposition = Exposition(config.max_metric_series)
         self._lock = Lock()
         self._last: tuple[float, SnapshotData] | None = None
-        """The last snapshot, and when there was one."""
+        """The time of the last snapshot, and the snapshot."""
         self._failure = ""
         self._told = ""
-        """What went wrong in another thread, and what of it was told."""
+        """The last error of another thread, and the last one that was reported."""
         try:
             self._server = Server(address, self._answer, self._failed)
         except BaseException:
@@ -55,27 +55,27 @@ class Metrics:
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """Readable when there is something for :meth:`work` to do."""
+        """Descriptors that are readable if there is work for :meth:`work`."""
         return (self._exchange.fileno(),)
 
     def begin(self) -> None:
-        """The probes are attached: answer requests."""
+        """Start answering requests; called once the probes are attached."""
         self._server.begin()
         self._tell(f"Metrics at http://{shown(self._server.address)}{PATH}\n")
 
     def pause(self, longest: float) -> float:
-        """How long to wait for events before :meth:`work` is called, at most *longest* seconds."""
+        """Seconds to wait for events before :meth:`work` is called, at most *longest*."""
         return self._exchange.pause(longest)
 
     def work(self) -> None:
-        """Take a snapshot when a request waits for one."""
+        """Take a snapshot if a request waits for one."""
         self._exchange.work()
         if self._failure != self._told:
             self._told = self._failure
             self._tell(f"WARNING: metrics could not be served: {self._told}\n")
 
     def close(self) -> None:
-        """End the server; requests that wait are told that the run is over."""
+        """Stop the server; waiting requests get an error that the run is over."""
         self._exchange.close()
         self._server.end(LAST_ANSWERS)
 
@@ -92,7 +92,7 @@ class Metrics:
             return Answer(503, _TEXT, f"no snapshot was taken within {PATIENCE:g} seconds\n".encode())
         except TraceError as error:
             return Answer(503, _TEXT, f"{error.message}\n".encode())
-        # One at a time: the interpreter runs one thread, and the one that traces should be it most of the time.
+        # One at a time: only one thread holds the interpreter lock, which should mostly be the tracing one.
         try:
             with self._lock, uncollected():
                 return Answer(200, *self._exposition.of(snapshot, accept))
