@@ -1,4 +1,4 @@
-"""Events of a session kept as objects, in place of being printed."""
+"""Collects the events of a session as objects, instead of printing them."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ from pytrace.runtime.output.handlers import HANDLERS, Make, static_bytes
 from pytrace.runtime.output.streams import Output
 
 PRINTED = {"print_value": "print", "print_map": "map"}
-"""Kinds of events that Python programs know by the name of the function in the script."""
+"""Kinds of events that Python programs see under the name of the script's function."""
 
 FOLLOWED_BY_TEXT = ("time", "join", "cat", "system", "quantiles")
-"""Kinds whose handler writes one text for each event."""
+"""Kinds whose handlers write one text per event."""
 
 WITH_LINE_END = ("join", "system")
-"""Those of them whose text gets a line end that is no part of what it shows."""
+"""Those of them whose handlers append a line end to the text."""
 
 DURABLE = (
     types.Void, types.Bool, types.Int, types.Enum, types.Pointer, types.String, types.Buffer, types.Array, types.Tuple,
     types.Record, types.Struct, types.Mac, types.Inet, types.Timestamp, types.Fixed, types.Joined,
 )  # fmt: skip
-"""Types whose values say the same at any later time; others are decoded when they come: processes end, names change."""
+"""Types whose values can be decoded at any later time; others are decoded on arrival: processes end, names change."""
 
 MOST_EVENTS = 100_000
 MOST_BYTES = 256 << 20
-"""Events that wait to be taken, and bytes of them; when more come, the oldest are dropped and counted."""
+"""Maximum number of queued events, and of their bytes; beyond these the oldest are dropped and counted."""
 
 OVERHEAD = 256
-"""Bytes that an event takes beside its record and text, about."""
+"""Approximate size of an event in bytes, without its record and text."""
 
 
 class Collector(Output):
-    """Keeps what a session prints: events in :attr:`events`, its messages in :attr:`messages`."""
+    """Receives the output of a session: events in :attr:`events`, its messages in :attr:`messages`."""
 
     def __init__(
         self, programs: tuple[ProgramSpec, ...], most: int = MOST_EVENTS, most_bytes: int = MOST_BYTES
@@ -57,9 +57,9 @@ class Collector(Output):
         super().__init__(-1, messages=-1)
         self.events: deque[Event] = deque()
         self.messages: list[str] = []
-        """Warnings of the session, each ending its line, that nobody has taken yet."""
+        """Warnings of the session, each ending with a line end, that have not been taken yet."""
         self.dropped = 0
-        """Events that were dropped because nobody took them."""
+        """Number of events that were dropped because they were not taken."""
         self._most, self._most_bytes, self._bytes = most, most_bytes, 0
         self._taken = 0
         self._current: tuple[Place, bytes] | None = None
@@ -70,16 +70,16 @@ class Collector(Output):
 
     @property
     def accepted(self) -> int:
-        """How many events were handed over so far."""
+        """Number of events that were handed over so far."""
         return self._taken + len(self.events)
 
     @property
     def congested(self) -> bool:
-        """Never: what is too much is dropped and counted."""
+        """Never: surplus events are dropped and counted."""
         return False
 
     def write(self, data: bytes) -> None:
-        """Keep a text that a handler, or an iterator, writes."""
+        """Keep a text that a handler or an iterator writes."""
         place, record = self._current or (self._iterator, b"")
         text = data.decode("utf-8", "surrogateescape")
         value = text.removesuffix("\n") if place.kind in WITH_LINE_END else text
@@ -99,14 +99,14 @@ class Collector(Output):
             self.dropped += 1
 
     def take(self) -> Event:
-        """The oldest event that waits."""
+        """Take the oldest queued event."""
         self._taken += 1
         event = self.events.popleft()
         self._bytes -= event.size + OVERHEAD
         return event
 
     def end_batch(self) -> None:
-        """Nothing is written."""
+        """Does nothing, as nothing is written."""
 
     def advance(self) -> bool:
         """Nothing waits to be written."""
@@ -120,11 +120,11 @@ class Collector(Output):
         self.messages.append(text)
 
     def close(self) -> None:
-        """Nothing was opened."""
+        """Does nothing, as nothing was opened."""
 
     @contextmanager
     def during(self, place: Place, record: bytes) -> Iterator[None]:
-        """Within, what is written belongs to an event of *place*."""
+        """In the block, written text belongs to an event of *place*."""
         self._current = place, record
         try:
             yield
@@ -133,7 +133,7 @@ class Collector(Output):
 
 
 class Places:
-    """Makes the places of events from what the manifest says of them; *symbols* resolve stacks."""
+    """Creates the places of events from the manifest; *symbols* resolve stacks."""
 
     def __init__(self, programs: tuple[ProgramSpec, ...], symbols: Symbols) -> None:
         self._programs = programs
@@ -144,22 +144,23 @@ class Places:
         layout = FlatLayout.of(spec.layout) if spec.kind == "row" else spec.layout
         read: Callable[[bytes, int], Values] = reader(layout, context.decoders)
         durable = all(isinstance(inner, DURABLE) for inner in parts(layout.args))
-        made: list[PortableForms] = []
-        pythons = [as_python(kind) for kind in layout.args]
+        forms: list[PortableForms] = []
+        converters = [as_python(type_) for type_ in layout.args]
 
         def values(record: bytes) -> tuple[Portable, ...]:
-            # Stacks are remembered by their addresses, which may be other functions later.
-            if not durable or not made:
-                made[:] = [self.forms(context)]
-            found = zip(layout.args, read(record, 0), strict=True)
-            return tuple(given(made[0].form(kind)(value)) for given, (kind, value) in zip(pythons, found, strict=True))
+            # Stacks are cached by their addresses, which may be those of other functions later.
+            if not durable or not forms:
+                forms[:] = [self.forms(context)]
+            pairs = zip(layout.args, read(record, 0), strict=True)
+            conversions = zip(converters, pairs, strict=True)
+            return tuple(convert(forms[0].form(type_)(value)) for convert, (type_, value) in conversions)
 
         kind = PRINTED.get(spec.kind, spec.kind)
         names = tuple(spec.schema.names) if spec.kind == "row" else _names(spec.args)
         return Place(kind, spec.location, names, text, values, self._probe(spec), durable)
 
     def forms(self, context: Context) -> PortableForms:
-        """What makes plain values of decoded ones."""
+        """Conversions of decoded values to plain ones."""
         return PortableForms(context.texts, StackTraces(self._symbols))
 
     def _probe(self, spec: EventSpec) -> Callable[[bytes], str]:
@@ -172,8 +173,8 @@ class Places:
         def probe(record: bytes) -> str:
             (value,) = word(record, offset)
             targets = names[value >> 32]
-            found: str = targets[min(value & 0xFFFFFFFF, len(targets) - 1)]
-            return found
+            name: str = targets[min(value & 0xFFFFFFFF, len(targets) - 1)]
+            return name
 
         return probe
 
@@ -186,12 +187,12 @@ def _names(args: tuple[Type, ...]) -> tuple[str, ...]:
 
 
 def _unseen(_context: Context, _spec: EventSpec) -> RunHandler:
-    """The handler of what is only for people."""
+    """The handler of events that have no meaning for programs."""
     return Tally(lambda _count: None)
 
 
 def table(collector: Collector, places: Places) -> Mapping[str, Make]:
-    """Handlers by kind of event: events that print become objects, the others do what they always do."""
+    """Handlers by kind of event: events that print become objects, the others are handled as usual."""
     rows: dict[str, Make] = dict(HANDLERS)
     rows |= {
         "printf": _formatted(collector, places),
@@ -209,8 +210,8 @@ def table(collector: Collector, places: Places) -> Mapping[str, Make]:
 
 def _keep(collector: Collector, place: Place) -> RunHandler:
     def run(data: bytes, offset: int, length: int, stride: int, count: int) -> None:
-        for at in range(offset, offset + stride * count, stride):
-            event = Event(place, data[at : at + length])
+        for start in range(offset, offset + stride * count, stride):
+            event = Event(place, data[start : start + length])
             if not place.durable:
                 event.decode()
             collector.add(event)
@@ -282,9 +283,9 @@ def _text(collector: Collector, places: Places, original: Make) -> Make:
         place = places.place(context, spec, bytes)
 
         def run(data: bytes, offset: int, length: int, stride: int, count: int) -> None:
-            for at in range(offset, offset + stride * count, stride):
-                with collector.during(place, data[at : at + length]):
-                    inner(data, at, length, stride, 1)
+            for start in range(offset, offset + stride * count, stride):
+                with collector.during(place, data[start : start + length]):
+                    inner(data, start, length, stride, 1)
 
         return run
 

@@ -1,4 +1,4 @@
-"""Compiling scripts from Python, and what a compiled script tells about itself."""
+"""Compiling scripts from Python, and descriptions of compiled scripts."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ Script: TypeAlias = "str | os.PathLike[str]"
 """The text of a script, or the path of a file; a string without ``{``, ``<`` and line ends is a path."""
 
 Parameters: TypeAlias = "Sequence[object] | Mapping[str, object]"
-"""Positional parameters (``$1`` …), or named ones (``getopt``); a named one that is None is a flag, a list holds the
-values of an option that may be given several times."""
+"""Positional parameters (``$1`` …), or named ones (``getopt``); for a named one, None stands for a flag, and a list for
+the values of a repeated option."""
 
 _COMPILING = threading.RLock()
-"""Parser, LLVM and what is known of this machine are one for all threads."""
+"""Serialises compilation: threads share the parser, LLVM and the facts about this machine."""
 
 
 class MapDescription(msgspec.Struct, frozen=True):
-    """A map of a script: its name, the types of key (None: no keys) and value, and how many keys there is room for."""
+    """A map of a script: its name, the types of key (None: no keys) and value, and its maximum number of keys."""
 
     name: str
     key: Type | None
@@ -53,15 +53,15 @@ class ProgramDescription(msgspec.Struct, frozen=True):
     kind: str
     """Kind of the probe (``kprobe`` …)."""
     probes: tuple[str, ...]
-    """Full names of the probes that it is attached to."""
+    """Full names of the probes to which it is attached."""
     line: int
     """Line of the script."""
     instructions: int
-    """Instructions that LLVM made, before the kernel's own changes."""
+    """Number of instructions from LLVM, before the kernel's rewrites."""
 
 
 class CompiledScript:
-    """A compiled script: what it attaches to, what it keeps, and its code."""
+    """A compiled script: its probes, its maps, and its programs."""
 
     def __init__(self, script: manifest.CompiledScript, source: Source, options: CompileOptions) -> None:
         self._script = script
@@ -133,23 +133,23 @@ class CompiledScript:
             raise TraceError(f"cannot write {os.fspath(path)!r}: {error.strerror}") from error
 
     def prepared(self, options: RunOptions) -> manifest.CompiledScript:
-        """What a session loads: a saved script is made ready for this machine and its parameters."""
+        """The script for a session to load: a saved script is prepared for this machine and its parameters."""
         if self._script.manifest.ahead is None:
             return self._script
         from pytrace.runtime.aot import prepare
         from pytrace.runtime.live_kernel import LiveKernel
 
-        given = prepare.Given(self._options.positional, self._options.named)
+        parameters = prepare.Given(self._options.positional, self._options.named)
         kernel = LiveKernel(disabled=options.disabled, debuginfo=options.debuginfo)
         with _COMPILING:
-            prepared = prepare.prepare(self._script, given, options, kernel)
+            prepared = prepare.prepare(self._script, parameters, options, kernel)
         for text in prepared.warnings:
             warn(text, TraceWarning)
         return prepared.script
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """The parameters, as a command line has them."""
+        """The parameters, as on a command line."""
         named = (f"--{name}" if value is None else f"--{name}={value}" for name, value in self._options.named)
         return (*self._options.positional, *named)
 
@@ -160,7 +160,7 @@ class CompiledScript:
 
     @property
     def options(self) -> CompileOptions:
-        """What it was compiled with."""
+        """The options it was compiled with."""
         return self._options
 
     def __repr__(self) -> str:
@@ -200,20 +200,20 @@ def compile(  # noqa: A001  (the name that users know from re and the like)
     Args:
         script: the text of a script, or the path of a file (a script, or what :meth:`CompiledScript.save` wrote).
         parameters: see :data:`Parameters`.
-        pid: the process that the script is compiled for: what its probes offer may depend on it.
+        pid: the process for which the script is compiled: the arguments of its probes may depend on it.
         pids: trace only these processes.
         comm: trace only threads with this name (or these).
         uid: trace only processes of this user (or these): names or numbers.
         cgroup: trace only processes in this cgroup of version 2 (or these), and those below it.
         container: trace only processes of this container (or these): id, UID of a pod, or name.
         command: the command that will be run.
-        follow: whether child processes are traced, too.
+        follow: also trace child processes.
         unsafe: allow functions that change the system (``system``, ``signal`` …).
         include_directories: folders of C headers.
         includes: C headers that come before those of the script.
         probe_filter: a regular expression; probes whose name does not match it are left out.
         debuginfo: folders with debug information.
-        no_features: features of the kernel that are not to be used.
+        no_features: kernel features that must not be used.
         netns: trace only processes of this network namespace: name or path.
         cached: use the result of an earlier run, and keep this one.
 
@@ -282,7 +282,7 @@ def _compiled(source: Source, options: CompileOptions) -> manifest.CompiledScrip
 
 
 def read(script: Script) -> tuple[Source, bytes | None]:
-    """The source of a script, and its compiled form when it is a file of that.
+    """The source of a script, and its compiled form if it is a compiled file.
 
     Raises:
         TraceError: the file cannot be read.
@@ -301,39 +301,39 @@ def read(script: Script) -> tuple[Source, bytes | None]:
         raise TraceError(f"cannot read script {path!r}: {error}") from error
 
 
-def folders(given: Sequence[str]) -> tuple[str, ...]:
-    """Folders with debug information, wherever the working directory is later; a leading ``+`` stays in front.
+def folders(names: Sequence[str]) -> tuple[str, ...]:
+    """Directories of debug information, independent of later changes of the working directory; a leading ``+`` is kept.
 
-    A relative name is that of a folder beside a binary, too.
+    A relative name is also searched for in the directory of a binary.
     """
-    if isinstance(given, str):
+    if isinstance(names, str):
         raise TypeError("debuginfo must be a sequence of folders, not a string")
-    found: list[str] = []
-    for item in given:
+    paths: list[str] = []
+    for item in names:
         mark, folder = ("+", item[1:]) if item.startswith("+") else ("", item)
-        found += (item,) if os.path.isabs(folder) else (item, mark + os.path.abspath(folder))
-    return tuple(found)
+        paths += (item,) if os.path.isabs(folder) else (item, mark + os.path.abspath(folder))
+    return tuple(paths)
 
 
-def refuse(given: Mapping[str, object], text: str) -> None:
-    """Refuse what cannot have an effect any more: *text* says why, with the name of the argument.
+def refuse(arguments: Mapping[str, object], text: str) -> None:
+    """Reject arguments that cannot have an effect any more: *text* is the message, with the name of the argument.
 
     Raises:
-        TraceError: one of the arguments *given* is set.
+        TraceError: one of the arguments *arguments* is set.
     """
-    for name, value in given.items():
+    for name, value in arguments.items():
         if value:
             raise TraceError(text.format(name))
 
 
-def _parameters(given: Parameters) -> tuple[tuple[str, ...], tuple[tuple[str, str | None], ...]]:
-    if isinstance(given, Mapping):
-        return (), tuple((str(name), _text(value)) for name, value in given.items())
-    if isinstance(given, str):
+def _parameters(parameters: Parameters) -> tuple[tuple[str, ...], tuple[tuple[str, str | None], ...]]:
+    if isinstance(parameters, Mapping):
+        return (), tuple((str(name), _text(value)) for name, value in parameters.items())
+    if isinstance(parameters, str):
         raise TypeError("parameters must be a sequence or a mapping, not a string")
-    if any(item is None for item in given):
+    if any(item is None for item in parameters):
         raise TypeError("a positional parameter must be a text or a number, not None")
-    return tuple(str(item) for item in given), ()
+    return tuple(str(item) for item in parameters), ()
 
 
 def _text(value: object) -> str | None:

@@ -1,4 +1,4 @@
-"""What the Python interface raises and warns of."""
+"""Exceptions and warnings of the Python interface."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from pytrace.core.diagnostics import ScriptError as FailedPass
 
 
 class TraceWarning(UserWarning):
-    """Something that a script or a run wants its user to know."""
+    """A warning of a script or a run."""
 
 
 class LossWarning(TraceWarning):
-    """Events were lost, maps were full, or the like: results are not complete."""
+    """Results are incomplete: events were lost, maps were full, or the like."""
 
 
 class ScriptError(Error):
     """A script cannot be compiled.
 
     *diagnostics* are the errors and warnings, in order: each has a severity, a message, hints, and a span, whose
-    ``source.name``, ``first`` and ``last`` (1-based line and column) tell the place. ``str()`` is what the command
-    prints.
+    ``source.name``, ``first`` and ``last`` (1-based line and column) are its location. ``str()`` is the output of the
+    command.
     """
 
     def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
@@ -37,7 +37,7 @@ _HERE = os.path.dirname(__file__) + os.sep
 
 
 def warn(text: str, category: type[Warning]) -> None:
-    """Warn at the line of the program that called this package."""
+    """Warn at the line of the calling program."""
     level, frame = 1, sys._getframe(0)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
         level, frame = level + 1, frame.f_back
@@ -46,7 +46,7 @@ def warn(text: str, category: type[Warning]) -> None:
 
 @contextmanager
 def placed(diagnostics: Diagnostics) -> Iterator[None]:
-    """Raise :class:`ScriptError` with what *diagnostics* collected when a pass failed."""
+    """Raise :class:`ScriptError` with *diagnostics* if a pass fails."""
     try:
         yield
     except FailedPass:

@@ -12,25 +12,25 @@ from pytrace.results.values import Portable
 
 
 class Place(msgspec.Struct, frozen=True):
-    """What all events of one place in a script have in common."""
+    """The properties that all events from one statement of a script share."""
 
     kind: str
     location: Location
     names: tuple[str, ...]
     text: Callable[[bytes], bytes]
-    """What the event in a record prints."""
+    """Returns the text that the event in a record prints."""
     values: Callable[[bytes], tuple[Portable, ...]]
-    """The arguments of the event in a record."""
+    """Returns the arguments of the event in a record."""
     probe: Callable[[bytes], str]
-    """The probe that sent the event in a record."""
+    """Returns the probe that sent the event in a record."""
     durable: bool
-    """Whether a record says the same whenever it is decoded."""
+    """Whether the result of decoding a record does not depend on the time."""
 
 
 class Event:
-    """Something that a script printed.
+    """An event that a script printed.
 
-    The parts of an event are decoded when they are first asked for.
+    The parts of an event are decoded on first use.
     """
 
     __slots__ = ("_place", "_record", "_text", "_values", "size")
@@ -43,17 +43,17 @@ class Event:
         self._text = text
         self._values = values
         self.size = len(record) + len(text or b"")
-        """Bytes that came, and bytes of text that was made of them at once."""
+        """Size in bytes of the record, and of text that was decoded on arrival."""
 
     def decode(self) -> None:
-        """Decode now what would be decoded when it is asked for."""
+        """Decode all parts now instead of on first use."""
         self._text = self._place.text(self._record)
         self._values = self._place.values(self._record)
 
     @property
     def kind(self) -> str:
-        """What sent it: ``printf``, ``print`` (a value), ``map``, ``quantiles``, ``time``, ``join``, ``cat``,
-        ``system``, ``errorf``, ``warnf``, ``row``, or ``iter`` (output of an iterator).
+        """The function that sent it: ``printf``, ``print`` (a value), ``map``, ``quantiles``, ``time``, ``join``,
+        ``cat``, ``system``, ``errorf``, ``warnf``, ``row``, or ``iter`` (output of an iterator).
         """
         return self._place.kind
 
@@ -64,25 +64,25 @@ class Event:
 
     @property
     def location(self) -> Location:
-        """The place in the script."""
+        """The location in the script."""
         return self._place.location
 
     @property
     def raw_text(self) -> bytes:
-        """What it prints, as bytes: strings of traced programs may be any bytes."""
+        """The printed text as bytes: strings of traced programs may contain any bytes."""
         if self._text is None:
             self._text = self._place.text(self._record)
         return self._text
 
     @property
     def text(self) -> str:
-        """What it prints, without the line end; bytes that are no UTF-8 are lone surrogates."""
+        """The printed text, without the line end; bytes that are not UTF-8 become lone surrogates."""
         return self.raw_text.decode("utf-8", "surrogateescape").removesuffix("\n")
 
     @property
     def values(self) -> tuple[Result, ...]:
-        """The arguments of ``printf``, the value of ``print``, the members of a ``row``; of a printed map one
-        dictionary. ``pytrace.results.values`` says what stands for each type.
+        """The arguments of ``printf``, the value of ``print``, the members of a ``row``; for a printed map, one
+        dictionary. ``pytrace.results.values`` describes the Python value of each type.
         """
         if self._values is None:
             self._values = self._place.values(self._record)
@@ -90,7 +90,7 @@ class Event:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of :attr:`values`, for a ``row`` or a record; empty for others."""
+        """Names of :attr:`values` for a ``row`` or a record; empty for other events."""
         return self._place.names
 
     def __str__(self) -> str:

@@ -1,7 +1,7 @@
-"""Snapshots and maps as HTML, which notebooks show in place of a text.
+"""Snapshots and maps as HTML, which notebooks show instead of text.
 
-All text is escaped, as in CSV also for spreadsheets, where tables of notebooks are pasted to. The size is bounded: the
-largest entries of each map, the newest rows of each table.
+All text is escaped, as in CSV also for spreadsheets, into which users paste tables of notebooks. The size is bounded:
+the largest entries of each map, the newest rows of each table.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from pytrace.results.snapshot import MapData, SnapshotData, Table
 from pytrace.results.values import Frame, StackTrace, Value
 
 MOST_ROWS = 100
-"""Entries of a map, rows of a table, and buckets of a histogram that are shown."""
+"""Maximum entries of a map, rows of a table, and buckets of a histogram."""
 MOST_HISTOGRAMS = 10
 MOST_STACKS = 5000
-"""Stacks of a map whose functions are added up, the largest."""
+"""Maximum stacks of a map in the tree of functions, the largest ones."""
 MOST_FUNCTIONS = 200
 MOST_PARTS = 50
-"""Maps, and tables, that are shown."""
+"""Maximum maps, and maximum tables."""
 MOST_CHARACTERS = 2000
-"""Of one text."""
+"""Maximum length of one text."""
 
 NUMBERS = (types.Int, types.Fixed, types.Count, types.Sum, types.Min, types.Max, types.Avg)
 ADDED = (types.Int, types.Count, types.Sum)
-"""Types whose values add up along a tree of functions."""
+"""Types whose values can be summed along a tree of functions."""
 
 _TEXT, _NUMBER = ' style="text-align:left;white-space:pre-wrap"', ' style="text-align:right"'
 
 
 def snapshot(data: SnapshotData) -> str:
-    """All of a snapshot: its runs and losses, maps by name, tables."""
+    """A whole snapshot: its runs and losses, maps by name, tables."""
     shown = [_map(item) for _, item in sorted(data.maps.items())[:MOST_PARTS]]
     shown += [_rows(item) for item in data.tables[:MOST_PARTS]]
     left = max(0, len(data.maps) - MOST_PARTS) + max(0, len(data.tables) - MOST_PARTS)
@@ -68,7 +68,7 @@ def _map(data: MapData) -> str:
 
 
 def _largest(data: MapData, most: int) -> list[tuple[Result, Result]]:
-    """The entries with the largest values, those first; each value as Python programs get it."""
+    """The entries with the largest values, largest first, with values in their Python form."""
     form = as_python(data.value)
     entries = [(key, form(value)) for key, value in data.entries.items()]
     return sorted(entries, key=lambda entry: _size(entry[1]), reverse=True)[:most]
@@ -93,22 +93,22 @@ def _key_parts(data: MapData, key: Result) -> Sequence[Result]:
 
 
 def _entries(data: MapData) -> str:
-    printers, kinds = Printers(), _key_types(data)
-    forms = [printers.portable_text(kind) for kind in kinds]
-    names = list(map(types.shown_name, data.key.names)) if isinstance(data.key, types.Record) else [""] * len(kinds)
-    columns = [*((name, isinstance(kind, NUMBERS)) for name, kind in zip(names, kinds, strict=True))]
+    printers, key_types = Printers(), _key_types(data)
+    forms = [printers.portable_text(type_) for type_ in key_types]
+    names = list(map(types.shown_name, data.key.names)) if isinstance(data.key, types.Record) else [""] * len(key_types)
+    columns = [*((name, isinstance(type_, NUMBERS)) for name, type_ in zip(names, key_types, strict=True))]
     columns += _value_columns(data.value)
     rows = []
     for key, value in _largest(data, MOST_ROWS):
-        cells = [_shown(form, part) for form, part in zip(forms, _key_parts(data, key), strict=bool(kinds))]
+        cells = [_shown(form, part) for form, part in zip(forms, _key_parts(data, key), strict=bool(key_types))]
         rows.append([*cells, *_value_cells(data, printers, key, value)])
     return _table(columns, rows) + _more(len(data.entries) - len(rows), "keys")
 
 
-def _value_columns(kind: types.Type) -> list[tuple[str, bool]]:
-    if isinstance(kind, types.Stats):
+def _value_columns(type_: types.Type) -> list[tuple[str, bool]]:
+    if isinstance(type_, types.Stats):
         return [("count", True), ("average", True), ("total", True)]
-    return [("", isinstance(kind, NUMBERS))]
+    return [("", isinstance(type_, NUMBERS))]
 
 
 def _value_cells(data: MapData, printers: Printers, key: Result, value: Result) -> list[str]:
@@ -120,11 +120,11 @@ def _value_cells(data: MapData, printers: Printers, key: Result, value: Result) 
 def _rows(table: Table) -> str:
     printers, kinds = Printers(), table.type.members
     forms = [printers.portable_text(kind) for kind in kinds]
-    found = [row for rows in table.rows.values() for row in rows]
-    rows = [[_shown(form, cell) for form, cell in zip(forms, row, strict=True)] for row in found[-MOST_ROWS:]]
+    all_rows = [row for rows in table.rows.values() for row in rows]
+    rows = [[_shown(form, cell) for form, cell in zip(forms, row, strict=True)] for row in all_rows[-MOST_ROWS:]]
     names = map(types.shown_name, table.type.names)
     columns = [(name, isinstance(kind, NUMBERS)) for name, kind in zip(names, kinds, strict=True)]
-    return f"<div>{_table(columns, rows)}{_more(len(found) - len(rows) + table.dropped, 'older rows')}</div>"
+    return f"<div>{_table(columns, rows)}{_more(len(all_rows) - len(rows) + table.dropped, 'older rows')}</div>"
 
 
 # ---------------------------------------------------------------------------------------------- histograms
@@ -157,23 +157,23 @@ def _bars(buckets: Sequence[histogram.Bucket]) -> str:
 
 
 class _Function(msgspec.Struct):
-    """A function of stacks, as it was called: what its calls and those of what it called add up to."""
+    """A function at one call path of stacks; *total* is the sum over itself and its callees."""
 
     total: int = 0
     called: dict[str, _Function] = msgspec.field(default_factory=dict)
 
 
 def _tree(data: MapData) -> str:
-    """Functions of stacks as a tree, callers outside, the other keys outermost."""
+    """Functions of stacks as a tree from callers to callees, below the other parts of the key."""
     printers = Printers()
     forms = [(kind, printers.portable_text(kind)) for kind in _key_types(data)]
     root = _Function()
     for key, value in _largest(data, MOST_STACKS):
-        here = root
-        here.total += value
+        node = root
+        node.total += value
         for name in _path(forms, _key_parts(data, key)):
-            here = here.called.setdefault(name, _Function())
-            here.total += value
+            node = node.called.setdefault(name, _Function())
+            node.total += value
     lines = list(_lines(root))
     rows = [
         f"<tr><td{_NUMBER}>{node.total}</td><td{_NUMBER}>{_share(node.total, root.total)}</td>"
@@ -191,12 +191,12 @@ def _path(forms: Iterable[tuple[types.Type, PortableForm]], parts: Sequence[Resu
     others: list[str] = []
     user: list[str] = []
     kernel: list[str] = []
-    for (kind, form), part in zip(forms, parts, strict=True):
+    for (type_, form), part in zip(forms, parts, strict=True):
         if not isinstance(part, StackTrace):
             others.append(_shown(form, part))
             continue
         names = [_name(frame) for frame in reversed(part.frames)] or [f"[{part.error}]"] * bool(part.error)
-        (user if isinstance(kind, types.Stack) and kind.user else kernel).extend(names)
+        (user if isinstance(type_, types.Stack) and type_.user else kernel).extend(names)
     return [*others, *user, *kernel]
 
 
@@ -205,7 +205,7 @@ def _name(frame: Frame) -> str:
 
 
 def _lines(node: _Function, depth: int = 0) -> Iterator[tuple[int, str, _Function]]:
-    # Without recursion: stacks may be as deep as a program's recursion is.
+    # Not recursive, as stacks may be as deep as the recursion of a traced program.
     waiting = [(depth, name, inner) for name, inner in _ordered(node)]
     while waiting:
         depth, name, inner = waiting.pop()
@@ -214,7 +214,7 @@ def _lines(node: _Function, depth: int = 0) -> Iterator[tuple[int, str, _Functio
 
 
 def _ordered(node: _Function) -> list[tuple[str, _Function]]:
-    """What was called, the largest last."""
+    """The callees, the largest last."""
     return sorted(node.called.items(), key=lambda item: item[1].total)
 
 
@@ -222,7 +222,7 @@ def _ordered(node: _Function) -> list[tuple[str, _Function]]:
 
 
 def _table(columns: Sequence[tuple[str, bool]], rows: Iterable[Sequence[str]]) -> str:
-    """A table; *columns* are names, and whether they are numbers."""
+    """A table; *columns* are names, and whether the columns are numeric."""
     head = "".join(f"<th>{_escaped(name)}</th>" for name, _ in columns) if any(name for name, _ in columns) else ""
     styles: list[str] = [_NUMBER if number else _TEXT for _, number in columns]
     texts = [str if number else _without_formula for _, number in columns]
@@ -243,7 +243,7 @@ def _without_formula(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Text that HTML and the notebook's file, which is UTF-8, take; a long one is truncated."""
+    """Text escaped for HTML and representable in UTF-8, as the notebook's file requires; long texts are truncated."""
     plain = byte_escapes.shown(text.encode("utf-8", "surrogateescape")).decode()
     if len(plain) > MOST_CHARACTERS:
         plain = f"{plain[:MOST_CHARACTERS]}…"

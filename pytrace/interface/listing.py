@@ -1,4 +1,4 @@
-"""What there is to trace, and what the kernel can do."""
+"""Available probes and kernel features."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Probe:
 
     @property
     def arguments(self) -> tuple[Argument, ...]:
-        """What ``args`` has there; empty for kinds without named arguments, and where nothing tells their types."""
+        """Members of ``args``; empty for kinds of probes without named arguments, and if their types are unknown."""
         from pytrace.runtime.listing import arguments
 
         return tuple(map(_argument, arguments.of(self._kernel, self.kind, self._place)))
@@ -55,14 +55,14 @@ def _argument(declaration: str) -> Argument:
 
 
 def probes(pattern: str, *, pid: int | None = None) -> Iterator[Probe]:
-    """The probes that match a pattern, as ``pytrace -l`` lists them; each once.
+    """The probes that match a pattern, as ``pytrace -l`` lists them, without duplicates.
 
     Args:
         pattern: like an attach point, with ``*`` for any text: ``tracepoint:sched:*``, ``uprobe:/bin/bash:read*``.
         pid: probes of this process (of the binaries that it has mapped, for user probes).
 
     Raises:
-        TraceError: there is no such kind of probes, binary or process.
+        TraceError: the kind of probe, the binary or the process does not exist.
     """
     from pytrace.runtime.listing import probes as listing
     from pytrace.runtime.live_kernel import LiveKernel
@@ -76,7 +76,7 @@ def probes(pattern: str, *, pid: int | None = None) -> Iterator[Probe]:
 
 
 def features() -> dict[str, bool]:
-    """What this kernel supports, by the names that ``--no-feature`` and ``--info`` know; each is tried out."""
+    """The features of this kernel, by their names in ``--no-feature`` and ``--info``; each one is probed."""
     from pytrace.runtime.load import features as probing
 
     return {name: probing.has(name) for name in probing.FEATURES}

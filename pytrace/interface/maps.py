@@ -12,7 +12,7 @@ from pytrace.results.snapshot import MapData
 class ResultMap(Mapping[Result, Result]):
     """A map of a script: keys are plain values (tuples where a script has several), see ``pytrace.results.values``.
 
-    A map without keys has its value in :attr:`value`, and as that of the key None.
+    The value of a map without keys is :attr:`value`, and also that of the key None.
     """
 
     def __init__(self, name: str, read: Callable[[], MapData]) -> None:
@@ -21,7 +21,7 @@ class ResultMap(Mapping[Result, Result]):
 
     @property
     def data(self) -> MapData:
-        """What the map holds now, as plain data."""
+        """The current contents of the map, as plain data."""
         return self._read()
 
     @property
@@ -41,7 +41,7 @@ class ResultMap(Mapping[Result, Result]):
 
     @property
     def value(self) -> Result:
-        """The value of a map without keys; None when nothing was stored in it.
+        """The value of a map without keys; None if nothing has been stored.
 
         Raises:
             TypeError: the map has keys.
@@ -62,27 +62,27 @@ class ResultMap(Mapping[Result, Result]):
         return len(self.data.entries)
 
     def items(self) -> ItemsView[Result, Result]:
-        """Keys and values, all read at once."""
+        """Keys and values, from a single read."""
         return self.to_dict().items()
 
     def values(self) -> ValuesView[Result]:
-        """The values, all read at once."""
+        """The values, from a single read."""
         return self.to_dict().values()
 
     def to_dict(self) -> dict[Result, Result]:
-        """Keys and values as a dictionary of its own."""
+        """Keys and values as a new dictionary."""
         data = self.data
         form = as_python(data.value)
         return {key: form(value) for key, value in data.entries.items()}
 
     def _repr_html_(self) -> str:
-        """What notebooks show."""
+        """HTML for notebooks."""
         from pytrace.interface import html
 
         return html.result_map(self.data)
 
     def __repr__(self) -> str:
-        # Not its size: that would read it from the kernel, which a closed trace cannot.
+        # Without its size, which would have to be read from the kernel: a closed trace cannot do that.
         return f"<map {self.name}>"
 
 

@@ -22,7 +22,7 @@ from pytrace.interface.tracing import LONGEST, Trace
 from pytrace.runtime.abi import privileges
 
 Command: TypeAlias = "str | Sequence[str | os.PathLike[str]]"
-"""A list of words, or a text that is split as a shell would (nothing is expanded)."""
+"""A list of words, or a string that is split as by a shell (without expansions)."""
 
 
 def open(  # noqa: A001  (as io.open, tarfile.open and others)
@@ -50,33 +50,33 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
     """Compile and load a script, attach its probes, and start the command.
 
     Args:
-        script: the text of a script, the path of a file, or what :func:`compile` gave (which has its own parameters
-            and options of compilation).
+        script: the text of a script, the path of a file, or a result of :func:`compile` (which has its own parameters
+            and compile options).
         pid: trace only this process; the run ends when it does.
         pids: trace only these processes; the run ends when all have ended.
         comm: trace only threads with this name (or these).
         uid: trace only processes of this user (or these): names or numbers.
         cgroup: trace only processes in this cgroup of version 2 (or these), and those below it.
         container: trace only processes of this container (or these): id, UID of a pod, or name.
-        command: run this (a list of words, or a text that is split as a shell would); the run ends when it does, and
-            it ends when the trace is closed. One that another thread than the first started outlives this process when
-            that is killed (SIGKILL).
+        command: run this (a list of words, or a string that is split as by a shell); the run ends when it does, and
+            it is ended when the trace is closed. A command that was started by a thread other than the main thread
+            survives if this process is killed (SIGKILL).
         parameters: positional parameters (a sequence), or named ones (a mapping).
-        follow: trace processes that *pid* or *command* starts, too.
+        follow: also trace processes that *pid* or *command* starts.
         unsafe: allow functions that change the system (``system``, ``signal`` …).
         include_directories: folders of C headers.
         includes: C headers that come before those of the script.
         probe_filter: a regular expression; probes whose name does not match it are left out.
         debuginfo: folders with debug information.
-        no_features: features of the kernel that are not to be used.
+        no_features: kernel features that must not be used.
         netns: trace only processes of this network namespace (name or path); also that of the command and of
             interface names.
-        duration: end the run so many seconds after the probes were attached.
-        cached: use what an earlier compilation gave, and keep this one.
+        duration: end the run this number of seconds after the probes were attached.
+        cached: use the cached result of an earlier compilation, and cache this one.
 
     Raises:
-        ScriptError: the script has errors; its ``diagnostics`` tell where.
-        TraceError: this process may not trace, the kernel refuses the script, or the command cannot be run.
+        ScriptError: the script has errors; its ``diagnostics`` have their locations.
+        TraceError: this process may not trace, the kernel rejects the script, or the command cannot be run.
     """
     filters = selection.filters(pid, pids, comm=comm, uid=uid, cgroup=cgroup, container=container, netns=netns)
     words = _checked(bool(filters.pids), command, follow, no_features)
@@ -132,7 +132,7 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
 def _checked(
     pids: bool, command: Command | None, follow: bool, no_features: Sequence[str]
 ) -> str | None:
-    """The command as a text that is split again, and nothing that makes no sense."""
+    """Check combinations of arguments. Returns the command as a string that is split again."""
     if pids and command is not None:
         raise TraceError("pid and command cannot be used together")
     if follow and not pids and command is None:
@@ -174,12 +174,12 @@ def run(
     netns: str | None = None,
     cached: bool = True,
 ) -> Snapshot:
-    """Run a script to its end and give all that it has then.
+    """Run a script to its end. Returns its final snapshot.
 
     Args:
-        script: as for :func:`open`, and so are the other arguments that are not named here.
-        duration: end the run so many seconds after the probes were attached.
-        until: called about once a second and after each event; the run ends when it gives a true value.
+        script: as for :func:`open`, like the other arguments that are not listed here.
+        duration: end the run this number of seconds after the probes were attached.
+        until: called about once a second and after each event; the run ends when it returns a true value.
         on_event: called with each event; without it events are dropped.
 
     Raises:

@@ -26,11 +26,11 @@ def filters(
     container: Names = (),
     netns: str | None = None,
 ) -> ProcessFilters:
-    """The filters of processes that the arguments ask for.
+    """The process filters that the arguments select.
 
     Raises:
-        TraceError: a value names nothing that there is.
-        TypeError: a process id is no integer.
+        TraceError: a value names something that does not exist.
+        TypeError: a process id is not an integer.
     """
     if pid is not None and pids:
         raise TraceError("pid and pids cannot be used together")
@@ -48,21 +48,21 @@ def filters(
     )
 
 
-def _names(given: Names) -> Sequence[str]:
-    return (given,) if isinstance(given, str) else given
+def _names(names: Names) -> Sequence[str]:
+    return (names,) if isinstance(names, str) else names
 
 
-def of_compiled(wanted: ProcessFilters, options: CompileOptions) -> ProcessFilters:
-    """The filters of a run of a script that was compiled with *options* before.
+def of_compiled(selected: ProcessFilters, options: CompileOptions) -> ProcessFilters:
+    """The process filters of a run of a script that was compiled with *options*.
 
     Raises:
-        TraceError: its code has other filters.
+        TraceError: the script was compiled with other filters.
     """
-    if not wanted.pids:
-        wanted = replace(wanted, pids=options.filters.pids)
-    if wanted.shape != options.shape:
+    if not selected.pids:
+        selected = replace(selected, pids=options.filters.pids)
+    if selected.shape != options.shape:
         raise TraceError(
             "the script is compiled already, with other filters of processes",
             hints=("give compile() the same arguments as open(): pid, pids, comm, uid, cgroup, container, netns",),
         )
-    return wanted
+    return selected

@@ -1,4 +1,4 @@
-"""Snapshots for Python programs."""
+"""The snapshot class of the Python interface."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Snapshot:
-    """All that a run, or several that were merged, has at one moment."""
+    """The state of a run, or of several merged runs, at one moment."""
 
     def __init__(self, data: SnapshotData) -> None:
         self.data = data
@@ -34,17 +34,17 @@ class Snapshot:
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """What ``row()`` sent."""
+        """The rows that ``row()`` sent."""
         return self.data.tables
 
     @property
     def runs(self) -> tuple[Run, ...]:
-        """The runs that are in it."""
+        """The runs that it contains."""
         return self.data.runs
 
     @property
     def losses(self) -> dict[str, dict[str, int]]:
-        """What was lost or failed: kind, then the probe, map or place that it concerns, and how often."""
+        """Losses and failures: counts by kind, then by probe, map or location."""
         return self.data.losses
 
     def to_dict(self, name: str) -> dict[Result, Result]:
@@ -54,17 +54,17 @@ class Snapshot:
     # ---- tables of other libraries
 
     def to_arrow(self, name: str, *, table: int = 1) -> pyarrow.Table:
-        """A map, or with ``"rows"`` what ``row()`` sent, as a table of Arrow.
+        """A map, or for ``"rows"`` the rows that ``row()`` sent, as an Arrow table.
 
         Columns are those of ``-f csv``: the parts of the key, then those of the value, named as the map. A histogram
         has a row for each bucket, a time series one for each interval. Integers have 64 bits, stacks are lists of text.
 
         Args:
             name: the map, with or without ``@``; or ``"rows"``.
-            table: of ``row()`` statements of several shapes the number of the shape, from 1.
+            table: the number of the table, from 1, if ``row()`` statements have different columns.
 
         Raises:
-            TraceError: there is no such map or table, or pyarrow is not installed (``pytrace[arrow]``).
+            TraceError: the map or table does not exist, or pyarrow is not installed (``pytrace[arrow]``).
         """
         return self._flat(name, table).to_arrow()
 
@@ -98,22 +98,22 @@ class Snapshot:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, limit: int | None = None) -> Self:
-        """The snapshot that a file holds.
+        """Load a snapshot from a file.
 
         Args:
             path: the file.
-            limit: how many bytes it may unpack to; None: a hundred times its size, or 32 MiB.
+            limit: maximum bytes after decompression; None: a hundred times the file's size, or 32 MiB.
 
         Raises:
-            TraceError: it is no such file, it is damaged, it unpacks to more than *limit*, or another version of
-                pytrace wrote it.
+            TraceError: the file is not a snapshot, is damaged, exceeds *limit*, or was written by another version of
+                pytrace.
         """
         from pytrace.results import file_form
 
         return cls(file_form.read(os.fspath(path), limit))
 
     def format(self, name: str, *maps: str) -> bytes:
-        """The snapshot in one of the formats of ``-f``: all that the format can show, or only *maps*.
+        """The snapshot in one of the formats of ``-f``: all parts that the format supports, or only *maps*.
 
         Raises:
             TraceError: there is no such format or map, or the format cannot show it.
@@ -134,7 +134,7 @@ class Snapshot:
         return merge([self, *others])
 
     def _repr_html_(self) -> str:
-        """What notebooks show: tables of maps and rows, histograms as bars, stacks as a tree of functions."""
+        """HTML for notebooks: tables of maps and rows, histograms as bars, stacks as a tree of functions."""
         from pytrace.interface import html
 
         return html.snapshot(self.data)

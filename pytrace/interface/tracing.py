@@ -1,4 +1,4 @@
-"""A script that runs: it gives its events as they come, and its maps when they are asked for."""
+"""A running script: yields events as they arrive, and reads maps on request."""
 
 from __future__ import annotations
 
@@ -31,40 +31,40 @@ if TYPE_CHECKING:
     import asyncio
 
 LONGEST = 1.0
-"""Seconds of one wait of a session; between two of them signals of Python programs are handled."""
+"""Maximum seconds of one wait of a session; Python's signal handlers run between waits."""
 QUIET, BUSY = 0.2, 0.002
-"""Seconds between two looks of an asynchronous iteration, when nothing comes and when much does."""
+"""Polling intervals of an asynchronous iteration in seconds: without events, and under load."""
 TOGETHER = 256
-"""Events that an asynchronous iteration gives one after another before it lets other tasks run."""
+"""Maximum events that an asynchronous iteration yields before it lets other tasks run."""
 MOST_WARNINGS = 1000
-"""Warnings that :attr:`Trace.warnings` remembers: the newest."""
+"""Maximum number of warnings in :attr:`Trace.warnings`, the newest ones."""
 
 
 class Trace:
-    """A script that runs: :func:`open` starts it, and leaving the ``with`` block ends it.
+    """A running script: :func:`open` starts it, and leaving the ``with`` block ends it.
 
-    Events are taken out of the kernel while the trace is iterated over, or in :meth:`wait`; what a script does beside
-    printing (``exit()``, ``clear()``) happens then, too. Methods may be called from any thread. A trace is closed when
-    the last reference to it goes, too (with a ``ResourceWarning``).
+    Events are read from the kernel while the trace is iterated over, or in :meth:`wait`; other asynchronous actions of
+    the script (``exit()``, ``clear()``) are performed then as well. Methods may be called from any thread. A trace is
+    also closed when the last reference to it is dropped (with a ``ResourceWarning``).
     """
 
     def __init__(self, script: CompiledScript, options: RunOptions) -> None:
         self._lock = threading.RLock()
         self._stack = ExitStack()
         self._process = os.getpid()
-        # What the stack holds knows nothing of this object, so that a trace that nobody holds any more is closed.
+        # Nothing on the exit stack refers to this object, so that a trace without references is closed.
         self._finalizer = weakref.finalize(self, _forgotten, self._stack, script.name, self._process)
         self._wake = WakeUp()
         self._stack.callback(self._wake.close)
         self.script = script
-        """The script that runs."""
+        """The running script."""
         self._over = self._finished = self._closed = self._stepping = False
         self._exit_code = 0
         self._warned: deque[str] = deque(maxlen=MOST_WARNINGS)
         self._told_dropped = False
         self._losses: dict[str, dict[str, int]] = {}
         self._last: Snapshot | None = None
-        """What there was when the trace was closed."""
+        """The snapshot from when the trace was closed."""
         try:
             prepared = script.prepared(options)
             programs = prepared.manifest.programs
@@ -83,7 +83,7 @@ class Trace:
     # ---- events
 
     def __iter__(self) -> Iterator[Event]:
-        """Events, as they come, until the run ends or :meth:`stop` is called."""
+        """Events as they arrive, until the run ends or :meth:`stop` is called."""
         while True:
             event = self._next(LONGEST)
             if event is not None:
@@ -92,24 +92,24 @@ class Trace:
                 return
 
     def _next(self, longest: float) -> Event | None:
-        """The next event; None when none came within *longest* seconds, or none will come any more."""
+        """The next event; None if none arrived within *longest* seconds, or the run is over."""
         with self._lock:
             if not self._collector.events:
                 self._step(longest)
             return self._collector.take() if self._collector.events else None
 
     def _step(self, longest: float) -> None:
-        """Wait at most *longest* seconds for something, and handle it; ends the run when it is over."""
+        """Wait at most *longest* seconds for activity, and handle it; finish the run if it is over."""
         if self._closed:
             self._finished = True
-        # A handler of signals may call stop() while this very thread is within the session.
+        # A signal handler may call stop() while this same thread is inside the session.
         if self._finished or self._stepping:
             return
         self._stepping = True
         try:
             if self._over or not self._session.step(longest):
                 self._over = True
-                # What still waits is given out turn by turn, so that who iterates gets all of it.
+                # Queued events are handed out in further steps, so that an iteration gets all of them.
                 if not self._session.run_dry():
                     self._finish()
         finally:
@@ -117,7 +117,7 @@ class Trace:
         self._tell()
 
     def batch(self, longest: float) -> list[Event]:
-        """The events that wait; when there are none, those that one wait of at most *longest* seconds brings."""
+        """The queued events; if there are none, those that arrive in one wait of at most *longest* seconds."""
         with self._lock:
             if not self._collector.events:
                 self._step(longest)
@@ -127,7 +127,7 @@ class Trace:
         return [self._collector.take() for _ in range(len(self._collector.events))]
 
     async def __aiter__(self) -> AsyncIterator[Event]:
-        """Events, as they come, for ``async for``."""
+        """Events as they arrive, for ``async for``."""
         import asyncio
 
         loop = asyncio.get_running_loop()
@@ -151,7 +151,7 @@ class Trace:
         ready = asyncio.Event()
         loop.add_reader(self.fileno(), ready.set)
         try:
-            # Not wait_for(): that of Python 3.11 loses a cancellation that comes together with what it waits for.
+            # Not wait_for(): that of Python 3.11 loses a cancellation that coincides with the awaited result.
             async with asyncio.timeout(BUSY if self._session.busy else QUIET):
                 await ready.wait()
         except TimeoutError:
@@ -160,7 +160,7 @@ class Trace:
             loop.remove_reader(self.fileno())
 
     def fileno(self) -> int:
-        """A descriptor that becomes readable when there is something to handle (an epoll(7) instance).
+        """A descriptor that becomes readable on activity (an epoll(7) instance).
 
         Raises:
             TraceError: the trace is closed.
@@ -169,10 +169,10 @@ class Trace:
         return self._session.fileno()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Handle what happens for some time, or until the run ends; whether it has ended.
+        """Handle activity for some time, or until the run ends. Returns whether it has ended.
 
-        Events wait to be iterated over; of more than 100,000 (or 256 MiB) the oldest are dropped, which
-        :attr:`losses` tells.
+        Events are queued for iteration; beyond 100,000 (or 256 MiB) the oldest are dropped and counted in
+        :attr:`losses`.
         """
         end = None if seconds is None else time.monotonic() + seconds
         while True:
@@ -183,7 +183,7 @@ class Trace:
                 return self._finished
 
     def events(self) -> list[Event]:
-        """The events that were sent so far and not taken yet, without waiting for others."""
+        """The events that were sent and not taken yet, without waiting for more."""
         with self._lock:
             self._step(0)
             if not self._finished and not self._stepping:
@@ -193,12 +193,12 @@ class Trace:
     # ---- the end
 
     def stop(self) -> None:
-        """End the run as ``exit()`` does: probes are detached, end probes run; maps and events are still there.
+        """End the run as ``exit()`` does: probes are detached, end probes run; maps and events remain available.
 
-        Of more events than :meth:`wait` keeps the oldest are dropped.
+        If there are more events than :meth:`wait` queues, the oldest are dropped.
 
-        May be called from any thread, while another one iterates, too: its iteration ends after the last event. From a
-        handler of signals it asks for the end and returns.
+        May be called from any thread, even while another one iterates: its iteration ends after the last event. From a
+        signal handler it requests the end and returns.
         """
         self.request_end()
         with self._lock:
@@ -206,7 +206,7 @@ class Trace:
                 self._step(0)
 
     def request_end(self) -> None:
-        """Have the run end in the next steps."""
+        """Request that the run ends in the next steps."""
         self._over = True
         self._wake.wake()
 
@@ -221,7 +221,7 @@ class Trace:
 
     @property
     def exit_code(self) -> int:
-        """What the script's ``exit()`` said; 0 without one."""
+        """The argument of the script's ``exit()``; 0 without one."""
         return self._exit_code
 
     @property
@@ -231,47 +231,47 @@ class Trace:
 
     @property
     def child_status(self) -> int | None:
-        """How the command ended: its exit status, or minus the number of a signal; None while it runs."""
+        """Exit status of the command, or the negated number of the signal that killed it; None while it runs."""
         return self._session.child_status
 
     # ---- results
 
     @property
     def losses(self) -> dict[str, dict[str, int]]:
-        """What was lost or failed so far: kind, then the probe, map or place that it concerns, and how often.
+        """Losses and failures so far: counts by kind, then by probe, map or location.
 
-        Empty when everything went well.
+        Empty if there were none.
         """
         with self._lock:
-            found = self._losses if self._closed else self._session.losses()
+            losses = self._losses if self._closed else self._session.losses()
         if self._collector.dropped:
-            found = {**found, "unread": {"events": self._collector.dropped}}
-        return {kind: {name: count for name, count in names.items() if count} for kind, names in found.items()}
+            losses = {**losses, "unread": {"events": self._collector.dropped}}
+        return {kind: {name: count for name, count in names.items() if count} for kind, names in losses.items()}
 
     @property
     def lost(self) -> int:
-        """Events that were lost so far."""
+        """Number of events that were lost so far."""
         return sum(self.losses.get("lost", {}).values()) + self._collector.dropped
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Warnings of the run so far (the newest 1000), as the command prints them.
 
-        Each was also given to :mod:`warnings`.
+        Each was also issued through :mod:`warnings`.
         """
         return tuple(self._warned)
 
     @property
     def maps(self) -> Maps:
-        """The script's maps by name, read from the kernel whenever they are asked for something.
+        """The script's maps by name, read from the kernel on each access.
 
-        When the trace is closed, they have what they had then.
+        After the trace was closed, they have the contents from that moment.
         """
-        # Made anew each time: a trace that held them would hold itself, and wait for the garbage collector.
+        # Created each time: storing them would create a reference cycle, which only the garbage collector frees.
         return Maps({name: self._map(name) for name in self._names})
 
     def snapshot(self) -> Snapshot:
-        """All that the run has at this moment, or had when the trace was closed.
+        """The state of the run at this moment, or when the trace was closed.
 
         Raises:
             TraceError: it was closed in a process that was forked from the one that opened it, or closing failed.
@@ -297,7 +297,7 @@ class Trace:
             raise TraceError("the trace is closed")
 
     def _tell(self) -> None:
-        """Hand over the session's warnings."""
+        """Issue the session's warnings."""
         collector = self._collector
         while collector.messages:
             text = collector.messages.pop(0).rstrip("\n").removeprefix("WARNING: ")
@@ -330,12 +330,12 @@ class Trace:
         await asyncio.to_thread(self.close)
 
     def close(self) -> None:
-        """Detach all probes, end the command if it still runs, and give everything back to the kernel.
+        """Detach all probes, end the command if it still runs, and release all kernel resources.
 
-        :attr:`maps` and :meth:`snapshot` then have what there was when the probes were detached.
+        :attr:`maps` and :meth:`snapshot` then have the contents from when the probes were detached.
 
-        End probes run only before, in :meth:`stop` or when the run ends by itself. In a process that was forked from
-        the one that opened the trace nothing is ended.
+        End probes do not run here, but in :meth:`stop` or when the run ends by itself. In a process that was forked
+        from the one that opened the trace, nothing is ended.
         """
         was_closed, self._closed = self._closed, True
         self._wake.wake()
@@ -362,13 +362,13 @@ class Trace:
 
 
 def _is_loss(text: str) -> bool:
-    """Whether a warning says that results are not complete."""
+    """Whether a warning means that results are incomplete."""
     rows = FAILURES.values()
     return text.startswith("Lost ") or " is full" in text or any(row.one in text or row.many in text for row in rows)
 
 
 def _close(stack: ExitStack) -> None:
-    """Close all; a Ctrl-C between two of its parts leaves the others for the second round."""
+    """Close all resources; if Ctrl-C interrupts this, the remaining ones are closed in a second pass."""
     try:
         stack.close()
     finally:
@@ -377,7 +377,7 @@ def _close(stack: ExitStack) -> None:
 
 def _forgotten(stack: ExitStack, name: str, process: int) -> None:
     if os.getpid() != process:
-        return  # The process that opened it has it still.
+        return  # The process that opened it still owns it.
     _close(stack)
     if not sys.is_finalizing():
         warnings.warn(f"the trace of {name} was not closed", ResourceWarning, stacklevel=2)

@@ -1,4 +1,4 @@
-"""Values of aggregations as Python programs get them."""
+"""Python classes for the values of aggregations."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from pytrace.results.values import Counts, Pair, Value
 from pytrace.results.values import Series as Intervals
 
 Result: TypeAlias = Any
-"""A key or a value as Python programs get it: of what type it is, the script that they run decides."""
+"""A key or a value in its Python form, whose type depends on the script."""
 
 
 class Average(int):
-    """The value of ``avg()``: an integer, truncated as it prints; *total* and *count* are what it was made of."""
+    """The value of ``avg()``: an integer, truncated as in printed output, with its *total* and *count*."""
 
     total: int
     count: int
 
     def __new__(cls, total: int, count: int) -> Self:
-        made = super().__new__(cls, truncated(total, count))
-        made.total, made.count = total, count
-        return made
+        average = super().__new__(cls, truncated(total, count))
+        average.total, average.count = total, count
+        return average
 
     @property
     def mean(self) -> float:
@@ -44,7 +44,7 @@ class Stats(msgspec.Struct, frozen=True):
 
 
 class Bucket(msgspec.Struct, frozen=True):
-    """A bucket of a histogram: values from *low* up to *high*, that excluded; None for an open end."""
+    """A bucket of a histogram: values from *low* up to, but not including, *high*; None for an open end."""
 
     low: int | None
     high: int | None
@@ -52,12 +52,12 @@ class Bucket(msgspec.Struct, frozen=True):
 
 
 class Histogram:
-    """The value of ``hist()`` or ``lhist()``: buckets from the first to the last that is not empty."""
+    """The value of ``hist()`` or ``lhist()``: buckets from the first to the last non-empty one."""
 
     def __init__(self, kind: types.Hist | types.LHist, counts: Counts) -> None:
         self.kind = kind
         self.counts = counts
-        """Buckets that are not empty: number and count."""
+        """Counts of the non-empty buckets, by bucket number."""
         self._shape = histogram.shape(kind)
 
     def _all(self) -> list[int]:
@@ -70,16 +70,16 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """How many values there were."""
+        """Number of values."""
         return sum(self.counts.values())
 
     def quantile(self, fraction: float) -> int | None:
-        """The value that *fraction* (0 to 1) of all values do not exceed, as ``quantiles()`` of scripts tells it.
+        """The value that *fraction* (0 to 1) of all values do not exceed, as by ``quantiles()`` in scripts.
 
-        None at an open end, and without values.
+        None in a bucket with an open end, and without values.
         """
-        found = list(histogram.quantiles(self._shape, self._all(), [f"{100 * fraction:g}"])) if self.counts else []
-        return found[0].value if found else None
+        quantiles = list(histogram.quantiles(self._shape, self._all(), [f"{100 * fraction:g}"])) if self.counts else []
+        return quantiles[0].value if quantiles else None
 
     def __getitem__(self, index: int) -> Bucket:
         return self.buckets[index]
@@ -107,7 +107,7 @@ class Point(NamedTuple):
     """An interval of a time series."""
 
     start: datetime
-    """In UTC; microseconds are the finest that ``datetime`` has."""
+    """Start in UTC, truncated to the microseconds of ``datetime``."""
     nanoseconds: int
     """The same, in nanoseconds since 1970."""
     value: int | None
@@ -121,31 +121,31 @@ class Series(tuple[Point, ...]):
     """Length of an interval, in nanoseconds."""
 
     @classmethod
-    def of(cls, kind: types.TSeries, value: Mapping[int, tuple[int, int]]) -> Self:
+    def of(cls, type_: types.TSeries, value: Mapping[int, tuple[int, int]]) -> Self:
         """The series of a portable value."""
         intervals = [(number + 1, item, meta) for number, (item, meta) in value.items()]
-        found = tseries.whole(kind, intervals)
-        made = cls(Point(datetime.fromtimestamp(start / 1e9, UTC), start, item) for start, item in found.points)
-        made.interval = kind.interval
-        return made
+        whole = tseries.whole(type_, intervals)
+        series = cls(Point(datetime.fromtimestamp(start / 1e9, UTC), start, item) for start, item in whole.points)
+        series.interval = type_.interval
+        return series
 
 
-def as_python(kind: types.Type) -> Callable[[Value], Result]:
-    """How portable values of a type are given to Python programs."""
-    make = _ROWS.get(type(kind))
-    return (lambda value: value) if make is None else cast("Callable[[Value], Result]", make(kind))
+def as_python(type_: types.Type) -> Callable[[Value], Result]:
+    """The function that converts portable values of a type to their Python form."""
+    make = _ROWS.get(type(type_))
+    return (lambda value: value) if make is None else cast("Callable[[Value], Result]", make(type_))
 
 
-def _fixed(kind: types.Type) -> Callable[[int], float]:
-    assert isinstance(kind, types.Fixed)
-    return kind.number
+def _fixed(type_: types.Type) -> Callable[[int], float]:
+    assert isinstance(type_, types.Fixed)
+    return type_.number
 
 
-def _members(kind: types.Type) -> Callable[[tuple[Value, ...]], Result]:
-    assert isinstance(kind, types.Tuple | types.Record)
-    if not any(isinstance(inner, types.Fixed) for inner in types.parts(kind.members)):
+def _members(type_: types.Type) -> Callable[[tuple[Value, ...]], Result]:
+    assert isinstance(type_, types.Tuple | types.Record)
+    if not any(isinstance(inner, types.Fixed) for inner in types.parts(type_.members)):
         return lambda value: value
-    forms = [as_python(member) for member in kind.members]
+    forms = [as_python(member) for member in type_.members]
     return lambda value: tuple([form(item) for form, item in zip(forms, value, strict=True)])
 
 
@@ -157,14 +157,14 @@ def _stats(_kind: types.Type) -> Callable[[Pair], Stats]:
     return lambda value: Stats(value[1], truncated(*value), value[0])
 
 
-def _histogram(kind: types.Type) -> Callable[[Counts], Histogram]:
-    assert isinstance(kind, types.Hist | types.LHist)
-    return lambda value: Histogram(kind, value)
+def _histogram(type_: types.Type) -> Callable[[Counts], Histogram]:
+    assert isinstance(type_, types.Hist | types.LHist)
+    return lambda value: Histogram(type_, value)
 
 
-def _series(kind: types.Type) -> Callable[[Intervals], Series]:
-    assert isinstance(kind, types.TSeries)
-    return lambda value: Series.of(kind, value)
+def _series(type_: types.Type) -> Callable[[Intervals], Series]:
+    assert isinstance(type_, types.TSeries)
+    return lambda value: Series.of(type_, value)
 
 
 _ROWS: dict[type[types.Type], Callable[[types.Type], Callable[[Never], Result]]] = {
