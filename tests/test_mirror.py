@@ -14,13 +14,12 @@ DECIDES_NOTHING = {
         "codegen/ir/operands.py", "frontend/ast/expressions.py", "frontend/ast/nodes.py",
         "frontend/ast/probe_context.py",
         "frontend/syntax/lexical/layout.py", "frontend/syntax/lexical/scan.py",
-        "frontend/syntax/lexical/statement_frames.py", "runtime/symbols/frame.py", "results/snapshot.py",
+        "runtime/symbols/frame.py", "results/snapshot.py",
         "results/values.py", "runtime/session/service.py",
     ),
     "tables, which the tests of what reads them hold": (
         "core/unwind_format.py", "core/probes/perf_events.py", "core/probes/syscall_numbers.py",
         "codegen/lower/builtins/aggregate_family.py", "frontend/check/builtins/table.py",
-        "frontend/check/rules/dispatch.py",
     ),
     "productions of the grammar, which is tested as a whole (syntax/test_grammar.py, syntax/test_parser.py)": (
         "frontend/syntax/grammar_expressions.py", "frontend/syntax/grammar_support.py",

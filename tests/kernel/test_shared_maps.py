@@ -1,4 +1,4 @@
-"""Maps with so many keys that all CPUs share their values (pytrace.frontend.check.inference.map_kinds)."""
+"""Maps with so many keys that all CPUs share their values (pytrace.frontend.check.inference.resources)."""
 
 from __future__ import annotations
 

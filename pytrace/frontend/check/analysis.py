@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pytrace.base.dispatch import by_class, on
 from pytrace.core.diagnostics import Diagnostics, InternalError
 from pytrace.core.probes.targets import FileTarget
 from pytrace.core.types import INT64, VOID, Type
@@ -26,17 +27,56 @@ from pytrace.frontend.check.inference.scopes import Scope
 from pytrace.frontend.check.inference.slots import Slot, VariableState
 from pytrace.frontend.check.inference.tree_depth import run_deep
 from pytrace.frontend.check.print_and_clear import join_prints
-from pytrace.frontend.check.rules import imported_functions
-from pytrace.frontend.check.rules.dispatch import EXPRESSIONS
+from pytrace.frontend.check.rules import (
+    calls,
+    casts,
+    expressions,
+    imported_functions,
+    members,
+    operators,
+    type_queries,
+)
 from pytrace.frontend.check.rules.statements import check_block, check_body, check_if
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from pytrace.core.config import Config
     from pytrace.core.kernel_info import KernelInfo
     from pytrace.core.options.compile_options import CompileOptions
     from pytrace.core.source import Source, Span
 
 MAX_PASSES = 60
+
+EXPRESSIONS: Mapping[type[nodes.Expr], Callable[[Checker, nodes.Expr], Type]] = by_class(
+    on(nodes.IntLiteral, expressions.integer),
+    on(nodes.BoolLiteral, expressions.boolean),
+    on(nodes.StringLiteral, expressions.string),
+    on(nodes.OpenParameter, expressions.parameter),
+    on(nodes.PositionalParam, expressions.unreplaced_parameter),
+    on(nodes.ParamCount, expressions.unreplaced_parameter),
+    on(nodes.Identifier, expressions.identifier),
+    on(nodes.Variable, expressions.variable),
+    on(nodes.MapRef, expressions.map_value),
+    on(nodes.MapIndex, expressions.map_index),
+    on(nodes.Unary, operators.unary),
+    on(nodes.Binary, operators.binary),
+    on(nodes.Ternary, expressions.ternary),
+    on(nodes.Cast, casts.cast),
+    on(nodes.FieldAccess, members.field_access),
+    on(nodes.TupleAccess, members.tuple_access),
+    on(nodes.Index, members.index),
+    on(nodes.Call, calls.call),
+    on(nodes.Sizeof, type_queries.size_of),
+    on(nodes.Offsetof, type_queries.offset_of),
+    on(nodes.TypeInfo, type_queries.type_info),
+    on(nodes.Comptime, expressions.comptime),
+    on(nodes.TupleLiteral, expressions.tuple_literal),
+    on(nodes.RecordLiteral, expressions.record_literal),
+    on(nodes.If, expressions.if_value),
+    on(nodes.BlockExpr, expressions.block_value),
+)
+"""Typing rules by class of expression."""
 
 
 def _probe_exists(checker: Checker, text: str, span: Span) -> bool:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import Note
 from pytrace.core.source import Span
-from pytrace.frontend.syntax.lexical.statement_frames import Frame
 from pytrace.frontend.syntax.lexical.tokens import Token
 
 if TYPE_CHECKING:
@@ -14,6 +13,34 @@ if TYPE_CHECKING:
 
 _CLOSER = {"(": ("RPAREN", ")"), "[": ("RBRACKET", "]"), "{": ("RBRACE", "}"), "<": ("RBRACE", ">")}
 _BODY_STATEMENTS = frozenset({"IF", "FOR", "WHILE", "UNROLL"})
+
+
+class Frame:
+    """One open bracket, or the part of an item that is outside all brackets."""
+
+    __slots__ = ("block", "call", "first", "header", "kind", "opener", "role", "start", "statement", "ternary")
+
+    def __init__(self, kind: str, opener: Token | None, role: str = "") -> None:
+        self.kind = kind
+        """``( [ { <``, ``head`` (before the body of an item), ``predicate``, or ``loose`` (outside of items)."""
+        self.block = kind in ("{", "<")
+        """Whether it contains statements."""
+        self.opener = opener
+        self.role = role
+        """Of a block: ``item``, ``body`` (of a header), ``statement`` (a bare block), ``config``, ``operand``; of a
+        parenthesis: ``offsetof``."""
+        self.start = self.block and role != "config"
+        """Of a block: a statement starts here."""
+        self.statement = ""
+        """Kind of the current statement's first token."""
+        self.first = 0
+        """Index of the current statement's first token."""
+        self.header = ""
+        """Kind of the header (``IF`` …) whose block has not started yet."""
+        self.ternary = 0
+        """Number of ``?`` without their ``:`` so far."""
+        self.call = False
+        """Of a parenthesis: it contains arguments."""
 
 
 class Brackets:

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 
 from pytrace.core.source import Span
 from pytrace.frontend.syntax.lexical import angle_blocks
-from pytrace.frontend.syntax.lexical.brackets import Brackets, before
-from pytrace.frontend.syntax.lexical.statement_frames import Frame
+from pytrace.frontend.syntax.lexical.brackets import Brackets, Frame, before
 from pytrace.frontend.syntax.lexical.tokens import OPERAND_ENDS, Token
 from pytrace.frontend.syntax.lexical.type_positions import is_cast, is_type_argument, is_type_operand
 
