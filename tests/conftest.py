@@ -12,6 +12,7 @@ from pathlib import Path
 from types import FrameType
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support import leaks
 from tests.support.patience import LIMIT
@@ -19,6 +20,10 @@ from tests.support.programs import build
 from tests.support.server import Server
 
 TESTS = Path(__file__).resolve().parent
+
+# Both measure time, which a busy machine takes more of.
+settings.register_profile("pytrace", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("pytrace")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

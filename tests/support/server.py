@@ -162,6 +162,9 @@ class Server:
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
                 env={**os.environ, "PYTHONPATH": str(ROOT)},
             )  # fmt: skip
+            # Its imports take long on a busy machine; that time is not part of the limit of a run.
+            assert self.process.stdout is not None
+            self.process.stdout.readline()
         return self.process
 
 
@@ -211,6 +214,8 @@ def serve() -> None:
     channel = os.fdopen(os.dup(1), "w")
     # A run must not write into the answers, whatever goes wrong.
     os.dup2(2, 1)
+    channel.write("ready\n")
+    channel.flush()
     for line in sys.stdin:
         channel.write(json.dumps(_perform(json.loads(line), channel)) + "\n")
         channel.flush()
