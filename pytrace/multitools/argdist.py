@@ -58,7 +58,7 @@ def translate(options: Options, kernel: KernelInfo) -> Translation:
 
 
 class _Names:
-    """Names of the maps of one specification: with its number when there are several."""
+    """Map names of one specification, numbered if there are several specifications."""
 
     def __init__(self, suffix: str) -> None:
         self.values, self.depth, self.start = f"@values{suffix}", f"@depth{suffix}", f"@start{suffix}"
@@ -69,7 +69,7 @@ class _Names:
         return cls(str(number) if number else "")
 
     def entry(self, name: str) -> str:
-        """The map of an argument that the entry stores."""
+        """The map for an argument that the entry probe stores."""
         return f"@entry_{name}{self.suffix}"
 
 
@@ -91,7 +91,7 @@ def _probes(parsed: Distribution, names: _Names, options: Options, *, histogram:
 
 
 def _paired(parsed: Distribution, names: _Names, lines: list[str], only: list[str]) -> list[str]:
-    """Entry and return: what the entry stores is kept by thread and depth, so that recursion is right."""
+    """Entry and return probes: the entry's values are stored by thread and depth, to support recursion."""
     attachment, level = parsed.probe.attachment, "[tid, $level]"
     inputs = parsed.probe.parameters
     entry = [f"$level = {names.depth}[tid];", f"{names.depth}[tid] = $level + 1;"]
@@ -133,5 +133,5 @@ def _interval(shows: list[str], options: Options) -> str:
     if not most:
         return probe([each, "end"], lines)
     counted = [*lines, "@outputs++;", f"if (@outputs >= {most}) {{ exit(); }}"]
-    # What came since the last output is shown, too, when the run ends before all were made.
+    # If the run ends before all outputs, the values since the last output are shown as well.
     return probe([each], counted) + "\n" + probe(["end"], lines, [f"@outputs < {most}"])

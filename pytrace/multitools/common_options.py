@@ -1,4 +1,4 @@
-"""Options that several multi-purpose tools have, and what they mean for the run."""
+"""Options that several multi-purpose tools share, and their translation to options of the run."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def pids(options: Options) -> tuple[int, ...]:
 
 
 def only_pid(options: Options) -> int | None:
-    """The process whose view of files counts: that of ``-p``, when it is one."""
-    known = pids(options)
-    return known[0] if len(known) == 1 else None
+    """The process whose view of files is used: that of ``-p``, if it is a single one."""
+    selected = pids(options)
+    return selected[0] if len(selected) == 1 else None
 
 
 def run_arguments(options: Options, filter_: str = "") -> tuple[str, ...]:
-    """Words for pytrace's command line: processes, duration, the filter of names."""
+    """Words for pytrace's command line: processes, duration, probe filter."""
     words: list[str] = []
-    if known := pids(options):
-        words += ["--pid", ",".join(map(str, known))]
+    if selected := pids(options):
+        words += ["--pid", ",".join(map(str, selected))]
     if duration := options.number("duration"):
         words += ["--duration", f"{duration / option_types.NANOSECONDS:.9g}"]
     if filter_:
@@ -46,7 +46,7 @@ def interval(options: Options) -> int:
 
 
 def duration(options: Options) -> int:
-    """Nanoseconds of the run, 0 without an end."""
+    """Duration of the run in nanoseconds, 0 without an end."""
     return options.number("duration")
 
 

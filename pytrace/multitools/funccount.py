@@ -34,7 +34,7 @@ def translate(options: Options, kernel: KernelInfo) -> Translation:
 
 
 def _show(naming: Naming, options: Options) -> str:
-    """The table: with intervals the calls since the last one, so that none is lost between two."""
+    """The table; with intervals, the difference to the last one, so that no call is lost between two."""
     interval, duration = common.interval(options), common.duration(options)
     if interval:
         rows = [

@@ -65,12 +65,12 @@ def _probes(place: Place, arguments: int, options: Options, kernel: KernelInfo) 
     if place.returns:
         raise spec.error("leave r: out, the whole call is traced", length=1)
     typed = [f"(uint64)args.{name}" for name in attachment.arguments[:arguments]]
-    known = [f"arg{number}" for number in range(arguments)] if attachment.untyped else typed
+    values = [f"arg{number}" for number in range(arguments)] if attachment.untyped else typed
     # The frames of all functions have the same members.
-    kept = tuple((f"arg{number + 1}", (known + ["(uint64)0"] * arguments)[number]) for number in range(arguments))
+    members = tuple((f"arg{number + 1}", (values + ["(uint64)0"] * arguments)[number]) for number in range(arguments))
     return [
-        probe([attachment.entry], enter(None, more=kept)),
-        probe([attachment.leave], leave(_slow(place, len(known), options, result=attachment.result)), ["@depth[tid]"]),
+        probe([attachment.entry], enter(None, more=members)),
+        probe([attachment.leave], leave(_slow(place, len(values), options, result=attachment.result)), ["@depth[tid]"]),
     ]
 
 

@@ -82,7 +82,7 @@ def translate(options: Options, kernel: KernelInfo) -> Translation:
 
 
 def _show(naming: Naming, options: Options) -> str:
-    """The table. P99 is found from the longest call downwards: a hundredth of the calls is above it."""
+    """The table. P99 is searched from the longest call downwards: a hundredth of the calls is above it."""
     interval, duration = common.interval(options), common.duration(options)
     search = [
         "$seen += @slots[$name, $top - $i];",

@@ -1,4 +1,4 @@
-"""Names of the multi-purpose tools: for the list of tools, which loads none of them."""
+"""Names of the multi-purpose tools, for the list of tools, which does not import them."""
 
 from __future__ import annotations
 
@@ -14,4 +14,4 @@ NAMES: dict[str, tuple[str, str]] = {
     "argdist": (MULTI_PURPOSE, "counts and histograms of arguments, results and latencies"),
     "tplist": (LANGUAGES, "USDT probes of a file or process, and tracepoints"),
 }
-"""For each tool its group and what it shows, in one sentence."""
+"""Group and one-line summary of each tool."""

@@ -16,7 +16,7 @@ from pytrace.multitools.translation import Options
 class Pattern(msgspec.Struct, frozen=True):
     """A pattern as attach points.
 
-    *naming* says how its functions are told apart, *filter* is for ``--probe-filter``.
+    *naming* distinguishes its functions in the output, *filter* is for ``--probe-filter``.
     """
 
     place: Place
@@ -26,7 +26,7 @@ class Pattern(msgspec.Struct, frozen=True):
 
     @property
     def point(self) -> str:
-        """The attach point of the event that was asked for."""
+        """The attach point of the requested event."""
         return self.attachment.leave if self.place.returns and self.attachment.leave else self.attachment.entry
 
 
@@ -34,7 +34,7 @@ def parse(options: Options, kernel: KernelInfo) -> Pattern:
     """The pattern of a command line, with ``-r`` as a regular expression.
 
     Raises:
-        TraceError: the pattern is not one, or this kernel cannot trace what it names.
+        TraceError: the pattern is invalid, or this kernel cannot trace its functions or events.
     """
     regexp = options.flag("regexp")
     place = places.parse(SpecText.of(options.text("pattern")), regexp=regexp)
@@ -50,10 +50,10 @@ def parse(options: Options, kernel: KernelInfo) -> Pattern:
 
 
 def functions(options: Options, kernel: KernelInfo) -> Pattern:
-    """The same, for tools that need functions with an entry and a return.
+    """As :func:`parse`, for tools that need functions with an entry and a return.
 
     Raises:
-        TraceError: also where the pattern names events.
+        TraceError: also if the pattern names events.
     """
     pattern = parse(options, kernel)
     if not pattern.attachment.leave:

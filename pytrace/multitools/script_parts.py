@@ -1,4 +1,4 @@
-"""Pieces of scripts that several tools share: blocks, the frames of functions that run, tables at intervals."""
+"""Parts of scripts that several tools share: blocks, frames of running functions, tables at intervals."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ def block(head: str, lines: Iterable[str]) -> str:
 
 
 def probe(points: Iterable[str], lines: Iterable[str], conditions: Iterable[str] = ()) -> str:
-    """A probe, with a predicate when there are conditions."""
+    """A probe, with a predicate if there are conditions."""
     texts = [condition for condition in conditions if condition]
     joined = " && ".join(f"({text})" if "||" in text or "?" in text else text for text in texts)
     return block(", ".join(points) + (f" /{joined}/" if joined else ""), lines)
 
 
 def unless(predicate: str) -> str:
-    """The statement that leaves a probe when a predicate does not hold."""
+    """The statement that leaves a probe unless a predicate holds."""
     if predicate.startswith("(") and predicate.endswith(")") and predicate.count("(") == 1:
         predicate = predicate[1:-1]
     return f"if (!({predicate})) {{ return; }}"
 
 
 def script(*parts: str) -> str:
-    """The parts of a script with an empty line between them."""
+    """The parts of a script, separated by empty lines."""
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def literal(text: str) -> str:
-    """A text as scripts write it."""
+    """A string literal of the script language."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
     return f'"{escaped}"'
 
@@ -47,12 +47,12 @@ def literal(text: str) -> str:
 
 
 class Naming(msgspec.Struct, frozen=True):
-    """How a script keeps and shows the name of what was hit.
+    """How a script stores and shows the name of the probed function or event.
 
     Attributes:
         key: the expression in a probe: ``func`` in the kernel, else the name of the probe, as an address in user
-            space means something else in each process.
-        prefix: how many characters of it are not shown.
+            space is different in each process.
+        prefix: number of characters of it that are not shown.
     """
 
     key: str
@@ -60,27 +60,27 @@ class Naming(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, place: Place, attachment: Attachment) -> Naming:
-        """The naming for a place."""
+        """The naming for a target."""
         if place.family == KERNEL:
             return cls("func")
         return cls("probe", attachment.prefix)
 
     def shown(self, variable: str) -> str:
-        """The name for people, given the variable that has the key."""
+        """The displayed name, as an expression; *variable* contains the key."""
         return f"str((int8 *)&{variable} + {self.prefix}, 128)" if self.prefix else variable
 
 
 # ---------------------------------------------------------------------------------------------- frames
 
 FRAMES = "let @depth = hash(16384);\nlet @frame = hash(16384);"
-"""For each thread the functions that run, outermost first: ``@frame[tid, level]``, and how many there are."""
+"""For each thread, its running functions, outermost first, in ``@frame[tid, level]``, and their number."""
 CALLEES = "let @callees = hash(16384);"
-"""For each of them the time of the functions that it called."""
+"""For each running function, the total time of its callees."""
 
 
 def enter(naming: Naming | None, *, callees: bool = False, more: tuple[tuple[str, str], ...] = ()) -> list[str]:
-    """Statements at the entry of a function, whose frame gets its name when there is a *naming* (not for the kernel,
-    as ``function`` is the name there); *more* are further members of the frame: names and values.
+    """Statements at the entry of a function. With a *naming*, its name is added to the frame (not for the kernel, where
+    ``function`` is the name); *more* are further members of the frame: names and values.
     """
     name = [] if naming is None or naming.key == "func" else [("name", naming.key)]
     members = [("function", "func"), *name, *more, ("start", "nsecs")]
@@ -94,11 +94,11 @@ def enter(naming: Naming | None, *, callees: bool = False, more: tuple[tuple[str
 
 
 def leave(lines: Iterable[str], *, callees: bool = False) -> list[str]:
-    """Statements at the return of a function: *lines* run with its ``$frame`` and ``$time``, if its entry was seen.
+    """Statements at the return of a function: *lines* run with its ``$frame`` and ``$time``, if its entry was traced.
 
-    Frames above it are functions that did not return (``longjmp``, exceptions); they are forgotten.
+    Frames above it belong to functions that did not return (``longjmp``, exceptions), and are dropped.
     """
-    found = [
+    statements = [
         "$now = nsecs;",
         "$function = func;",
         "$depth = @depth[tid];",
@@ -115,16 +115,16 @@ def leave(lines: Iterable[str], *, callees: bool = False) -> list[str]:
         "if ($level > 0) { @depth[tid] = $level; } else { delete(@depth, tid); }",
     ]
     if callees:
-        found += [
+        statements += [
             "$own = $time - @callees[tid, $level];",
             "delete(@callees, (tid, $level));",
             "if ($level > 0) { @callees[tid, $level - 1] += $time; }",
         ]
-    return [*found, *lines]
+    return [*statements, *lines]
 
 
 def forget() -> str:
-    """The probe that forgets the frames of threads that end inside of traced functions."""
+    """The probe that drops the frames of threads that exit inside traced functions."""
     return "tracepoint:sched:sched_process_exit /has_key(@depth, tid)/ { delete(@depth, tid); }"
 
 
@@ -132,7 +132,7 @@ def forget() -> str:
 
 
 def timer(interval: int) -> str:
-    """The attach point of a timer that goes off every *interval* nanoseconds."""
+    """The attach point of a timer that fires every *interval* nanoseconds."""
     unit, size = next((unit, size) for unit, size in _UNITS if interval % size == 0 or unit == "us")
     return f"interval:{unit}:{interval // size}"
 
@@ -141,9 +141,9 @@ _UNITS = (("s", 10**9), ("ms", 10**6), ("us", 10**3))
 
 
 def outputs(interval: int, duration: int, lines: list[str]) -> str:
-    """The probes of an output of *lines*: at each interval if there is one, and at the end, of what came since.
+    """The probes that output *lines*: at each interval if there is one, and the remainder at the end.
 
-    When intervals fill the duration, the last one is the end: what the next moment brings is no output of its own.
+    If intervals fill the duration, the last one ends with the run, without another output right after it.
     """
     if not interval:
         return probe(["end"], lines)
@@ -155,7 +155,7 @@ def outputs(interval: int, duration: int, lines: list[str]) -> str:
 
 
 def fitting(interval: int, duration: int) -> int:
-    """How many intervals fill the duration; 0 if it has none or a part is left."""
+    """Number of intervals that fill the duration; 0 without a duration, or if a part is left."""
     return 0 if duration % interval else duration // interval
 
 

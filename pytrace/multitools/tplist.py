@@ -36,8 +36,8 @@ def translate(options: Options, kernel: KernelInfo) -> Translation:
     words = ["-l", *(["-v"] if options.flag("verbose") else [])]
     if library or pids:
         target = quoted(_file(library, kernel)) if library else "*"
-        wanted = name or "*"
-        words += [*(["-p", str(pids[0])] if pids else []), f"usdt:{target}:{wanted}"]
+        pattern = name or "*"
+        words += [*(["-p", str(pids[0])] if pids else []), f"usdt:{target}:{pattern}"]
     else:
         words.append(f"tracepoint:{name or '*'}" if ":" in name or not name else f"tracepoint:*:{name}")
     return Translation("", tuple(words))

@@ -71,14 +71,14 @@ def translate(options: Options, kernel: KernelInfo) -> Translation:
 
 
 def _notes(options: Options) -> tuple[str, ...]:
-    found: list[str] = []
+    notes: list[str] = []
     if options.flag("include-self"):
-        found.append("-S has no effect here: events of pytrace itself are always included")
+        notes.append("-S has no effect here: events of pytrace itself are always included")
     if options.flag("bin_cmp"):
-        found.append("-B has no effect here: STRCMP compares texts; memcmp() in a script compares bytes")
+        notes.append("-B has no effect here: STRCMP compares texts; memcmp() in a script compares bytes")
     if options.text("sym_file_list"):
-        found.append("-s has no effect here: symbols of all files are found")
-    return tuple(found)
+        notes.append("-s has no effect here: symbols of all files are found")
+    return tuple(notes)
 
 
 # ---------------------------------------------------------------------------------------------- one probe
@@ -126,7 +126,7 @@ def _user(text: str) -> int:
 
 
 def _predicate(spec: SpecText, scope: Scope) -> tuple[str, SpecText]:
-    """The predicate in parentheses, and what follows it."""
+    """The predicate in parentheses, and the text after it."""
     if not spec.text.startswith("("):
         return "", spec
     depth = end = 0
@@ -152,7 +152,7 @@ def _predicate(spec: SpecText, scope: Scope) -> tuple[str, SpecText]:
 
 
 def _message(spec: SpecText, parsed: ProbeText, scope: Scope, kernel: KernelInfo) -> tuple[str, list[str]]:
-    """The format as scripts write it, and its values."""
+    """The format for the script, and its values."""
     if not spec.text:
         return "", []
     if not spec.text.startswith('"'):
@@ -162,7 +162,7 @@ def _message(spec: SpecText, parsed: ProbeText, scope: Scope, kernel: KernelInfo
     format_ = parts[0]
     if len(format_.text) < 2 or not format_.text.endswith('"'):
         raise format_.error("a comma is expected after the format, or the format has no end")
-    wanted = formats.conversions(format_)
+    conversions = formats.conversions(format_)
     expressions: list[str] = []
     if len(parts) > 1:
         if not parts[1].text:
@@ -172,7 +172,7 @@ def _message(spec: SpecText, parsed: ProbeText, scope: Scope, kernel: KernelInfo
     def string(expression: str) -> str:
         return expression if parsed.array_field(expression, kernel) else scope.string(expression)
 
-    return formats.script_format(format_), formats.values(format_, wanted, expressions, string)
+    return formats.script_format(format_), formats.values(format_, conversions, expressions, string)
 
 
 # ---------------------------------------------------------------------------------------------- output

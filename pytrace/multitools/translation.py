@@ -1,4 +1,4 @@
-"""What a multi-purpose tool is: its options, and the translation of their values into a script."""
+"""Multi-purpose tools: their options, and the translation of option values into a script."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from pytrace.core.kernel_info import KernelInfo
 
 Values = Mapping[str, Value]
-"""Values of a tool's options by :attr:`ScriptOption.name`; an option that is missing has its default."""
+"""Values of a tool's options by :attr:`ScriptOption.name`; a missing option has its default."""
 
 
 class Translation(msgspec.Struct, frozen=True):
-    """What one command line of a tool stands for.
+    """The translation of one command line of a tool.
 
     Attributes:
-        text: the script; empty for a tool that only needs *arguments* (``tplist``).
+        text: the script; empty for a tool that needs only *arguments* (``tplist``).
         arguments: further words for pytrace's own command line (``-p 12``, ``--duration 5``).
         notes: remarks for the user about options that have no effect here, one line each.
     """
@@ -65,11 +65,11 @@ class MultiTool(Protocol):
 
     @property
     def summary(self) -> str:
-        """What it shows, in one sentence."""
+        """One-sentence summary."""
 
     @property
     def group(self) -> str:
-        """The group that ``--tools`` lists it in."""
+        """The group under which ``--tools`` lists it."""
 
     @property
     def options(self) -> tuple[ScriptOption, ...]:
@@ -77,7 +77,7 @@ class MultiTool(Protocol):
 
     @property
     def examples(self) -> str:
-        """Command lines and what they do, for its usage."""
+        """Example command lines with descriptions, for its usage."""
 
     def translate(self, values: Values) -> Translation:
         """The script for the *values* of all options, by :attr:`ScriptOption.name`."""
@@ -91,11 +91,11 @@ class TranslatedTool(msgspec.Struct, frozen=True):
 
     Attributes:
         name: the word that users type.
-        summary: what it shows, in one sentence.
+        summary: one-sentence summary.
         group: its section in the list of tools.
         options: options and operands, in the order of the usage.
-        examples: command lines with what they do, one each line.
-        make: the translation, given the options and facts about the machine.
+        examples: command lines with descriptions, one per line.
+        make: the translation, which takes the options and facts about the machine.
     """
 
     name: str
@@ -106,10 +106,10 @@ class TranslatedTool(msgspec.Struct, frozen=True):
     make: Translate
 
     def translate(self, values: Values, kernel: KernelInfo | None = None) -> Translation:
-        """The script of one command line; *kernel* is this machine's when it is not given.
+        """The script of one command line; *kernel* defaults to this machine's.
 
         Raises:
-            TraceError: the command line means nothing, or this kernel cannot do it.
+            TraceError: the command line is invalid, or this kernel does not support it.
         """
         if kernel is None:
             from pytrace.runtime.live_kernel import LiveKernel

@@ -1,4 +1,4 @@
-"""C types as people write them in signatures and casts, and what they are called in scripts."""
+"""C types in signatures and casts, and their names in scripts."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ _WORD = re.compile(r"[A-Za-z_]\w*|\*")
 
 
 class NoTypeError(ValueError):
-    """The text is no C type."""
+    """The text is not a C type."""
 
 
 def is_type_word(word: str) -> bool:
     """Whether a type may begin with this word."""
-    known = word in _INTEGERS or word in _QUALIFIERS or word in _PARTS or word in _TAGS or word == "void"
-    return known or word.endswith("_t")
+    is_listed = word in _INTEGERS or word in _QUALIFIERS or word in _PARTS or word in _TAGS or word == "void"
+    return is_listed or word.endswith("_t")
 
 
 def script_type(text: str) -> str:
     """The type *text* (``const struct sock *``) as scripts write it (``struct sock *``).
 
     Raises:
-        NoTypeError: it is none.
+        NoTypeError: it is not a C type.
     """
     words = _WORD.findall(text)
     if "".join(words) != "".join(text.split()):
@@ -77,5 +77,5 @@ def is_text(text: str) -> bool:
 
 
 def is_user(text: str) -> bool:
-    """Whether a C type says that it points into user memory."""
+    """Whether a C type is annotated as a pointer into user memory."""
     return "__user" in text.split() or "__user" in _WORD.findall(text)

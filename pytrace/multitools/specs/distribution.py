@@ -15,17 +15,17 @@ from pytrace.multitools.specs.values import FUNCTIONS, Scope
 
 
 class Distribution(msgspec.Struct, frozen=True):
-    """A specification, translated.
+    """A translated specification.
 
     Attributes:
-        probe: where, with its signature.
+        probe: the probe, with its signature.
         values: the script's expressions; empty to count hits.
-        texts: what the values are called in the output.
+        texts: names of the values in the output.
         predicate: the filter, empty without one.
         label: the title of the output.
         entries: arguments of the entry that the return needs: names and expressions.
-        latency: whether the time of the call is needed.
-        scope: what expressions at the event may use.
+        latency: whether the duration of the call is needed.
+        scope: names that are available to expressions at the event.
     """
 
     probe: ProbeText
@@ -39,7 +39,7 @@ class Distribution(msgspec.Struct, frozen=True):
 
 
 class _Remembered:
-    """Names at the return of a function: ``$entry(NAME)`` and ``$latency`` stand for what the entry stored."""
+    """Names at the return of a function: ``$entry(NAME)`` and ``$latency`` are values that the entry stored."""
 
     def __init__(self, entry: Scope, scope: Scope) -> None:
         self.entry = entry
@@ -50,7 +50,7 @@ class _Remembered:
     def names(self) -> Names:
         """The names of expressions."""
         inner = self.scope.names()
-        known = (*inner.known, "$entry(NAME)", "$latency") if self.scope.returns else inner.known
+        suggestions = (*inner.known, "$entry(NAME)", "$latency") if self.scope.returns else inner.known
 
         def resolve(name: str) -> str | None:
             if name == "$latency" and self.scope.returns:
@@ -61,7 +61,7 @@ class _Remembered:
         def calls(name: str) -> Call | None:
             return self._remember if name == "$entry" and self.scope.returns else inner.calls(name)
 
-        return Names(resolve, known, calls, FUNCTIONS)
+        return Names(resolve, suggestions, calls, FUNCTIONS)
 
     def _remember(self, translator: Translator, _token: Token) -> str:
         translator.expect("(")
@@ -76,27 +76,27 @@ class _Remembered:
 
 
 def parse(spec: SpecText, kernel: KernelInfo, pid: int | None, *, size: int, histogram: bool) -> Distribution:
-    """Read a specification.
+    """Parse a specification.
 
     Raises:
-        TraceError: it has a mistake.
+        TraceError: it is invalid.
     """
     body, label = _label(spec)
     parsed, fields = _fields(body, kernel, pid)
     scope = parsed.scope(size)
     remembered = _Remembered(_entry_scope(parsed, size), scope)
     names = remembered.names()
-    kinds = [field.text for field in split(fields[0], ",")] if fields else []
+    c_types = [field.text for field in split(fields[0], ",")] if fields else []
     expressions = list(split(fields[1], ",")) if len(fields) > 1 else []
-    if len(fields) == 1 or len(kinds) != len(expressions):
+    if len(fields) == 1 or len(c_types) != len(expressions):
         raise (fields[-1] if fields else spec).error(
-            f"{len(kinds)} types and {len(expressions)} expressions: a type for each expression is expected",
+            f"{len(c_types)} types and {len(expressions)} expressions: a type for each expression is expected",
             hints=("PLACE(SIGNATURE):TYPE:EXPRESSION, such as p::vfs_read(void *file, void *to, size_t n):size_t:n",))
     if histogram and len(expressions) > 1:
         raise fields[1].error("a histogram takes one expression", hints=("-C counts combinations of several",))
     values = tuple(
-        _typed(kind, fields[0], Translator(item, names).whole(), parsed, scope, kernel, histogram=histogram)
-        for kind, item in zip(kinds, expressions, strict=True)
+        _typed(c_type, fields[0], Translator(item, names).whole(), parsed, scope, kernel, histogram=histogram)
+        for c_type, item in zip(c_types, expressions, strict=True)
     )
     texts = tuple(item.text for item in expressions)
     if not values and (parsed.place.returns or histogram):
@@ -120,7 +120,7 @@ def _label(spec: SpecText) -> tuple[SpecText, str]:
 
 
 def _fields(body: SpecText, kernel: KernelInfo, pid: int | None) -> tuple[ProbeText, list[SpecText]]:
-    """The place with its signature, and types, expressions, filter."""
+    """The probe with its signature, and types, expressions, filter."""
     parsed = probe_text.parse(body, kernel, pid, stop="")
     if not parsed.rest.text:
         return parsed, []
@@ -139,14 +139,14 @@ def _entry_scope(parsed: ProbeText, size: int) -> Scope:
 
 
 def _typed(
-    kind: str, spec: SpecText, value: str, parsed: ProbeText, scope: Scope, kernel: KernelInfo, *, histogram: bool
+    c_type: str, spec: SpecText, value: str, parsed: ProbeText, scope: Scope, kernel: KernelInfo, *, histogram: bool
 ) -> str:
     """The value as its C type."""
     try:
-        type_ = script_type(kind)
+        type_ = script_type(c_type)
     except NoTypeError:
-        raise spec.error(f"{kind!r} is not a C type", hints=("such as int, u32, size_t, char*",)) from None
-    if is_text(kind):
+        raise spec.error(f"{c_type!r} is not a C type", hints=("such as int, u32, size_t, char*",)) from None
+    if is_text(c_type):
         if histogram:
             raise spec.error("a histogram needs a number, char* is text", hints=("-C counts texts",))
         return value if parsed.array_field(value, kernel) else scope.string(value)
@@ -157,7 +157,7 @@ def _typed(
 
 
 def _type_of(value: str, parsed: ProbeText, kernel: KernelInfo) -> str:
-    """The type that a simple value has in the script, empty when it is not known: a cast to it would be warned of."""
+    """The type of a simple value in the script, empty if unknown: a cast to the same type would cause a warning."""
     if value == "$latency" or (value.startswith("arg") and value[3:].isdigit()):
         return "uint64"
     for parameter in parsed.parameters:

@@ -1,7 +1,7 @@
 """C expressions of probe specifications, translated to expressions of scripts.
 
-The operators and their order are those of C, so text and parentheses stay; what changes are names (``arg1`` counts from
-one, parameters of a signature), casts, ``STRCMP`` and character constants.
+Operators and their precedence are those of C, so text and parentheses are kept; translated are names (``arg1`` counts
+from one, parameters of a signature), casts, ``STRCMP`` and character constants.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CONSTANT = re.compile(r"_*[A-Z][A-Z0-9_]*$")
 
 
 class Token(msgspec.Struct, frozen=True):
-    """A token: its group in the pattern, its text and where it stands."""
+    """A token: its group in the pattern, its text and its offset."""
 
     group: str
     text: str
@@ -38,9 +38,9 @@ def tokens(spec: SpecText) -> list[Token]:
     """The tokens of an expression.
 
     Raises:
-        TraceError: a character belongs to none.
+        TraceError: a character does not belong to any token.
     """
-    found: list[Token] = []
+    result: list[Token] = []
     place = 0
     while place < len(spec.text):
         match = _TOKEN.match(spec.text, place)
@@ -49,25 +49,25 @@ def tokens(spec: SpecText) -> list[Token]:
             raise spec.error(what, at=place, length=1)
         group = str(match.lastgroup)
         if group != "space":
-            found.append(Token(group, match[0], place))
+            result.append(Token(group, match[0], place))
         place = match.end()
-    return found
+    return result
 
 
 Resolve = Callable[[str], str | None]
-"""Gives the script's expression for a name, None for one that is not known."""
+"""Returns the script's expression for a name, None for an unknown one."""
 Call = Callable[["Translator", Token], str | None]
-"""Translates a call: the name's token is taken, the next one is its parenthesis. None: not such a function."""
+"""Translates a call after the token of its name; the next token is the parenthesis. None: no such function."""
 
 
 class Names(msgspec.Struct, frozen=True):
-    """What names mean in an expression.
+    """The meaning of names in an expression.
 
     Attributes:
-        resolve: values.
+        resolve: resolves names of values.
         known: names for suggestions.
-        calls: functions with a translation of their own.
-        functions: functions of scripts that may be called as they are.
+        calls: functions with their own translation.
+        functions: functions of scripts that are called unchanged.
     """
 
     resolve: Resolve
@@ -77,7 +77,7 @@ class Names(msgspec.Struct, frozen=True):
 
 
 class Translator:
-    """Reads one expression and writes it as scripts write it."""
+    """Parses one C expression and translates it to one of scripts."""
 
     def __init__(self, spec: SpecText, names: Names) -> None:
         self.spec = spec
@@ -95,13 +95,13 @@ class Translator:
         return Token("end", "", len(self.spec.text))
 
     def take(self) -> Token:
-        """The next token, which is consumed."""
+        """Consume and return the next token."""
         token = self.next
         self._place += 1
         return token
 
     def expect(self, text: str) -> None:
-        """Take the token *text*."""
+        """Consume the token *text*."""
         if self.next.text != text:
             raise self.error(f"{text!r} is expected, {self._shown()} found")
         self._place += 1
@@ -111,13 +111,13 @@ class Translator:
 
     def error(self, message: str, token: Token | None = None, hints: tuple[str, ...] = ()) -> TraceError:
         """An error at a token, by default the next one."""
-        where = self.next if token is None else token
-        return self.spec.error(message, at=where.at, length=len(where.text) or 1, hints=hints)
+        wrong = self.next if token is None else token
+        return self.spec.error(message, at=wrong.at, length=len(wrong.text) or 1, hints=hints)
 
     # ---- expressions
 
     def whole(self) -> str:
-        """The whole text as one expression."""
+        """Translate the whole text as one expression."""
         text = self.expression()
         if self.next.group != "end":
             if self.next.text == "=":
@@ -127,17 +127,17 @@ class Translator:
         return text
 
     def every(self) -> list[str]:
-        """The whole text as expressions separated by commas."""
-        found = [self.expression()]
+        """Translate the whole text as expressions separated by commas."""
+        expressions = [self.expression()]
         while self.next.text == ",":
             self.take()
-            found.append(self.expression())
+            expressions.append(self.expression())
         if self.next.group != "end":
             raise self.error(f"a comma or the end is expected, {self._shown()} found")
-        return found
+        return expressions
 
     def expression(self) -> str:
-        """A conditional expression."""
+        """Translate a conditional expression."""
         text = self._binary()
         if self.next.text != "?":
             return text
@@ -163,7 +163,7 @@ class Translator:
         return self._postfix(self._primary())
 
     def _cast(self) -> str | None:
-        """A type in parentheses, which is taken; None when the parentheses hold something else."""
+        """Consume a type in parentheses; None if the parentheses contain something else."""
         place = self._place + 1
         if place >= len(self._tokens) or not is_type_word(self._tokens[place].text):
             return None
@@ -207,8 +207,8 @@ class Translator:
         if _CONSTANT.match(token.text):
             return token.text
         near = did_you_mean(token.text, self.names.known)
-        known = f"known here: {', '.join(self.names.known)}"
-        raise self.error(f"unknown name {token.text!r}", token, (*near, known))
+        hint = f"known here: {', '.join(self.names.known)}"
+        raise self.error(f"unknown name {token.text!r}", token, (*near, hint))
 
     def _called(self, token: Token) -> str:
         special = self.names.calls(token.text)
@@ -219,18 +219,18 @@ class Translator:
         return f"{token.text}({', '.join(self.arguments())})"
 
     def arguments(self) -> list[str]:
-        """The arguments of a call, from its opening to its closing parenthesis."""
+        """Translate the arguments of a call, from its opening to its closing parenthesis."""
         self.expect("(")
-        found: list[str] = []
+        expressions: list[str] = []
         while self.next.text != ")":
-            if found:
+            if expressions:
                 self.expect(",")
-            found.append(self.expression())
+            expressions.append(self.expression())
         self.take()
-        return found
+        return expressions
 
     def type_argument(self) -> str | None:
-        """A type in parentheses as the only argument (``sizeof(struct sock)``), None when it is an expression."""
+        """A type in parentheses as the only argument (``sizeof(struct sock)``); None if it is an expression."""
         return self._cast()
 
     def _postfix(self, text: str) -> str:
@@ -253,7 +253,7 @@ class Translator:
         return text
 
     def _space(self, text: str) -> str:
-        """``VALUE@user``: the pointer is one into user memory."""
+        """``VALUE@user``: a pointer into user memory."""
         self.take()
         word = self.take()
         if word.text not in ("user", "kernel"):
@@ -262,7 +262,7 @@ class Translator:
 
 
 def split(spec: SpecText, separator: str, most: int = 0) -> Iterator[SpecText]:
-    """The parts of *spec* between separators outside of brackets, texts and ``? :``; at most *most* + 1 when given."""
+    """Split *spec* at separators outside of brackets, strings and ``? :``, at most *most* times if not 0."""
     depth = questions = start = place = parts = 0
     text = spec.text
     while place < len(text):
@@ -284,8 +284,8 @@ def split(spec: SpecText, separator: str, most: int = 0) -> Iterator[SpecText]:
 
 
 def _text_end(text: str, place: int) -> int:
-    """Where the text that begins at *place* ends (after its closing quote)."""
-    quote, at = text[place], place + 1
-    while at < len(text) and text[at] != quote:
-        at += 2 if text[at] == "\\" else 1
-    return at + 1
+    """End of the string literal that begins at *place*, after its closing quote."""
+    quote, offset = text[place], place + 1
+    while offset < len(text) and text[offset] != quote:
+        offset += 2 if text[offset] == "\\" else 1
+    return offset + 1

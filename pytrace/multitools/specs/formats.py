@@ -15,7 +15,7 @@ _NAMES = frozenset("diuoxXcpsKU")
 
 
 class Conversion(msgspec.Struct, frozen=True):
-    """A conversion of a format: its name, and how a script's format writes it."""
+    """A conversion of a format: its name, and its form in a script's format."""
 
     name: str
     text: str
@@ -23,12 +23,12 @@ class Conversion(msgspec.Struct, frozen=True):
 
 
 def conversions(spec: SpecText) -> list[Conversion]:
-    """The conversions of a format (its text with quotes, as the user wrote it).
+    """The conversions of a format (its text with quotes, as written by the user).
 
     Raises:
         TraceError: one is unknown.
     """
-    found: list[Conversion] = []
+    result: list[Conversion] = []
     for match in _CONVERSION.finditer(spec.text):
         name = match["name"]
         if name == "%":
@@ -37,12 +37,12 @@ def conversions(spec: SpecText) -> list[Conversion]:
             hints = ("d i u o x X c p s, with l or ll for 64 bits; K and U are symbols of the kernel and of programs",)
             raise spec.error(f"unknown conversion {match[0]!r}", at=match.start(), length=len(match[0]), hints=hints)
         text = f"%{match['flags']}{match['width']}s" if name in "KU" else match[0]
-        found.append(Conversion(name, text, match.start()))
-    return found
+        result.append(Conversion(name, text, match.start()))
+    return result
 
 
 def script_format(spec: SpecText) -> str:
-    """The format as scripts write it, without its quotes."""
+    """The format for the script, without quotes."""
     return _CONVERSION.sub(
         lambda match: f"%{match['flags']}{match['width']}s" if match["name"] in ("K", "U") else match[0],
         spec.text[1:-1],
@@ -50,22 +50,22 @@ def script_format(spec: SpecText) -> str:
 
 
 def values(
-    spec: SpecText, wanted: list[Conversion], expressions: list[str], string: Callable[[str], str]
+    spec: SpecText, format_conversions: list[Conversion], expressions: list[str], string: Callable[[str], str]
 ) -> list[str]:
-    """The script's values for the conversions of a format; *string* makes the text at an address.
+    """The script's values for the conversions of a format; *string* translates an address to the text there.
 
     Raises:
         TraceError: there are more or fewer values than conversions.
     """
-    if len(wanted) != len(expressions):
-        message = f"the format takes {counted(len(wanted), 'value')}, {len(expressions)} given"
+    if len(format_conversions) != len(expressions):
+        message = f"the format takes {counted(len(format_conversions), 'value')}, {len(expressions)} given"
         raise spec.error(message)
-    found: list[str] = []
-    for conversion, expression in zip(wanted, expressions, strict=True):
+    result: list[str] = []
+    for conversion, expression in zip(format_conversions, expressions, strict=True):
         if conversion.name == "s":
-            found.append(string(expression))
+            result.append(string(expression))
         elif conversion.name in "KU":
-            found.append(f"{'ksym' if conversion.name == 'K' else 'usym'}({expression})")
+            result.append(f"{'ksym' if conversion.name == 'K' else 'usym'}({expression})")
         else:
-            found.append(expression)
-    return found
+            result.append(expression)
+    return result

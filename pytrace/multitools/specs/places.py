@@ -1,4 +1,4 @@
-"""What a tool traces: patterns as bcc's users write them (``vfs_*``, ``c:malloc``, ``t:sched:*``) or attach points."""
+"""Targets of tools: patterns in bcc's syntax (``vfs_*``, ``c:malloc``, ``t:sched:*``) or attach points."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pytrace.core.types import Void
 from pytrace.multitools.specs.problems import SpecText
 
 KERNEL, USER, TRACEPOINT, USDT, OTHER = "kernel", "user", "tracepoint", "usdt", "other"
-"""Families of places; OTHER are attach points that are only counted (``software:…``, ``hardware:…``)."""
+"""Families of targets; OTHER are attach points that are only counted (``software:…``, ``hardware:…``)."""
 
 _FAMILIES = {
     KPROBE: KERNEL, KRETPROBE: KERNEL, FENTRY: KERNEL, FEXIT: KERNEL, UPROBE: USER, URETPROBE: USER, USDT_PROBE: USDT,
@@ -36,7 +36,7 @@ _FAMILIES = {
 _RETURNS = (KRETPROBE, FEXIT, URETPROBE)
 _TYPED = (FENTRY, FEXIT)
 _LETTERS = ("t", "u", "p", "r")
-"""First parts that are bcc's, though some are short names of providers as well."""
+"""First parts with bcc's meaning, though some are also short names of providers."""
 _PLAIN = re.compile(r"[\w./*+@~?-]+$")
 _WILD = re.compile(r"[*?\[]")
 SHAPES = ("a place is written FUNCTION, LIBRARY:FUNCTION, /path/program:FUNCTION, t:CATEGORY:EVENT, "
@@ -45,15 +45,15 @@ SHAPES = ("a place is written FUNCTION, LIBRARY:FUNCTION, /path/program:FUNCTION
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Functions or events.
+    """Functions or events to trace.
 
     Attributes:
-        spec: what the user wrote.
+        spec: the user's text.
         family: KERNEL, USER, TRACEPOINT, USDT or OTHER.
-        target: module, library or category; of a USDT probe the binary.
-        name: function, or event (of a USDT probe with its provider: ``provider:probe``); patterns too.
-        returns: the return of functions was asked for.
-        kind: the kind of probe that was asked for by its name, empty without one.
+        target: module, library or category; for a USDT probe, the binary.
+        name: function or event, or a pattern of these (for a USDT probe with its provider: ``provider:probe``).
+        returns: whether the return of functions was requested.
+        kind: the kind of probe, if it was requested by name; else empty.
     """
 
     spec: SpecText
@@ -65,12 +65,12 @@ class Place(msgspec.Struct, frozen=True):
 
     @property
     def wild(self) -> bool:
-        """Whether it may stand for several places."""
+        """Whether it may match several functions or events."""
         return bool(_WILD.search(self.name) or _WILD.search(self.target))
 
 
 def parse(spec: SpecText, *, regexp: bool = False) -> Place:
-    """The place that a text names; with *regexp* its name may be a regular expression.
+    """Parse a target; with *regexp* its name may be a regular expression.
 
     Raises:
         TraceError: the text has too few or too many parts.
@@ -121,7 +121,7 @@ def _library(name: str) -> str:
 
 
 def resolve(place: Place, kernel: KernelInfo, pid: int | None = None) -> Place:
-    """What ``u:FILE:NAME`` stands for: USDT probes as in bcc, or functions as in the language, whichever matches.
+    """Resolve ``u:FILE:NAME`` to USDT probes as in bcc, or functions as in the language, whichever matches.
 
     Raises:
         TraceError: the file has neither.
@@ -134,27 +134,27 @@ def resolve(place: Place, kernel: KernelInfo, pid: int | None = None) -> Place:
         return place
     if not provider and any(kernel.user_symbols(path, name) for path in paths):
         return Place(place.spec, USER, place.target, name, place.returns)
-    where = paths[0] if len(paths) == 1 else f"{len(paths)} files"
+    location = paths[0] if len(paths) == 1 else f"{len(paths)} files"
     forms = f"usdt:{place.target}:PROVIDER:PROBE and uprobe:{place.target}:FUNCTION"
     hints = (
         f"u: is whichever matches; {forms} say which is meant",
         f"pytrace -l 'usdt:{place.target}:*' lists the probes",
     )
-    raise place.spec.error(f"there is neither a USDT probe nor a function {place.name!r} in {where}", hints=hints)
+    raise place.spec.error(f"there is neither a USDT probe nor a function {place.name!r} in {location}", hints=hints)
 
 
 # ---------------------------------------------------------------------------------------------- attach points
 
 
 class Attachment(msgspec.Struct, frozen=True):
-    """A place as attach points.
+    """The attach points of a target.
 
     Attributes:
         entry: the attach point of the event, or of the entry of functions.
         leave: that of the return of functions, empty for events.
-        arguments: names of the arguments by number where the provider has no ``argN`` (fentry).
-        prefix: length of what stands before the function's or event's name in ``probe``.
-        result: whether the function may have a result; fexit of one without has no ``retval``.
+        arguments: names of the arguments by number if the provider has no ``argN`` (fentry).
+        prefix: length of the text before the name of the function or event in ``probe``.
+        result: whether the function may have a result; without one, fexit has no ``retval``.
     """
 
     entry: str
@@ -170,10 +170,10 @@ class Attachment(msgspec.Struct, frozen=True):
 
 
 def attach(place: Place, kernel: KernelInfo, pid: int | None = None) -> Attachment:
-    """The attach points of a place on this machine; the front end reports functions and events that do not exist.
+    """The attach points of a target on this machine; the front end reports functions and events that do not exist.
 
     Raises:
-        TraceError: this kernel has no probes of that kind.
+        TraceError: this kernel does not support probes of that kind.
     """
     if place.family == KERNEL:
         return _kernel(place, kernel)
@@ -192,14 +192,14 @@ def attach(place: Place, kernel: KernelInfo, pid: int | None = None) -> Attachme
 
 
 def _binary(target: str, kernel: KernelInfo, pid: int | None) -> str:
-    """The binary: ``pthread`` is what users of bcc write for ``libpthread``."""
+    """The binary; as in bcc, ``pthread`` stands for ``libpthread``."""
     if "/" in target or _WILD.search(target) or kernel.binaries(target, pid):
         return target
     return f"lib{target}" if kernel.binaries(f"lib{target}", pid) else target
 
 
 def _kernel(place: Place, kernel: KernelInfo) -> Attachment:
-    """One typed function by fentry, which costs least; several by kprobes, which attach at once."""
+    """A single typed function is traced by fentry, which costs least; several by kprobes, which attach at once."""
     name = f"{quoted(place.target)}:{quoted(place.name)}" if place.target else quoted(place.name)
     kprobes = Attachment(f"kprobe:{name}", f"kretprobe:{name}")
     if place.kind in (KPROBE, KRETPROBE):
@@ -236,7 +236,7 @@ def quoted(part: str) -> str:
 
 
 def by_regexp(place: Place) -> tuple[Place, str]:
-    """A place whose name is a regular expression: one for everything there, and the expression for ``--probe-filter``.
+    """For a target whose name is a regular expression: a target with name ``*``, and the ``--probe-filter``.
 
     Names match from their beginning.
 
@@ -253,8 +253,8 @@ def by_regexp(place: Place) -> tuple[Place, str]:
 
 
 def _without_anchors(expression: str) -> str:
-    """The expression without its ``^``, as names do not stand at the beginning of what the filter sees."""
-    found: list[str] = []
+    """The expression without its ``^``, as the filter matches text in which names are not at the beginning."""
+    characters: list[str] = []
     escaped = inside = False
     for character in expression:
         if character == "^" and not escaped and not inside:
@@ -262,5 +262,5 @@ def _without_anchors(expression: str) -> str:
         if not escaped:
             inside = character == "[" or (inside and character != "]")
         escaped = character == "\\" and not escaped
-        found.append(character)
-    return "".join(found)
+        characters.append(character)
+    return "".join(characters)

@@ -1,4 +1,4 @@
-"""The first part of a probe specification: the place, and the signature that follows it."""
+"""The first part of a probe specification: the target, and the signature that follows it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pytrace.multitools.specs.values import Scope
 
 
 class ProbeText(msgspec.Struct, frozen=True):
-    """A place with its signature, and *rest*: what follows them."""
+    """A target with its signature, and the *rest* of the text."""
 
     place: Place
     attachment: Attachment
@@ -27,7 +27,7 @@ class ProbeText(msgspec.Struct, frozen=True):
         return self.attachment.leave if self.place.returns else self.attachment.entry
 
     def scope(self, size: int) -> Scope:
-        """What expressions may use at the event; *size* is the length of texts."""
+        """Names that are available to expressions at the event; *size* is the length of strings."""
         family, returns = self.place.family, self.place.returns
         typed_return = returns and bool(self.attachment.arguments)
         return Scope(
@@ -40,7 +40,7 @@ class ProbeText(msgspec.Struct, frozen=True):
         )
 
     def event_name(self) -> str:
-        """The script's expression for the name of what happened."""
+        """The script's expression for the name of the event."""
         if self.place.family in (KERNEL, USER):
             return "func"
         if self.place.wild:
@@ -48,7 +48,7 @@ class ProbeText(msgspec.Struct, frozen=True):
         return f'"{self.place.name}"'
 
     def array_field(self, expression: str, kernel: KernelInfo) -> bool:
-        """Whether an expression is a field of a tracepoint that holds its text itself, so that it needs no ``str``."""
+        """Whether an expression is a tracepoint field that contains its text, so that it needs no ``str``."""
         for arrow in ("args->", "args."):
             if self.place.family == TRACEPOINT and expression.startswith(arrow):
                 name = expression[len(arrow) :]
@@ -58,10 +58,10 @@ class ProbeText(msgspec.Struct, frozen=True):
 
 
 def parse(spec: SpecText, kernel: KernelInfo, pid: int | None, *, stop: str) -> ProbeText:
-    """Read a place and its signature from the start of *spec*; the place ends before ``(`` or a character of *stop*.
+    """Parse a target and its signature at the start of *spec*; the target ends before ``(`` or a character of *stop*.
 
     Raises:
-        TraceError: there is none, or it has no end.
+        TraceError: the target is missing, or the signature has no end.
     """
     end = 0
     text = spec.text
@@ -84,7 +84,7 @@ def parse(spec: SpecText, kernel: KernelInfo, pid: int | None, *, stop: str) -> 
 
 
 def _attachment(place: Place, kernel: KernelInfo, pid: int | None) -> Attachment:
-    found = places.attach(place, kernel, pid)
-    if place.returns and not found.leave:
+    attachment = places.attach(place, kernel, pid)
+    if place.returns and not attachment.leave:
         raise place.spec.error("events have no return")
-    return found
+    return attachment

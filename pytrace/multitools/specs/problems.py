@@ -1,4 +1,4 @@
-"""Errors in what users write for a tool: the text with a line under the word."""
+"""Errors in tool specifications: the user's text with the wrong word underlined."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pytrace.core.diagnostics import TraceError
 
 
 class SpecText(msgspec.Struct, frozen=True):
-    """A piece of a probe specification: *text* stands at *start* of the argument *whole* that the user wrote."""
+    """A part of a probe specification: *text* is at offset *start* of the argument *whole*, as written by the user."""
 
     whole: str
     text: str
@@ -20,7 +20,7 @@ class SpecText(msgspec.Struct, frozen=True):
         return cls(whole, whole)
 
     def part(self, start: int, end: int) -> SpecText:
-        """The text from *start* to *end*, without white space around it."""
+        """The part from *start* to *end*, without surrounding white space."""
         text = self.text[start:end]
         left = len(text) - len(text.lstrip())
         return SpecText(self.whole, text.strip(), self.start + start + left)

@@ -1,4 +1,4 @@
-"""Signatures, which give the arguments of functions names and types: ``(struct sock *sk, size_t size)``."""
+"""Signatures, which declare names and types of function arguments: ``(struct sock *sk, size_t size)``."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Parameter(msgspec.Struct, frozen=True):
     user: bool
 
     def value(self, argument: str) -> str:
-        """The expression for the parameter, given that for the argument.
+        """The expression for the parameter; *argument* is that for the argument.
 
-        ``args.NAME`` has the kernel's type, which the declared one replaces: ``struct sockaddr_in *`` for a
+        ``args.NAME`` has the kernel's type, which the declared one overrides: ``struct sockaddr_in *`` for a
         ``struct sockaddr *``.
         """
         if argument.startswith("args.") and self.text:
@@ -44,16 +44,16 @@ def parse(spec: SpecText) -> tuple[Parameter, ...]:
     """
     if not spec.text or spec.text == "void":
         return ()
-    found: list[Parameter] = []
+    parameters: list[Parameter] = []
     start = 0
     for part in spec.text.split(","):
         piece = spec.part(start, start + len(part))
         start += len(part) + 1
         parameter = _parameter(piece)
-        if any(parameter.name == other.name for other in found):
+        if any(parameter.name == other.name for other in parameters):
             raise piece.error(f"the signature has two parameters {parameter.name!r}")
-        found.append(parameter)
-    return tuple(found)
+        parameters.append(parameter)
+    return tuple(parameters)
 
 
 def _parameter(piece: SpecText) -> Parameter:

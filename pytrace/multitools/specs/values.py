@@ -19,7 +19,7 @@ _TASK = {
     "$comm": "comm", "$COMM": "comm", "pid": "pid", "tid": "tid", "uid": "uid", "gid": "gid", "cpu": "cpu",
     "comm": "comm", "nsecs": "nsecs", "NULL": "0", "true": "true", "false": "false", "curtask": "curtask",
 }  # fmt: skip
-"""Values of the current task; ``$pid`` is what the kernel calls so, the thread, as with bcc."""
+"""Values of the current task; ``$pid`` is the kernel's pid, that of the thread, as in bcc."""
 FUNCTIONS = frozenset(
     name
     for row in BUILTINS
@@ -34,21 +34,21 @@ _VALUES = frozenset(
     if row.value and row.probes is None and row.mode is not Mode.ASYNC
     for name in (row.name, *row.aliases)
 ) - {"args", "argN", "ctx", "retval"}  # fmt: skip
-"""Builtins that every probe has, by their names; what depends on the probe is in :class:`Scope`."""
+"""Builtins that are available in every probe; those that depend on the probe are in :class:`Scope`."""
 _SWAPS = {"ntohs": "uint16", "htons": "uint16", "bpf_ntohs": "uint16", "bpf_htons": "uint16", "ntohl": "uint32",
           "htonl": "uint32", "bpf_ntohl": "uint32", "bpf_htonl": "uint32"}  # fmt: skip
 
 
 class Scope(msgspec.Struct, frozen=True):
-    """What a probe's expressions may use.
+    """The names that are available to the expressions of a probe.
 
     Attributes:
-        arguments: names that stand for ``argN`` in the script (fentry has no numbers); empty for the numbers.
-        numbered: whether ``argN`` is known at all.
-        fields: whether ``args`` is known.
-        returns: whether ``retval`` is.
+        arguments: names that replace ``argN`` in the script (fentry has no ``argN``); empty if ``argN`` is used.
+        numbered: whether ``argN`` is available at all.
+        fields: whether ``args`` is available.
+        returns: whether ``retval`` is available.
         parameters: those of the signature.
-        size: bytes of texts; 0 for the default.
+        size: maximum bytes of strings; 0 for the default.
     """
 
     arguments: tuple[str, ...] = ()
@@ -76,12 +76,12 @@ class Scope(msgspec.Struct, frozen=True):
     def variables(self, *used: str) -> list[str]:
         """Statements that set the variables of those parameters that the expressions *used* contain."""
         names = {word for text in used for word in _VARIABLE.findall(text)}
-        found: list[str] = []
+        statements: list[str] = []
         for number, parameter in enumerate(self.parameters):
             raw = self.argument(number)
             if raw is not None and parameter.name in names:
-                found.append(f"${parameter.name} = {parameter.value(raw)};")
-        return found
+                statements.append(f"${parameter.name} = {parameter.value(raw)};")
+        return statements
 
     def resolve(self, name: str) -> str | None:
         """The script's expression for a name."""
@@ -99,7 +99,7 @@ class Scope(msgspec.Struct, frozen=True):
 
     @property
     def known(self) -> tuple[str, ...]:
-        """Names for messages."""
+        """Names for error messages."""
         own = tuple(parameter.name for parameter in self.parameters) if self.numbered else ()
         fields = ("args",) if self.fields else ()
         numbers = ("arg1", "arg2", "…") if self.numbered and not own else ()
@@ -110,7 +110,7 @@ class Scope(msgspec.Struct, frozen=True):
         return Names(self.resolve, self.known, self._special, FUNCTIONS)
 
     def string(self, expression: str) -> str:
-        """The text at an address."""
+        """The expression for the text at an address."""
         if expression in ("comm", "probe", "func") or expression.startswith(('"', "str(", "usym(", "ksym(")):
             return expression
         return f"str({expression}, {self.size})" if self.size else f"str({expression})"
@@ -144,6 +144,6 @@ def _swapped(translator: Translator, token: Token) -> str:
 
 
 def unknown_at_return(error: TraceError) -> TraceError:
-    """The same error, with what is different at the return of a function."""
+    """The same error, with a hint about names at the return of a function."""
     hint = "at the return of a function only retval is known; argdist's $entry(NAME) remembers an argument"
     return TraceError(error.message, hints=(*error.hints, hint))
