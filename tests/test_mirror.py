@@ -12,7 +12,7 @@ DECIDES_NOTHING = {
     "data classes without a method that decides": (
         "core/builtin_row.py", "core/options/compile_options.py", "core/manifest_sections.py",
         "codegen/ir/operands.py", "frontend/ast/expressions.py", "frontend/ast/nodes.py",
-        "frontend/ast/probe_context.py",
+        "frontend/ast/probe_context.py", "frontend/check/inference/c_definitions.py",
         "frontend/syntax/lexical/layout.py", "frontend/syntax/lexical/scan.py",
         "runtime/symbols/frame.py", "results/snapshot.py",
         "results/values.py", "runtime/session/service.py",

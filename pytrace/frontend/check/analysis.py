@@ -19,7 +19,7 @@ from pytrace.frontend.attach import attach_points
 from pytrace.frontend.attach.attach_points import left_out
 from pytrace.frontend.check.builtins.table import CHECKS
 from pytrace.frontend.check.inference import removed_code, type_names
-from pytrace.frontend.check.inference.checker import Checker, Definitions, Rules
+from pytrace.frontend.check.inference.checker import Checker, Rules
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, contains_unknown, settle
 from pytrace.frontend.check.inference.removed_code import look
 from pytrace.frontend.check.inference.resources import declare_map, finish_maps
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from pytrace.core.kernel_info import KernelInfo
     from pytrace.core.options.compile_options import CompileOptions
     from pytrace.core.source import Source, Span
+    from pytrace.frontend.check.inference.c_definitions import Definitions
 
 MAX_PASSES = 60
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.ast.compile_time_facts import Existence
 from pytrace.frontend.check.analysis import RULES
-from pytrace.frontend.check.inference.checker import Checker, Definitions
+from pytrace.frontend.check.inference.checker import Checker
 from pytrace.frontend.check.inference.tree_depth import run_deep
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pytrace.core.diagnostics import Diagnostics
     from pytrace.core.kernel_info import KernelInfo
     from pytrace.core.options.compile_options import CompileOptions
+    from pytrace.frontend.check.inference.c_definitions import Definitions
 
 QUESTIONS = (
     "kfunc_exist", "probe_exist", "type_exist", "constant_exist", "symbol_exist", "one_of", "config", "kfunc_allowed",

@@ -26,7 +26,7 @@ from pytrace.frontend.expand.c_macros import place_at
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pytrace.frontend.check.inference.checker import Definitions
+    from pytrace.frontend.check.inference.c_definitions import Definitions
 
 Arguments = tuple[nodes.Expr | nodes.TypeExpr, ...]
 
