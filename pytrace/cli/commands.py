@@ -308,7 +308,9 @@ def _list(line: CommandLine, options: RunOptions) -> int:
     if line.text("program") is not None or line.script is not None or (operand and os.path.isfile(operand)):
         return _list_script(line, kernel, options)
     if operand is not None and "." in operand and not {":", "*"} & set(operand) and options.warnings:
-        sys.stderr.write(f"WARNING: there is no file {operand!r}, so it is used as a pattern of probe names\n")
+        sys.stderr.write(
+            bytes_shown(f"WARNING: there is no file {operand!r}, so it is used as a pattern of probe names\n")
+        )
     pattern = None if operand is None else ",".join(line.operands)
     listed = _write_listing(probes.pieces(kernel, pattern, pid=options.filters.pid, verbose=options.verbose))
     if not listed and options.warnings:
@@ -323,8 +325,8 @@ def _nothing_matches(pattern: str | None) -> str:
         return "WARNING: no probes found\n"
     text = f"WARNING: nothing matches {pattern!r}\n"
     if "*" not in pattern and ":" not in pattern:
-        text += f"HINT: * matches any text: '*{pattern}*'\n"
-    return text
+        text += f"HINT: * matches any text: {f'*{pattern}*'!r}\n"
+    return bytes_shown(text)
 
 
 def _write_listing(pieces: Iterable[str]) -> bool:

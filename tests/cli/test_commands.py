@@ -165,3 +165,11 @@ def test_damaged_compiled_files() -> None:
     other = MAGIC + b"\xff" + data[len(MAGIC) + 1 :]
     with pytest.raises(TraceError, match="another version"):
         CompiledScript.from_bytes(other)
+
+
+def test_a_listing_of_a_name_that_is_no_utf8(capsys: pytest.CaptureFixture[str]) -> None:
+    assert commands.run(read(["-l", os.fsdecode(b"sched.\xd4")])) == 0
+    assert capsys.readouterr().err == (
+        "WARNING: there is no file 'sched.\\xd4', so it is used as a pattern of probe names\n"
+        "WARNING: nothing matches 'sched.\\xd4'\nHINT: * matches any text: '*sched.\\xd4*'\n"
+    )
