@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pytrace.frontend.c.definitions import Definitions
 
 RECURSION = 60_000
-"""Python frames that a pass may take."""
+"""Recursion limit of a pass, in Python frames."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -48,13 +48,13 @@ class Compilation(msgspec.Struct, frozen=True):
     diagnostics: Diagnostics
     watch: Watch | None = None
 
-    def do(self, step: Callable[Concatenate[Compilation, P], R], *made: P.args, **named: P.kwargs) -> R:
+    def do(self, step: Callable[Concatenate[Compilation, P], R], *results: P.args, **named: P.kwargs) -> R:
         """Run a pass on the results of earlier passes.
 
         Raises:
             ScriptError: the pass reported errors (they are in ``diagnostics``).
         """
-        result = step(self, *made, **named)
+        result = step(self, *results, **named)
         self.diagnostics.check()
         if self.watch is not None:
             self.watch(step.__name__, result)
@@ -62,10 +62,10 @@ class Compilation(msgspec.Struct, frozen=True):
 
 
 class Programs(msgspec.Struct, frozen=True):
-    """A script's probes after expansion, with the intermediate results that led to them."""
+    """A script's probes after expansion, with intermediate results."""
 
     merged: nodes.Program
-    """With everything that the script imports; parameters and macros are still in it."""
+    """The AST with all imports merged, before parameters and macros are expanded."""
     expanded: nodes.Program
     config: Config
     definitions: Definitions
@@ -90,7 +90,7 @@ def parse(c: Compilation) -> nodes.Program:
 
 
 def imports(c: Compilation, parsed: nodes.Program) -> nodes.Program:
-    """The AST with everything that the script imports."""
+    """The AST with all imports merged."""
     from pytrace.frontend.expand import imports
 
     return imports.resolve(parsed, c.options, c.diagnostics)
@@ -118,7 +118,7 @@ def parameters(c: Compilation, merged: nodes.Program) -> nodes.Program:
 
 
 def conditions(c: Compilation, substituted: nodes.Program, defined: Definitions, config: Config) -> nodes.Program:
-    """The AST with the items that conditions at the root choose."""
+    """The AST with the items selected by conditions at the root."""
     from pytrace.frontend.check import root_conditions
 
     return root_conditions.choose(substituted, c.options, c.kernel, defined, config, c.diagnostics)
@@ -234,7 +234,7 @@ def _room() -> Iterator[None]:
 
 
 def _looks_at_processes(units: list[ProbeUnit], merged: nodes.Program) -> bool:
-    """Whether targets depend on the processes of ``-p``: those of user probes do, also where none was found."""
+    """Whether targets depend on the processes of ``-p``: those of user probes do, even if none was resolved."""
     from pytrace.core.probes.kinds import probe_kind
 
     if any(unit.kind.user for unit in units):

@@ -158,12 +158,12 @@ FUNCTIONS: tuple[Builtin, ...] = (
             example="tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }\n"
                     "interval:s:1 { clear_terminal(); print_clear(@, 10); }"),
     Builtin("fixed", "output", "fixed(int value, const int divisor, const int digits)",
-            "A number that prints as value / divisor with so many decimals; a number in JSON, too.",
+            "A number that prints as value / divisor with `digits` decimals; a number in JSON, too.",
             least=3, most=3, yields=True,
             example='begin { $ns = nsecs; row((pid=pid, "UPTIME(s)"=fixed($ns, 1000000000, 3))); }'),
     Builtin("file_number", "output", "file_number(const string path, const int word, const int digits)",
-            "The number in a file, read when it is printed: the word with that number (the first is 1), with so many "
-            "decimals; 0 when it cannot be read.", least=3, most=3, yields=True,
+            "A number in a file, read when it is printed: word number `word` (the first is 1), with `digits` decimals; "
+            "0 when it cannot be read.", least=3, most=3, yields=True,
             example='begin { row((load1=file_number("/proc/loadavg", 1, 2))); }'),
     Builtin("joined", "output", "joined(const string separator, value…)",
             "Values that print as one text, with the separator between them.", least=2, most=None, yields=True,
@@ -384,8 +384,8 @@ FUNCTIONS: tuple[Builtin, ...] = (
             "True when there is an enumerator or macro of that name.", _C, least=1, most=1, yields=True,
             example='begin { print(constant_exist("TASK_COMM_LEN")); }'),
     Builtin("symbol_exist", "meta", "symbol_exist(const string name)",
-            "True when the kernel shows a symbol of that name, whose address `kaddr()` gives: functions, and variables "
-            "where it was built with CONFIG_KALLSYMS_ALL.", _C, least=1, most=1, yields=True,
+            "True when `kaddr()` can resolve the symbol: functions, and variables if the kernel was built with "
+            "CONFIG_KALLSYMS_ALL.", _C, least=1, most=1, yields=True,
             example='begin { print(symbol_exist("jiffies_64")); }'),
     Builtin("one_of", "meta", "one_of(int or string value, const string list)",
             "True when the value is one of the entries of a literal text, separated by commas or line ends; false for "

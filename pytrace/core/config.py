@@ -61,5 +61,5 @@ class Config(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Config:
-        """The configuration that :meth:`to_data` gave *data* for."""
+        """Inverse of :meth:`to_data`."""
         return cls(**{name: data[name] for name in cls.__struct_fields__ if name in data})

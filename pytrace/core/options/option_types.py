@@ -1,7 +1,7 @@
 """Types of option values other than plain texts and integers, which a script may name in ``getopt``.
 
 A type validates entries and converts them to values; it does not check whether the machine has such a disk or CPU.
-A start from the cache that gives such an option imports this module, so it uses ``re`` late.
+A cached start with such an option imports this module, so it imports ``re`` late.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class SignalTarget(ProbeTarget, frozen=True):
 
 
 class NamedRunTarget(ProbeTarget, frozen=True):
-    """test and bench: the name that the script gives it."""
+    """test and bench: the name in the script."""
 
     name: str
 

@@ -84,8 +84,8 @@ def _version(release: str) -> tuple[int, ...]:
 
 
 def _bit(name: str, kernel: KernelInfo) -> int | None:
-    for start, before, behind in _BITS:
+    for start, before, suffix in _BITS:
         if name.startswith(start):
-            member = kernel.enumerator(f"{before}{name.removeprefix(start)}{behind}")
+            member = kernel.enumerator(f"{before}{name.removeprefix(start)}{suffix}")
             return None if member is None else 1 << member[1]
     return None

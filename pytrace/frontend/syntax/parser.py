@@ -1,6 +1,6 @@
 """The parser: from text to AST.
 
-:func:`parse` reads a script item by item: the lexer's first token gives the kind of item,
+:func:`parse` reads a script item by item: the lexer's first token determines the kind of item,
 :mod:`pytrace.frontend.syntax.lexical.structure` collects its tokens, and PLY's parser builds its AST.  Syntax errors
 are recorded as diagnostics; the result contains what could be parsed.
 """

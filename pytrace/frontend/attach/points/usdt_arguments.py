@@ -35,7 +35,7 @@ _X86_REGISTER = re.compile(r"%([a-z0-9]+)")
 _X86_CONSTANT = re.compile(rf"\$({_NUMBER})")
 _X86_MEMORY = re.compile(
     rf"""(?P<offset>(?:[+-]?(?:0[xX][0-9a-fA-F]+|[0-9]+))*)
-    (?P<symbol>[+-]?[A-Za-z_.$][\w.$@]*(?P<behind>(?:{_NUMBER})?))?
+    (?P<symbol>[+-]?[A-Za-z_.$][\w.$@]*(?P<addend>(?:{_NUMBER})?))?
     \((?:%(?P<base>[a-z0-9]+))?(?:,\s*%(?P<index>[a-z0-9]+)(?:,\s*(?P<scale>[1248]))?)?\)""",
     re.VERBOSE,
 )
@@ -111,14 +111,14 @@ def _x86(operand: str, size: int, signed: bool, symbol: Callable[[str], int | No
     offset = _sum(match["offset"])
     base = _x86_register(match["base"], operand) if match["base"] else ""
     if match["symbol"]:
-        offset += _sum(match["behind"]) + _relative(match["symbol"], match["behind"], base, symbol, address)
+        offset += _sum(match["addend"]) + _relative(match["symbol"], match["addend"], base, symbol, address)
     index = _x86_register(match["index"], operand) if match["index"] else ""
     return RegisterLocation(base, offset, True, size, signed, index, int(match["scale"] or 1))
 
 
-def _relative(name: str, behind: str, base: str, symbol: Callable[[str], int | None], address: int) -> int:
+def _relative(name: str, addend: str, base: str, symbol: Callable[[str], int | None], address: int) -> int:
     """Distance of a symbol from the probe's address: both move together when the binary is loaded."""
-    plain = name.removesuffix(behind).lstrip("+-")
+    plain = name.removesuffix(addend).lstrip("+-")
     target = symbol(plain.partition("@")[0])
     if target is None:
         raise BadArgumentError(f"the binary has no symbol {plain!r}")

@@ -41,7 +41,7 @@ class Counter(SampledProvider):
         return self._event(point, event, scope)
 
     def _event(self, point: Point, event: PerfEvent, scope: Scope) -> list[Match]:
-        period, behind = event.period, ""
+        period, suffix = event.period, ""
         if len(point.parts) == 2 and point.parts[1].text:
             number = number_of(point.parts[1], scope, "the count", parse_integer)
             if number is None:
@@ -49,15 +49,15 @@ class Counter(SampledProvider):
             if not 1 <= number <= MOST_PERIOD:
                 scope.error("the count must be positive", point.parts[1].span)
                 return []
-            period, behind = number, f":{number}"
+            period, suffix = number, f":{number}"
         if self.feature and scope.attaching and not scope.feature(self.feature):
             hints = ["software:cpu-clock and profile probes work without counters"]
             scope.missing(f"this machine has no {point.kind.name} counters that perf can use", point.span, hints)
             return []
         if scope.options.mode == "list":
             # As bpftrace lists them, and as this kind's own listing does: the event, and the place of a count.
-            behind = ":"
-        name = f"{point.kind.name}:{point.parts[0].text}{behind}"
+            suffix = ":"
+        name = f"{point.kind.name}:{point.parts[0].text}{suffix}"
         return [Match(point.kind, name, _place(event, period), point.span)]
 
 

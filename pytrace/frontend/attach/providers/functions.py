@@ -231,9 +231,9 @@ class KernelProbe(Provider):
     ) -> Match:
         owner = (item.module or "vmlinux") if module is not None else ""
         where = f"{owner}:" if owner else ""
-        behind = f"+{offset}" if offset else ""
+        suffix = f"+{offset}" if offset else ""
         place = KernelFunctionTarget(item.name, "" if item.module == "vmlinux" else item.module, offset)
-        name = f"{point.kind.name}:{where}{item.name}{behind}"
+        name = f"{point.kind.name}:{where}{item.name}{suffix}"
         return Match(point.kind, name, place, point.span, item, wild or (module is not None and module.wild))
 
     def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:

@@ -43,9 +43,9 @@ class Iterator(Provider):
             scope.missing(f"there is no iterator {name.text!r}", name.span, hints)
             return []
         pin = point.parts[1].text if len(point.parts) == 2 else ""
-        behind = f":{pin}" if pin else ""
+        suffix = f":{pin}" if pin else ""
         place = IteratorTarget(name.text, posixpath.join(BPF_FILE_SYSTEM, pin) if pin else "")
-        return [Match(point.kind, f"{point.kind.name}:{name.text}{behind}", place, point.span)]
+        return [Match(point.kind, f"{point.kind.name}:{name.text}{suffix}", place, point.span)]
 
     def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:
         del uses

@@ -121,8 +121,8 @@ class UserProbe(BinaryProvider):
             return []
         if offset and not self._at_instruction(path, symbol, offset, part, scope):
             return []
-        behind = f"+{offset}" if offset else ""
-        return [self._match(point, path, symbol, f"{point.kind.name}:{path}:{name}{behind}", offset)]
+        suffix = f"+{offset}" if offset else ""
+        return [self._match(point, path, symbol, f"{point.kind.name}:{path}:{name}{suffix}", offset)]
 
     def _at_instruction(self, path: str, symbol: UserSymbol, offset: int, part: Part, scope: Scope) -> bool:
         """Whether an instruction starts at *offset* in a function: a breakpoint elsewhere would corrupt code."""

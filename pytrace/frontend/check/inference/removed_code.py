@@ -6,7 +6,7 @@ is checked like any other, but its errors are not reported, it is not passed to 
 code that runs, the latter decides.
 
 Code that is removed before type inference (by ``if comptime``, or with a probe that is left out) is used only when
-nothing else gives the type of a map.
+nothing else determines the type of a map.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class Slot(msgspec.Struct):
     offered: Type = UNKNOWN
     """The type of values stored by unreachable code; used if it is compatible."""
     spare: Type = UNKNOWN
-    """The type of values stored by code removed before inference; used when nothing else gives the type."""
+    """The type of values stored by code removed before inference; used if nothing else determines the type."""
     fallback: Type = UNKNOWN
     """The type for a declared map that is never assigned."""
     changed: int = 0

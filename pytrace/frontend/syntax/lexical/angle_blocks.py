@@ -96,18 +96,18 @@ def starts_probe(text: str, start: int, *, ternary: bool = False, statement: boo
         return False
     if not ternary and _WILD_POINT.match(text, start):
         return True
-    behind = _BEHIND_WORD.match(text, word.end())
-    if behind is None:
+    following = _BEHIND_WORD.match(text, word.end())
+    if following is None:
         return False
-    if behind.lastgroup == "colon":
+    if following.lastgroup == "colon":
         return not ternary
     if statement:
-        return behind.group("open") == "{"
-    if behind.lastgroup == "name":
+        return following.group("open") == "{"
+    if following.lastgroup == "name":
         return True
     if word.group().lower() in _BARE_PROBES:
         return True
-    return behind.group("open") == "{"
+    return following.group("open") == "{"
 
 
 def starts_assignment(text: str, start: int) -> bool:
