@@ -7,6 +7,7 @@ collected in :class:`~pytrace.core.diagnostics.Diagnostics`.
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,16 @@ import msgspec
 from msgspec.structs import replace
 
 from pytrace.core.diagnostics import PlacedError, ScriptError, render
+from pytrace.core.probes.kinds import probe_kind
+from pytrace.frontend.attach import attach_points as attach_points_pass
+from pytrace.frontend.c import definitions as definitions_pass
+from pytrace.frontend.check import analysis as analysis_pass
+from pytrace.frontend.check import root_conditions
+from pytrace.frontend.expand import imports as imports_pass
+from pytrace.frontend.expand import macros as macros_pass
+from pytrace.frontend.expand import parameters as parameters_pass
+from pytrace.frontend.expand import settings as settings_pass
+from pytrace.frontend.syntax import parser
 
 if TYPE_CHECKING:
     from pytrace.core.config import Config
@@ -84,66 +95,48 @@ class FrontEnd(msgspec.Struct, frozen=True):
 
 def parse(c: Compilation) -> nodes.Program:
     """The AST of the script's text."""
-    from pytrace.frontend.syntax import parser
-
     return parser.parse(c.source, c.diagnostics)
 
 
 def imports(c: Compilation, parsed: nodes.Program) -> nodes.Program:
     """The AST with all imports merged."""
-    from pytrace.frontend.expand import imports
-
-    return imports.resolve(parsed, c.options, c.diagnostics)
+    return imports_pass.resolve(parsed, c.options, c.diagnostics)
 
 
 def settings(c: Compilation, merged: nodes.Program) -> Config:
     """The configuration."""
-    from pytrace.frontend.expand import settings
-
-    return settings.read(merged, c.options, c.diagnostics)
+    return settings_pass.read(merged, c.options, c.diagnostics)
 
 
 def definitions(c: Compilation, merged: nodes.Program) -> Definitions:
     """Types, enumerations and macros of the C part."""
-    from pytrace.frontend.c import definitions
-
-    return definitions.read(merged, c.options, c.kernel, c.diagnostics)
+    return definitions_pass.read(merged, c.options, c.kernel, c.diagnostics)
 
 
 def parameters(c: Compilation, merged: nodes.Program) -> nodes.Program:
     """The AST with parameters replaced by their values."""
-    from pytrace.frontend.expand import parameters
-
-    return parameters.substitute(merged, c.options, c.diagnostics)
+    return parameters_pass.substitute(merged, c.options, c.diagnostics)
 
 
 def conditions(c: Compilation, substituted: nodes.Program, defined: Definitions, config: Config) -> nodes.Program:
     """The AST with the items selected by conditions at the root."""
-    from pytrace.frontend.check import root_conditions
-
     return root_conditions.choose(substituted, c.options, c.kernel, defined, config, c.diagnostics)
 
 
 def macros(c: Compilation, chosen: nodes.Program, defined: Definitions) -> nodes.Program:
     """The AST with macros expanded."""
-    from pytrace.frontend.expand import macros
-
-    return macros.expand(chosen, defined, c.diagnostics)
+    return macros_pass.expand(chosen, defined, c.diagnostics)
 
 
 def attach_points(c: Compilation, expanded: nodes.Program, defined: Definitions, config: Config) -> list[ProbeUnit]:
     """One unit for each program, with all its targets."""
-    from pytrace.frontend.attach import attach_points
-
-    return attach_points.expand(expanded, c.options, c.kernel, defined, config, c.diagnostics)
+    return attach_points_pass.expand(expanded, c.options, c.kernel, defined, config, c.diagnostics)
 
 
 def analysis(c: Compilation, programs: Programs) -> CheckedProgram:
     """The typed program."""
-    from pytrace.frontend.check import analysis
-
     p = programs
-    return analysis.analyse(p.units, p.expanded, c.options, c.kernel, p.definitions, p.config, c.diagnostics)
+    return analysis_pass.analyse(p.units, p.expanded, c.options, c.kernel, p.definitions, p.config, c.diagnostics)
 
 
 def generate(c: Compilation, checked: CheckedProgram) -> CompiledScript:
@@ -235,8 +228,6 @@ def _room() -> Iterator[None]:
 
 def _looks_at_processes(units: list[ProbeUnit], merged: nodes.Program) -> bool:
     """Whether targets depend on the processes of ``-p``: those of user probes do, even if none was resolved."""
-    from pytrace.core.probes.kinds import probe_kind
-
     if any(unit.kind.user for unit in units):
         return True
     points = (point.text.partition(":")[0] for probe in merged.probes for point in probe.attach_points)
@@ -245,13 +236,9 @@ def _looks_at_processes(units: list[ProbeUnit], merged: nodes.Program) -> bool:
 
 def _completed(ahead: AheadOfTime, merged: nodes.Program, c: Compilation) -> AheadOfTime:
     """The ahead-of-time section of the manifest, completed with the parameters and the required kernel features."""
-    import hashlib
-
-    from pytrace.frontend.expand import parameters
-
     return replace(
         ahead,
-        parameters=parameters.describe(merged, c.options),
+        parameters=parameters_pass.describe(merged, c.options),
         follow=c.options.follow,
         filters=c.options.shape.text(),
         features=tuple(sorted(c.kernel.features_used)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -41,8 +42,6 @@ def postponed() -> Iterator[None]:
     Blocking the signal is not enough in a program with several threads: another thread receives it, and the handler
     still runs in the main thread. Handlers never run in other threads.
     """
-    import threading  # few runs need it
-
     former = signal.getsignal(signal.SIGINT)
     # None: it was not installed from Python, and cannot be put back.
     if former is None or threading.current_thread() is not threading.main_thread():

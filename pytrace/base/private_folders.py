@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import errno
 import os
+import pwd
 import stat
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -127,8 +128,6 @@ def home_directory() -> str:
     """The home directory by the environment, or else by the user database; empty if there is none."""
     home = os.environ.get("HOME") or ""
     if not home:
-        import pwd
-
         try:
             home = pwd.getpwuid(os.getuid()).pw_dir
         except KeyError:

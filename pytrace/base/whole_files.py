@@ -9,6 +9,8 @@ import stat
 import time
 from typing import TYPE_CHECKING
 
+from pytrace.base.interruption import held
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -173,8 +175,6 @@ def write(path: str, data: bytes, *, executable: bool = False) -> None:
     Raises:
         OSError: it cannot be written; the old content is unchanged.
     """
-    from pytrace.base.interruption import held
-
     with held() if replaceable(path) else contextlib.nullcontext():
         with replacing(path, 0o777 if executable else 0o666) as place, open(place, "wb") as file:
             file.write(data)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from typing import TYPE_CHECKING, TextIO
 
 from msgspec.structs import replace
@@ -205,8 +206,6 @@ def _run_compiled_file(script: Script, options: RunOptions) -> int:
 
 
 def _compile_only(script: Script, compile_options: CompileOptions, options: RunOptions) -> int:
-    import time
-
     start = time.perf_counter()
     result = compile_script(script, compile_options, options)
     took = time.perf_counter() - start

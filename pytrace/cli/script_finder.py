@@ -6,10 +6,11 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from pytrace.base.terminal import colour
 from pytrace.cli.options import CommandLine, read
 from pytrace.cli.scripts.bcc_letters import LETTERS
 from pytrace.core import script_files
-from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError
+from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError, render_all, similar
 from pytrace.core.source import Source
 
 if TYPE_CHECKING:
@@ -89,9 +90,6 @@ def _declared(line: CommandLine, source: Source, name: str, rest: Sequence[str])
     diagnostics = Diagnostics()
     declarations = declared.of(source, diagnostics)
     if diagnostics.failed and not line.flag("fmt") and "--fmt" not in rest:
-        from pytrace.base.terminal import colour
-        from pytrace.core.diagnostics import render_all
-
         sys.stderr.write(render_all(diagnostics.errors, colour=colour()))
         raise ScriptError
     if declarations.options:
@@ -167,7 +165,5 @@ def _meant(name: str) -> str:
 
     if not tools.is_name(name):
         return ""
-    from pytrace.core.diagnostics import similar
-
     near = similar(name, tools.names())
     return f"; did you mean the tool {' or '.join(near)}?" if near else ""

@@ -6,6 +6,7 @@ characters in one source.  Every token, AST node and diagnostic carries a span.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from itertools import accumulate
 
 import msgspec
@@ -45,8 +46,6 @@ class Source:
 
     def position(self, offset: int) -> Position:
         """The line and column of a character offset (0 … len(text))."""
-        from bisect import bisect_right
-
         offset = max(0, min(offset, len(self.text)))
         line = bisect_right(self._starts, offset)
         return Position(line, offset - self._starts[line - 1] + 1)

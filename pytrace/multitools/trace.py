@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pwd
+
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options.script_options import ScriptOption
@@ -117,8 +119,6 @@ def _user(text: str) -> int:
     """
     if text.isdigit():
         return int(text)
-    import pwd
-
     try:
         return pwd.getpwnam(text).pw_uid
     except KeyError:

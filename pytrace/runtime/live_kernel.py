@@ -23,6 +23,8 @@ from pytrace.core.kernel_info import (
     UserSymbol,
 )
 from pytrace.core.types import Enum, Struct, Type
+from pytrace.runtime.abi import perf
+from pytrace.runtime.btf.kernel import KernelTypes, locate
 from pytrace.runtime.host import fingerprints
 
 if TYPE_CHECKING:
@@ -102,8 +104,6 @@ class LiveKernel:
 
     @cached_property
     def possible_cpus(self) -> int:
-        from pytrace.runtime.abi import perf
-
         return max(self._least_cpus, perf.possible_cpus()[-1] + 1)
 
     @property
@@ -126,8 +126,6 @@ class LiveKernel:
 
     @cached_property
     def _btf_path(self) -> str:
-        from pytrace.runtime.btf.kernel import locate
-
         path = locate(self._environment)
         if path and not path.startswith("/sys/"):
             self._depend(fingerprints.file_fact(path))
@@ -136,8 +134,6 @@ class LiveKernel:
     @cached_property
     def types(self) -> KernelTypes | None:
         """All type information; None on a kernel without."""
-        from pytrace.runtime.btf.kernel import KernelTypes
-
         return KernelTypes(self._btf_path) if self._btf_path else None
 
     def _value_type(self, kind: str, name: str) -> Type | None:

@@ -7,6 +7,7 @@ to complete names of files or directories itself.
 from __future__ import annotations
 
 import os
+import pwd
 import re
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ import msgspec
 
 from pytrace.cli.completion import program_text
 from pytrace.cli.completion.shell_words import Typed, split
+from pytrace.core import script_files
 from pytrace.core.diagnostics import Diagnostics, TraceError
 from pytrace.core.options.run_options import STREAMED
 from pytrace.core.options.script_options import ScriptOption
@@ -150,8 +152,6 @@ def _name(context: _Context, word: str) -> None:
 
 def _declared(word: str) -> tuple[ScriptOption, ...]:
     from pytrace.cli.scripts import declared, tools
-    from pytrace.core import script_files
-
     real, _ = tools.resolve(word)
     if real in tools.TRANSLATED:
         from pytrace.multitools.table import TOOLS
@@ -253,8 +253,6 @@ def _values(context: _Context, key: str, current: str) -> Iterator[Candidate]:
     elif key in ("comm", "exec_wait"):
         yield from ((name, "") for name in sorted({name for _, name in _processes()}))
     elif key == "uid":
-        import pwd
-
         yield from ((entry.pw_name, str(entry.pw_uid)) for entry in pwd.getpwall())
     elif key == "netns" and os.path.isdir("/run/netns"):
         yield from ((name, "network namespace") for name in sorted(os.listdir("/run/netns")))

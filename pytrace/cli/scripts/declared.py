@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -122,8 +123,6 @@ def _parse(source: Source, diagnostics: Diagnostics) -> tuple[Declared, list[str
 
 def _in_point(node: object) -> bool:
     """Whether an attach point has a positional parameter."""
-    import re
-
     from pytrace.frontend.ast import nodes
 
     return isinstance(node, nodes.AttachPoint) and re.search(r"\$[0-9]", node.text) is not None

@@ -1,18 +1,20 @@
 """Types of option values other than plain texts and integers, which a script may name in ``getopt``.
 
 A type validates entries and converts them to values; it does not check whether the machine has such a disk or CPU.
-A cached start with such an option imports this module, so it imports ``re`` late.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import signal
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from pytrace.core.diagnostics import did_you_mean
+from pytrace.core.numbers import parse_integer
 from pytrace.core.options.script_options import plain_integer
 
 if TYPE_CHECKING:
@@ -72,8 +74,6 @@ def integer(text: str) -> int | None:
     value = plain_integer(text)
     if value is not None:
         return value
-    from pytrace.core.numbers import parse_integer  # imports re
-
     return parse_integer(text)
 
 
@@ -119,15 +119,11 @@ def _numbered(names: Callable[[], dict[str, int]], most: int) -> Callable[[str],
 
 def errors() -> dict[str, int]:
     """Names of error numbers."""
-    import errno
-
     return {name: number for number, name in errno.errorcode.items()} | {"EWOULDBLOCK": errno.EWOULDBLOCK}
 
 
 def signals() -> dict[str, int]:
     """Names of signals, with and without SIG."""
-    import signal
-
     known = {item.name: int(item) for item in signal.Signals}
     return known | {name.removeprefix("SIG"): number for name, number in known.items()}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pytrace.core.diagnostics import did_you_mean
+from pytrace.core.numbers import parse_flag, parse_integer
 from pytrace.core.options.script_options import ScriptOption, Value, plain_integer
 
 JOINT = "\n"
@@ -49,8 +51,6 @@ def convert(option: ScriptOption, text: str | None) -> Value:
     values = entries(option, text)
     for item in values:
         if option.choices and item not in option.choices:
-            from pytrace.core.diagnostics import did_you_mean
-
             several = "some of" if option.listed else "one of"
             needs = f"{several} {', '.join(option.choices)}"
             raise WrongValueError(needs, item, did_you_mean(item, option.choices))
@@ -92,8 +92,6 @@ def _typed(option: ScriptOption, text: str) -> Value:
 def _flag(text: str | None) -> bool:
     if text is None:
         return True
-    from pytrace.core.numbers import parse_flag  # imports re, which a start from the cache does without
-
     value = parse_flag(text)
     if value is None:
         raise WrongValueError("true or false")
@@ -103,8 +101,6 @@ def _flag(text: str | None) -> bool:
 def _integer(text: str) -> int:
     value = plain_integer(text)
     if value is None:
-        from pytrace.core.numbers import parse_integer  # imports re, which a start from the cache does without
-
         value = parse_integer(text)
     if value is None:
         raise WrongValueError("an integer")

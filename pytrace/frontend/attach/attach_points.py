@@ -6,6 +6,7 @@ of one block are grouped into units (``programs``).
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -218,8 +219,6 @@ class _Wanted:
 def _filter(options: CompileOptions, program: nodes.Program, diagnostics: Diagnostics) -> _Wanted:
     if options.probe_filter is None:
         return _Wanted(None)
-    import re
-
     try:
         return _Wanted(re.compile(options.probe_filter))
     except re.error as problem:

@@ -12,6 +12,7 @@ from pytrace.frontend.ast import nodes
 from pytrace.frontend.c import translation_unit
 from pytrace.frontend.c.header_names import DeclaredNames
 from pytrace.frontend.expand import c_macros
+from pytrace.frontend.syntax import parser
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -62,8 +63,6 @@ def _macro(name: str, body: str, evaluate: Callable[[str], nodes.Expr | None]) -
     """A function that returns a macro's expression: its text parsed as the script language, else its C value."""
 
     def parsed() -> nodes.Expr | None:
-        from pytrace.frontend.syntax import parser
-
         if not body:
             return None
         expression = parser.parse_expression(Source(f"header (macro {name})", body), Diagnostics())

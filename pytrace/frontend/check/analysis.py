@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pytrace.base.dispatch import by_class, on
+from pytrace.core.builtins import builtin
 from pytrace.core.diagnostics import Diagnostics, InternalError
 from pytrace.core.probes.targets import FileTarget
 from pytrace.core.types import INT64, VOID, Type
@@ -185,8 +186,6 @@ def _function(checker: Checker, node: nodes.Function) -> tuple[FunctionInfo, lis
 
 def _report_functions(checker: Checker, program: nodes.Program) -> None:
     """Report errors in function signatures."""
-    from pytrace.core.builtins import builtin
-
     seen: dict[str, Span] = {}
     for node in program.items:
         if not isinstance(node, nodes.Function):

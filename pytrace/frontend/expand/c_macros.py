@@ -19,6 +19,7 @@ from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.source import Source, Span
 from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.expand import library
+from pytrace.frontend.syntax import parser
 
 N = TypeVar("N", bound=nodes.Node)
 
@@ -42,8 +43,6 @@ class CMacro(msgspec.Struct, frozen=True):
 
     def expression(self) -> nodes.Expr | None:
         """The body as an expression of the language, a new tree each time; None when it is not one."""
-        from pytrace.frontend.syntax import parser
-
         text = Source(f"{self.span.source.name} (macro {self.name})", self.body)
         return parser.parse_expression(text, Diagnostics())
 

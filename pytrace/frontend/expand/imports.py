@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import stat
 from contextlib import suppress
 
@@ -190,7 +191,6 @@ def _script(path: str, node: nodes.Import, state: _State) -> None:
 
 def _compile(path: str, node: nodes.Import, state: _State) -> None:
     """Compile BPF C with the machine's clang; its warnings are reported as one warning at the import."""
-    import shutil
     import subprocess
 
     clang = shutil.which("clang")

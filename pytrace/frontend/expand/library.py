@@ -12,6 +12,7 @@ from pytrace.core import script_files
 from pytrace.core.diagnostics import Diagnostics, InternalError
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import LIBRARY_PREFIX
+from pytrace.frontend.syntax import parser
 
 FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(__file__))), "stdlib")
 
@@ -31,8 +32,6 @@ def macros(name: str) -> list[nodes.Macro]:
 @cache
 def load(file: str) -> tuple[nodes.Macro, ...]:
     """All macros of one library file."""
-    from pytrace.frontend.syntax import parser
-
     path = os.path.join(FOLDER, file)
     source = script_files.text(path, LIBRARY_PREFIX + file)
     diagnostics = Diagnostics()

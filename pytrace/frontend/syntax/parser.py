@@ -12,11 +12,12 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 import msgspec
+from ply import yacc
 
 from pytrace.core.diagnostics import Diagnostics, Note
 from pytrace.core.source import Source, Span
 from pytrace.frontend.ast import nodes, visitor
-from pytrace.frontend.syntax import lr_driver, recovery
+from pytrace.frontend.syntax import grammar, grammar_tables, lr_driver, recovery
 from pytrace.frontend.syntax.lexical.lexer import ROOT, SCRIPT, Lexer
 from pytrace.frontend.syntax.lexical.structure import Structure
 from pytrace.frontend.syntax.lexical.tokens import Token, found_name
@@ -87,10 +88,6 @@ def _run_grammar(structure: Structure, head: Span, points: tuple[nodes.AttachPoi
 @cache
 def _tables() -> lr_driver.Tables:
     """PLY's parser from the shipped tables, created on first use."""
-    from ply import yacc
-
-    from pytrace.frontend.syntax import grammar, grammar_tables
-
     table = yacc.LRTable()
     table.read_table(grammar_tables)
     table.bind_callables(grammar.names())

@@ -10,6 +10,10 @@ import re
 from typing import TYPE_CHECKING
 
 import msgspec
+from ply import lex, yacc
+
+from pytrace.frontend.syntax import grammar
+from pytrace.frontend.syntax.lexical import token_rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,10 +45,6 @@ class _Collector:
 
 def generate_lexer() -> Generated:
     """Build the tables of the lexer."""
-    from ply import lex
-
-    from pytrace.frontend.syntax.lexical import token_rules
-
     log = _Collector()
     try:
         lexer = lex.lex(module=token_rules, reflags=int(re.DOTALL), errorlog=log)
@@ -91,10 +91,6 @@ def _names(functions: dict[str, Callable[..., object]]) -> dict[str, str]:
 
 def generate() -> Generated:
     """Build the tables of the grammar."""
-    from ply import yacc
-
-    from pytrace.frontend.syntax import grammar
-
     log = _Collector()
     reflected = yacc.ParserReflect(vars(grammar), log=log)
     reflected.get_all()

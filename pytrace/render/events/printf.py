@@ -7,6 +7,7 @@ without a length modifier numbers are truncated to 32 bits.
 
 from __future__ import annotations
 
+import struct
 import sys
 from typing import TYPE_CHECKING, Never
 
@@ -80,8 +81,6 @@ def _of_value(piece: Piece, type_: types.Type) -> Callable[[Value], object]:
     render = for_any(piece.render) if piece.render is not None else None
     if piece.layout is None:
         return render or _same
-    import struct
-
     read, size = struct.Struct(f"={piece.layout}").unpack, type_.size
 
     def number(value: Value) -> object:

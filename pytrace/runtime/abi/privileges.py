@@ -9,7 +9,7 @@ import resource
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import MapType
-from pytrace.runtime.abi import syscalls
+from pytrace.runtime.abi import bpf_maps, syscalls
 from pytrace.runtime.host import fingerprints
 
 OLDEST_KERNEL = (5, 15)
@@ -99,8 +99,6 @@ def check_bpf() -> None:
 
     A map is made: that needs CAP_BPF and no more, where asking for the ids of programs needs CAP_SYS_ADMIN.
     """
-    from pytrace.runtime.abi import bpf_maps
-
     try:
         os.close(bpf_maps.create(MapType.ARRAY, 4, 4, 1))
     except OSError as error:

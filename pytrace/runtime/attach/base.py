@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import ProgramSpec, Target
 from pytrace.core.probes.kinds import PidFilter, ProbeKind, known_kind
-from pytrace.runtime.abi import bpf
+from pytrace.runtime.abi import bpf, perf
 from pytrace.runtime.attach.opened import Opened
 from pytrace.runtime.load.loader import LoadedScript, has_feature
 
@@ -127,8 +127,6 @@ class Job(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def cpu(self) -> int:
         """A CPU that is online."""
-        from pytrace.runtime.abi import perf
-
         return perf.online_cpus()[0]
 
     @cached_property
@@ -246,8 +244,6 @@ def attach_event(job: Job, event: int, cookie: int, opened: Opened, *, tracepoin
     if job.by_link:
         opened.links.append(bpf.link_perf_event(job.program, event, cookie))
         return
-    from pytrace.runtime.abi import perf
-
     perf.set_bpf(event, job.program)
     perf.enable(event)
 
@@ -257,8 +253,6 @@ def attach_event_everywhere(job: Job, attr: perf.EventAttr, cookie: int, opened:
 
     Threads that start later are covered because events are inherited; the kernel does that from the parent thread.
     """
-    from pytrace.runtime.abi import perf
-
     if pid is None:
         for cpu in perf.online_cpus():
             attach_event(job, perf.open_event(attr, cpu=cpu), cookie, opened)

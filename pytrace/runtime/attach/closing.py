@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import MapType
+from pytrace.runtime.abi import bpf_maps, perf
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,8 +78,6 @@ def close_later(events: Sequence[int]) -> None:
 
 def _hand_over(events: Sequence[int]) -> int | None:
     """A map that holds *events*, which are switched off; None where the kernel refuses."""
-    from pytrace.runtime.abi import bpf_maps, perf
-
     try:
         holder = bpf_maps.create(MapType.PERF_EVENT_ARRAY, 4, 4, len(events), name="closing")
     except (OSError, TraceError):

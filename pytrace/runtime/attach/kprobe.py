@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -97,8 +98,6 @@ def _address(place: KernelFunctionTarget) -> int:
 
 def _addresses(function: str, module: str) -> list[int]:
     """The addresses of all functions of that name, 0 where the kernel hides them."""
-    import re  # few kernels need addresses
-
     tail = "" if module in {"", "vmlinux"} else rf"\t\[{re.escape(module)}\]"
     line = rf"(?m)^([0-9a-f]+) [tTwW] {re.escape(function)}{tail}$"
     return [int(found.group(1), 16) for found in re.finditer(line.encode(errors="surrogateescape"), _symbols().text)]

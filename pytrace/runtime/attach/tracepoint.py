@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytrace.core.probes.targets import RAW_TRACEPOINT, SYSTEM_CALLS, TracepointTarget
-from pytrace.runtime.abi import bpf
+from pytrace.runtime.abi import bpf, perf
 from pytrace.runtime.attach.base import (
     LIMITS,
     OF_ALL,
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 
 def _attach(job: Job, target: Target, opened: Opened) -> Attached:
-    from pytrace.runtime.abi import perf
-
     place = target.of(TracepointTarget)
     try:
         number = int(fingerprints.contents(f"{tracefs.root()}/events/{place.category}/{place.event}/id"))

@@ -5,6 +5,7 @@ Source of the library cache's format: ``sysdeps/generic/dl-cache.h`` of glibc.
 
 from __future__ import annotations
 
+import glob
 import os
 import struct
 from typing import TYPE_CHECKING
@@ -87,8 +88,6 @@ class Libraries:
         else:
             patterns = [f"{prefix}{folder}/{target}" for folder in self._path()]
             patterns += [f"{prefix}{folder}/{target}" for folder in _LIBRARY_DIRECTORIES]
-        import glob
-
         # `[` and `?` stand for themselves in attach points.
         escaped = ("*".join(glob.escape(part) for part in pattern.split("*")) for pattern in patterns)
         return [
@@ -114,8 +113,6 @@ class Libraries:
             if _is_library(soname, name):
                 found.append(_reached(prefix, path))
         if not found:
-            import glob
-
             for folder in (*self._library_path(), *_LIBRARY_DIRECTORIES):
                 found += sorted(path for path in glob.glob(f"{glob.escape(prefix + folder)}/{glob.escape(name)}*")
                                 if _is_library(os.path.basename(path), name))  # fmt: skip

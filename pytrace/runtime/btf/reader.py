@@ -10,6 +10,7 @@ Source: ``Documentation/bpf/btf.rst`` and ``include/uapi/linux/btf.h`` of the ke
 from __future__ import annotations
 
 import mmap
+import re
 import struct
 from array import array
 from bisect import bisect_right
@@ -195,8 +196,6 @@ class Btf:
 
     def ids(self, *kinds: int) -> Iterator[int]:
         """Ids of all types of some kinds that are defined here."""
-        import re  # few scripts search all types
-
         wanted = re.compile(b"[" + b"".join(re.escape(bytes((kind,))) for kind in kinds) + b"]")
         for match in wanted.finditer(self._kinds):
             yield self.first_id + match.start()
@@ -208,8 +207,6 @@ class Btf:
 
     def strings_with_prefix(self, prefix: str) -> list[str]:
         """All strings that start with *prefix*, without looking at the types that use them."""
-        import re
-
         pattern = re.compile(rb"\0" + re.escape(prefix.encode(errors="surrogateescape")) + rb"[^\0]*")
         end = self._strings_at + self._strings_size
         return [match.group()[1:].decode() for match in pattern.finditer(self._data, self._strings_at, end)]

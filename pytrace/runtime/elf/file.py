@@ -8,6 +8,7 @@ from __future__ import annotations
 import mmap
 import os
 import struct
+import zlib
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -295,8 +296,6 @@ class ElfFile:
 
     def checksum(self) -> int:
         """CRC32 of the whole file, as debug links have it."""
-        import zlib
-
         found = 0
         for piece in pieces(self.view):
             found = zlib.crc32(piece, found)

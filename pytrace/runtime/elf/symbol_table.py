@@ -8,6 +8,7 @@ Source: ``elf(5)``; ``/usr/include/elf.h``.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from functools import cached_property
 from itertools import compress
@@ -104,8 +105,6 @@ class SymbolTable:
         """Functions whose name a ``*`` pattern accepts."""
         if exact(pattern):
             return [self.symbol(i) for i in self._named(pattern.encode(errors="surrogateescape"))]
-        import re
-
         accepts = re.compile(within(pattern, rb"@") + rb"(?:@.*)?").fullmatch
         return [self.symbol(i) for i, name in enumerate(self.names()) if accepts(name)]
 

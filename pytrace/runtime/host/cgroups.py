@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
@@ -81,8 +82,6 @@ class Cgroups:
         The unified hierarchy comes first under the name ``unified``, then those of version 1 by name. A cgroup that
         no hierarchy has (it was removed) gives an empty text.
         """
-        import fnmatch
-
         found = []
         for name, root in self._hierarchies():
             if not pattern or fnmatch.fnmatchcase(name, pattern.replace("[", "[[]").replace("?", "[?]")):

@@ -7,6 +7,7 @@ added (unordered, after it) is parsed.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from functools import cached_property
 
@@ -56,8 +57,6 @@ class Kallsyms:
     @cached_property
     def hidden(self) -> bool:
         """True when the kernel shows zeros in place of addresses (``kptr_restrict``, missing rights)."""
-        import re  # a start has no need of it
-
         return re.search(rb"(?m)^0*[1-9a-f][0-9a-f]* [tT] ", self.text) is None
 
     @cached_property
@@ -143,8 +142,6 @@ class Kallsyms:
 
         *without* is the source of an expression for the starts of names that are left out.
         """
-        import re
-
         owner = r"(?:\t\[(.*)\])?"
         if module == "vmlinux":
             owner = "()"
@@ -165,8 +162,6 @@ class Kallsyms:
 
     def function_lists(self, without: str) -> dict[str, list[str]]:
         """Names of all code symbols by module (empty for the kernel), each once; *without* as in :meth:`owners`."""
-        import re
-
         core, added = self.text[: self._core_end].decode(), self.text[self._core_end :].decode()
         found = {"": list(dict.fromkeys(re.findall(rf" [tTwW] (?!{without})(\S+)\n", core)))}
         for name, owner in dict.fromkeys(re.findall(rf" [tTwW] (?!{without})(\S+)\t\[(.*)\]\n", added)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,6 @@ if TYPE_CHECKING:
 @lru_cache(maxsize=256)
 def name_pattern(pattern: str) -> re.Pattern[str]:
     """A compiled expression whose ``fullmatch`` accepts what a ``*`` pattern does."""
-    import re  # names without stars need none
-
     return re.compile(".*".join(re.escape(part) for part in pattern.split("*")), re.DOTALL)
 
 
@@ -30,8 +29,6 @@ def within(pattern: str, excluded: bytes) -> bytes:
         pattern: only ``*`` is special in it.
         excluded: bytes that ``*`` does not match, as they are written inside of ``[…]``.
     """
-    import re
-
     text = pattern.encode(errors="surrogateescape")
     return (rb"[^" + excluded + rb"]*").join(re.escape(part) for part in text.split(b"*"))
 

@@ -7,6 +7,7 @@ mounted (``ip-netns(8)``, ``namespaces(7)``).
 
 from __future__ import annotations
 
+import fcntl
 import os
 import time
 from typing import TYPE_CHECKING
@@ -147,8 +148,6 @@ def _by_number(number: int, directory: str) -> str:
 
 
 def _is_network(descriptor: int) -> bool:
-    import fcntl
-
     try:
         return fcntl.ioctl(descriptor, _NS_GET_NSTYPE) == CLONE_NEWNET
     except OSError:

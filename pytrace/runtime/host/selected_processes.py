@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import stat
 from typing import TYPE_CHECKING, TypeVar
 
@@ -56,8 +57,6 @@ def _uid(text: str) -> int:
         if number > UID_MAX:
             raise TraceError(f"--uid {text} is out of range (0 to {UID_MAX})")
         return number
-    import pwd  # few runs select users
-
     try:
         return pwd.getpwnam(text).pw_uid
     except (KeyError, ValueError):

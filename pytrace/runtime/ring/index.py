@@ -9,6 +9,7 @@ listed record by record.  Either way each record is looked at a fixed number of 
 
 from __future__ import annotations
 
+from array import array
 from itertools import chain
 from operator import itemgetter
 from threading import Lock
@@ -84,8 +85,6 @@ _FEW = 64
 def _listed(places: Sequence[int], identities: Sequence[int]) -> Listed:
     if len(places) <= _FEW:
         return Listed(places[:], identities)
-    from array import array  # it imports ``collections``, and many runs list no more
-
     return Listed(array("I", places), array("I", identities))
 
 

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import RECORD_HEADER, WORD
 from pytrace.runtime.abi import bpf
+from pytrace.runtime.ring.batches import Batches
 from pytrace.runtime.ring.index import Index, Listed, Repeated, Segment
 
 if TYPE_CHECKING:
@@ -118,8 +119,6 @@ class RingReader:
     @cached_property
     def _batches(self) -> Batches:
         """What handles events of several kinds together; a script that only ends sends none."""
-        from pytrace.runtime.ring.batches import Batches
-
         return Batches()
 
     def _mapped(self, size: int) -> memoryview:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from signal import Signals
 from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import did_you_mean
@@ -52,8 +53,6 @@ def signal(checker: Checker, node: Node, arguments: Arguments) -> Type:
 
 
 def _by_name(checker: Checker, node: Node, name: str) -> int | None:
-    from signal import Signals
-
     known = {item.name: int(item) for item in Signals}
     number = known.get(name.upper()) or known.get("SIG" + name.upper())
     if number is None:

@@ -18,6 +18,8 @@ from __future__ import annotations
 
 import re
 
+from pytrace.core.probes.kinds import Context, probe_kind
+
 _RUN = re.compile(r'(?:"(?:[^"\\\n]|\\[^\n])*"|[^\s{},;<"])*')
 
 
@@ -45,8 +47,6 @@ class AttachPointScan:
         """Whether the slash at offset *slash* belongs to a path of the attach point."""
         if self.part == 1:
             return False
-        from pytrace.core.probes.kinds import Context, probe_kind  # slow to import, and not needed by most scripts
-
         kind = probe_kind(self.provider)
         if kind is not None and kind.context is Context.ITERATOR:
             return self.part >= 3

@@ -10,9 +10,13 @@ from collections import deque
 from functools import cache
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from ply import lex
+
 from pytrace.core.source import Source, Span
+from pytrace.frontend.syntax.lexical import lexer_tables, token_rules
 from pytrace.frontend.syntax.lexical.literals import encode
 from pytrace.frontend.syntax.lexical.scan import Scan
+from pytrace.frontend.syntax.lexical.token_rules import PLAIN
 from pytrace.frontend.syntax.lexical.tokens import KINDS, Token
 
 if TYPE_CHECKING:
@@ -144,8 +148,6 @@ _Plain: TypeAlias = "tuple[str, Callable[[str], object] | None]"
 @cache
 def _plain_rules() -> tuple[re.Pattern[str], list[_Plain | None]]:
     """PLY's regular expression for code, and for each of its groups the token, if it needs no rule function."""
-    from pytrace.frontend.syntax.lexical.token_rules import PLAIN
-
     ((expression, rules),) = _ply_lexer().lexstatere[SCRIPT]
     kinds = [PLAIN.get(rule[0]) if rule is not None else None for rule in rules]
     return expression, [None if kind is None else (kind, _VALUES.get(kind)) for kind in kinds]
@@ -154,10 +156,6 @@ def _plain_rules() -> tuple[re.Pattern[str], list[_Plain | None]]:
 @cache
 def _ply_lexer() -> PlyLexer:
     """PLY's lexer from the shipped tables, created on first use."""
-    from ply import lex
-
-    from pytrace.frontend.syntax.lexical import lexer_tables, token_rules
-
     untyped = lex.Lexer()
     untyped.readtab(lexer_tables, token_rules.names())
     untyped.lexoptimize = True  # do not compare the kind of each token with the list of kinds
