@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import struct
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_VARINT, _LENGTH = 0, 2
+_VARINT, _DOUBLE, _LENGTH = 0, 1, 2
 """Wire types."""
 _WORD = (1 << 64) - 1
 
@@ -25,6 +26,22 @@ def varint(number: int) -> bytes:
         number >>= 7
     parts.append(number)
     return bytes(parts)
+
+
+def number(field: int, value: int) -> bytes:
+    """A field of an integer, truth value or enumeration, zero too: proto2 distinguishes it from a missing field."""
+    return varint(field << 3 | _VARINT) + varint(value)
+
+
+def double(field: int, value: float) -> bytes:
+    """A field of type ``double``."""
+    return varint(field << 3 | _DOUBLE) + struct.pack("<d", value)
+
+
+def data(field: int, value: bytes | str) -> bytes:
+    """A field of text (which must be Unicode), bytes, or an encoded message."""
+    content = value.encode() if isinstance(value, str) else value
+    return varint(field << 3 | _LENGTH) + varint(len(content)) + content
 
 
 class Message:
@@ -45,25 +62,19 @@ class Message:
     def number(self, field: int, value: int) -> None:
         """A field of type ``int64``, ``uint64`` or ``bool``."""
         if value:
-            self._data += varint(field << 3 | _VARINT)
-            self._data += varint(value)
+            self._data += number(field, value)
 
     def packed(self, field: int, values: Iterable[int]) -> None:
         """A packed repeated field of type ``int64``, ``uint64`` or ``bool``."""
-        data = b"".join(map(varint, values))
-        if data:
-            self._put(field, data)
+        packed = b"".join(map(varint, values))
+        if packed:
+            self._data += data(field, packed)
 
     def text(self, field: int, value: bytes, *, repeated: bool = False) -> None:
         """A field of type ``string`` (UTF-8) or ``bytes``."""
         if value or repeated:
-            self._put(field, value)
+            self._data += data(field, value)
 
     def message(self, field: int, value: Message) -> None:
         """A field that is a message."""
-        self._put(field, bytes(value))
-
-    def _put(self, field: int, data: bytes) -> None:
-        self._data += varint(field << 3 | _LENGTH)
-        self._data += varint(len(data))
-        self._data += data
+        self._data += data(field, bytes(value))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pytrace.base import protobuf
 from pytrace.base.protobuf import Message, varint
 
 
@@ -45,3 +46,18 @@ def test_what_is_empty_is_left_out() -> None:
     message.packed(3, [0])
     message.message(4, Message())
     assert bytes(message).hex() == "12001a01002200"
+
+
+@pytest.mark.parametrize("value", [0, 1, 127, 128, 300, (1 << 63) - 1, -1, -(1 << 63)])
+def test_numbers_of_proto2_as_protobuf_reads_them(value: int) -> None:
+    messages = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
+    read = messages.TrackEvent.FromString(protobuf.number(30, value))
+    assert read.HasField("counter_value")
+    assert read.counter_value == value
+
+
+def test_texts_and_doubles_as_protobuf_reads_them() -> None:
+    messages = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
+    annotation = protobuf.data(4, protobuf.data(10, "a"))
+    read = messages.TrackEvent.FromString(protobuf.data(23, "é") + protobuf.double(44, 0.5) + annotation)
+    assert (read.name, read.double_counter_value, read.debug_annotations[0].name) == ("é", 0.5, "a")

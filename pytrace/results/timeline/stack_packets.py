@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from pytrace.base.protobuf import data, number
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types.tables import Column, key_columns
 from pytrace.results.snapshot import MapData
 from pytrace.results.stack_samples import members_of, stacked_frames
-from pytrace.results.timeline.protobuf_writer import data, number
 from pytrace.results.timeline.row_events import Held, shown, unicode_text
 from pytrace.results.timeline.track_packets import packet
 from pytrace.results.values import Frame, StackTrace

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from pytrace.results.timeline.protobuf_writer import data, double, number
+from pytrace.base.protobuf import data, double, number
 from pytrace.results.timeline.row_events import RowEvent, Value
 
 _BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4
