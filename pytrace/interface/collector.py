@@ -7,19 +7,18 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
-from pytrace.core import types
 from pytrace.core.event_layout import EventSpec, FlatLayout, Formatted, LayoutWithProbe, PrintedMap
 from pytrace.core.manifest import ProgramSpec
 from pytrace.core.types import Record, Type, parts, shown_name
 from pytrace.interface.events import Event, Place
-from pytrace.interface.values import as_python
 from pytrace.render.decoders import Values
 from pytrace.render.events.event_decoder import RunHandler, Tally, each, formatter, reader
 from pytrace.render.events.printf import compile_pieces
-from pytrace.render.map_printer import Shown
+from pytrace.render.forms import PortableForms, as_python
+from pytrace.render.maps.map_printer import Shown
+from pytrace.render.value_types import ROWS
 from pytrace.results.values import Portable
 from pytrace.runtime.capture.maps import portable
-from pytrace.runtime.capture.portable import PortableForms
 from pytrace.runtime.capture.stack_traces import StackTraces, Symbols
 from pytrace.runtime.output.context import Context
 from pytrace.runtime.output.handlers import HANDLERS, Make, static_bytes
@@ -33,12 +32,6 @@ FOLLOWED_BY_TEXT = ("time", "join", "cat", "system", "quantiles")
 
 WITH_LINE_END = ("join", "system")
 """Those of them whose handlers append a line end to the text."""
-
-DURABLE = (
-    types.Void, types.Bool, types.Int, types.Enum, types.Pointer, types.String, types.Buffer, types.Array, types.Tuple,
-    types.Record, types.Struct, types.Mac, types.Inet, types.Timestamp, types.Fixed, types.Joined,
-)  # fmt: skip
-"""Types whose values can be decoded at any later time; others are decoded on arrival: processes end, names change."""
 
 MOST_EVENTS = 100_000
 MOST_BYTES = 256 << 20
@@ -143,7 +136,7 @@ class Places:
         """The place that *spec* describes."""
         layout = FlatLayout.of(spec.layout) if spec.kind == "row" else spec.layout
         read: Callable[[bytes, int], Values] = reader(layout, context.decoders)
-        durable = all(isinstance(inner, DURABLE) for inner in parts(layout.args))
+        durable = all(ROWS[type(inner)].durable for inner in parts(layout.args))
         forms: list[PortableForms] = []
         converters = [as_python(type_) for type_ in layout.args]
 

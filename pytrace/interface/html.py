@@ -12,8 +12,9 @@ from html import escape
 import msgspec
 
 from pytrace.core import byte_escapes, types
-from pytrace.interface.values import Histogram, Result, Stats, as_python
 from pytrace.render import csv, histogram
+from pytrace.render.forms import as_python
+from pytrace.render.python_values import Histogram, Result, Stats
 from pytrace.results.formats import about
 from pytrace.results.formats.portable_forms import PortableForm, Printers
 from pytrace.results.snapshot import MapData, SnapshotData, Table

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
 
 from pytrace.core.types import Type
-from pytrace.interface.values import Result, as_python
+from pytrace.render.forms import as_python
+from pytrace.render.python_values import Result
 from pytrace.results.snapshot import MapData
 
 

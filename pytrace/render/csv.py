@@ -19,7 +19,8 @@ from pytrace.render.decoders import Value, Values, for_any
 from pytrace.render.tables import cell
 
 if TYPE_CHECKING:
-    from pytrace.render.text import Form, TextForms
+    from pytrace.render.forms import TextForms
+    from pytrace.render.text import Form
 
 END = b"\r\n"
 """The end of a line; alone it stands between tables."""

@@ -32,9 +32,12 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Callable
-from typing import Generic, Never, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Never, TypeAlias, TypeVar, cast
 
 from pytrace.core import types
+
+if TYPE_CHECKING:
+    from pytrace.render.forms import Decoders
 
 Memory = bytes | bytearray | memoryview
 Value: TypeAlias = "int | bytes | tuple[Value, ...]"
@@ -53,15 +56,6 @@ def integer_code(width: int, signed: bool) -> str:
 
 
 Made = TypeVar("Made")
-Maker = TypeVar("Maker")
-_T = TypeVar("_T", bound=types.Type)
-
-
-def row(
-    kind: type[_T], make: Callable[[Maker, _T], Made]
-) -> tuple[type[types.Type], Callable[[Maker, types.Type], Made]]:
-    """A row of a table by types, whose function is only called with types of its own class."""
-    return kind, cast("Callable[[Maker, types.Type], Made]", make)
 
 
 def for_any(form: Callable[[Never], Made]) -> Callable[[Value], Made]:
@@ -69,134 +63,38 @@ def for_any(form: Callable[[Never], Made]) -> Callable[[Value], Made]:
     return cast("Callable[[Value], Made]", form)
 
 
-class ByType(Generic[Made]):
-    """What is made for a type by the row of its class, once."""
-
-    def __init__(self) -> None:
-        # By identity: different anonymous structs of a compiled script compare equal.
-        self._made: dict[int, tuple[types.Type, Made]] = {}
-
-    def made(self, kind: types.Type) -> Made:
-        """What belongs to *kind*."""
-        found = self._made.get(id(kind))
-        if found is None:
-            found = self._made[id(kind)] = (kind, self._make(kind))
-        return found[1]
-
-    def _make(self, kind: types.Type) -> Made:
-        raise NotImplementedError
-
-
-class Decoders(ByType[Decode]):
-    """Makes decoders. *trailer* is what a string shows after its text when it was truncated (``str_trunc_trailer``).
-
-    A string truncated when *max_strlen* bytes hold no NUL; a shorter one is an array of characters that is full.
-    """
-
-    def __init__(self, trailer: bytes = b"", max_strlen: int = 0) -> None:
-        super().__init__()
-        self.trailer = trailer
-        self.max_strlen = max_strlen
-
-    def _make(self, kind: types.Type) -> Decode:
-        return ROWS[type(kind)](self, kind)
-
-    def decoder(self, kind: types.Type) -> Decode:
-        """The decoder of values of type *kind*."""
-        return self.made(kind)
-
-    def convert(self, kind: types.Type) -> tuple[str, Convert | None]:
-        """How *kind* is read as one field of a :class:`struct.Struct`: code, and what remains to do with the result."""
-        row = _SCALARS.get(type(kind))
-        if row is not None and kind.size <= 8 and not (isinstance(kind, types.Fixed) and kind.path):
-            return row(kind), None
-        if isinstance(kind, types.String):
-            return f"{kind.capacity}s", self.string(kind)
-        decode = self.decoder(kind)
-        return f"{kind.size}s", lambda data: decode(data, 0)
-
-    def trailer_of(self, kind: types.String) -> bytes:
-        """What is shown after a string of this type that has no NUL."""
-        return self.trailer if kind.capacity >= self.max_strlen else b""
-
-    def string(self, kind: types.String) -> Callable[[bytes], bytes]:
-        """The text of a string's memory."""
-        trailer = self.trailer_of(kind)
-
-        def convert(data: bytes) -> bytes:
-            text, end, _ = data.partition(b"\0")
-            return text if end else text + trailer
-
-        return convert
-
-    def members(self, kinds: tuple[types.Type, ...], offsets: tuple[int, ...]) -> Decode:
-        """A decoder of members that start at *offsets*, giving a tuple."""
-        if not kinds:
-            return lambda _memory, _offset: ()
-        layout, at = ["="], 0
-        converts: list[Convert | None] = []
-        for kind, offset in zip(kinds, offsets, strict=True):
-            code, convert = self.convert(kind)
-            layout.append(f"{offset - at}x{code}" if offset != at else code)
-            at = offset + kind.size
-            converts.append(convert)
-        unpack = struct.Struct("".join(layout)).unpack_from
-        if not any(converts):
-            return unpack
-        if len(converts) == 1 and (only := converts[0]) is not None:
-            return lambda memory, offset: (only(unpack(memory, offset)[0]),)
-        steps = tuple((index, convert) for index, convert in enumerate(converts) if convert is not None)
-
-        def decode(memory: Memory, offset: int) -> Values:
-            found = list(unpack(memory, offset))
-            for index, convert in steps:
-                found[index] = convert(found[index])
-            return tuple(found)
-
-        return decode
-
-
 # ---------------------------------------------------------------------------------------------- rows
 
 
-def _bool(_kind: types.Type) -> str:
+def bool_code(_kind: types.Type) -> str:
+    """The code of truth values."""
     return "?"
 
 
-def _integer(kind: types.Type) -> str:
+def code_of_integer(kind: types.Type) -> str:
+    """The code of integers and enumerations."""
     assert isinstance(kind, types.Int | types.Enum)
     return integer_code(kind.width, kind.signed)
 
 
-def _pointer(_kind: types.Type) -> str:
+def word_code(_kind: types.Type) -> str:
+    """The code of what takes a word."""
     return "Q"
 
 
-def _fixed(kind: types.Type) -> str:
+def fixed_code(kind: types.Type) -> str:
+    """The code of decimal numbers."""
     assert isinstance(kind, types.Fixed)
     return integer_code(8, kind.signed)
 
 
-_SCALARS: dict[type[types.Type], Callable[[types.Type], str]] = {
-    types.Bool: _bool,
-    types.Int: _integer,
-    types.Enum: _integer,
-    types.Pointer: _pointer,
-    types.KSym: _pointer,
-    types.Username: _pointer,
-    types.InterfaceName: _pointer,
-    types.NetworkNamespace: _pointer,
-    types.Fixed: _fixed,
-    types.Count: _pointer,
-}
-
-
-def _scalar(_decoders: Decoders, kind: types.Type) -> Decode:
+def scalar(decoders: Decoders, kind: types.Type) -> Decode:
+    """A decoder of what :mod:`struct` has a code for, and of integers of 16 bytes."""
     if isinstance(kind, types.Int) and kind.size > 8:
         signed, size = kind.signed, kind.size
         order = sys.byteorder
         return lambda memory, offset: int.from_bytes(memory[offset : offset + size], order, signed=signed)
-    return _single("=" + _SCALARS[type(kind)](kind))
+    return _single("=" + decoders.code(kind))
 
 
 def _single(layout: str) -> Decode:
@@ -204,24 +102,43 @@ def _single(layout: str) -> Decode:
     return lambda memory, offset: unpack(memory, offset)[0]
 
 
-def _of_fixed(decoders: Decoders, kind: types.Fixed) -> Decode:
+def fixed(decoders: Decoders, kind: types.Fixed) -> Decode:
+    """A decoder of decimal numbers, some of which are in files."""
     if not kind.path:
-        return _scalar(decoders, kind)
-    from pytrace.render import file_numbers
-
-    return file_numbers.decoder(kind)
+        return scalar(decoders, kind)
+    return lambda _memory, _offset: file_number(kind.path, kind.word, kind.one)
 
 
-def _void(_decoders: Decoders, _kind: types.Type) -> Decode:
+_MOST = 65536
+"""Bytes of a file that are looked at."""
+
+
+def file_number(path: str, word: int, one: int) -> int:
+    """The number at word *word* (from 1) of a file such as those in ``/proc``, times *one*; 0 when there is none."""
+    from decimal import Decimal, DecimalException  # few scripts need it
+
+    try:
+        with open(path, "rb") as file:
+            words = file.read(_MOST).split()
+        number = Decimal(words[word - 1].decode("ascii"))
+        return int((number * one).to_integral_value())
+    except (OSError, IndexError, UnicodeDecodeError, DecimalException, ValueError, OverflowError):
+        return 0
+
+
+def void(_decoders: Decoders, _kind: types.Type) -> Decode:
+    """A decoder of no value."""
     return lambda _memory, _offset: ()
 
 
-def _string(decoders: Decoders, kind: types.String) -> Decode:
-    size, string = kind.size, decoders.string(kind)
-    return lambda memory, offset: string(bytes(memory[offset : offset + size]))
+def string(decoders: Decoders, kind: types.String) -> Decode:
+    """A decoder of strings."""
+    size, text = kind.size, decoders.string(kind)
+    return lambda memory, offset: text(bytes(memory[offset : offset + size]))
 
 
-def _buffer(_decoders: Decoders, kind: types.Buffer) -> Decode:
+def buffer(_decoders: Decoders, kind: types.Buffer) -> Decode:
+    """A decoder of buffers, which start with their length."""
     capacity = kind.capacity
     length = struct.Struct("=I").unpack_from
     header = types.Buffer.header
@@ -233,12 +150,14 @@ def _buffer(_decoders: Decoders, kind: types.Buffer) -> Decode:
     return decode
 
 
-def _array(decoders: Decoders, kind: types.Array) -> Decode:
+def array(decoders: Decoders, kind: types.Array) -> Decode:
+    """A decoder of arrays."""
     step = kind.element.size
     return decoders.members((kind.element,) * kind.count, tuple(step * index for index in range(kind.count)))
 
 
-def _tuple(decoders: Decoders, kind: types.Members) -> Decode:
+def members(decoders: Decoders, kind: types.Members) -> Decode:
+    """A decoder of tuples, records and joined values."""
     return decoders.members(kind.members, kind.offsets)
 
 
@@ -262,7 +181,8 @@ def _bitfield(field: types.Field) -> Decode:
     return decode
 
 
-def _struct(decoders: Decoders, kind: types.Struct) -> Decode:
+def struct_members(decoders: Decoders, kind: types.Struct) -> Decode:
+    """A decoder of structs and unions."""
     parts: list[tuple[Decode, int]] = []
     for field in types.named_fields(kind):
         if field.bit_size:
@@ -276,7 +196,8 @@ def _struct(decoders: Decoders, kind: types.Struct) -> Decode:
     return decode
 
 
-def _stack(_decoders: Decoders, kind: types.Stack) -> Decode:
+def stack(_decoders: Decoders, kind: types.Stack) -> Decode:
+    """A decoder of stacks."""
     head = struct.Struct("=iI").unpack_from
     start, limit = types.Stack.header, kind.limit
     one = struct.Struct("=i20sQ")  # struct bpf_stack_build_id, include/uapi/linux/bpf.h
@@ -295,7 +216,8 @@ def _stack(_decoders: Decoders, kind: types.Stack) -> Decode:
     return decode
 
 
-def _usym(_decoders: Decoders, _kind: types.Type) -> Decode:
+def usym(_decoders: Decoders, _kind: types.Type) -> Decode:
+    """A decoder of user addresses."""
     unpack = struct.Struct("=QI").unpack_from
 
     def decode(memory: Memory, offset: int) -> tuple[int, int]:
@@ -305,7 +227,8 @@ def _usym(_decoders: Decoders, _kind: types.Type) -> Decode:
     return decode
 
 
-def _inet(_decoders: Decoders, _kind: types.Type) -> Decode:
+def inet(_decoders: Decoders, _kind: types.Type) -> Decode:
+    """A decoder of network addresses."""
     unpack = struct.Struct("=I16s").unpack_from
 
     def decode(memory: Memory, offset: int) -> tuple[int, bytes]:
@@ -315,11 +238,13 @@ def _inet(_decoders: Decoders, _kind: types.Type) -> Decode:
     return decode
 
 
-def _mac(_decoders: Decoders, _kind: types.Type) -> Decode:
+def mac(_decoders: Decoders, _kind: types.Type) -> Decode:
+    """A decoder of hardware addresses."""
     return _single("=6s")
 
 
-def _fields(layout: str) -> Callable[[Decoders, types.Type], Decode]:
+def fields(layout: str) -> Callable[[Decoders, types.Type], Decode]:
+    """A decoder of integers one after another, by a layout of :mod:`struct`."""
     unpack = struct.Struct(layout).unpack_from
     return lambda _decoders, _kind: unpack
 
@@ -328,19 +253,23 @@ def _signed64(kind: types.Sum | types.Avg | types.Stats) -> str:
     return "q" if kind.signed else "Q"
 
 
-def _sum(_decoders: Decoders, kind: types.Sum) -> Decode:
+def sum_(_decoders: Decoders, kind: types.Sum) -> Decode:
+    """A decoder of sums."""
     return _single("=" + _signed64(kind))
 
 
-def _pair(_decoders: Decoders, kind: types.Avg | types.Stats) -> Decode:
+def pair(_decoders: Decoders, kind: types.Avg | types.Stats) -> Decode:
+    """A decoder of totals with counts."""
     return struct.Struct(f"={_signed64(kind)}Q").unpack_from
 
 
-def _buckets(_decoders: Decoders, kind: types.Hist | types.LHist) -> Decode:
+def buckets(_decoders: Decoders, kind: types.Hist | types.LHist) -> Decode:
+    """A decoder of histograms."""
     return struct.Struct(f"={kind.buckets}Q").unpack_from
 
 
-def _extreme(_decoders: Decoders, kind: types.Min | types.Max) -> Decode:
+def extreme(_decoders: Decoders, kind: types.Min | types.Max) -> Decode:
+    """A decoder of least and greatest values."""
     unpack, value = struct.Struct("=QQ").unpack_from, kind.value
 
     def decode(memory: Memory, offset: int) -> tuple[int, int]:
@@ -350,43 +279,8 @@ def _extreme(_decoders: Decoders, kind: types.Min | types.Max) -> Decode:
     return decode
 
 
-def _tseries(_decoders: Decoders, kind: types.TSeries) -> Decode:
+def series(_decoders: Decoders, kind: types.TSeries) -> Decode:
+    """A decoder of time series."""
     size = kind.size
     one = struct.Struct(f"=Q{'q' if kind.signed else 'Q'}Q")
     return lambda memory, offset: tuple(one.iter_unpack(bytes(memory[offset : offset + size])))
-
-
-ROWS: dict[type[types.Type], Callable[[Decoders, types.Type], Decode]] = dict((
-    row(types.Void, _void),
-    row(types.Bool, _scalar),
-    row(types.Int, _scalar),
-    row(types.Enum, _scalar),
-    row(types.Pointer, _scalar),
-    row(types.String, _string),
-    row(types.Buffer, _buffer),
-    row(types.Array, _array),
-    row(types.Tuple, _tuple),
-    row(types.Record, _tuple),
-    row(types.Struct, _struct),
-    row(types.Stack, _stack),
-    row(types.KSym, _scalar),
-    row(types.USym, _usym),
-    row(types.Inet, _inet),
-    row(types.Mac, _mac),
-    row(types.Timestamp, _fields("=QII")),
-    row(types.Username, _scalar),
-    row(types.InterfaceName, _scalar),
-    row(types.NetworkNamespace, _scalar),
-    row(types.CgroupPath, _fields("=QI")),
-    row(types.Fixed, _of_fixed),
-    row(types.Joined, _tuple),
-    row(types.Count, _scalar),
-    row(types.Sum, _sum),
-    row(types.Avg, _pair),
-    row(types.Stats, _pair),
-    row(types.Min, _extreme),
-    row(types.Max, _extreme),
-    row(types.Hist, _buckets),
-    row(types.LHist, _buckets),
-    row(types.TSeries, _tseries),
-))

@@ -11,17 +11,18 @@ from __future__ import annotations
 
 import re
 import struct
-from typing import TYPE_CHECKING, Never, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pytrace.core import types
-from pytrace.render.decoders import ByType, Values, for_any, row
-from pytrace.render.text import STATS, Form, TextForms, V, boolean, stats_members, void
+from pytrace.render.decoders import Values
+from pytrace.render.text import STATS, Form, stats_members
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     # Loaded only by scripts that have such maps.
     from pytrace.render import histogram, tseries
+    from pytrace.render.forms import JsonForms
 
 P = TypeVar("P")
 
@@ -116,35 +117,13 @@ def fields_line(kind: str, items: Sequence[tuple[str, bytes]]) -> bytes:
 # ---------------------------------------------------------------------------------------------- values
 
 
-class JsonForms(ByType[Form]):
-    """Makes JSON forms; *texts* gives what appears as text there too (symbols, stacks, addresses, times)."""
-
-    def __init__(self, texts: TextForms) -> None:
-        super().__init__()
-        self.texts = texts
-        self.keys = TextForms(texts.names, compact=True, formatted=texts.formatted, printable=texts.printable)
-
-    def _make(self, kind: types.Type) -> Form:
-        return for_any(ROWS[type(kind)](self, kind))
-
-    def form(self, kind: types.Type) -> Form:
-        """The JSON form of values of type *kind*."""
-        return self.made(kind)
-
-    def key(self, kind: types.Type) -> Form:
-        """The text (not yet quoted) of a map key as the name of a member."""
-        return self.keys.key(kind)
-
-
-def _always(form: Callable[[V], bytes]) -> Callable[[JsonForms, types.Type], Callable[[V], bytes]]:
-    return lambda _forms, _kind: form
-
-
-def _buffer(value: bytes) -> bytes:
+def buffer(value: bytes) -> bytes:
+    """The bytes of a buffer as signed numbers."""
     return b"[%s]" % b",".join([b"%d" % item for item in struct.unpack(f"{len(value)}b", value)])
 
 
-def _textual(forms: JsonForms, kind: types.Type) -> Form:
+def textual(forms: JsonForms, kind: types.Type) -> Form:
+    """For what is text in JSON too."""
     text = forms.texts.form(kind)
     return lambda value: quoted(text(value))
 
@@ -161,12 +140,14 @@ def _frames(lines: list[bytes]) -> bytes:
     return b"[%s]" % b", ".join([quoted(line.strip()) for line in lines if line.strip()])
 
 
-def _array(forms: JsonForms, kind: types.Array) -> Callable[[Values], bytes]:
+def array(forms: JsonForms, kind: types.Array) -> Callable[[Values], bytes]:
+    """The form of arrays."""
     element = forms.form(kind.element)
     return lambda value: b"[%s]" % b",".join([element(item) for item in value])
 
 
-def _tuple(forms: JsonForms, kind: types.Tuple) -> Callable[[Values], bytes]:
+def tuple_(forms: JsonForms, kind: types.Tuple) -> Callable[[Values], bytes]:
+    """The form of tuples."""
     members = [forms.form(member) for member in kind.members]
     return lambda value: b"[%s]" % b",".join([form(item) for form, item in zip(members, value, strict=True)])
 
@@ -182,33 +163,40 @@ def _named(
     return text
 
 
-def _record(forms: JsonForms, kind: types.Record) -> Callable[[Values], bytes]:
+def record(forms: JsonForms, kind: types.Record) -> Callable[[Values], bytes]:
+    """The form of records."""
     return _named(forms, list(map(types.shown_name, kind.names)), kind.members)
 
 
-def _struct(forms: JsonForms, kind: types.Struct) -> Callable[[Values], bytes]:
+def struct_members(forms: JsonForms, kind: types.Struct) -> Callable[[Values], bytes]:
+    """The form of structs."""
     fields = list(types.named_fields(kind))
     return _named(forms, [field.name for field in fields], [field.type for field in fields])
 
 
-def _fixed(forms: JsonForms, kind: types.Fixed) -> Form:
+def fixed(forms: JsonForms, kind: types.Fixed) -> Form:
+    """The form of decimal numbers."""
     return forms.texts.form(kind)
 
 
-def _average(_forms: JsonForms, _kind: types.Type) -> Callable[[tuple[int, int]], bytes]:
+def average(_forms: JsonForms, _kind: types.Type) -> Callable[[tuple[int, int]], bytes]:
+    """The form of averages."""
     return lambda value: number(stats_members(value)[1])
 
 
-def _stats(forms: JsonForms, _kind: types.Type) -> Callable[[tuple[int, int]], bytes]:
+def stats(forms: JsonForms, _kind: types.Type) -> Callable[[tuple[int, int]], bytes]:
+    """The form of statistics."""
     record = _named(forms, STATS, [types.UINT64, types.INT64, types.INT64])
     return lambda value: record(stats_members(value))
 
 
-def _extreme(value: tuple[int, int]) -> bytes:
+def extreme(value: tuple[int, int]) -> bytes:
+    """A least or greatest value."""
     return number(value[0])
 
 
-def _hist(_forms: JsonForms, kind: types.Hist | types.LHist) -> Callable[[tuple[int, ...]], bytes]:
+def hist(_forms: JsonForms, kind: types.Hist | types.LHist) -> Callable[[tuple[int, ...]], bytes]:
+    """The form of histograms."""
     from pytrace.render import histogram
 
     shape = histogram.shape(kind)
@@ -249,7 +237,8 @@ def quantile_form(items: Sequence[histogram.Quantile]) -> bytes:
     return b"[%s]" % b",".join(found)
 
 
-def _tseries(_forms: JsonForms, kind: types.TSeries) -> Callable[[tuple[tseries.Interval, ...]], bytes]:
+def intervals(_forms: JsonForms, kind: types.TSeries) -> Callable[[tuple[tseries.Interval, ...]], bytes]:
+    """The form of time series."""
     from pytrace.render import tseries
 
     return lambda value: series_form(tseries.whole(kind, value))
@@ -265,42 +254,6 @@ def series_form(series: tseries.Series) -> bytes:
         if value is not None
     ]
     return b"[%s]" % b",".join(found)
-
-
-ROWS: dict[type[types.Type], Callable[[JsonForms, types.Type], Callable[[Never], bytes]]] = dict((
-    row(types.Void, _always(void)),
-    row(types.Bool, _always(boolean)),
-    row(types.Int, _always(number)),
-    row(types.Enum, _always(number)),
-    row(types.Pointer, _always(number)),
-    row(types.String, _always(quoted)),
-    row(types.Buffer, _always(_buffer)),
-    row(types.Array, _array),
-    row(types.Tuple, _tuple),
-    row(types.Record, _record),
-    row(types.Struct, _struct),
-    row(types.Stack, _textual),
-    row(types.KSym, _textual),
-    row(types.USym, _textual),
-    row(types.Inet, _textual),
-    row(types.Mac, _textual),
-    row(types.Timestamp, _textual),
-    row(types.Username, _textual),
-    row(types.InterfaceName, _textual),
-    row(types.NetworkNamespace, _textual),
-    row(types.CgroupPath, _textual),
-    row(types.Fixed, _fixed),
-    row(types.Joined, _textual),
-    row(types.Count, _always(number)),
-    row(types.Sum, _always(number)),
-    row(types.Avg, _average),
-    row(types.Stats, _stats),
-    row(types.Min, _always(_extreme)),
-    row(types.Max, _always(_extreme)),
-    row(types.Hist, _hist),
-    row(types.LHist, _hist),
-    row(types.TSeries, _tseries),
-))
 
 
 # ---------------------------------------------------------------------------------------------- rows of tables

@@ -11,7 +11,8 @@ import msgspec
 
 from pytrace.core import types
 from pytrace.core.types.builtin_types import truncated, wrapped
-from pytrace.render.decoders import Decoders, Value, Values, integer_code
+from pytrace.render.decoders import Value, Values, integer_code
+from pytrace.render.forms import Decoders
 
 T = TypeVar("T", bound=types.Type)
 V = TypeVar("V")

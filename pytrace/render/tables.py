@@ -14,10 +14,12 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from pytrace.core import types
+from pytrace.render.value_types import ROWS
 
 if TYPE_CHECKING:
     from pytrace.core.types.tables import Column, TableSchema
-    from pytrace.render.text import Form, TextForms
+    from pytrace.render.forms import TextForms
+    from pytrace.render.text import Form
 
 Cell = int | bytes
 """A value in a row: a number, or a text."""
@@ -26,10 +28,6 @@ Again = Callable[[int], bytes]
 
 _INTEGER_WIDTHS = {1: 4, 2: 6, 4: 7, 8: 8}
 """Digits that integers usually have, by their bytes: process ids take seven."""
-_TEXT_WIDTHS: dict[type[types.Type], int] = {
-    types.Bool: 5, types.Pointer: 18, types.Inet: 15, types.Mac: 17, types.KSym: 20, types.USym: 20, types.Username: 8,
-    types.Timestamp: 8, types.InterfaceName: 8, types.Joined: 21,
-}  # fmt: skip
 _STRING = 16
 """The width at which columns of longer strings start: that of a process's name."""
 _MOST = 40
@@ -233,7 +231,7 @@ def _width(column: Column) -> int:
         return max(1, min(kind.capacity - 1, _STRING))
     if isinstance(kind, types.Enum):
         return min(max((len(name) for name, _ in kind.members), default=0), _MOST)
-    return _TEXT_WIDTHS.get(type(kind), _INTEGER_WIDTHS[8] if column.right else _STRING)
+    return ROWS[type(kind)].width or (_INTEGER_WIDTHS[8] if column.right else _STRING)
 
 
 def _side(column: Column) -> bytes:

@@ -11,82 +11,21 @@ from typing import TYPE_CHECKING, Never, TypeVar
 
 from pytrace.core import types
 from pytrace.core.types.builtin_types import truncated
-from pytrace.render.decoders import ByType, Value, Values, for_any, row
+from pytrace.render.decoders import Value, Values
 
 if TYPE_CHECKING:
     # Loaded only by scripts that have such maps.
     from pytrace.render import tseries
+    from pytrace.render.forms import TextForms
     from pytrace.render.names import ValueNames
 
 Form = Callable[[Value], bytes]
-Formatted = Callable[[types.Joined, "TextForms"], Form]
 
 V = TypeVar("V")
 
 
-class TextForms(ByType[Form]):
-    """Makes text forms. *compact* ones have no spaces between members: the keys of JSON objects.
-
-    *formatted* makes those of values that ``sprintf`` formats; without it they must be text already. *printable* ones
-    are for terminals: control characters of traced data are escapes.
-    """
-
-    def __init__(
-        self,
-        names: ValueNames,
-        *,
-        compact: bool = False,
-        formatted: Formatted | None = None,
-        printable: bool = False,
-    ) -> None:
-        super().__init__()
-        self.printable = printable
-        self.names = names
-        self.formatted = formatted
-        self.compact = compact
-        self.comma = b"," if compact else b", "
-
-    def _make(self, kind: types.Type) -> Form:
-        return self.escaping(kind, for_any(ROWS[type(kind)](self, kind)))
-
-    def escaping(self, kind: types.Type, form: Form) -> Form:
-        """The *form* of values of type *kind*, with escapes where these are wanted and traced data decides the text."""
-        if not self.printable or not isinstance(kind, _TRACED):
-            return form
-        from pytrace.base import control_characters  # only on terminals
-
-        if isinstance(kind, types.Stack):
-            return lambda value: control_characters.printable_lines(form(value))
-        return lambda value: control_characters.printable(form(value))
-
-    def form(self, kind: types.Type) -> Form:
-        """The text form of values of type *kind*."""
-        return self.made(kind)
-
-    def many_stacks(self, kind: types.Stack) -> Form:
-        """As :meth:`form`, for very many stacks at one moment (see :meth:`ValueNames.many_stacks`)."""
-        return self.escaping(kind, for_any(self.names.many_stacks(kind, self.indent)))
-
-    @property
-    def indent(self) -> bytes:
-        """What the frames of stacks start with."""
-        return b"" if self.compact else b"        "
-
-    def key(self, kind: types.Type) -> Form:
-        """The form of a map key: tuples without their parentheses."""
-        if isinstance(kind, types.Tuple):
-            return for_any(_members([self.form(member) for member in kind.members], self.comma))
-        return self.form(kind)
-
-
-_TRACED = (
-    types.String, types.Stack, types.KSym, types.USym, types.Username, types.InterfaceName, types.NetworkNamespace,
-    types.CgroupPath,
-)  # fmt: skip
-"""Types whose text is decided by what is traced; those of which they are parts have their forms."""
-
-
-def _members(forms: list[Form], comma: bytes) -> Callable[[Values], bytes]:
+def joined_members(forms: list[Form], comma: bytes) -> Callable[[Values], bytes]:
+    """The texts of members with *comma* between them."""
     if len(forms) == 2:
         first, second = forms
 
@@ -138,13 +77,15 @@ def mac(value: bytes) -> bytes:
     return value.hex(":").upper().encode()
 
 
-def _always(form: Callable[[V], bytes]) -> Callable[[TextForms, types.Type], Callable[[V], bytes]]:
+def always(form: Callable[[V], bytes]) -> Callable[[object, types.Type], Callable[[V], bytes]]:
+    """For types of which all values have the same *form*."""
     return lambda _forms, _kind: form
 
 
-def _name(
+def name(
     form: Callable[[ValueNames], Callable[[V], bytes]],
 ) -> Callable[[TextForms, types.Type], Callable[[V], bytes]]:
+    """For values that print as a name."""
     return lambda forms, _kind: form(forms.names)
 
 
@@ -158,32 +99,38 @@ def boolean(value: bool) -> bytes:
     return b"true" if value else b"false"
 
 
-def _int(value: int) -> bytes:
+def integer(value: int) -> bytes:
+    """A decimal number."""
     return b"%d" % value
 
 
-def _pointer(value: int) -> bytes:
+def pointer(value: int) -> bytes:
+    """An address."""
     return b"0x%x" % value
 
 
-def _same(value: bytes) -> bytes:
+def same(value: bytes) -> bytes:
+    """A text as it is."""
     return value
 
 
-def _enum(_forms: TextForms, kind: types.Enum) -> Callable[[int], bytes]:
+def enum(_forms: TextForms, kind: types.Enum) -> Callable[[int], bytes]:
+    """The name of an enumerator; the number of a value that is none."""
     known: dict[int, bytes] = {}
     for name, value in kind.members:
         known.setdefault(value, name.encode())
     return lambda value: known.get(value) or b"%d" % value
 
 
-def _array(forms: TextForms, kind: types.Array) -> Callable[[Values], bytes]:
+def array(forms: TextForms, kind: types.Array) -> Callable[[Values], bytes]:
+    """The form of arrays."""
     element = forms.form(kind.element)
     return lambda value: b"[%s]" % b",".join([element(item) for item in value])
 
 
-def _tuple(forms: TextForms, kind: types.Tuple) -> Callable[[Values], bytes]:
-    inner = _members([forms.form(member) for member in kind.members], forms.comma)
+def tuple_(forms: TextForms, kind: types.Tuple) -> Callable[[Values], bytes]:
+    """The form of tuples."""
+    inner = joined_members([forms.form(member) for member in kind.members], forms.comma)
     return lambda value: b"(%s)" % inner(value)
 
 
@@ -200,11 +147,13 @@ def _named(forms: TextForms, names: list[str], kinds: list[types.Type]) -> Calla
     return text
 
 
-def _record(forms: TextForms, kind: types.Record) -> Callable[[Values], bytes]:
+def record(forms: TextForms, kind: types.Record) -> Callable[[Values], bytes]:
+    """The form of records."""
     return _named(forms, list(map(types.shown_name, kind.names)), list(kind.members))
 
 
-def _struct(forms: TextForms, kind: types.Struct) -> Callable[[Values], bytes]:
+def struct(forms: TextForms, kind: types.Struct) -> Callable[[Values], bytes]:
+    """The form of structs."""
     fields = list(types.named_fields(kind))
     return _named(forms, [field.name for field in fields], [field.type for field in fields])
 
@@ -225,11 +174,13 @@ def fixed(kind: types.Fixed) -> Callable[[int], bytes]:
     return text
 
 
-def _fixed(_forms: TextForms, kind: types.Fixed) -> Callable[[int], bytes]:
+def fixed_form(_forms: TextForms, kind: types.Fixed) -> Callable[[int], bytes]:
+    """The form of decimal numbers."""
     return fixed(kind)
 
 
-def _joined(forms: TextForms, kind: types.Joined) -> Callable[[Values | bytes], bytes]:
+def joined(forms: TextForms, kind: types.Joined) -> Callable[[Values | bytes], bytes]:
+    """The form of values that print with a separator or by a format."""
     if kind.formatted and forms.formatted is not None:
         return forms.formatted(kind, forms)
     parts = [forms.form(member) for member in kind.members]
@@ -244,11 +195,13 @@ def _joined(forms: TextForms, kind: types.Joined) -> Callable[[Values | bytes], 
     return text
 
 
-def _stack(forms: TextForms, kind: types.Stack) -> Callable[[Never], bytes]:
+def stack(forms: TextForms, kind: types.Stack) -> Callable[[Never], bytes]:
+    """The form of stacks."""
     return forms.names.stack(kind, forms.indent)
 
 
-def _average(value: tuple[int, int]) -> bytes:
+def average(value: tuple[int, int]) -> bytes:
+    """An average, truncated."""
     return b"%d" % truncated(*value)
 
 
@@ -262,59 +215,27 @@ def stats_members(value: tuple[int, int]) -> tuple[int, int, int]:
     return count, truncated(total, count), total
 
 
-def _stats(forms: TextForms, _kind: types.Type) -> Callable[[tuple[int, int]], bytes]:
+def stats(forms: TextForms, _kind: types.Type) -> Callable[[tuple[int, int]], bytes]:
+    """The form of statistics."""
     record = _named(forms, list(STATS), [types.UINT64, types.INT64, types.INT64])
     return lambda value: record(stats_members(value))
 
 
-def _extreme(value: tuple[int, int]) -> bytes:
+def extreme(value: tuple[int, int]) -> bytes:
+    """A least or greatest value."""
     return b"%d" % value[0]
 
 
-def _hist(_forms: TextForms, kind: types.Hist | types.LHist) -> Callable[[tuple[int, ...]], bytes]:
+def hist(_forms: TextForms, kind: types.Hist | types.LHist) -> Callable[[tuple[int, ...]], bytes]:
+    """The form of histograms."""
     from pytrace.render import histogram
 
     shape = histogram.shape(kind)
     return lambda counts: histogram.text(shape, counts)
 
 
-def _tseries(_forms: TextForms, kind: types.TSeries) -> Callable[[tuple[tseries.Interval, ...]], bytes]:
+def series(_forms: TextForms, kind: types.TSeries) -> Callable[[tuple[tseries.Interval, ...]], bytes]:
+    """The form of time series."""
     from pytrace.render import tseries
 
     return lambda value: tseries.text(tseries.whole(kind, value))
-
-
-ROWS: dict[type[types.Type], Callable[[TextForms, types.Type], Callable[[Never], bytes]]] = dict((
-    row(types.Void, _always(void)),
-    row(types.Bool, _always(boolean)),
-    row(types.Int, _always(_int)),
-    row(types.Enum, _enum),
-    row(types.Pointer, _always(_pointer)),
-    row(types.String, _always(_same)),
-    row(types.Buffer, _always(escaped)),
-    row(types.Array, _array),
-    row(types.Tuple, _tuple),
-    row(types.Record, _record),
-    row(types.Struct, _struct),
-    row(types.Stack, _stack),
-    row(types.KSym, _name(lambda names: names.kernel_symbol)),
-    row(types.USym, _name(lambda names: names.user_symbol)),
-    row(types.Inet, _always(inet)),
-    row(types.Mac, _always(mac)),
-    row(types.Timestamp, _name(lambda names: names.timestamp)),
-    row(types.Username, _name(lambda names: names.user)),
-    row(types.InterfaceName, _name(lambda names: names.interface)),
-    row(types.NetworkNamespace, _name(lambda names: names.network_namespace)),
-    row(types.CgroupPath, _name(lambda names: names.cgroup)),
-    row(types.Fixed, _fixed),
-    row(types.Joined, _joined),
-    row(types.Count, _always(_int)),
-    row(types.Sum, _always(_int)),
-    row(types.Avg, _always(_average)),
-    row(types.Stats, _stats),
-    row(types.Min, _always(_extreme)),
-    row(types.Max, _always(_extreme)),
-    row(types.Hist, _hist),
-    row(types.LHist, _hist),
-    row(types.TSeries, _tseries),
-))

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from pytrace.core import types
 from pytrace.interface.maps import Maps, ResultMap
-from pytrace.interface.values import Average
+from pytrace.render.python_values import Average
 from pytrace.results.snapshot import MapData
 from tests.support.snapshots import COUNT, STRING, map_data
 

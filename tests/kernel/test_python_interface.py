@@ -13,7 +13,7 @@ import pytest
 
 import pytrace
 from pytrace.interface.collector import Collector
-from pytrace.interface.values import Average, Bucket, Stats
+from pytrace.render.python_values import Average, Bucket, Stats
 from tests.support.patience import patience
 
 OPENS = 'tracepoint:syscalls:sys_enter_openat /pid == cpid/ { @[comm] = count(); printf("%s\\n", comm); }'

@@ -14,7 +14,7 @@ from pytrace.core import types
 from pytrace.core.byte_escapes import unescaped
 from pytrace.core.types import INT32
 from pytrace.render import csv
-from pytrace.render.text import TextForms
+from pytrace.render.forms import TextForms
 from pytrace.results.formats.portable_forms import PortableNames
 
 

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytrace.core import types
-from pytrace.render import decoders, json, text
-from pytrace.render.decoders import Decoders
+from pytrace.render.decoders import file_number
+from pytrace.render.forms import Decoders
 from pytrace.render.percpu_merge import divided
-from tests.support import encode as encoding
 from tests.support.encode import encode
 
 COLOUR = types.Enum("colour", 4, False, (("RED", 0), ("GREEN", 5)))
-
-
-def test_every_type_has_a_row() -> None:
-    every = frozenset(types.ALL)
-    assert decoders.ROWS.keys() == text.ROWS.keys() == json.ROWS.keys() == encoding.ROWS.keys() == every
 
 
 def integers(width: int, signed: bool) -> st.SearchStrategy[tuple[types.Type, Any]]:
@@ -170,3 +166,36 @@ def test_wide_integers_are_struct_members() -> None:
 def test_div_reaches_numbers_at_any_nesting() -> None:
     kind = types.Tuple((types.INT64, types.String(4), types.Record(("a",), (types.INT32,)), types.BOOL))
     assert divided(kind, 10)((-25, b"ab", (39,), True)) == (-2, b"ab", (3,), True)
+
+
+# ---------------------------------------------------------------------------------------------- numbers in files
+
+
+WORDS = "0.52 1.5 -2.25 7/146 1e400 4194304\n"
+
+
+@pytest.mark.parametrize(
+    ("word", "digits", "value"),
+    [(1, 2, 52), (2, 2, 150), (3, 1, -22), (4, 2, 0), (5, 0, 10**400), (6, 0, 4194304), (7, 2, 0)],
+)
+def test_words(tmp_path: Path, word: int, digits: int, value: int) -> None:
+    path = tmp_path / "words"
+    path.write_text(WORDS)
+    assert file_number(str(path), word, 10**digits) == value
+
+
+def test_no_file_is_zero(tmp_path: Path) -> None:
+    assert file_number(str(tmp_path / "none"), 1, 1) == 0
+    path = tmp_path / "bytes"
+    path.write_bytes(b"\xff\xfe\n")
+    assert file_number(str(path), 1, 1) == 0
+
+
+def test_values_are_read_when_they_are_decoded(tmp_path: Path) -> None:
+    path = tmp_path / "words"
+    kind = types.Fixed(100, 2, True, str(path), 1)
+    decode = Decoders().decoder(kind)
+    for text, value in (("0.5", 50), ("3.25", 325)):
+        path.write_text(text)
+        assert decode(bytes(8), 0) == value
+    assert Decoders().convert(kind)[0] == "8s", "not as the number that was sent"

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from pytrace.core import types
 from pytrace.render import json
-from pytrace.render.json import JsonForms
+from pytrace.render.forms import JsonForms, TextForms
 from pytrace.render.names import Names
-from pytrace.render.text import TextForms
 from pytrace.runtime.host.clocks import Clock
 from pytrace.runtime.host.host_names import HostNames
 from tests.render.test_decoders import VALUES

@@ -9,7 +9,7 @@ import pytest
 
 from pytrace.core import types
 from pytrace.core.types import INT32, INT64, UINT64, Array, Avg, Count, Enum, Hist, Max, Min, Record, Stats, Sum, Tuple
-from pytrace.render.decoders import Decoders
+from pytrace.render.forms import Decoders
 from pytrace.render.percpu_merge import BUCKETED, OTHER, ROWS, divided
 from tests.support.encode import encode
 

@@ -27,8 +27,8 @@ from pytrace.core.types import (
     Tuple,
 )
 from pytrace.render import text
+from pytrace.render.forms import TextForms
 from pytrace.render.names import Names
-from pytrace.render.text import TextForms
 from pytrace.runtime.host.clocks import Clock
 from pytrace.runtime.host.host_names import HostNames
 from pytrace.runtime.symbols.frame import Frame

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from pytrace.render.forms import PortableForms
 from pytrace.results.snapshot import MapData
 from pytrace.runtime.capture.maps import map_data, read
-from pytrace.runtime.capture.portable import PortableForms
 from pytrace.runtime.capture.stack_traces import StackTraces
 from pytrace.runtime.symbols.image_places import ImagePlace
 from tests.support.encode import Run, Symbols

@@ -12,10 +12,8 @@ from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.manifest import MapSpec
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
-from pytrace.render.decoders import Decoders
-from pytrace.render.json import JsonForms
-from pytrace.render.map_printer import Block, MapView
-from pytrace.render.text import TextForms
+from pytrace.render.forms import Decoders, JsonForms, TextForms
+from pytrace.render.maps.map_printer import Block, MapView
 from pytrace.results.formats.portable_forms import PortableNames
 from tests.support.facts import RecordedKernel
 

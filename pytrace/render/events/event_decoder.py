@@ -20,7 +20,7 @@ from pytrace.core.types import String
 from pytrace.render.events import printf
 
 if TYPE_CHECKING:
-    from pytrace.render.decoders import Decoders
+    from pytrace.render.forms import Decoders
     from pytrace.render.tables import Table, TextTable
 
 RunHandler = Callable[[bytes, int, int, int, int], None]

@@ -17,12 +17,13 @@ from msgspec.structs import replace
 from pytrace.core import types
 from pytrace.core.diagnostics import InternalError
 from pytrace.render.decoders import Value, for_any, integer_code
-from pytrace.render.text import TextForms, escaped, hex_escaped, hex_spaced
+from pytrace.render.text import escaped, hex_escaped, hex_spaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytrace.core.formats import Conversion
+    from pytrace.render.forms import TextForms
 
 
 class Piece(msgspec.Struct, frozen=True):

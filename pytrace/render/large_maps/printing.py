@@ -14,9 +14,10 @@ from pytrace.render.large_maps.sorted_entries import Block, Entry, SortedEntries
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from pytrace.render.forms import TextForms
     from pytrace.render.large_maps.record_sorting import Sort
-    from pytrace.render.map_printer import MapView, Shown
-    from pytrace.render.text import Form, TextForms
+    from pytrace.render.maps.map_printer import MapView, Shown
+    from pytrace.render.text import Form
 
 
 def large_map(view: MapView, block: Block, shown: Shown, sort: Sort | None) -> LargeMap | None:

@@ -12,7 +12,7 @@ import msgspec
 from pytrace.core import types
 
 if TYPE_CHECKING:
-    from pytrace.render.decoders import Decoders
+    from pytrace.render.forms import Decoders
     from pytrace.render.text import Form
 
 Column = Callable[[Sequence[bytes]], list[bytes]]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pytrace.core.manifest import MapSpec
-    from pytrace.render.decoders import Decoders
+    from pytrace.render.forms import Decoders
     from pytrace.render.large_maps.sorted_entries import Block, Entry, Shown
 
 Words = tuple[int, ...]

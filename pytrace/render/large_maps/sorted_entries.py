@@ -1,6 +1,6 @@
 """The entries of a map with very many keys, in order, as memory that is decoded and formatted some thousand at a time.
 
-The same as :mod:`pytrace.render.map_printer` does by objects, which for a million keys take hundreds of
+The same as :mod:`pytrace.render.maps.map_printer` does by objects, which for a million keys take hundreds of
 megabytes and seconds: values of all CPUs are reduced as they are read, entries are sorted as records of bytes, and
 formatted in blocks. Types that have no such form are left to the other way.
 """
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from pytrace.core import types
 from pytrace.render import percpu_merge
-from pytrace.render.decoders import Decoders, Value
+from pytrace.render.decoders import Value
+from pytrace.render.forms import Decoders
 from pytrace.render.large_maps.record_form import RecordForm
 from pytrace.render.large_maps.record_sorting import RecordSorter, Sort, sorter
 from pytrace.render.large_maps.reduction import Reduction, reduction
@@ -29,7 +30,7 @@ _RANKED = (types.Avg, types.Stats, types.Min, types.Max)
 
 
 class Shown(Protocol):
-    """What is needed of :class:`pytrace.render.map_printer.Shown`."""
+    """What is needed of :class:`pytrace.render.maps.map_printer.Shown`."""
 
     @property
     def top(self) -> int:

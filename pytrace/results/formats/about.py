@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 from pytrace.render import json
-from pytrace.results.formats.portable_forms import encoded
+from pytrace.render.portable import encoded
 from pytrace.results.snapshot import Run, SnapshotData
 
 

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from pytrace.core import types
 from pytrace.render import json
 from pytrace.render.decoders import Value as Decoded
+from pytrace.render.portable import encoded
 from pytrace.results.difference import Change, Difference, MapDifference, average, series_values
-from pytrace.results.formats.portable_forms import PortableForm, Printers, encoded
+from pytrace.results.formats.portable_forms import PortableForm, Printers
 from pytrace.results.values import Counts, Pair, Value
 
 _BAR = 52

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
 from pytrace.core.diagnostics import TraceError
+from pytrace.render.portable import encoded
 from pytrace.results.difference import average
 from pytrace.results.formats.format_row import WriteOptions
-from pytrace.results.formats.portable_forms import Printers, encoded
+from pytrace.results.formats.portable_forms import Printers
 from pytrace.results.snapshot import SnapshotData
 from pytrace.results.stack_samples import Label, Profile, Sample, profiles
 

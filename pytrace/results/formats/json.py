@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import BinaryIO
 
-from pytrace.render.map_printer import Shown
+from pytrace.render.maps.map_printer import Shown
 from pytrace.results.formats import row_tables
 from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.formats.portable_forms import Printers

@@ -15,8 +15,9 @@ import msgspec
 
 from pytrace.base.protobuf import Message
 from pytrace.core.diagnostics import TraceError
+from pytrace.render.portable import encoded
 from pytrace.results.formats.format_row import WriteOptions
-from pytrace.results.formats.portable_forms import Printers, encoded
+from pytrace.results.formats.portable_forms import Printers
 from pytrace.results.snapshot import SnapshotData
 from pytrace.results.stack_samples import Label, Measure, Profile, Sample, frame_name, profiles
 from pytrace.results.values import Frame

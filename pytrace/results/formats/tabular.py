@@ -10,8 +10,9 @@ from pytrace.core import byte_escapes, types
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.types.builtin_types import truncated
 from pytrace.core.types.tables import Column, TableSchema, key_columns, map_schema
-from pytrace.render import csv, histogram, map_tables, tseries
-from pytrace.render.map_printer import Shown
+from pytrace.render import csv, histogram, tseries
+from pytrace.render.maps import map_tables
+from pytrace.render.maps.map_printer import Shown
 from pytrace.render.tables import Page
 from pytrace.results.flat_tables import ColumnKind, FlatColumn, FlatTable, library
 from pytrace.results.formats import about

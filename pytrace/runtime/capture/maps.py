@@ -6,10 +6,10 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytrace.core import types
-from pytrace.render.map_printer import Entry, MapView, with_div
+from pytrace.render.forms import PortableForms
+from pytrace.render.maps.map_printer import Entry, MapView, with_div
 from pytrace.results.joining import joiner
 from pytrace.results.snapshot import MapData
-from pytrace.runtime.capture.portable import PortableForms, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +36,14 @@ def read(view: MapView) -> ReadMap:
     return ReadMap(view, view.contents(), moment)
 
 
+def plain(kind: types.Type) -> types.Type:
+    """A type without what it refers to on this machine: the same for a script that was just compiled and a cached one.
+
+    Members of structs are all there, and what pointers point to is not.
+    """
+    return types.from_data(types.to_data(kind))
+
+
 def map_data(found: ReadMap, forms: PortableForms, pause: Callable[[], None]) -> MapData:
     """What a map held. *pause* is called now and then while it takes long.
 
@@ -53,7 +61,7 @@ def portable(
     if isinstance(spec.value, types.Min | types.Max):
         entries = [(name, item) for name, item in entries if _is_set(item)]
     key = _without_key if spec.key is None else forms.form(spec.key)
-    value, join = with_div(forms.value_form(spec.value), spec.value, div), joiner(spec.value)
+    value, join = with_div(forms.form(spec.value), spec.value, div), joiner(spec.value)
     found: dict[Portable, Value] = {}
     for start in range(0, len(entries), SLICE):
         for name, item in entries[start : start + SLICE]:

@@ -8,9 +8,9 @@ import uuid
 from typing import TYPE_CHECKING
 
 import pytrace
+from pytrace.render.forms import PortableForms
 from pytrace.results.snapshot import MapData, Run, SnapshotData
 from pytrace.runtime.capture.maps import map_data, read
-from pytrace.runtime.capture.portable import PortableForms
 from pytrace.runtime.capture.stack_traces import StackTraces, Symbols
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from pytrace.core.manifest import Manifest
     from pytrace.core.options.run_options import RunOptions
-    from pytrace.render.map_printer import MapView
-    from pytrace.render.text import TextForms
+    from pytrace.render.forms import TextForms
+    from pytrace.render.maps.map_printer import MapView
     from pytrace.runtime.capture.row_keeper import RowKeeper
 
 Moment = tuple[int, int]

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytrace.core.types import Record
+from pytrace.render.forms import PortableForms
 from pytrace.results.snapshot import Table
-from pytrace.runtime.capture.portable import PortableForms, plain
+from pytrace.runtime.capture.maps import plain
 
 if TYPE_CHECKING:
     from pytrace.core.types.tables import RowTable

@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from pytrace.core.manifest import Manifest, MapSpec
     from pytrace.core.types import Joined
     from pytrace.core.types.tables import RowTable
-    from pytrace.render.decoders import Decoders, Values
-    from pytrace.render.map_printer import Block, LargeMap, MapView, Reader, Shown
+    from pytrace.render.decoders import Values
+    from pytrace.render.forms import Decoders, JsonForms, TextForms
+    from pytrace.render.maps.map_printer import Block, LargeMap, MapView, Reader, Shown
     from pytrace.render.names import Symbols
     from pytrace.render.tables import Page, Table
-    from pytrace.render.text import Form, TextForms
+    from pytrace.render.text import Form
     from pytrace.runtime.host.clocks import Clock
     from pytrace.runtime.output.pcap import PcapWriter
     from pytrace.runtime.output.sorted_rows import SortedRows
@@ -112,7 +113,7 @@ class Context:
     @cached_property
     def decoders(self) -> Decoders:
         """Decoders of values."""
-        from pytrace.render.decoders import Decoders  # scripts that only end need none
+        from pytrace.render.forms import Decoders
 
         trailer = self.config.str_trunc_trailer.encode("utf-8", "surrogateescape")
         return Decoders(trailer, self.config.max_strlen)
@@ -120,7 +121,7 @@ class Context:
     @cached_property
     def texts(self) -> TextForms:
         """Text forms of values as the output wants them, with the names that this run has resolved."""
-        from pytrace.render.text import TextForms
+        from pytrace.render.forms import TextForms
 
         if not self.options.printable:
             return self.raw_texts
@@ -129,8 +130,8 @@ class Context:
     @cached_property
     def raw_texts(self) -> TextForms:
         """As :attr:`texts`, without escapes: for JSON and tables, which have their own, and for snapshots."""
+        from pytrace.render.forms import TextForms
         from pytrace.render.names import Names  # nor these
-        from pytrace.render.text import TextForms
         from pytrace.runtime.host.host_names import HostNames
 
         names = Names(self._symbols, self.clock, self.manifest.strings, HostNames(self.options.namespace))
@@ -145,9 +146,11 @@ class Context:
         return control_characters.printable_lines(data)
 
     @cached_property
-    def jsons(self) -> json.JsonForms:
+    def jsons(self) -> JsonForms:
         """JSON forms of values."""
-        return json.JsonForms(self.raw_texts)
+        from pytrace.render.forms import JsonForms
+
+        return JsonForms(self.raw_texts)
 
     @cached_property
     def row_tables(self) -> dict[int, RowTable]:
@@ -192,7 +195,7 @@ class Context:
     def map_form(self, view: MapView) -> Callable[..., bytes]:
         """How a map is printed: ``form(shown, always=…)``."""
         if self.output.csv:
-            from pytrace.render import map_tables
+            from pytrace.render.maps import map_tables
 
             return partial(map_tables.entries, view, self.page)
         return view.json if self.output.json else view.text
@@ -206,7 +209,7 @@ class Context:
     def quantiles_form(self, view: MapView) -> Callable[[Sequence[str]], bytes]:
         """How percentiles of a map are printed."""
         if self.output.csv:
-            from pytrace.render import map_tables
+            from pytrace.render.maps import map_tables
 
             return partial(map_tables.quantiles, view, self.page)
         return view.quantiles_json if self.output.json else view.quantiles_text
@@ -218,7 +221,7 @@ class Context:
             spec = self._specs.get(name)
             if spec is None:
                 raise InternalError(f"an event names {name}, a map that the script does not have")
-            from pytrace.render.map_printer import MapView  # only scripts with maps need it
+            from pytrace.render.maps.map_printer import MapView  # only scripts with maps need it
 
             texts = self.raw_texts if self.output.csv else self.texts  # tables have escapes of their own
             found = self._views[name] = MapView(spec, self._reader, self.decoders, texts, self.jsons, large_map)

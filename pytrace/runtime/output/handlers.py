@@ -219,7 +219,7 @@ def _system(context: Context, spec: EventSpec) -> RunHandler:
 
 def _print_map(context: Context, spec: EventSpec) -> RunHandler:
     static = spec.static_part(PrintedMap)
-    from pytrace.render.map_printer import Shown  # only scripts with maps need it
+    from pytrace.render.maps.map_printer import Shown  # only scripts with maps need it
 
     shown = Shown(static.top, static.div, static.order, static.clear)
     view = context.view(static.map)

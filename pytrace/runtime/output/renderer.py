@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from pytrace.core.manifest import Manifest
     from pytrace.core.types.tables import RowTable
     from pytrace.render.decoders import Values
-    from pytrace.render.map_printer import MapView, Reader
+    from pytrace.render.forms import TextForms
+    from pytrace.render.maps.map_printer import MapView, Reader
     from pytrace.render.names import Symbols
-    from pytrace.render.text import TextForms
     from pytrace.runtime.output.messages import Totals
     from pytrace.runtime.output.streams import Output
 

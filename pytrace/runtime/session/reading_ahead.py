@@ -10,12 +10,10 @@ import time
 from itertools import repeat
 from typing import TYPE_CHECKING, Protocol
 
-from pytrace.render.decoders import Decoders
-from pytrace.render.json import JsonForms
+from pytrace.render.forms import Decoders, JsonForms, TextForms
 from pytrace.render.large_maps.addresses import collect, places
-from pytrace.render.map_printer import MapView, Reader
+from pytrace.render.maps.map_printer import MapView, Reader
 from pytrace.render.names import Frame, Names
-from pytrace.render.text import TextForms
 from pytrace.runtime.host.clocks import Clock
 from pytrace.runtime.host.host_names import HostNames
 from pytrace.runtime.output.context import formatted, large_map

@@ -30,8 +30,8 @@ from pytrace.core.types import (
 )
 from pytrace.render import json
 from pytrace.render.events import gfp_flags, printf
+from pytrace.render.forms import TextForms
 from pytrace.render.names import Names
-from pytrace.render.text import TextForms
 from pytrace.runtime.host.clocks import Clock
 from pytrace.runtime.host.host_names import HostNames
 from tests.support.encode import Cut, Run, Symbols

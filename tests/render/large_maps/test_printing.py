@@ -30,7 +30,7 @@ from pytrace.core.types import (
     Sum,
     Tuple,
 )
-from pytrace.render import map_printer
+from pytrace.render.maps import map_printer
 from pytrace.runtime.abi import sorting
 from tests.support.encode import Frame, Run, Symbols
 

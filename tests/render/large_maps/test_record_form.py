@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from pytrace.core.types import INT8, INT32, INT64, UINT64, Stack, String, Tuple, Type
-from pytrace.render.decoders import Decoders
+from pytrace.render.forms import Decoders
 from pytrace.render.large_maps.record_form import RecordForm
 from pytrace.render.large_maps.sort_keys import Piece, pieces
 from tests.render.large_maps.test_printing import value_of

@@ -11,7 +11,7 @@ import pytest
 from pytrace.core import types
 from pytrace.core.types import INT8, INT64, UINT64, Avg, Count, Max, Min, Stats, String, Sum
 from pytrace.render import percpu_merge
-from pytrace.render.decoders import Decoders
+from pytrace.render.forms import Decoders
 from pytrace.render.large_maps.reduction import reduction
 
 KEYS = 40

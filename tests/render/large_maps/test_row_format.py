@@ -6,9 +6,9 @@ import struct
 
 from pytrace.core import types
 from pytrace.core.types import INT32, UINT64, String, Sum
-from pytrace.render.decoders import Decoders
+from pytrace.render.decoders import for_any
+from pytrace.render.forms import Decoders
 from pytrace.render.large_maps.row_format import GIVEN, RowFormat, cell, number_cell
-from pytrace.render.text import for_any
 
 
 def test_numbers_and_texts() -> None:

@@ -9,9 +9,9 @@ import pytest
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import MapSpec
 from pytrace.core.types import UINT64, Hist
-from pytrace.render.decoders import Decoders
+from pytrace.render.forms import Decoders
 from pytrace.render.large_maps.sorted_buckets import SortedBuckets, sorted_buckets
-from pytrace.render.map_printer import Shown
+from pytrace.render.maps.map_printer import Shown
 
 SPEC = MapSpec("@", "m", "percpuhash", UINT64, Hist(), 10)
 

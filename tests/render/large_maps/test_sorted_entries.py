@@ -7,9 +7,9 @@ import struct
 from pytrace.core import types
 from pytrace.core.manifest import MapSpec
 from pytrace.core.types import INT64, UINT64, Count
-from pytrace.render.decoders import Decoders
+from pytrace.render.forms import Decoders
 from pytrace.render.large_maps.sorted_entries import sorted_entries
-from pytrace.render.map_printer import Shown
+from pytrace.render.maps.map_printer import Shown
 
 KEYS, VALUES = struct.pack("=4q", 5, -6, 7, 8), struct.pack("=8Q", 1, 1, 2, 0, 0, 1, 9, 9)
 

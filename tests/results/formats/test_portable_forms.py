@@ -10,7 +10,7 @@ import pytest
 
 from pytrace.core import types
 from pytrace.core.types import Type
-from pytrace.results.formats import json, portable_forms, text
+from pytrace.results.formats import json, text
 from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.snapshot import SnapshotData
 from pytrace.results.values import Frame, StackTrace
@@ -75,10 +75,6 @@ def test_maps_print_as_in_the_run(
     found = snapshot(map_data("@", key, value, dict(zip(portable_keys, portable_values, strict=False))))
     assert written(found) == live(key, value, decoded, as_json=False)
     assert written(found, json) == live(key, value, decoded, as_json=True)
-
-
-def test_every_type_is_restored() -> None:
-    assert portable_forms.ROWS.keys() == set(types.ALL)
 
 
 def test_histograms_and_series() -> None:

@@ -3,7 +3,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from pytrace.core import types
-from pytrace.interface.values import Average, Bucket, Histogram, Series, Stats, as_python
+from pytrace.render.forms import as_python
+from pytrace.render.python_values import Average, Bucket, Histogram, Series, Stats
 
 
 def test_averages_are_the_integers_that_print() -> None:

@@ -12,7 +12,8 @@ from pytrace.core import types
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types.builtin_types import truncated
 from pytrace.render import json
-from pytrace.render.decoders import Decode, Decoders, Value, Values
+from pytrace.render.decoders import Decode, Value, Values
+from pytrace.render.forms import Decoders
 from pytrace.render.percpu_merge import (
     BUCKETED,
     OTHER,
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 
     from pytrace.core.manifest import MapSpec
     from pytrace.render import histogram, tseries
-    from pytrace.render.json import JsonForms
-    from pytrace.render.text import Form, TextForms
+    from pytrace.render.forms import JsonForms, TextForms
+    from pytrace.render.text import Form
 
 
 LARGE = 4096

@@ -9,7 +9,7 @@ from pytrace.core import types
 from pytrace.core.types.tables import Column, TableSchema, key_columns, map_schema
 from pytrace.render import csv
 from pytrace.render.decoders import Value, for_any
-from pytrace.render.map_printer import Entry, MapPrinter, MapView, Shown, with_div
+from pytrace.render.maps.map_printer import Entry, MapPrinter, MapView, Shown, with_div
 from pytrace.render.percpu_merge import counts_of, intervals_of
 from pytrace.render.text import stats_members
 

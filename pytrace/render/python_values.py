@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, Never, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 import msgspec
 
 from pytrace.core import types
 from pytrace.core.types.builtin_types import truncated
 from pytrace.render import histogram, tseries
-from pytrace.results.values import Counts, Pair, Value
-from pytrace.results.values import Series as Intervals
+from pytrace.render.portable import Counts
+from pytrace.render.portable import Series as Intervals
+
+if TYPE_CHECKING:
+    from pytrace.render.forms import PythonForms
 
 Result: TypeAlias = Any
 """A key or a value in its Python form, whose type depends on the script."""
@@ -130,50 +133,34 @@ class Series(tuple[Point, ...]):
         return series
 
 
-def as_python(type_: types.Type) -> Callable[[Value], Result]:
-    """The function that converts portable values of a type to their Python form."""
-    make = _ROWS.get(type(type_))
-    return (lambda value: value) if make is None else cast("Callable[[Value], Result]", make(type_))
+def fixed(_forms: PythonForms, kind: types.Fixed) -> Callable[[int], float]:
+    """Decimal numbers."""
+    return kind.number
 
 
-def _fixed(type_: types.Type) -> Callable[[int], float]:
-    assert isinstance(type_, types.Fixed)
-    return type_.number
-
-
-def _members(type_: types.Type) -> Callable[[tuple[Value, ...]], Result]:
-    assert isinstance(type_, types.Tuple | types.Record)
-    if not any(isinstance(inner, types.Fixed) for inner in types.parts(type_.members)):
+def members(forms: PythonForms, kind: types.Tuple | types.Record) -> Callable[[tuple[Any, ...]], Result]:
+    """Tuples and records."""
+    if not any(isinstance(inner, types.Fixed) for inner in types.parts(kind.members)):
         return lambda value: value
-    forms = [as_python(member) for member in type_.members]
-    return lambda value: tuple([form(item) for form, item in zip(forms, value, strict=True)])
+    parts = [forms.made(member) for member in kind.members]
+    return lambda value: tuple([part(item) for part, item in zip(parts, value, strict=True)])
 
 
-def _average(_kind: types.Type) -> Callable[[Pair], Average]:
+def average(_forms: PythonForms, _kind: types.Type) -> Callable[[tuple[int, int]], Average]:
+    """Averages."""
     return lambda value: Average(*value)
 
 
-def _stats(_kind: types.Type) -> Callable[[Pair], Stats]:
+def stats(_forms: PythonForms, _kind: types.Type) -> Callable[[tuple[int, int]], Stats]:
+    """Statistics."""
     return lambda value: Stats(value[1], truncated(*value), value[0])
 
 
-def _histogram(type_: types.Type) -> Callable[[Counts], Histogram]:
-    assert isinstance(type_, types.Hist | types.LHist)
-    return lambda value: Histogram(type_, value)
+def histogram_value(_forms: PythonForms, kind: types.Hist | types.LHist) -> Callable[[Counts], Histogram]:
+    """Histograms."""
+    return lambda value: Histogram(kind, value)
 
 
-def _series(type_: types.Type) -> Callable[[Intervals], Series]:
-    assert isinstance(type_, types.TSeries)
-    return lambda value: Series.of(type_, value)
-
-
-_ROWS: dict[type[types.Type], Callable[[types.Type], Callable[[Never], Result]]] = {
-    types.Fixed: _fixed,
-    types.Tuple: _members,
-    types.Record: _members,
-    types.Avg: _average,
-    types.Stats: _stats,
-    types.Hist: _histogram,
-    types.LHist: _histogram,
-    types.TSeries: _series,
-}
+def series(_forms: PythonForms, kind: types.TSeries) -> Callable[[Intervals], Series]:
+    """Time series."""
+    return lambda value: Series.of(kind, value)

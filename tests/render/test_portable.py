@@ -10,9 +10,9 @@ import pytest
 
 from pytrace.core import types
 from pytrace.core.types import INT8, INT64, UINT8, UINT64, Array, Field, Record, String, Struct, Tuple
-from pytrace.render.decoders import Decoders
+from pytrace.render import portable
+from pytrace.render.forms import Decoders
 from pytrace.results.values import StackTrace
-from pytrace.runtime.capture import portable
 from tests.support.captured import Places, forms
 from tests.support.encode import Frame, Run, encode
 
@@ -70,7 +70,7 @@ def run() -> Run:
 
 def converted(kind: types.Type, value: Any) -> Any:
     made = run()
-    return forms(made, Places()).value_form(kind)(Decoders().decoder(kind)(encode(kind, value), 0))
+    return forms(made, Places()).form(kind)(Decoders().decoder(kind)(encode(kind, value), 0))
 
 
 @pytest.mark.parametrize(("kind", "value", "expected"), VALUES)
@@ -92,25 +92,9 @@ def test_histograms_have_the_buckets_that_counted() -> None:
     assert converted(kind, counts) == {3: 5, kind.buckets - 1: 1}
 
 
-def test_every_type_has_a_row_and_a_value_here() -> None:
-    assert portable.ROWS.keys() | portable.DICTIONARIES.keys() == set(types.ALL)
-    assert not portable.ROWS.keys() & portable.DICTIONARIES.keys()
+def test_every_type_has_a_value_here() -> None:
     tried = {type(kind) for kind, _, _ in VALUES}
     assert set(types.ALL) - tried == {types.Void, types.Timestamp, types.Hist}
-
-
-def test_plain_types_refer_to_nothing() -> None:
-    def members() -> tuple[Field, ...]:
-        return Field("next", types.Pointer(lazy), 0), Field("n", INT64, 8)
-
-    lazy = Struct("struct", "node", 16, members, origin="vmlinux")
-    found = portable.plain(Tuple((lazy, types.Pointer(lazy, types.AddressSpace.USER, trusted=True))))
-    assert isinstance(found, Tuple)
-    struct, pointer = found.members
-    assert isinstance(struct, Struct)
-    assert [field.type for field in struct.fields] == [types.Pointer(types.VOID), INT64]
-    assert (struct.name, struct.size, struct.origin) == ("node", 16, "")
-    assert pointer == types.Pointer(types.VOID, types.AddressSpace.USER)
 
 
 def test_what_is_portable_already_is_not_taken_apart() -> None:
@@ -125,11 +109,11 @@ def test_what_is_portable_already_is_not_taken_apart() -> None:
 )
 def test_intervals_of_all_cpus_are_one(reduce: str, expected: tuple[int, int]) -> None:
     meta = (90, 80) if not reduce else (1, 1)
-    form = forms(run()).value_form(types.TSeries(10**9, 4, reduce))
+    form = forms(run()).form(types.TSeries(10**9, 4, reduce))
     assert form(((11, 5, meta[0]), (11, 7, meta[1]))) == {10: expected}
 
 
 def test_intervals_that_some_cpus_gave_up_are_left_out() -> None:
     """The ring of a CPU has room for two: what one still has of interval 1, another has overwritten with 3."""
-    form = forms(run()).value_form(types.TSeries(10**9, 2, "sum"))
+    form = forms(run()).form(types.TSeries(10**9, 2, "sum"))
     assert form(((2, 1, 1), (3, 1, 1), (3, 5, 1), (4, 5, 1))) == {2: (6, 2), 3: (5, 1)}

@@ -1,0 +1,237 @@
+"""Makers of decoders and of forms of values: for each type what the row of its class says, made once.
+
+The rows are in :mod:`pytrace.render.value_types`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Generic, Never, Protocol, TypeVar
+
+from pytrace.core import types
+from pytrace.render import portable, text
+from pytrace.render.decoders import Convert, Decode, Memory, Values, for_any
+from pytrace.render.text import Form
+from pytrace.render.value_types import ROWS
+
+if TYPE_CHECKING:
+    from pytrace.render.names import ValueNames
+    from pytrace.render.python_values import Result
+
+Made = TypeVar("Made")
+Formatted = Callable[[types.Joined, "TextForms"], Form]
+
+
+class ByType(Generic[Made]):
+    """What is made for a type by the row of its class, once."""
+
+    def __init__(self) -> None:
+        # By identity: different anonymous structs of a compiled script compare equal.
+        self._made: dict[int, tuple[types.Type, Made]] = {}
+
+    def made(self, kind: types.Type) -> Made:
+        """What belongs to *kind*."""
+        found = self._made.get(id(kind))
+        if found is None:
+            found = self._made[id(kind)] = (kind, self._make(kind))
+        return found[1]
+
+    def _make(self, kind: types.Type) -> Made:
+        raise NotImplementedError
+
+
+class Decoders(ByType[Decode]):
+    """Makes decoders. *trailer* is what a string shows after its text when it was truncated (``str_trunc_trailer``).
+
+    A string truncated when *max_strlen* bytes hold no NUL; a shorter one is an array of characters that is full.
+    """
+
+    def __init__(self, trailer: bytes = b"", max_strlen: int = 0) -> None:
+        super().__init__()
+        self.trailer = trailer
+        self.max_strlen = max_strlen
+
+    def _make(self, kind: types.Type) -> Decode:
+        return ROWS[type(kind)].decode(self, kind)
+
+    def decoder(self, kind: types.Type) -> Decode:
+        """The decoder of values of type *kind*."""
+        return self.made(kind)
+
+    def convert(self, kind: types.Type) -> tuple[str, Convert | None]:
+        """How *kind* is read as one field of a :class:`struct.Struct`: code, and what remains to do with the result."""
+        code = ROWS[type(kind)].code
+        if code is not None and kind.size <= 8 and not (isinstance(kind, types.Fixed) and kind.path):
+            return code(kind), None
+        if isinstance(kind, types.String):
+            return f"{kind.capacity}s", self.string(kind)
+        decode = self.decoder(kind)
+        return f"{kind.size}s", lambda data: decode(data, 0)
+
+    def code(self, kind: types.Type) -> str:
+        """The code of :mod:`struct` of values of type *kind*, which has one."""
+        code = ROWS[type(kind)].code
+        assert code is not None
+        return code(kind)
+
+    def trailer_of(self, kind: types.String) -> bytes:
+        """What is shown after a string of this type that has no NUL."""
+        return self.trailer if kind.capacity >= self.max_strlen else b""
+
+    def string(self, kind: types.String) -> Callable[[bytes], bytes]:
+        """The text of a string's memory."""
+        trailer = self.trailer_of(kind)
+
+        def convert(data: bytes) -> bytes:
+            text, end, _ = data.partition(b"\0")
+            return text if end else text + trailer
+
+        return convert
+
+    def members(self, kinds: tuple[types.Type, ...], offsets: tuple[int, ...]) -> Decode:
+        """A decoder of members that start at *offsets*, giving a tuple."""
+        if not kinds:
+            return lambda _memory, _offset: ()
+        layout, at = ["="], 0
+        converts: list[Convert | None] = []
+        for kind, offset in zip(kinds, offsets, strict=True):
+            code, convert = self.convert(kind)
+            layout.append(f"{offset - at}x{code}" if offset != at else code)
+            at = offset + kind.size
+            converts.append(convert)
+        unpack = struct.Struct("".join(layout)).unpack_from
+        if not any(converts):
+            return unpack
+        if len(converts) == 1 and (only := converts[0]) is not None:
+            return lambda memory, offset: (only(unpack(memory, offset)[0]),)
+        steps = tuple((index, convert) for index, convert in enumerate(converts) if convert is not None)
+
+        def decode(memory: Memory, offset: int) -> Values:
+            found = list(unpack(memory, offset))
+            for index, convert in steps:
+                found[index] = convert(found[index])
+            return tuple(found)
+
+        return decode
+
+
+class TextForms(ByType[Form]):
+    """Makes text forms. *compact* ones have no spaces between members: the keys of JSON objects.
+
+    *formatted* makes those of values that ``sprintf`` formats; without it they must be text already. *printable* ones
+    are for terminals: control characters of traced data are escapes.
+    """
+
+    def __init__(
+        self,
+        names: ValueNames,
+        *,
+        compact: bool = False,
+        formatted: Formatted | None = None,
+        printable: bool = False,
+    ) -> None:
+        super().__init__()
+        self.printable = printable
+        self.names = names
+        self.formatted = formatted
+        self.compact = compact
+        self.comma = b"," if compact else b", "
+
+    def _make(self, kind: types.Type) -> Form:
+        return self.escaping(kind, for_any(ROWS[type(kind)].text(self, kind)))
+
+    def escaping(self, kind: types.Type, form: Form) -> Form:
+        """The *form* of values of type *kind*, with escapes where these are wanted and traced data decides the text."""
+        if not self.printable or not ROWS[type(kind)].traced:
+            return form
+        from pytrace.base import control_characters  # only on terminals
+
+        if isinstance(kind, types.Stack):
+            return lambda value: control_characters.printable_lines(form(value))
+        return lambda value: control_characters.printable(form(value))
+
+    def form(self, kind: types.Type) -> Form:
+        """The text form of values of type *kind*."""
+        return self.made(kind)
+
+    def many_stacks(self, kind: types.Stack) -> Form:
+        """As :meth:`form`, for very many stacks at one moment (see :meth:`ValueNames.many_stacks`)."""
+        return self.escaping(kind, for_any(self.names.many_stacks(kind, self.indent)))
+
+    @property
+    def indent(self) -> bytes:
+        """What the frames of stacks start with."""
+        return b"" if self.compact else b"        "
+
+    def key(self, kind: types.Type) -> Form:
+        """The form of a map key: tuples without their parentheses."""
+        if isinstance(kind, types.Tuple):
+            return for_any(text.joined_members([self.form(member) for member in kind.members], self.comma))
+        return self.form(kind)
+
+
+class JsonForms(ByType[Form]):
+    """Makes JSON forms; *texts* gives what appears as text there too (symbols, stacks, addresses, times)."""
+
+    def __init__(self, texts: TextForms) -> None:
+        super().__init__()
+        self.texts = texts
+        self.keys = TextForms(texts.names, compact=True, formatted=texts.formatted, printable=texts.printable)
+
+    def _make(self, kind: types.Type) -> Form:
+        return for_any(ROWS[type(kind)].json(self, kind))
+
+    def form(self, kind: types.Type) -> Form:
+        """The JSON form of values of type *kind*."""
+        return self.made(kind)
+
+    def key(self, kind: types.Type) -> Form:
+        """The text (not yet quoted) of a map key as the name of a member."""
+        return self.keys.key(kind)
+
+
+class Stacks(Protocol):
+    """What resolves stacks."""
+
+    def form(self, kind: types.Stack) -> Callable[[Never], portable.Plain]:
+        """The portable form of stacks of type *kind*."""
+
+
+class PortableForms(ByType[portable.Form]):
+    """Makes portable forms. *texts* gives those of what prints as a name."""
+
+    def __init__(self, texts: TextForms, stacks: Stacks) -> None:
+        super().__init__()
+        self.texts = texts
+        self.stacks = stacks
+
+    def _make(self, kind: types.Type) -> portable.Form:
+        return for_any(ROWS[type(kind)].portable(self, kind))
+
+    def form(self, kind: types.Type) -> portable.Form:
+        """The portable form of values of type *kind*."""
+        return self.made(kind)
+
+    def row_form(self, kind: types.Record) -> Callable[[Values], tuple[portable.Plain, ...]]:
+        """The portable form of rows, whose members are those of *kind*."""
+        return portable.members([self.form(member) for member in kind.members])
+
+
+class Restored(ByType[portable.Restore]):
+    """Makes functions from portable to decoded values."""
+
+    def _make(self, kind: types.Type) -> portable.Restore:
+        return ROWS[type(kind)].restored(self, kind)
+
+
+class PythonForms(ByType["Callable[[portable.Plain], Result]"]):
+    """Makes functions from portable values to those that Python programs get."""
+
+    def _make(self, kind: types.Type) -> Callable[[portable.Plain], Result]:
+        return ROWS[type(kind)].python(self, kind)
+
+
+def as_python(kind: types.Type) -> Callable[[portable.Plain], Result]:
+    """How portable values of a type are given to Python programs."""
+    return PythonForms().made(kind)

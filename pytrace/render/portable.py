@@ -1,0 +1,195 @@
+"""Decoded values as portable ones, which are plain Python values, and back: see :mod:`pytrace.results.values`.
+
+What decoded values look like stands in :mod:`pytrace.render.decoders`; :func:`as_it_is` is the form of those that are
+portable already, so that whole tuples of them need not be taken apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Never, TypeAlias, TypeVar
+
+from pytrace.core import types
+from pytrace.render.decoders import Value as Decoded
+from pytrace.render.decoders import Values
+
+if TYPE_CHECKING:
+    # Loaded only for such maps.
+    from pytrace.render import tseries
+    from pytrace.render.forms import PortableForms, Restored
+
+Plain: TypeAlias = Any
+"""A portable value: which class it has, the type of the value says."""
+Form: TypeAlias = Callable[[Decoded], Plain]
+"""From the decoded form of a value to the portable one."""
+Restore: TypeAlias = Callable[[Plain], Decoded]
+"""From the portable form of a value to the decoded one; stacks stay as they are."""
+Counts: TypeAlias = dict[int, int]
+Series: TypeAlias = dict[int, tuple[int, int]]
+
+_T = TypeVar("_T")
+
+
+def as_it_is(value: _T) -> _T:
+    """The form of values that are portable as they are decoded."""
+    return value
+
+
+def members(forms: list[Form]) -> Callable[[Values], tuple[Plain, ...]]:
+    """The form of members, each by its own form."""
+    steps = tuple((index, form) for index, form in enumerate(forms) if form is not as_it_is)
+    if not steps:
+        return as_it_is
+    if len(forms) == 2:
+        first, second = forms
+        return lambda value: (first(value[0]), second(value[1]))
+
+    def convert(value: Values) -> tuple[Plain, ...]:
+        found: list[Plain] = list(value)
+        for index, form in steps:
+            found[index] = form(value[index])
+        return tuple(found)
+
+    return convert
+
+
+# ---------------------------------------------------------------------------------------------- rows
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "surrogateescape")
+
+
+def same(_forms: object, _kind: types.Type) -> Callable[[_T], _T]:
+    """For what is portable as it is decoded, or decoded as it is portable."""
+    return as_it_is
+
+
+def string(_forms: PortableForms, _kind: types.Type) -> Callable[[bytes], str]:
+    """The form of strings."""
+    return _text
+
+
+def printed(forms: PortableForms, kind: types.Type) -> Form:
+    """For what is portable as it prints."""
+    text = forms.texts.form(kind)
+    return lambda value: _text(text(value))
+
+
+def array(forms: PortableForms, kind: types.Array) -> Callable[[Values], Plain]:
+    """The form of arrays."""
+    element = forms.form(kind.element)
+    return as_it_is if element is as_it_is else lambda value: tuple(map(element, value))
+
+
+def tuple_(forms: PortableForms, kind: types.Tuple | types.Record) -> Callable[[Values], Plain]:
+    """The form of tuples and records."""
+    return members([forms.form(member) for member in kind.members])
+
+
+def struct(forms: PortableForms, kind: types.Struct) -> Callable[[Values], Plain]:
+    """The form of structs."""
+    return members([forms.form(field.type) for field in types.named_fields(kind)])
+
+
+def stack(forms: PortableForms, kind: types.Stack) -> Callable[[Never], Plain]:
+    """The form of stacks."""
+    return forms.stacks.form(kind)
+
+
+def extreme(_forms: PortableForms, _kind: types.Type) -> Callable[[tuple[int, int]], int]:
+    """The form of least and greatest values."""
+    return lambda value: value[0]
+
+
+def buckets(_forms: PortableForms, _kind: types.Type) -> Callable[[tuple[int, ...]], Counts]:
+    """The form of histograms, which are values of maps only."""
+
+    def convert(counts: tuple[int, ...]) -> Counts:
+        return {number: count for number, count in enumerate(counts) if count}
+
+    return convert
+
+
+def series(_forms: PortableForms, kind: types.TSeries) -> Callable[[tuple[tseries.Interval, ...]], Series]:
+    """The form of time series, which are values of maps only."""
+    from pytrace.render import tseries
+
+    def convert(intervals: tuple[tseries.Interval, ...]) -> Series:
+        found = tseries.joined(kind, intervals)
+        # A CPU that had nothing to count still has intervals that the others gave up long ago: they are not whole.
+        least = max(found, default=0) - kind.count
+        return {number: item for number, item in found.items() if number > least}
+
+    return convert
+
+
+# ---------------------------------------------------------------------------------------------- back to decoded values
+
+
+def encoded(text: str) -> bytes:
+    """Text as the bytes that it had on the machine of the run."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def restored_text(_restored: Restored, _kind: types.Type) -> Callable[[str], bytes]:
+    """Texts."""
+    return encoded
+
+
+def _restored_members(parts: list[Restore]) -> Callable[[tuple[Any, ...]], Decoded]:
+    if len(parts) == 1:
+        only = parts[0]
+        return lambda value: (only(value[0]),)
+    return lambda value: tuple([part(item) for part, item in zip(parts, value, strict=True)])
+
+
+def restored_array(restored: Restored, kind: types.Array) -> Callable[[tuple[Any, ...]], Decoded]:
+    """Arrays."""
+    element = restored.made(kind.element)
+    return lambda value: tuple([element(item) for item in value])
+
+
+def restored_members(restored: Restored, kind: types.Tuple | types.Record) -> Callable[[tuple[Any, ...]], Decoded]:
+    """Tuples and records."""
+    return _restored_members([restored.made(member) for member in kind.members])
+
+
+def restored_struct(restored: Restored, kind: types.Struct) -> Callable[[tuple[Any, ...]], Decoded]:
+    """Structs."""
+    return _restored_members([restored.made(field.type) for field in types.named_fields(kind)])
+
+
+def restored_inet(_restored: Restored, _kind: types.Type) -> Callable[[str], Decoded]:
+    """Network addresses."""
+    import socket
+
+    def restore(value: str) -> tuple[int, bytes]:
+        if not value:
+            return 0, b""
+        family = socket.AF_INET6 if ":" in value else socket.AF_INET
+        return family, socket.inet_pton(family, value)
+
+    return restore
+
+
+def restored_mac(_restored: Restored, _kind: types.Type) -> Callable[[str], bytes]:
+    """Hardware addresses."""
+    return lambda value: bytes.fromhex(value.replace(":", ""))
+
+
+def restored_extreme(_restored: Restored, _kind: types.Type) -> Callable[[int], Decoded]:
+    """Least and greatest values."""
+    return lambda value: (value, 1)
+
+
+def restored_buckets(_restored: Restored, kind: types.Hist | types.LHist) -> Callable[[Counts], Decoded]:
+    """Histograms."""
+    from pytrace.render.histogram import all_buckets
+
+    return lambda value: tuple(all_buckets(kind, value))
+
+
+def restored_series(_restored: Restored, _kind: types.Type) -> Callable[[Series], Decoded]:
+    """Time series."""
+    return lambda value: tuple((number + 1, found, meta) for number, (found, meta) in sorted(value.items()))

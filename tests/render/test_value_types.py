@@ -1,0 +1,38 @@
+"""One row for each value type, and what each of them must have."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytrace.core import types
+from pytrace.render import portable
+from pytrace.render.value_types import ROWS
+from tests.support import encode
+
+
+def test_every_type_has_a_row() -> None:
+    lacking = [kind.__name__ for kind in types.ALL if kind not in ROWS]
+    assert not lacking, "rows of pytrace/render/value_types.py"
+    assert set(ROWS) == set(types.ALL)
+
+
+def test_every_type_has_a_row_in_the_tests() -> None:
+    lacking = [kind.__name__ for kind in types.ALL if kind not in encode.ROWS]
+    assert not lacking, "rows of tests/support/encode.py"
+
+
+@pytest.mark.parametrize("kind", types.ALL, ids=lambda kind: kind.__name__)
+def test_what_snapshots_hold_has_a_way_back(kind: type[types.Type]) -> None:
+    row = ROWS[kind]
+    changed = row.portable is not portable.same
+    # Stacks stay as they are in snapshots: the names of snapshots print them.
+    assert (row.restored is not portable.same) == (changed and kind is not types.Stack), "portable and restored"
+    if row.portable in (portable.printed, portable.string):
+        assert row.restored in (portable.restored_text, portable.restored_inet, portable.restored_mac)
+
+
+@pytest.mark.parametrize("kind", types.ALL, ids=lambda kind: kind.__name__)
+def test_what_is_resolved_late_is_traced(kind: type[types.Type]) -> None:
+    row = ROWS[kind]
+    if row.portable is portable.printed and not row.durable:
+        assert row.traced, "a name may have control characters"
