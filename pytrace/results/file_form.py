@@ -368,6 +368,8 @@ def _runs(contents: _Contents) -> tuple[Run, ...]:
     ]  # fmt: skip
     if not all(0 <= run.origin < len(origins) for run in contents.runs):
         raise ValueError("a run has an origin that there is not")
+    if len({run.identity for run in contents.runs}) != len(contents.runs):
+        raise ValueError("two runs have one identity")
     return tuple(
         replace(
             origins[run.origin], identity=text(run.identity), start=run.start, end=run.end,

@@ -281,6 +281,7 @@ def test_sizes_that_are_claimed_take_no_memory() -> None:
         (lambda contents: contents["runs"][0].__setitem__(1, 4), "an origin that there is not"),
         (lambda contents: contents["runs"][0].__setitem__(1, -1), "an origin that there is not"),
         (lambda contents: contents["runs"][0].__setitem__(2, "x"), "Expected `int`, got `str` - at `$.runs[0][2]`"),
+        (lambda contents: contents["runs"].append(contents["runs"][0]), "two runs have one identity"),
         (lambda contents: contents.pop("runs"), "missing required field `runs`"),
     ],
 )  # fmt: skip
