@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pytrace.codegen.analysis import inserted_elements, large_keys, loop_bounds, parts, repeated_reads, stack_use
+from pytrace.codegen.analysis import (
+    body_splitting,
+    inserted_elements,
+    large_keys,
+    loop_bounds,
+    repeated_reads,
+    stack_use,
+)
 from pytrace.codegen.analysis.shared_variables import all_variables, called_functions, shared_variables
 from pytrace.codegen.aot import layout_reliance, load_time_values
 from pytrace.codegen.emit import events, loops, memory
@@ -14,8 +21,8 @@ from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.program import Lowering, Program, Script
 from pytrace.codegen.ir import target
 from pytrace.codegen.ir.builder import Builder
+from pytrace.codegen.ir.ir_values import CONTEXT
 from pytrace.codegen.ir.module import Module, program_section
-from pytrace.codegen.ir.values import CONTEXT
 from pytrace.codegen.lower import calls, expressions, map_access, statements
 from pytrace.codegen.lower.builtins.families import emission
 from pytrace.codegen.services import process_filters, process_following, system_call_dispatch, unwind_tables
@@ -94,7 +101,7 @@ def generate(
 def _program(script: Script, unit: ProbeUnit, number: int) -> None:
     checked = script.checked
     functions = called_functions(checked, unit.body)
-    cut = parts.plan(checked, (unit.body, *(function.body for function in functions)))
+    cut = body_splitting.plan(checked, (unit.body, *(function.body for function in functions)))
     away = all_variables if script.sparing else shared_variables
     shared: set[VariableInfo] = set(away(checked, unit.body, cut))
     for function in functions:

@@ -14,7 +14,7 @@ from pytrace.frontend.ast.typed_program import CheckedProgram, FunctionInfo, Var
 from pytrace.frontend.ast.visitor import children, walk
 
 if TYPE_CHECKING:
-    from pytrace.codegen.analysis.parts import Chain, Plan
+    from pytrace.codegen.analysis.body_splitting import Chain, Plan
 
 
 def shared_variables(checked: CheckedProgram, body: nodes.Block, plan: Plan) -> frozenset[VariableInfo]:
@@ -68,9 +68,9 @@ class _Regions:
         self.visit(node.body, inner)
 
     def _block(self, node: nodes.Block, region: int) -> None:
-        for piece in self.plan.pieces(node):
-            inner = self._apart() if piece.apart else region
-            for statement in piece.statements:
+        for segment in self.plan.segments(node):
+            inner = self._apart() if segment.apart else region
+            for statement in segment.statements:
                 self.visit(statement, inner)
         if node.value is not None:
             self.visit(node.value, region)

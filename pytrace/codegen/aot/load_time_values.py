@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pytrace.codegen.ir.ir_values import Number, Ptr, global_pointer, signed_constant
 from pytrace.codegen.ir.module import LOAD_TIME
 from pytrace.codegen.ir.operands import Memory, Operand, Scalar
-from pytrace.codegen.ir.values import Number, Ptr, global_pointer, signed_constant
 from pytrace.core.manifest_sections import AheadOfTime, OpenValue, Row
 from pytrace.core.types import Array, Field, Pointer, Struct, Type
 from pytrace.frontend.ast import nodes

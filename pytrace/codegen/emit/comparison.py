@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytrace.codegen.emit import loops, memory
+from pytrace.codegen.ir.ir_values import I1, I64, TRUE, Number, Ptr
 from pytrace.codegen.ir.operands import Memory, Operand
-from pytrace.codegen.ir.values import I1, I64, TRUE, Number, Ptr
 from pytrace.core.types import AddressSpace, Members, Record, String
 
 if TYPE_CHECKING:

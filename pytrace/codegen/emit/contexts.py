@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.ir.values import I64, Number, Ptr
+    from pytrace.codegen.ir.ir_values import I64, Number, Ptr
 
 
 def text_view(operand: Operand, type_: Type) -> Operand:

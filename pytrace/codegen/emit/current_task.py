@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.ir.values import I1, I64, Number, Ptr
+    from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr
 
 COMM = 16
 """TASK_COMM_LEN of include/linux/sched.h."""

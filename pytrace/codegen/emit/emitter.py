@@ -15,9 +15,9 @@ from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.program import Program, Variable
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Builder
+from pytrace.codegen.ir.ir_values import CONTEXT, I1, I64, Number, Ptr, Scope, global_pointer
 from pytrace.codegen.ir.module import PERCPU, SHARED
 from pytrace.codegen.ir.operands import Memory, Operand, Scalar
-from pytrace.codegen.ir.values import CONTEXT, I1, I64, Number, Ptr, Scope, global_pointer
 from pytrace.codegen.storage.scratch_memory import CLAIM, COPIES
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import INT64, VOID, AddressSpace, Type, Void

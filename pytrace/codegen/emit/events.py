@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from pytrace.codegen.emit import evaluation_order, memory, seq_file, system_calls
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
+from pytrace.codegen.ir.ir_values import FRAME, Number, Ptr, global_pointer, number_parameter
 from pytrace.codegen.ir.operands import Made, Operand, Remote, Scalar
-from pytrace.codegen.ir.values import FRAME, Number, Ptr, global_pointer, number_parameter
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import CUT, EventLayout, EventSpec, HelperFailure, LayoutWithProbe, RuntimeFailure
 from pytrace.core.manifest import RING

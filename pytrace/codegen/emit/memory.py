@@ -26,7 +26,7 @@ from pytrace.core.types import (
 
 if TYPE_CHECKING:
     from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.ir.values import I1, I64, Number, Ptr
+    from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr
 
 
 def is_signed(type_: Type) -> bool:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pytrace.codegen.analysis.parts import Plan
+from pytrace.codegen.analysis.body_splitting import Plan
 from pytrace.codegen.ir.builder import Builder
-from pytrace.codegen.ir.values import Number, Ptr, global_pointer
+from pytrace.codegen.ir.ir_values import Number, Ptr, global_pointer
 from pytrace.codegen.storage.scratch_memory import USER_AREA, Scratch, unit_area
 
 if TYPE_CHECKING:

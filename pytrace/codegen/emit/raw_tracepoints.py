@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.ir.values import I1, I64, Number
+    from pytrace.codegen.ir.ir_values import I1, I64, Number
     from pytrace.frontend.ast.probe_context import RawField, RawRead
 
 _MINOR_BITS = 20

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.ir.values import Number
+    from pytrace.codegen.ir.ir_values import Number
 
 INSTANCES = 16
 """Maximum number of instances that are searched."""

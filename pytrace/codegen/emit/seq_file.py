@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pytrace.codegen.emit import memory
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.values import NULL, Number
+from pytrace.codegen.ir.ir_values import NULL, Number
 from pytrace.core import formats
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.event_layout import Formatted

@@ -8,7 +8,7 @@ from pytrace.core.probes.system_calls import ABIS, Abi
 
 if TYPE_CHECKING:
     from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.ir.values import I64, Ptr
+    from pytrace.codegen.ir.ir_values import I64, Ptr
     from pytrace.frontend.ast.typed_program import ProbeUnit
 
 RESULT = 8

@@ -23,7 +23,7 @@ from pytrace.core.types import INT32, UINT32, UINT64, AddressSpace, Array, Int, 
 
 if TYPE_CHECKING:
     from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.ir.values import Number, Ptr
+    from pytrace.codegen.ir.ir_values import Number, Ptr
 
 LEVELS = 8
 """Maximum depth of pid namespaces that is searched; 32 is the kernel's limit (MAX_PID_NS_LEVEL), 2 or 3 are usual."""

@@ -1,7 +1,7 @@
 """LLVM IR as text: a builder whose methods each append one instruction.
 
 Writing text takes a fraction of the time of building an object for each instruction, which shortens start-up. The
-types of values are in :mod:`pytrace.codegen.ir.values`.
+types of values are in :mod:`pytrace.codegen.ir.ir_values`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from pytrace.codegen.ir.function_text import Block, FunctionText, Instruction, Prologue
 from pytrace.codegen.ir.helpers import TRACE_PRINTK, Helper
-from pytrace.codegen.ir.values import (
+from pytrace.codegen.ir.ir_values import (
     I1,
     I64,
     AtomicOperation,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.codegen.ir.values import Location, Scope
+from pytrace.codegen.ir.ir_values import Location, Scope
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import Bool, Enum, Int, Pointer, Struct, Type, Void
 

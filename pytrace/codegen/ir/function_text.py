@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pytrace.codegen.ir.values import LateInstruction
+from pytrace.codegen.ir.ir_values import LateInstruction
 
 if TYPE_CHECKING:
     from collections.abc import Container

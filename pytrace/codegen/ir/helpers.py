@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar, overload
 
-from pytrace.codegen.ir.values import I64, Number, Ptr
+from pytrace.codegen.ir.ir_values import I64, Number, Ptr
 
 if TYPE_CHECKING:
     from collections.abc import Callable

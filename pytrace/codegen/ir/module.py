@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from pytrace.codegen.ir.debug_info import DebugInfo
 from pytrace.codegen.ir.function_text import FunctionText
+from pytrace.codegen.ir.ir_values import Late, Ptr, Scope, global_pointer
 from pytrace.codegen.ir.target import TRIPLE
-from pytrace.codegen.ir.values import Late, Ptr, Scope, global_pointer
 from pytrace.core.manifest import LOAD_TIME_SECTION, RING, MapType
 
 if TYPE_CHECKING:

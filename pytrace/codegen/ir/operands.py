@@ -13,7 +13,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytrace.codegen.ir.values import Number, Ptr
+    from pytrace.codegen.ir.ir_values import Number, Ptr
     from pytrace.core.types import AddressSpace, Type
 
 

@@ -9,7 +9,7 @@ import msgspec
 from pytrace.codegen.analysis.shared_variables import called_functions
 from pytrace.codegen.emit import memory
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.values import I64, Number, Ptr, ordering
+from pytrace.codegen.ir.ir_values import I64, Number, Ptr, ordering
 from pytrace.codegen.lower import map_access
 from pytrace.codegen.lower.map_access import Key
 from pytrace.codegen.storage.data_sections import SESSION

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from pytrace.codegen.emit import evaluation_order, events, memory
 from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.ir.ir_values import FRAME, Number
 from pytrace.codegen.ir.operands import Memory, Nothing, Operand, Remote, Scalar
-from pytrace.codegen.ir.values import FRAME, Number
 from pytrace.core.builtin_row import Builtin, Mode
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import VOID, Pointer, Type, Void

@@ -18,10 +18,10 @@ from pytrace.frontend.ast.compile_time_facts import TypeDescription
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pytrace.codegen.analysis.parts import Arm, Chain
+    from pytrace.codegen.analysis.body_splitting import Arm, Chain
     from pytrace.codegen.emit.emitter import Emitter
     from pytrace.codegen.ir.function_text import Block
-    from pytrace.codegen.ir.values import I1, Number
+    from pytrace.codegen.ir.ir_values import I1, Number
 
 
 def evaluate(e: Emitter, node: nodes.Expr) -> Operand:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from pytrace.codegen.analysis import loop_bounds
 from pytrace.codegen.emit import loops, memory
 from pytrace.codegen.ir import helpers
+from pytrace.codegen.ir.ir_values import I64, Ptr, global_pointer, pointer_parameter
 from pytrace.codegen.ir.operands import Memory, Operand, Scalar
-from pytrace.codegen.ir.values import I64, Ptr, global_pointer, pointer_parameter
 from pytrace.codegen.lower import aggregate_reading, map_access
 from pytrace.codegen.lower.map_access import Key
 from pytrace.core.diagnostics import InternalError

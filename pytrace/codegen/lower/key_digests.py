@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 from pytrace.codegen.analysis.large_keys import WORD, Words, words_of
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Builder
+from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr, global_pointer, number_parameter, pointer_parameter
 from pytrace.codegen.ir.module import SHARED
-from pytrace.codegen.ir.values import I1, I64, Number, Ptr, global_pointer, number_parameter, pointer_parameter
 
 if TYPE_CHECKING:
     from pytrace.codegen.emit.emitter import Emitter

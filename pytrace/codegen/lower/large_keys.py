@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.ir.values import Ptr
+    from pytrace.codegen.ir.ir_values import Ptr
     from pytrace.core.types import Type
 
 SLACK = BLOCK * WORD

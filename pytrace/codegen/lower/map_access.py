@@ -12,9 +12,9 @@ from pytrace.codegen.emit import events, memory
 from pytrace.codegen.emit.evaluation_order import in_order
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Builder
+from pytrace.codegen.ir.ir_values import I64, NULL, Number, Ptr, global_pointer, pointer_parameter
 from pytrace.codegen.ir.module import SHARED, Module
 from pytrace.codegen.ir.operands import Memory, Operand, Parts, Scalar
-from pytrace.codegen.ir.values import I64, NULL, Number, Ptr, global_pointer, pointer_parameter
 from pytrace.codegen.lower import key_digests, large_keys
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import DIGEST, MAP_TYPES, SLOT_FLAG, MapType

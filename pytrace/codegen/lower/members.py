@@ -22,7 +22,7 @@ from pytrace.frontend.ast.typed_program import FieldPath
 if TYPE_CHECKING:
     from pytrace.codegen.emit.emitter import Emitter
     from pytrace.codegen.ir.function_text import Block
-    from pytrace.codegen.ir.values import Number
+    from pytrace.codegen.ir.ir_values import Number
 
 
 def follow(e: Emitter, operand: Operand, pointer: Type, type_: Type) -> Operand:

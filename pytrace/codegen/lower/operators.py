@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from pytrace.codegen.emit import comparison, events, memory
 from pytrace.codegen.emit.evaluation_order import in_order
+from pytrace.codegen.ir.ir_values import I1, I64, TRUE, Number, Operation, Order, ordering
 from pytrace.codegen.ir.operands import Operand, Scalar
-from pytrace.codegen.ir.values import I1, I64, TRUE, Number, Operation, Order, ordering
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import BOOL, Pointer, Type
 from pytrace.frontend.ast.compile_time_facts import Signedness

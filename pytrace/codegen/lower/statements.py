@@ -20,17 +20,17 @@ from pytrace.frontend.ast.visitor import walk
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pytrace.codegen.ir.values import Number
+    from pytrace.codegen.ir.ir_values import Number
     from pytrace.frontend.ast.typed_program import MapInfo
 
 
 def block(e: Emitter, node: nodes.Block, type_: Type = VOID) -> Operand | None:
     """Emit a block. Returns its value if *type_* is not void."""
-    for piece in e.program.plan.pieces(node):
-        if piece.apart:
-            _apart(e, piece.statements)
+    for segment in e.program.plan.segments(node):
+        if segment.apart:
+            _apart(e, segment.statements)
         else:
-            for statement in piece.statements:
+            for statement in segment.statements:
                 run(e, statement)
     if node.value is None or node.value in e.checked.dead or e.b.closed:
         return None

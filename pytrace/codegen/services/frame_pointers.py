@@ -15,7 +15,7 @@ from pytrace.codegen.emit import current_task, memory
 from pytrace.codegen.emit.contexts import registers
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Builder
-from pytrace.codegen.ir.values import Number, Ptr, global_pointer, number_parameter, pointer_parameter
+from pytrace.codegen.ir.ir_values import Number, Ptr, global_pointer, number_parameter, pointer_parameter
 from pytrace.core.probes.kinds import Context
 from pytrace.core.types import StackMode
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pytrace.codegen.emit.emitter import Emitter
     from pytrace.codegen.emit.program import Script
     from pytrace.codegen.ir.function_text import Block
-    from pytrace.codegen.ir.values import I1
+    from pytrace.codegen.ir.ir_values import I1
     from pytrace.core.source import Span
     from pytrace.core.types import Stack
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from pytrace.codegen.emit.emitter import Emitter
     from pytrace.codegen.ir.function_text import Block
+    from pytrace.codegen.ir.ir_values import I1, Number
     from pytrace.codegen.ir.module import Module
-    from pytrace.codegen.ir.values import I1, Number
 
     Test = Callable[[Emitter, tasks.Task], I1]
     """Emits the test of one filter for a task."""

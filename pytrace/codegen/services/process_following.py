@@ -18,8 +18,8 @@ from pytrace.codegen.emit import current_task, memory, tasks
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.program import Program, Script
 from pytrace.codegen.ir import helpers
+from pytrace.codegen.ir.ir_values import I1, Number, global_pointer
 from pytrace.codegen.ir.module import Module, program_section
-from pytrace.codegen.ir.values import I1, Number, global_pointer
 from pytrace.codegen.services import system_call_dispatch, wanted_values
 from pytrace.codegen.storage.data_sections import SESSION, UNFOLLOWED
 from pytrace.core.builtin_row import IN_SCOPE, Builtin

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Builder
+from pytrace.codegen.ir.ir_values import CONTEXT, I64
 from pytrace.codegen.ir.module import program_section
-from pytrace.codegen.ir.values import CONTEXT, I64
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.probes import system_calls as call_numbers
 from pytrace.core.probes.targets import ENTER

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Builder
-from pytrace.codegen.ir.values import I1, I64, Number, Ptr, global_pointer, number_parameter
+from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr, global_pointer, number_parameter
 from pytrace.core.manifest import MapType
 from pytrace.core.manifest_sections import UnwindMaps
 from pytrace.core.unwind_format import RANGE_SIZE

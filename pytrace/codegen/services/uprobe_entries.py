@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.ir.values import Number, Ptr
+    from pytrace.codegen.ir.ir_values import Number, Ptr
     from pytrace.core.types import Stack
 
 _WORD = 8

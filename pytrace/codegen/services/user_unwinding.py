@@ -13,8 +13,8 @@ from pytrace.codegen.aot import load_time_values
 from pytrace.codegen.emit import contexts, events, loops, memory
 from pytrace.codegen.emit.current_task import process_ids, task_field
 from pytrace.codegen.ir import helpers
+from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr, global_pointer
 from pytrace.codegen.ir.operands import Memory, Operand
-from pytrace.codegen.ir.values import I1, I64, Number, Ptr, global_pointer
 from pytrace.codegen.services.unwind_tables import RULE_FUNCTION, SPACES, TOLD, declare
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.unwind_format import WHERE_RBP_POINTS, Rule

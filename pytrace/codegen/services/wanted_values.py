@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytrace.codegen.emit import memory
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.values import I1, Number, global_pointer
+from pytrace.codegen.ir.ir_values import I1, Number, global_pointer
 from pytrace.codegen.storage.data_sections import SESSION
 from pytrace.core.options.process_filters import COMM
 

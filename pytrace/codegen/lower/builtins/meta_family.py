@@ -14,7 +14,7 @@ from pytrace.frontend.ast.compile_time_facts import OneOf
 
 if TYPE_CHECKING:
     from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.ir.values import I1, Number
+    from pytrace.codegen.ir.ir_values import I1, Number
     from pytrace.codegen.lower.builtins.families import Emission
 
 

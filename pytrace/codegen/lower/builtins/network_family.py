@@ -17,7 +17,7 @@ from pytrace.frontend.ast.compile_time_facts import NetworkAddress
 
 if TYPE_CHECKING:
     from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.ir.values import Ptr
+    from pytrace.codegen.ir.ir_values import Ptr
     from pytrace.codegen.lower.builtins.families import Emission
 
 MAC = 6

@@ -17,7 +17,7 @@ from pytrace.frontend.ast.compile_time_facts import DebugFormat
 
 if TYPE_CHECKING:
     from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.ir.values import Number, Ptr
+    from pytrace.codegen.ir.ir_values import Number, Ptr
     from pytrace.codegen.lower.builtins.families import Emission
 
 PACKET_MOST = 65535

@@ -19,7 +19,7 @@ from pytrace.frontend.ast.typed_program import location
 
 if TYPE_CHECKING:
     from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.ir.values import Number, Ptr
+    from pytrace.codegen.ir.ir_values import Number, Ptr
     from pytrace.codegen.lower.builtins.families import Emission
 
 Node = nodes.Call | nodes.Identifier

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from pytrace.codegen.emit import comparison, events, loops, memory
 from pytrace.codegen.ir import helpers, name_tables
+from pytrace.codegen.ir.ir_values import I64, TRUE, Number, Ptr
 from pytrace.codegen.ir.operands import Made, Memory, Operand, Remote, Scalar
-from pytrace.codegen.ir.values import I64, TRUE, Number, Ptr
 from pytrace.codegen.lower import members
 from pytrace.codegen.lower.builtins.string_search import search
 from pytrace.codegen.lower.builtins.symbol_family import argument

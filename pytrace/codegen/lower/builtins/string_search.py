@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytrace.codegen.emit.emitter import Emitter
+    from pytrace.codegen.ir.ir_values import I64, Number, Ptr
     from pytrace.codegen.ir.operands import Memory
-    from pytrace.codegen.ir.values import I64, Number, Ptr
     from pytrace.frontend.ast import nodes
 
 NEEDLE_FOLLOWED = 64

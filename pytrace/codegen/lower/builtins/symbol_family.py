@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from pytrace.codegen.aot import load_time_values
 from pytrace.codegen.emit import contexts, memory
 from pytrace.codegen.ir import helpers
+from pytrace.codegen.ir.ir_values import Number, Ptr, signed_constant
 from pytrace.codegen.ir.operands import Made, Operand, Scalar
-from pytrace.codegen.ir.values import Number, Ptr, signed_constant
 from pytrace.codegen.lower.builtins.context_family import user_symbol, word
 from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.probes.targets import FileTarget

@@ -14,7 +14,7 @@ from pytrace.frontend.ast.compile_time_facts import Clock, DateFormat
 
 if TYPE_CHECKING:
     from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.ir.values import Ptr
+    from pytrace.codegen.ir.ir_values import Ptr
     from pytrace.codegen.lower.builtins.families import Emission
 
 Node = nodes.Call | nodes.Identifier

@@ -38,7 +38,7 @@ DEEPEST = 3
 """Maximum nesting of unrolls that become loops: the kernel allows a call depth of eight functions."""
 
 
-class Piece(msgspec.Struct, frozen=True):
+class Segment(msgspec.Struct, frozen=True):
     """Consecutive statements: in a function of their own (*apart*), or inline."""
 
     statements: tuple[nodes.Stmt, ...]
@@ -62,7 +62,7 @@ class Chain(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct, eq=False):
     """How the bodies of a program are split."""
 
-    blocks: dict[nodes.Block, tuple[Piece, ...]] = msgspec.field(default_factory=dict)
+    blocks: dict[nodes.Block, tuple[Segment, ...]] = msgspec.field(default_factory=dict)
     chains: dict[nodes.If, Chain] = msgspec.field(default_factory=dict)
     loops: set[nodes.Unroll] = msgspec.field(default_factory=set)
 
@@ -71,10 +71,10 @@ class Plan(msgspec.Struct, eq=False):
         """Whether anything is split."""
         return bool(self.blocks)
 
-    def pieces(self, block: nodes.Block) -> Iterable[Piece]:
-        """The statements of a block, as pieces."""
-        found = self.blocks.get(block)
-        return (Piece(block.statements, False),) if found is None else found
+    def segments(self, block: nodes.Block) -> Iterable[Segment]:
+        """The statements of a block, as segments."""
+        split = self.blocks.get(block)
+        return (Segment(block.statements, False),) if split is None else split
 
 
 class _Size(msgspec.Struct, frozen=True):
@@ -134,7 +134,7 @@ class _Planner:
         if node in self.sizes and self.sizes[node].nodes <= self.part:
             return
         if isinstance(node, nodes.Block):
-            self.plan.blocks[node] = tuple(self._pieces(node))
+            self.plan.blocks[node] = tuple(self._segments(node))
             if node.value is not None:
                 self.cut(node.value)
         elif isinstance(node, nodes.If) and self.checked.types.get(node, VOID) == VOID and not self.sizes[node].jumps:
@@ -143,23 +143,23 @@ class _Planner:
             for child in children(node):
                 self.cut(child)
 
-    def _pieces(self, block: nodes.Block) -> Iterator[Piece]:
+    def _segments(self, block: nodes.Block) -> Iterator[Segment]:
         pending: list[nodes.Stmt] = []
         length = 0
         for statement in block.statements:
             size = self.sizes[statement]
             alone = size.nodes > self.part or size.jumps
             if pending and (alone or length + size.nodes > self.part):
-                yield Piece(tuple(pending), 2 * length > self.part)
+                yield Segment(tuple(pending), 2 * length > self.part)
                 pending, length = [], 0
             if alone:
                 self.cut(statement)
-                yield Piece((statement,), False)
+                yield Segment((statement,), False)
             else:
                 pending.append(statement)
                 length += size.nodes
         if pending:
-            yield Piece(tuple(pending), 2 * length > self.part)
+            yield Segment(tuple(pending), 2 * length > self.part)
 
     def _chain(self, node: nodes.If) -> None:
         groups: list[list[Arm]] = [[]]

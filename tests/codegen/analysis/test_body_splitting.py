@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytrace import pipeline
-from pytrace.codegen.analysis import parts
+from pytrace.codegen.analysis import body_splitting
 from pytrace.codegen.generator import generate
 from pytrace.codegen.ir import target
 from pytrace.core.options.compile_options import CompileOptions
@@ -15,11 +15,11 @@ from tests.codegen.analysis.test_shared_variables import checked
 from tests.support.facts import RecordedKernel
 
 
-def planned(text: str) -> tuple[parts.Plan, nodes.Block]:
+def planned(text: str) -> tuple[body_splitting.Plan, nodes.Block]:
     program = checked(text)
     body = program.units[0].body
     with pipeline._room():
-        return parts.plan(program, [body]), body
+        return body_splitting.plan(program, [body]), body
 
 
 def ir(text: str) -> str:
@@ -39,14 +39,14 @@ def test_short_bodies_are_one_function() -> None:
 
 def test_statements_are_cut_in_order() -> None:
     plan, body = planned(f"begin {{ {statements(1500)} }}")
-    pieces = plan.blocks[body]
-    assert [item for piece in pieces for item in piece.statements] == list(body.statements)
-    assert all(piece.apart for piece in pieces[:-1])
-    assert 7 <= len(pieces) <= 12
+    segments = plan.blocks[body]
+    assert [item for segment in segments for item in segment.statements] == list(body.statements)
+    assert all(segment.apart for segment in segments[:-1])
+    assert 7 <= len(segments) <= 12
 
 
 def test_there_are_never_more_parts_than_the_kernel_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "MOST", 8)
+    monkeypatch.setattr(body_splitting, "MOST", 8)
     plan, body = planned(f"begin {{ {statements(3000)} }}")
     assert 8 <= len(plan.blocks[body]) <= 10
 
@@ -55,15 +55,15 @@ def test_what_leaves_a_loop_stays_in_it() -> None:
     inside = " ".join(f"if (@a[{number}] == 1) {{ break; }} {statements(150)}" for number in range(8))
     plan, body = planned(f"begin {{ for ($i : 0..3) {{ {inside} }} }}")
     loop = next(node for node in walk(body) if isinstance(node, nodes.For))
-    for piece in plan.blocks[loop.body]:
-        jumps = any(isinstance(node, nodes.Break) for item in piece.statements for node in walk(item))
-        assert piece.apart != jumps
+    for segment in plan.blocks[loop.body]:
+        jumps = any(isinstance(node, nodes.Break) for item in segment.statements for node in walk(item))
+        assert segment.apart != jumps
 
 
 def test_few_statements_are_no_function() -> None:
     inside = " ".join(f"if (@a[{number}] == 1) {{ break; }} @a[{number}] = 1;" for number in range(400))
     plan, _ = planned(f"begin {{ for ($i : 0..3) {{ {inside} }} }}")
-    assert not any(piece.apart for pieces in plan.blocks.values() for piece in pieces)
+    assert not any(segment.apart for segments in plan.blocks.values() for segment in segments)
 
 
 def test_long_chains_are_cut() -> None:
