@@ -10,7 +10,7 @@ from pytrace.multitools.script_parts import HEAD, fitting, literal, probe, scrip
 from pytrace.multitools.specs import distribution
 from pytrace.multitools.specs.distribution import Distribution
 from pytrace.multitools.specs.problems import SpecText
-from pytrace.multitools.specs.values import Scope
+from pytrace.multitools.specs.scope import Scope
 from pytrace.multitools.translation import Options, Translation
 
 OPTIONS: tuple[ScriptOption, ...] = (

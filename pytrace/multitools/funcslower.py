@@ -7,9 +7,9 @@ from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options.script_options import ScriptOption
 from pytrace.multitools import common_options as common
 from pytrace.multitools.script_parts import FRAMES, HEAD, enter, forget, leave, probe, script
-from pytrace.multitools.specs import places
-from pytrace.multitools.specs.places import Place
+from pytrace.multitools.specs import trace_targets
 from pytrace.multitools.specs.problems import SpecText
+from pytrace.multitools.specs.trace_targets import TraceTarget
 from pytrace.multitools.translation import Options, Translation
 
 _MOST_ARGUMENTS = 6
@@ -44,12 +44,13 @@ def translate(options: Options, kernel: KernelInfo) -> Translation:
     arguments = options.number("arguments")
     probes: list[str] = []
     pid = common.only_pid(options)
-    parsed = [places.resolve(places.parse(SpecText.of(text)), kernel, pid) for text in options.many("function")]
-    for place in parsed:
-        if place.family != parsed[0].family:
+    unresolved = [trace_targets.parse(SpecText.of(text)) for text in options.many("function")]
+    parsed = [trace_targets.resolve(target, kernel, pid) for target in unresolved]
+    for target in parsed:
+        if target.family != parsed[0].family:
             hints = ("run funcslower once for each of them",)
-            raise place.spec.error("functions of the kernel and of programs do not go together", hints=hints)
-        probes += _probes(place, arguments, options, kernel)
+            raise target.spec.error("functions of the kernel and of programs do not go together", hints=hints)
+        probes += _probes(target, arguments, options, kernel)
     words = common.run_arguments(options) + (("--format", "folded") if options.flag("folded") else ())
     head = "" if options.flag("folded") else HEAD
     if not head:
@@ -57,20 +58,21 @@ def translate(options: Options, kernel: KernelInfo) -> Translation:
     return Translation(script(head, FRAMES, *probes, forget()), words)
 
 
-def _probes(place: Place, arguments: int, options: Options, kernel: KernelInfo) -> list[str]:
-    spec = place.spec
-    attachment = places.attach(place, kernel, common.only_pid(options))
+def _probes(target: TraceTarget, arguments: int, options: Options, kernel: KernelInfo) -> list[str]:
+    spec = target.spec
+    attachment = trace_targets.attach(target, kernel, common.only_pid(options))
     if not attachment.leave:
-        raise spec.error("a function is expected: events have no duration", hints=(places.SHAPES,))
-    if place.returns:
+        raise spec.error("a function is expected: events have no duration", hints=(trace_targets.SHAPES,))
+    if target.returns:
         raise spec.error("leave r: out, the whole call is traced", length=1)
     typed = [f"(uint64)args.{name}" for name in attachment.arguments[:arguments]]
     values = [f"arg{number}" for number in range(arguments)] if attachment.untyped else typed
     # The frames of all functions have the same members.
     members = tuple((f"arg{number + 1}", (values + ["(uint64)0"] * arguments)[number]) for number in range(arguments))
+    slow = _slow(target, len(values), options, result=attachment.result)
     return [
         probe([attachment.entry], enter(None, more=members)),
-        probe([attachment.leave], leave(_slow(place, len(values), options, result=attachment.result)), ["@depth[tid]"]),
+        probe([attachment.leave], leave(slow), ["@depth[tid]"]),
     ]
 
 
@@ -84,12 +86,12 @@ def _limit(options: Options) -> tuple[int, str, int]:
     return (millis or 1) * 1_000_000, "LAT(ms)", 1_000_000
 
 
-def _slow(place: Place, arguments: int, options: Options, *, result: bool) -> list[str]:
+def _slow(target: TraceTarget, arguments: int, options: Options, *, result: bool) -> list[str]:
     limit, title, divisor = _limit(options)
     check = f"if ($time < {limit}) {{ return; }}"
     stacks = [name for flag, name in (("kernel-stack", "kstack"), ("user-stack", "ustack")) if options.flag(flag)]
     if options.flag("folded"):
-        stacks = stacks or ["kstack" if place.family == places.KERNEL else "ustack"]
+        stacks = stacks or ["kstack" if target.family == trace_targets.KERNEL else "ustack"]
         return [check, f"@usecs[{', '.join(['comm', *stacks, 'func'])}] = sum($time / 1000);"]
     texts = ", ".join(f"(void *)$frame.arg{number + 1}" for number in range(arguments))
     value = "retval" if result else "0"

@@ -7,9 +7,9 @@ import msgspec
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.multitools import common_options as common
 from pytrace.multitools.script_parts import Naming, literal
-from pytrace.multitools.specs import places
-from pytrace.multitools.specs.places import Attachment, Place
+from pytrace.multitools.specs import trace_targets
 from pytrace.multitools.specs.problems import SpecText
+from pytrace.multitools.specs.trace_targets import Attachment, TraceTarget
 from pytrace.multitools.translation import Options
 
 
@@ -19,7 +19,7 @@ class Pattern(msgspec.Struct, frozen=True):
     *naming* distinguishes its functions in the output, *filter* is for ``--probe-filter``.
     """
 
-    place: Place
+    target: TraceTarget
     attachment: Attachment
     naming: Naming
     filter: str = ""
@@ -27,7 +27,7 @@ class Pattern(msgspec.Struct, frozen=True):
     @property
     def point(self) -> str:
         """The attach point of the requested event."""
-        return self.attachment.leave if self.place.returns and self.attachment.leave else self.attachment.entry
+        return self.attachment.leave if self.target.returns and self.attachment.leave else self.attachment.entry
 
 
 def parse(options: Options, kernel: KernelInfo) -> Pattern:
@@ -37,16 +37,16 @@ def parse(options: Options, kernel: KernelInfo) -> Pattern:
         TraceError: the pattern is invalid, or this kernel cannot trace its functions or events.
     """
     regexp = options.flag("regexp")
-    place = places.parse(SpecText.of(options.text("pattern")), regexp=regexp)
+    target = trace_targets.parse(SpecText.of(options.text("pattern")), regexp=regexp)
     filter_ = ""
     if regexp:
-        place, filter_ = places.by_regexp(place)
-    place = places.resolve(place, kernel, common.only_pid(options))
-    attachment = places.attach(place, kernel, common.only_pid(options))
-    naming = Naming.of(place, attachment)
-    if not place.wild and place.family != places.KERNEL:
-        naming = Naming(literal(place.name))
-    return Pattern(place, attachment, naming, filter_)
+        target, filter_ = trace_targets.by_regexp(target)
+    target = trace_targets.resolve(target, kernel, common.only_pid(options))
+    attachment = trace_targets.attach(target, kernel, common.only_pid(options))
+    naming = Naming.of(target, attachment)
+    if not target.wild and target.family != trace_targets.KERNEL:
+        naming = Naming(literal(target.name))
+    return Pattern(target, attachment, naming, filter_)
 
 
 def functions(options: Options, kernel: KernelInfo) -> Pattern:
@@ -57,9 +57,9 @@ def functions(options: Options, kernel: KernelInfo) -> Pattern:
     """
     pattern = parse(options, kernel)
     if not pattern.attachment.leave:
-        what = "tracepoints" if pattern.place.family == places.TRACEPOINT else "events"
+        what = "tracepoints" if pattern.target.family == trace_targets.TRACEPOINT else "events"
         hints = ("name functions: vfs_read, c:malloc, /path/program:FUNCTION", "funccount counts events")
-        raise pattern.place.spec.error(f"functions have a latency, {what} have none", hints=hints)
-    if "+" in pattern.place.name and pattern.place.name != "*":
-        raise pattern.place.spec.error("a latency is that of whole functions: leave the offset out")
+        raise pattern.target.spec.error(f"functions have a latency, {what} have none", hints=hints)
+    if "+" in pattern.target.name and pattern.target.name != "*":
+        raise pattern.target.spec.error("a latency is that of whole functions: leave the offset out")
     return pattern

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from pytrace.multitools.specs.places import KERNEL, Attachment, Place
+from pytrace.multitools.specs.trace_targets import KERNEL, Attachment, TraceTarget
 
 HEAD = "config = { print_maps_on_exit = false }"
 """For scripts that print their maps themselves."""
@@ -59,9 +59,9 @@ class Naming(msgspec.Struct, frozen=True):
     prefix: int = 0
 
     @classmethod
-    def of(cls, place: Place, attachment: Attachment) -> Naming:
+    def of(cls, target: TraceTarget, attachment: Attachment) -> Naming:
         """The naming for a target."""
-        if place.family == KERNEL:
+        if target.family == KERNEL:
             return cls("func")
         return cls("probe", attachment.prefix)
 

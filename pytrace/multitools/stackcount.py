@@ -8,8 +8,8 @@ from pytrace.core.options.script_options import ScriptOption
 from pytrace.multitools import common_options as common
 from pytrace.multitools import patterns
 from pytrace.multitools.script_parts import HEAD, block, outputs, probe, script
-from pytrace.multitools.specs import places
-from pytrace.multitools.specs.places import Place
+from pytrace.multitools.specs import trace_targets
+from pytrace.multitools.specs.trace_targets import TraceTarget
 from pytrace.multitools.translation import Options, Translation
 
 OPTIONS: tuple[ScriptOption, ...] = (
@@ -40,7 +40,7 @@ def translate(options: Options, kernel: KernelInfo) -> Translation:
     if folded and interval:
         hints = ("leave -i out, or use --save-every, which saves what later becomes flame graphs",)
         raise TraceError("--folded writes the stacks of the whole run, -i wants parts of it", hints=hints)
-    key = ", ".join([*_process(options, folded=folded), *_stacks(options, pattern.place, folded=folded)])
+    key = ", ".join([*_process(options, folded=folded), *_stacks(options, pattern.target, folded=folded)])
     count = probe([pattern.point], [f"@stacks[{key}] = count();"], [common.cpu_condition(options)])
     stamps = ['time("%H:%M:%S\\n");'] if options.flag("timestamp") else []
     show = outputs(interval, common.duration(options), [*stamps, "print_clear(@stacks);"]) if interval else ""
@@ -58,13 +58,13 @@ def _process(options: Options, *, folded: bool) -> list[str]:
     return ["comm", "pid"] if folded else ["pid", "comm"]
 
 
-def _stacks(options: Options, place: Place, *, folded: bool) -> list[str]:
+def _stacks(options: Options, target: TraceTarget, *, folded: bool) -> list[str]:
     only_kernel, only_user = options.flag("kernel-stacks-only"), options.flag("user-stacks-only")
     if only_kernel and only_user:
         raise TraceError("-K and -U cannot be used together", hints=("without both, both parts are shown",))
     if only_kernel:
         return ["kstack"]
-    if only_user or place.family in (places.USER, places.USDT):
+    if only_user or target.family in (trace_targets.USER, trace_targets.USDT):
         return ["ustack"]
     delimiter = ['"--"'] if options.flag("delimited") and not folded else []
     return ["kstack", *delimiter, "ustack"]

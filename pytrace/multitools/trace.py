@@ -13,7 +13,7 @@ from pytrace.multitools.specs import formats, probe_text
 from pytrace.multitools.specs.expressions import Translator, split
 from pytrace.multitools.specs.probe_text import ProbeText
 from pytrace.multitools.specs.problems import SpecText
-from pytrace.multitools.specs.values import Scope, unknown_at_return
+from pytrace.multitools.specs.scope import Scope, unknown_at_return
 from pytrace.multitools.translation import Options, Translation
 
 OPTIONS: tuple[ScriptOption, ...] = (
@@ -93,7 +93,7 @@ def _probe(spec: SpecText, options: Options, kernel: KernelInfo) -> str:
         predicate, rest = _predicate(parsed.rest, scope)
         format_, values = _message(rest, parsed, scope, kernel)
     except TraceError as error:
-        raise unknown_at_return(error) if parsed.place.returns and "unknown name" in error.message else error from None
+        raise unknown_at_return(error) if parsed.target.returns and "unknown name" in error.message else error from None
     lines = scope.variables(predicate, *values)
     if predicate:
         lines.append(unless(predicate))

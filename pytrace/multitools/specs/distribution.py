@@ -8,10 +8,10 @@ from pytrace.core.kernel_info import KernelInfo
 from pytrace.multitools.specs import probe_text
 from pytrace.multitools.specs.c_types import NoTypeError, is_text, script_type
 from pytrace.multitools.specs.expressions import Call, Names, Token, Translator, split
-from pytrace.multitools.specs.places import KERNEL, USER
 from pytrace.multitools.specs.probe_text import ProbeText
 from pytrace.multitools.specs.problems import SpecText
-from pytrace.multitools.specs.values import FUNCTIONS, Scope
+from pytrace.multitools.specs.scope import FUNCTIONS, Scope
+from pytrace.multitools.specs.trace_targets import KERNEL, USER
 
 
 class Distribution(msgspec.Struct, frozen=True):
@@ -99,7 +99,7 @@ def parse(spec: SpecText, kernel: KernelInfo, pid: int | None, *, size: int, his
         for c_type, item in zip(c_types, expressions, strict=True)
     )
     texts = tuple(item.text for item in expressions)
-    if not values and (parsed.place.returns or histogram):
+    if not values and (parsed.target.returns or histogram):
         values, texts = _default(parsed, spec)
     predicate = Translator(fields[2], names).whole() if len(fields) > 2 else ""
     entries = tuple(remembered.entries.items())
@@ -107,7 +107,7 @@ def parse(spec: SpecText, kernel: KernelInfo, pid: int | None, *, size: int, his
 
 
 def _default(parsed: ProbeText, spec: SpecText) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    if not parsed.place.returns:
+    if not parsed.target.returns:
         raise spec.error("a histogram needs a type and an expression", hints=("…:u32:size; -C counts calls without",))
     return ("(int64)retval",), ("$retval",)
 
@@ -134,7 +134,7 @@ def _fields(body: SpecText, kernel: KernelInfo, pid: int | None) -> tuple[ProbeT
 
 
 def _entry_scope(parsed: ProbeText, size: int) -> Scope:
-    family = parsed.place.family
+    family = parsed.target.family
     return Scope(parsed.attachment.arguments, family in (KERNEL, USER), False, False, parsed.parameters, size)
 
 
@@ -163,8 +163,8 @@ def _type_of(value: str, parsed: ProbeText, kernel: KernelInfo) -> str:
     for parameter in parsed.parameters:
         if value in (f"${parameter.name}", f"$entry_{parameter.name}"):
             return parameter.type
-    if value != "retval" or parsed.place.family != USER or parsed.place.wild:
+    if value != "retval" or parsed.target.family != USER or parsed.target.wild:
         return ""
-    paths = kernel.binaries(parsed.place.target, None)
-    result = kernel.user_result(paths[0], parsed.place.name) if len(paths) == 1 else None
+    paths = kernel.binaries(parsed.target.container, None)
+    result = kernel.user_result(paths[0], parsed.target.name) if len(paths) == 1 else None
     return str(result) if result is not None else "uint64"

@@ -6,17 +6,17 @@ import msgspec
 
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.types import Pointer
-from pytrace.multitools.specs import places, signatures
-from pytrace.multitools.specs.places import KERNEL, TRACEPOINT, USDT, USER, Attachment, Place
+from pytrace.multitools.specs import signatures, trace_targets
 from pytrace.multitools.specs.problems import SpecText
+from pytrace.multitools.specs.scope import Scope
 from pytrace.multitools.specs.signatures import Parameter
-from pytrace.multitools.specs.values import Scope
+from pytrace.multitools.specs.trace_targets import KERNEL, TRACEPOINT, USDT, USER, Attachment, TraceTarget
 
 
 class ProbeText(msgspec.Struct, frozen=True):
     """A target with its signature, and the *rest* of the text."""
 
-    place: Place
+    target: TraceTarget
     attachment: Attachment
     parameters: tuple[Parameter, ...]
     rest: SpecText
@@ -24,11 +24,11 @@ class ProbeText(msgspec.Struct, frozen=True):
     @property
     def point(self) -> str:
         """The attach point."""
-        return self.attachment.leave if self.place.returns else self.attachment.entry
+        return self.attachment.leave if self.target.returns else self.attachment.entry
 
     def scope(self, size: int) -> Scope:
         """Names that are available to expressions at the event; *size* is the length of strings."""
-        family, returns = self.place.family, self.place.returns
+        family, returns = self.target.family, self.target.returns
         typed_return = returns and bool(self.attachment.arguments)
         return Scope(
             arguments=self.attachment.arguments,
@@ -41,18 +41,18 @@ class ProbeText(msgspec.Struct, frozen=True):
 
     def event_name(self) -> str:
         """The script's expression for the name of the event."""
-        if self.place.family in (KERNEL, USER):
+        if self.target.family in (KERNEL, USER):
             return "func"
-        if self.place.wild:
+        if self.target.wild:
             return "probe"
-        return f'"{self.place.name}"'
+        return f'"{self.target.name}"'
 
     def array_field(self, expression: str, kernel: KernelInfo) -> bool:
         """Whether an expression is a tracepoint field that contains its text, so that it needs no ``str``."""
         for arrow in ("args->", "args."):
-            if self.place.family == TRACEPOINT and expression.startswith(arrow):
+            if self.target.family == TRACEPOINT and expression.startswith(arrow):
                 name = expression[len(arrow) :]
-                fields = kernel.tracepoint_fields(self.place.target, self.place.name) or ()
+                fields = kernel.tracepoint_fields(self.target.container, self.target.name) or ()
                 return any(field.name == name and not isinstance(field.type, Pointer) for field in fields)
         return False
 
@@ -77,14 +77,14 @@ def parse(spec: SpecText, kernel: KernelInfo, pid: int | None, *, stop: str) -> 
             raise spec.error("the signature has no end: ) is missing", at=end)
         parameters = signatures.parse(spec.part(end + 1, close))
         end = close + 1
-    place = places.resolve(places.parse(place_text), kernel, pid)
-    if parameters and place.family not in (KERNEL, USER, USDT):
+    target = trace_targets.resolve(trace_targets.parse(place_text), kernel, pid)
+    if parameters and target.family not in (KERNEL, USER, USDT):
         raise place_text.error("tracepoints have no signature: their fields are args->NAME")
-    return ProbeText(place, _attachment(place, kernel, pid), parameters, spec.part(end, len(text)))
+    return ProbeText(target, _attachment(target, kernel, pid), parameters, spec.part(end, len(text)))
 
 
-def _attachment(place: Place, kernel: KernelInfo, pid: int | None) -> Attachment:
-    attachment = places.attach(place, kernel, pid)
-    if place.returns and not attachment.leave:
-        raise place.spec.error("events have no return")
+def _attachment(target: TraceTarget, kernel: KernelInfo, pid: int | None) -> Attachment:
+    attachment = trace_targets.attach(target, kernel, pid)
+    if target.returns and not attachment.leave:
+        raise target.spec.error("events have no return")
     return attachment

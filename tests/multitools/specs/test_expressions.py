@@ -6,7 +6,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.multitools.specs import signatures
 from pytrace.multitools.specs.expressions import Translator, split
 from pytrace.multitools.specs.problems import SpecText
-from pytrace.multitools.specs.values import Scope
+from pytrace.multitools.specs.scope import Scope
 
 SCOPE = Scope(parameters=signatures.parse(SpecText.of("struct sock *sk, char *name, size_t size")))
 

@@ -6,14 +6,14 @@ import pytest
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import UsdtProbe, UserSymbol
-from pytrace.multitools.specs import places
-from pytrace.multitools.specs.places import KERNEL, OTHER, TRACEPOINT, USDT, USER, Attachment
+from pytrace.multitools.specs import trace_targets
 from pytrace.multitools.specs.problems import SpecText
+from pytrace.multitools.specs.trace_targets import KERNEL, OTHER, TRACEPOINT, USDT, USER, Attachment
 from tests.support.facts import FEATURES, RecordedKernel
 
 
-def place(text: str) -> places.Place:
-    return places.parse(SpecText.of(text))
+def parsed(text: str) -> trace_targets.TraceTarget:
+    return trace_targets.parse(SpecText.of(text))
 
 
 @pytest.mark.parametrize(
@@ -42,8 +42,8 @@ def place(text: str) -> places.Place:
     ],
 )
 def test_places(text: str, family: str, target: str, name: str, returns: bool) -> None:
-    found = place(text)
-    assert (found.family, found.target, found.name, found.returns) == (family, target, name, returns)
+    found = parsed(text)
+    assert (found.family, found.container, found.name, found.returns) == (family, target, name, returns)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_places(text: str, family: str, target: str, name: str, returns: bool) -
 )  # fmt: skip
 def test_mistakes(text: str, message: str) -> None:
     with pytest.raises(TraceError, match=message):
-        place(text)
+        parsed(text)
 
 
 def kernel(*features: str) -> RecordedKernel:
@@ -78,32 +78,32 @@ def kernel(*features: str) -> RecordedKernel:
     ],
 )
 def test_kernel_functions_take_what_is_cheapest(text: str, features: tuple[str, ...], entry: str) -> None:
-    found = places.attach(place(text), kernel(*features))
+    found = trace_targets.attach(parsed(text), kernel(*features))
     assert found.entry == entry
     assert found.leave == entry.replace("fentry", "fexit").replace("kprobe", "kretprobe")
 
 
 def test_fentry_has_names_of_arguments() -> None:
-    assert places.attach(place("vfs_read"), kernel("fentry")).arguments == ("file", "count")
+    assert trace_targets.attach(parsed("vfs_read"), kernel("fentry")).arguments == ("file", "count")
 
 
 def test_a_kernel_without_both() -> None:
     with pytest.raises(TraceError, match=r"neither kprobes.* nor fentry") as caught:
-        places.attach(place("p::vfs_read"), kernel())
+        trace_targets.attach(parsed("p::vfs_read"), kernel())
     assert "tracepoints" in caught.value.hints[0]
     assert "*vfs_read*" in caught.value.hints[1]
 
 
 def test_binaries() -> None:
     facts = RecordedKernel(files={"libc": ["/lib/libc.so.6"], "libpthread": ["/lib/p.so"], "many*": ["/a", "/b"]})
-    assert places.attach(place("c:malloc"), facts) == Attachment(
+    assert trace_targets.attach(parsed("c:malloc"), facts) == Attachment(
         "uprobe:libc:malloc", "uretprobe:libc:malloc", prefix=len("uprobe:/lib/libc.so.6:")
     )
-    assert places.attach(place("pthread:pthread_create"), facts).entry == "uprobe:libpthread:pthread_create"
-    assert places.attach(place("many*:f"), facts).prefix == len("uprobe:")
-    assert places.attach(place("unknown:f"), facts).entry == "uprobe:unknown:f"
-    assert places.attach(place("u:c:setjmp"), facts).entry == "usdt:libc:setjmp"
-    assert places.attach(place('/opt/my app:a,b'), facts).entry == 'uprobe:"/opt/my app":"a,b"'
+    assert trace_targets.attach(parsed("pthread:pthread_create"), facts).entry == "uprobe:libpthread:pthread_create"
+    assert trace_targets.attach(parsed("many*:f"), facts).prefix == len("uprobe:")
+    assert trace_targets.attach(parsed("unknown:f"), facts).entry == "uprobe:unknown:f"
+    assert trace_targets.attach(parsed("u:c:setjmp"), facts).entry == "usdt:libc:setjmp"
+    assert trace_targets.attach(parsed('/opt/my app:a,b'), facts).entry == 'uprobe:"/opt/my app":"a,b"'
 
 
 def test_the_letter_u_is_what_the_file_has() -> None:
@@ -112,7 +112,7 @@ def test_the_letter_u_is_what_the_file_has() -> None:
     facts = RecordedKernel(files={"/bin/app": ["/bin/app"]}, usdt=(probe,), symbols=symbols)
 
     def found(text: str) -> tuple[str, str]:
-        resolved = places.resolve(place(text), facts)
+        resolved = trace_targets.resolve(parsed(text), facts)
         return resolved.family, resolved.name
 
     assert found("u:/bin/app:both") == (USDT, "both")
@@ -125,7 +125,7 @@ def test_the_letter_u_is_what_the_file_has() -> None:
     assert found("/bin/app:nosuch") == (USER, "nosuch")
     for text in ("u:/bin/app:nosuch", "u:/bin/app:own:work"):
         with pytest.raises(TraceError, match="neither a USDT probe nor a function") as error:
-            places.resolve(place(text), facts)
+            trace_targets.resolve(parsed(text), facts)
         assert "usdt:/bin/app:PROVIDER:PROBE" in error.value.hints[0]
         assert "uprobe:/bin/app:FUNCTION" in error.value.hints[0]
 
@@ -141,7 +141,7 @@ def test_the_letter_u_is_what_the_file_has() -> None:
     ],
 )
 def test_regular_expressions(pattern: str, names: list[str]) -> None:
-    found, expression = places.by_regexp(places.parse(SpecText.of(pattern), regexp=True))
+    found, expression = trace_targets.by_regexp(trace_targets.parse(SpecText.of(pattern), regexp=True))
     assert found.name == "*"
     known = ["vfs_read", "vfs_write", "vfs_open", "do_exit"]
     assert [name for name in known if re.search(expression, f"kprobe:{name}")] == names
@@ -151,4 +151,4 @@ def test_regular_expressions(pattern: str, names: list[str]) -> None:
 
 def test_a_wrong_regular_expression() -> None:
     with pytest.raises(TraceError, match=r"'\(vfs' is not a regular expression"):
-        places.by_regexp(places.parse(SpecText.of("c:(vfs"), regexp=True))
+        trace_targets.by_regexp(trace_targets.parse(SpecText.of("c:(vfs"), regexp=True))

@@ -44,13 +44,13 @@ SHAPES = ("a place is written FUNCTION, LIBRARY:FUNCTION, /path/program:FUNCTION
           "(kprobe:FUNCTION)")
 
 
-class Place(msgspec.Struct, frozen=True):
+class TraceTarget(msgspec.Struct, frozen=True):
     """Functions or events to trace.
 
     Attributes:
         spec: the user's text.
         family: KERNEL, USER, TRACEPOINT, USDT or OTHER.
-        target: module, library or category; for a USDT probe, the binary.
+        container: module, library or category; for a USDT probe, the binary.
         name: function or event, or a pattern of these (for a USDT probe with its provider: ``provider:probe``).
         returns: whether the return of functions was requested.
         kind: the kind of probe, if it was requested by name; else empty.
@@ -58,7 +58,7 @@ class Place(msgspec.Struct, frozen=True):
 
     spec: SpecText
     family: str
-    target: str
+    container: str
     name: str
     returns: bool = False
     kind: str = ""
@@ -66,10 +66,10 @@ class Place(msgspec.Struct, frozen=True):
     @property
     def wild(self) -> bool:
         """Whether it may match several functions or events."""
-        return bool(_WILD.search(self.name) or _WILD.search(self.target))
+        return bool(_WILD.search(self.name) or _WILD.search(self.container))
 
 
-def parse(spec: SpecText, *, regexp: bool = False) -> Place:
+def parse(spec: SpecText, *, regexp: bool = False) -> TraceTarget:
     """Parse a target; with *regexp* its name may be a regular expression.
 
     Raises:
@@ -83,64 +83,64 @@ def parse(spec: SpecText, *, regexp: bool = False) -> Place:
     if first == "t":
         if len(parts) != 3 or not all(parts):
             raise spec.error(f"{spec.text!r} is no tracepoint: t:CATEGORY:EVENT is expected")
-        return Place(spec, TRACEPOINT, parts[1], parts[2])
+        return TraceTarget(spec, TRACEPOINT, parts[1], parts[2])
     if first == "u" and len(parts) in (3, 4):
-        return _checked(Place(spec, USDT, _library(parts[1]), ":".join(parts[2:])))
+        return _checked(TraceTarget(spec, USDT, _library(parts[1]), ":".join(parts[2:])))
     if first in ("p", "r") and len(parts) > 1:
-        target = parts[1] if len(parts) > 2 else ""
+        container = parts[1] if len(parts) > 2 else ""
         name = ":".join(parts[2:]) if len(parts) > 2 else parts[1]
-        return _function(spec, target, name, returns=first == "r", regexp=regexp)
+        return _function(spec, container, name, returns=first == "r", regexp=regexp)
     if len(parts) == 1:
         return _function(spec, "", first, regexp=regexp)
     return _function(spec, first, ":".join(parts[1:]), regexp=regexp)
 
 
-def _native(spec: SpecText, kind: str, parts: list[str]) -> Place:
+def _native(spec: SpecText, kind: str, parts: list[str]) -> TraceTarget:
     family = _FAMILIES[kind]
     if family == OTHER:
-        return Place(spec, OTHER, kind, ":".join(parts[1:]))
+        return TraceTarget(spec, OTHER, kind, ":".join(parts[1:]))
     name = parts[-1] if family != USDT else ":".join(parts[2:])
-    target = ":".join(parts[1:-1]) if family != USDT else parts[1]
-    return _checked(Place(spec, family, target, name, kind in _RETURNS, kind))
+    container = ":".join(parts[1:-1]) if family != USDT else parts[1]
+    return _checked(TraceTarget(spec, family, container, name, kind in _RETURNS, kind))
 
 
-def _function(spec: SpecText, target: str, name: str, *, returns: bool = False, regexp: bool = False) -> Place:
+def _function(spec: SpecText, container: str, name: str, *, returns: bool = False, regexp: bool = False) -> TraceTarget:
     if ":" in name and not regexp:
         raise spec.error(f"{spec.text!r} has too many parts", hints=(SHAPES,))
-    return _checked(Place(spec, USER if target else KERNEL, _library(target), name, returns))
+    return _checked(TraceTarget(spec, USER if container else KERNEL, _library(container), name, returns))
 
 
-def _checked(place: Place) -> Place:
-    if not place.name or (place.family in (USER, USDT, TRACEPOINT) and not place.target):
-        raise place.spec.error(f"{place.spec.text!r} names nothing to trace", hints=(SHAPES,))
-    return place
+def _checked(target: TraceTarget) -> TraceTarget:
+    if not target.name or (target.family in (USER, USDT, TRACEPOINT) and not target.container):
+        raise target.spec.error(f"{target.spec.text!r} names nothing to trace", hints=(SHAPES,))
+    return target
 
 
 def _library(name: str) -> str:
     return "libc" if name == "c" else name
 
 
-def resolve(place: Place, kernel: KernelInfo, pid: int | None = None) -> Place:
+def resolve(target: TraceTarget, kernel: KernelInfo, pid: int | None = None) -> TraceTarget:
     """Resolve ``u:FILE:NAME`` to USDT probes as in bcc, or functions as in the language, whichever matches.
 
     Raises:
         TraceError: the file has neither.
     """
-    if place.family != USDT or place.kind:
-        return place
-    provider, _, name = place.name.rpartition(":")
-    paths = kernel.binaries(_binary(place.target, kernel, pid), pid)
+    if target.family != USDT or target.kind:
+        return target
+    provider, _, name = target.name.rpartition(":")
+    paths = kernel.binaries(_binary(target.container, kernel, pid), pid)
     if not paths or any(kernel.usdt_probes(path, provider or "*", name) for path in paths):
-        return place
+        return target
     if not provider and any(kernel.user_symbols(path, name) for path in paths):
-        return Place(place.spec, USER, place.target, name, place.returns)
+        return TraceTarget(target.spec, USER, target.container, name, target.returns)
     location = paths[0] if len(paths) == 1 else f"{len(paths)} files"
-    forms = f"usdt:{place.target}:PROVIDER:PROBE and uprobe:{place.target}:FUNCTION"
+    forms = f"usdt:{target.container}:PROVIDER:PROBE and uprobe:{target.container}:FUNCTION"
     hints = (
         f"u: is whichever matches; {forms} say which is meant",
-        f"pytrace -l 'usdt:{place.target}:*' lists the probes",
+        f"pytrace -l 'usdt:{target.container}:*' lists the probes",
     )
-    raise place.spec.error(f"there is neither a USDT probe nor a function {place.name!r} in {location}", hints=hints)
+    raise target.spec.error(f"there is neither a USDT probe nor a function {target.name!r} in {location}", hints=hints)
 
 
 # ---------------------------------------------------------------------------------------------- attach points
@@ -169,62 +169,62 @@ class Attachment(msgspec.Struct, frozen=True):
         return not self.entry.startswith("fentry:")
 
 
-def attach(place: Place, kernel: KernelInfo, pid: int | None = None) -> Attachment:
+def attach(target: TraceTarget, kernel: KernelInfo, pid: int | None = None) -> Attachment:
     """The attach points of a target on this machine; the front end reports functions and events that do not exist.
 
     Raises:
         TraceError: this kernel does not support probes of that kind.
     """
-    if place.family == KERNEL:
-        return _kernel(place, kernel)
-    if place.family == OTHER:
-        return Attachment(f"{place.target}:{place.name}", prefix=0)
-    if place.family == TRACEPOINT:
-        return Attachment(f"tracepoint:{quoted(place.target)}:{quoted(place.name)}", prefix=len("tracepoint:"))
-    target = _binary(place.target, kernel, pid)
-    paths = kernel.binaries(target, pid)
+    if target.family == KERNEL:
+        return _kernel(target, kernel)
+    if target.family == OTHER:
+        return Attachment(f"{target.container}:{target.name}", prefix=0)
+    if target.family == TRACEPOINT:
+        return Attachment(f"tracepoint:{quoted(target.container)}:{quoted(target.name)}", prefix=len("tracepoint:"))
+    container = _binary(target.container, kernel, pid)
+    paths = kernel.binaries(container, pid)
     path = len(paths[0].encode()) + 1 if len(paths) == 1 else 0
-    if place.family == USDT:
-        parts = ":".join(quoted(part) for part in place.name.split(":"))
-        return Attachment(f"usdt:{quoted(target)}:{parts}", prefix=len("usdt:") + path)
-    name = f"{quoted(target)}:{quoted(place.name)}"
+    if target.family == USDT:
+        parts = ":".join(quoted(part) for part in target.name.split(":"))
+        return Attachment(f"usdt:{quoted(container)}:{parts}", prefix=len("usdt:") + path)
+    name = f"{quoted(container)}:{quoted(target.name)}"
     return Attachment(f"uprobe:{name}", f"uretprobe:{name}", prefix=len("uprobe:") + path)
 
 
-def _binary(target: str, kernel: KernelInfo, pid: int | None) -> str:
+def _binary(container: str, kernel: KernelInfo, pid: int | None) -> str:
     """The binary; as in bcc, ``pthread`` stands for ``libpthread``."""
-    if "/" in target or _WILD.search(target) or kernel.binaries(target, pid):
-        return target
-    return f"lib{target}" if kernel.binaries(f"lib{target}", pid) else target
+    if "/" in container or _WILD.search(container) or kernel.binaries(container, pid):
+        return container
+    return f"lib{container}" if kernel.binaries(f"lib{container}", pid) else container
 
 
-def _kernel(place: Place, kernel: KernelInfo) -> Attachment:
+def _kernel(target: TraceTarget, kernel: KernelInfo) -> Attachment:
     """A single typed function is traced by fentry, which costs least; several by kprobes, which attach at once."""
-    name = f"{quoted(place.target)}:{quoted(place.name)}" if place.target else quoted(place.name)
+    name = f"{quoted(target.container)}:{quoted(target.name)}" if target.container else quoted(target.name)
     kprobes = Attachment(f"kprobe:{name}", f"kretprobe:{name}")
-    if place.kind in (KPROBE, KRETPROBE):
+    if target.kind in (KPROBE, KRETPROBE):
         return kprobes
     typed = kernel.has_btf and kernel.feature("fentry")
-    single = not place.wild and "+" not in place.name
-    prototype = kernel.function(place.name, place.target) if typed and single else None
+    single = not target.wild and "+" not in target.name
+    prototype = kernel.function(target.name, target.container) if typed and single else None
     if prototype is not None and not prototype.variadic:
         arguments = tuple(parameter for parameter, _ in prototype.parameters)
         result = not isinstance(prototype.result, Void)
         return Attachment(f"fentry:{name}", f"fexit:{name}", arguments, result=result)
-    if place.kind in _TYPED or (typed and not kernel.feature("kprobe")):
+    if target.kind in _TYPED or (typed and not kernel.feature("kprobe")):
         return Attachment(f"fentry:{name}", f"fexit:{name}")
     if not kernel.feature("kprobe"):
-        raise _no_kernel_functions(place)
+        raise _no_kernel_functions(target)
     return kprobes
 
 
-def _no_kernel_functions(place: Place) -> TraceError:
+def _no_kernel_functions(target: TraceTarget) -> TraceError:
     hints = (
         "tracepoints (t:CATEGORY:EVENT), functions of programs and libraries (LIBRARY:FUNCTION) and USDT probes work",
-        f"'pytrace -l \"*{place.name.strip('*_')}*\"' lists the events of similar names",
+        f"'pytrace -l \"*{target.name.strip('*_')}*\"' lists the events of similar names",
     )
     message = "this kernel has neither kprobes (CONFIG_KPROBE_EVENTS) nor fentry, so its functions cannot be traced"
-    return place.spec.error(message, hints=hints)
+    return target.spec.error(message, hints=hints)
 
 
 def quoted(part: str) -> str:
@@ -235,7 +235,7 @@ def quoted(part: str) -> str:
 # ---------------------------------------------------------------------------------------------- regular expressions
 
 
-def by_regexp(place: Place) -> tuple[Place, str]:
+def by_regexp(target: TraceTarget) -> tuple[TraceTarget, str]:
     """For a target whose name is a regular expression: a target with name ``*``, and the ``--probe-filter``.
 
     Names match from their beginning.
@@ -243,12 +243,12 @@ def by_regexp(place: Place) -> tuple[Place, str]:
     Raises:
         TraceError: it is not a regular expression.
     """
-    expression = _without_anchors(place.name)
+    expression = _without_anchors(target.name)
     try:
         re.compile(expression)
     except re.error as problem:
-        raise place.spec.error(f"{place.name!r} is not a regular expression: {problem}") from None
-    everything = Place(place.spec, place.family, place.target, "*", place.returns, place.kind)
+        raise target.spec.error(f"{target.name!r} is not a regular expression: {problem}") from None
+    everything = TraceTarget(target.spec, target.family, target.container, "*", target.returns, target.kind)
     return everything, rf":(?:{expression})[^:]*$|^interval:|:sched_process_exit$"
 
 

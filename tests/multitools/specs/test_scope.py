@@ -7,7 +7,7 @@ from pytrace.core.builtins import BUILTINS
 from pytrace.core.diagnostics import TraceError
 from pytrace.multitools.specs import signatures
 from pytrace.multitools.specs.problems import SpecText
-from pytrace.multitools.specs.values import Scope, unknown_at_return
+from pytrace.multitools.specs.scope import Scope, unknown_at_return
 
 PARAMETERS = signatures.parse(SpecText.of("struct file *file, char *to, size_t count"))
 
