@@ -66,7 +66,7 @@ def _fields(file: ElfFile) -> Iterator[tuple[str, int, int]]:
     wide = file.wide
     for at, size in _HEADER if wide else _NARROW_HEADER:
         yield f"header + {at}", at, size
-    header = struct.unpack_from("<QQ" if wide else "<II", file.view, 32 if wide else 28)
+    header = struct.unpack("<QQ" if wide else "<II", file.view[32:48] if wide else file.view[28:36])
     step = 56 if wide else 32
     for number in range(len(file.segments) + 4):
         yield from _record(f"segment {number}", header[0] + number * step, _SEGMENT if wide else _WORDS[:8])
