@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytrace.core.types import Enum, Struct, Type
-from pytrace.frontend.c import constants, declarations
 from pytrace.frontend.expand import c_macros, imports
 
 if TYPE_CHECKING:
@@ -98,6 +97,8 @@ class Definitions(msgspec.Struct):
 
     def constant(self, name: str) -> int | None:
         """The built-in value of a kernel header macro, for names without another definition."""
+        from pytrace.frontend.c import constants
+
         return constants.value(name, self.kernel)
 
     def names(self, kind: str) -> Iterable[str]:
@@ -115,6 +116,8 @@ class Definitions(msgspec.Struct):
         return [*own, *self.kernel.type_names(kind)]
 
     def _constants(self) -> list[str]:
+        from pytrace.frontend.c import constants
+
         declared = self.headers.enumerators() if self.headers is not None else ()
         return [*self.names("macro"), *self.enumerators, *declared, *constants.names(self.kernel)]
 
@@ -123,6 +126,8 @@ def read(program: nodes.Program, options: CompileOptions, kernel: KernelInfo, di
     """Read the definitions of the program's C part, of its headers and of those of ``--include``."""
     definitions = Definitions(kernel, written=c_macros.defined(program))
     if program.c_parts or options.includes:
+        from pytrace.frontend.c import declarations
+
         declarations.read(program, options, kernel, diagnostics, definitions)
     for path in (*imports.files(program)[1:], *definitions.files):
         if os.path.isabs(path):
