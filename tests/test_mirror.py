@@ -15,7 +15,7 @@ DECIDES_NOTHING = {
         "frontend/ast/probe_context.py", "frontend/check/inference/c_definitions.py",
         "frontend/syntax/lexical/layout.py", "frontend/syntax/lexical/scan.py",
         "runtime/symbols/frame.py", "results/snapshot.py",
-        "results/values.py", "runtime/session/service.py",
+        "results/values.py", "runtime/session/services/service.py",
     ),
     "tables, which the tests of what reads them hold": (
         "core/unwind_format.py", "core/probes/perf_events.py", "core/probes/syscall_numbers.py",

@@ -70,7 +70,7 @@ class Trace:
             programs = prepared.manifest.programs
             self._collector = collector = Collector(programs)
             embedding = Embedding(collector, lambda symbols: table(collector, Places(programs, symbols)), self._wake)
-            self._session = Session(prepared, options, self._stack, embedding)
+            self._session = Session.open(prepared, options, self._stack, embedding)
             self._names = tuple(spec.name for spec in prepared.manifest.maps)
             self._session.start()
             self._tell()

@@ -63,3 +63,8 @@ class RunOptions(msgspec.Struct, frozen=True):
     def exports(self) -> bool:
         """Whether the output is a snapshot, written at the end of the run."""
         return self.format not in STREAMED
+
+    @property
+    def saves(self) -> bool:
+        """Whether snapshots are saved, or written as the output of the run."""
+        return self.save is not None or self.save_every is not None or self.exports

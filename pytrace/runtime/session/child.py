@@ -46,7 +46,7 @@ _MOST_PATIENCE = 60.0
 
 
 class Child:
-    """A started command. *pid* is its process id, the value of ``cpid``; a descriptor for polling is :meth:`fileno`."""
+    """A started command. *pid* is its process id, the value of ``cpid``."""
 
     def __init__(self, pid: int, gate: int, report: int, command: list[str]) -> None:
         self.pid = pid
@@ -57,9 +57,10 @@ class Child:
         self._stopped = False
         self._status: int | None = None
 
-    def fileno(self) -> int:
-        """Readable once the process has ended (a pidfd)."""
-        return self._pidfd
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """A descriptor that is readable once the process has ended (a pidfd)."""
+        return (self._pidfd,)
 
     def stop_after_exec(self) -> None:
         """Let the child become its program, and hold it there.

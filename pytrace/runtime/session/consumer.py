@@ -8,11 +8,9 @@ not the output is read.  After the user has asked for the end, what still waits 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pytrace.base.interruption import EndRequests
     from pytrace.runtime.output.renderer import Renderer
     from pytrace.runtime.output.streams import Output
@@ -30,11 +28,21 @@ STUCK = 0.2
 UNPRINTED = ("unprinted", 0)
 
 
+class AttachedProbes(Protocol):
+    """Probes that events may detach (:class:`pytrace.runtime.session.probes.Probes`)."""
+
+    def unwatch(self, addresses: list[int]) -> None:
+        """Detach the watchpoints on *addresses*, and empty the list."""
+
+    def detach(self) -> None:
+        """Detach all probes."""
+
+
 class Consumer:
     """Hands events of *ring* to the handlers of *renderer*.
 
-    *requests* says whether the user has asked for the end; *unwatch* is given what events asked to take out; *stop* is
-    called as soon as an ``exit()`` is seen, before the events that were sent earlier are handled, which may take long.
+    *requests* says whether the user has asked for the end. *probes* are detached as soon as an ``exit()`` is seen,
+    before the events that were sent earlier are handled, which may take long.
     """
 
     def __init__(
@@ -43,14 +51,13 @@ class Consumer:
         renderer: Renderer,
         output: Output,
         requests: EndRequests,
-        unwatch: Callable[[list[int]], None],
-        stop: Callable[[], object],
+        probes: AttachedProbes,
     ) -> None:
         self._ring = ring
         self._renderer = renderer
         self._output = output
         self._requests = requests
-        self._unwatch = unwatch
+        self._probes = probes
         self._deadline: float | None = None
         self._progress = (-1, -1)
         self._since = 0.0
@@ -58,7 +65,7 @@ class Consumer:
         self._drained = 0
         self._more = False
         """Whether the last turn was over before everything was handled."""
-        ring.notice(renderer.kinds("exit"), stop)
+        ring.notice(renderer.kinds("exit"), probes.detach)
 
     def turn(self) -> int:
         """Handle what waits, for :data:`TURN` seconds, and let its output be seen; gives the number of events."""
@@ -78,7 +85,7 @@ class Consumer:
         self._drained = self._ring.drain(self._renderer.handlers, None, lambda: output.accepted, enough)
         self._renderer.end_batch()
         if unwatched := self._renderer.state.unwatched:
-            self._unwatch(unwatched)
+            self._probes.unwatch(unwatched)
         return self._drained
 
     def wait(self, loop: EventLoop, most: float) -> list[int]:

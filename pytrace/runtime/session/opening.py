@@ -1,6 +1,6 @@
-"""What a run needs, opened and loaded: output, child's unwinding, programs, session data, symbols.
+"""Opening of a run: all that it owns, in order (:func:`open_run`).
 
-Each function enters what has to be closed into the :class:`ExitStack` of the session.
+Each function enters what has to be closed into the :class:`ExitStack` of the run.
 """
 
 from __future__ import annotations
@@ -13,39 +13,104 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from pytrace.base.interruption import EndRequests
 from pytrace.base.terminal import colour
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.process_filters import NOT_YET, PROCESS_MAP, UNROLLED, ProcessFilters
-from pytrace.core.types import Stack, StackMode, Type, USym, parts
+from pytrace.core.types import Stack, Type, USym, parts
 from pytrace.runtime.abi import privileges
 from pytrace.runtime.host.clocks import Clock, together
-from pytrace.runtime.load.loader import LoadedScript, LoadOptions, load
+from pytrace.runtime.load.loader import LoadedScript, LoadOptions, available_memory, load
 from pytrace.runtime.load.map_reader import MapReader
 from pytrace.runtime.output.renderer import Renderer, RenderOptions, RunState
 from pytrace.runtime.output.streams import Flush, Output
+from pytrace.runtime.ring.reader import EventLoop, RingReader, backlog_limit
+from pytrace.runtime.session import optional_services
+from pytrace.runtime.session.consumer import Consumer
+from pytrace.runtime.session.notices import Notices
+from pytrace.runtime.session.probes import Probes
+from pytrace.runtime.session.resources import Command, NoCommand, Resources
+from pytrace.runtime.session.services.losses import Losses
+from pytrace.runtime.session.services.own_process import OwnProcess
+from pytrace.runtime.session.services.processes import NothingUnwound, Processes
+from pytrace.runtime.session.signals import Signals
+from pytrace.runtime.session.snapshots import Snapshots
 from pytrace.runtime.symbols.lazy import LazySymbols
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from contextlib import ExitStack
 
-    from pytrace.base.interruption import EndRequests
     from pytrace.core.config import Config
     from pytrace.core.manifest import CompiledScript, Manifest, MapSpec, SessionData
     from pytrace.core.options.run_options import RunOptions
-    from pytrace.core.types.tables import RowTable
-    from pytrace.metrics.service import Metrics
-    from pytrace.render.decoders import Values
-    from pytrace.results.snapshot import SnapshotData
-    from pytrace.runtime.capture.recording import Moment
     from pytrace.runtime.capture.row_keeper import RowKeeper
-    from pytrace.runtime.output.handlers import Make
-    from pytrace.runtime.session.child import Child
-    from pytrace.runtime.session.reading_ahead import ReadingAhead
-    from pytrace.runtime.session.run_end import RunEnd
-    from pytrace.runtime.session.saving import Saving
+    from pytrace.runtime.session.embedding import Embedding
+    from pytrace.runtime.session.services.exporting import Export
+    from pytrace.runtime.session.services.service import Service
     from pytrace.runtime.symbols.symbolizer import Symbolizer
     from pytrace.runtime.unwind.unwinder import Unwound
+
+
+def open_run(
+    script: CompiledScript, options: RunOptions, stack: ExitStack, embedding: Embedding | None = None
+) -> Resources:
+    """Open all that a run needs, load its programs, and take over signals; *stack* closes it.
+
+    *embedding* takes the place of standard output, of printing and of signals.
+
+    Raises:
+        TraceError: the kernel rejected a program, or the machine lacks a feature; nothing has been traced by then.
+    """
+    manifest = script.manifest
+    raise_limits(manifest)
+    requests = EndRequests()
+    lazy = symbols(manifest.config, options, requests)
+    signals = embedding.signals if embedding else stack.enter_context(Signals(requests, lazy.give_up_lines))
+    within = namespace(options, stack)
+    written = embedding.output if embedding else output(options, requests, stack)
+    notices = Notices(written, options)
+    exports = check_saving(manifest, options)
+    traced, loaded, processes = _load(script, options, lazy, within, notices, embedding is not None, stack)
+    rows = row_keeper() if options.saves or embedding else None
+    printer = renderer(loaded, options, written, lazy, within, stack, requests, embedding, rows)
+    ring = RingReader(loaded.map_fd(manifest.ring), stack, backlog=backlog_limit(available_memory()))
+    loop = EventLoop(ring, stack)
+    probes = Probes(loaded, options, traced.pid, processes, notices, stack)
+    consumer = Consumer(ring, printer, written, requests, probes)
+    losses = Losses(loaded, probes, consumer, printer, written)
+    snapshots = Snapshots(manifest, options, printer, ring, lazy, probes, losses, rows)
+    services: list[Service] = [*(() if embedding else (OwnProcess(),)), processes, losses]
+    services += optional_services.all_of(options, exports, loaded, lazy, snapshots, notices, traced, loop, stack)
+    if traced.pid is None:
+        printer.no_child()
+    signals.begin()
+    return Resources(
+        options=options, embedded=embedding is not None, requests=requests, signals=signals, output=written,
+        notices=notices, command=traced, loaded=loaded, symbols=lazy, renderer=printer, ring=ring, loop=loop,
+        consumer=consumer, processes=processes, probes=probes, losses=losses, snapshots=snapshots, services=services,
+    )  # fmt: skip
+
+
+def _load(
+    script: CompiledScript,
+    options: RunOptions,
+    lazy: LazySymbols,
+    within: int | None,
+    notices: Notices,
+    embedded: bool,
+    stack: ExitStack,
+) -> tuple[Command, LoadedScript, Processes]:
+    """Start the command, which is held, load the programs, and follow processes from now on."""
+    manifest = script.manifest
+    traced = command(options, within, embedded=embedded, stack=stack)
+    unwinding = unwound(manifest, options, traced)
+    loaded = programs(script, options, unwinding, stack)
+    fill_session_data(loaded, options, traced.pid)
+    stack.callback(lazy.close)
+    processes = Processes(lazy, unwinding.start(loaded, stack, notices.warn))
+    follow_mappings(manifest, options, traced.pid, lazy, notices.warn)
+    return traced, loaded, processes
 
 
 def raise_limits(manifest: Manifest) -> None:
@@ -86,81 +151,55 @@ def output(options: RunOptions, requests: EndRequests, stack: ExitStack) -> Outp
     return opened
 
 
-def child(command: str, stack: ExitStack, namespace: int | None, flush: bool) -> Child:
-    """The process of ``-c``, which waits until probes are attached (:func:`pytrace.runtime.session.child.start`).
+def command(options: RunOptions, namespace: int | None, *, embedded: bool, stack: ExitStack) -> Command:
+    """The process of ``-c``, which waits until probes are attached (:func:`pytrace.runtime.session.child.start`)."""
+    if options.command is None:
+        return NoCommand()
+    from pytrace.runtime.session import child  # most runs have none
 
-    *flush*: write first what waits in Python's standard streams, so that it comes before the command's output.
-    """
-    from pytrace.runtime.session import child as process  # most runs have none
-
-    if flush:
+    if not embedded:
+        # What waits in Python's standard streams comes before the command's output.
         sys.stdout.flush()
         sys.stderr.flush()
-        return process.start(command, stack, namespace)
+        return child.start(options.command, stack, namespace)
     from pytrace.base.interruption import postponed  # in other programs Ctrl-C raises, and nobody would end the child
 
     with postponed():
-        return process.start(command, stack, namespace)
+        return child.start(options.command, stack, namespace)
 
 
-def saving(
-    manifest: Manifest, options: RunOptions, take: Callable[[], SnapshotData], warn: Callable[[str], None]
-) -> Saving | None:
-    """What saves snapshots and writes the last one in the format of ``-f``; None when neither is wanted.
+def check_saving(manifest: Manifest, options: RunOptions) -> list[Export]:
+    """Check that snapshots can be saved, and open the last one's output for a format of ``-f`` that shows it.
 
     Raises:
         TraceError: they cannot be written where they are to be, or in that format.
     """
-    if options.save is None and options.save_every is None and not options.exports:
-        return None
-    from pytrace.runtime.session.saving import Saving
+    if not options.saves:
+        return []
+    from pytrace.runtime.session.services import saving
 
+    saving.check(options)
     if not options.exports:
-        return Saving(options, take, warn)
-    from pytrace.runtime.session.exporting import Export
+        return []
+    from pytrace.runtime.session.services.exporting import Export
 
-    return Saving(options, take, warn, Export(manifest, options))
-
-
-def metrics(
-    options: RunOptions, config: Config, take: Callable[[], SnapshotData], tell: Callable[[str], None], stack: ExitStack
-) -> Metrics | None:
-    """What serves metrics; None when nobody wants them.
-
-    Raises:
-        TraceError: they cannot be served where they are to be.
-    """
-    if options.metrics is None:
-        return None
-    from pytrace.metrics.service import Metrics
-
-    served = Metrics(options.metrics, config, take, tell)
-    stack.callback(served.close)
-    return served
+    return [Export(manifest, options)]
 
 
-def rows() -> RowKeeper:
-    """Where rows are kept for snapshots."""
-    from pytrace.runtime.capture.row_keeper import RowKeeper
-
-    return RowKeeper()
-
-
-def moment() -> Moment:
-    """This moment, by the wall clock and the monotonic one."""
-    return time.time_ns(), time.monotonic_ns()
-
-
-def unwound(manifest: Manifest, options: RunOptions, child: Child | None) -> Unwound | None:
-    """What ``dw_ustack`` unwinds; the child is then held as the program that it will be."""
+def unwound(manifest: Manifest, options: RunOptions, traced: Command) -> Unwound | NothingUnwound:
+    """The processes that ``dw_ustack`` unwinds; the command is then held as the program that it will be."""
     if manifest.unwind is None:
-        return None
+        return NothingUnwound()
     from pytrace.runtime.unwind.unwinder import Unwound
 
-    return Unwound(manifest, options.filters.pid, (*options.filters.pids[1:], *options.dwarf_pids), child)
+    traced.stop_after_exec()
+    pids = {*options.filters.pids, *options.dwarf_pids}
+    return Unwound(manifest, pids if traced.pid is None else pids | {traced.pid})
 
 
-def programs(script: CompiledScript, options: RunOptions, unwind: Unwound | None, stack: ExitStack) -> LoadedScript:
+def programs(
+    script: CompiledScript, options: RunOptions, unwind: Unwound | NothingUnwound, stack: ExitStack
+) -> LoadedScript:
     """The programs and maps of *script*, loaded.
 
     Raises:
@@ -171,23 +210,23 @@ def programs(script: CompiledScript, options: RunOptions, unwind: Unwound | None
         verifier_log=_show_verifier if "verifier" in options.debug else None,
         btf_path=os.environ.get("PYTRACE_BTF", os.environ.get("BPFTRACE_BTF", "")),
         disabled=options.disabled,
-        entries={} if unwind is None else unwind.entries(),
+        entries=unwind.entries(),
     )
     return load(script, options=load_options, stack=stack)
 
 
-def fill_session_data(loaded: LoadedScript, options: RunOptions, child: Child | None) -> None:
+def fill_session_data(loaded: LoadedScript, options: RunOptions, command: int | None) -> None:
     """Tell the programs what only a run knows: its start, clocks, and processes (docs/architecture.md)."""
     data = loaded.manifest.session
     if data is None:
         return
     memory = loaded.section(data.section)
     struct.pack_into("=Q", memory, data.start, time.clock_gettime_ns(time.CLOCK_BOOTTIME))
-    struct.pack_into("=Q", memory, data.cpid, 0 if child is None else child.pid)
+    struct.pack_into("=Q", memory, data.cpid, command or 0)
     atomic, boot = together(time.CLOCK_TAI, time.CLOCK_BOOTTIME)
     struct.pack_into("=q", memory, data.tai, atomic - boot)
     struct.pack_into("=q", memory, data.wall, Clock().boot_offset)
-    root = options.filters.pid if child is None else child.pid
+    root = options.filters.pid if command is None else command
     struct.pack_into("=Q", memory, data.root, root or 0)
     if options.filters != ProcessFilters():
         _fill_filters(loaded, data, options)
@@ -211,19 +250,6 @@ def _fill_filters(loaded: LoadedScript, data: SessionData, options: RunOptions) 
         bpf_maps.update(descriptor, struct.pack("=I", pid), struct.pack("=I", 1))
 
 
-def run_end(options: RunOptions, child: Child | None, loaded: LoadedScript, stack: ExitStack) -> RunEnd | None:
-    """What tells that the traced processes have ended, or the time is over; None when nothing of that is waited for.
-
-    Raises:
-        TraceError: there is no such process.
-    """
-    if child is None and not options.filters.pids and not options.filters.exec_wait and options.duration is None:
-        return None
-    from pytrace.runtime.session.run_end import RunEnd
-
-    return RunEnd(options, child, loaded, stack)
-
-
 def shows_user_addresses(manifest: Manifest) -> bool:
     """Whether output has user addresses, whose processes may have ended by then."""
     roots = [kind for event in manifest.events for kind in event.args]
@@ -232,20 +258,27 @@ def shows_user_addresses(manifest: Manifest) -> bool:
 
 
 def follow_mappings(
-    manifest: Manifest, options: RunOptions, child: Child | None, lazy: LazySymbols, warn: Callable[[str], None]
+    manifest: Manifest, options: RunOptions, command: int | None, lazy: LazySymbols, warn: Callable[[str], None]
 ) -> None:
     """Take note of what processes map, when the script shows user addresses: by then they may have ended."""
     unwinds = manifest.unwind is not None
     if not unwinds and not shows_user_addresses(manifest):
         return
-    pid = child.pid if child is not None else options.filters.pid
+    pid = options.filters.pid if command is None else command
     # Followed processes that run already are not known yet: any may be one. Nor is that of --exec-wait.
-    if (options.follow and child is None) or options.filters.exec_wait:
+    if (options.follow and command is None) or options.filters.exec_wait:
         pid = None
     try:
         lazy.start(None if pid is None else [pid, *options.filters.pids[1:], *options.dwarf_pids], prompt=unwinds)
     except TraceError as error:
         warn(error.message)
+
+
+def row_keeper() -> RowKeeper:
+    """Keeps rows for snapshots."""
+    from pytrace.runtime.capture.row_keeper import RowKeeper  # few runs take snapshots
+
+    return RowKeeper()
 
 
 def renderer(
@@ -256,19 +289,16 @@ def renderer(
     within: int | None,
     stack: ExitStack,
     requests: EndRequests,
-    handlers: Mapping[str, Make] | None,
-    keep_row: Callable[[RowTable, Values], None] | None,
+    embedding: Embedding | None,
+    rows: RowKeeper | None,
 ) -> Renderer:
-    """What prints events and maps; *within* is the network namespace of interfaces.
-
-    *handlers* handle events in place of those that print them; *keep_row* is also called with each row.
-    """
+    """What prints events and maps; *within* is the network namespace of interfaces. Rows are kept in *rows*, too."""
     render = RenderOptions(
         quiet=options.quiet,
         warnings=options.warnings,
         namespace=within,
         tool=options.tool,
-        printable=handlers is None and not options.raw and not written.json and written.terminal,
+        printable=embedding is None and not options.raw and not written.json and written.terminal,
     )
     made = Renderer(
         loaded.manifest,
@@ -277,8 +307,8 @@ def renderer(
         MapReader(loaded),
         options=render,
         state=RunState(requests=requests),
-        handlers=handlers,
-        keep_row=keep_row,
+        handlers=embedding.handlers(lazy) if embedding else None,
+        keep_row=rows.keep if rows else None,
     )
     stack.callback(made.close)
     return made
@@ -300,25 +330,6 @@ def symbols(config: Config, options: RunOptions, requests: EndRequests) -> LazyS
         )
 
     return LazySymbols(make)
-
-
-def reading_ahead(loaded: LoadedScript, options: RunOptions, lazy: LazySymbols) -> ReadingAhead | None:
-    """What reads the source lines of stacks in maps before these print; None when none will be shown."""
-    config = loaded.manifest.config
-    taken = options.save or options.save_every or options.exports
-    shown = config.show_debug_info and (config.print_maps_on_exit or taken)
-    specs = [spec for spec in loaded.manifest.maps if has_user_stacks(spec)] if shown else []
-    if not specs:
-        return None
-    from pytrace.runtime.session.reading_ahead import ReadingAhead  # few scripts need it
-
-    return ReadingAhead(loaded.manifest, specs, MapReader(loaded), lazy)
-
-
-def has_user_stacks(spec: MapSpec) -> bool:
-    """Whether printing a map shows functions of user stacks."""
-    stacks = (inner for inner in parts(_types(spec)) if isinstance(inner, Stack))
-    return any(stack.user and stack.mode not in (StackMode.RAW, StackMode.BUILD_ID) for stack in stacks)
 
 
 def _types(spec: MapSpec) -> list[Type]:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from pytrace.core.manifest_sections import UnwindMaps
     from pytrace.runtime.host.procfs import Mapping
     from pytrace.runtime.load.loader import LoadedScript
-    from pytrace.runtime.session.child import Child
 
 _RANGE = struct.Struct("=QQQII")
 _SMALLEST_SLICE = 16
@@ -82,19 +81,15 @@ def _slice_size(count: int) -> int:
 
 
 class Unwound:
-    """What ``dw_ustack`` of a run unwinds, known before maps are made: the processes of -p, -c and --dwarf-pid.
+    """Processes that ``dw_ustack`` of a run unwinds, known before maps are made: those of -p, -c and --dwarf-pid.
 
     Raises:
-        TraceError: there is no such process, or the child could not be started.
+        TraceError: there is no such process.
     """
 
-    def __init__(self, manifest: Manifest, pid: int | None, others: Iterable[int], child: Child | None) -> None:
+    def __init__(self, manifest: Manifest, pids: Iterable[int]) -> None:
         self._manifest = manifest
-        wanted = {*others, *(() if pid is None else (pid,))}
-        if child is not None:
-            child.stop_after_exec()
-            wanted.add(child.pid)
-        self.pids = sorted(wanted)
+        self.pids = sorted(pids)
         for number in self.pids:
             if not os.path.exists(f"/proc/{number}"):
                 raise TraceError(f"cannot read unwind tables of process {number}: there is no such process")

@@ -19,7 +19,7 @@ from pytrace.runtime.session import child
 
 
 def wait(process: child.Child) -> int | None:
-    select.select([process], [], [], 10)
+    select.select(process.descriptors, [], [], 10)
     return process.poll()
 
 
@@ -180,7 +180,7 @@ def test_a_program_that_is_killed_before_it_is_released() -> None:
         process.stop_after_exec()
         assert process.run_to_entry()
         os.kill(process.pid, signal.SIGKILL)
-        select.select([process.fileno()], [], [], 10)
+        select.select(process.descriptors, [], [], 10)
         process.release()
         assert wait(process) == -signal.SIGKILL
 

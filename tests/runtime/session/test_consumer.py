@@ -48,9 +48,14 @@ class Made:
             renderer,
             self.output,
             self.requests,
-            lambda _: None,
-            lambda: self.stopped.append(self.output.accepted),
+            self,
         )
+
+    def detach(self) -> None:
+        self.stopped.append(self.output.accepted)
+
+    def unwatch(self, addresses: list[int]) -> None:
+        addresses.clear()
 
     def send(self, count: int) -> list[bytes]:
         made = [sample(number % 3, number) for number in range(count)]

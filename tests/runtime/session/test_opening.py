@@ -9,13 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from pytrace.core.config import Config
-from pytrace.core.manifest import Manifest, SessionData
+from pytrace.core.manifest import SessionData
 from pytrace.core.options.process_filters import NOT_YET, ProcessFilters
 from pytrace.core.options.run_options import RunOptions
-from pytrace.core.types import UINT64, Count, Stack, StackMode, Tuple
 from pytrace.runtime.session import opening
-from tests.support.encode import Run
 
 PLACES = SessionData("session", start=0, cpid=8, tai=16, wall=24, root=32, exit=40, filters=64)
 CLOCKS = {time.CLOCK_BOOTTIME: 0, time.CLOCK_TAI: 37_000_000_000, time.CLOCK_REALTIME: 1_000_000_000}
@@ -57,32 +54,3 @@ def test_values_of_filters_are_in_the_session_data() -> None:
     opening.fill_session_data(cast(Any, loaded), waits, None)
     assert struct.unpack_from("=Q", memory, PLACES.root) == (NOT_YET,)
     assert bytes(memory[PLACES.filters : PLACES.filters + 16]) == b"ls".ljust(16, b"\0")
-
-
-def test_maps_whose_stacks_show_no_functions() -> None:
-    run = Run()
-    shown = [Stack(True, 4), Stack(True, 4, StackMode.PERF), Tuple((UINT64, Stack(True, 4)))]
-    others = [Stack(False, 4), Stack(True, 4, StackMode.RAW), Stack(True, 4, StackMode.BUILD_ID), UINT64]
-    specs = [run.keyed(f"@{at}", kind, Count(), {}) for at, kind in enumerate([*shown, *others])]
-    assert [opening.has_user_stacks(spec) for spec in specs] == [True] * len(shown) + [False] * len(others)
-
-
-@pytest.mark.parametrize(
-    ("mode", "config", "reads"),
-    [
-        (StackMode.BPFTRACE, Config(), True),
-        (StackMode.RAW, Config(), False),
-        (StackMode.BPFTRACE, Config(show_debug_info=False), False),
-        (StackMode.BPFTRACE, Config(print_maps_on_exit=False), False),
-    ],
-)
-@pytest.mark.parametrize("save", [None, "x.pts"])
-def test_lines_are_read_ahead_only_where_maps_will_show_them(
-    mode: StackMode, config: Config, save: str | None, *, reads: bool
-) -> None:
-    run = Run()
-    run.keyed("@", Stack(True, 4, mode), Count(), {})
-    loaded = cast(Any, SimpleNamespace(manifest=Manifest((), tuple(run.maps), (), (), config), maps={}))
-    saved = save is not None and mode is StackMode.BPFTRACE and config.show_debug_info
-    made = opening.reading_ahead(loaded, RunOptions(save=save), cast(Any, None))
-    assert (made is not None) == (reads or saved)

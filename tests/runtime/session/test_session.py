@@ -1,290 +1,162 @@
-"""pytrace.runtime.session.session: the order of a run, and what ends it. tests/kernel runs whole sessions."""
+"""Whole runs without a kernel: what they print, and how they end. tests/kernel runs whole sessions."""
 
 from __future__ import annotations
 
-import os
-import struct
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from pytrace.base.interruption import EndRequests
 from pytrace.core.config import Config
-from pytrace.core.diagnostics import TraceError
-from pytrace.core.event_layout import Location
-from pytrace.core.manifest import CompiledScript, Manifest, ProgramSpec, SessionData, Target
+from pytrace.core.manifest import CompiledScript, Manifest
 from pytrace.core.options.run_options import RunOptions
-from pytrace.core.probes.targets import NoTarget
-from pytrace.runtime.attach.attachments import Attached
+from pytrace.runtime.session import opening, test_runs
 from pytrace.runtime.session import session as module
+from pytrace.runtime.session.services.service import Service
 from pytrace.runtime.session.session import Session
-
-HERE = Location("script.bt", 1, 1)
-
-
-def program(kind: str, symbol: str = "", *, service: bool = False, targets: int = 1) -> ProgramSpec:
-    places = tuple(Target(f"{kind}:{at}", at, NoTarget()) for at in range(targets))
-    return ProgramSpec(symbol or f"{kind}_0", kind, 0, places, HERE, service=service)
-
-
-class Bare(Session):
-    """A session whose parts only note that they were called."""
-
-    def __init__(self, *programs: ProgramSpec, **options: Any) -> None:
-        self.order: list[str] = []
-        self.options = RunOptions(**options)
-        self._by_kind = module._by_kind(programs)
-        self.told: list[str] = []
-        self.state = SimpleNamespace(exit_requested=False, exit_code=0, assertion_failed=False)
-        self.ring = SimpleNamespace(noticed=False, discard=lambda: self.order.append("discard"))
-        parts: dict[str, Any] = {
-            "loaded": SimpleNamespace(
-                run=self.order.append, manifest=SimpleNamespace(session=None, maps=(1,), config=Config(), follow_map="")
-            ),
-            "output": SimpleNamespace(
-                message=self.told.append, flush=lambda: self.order.append("flush"), broken=False, json=False,
-                csv=False, terminal=False,
-                gave_up=False, events_over=False, drop=lambda: self.order.append("drop"),
-            ),
-            "renderer": SimpleNamespace(
-                state=self.state, printed_nothing=True, attached=lambda count: self.order.append(f"attached {count}"),
-                print_rows=lambda: self.order.append("rows"), print_maps=lambda: self.order.append("maps"),
-                summary=lambda _: self.order.append("summary"),
-                losses=lambda *_, **__: self.order.append("losses"), resume=lambda: self.order.append("resume"),
-                exit=lambda status: self.order.append(f"exit {status}"),
-                broken_off=lambda totals: self.order.append(f"broken off {sorted(totals)}"),
-            ),
-            "_consumer": SimpleNamespace(
-                finish=lambda: self.order.append("finish"), drain=lambda: self.order.append("drain"),
-                totals=lambda: {("unprinted", 0): 1}, break_off=lambda: self.order.append("break"),
-            ),
-            "_symbols": SimpleNamespace(hurry=lambda _: None, notices=lambda: ["no lines of x"], descriptors=[]),
-            "_counters": SimpleNamespace(totals=lambda: {("lost", 0): 2}),
-            "_links": SimpleNamespace(close=lambda: self.order.append("detach")),
-            "_requests": EndRequests(), "_signals": SimpleNamespace(take=list, fileno=lambda: 3), "_ring": self.ring,
-            "_loop": SimpleNamespace(watch=lambda _: None), "_end_reached": False,
-            "_end": SimpleNamespace(
-                start=lambda _: None, pause=lambda longest: longest, reached=lambda ready: 9 in ready,
-            ),
-            "_embedding": None, "_saving": None, "_missed": {}, "_detached": None,
-            "_misses": None, "_child": None, "_ahead": None, "_unwinder": None, "_summed_up": False,
-            "_services": [],
-        }  # fmt: skip
-        for name, value in parts.items():
-            setattr(self, name, value)
-
-    def _attach(self) -> list[Attached]:
-        self.order.append("attach")
-        return [Attached(spec, target) for spec in self.programs("kprobe") for target in spec.targets]
-
-    def step(self, longest: float = 1.0) -> bool:
-        if not self.options.dry_run and not self._ended:
-            self.order.append("wait")
-        return False
-
+from tests.support.fake_run import FakeRun, program
 
 BEGIN, END, PROBE = program("begin"), program("end"), program("kprobe")
 
-
-def test_the_order_of_a_run() -> None:
-    made = Bare(BEGIN, PROBE, END)
-    assert made.run() == 0
-    assert made.order == [
-        "begin_0", "attach", "attached 3", "drain", "wait", "detach", "finish", "resume", "end_0", "drain", "finish",
-        "rows", "losses", "flush", "maps", "summary",
-    ]  # fmt: skip
-    assert made.told == ["WARNING: no lines of x\n"]
+Make = Callable[..., FakeRun]
 
 
-def test_a_dry_run_runs_nothing() -> None:
-    made = Bare(BEGIN, PROBE, END, dry_run=True)
-    made.run()
-    assert made.order == ["attach", "attached 3", "detach", "discard", "losses", "flush", "summary"]
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    """Makes runs."""
+    with ExitStack() as stack:
+        yield lambda *programs, **options: FakeRun(stack, monkeypatch, *programs, **options)
 
 
-def test_an_exit_in_a_begin_probe_waits_for_nothing() -> None:
-    made = Bare(BEGIN, PROBE, END)
-    made.state.exit_requested, made.state.exit_code = True, 7
-    assert made.run() == 7
-    assert "wait" not in made.order
-    assert "end_0" in made.order
-    assert "maps" in made.order
+def test_a_run_prints_what_its_programs_send_then_the_maps(fake: Make) -> None:
+    run = fake(BEGIN, PROBE, END)
+    run.functions.update(begin_0=lambda: run.line(1), end_0=lambda: run.line(3))
+
+    def hit() -> None:
+        run.line(2)
+        run.exit(5)
+
+    run.loop.while_waiting = hit
+    assert Session(run.resources).run() == 5
+    assert run.printed == "line 1\nline 2\nline 3\n\n\n@total: 7\n"
+    assert run.said == "Attached 3 probes\nWARNING: no lines of x\n"
+    assert run.probes.detached
 
 
-def test_an_assertion_that_failed_prints_no_maps() -> None:
-    made = Bare(PROBE)
-    made.state.assertion_failed = True
-    made.run()
-    assert "maps" not in made.order
-    assert "summary" in made.order
+def test_a_dry_run_runs_and_prints_nothing(fake: Make) -> None:
+    run = fake(BEGIN, PROBE, END, dry_run=True)
+    Session(run.resources).run()
+    assert (run.loaded.runs, run.printed, run.loop.waits) == ([], "", [])
+    assert run.said.startswith("Attached 3 probes\n")
+    assert run.probes.detached
 
 
-@pytest.mark.parametrize(
-    ("programs", "count"),
-    [
-        ((PROBE,), 1),
-        ((program("kprobe", targets=3),), 3),
-        ((BEGIN, END, program("self")), 3),
-        ((PROBE, program("tracepoint", service=True)), 1),
-    ],
-)
-def test_probes_are_counted(programs: tuple[ProgramSpec, ...], count: int) -> None:
-    made = Bare(*programs)
-    made.run()
-    assert f"attached {count}" in made.order
+def test_an_exit_in_a_begin_probe_waits_for_nothing(fake: Make) -> None:
+    run = fake(BEGIN, PROBE, END)
+    run.functions.update(begin_0=lambda: run.exit(7), end_0=lambda: run.line(1))
+    assert Session(run.resources).run() == 7
+    assert run.loop.waits == []
+    assert run.printed == "line 1\n\n\n@total: 7\n"
 
 
-def test_a_probe_with_several_places_counts_once() -> None:
-    places = tuple(Target("usdt:x:y", at, NoTarget()) for at in range(3))
-    made = Bare(ProgramSpec("p", "kprobe", 0, places, HERE))
-    made.run()
-    assert "attached 1" in made.order
+def test_events_after_an_exit_are_left_out_and_counted(fake: Make) -> None:
+    run = fake(PROBE)
+
+    def hits() -> None:
+        for number in range(3):
+            run.line(number)
+            run.exit()
+
+    run.loop.while_waiting = hits
+    Session(run.resources).run()
+    assert run.printed == "line 0\n\n\n@total: 7\n"
+    assert "2 events" in run.said
 
 
-@pytest.mark.parametrize(("kinds", "hints"), [((), ()), (("test", "bench"), ("--test", "--bench"))])
-def test_nothing_to_attach(kinds: tuple[str, ...], hints: tuple[str, ...]) -> None:
-    with pytest.raises(TraceError, match="no probe could be attached") as raised:
-        Bare(*map(program, kinds)).run()
-    assert len(raised.value.hints) == len(hints)
-    assert all(option in hint for option, hint in zip(hints, raised.value.hints, strict=True))
+def test_losses_are_summed_up(fake: Make) -> None:
+    run = fake(PROBE)
+    run.loop.while_waiting = run.exit
+    run.probes.lost = {("recursion", 0): 4}
+    Session(run.resources).run()
+    assert "4 recursive" in run.said
 
 
-def test_a_second_signal_tells_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: Any = Bare(PROBE)
+class Interrupting(Service):
+    """The user asks for the end a second time, in a phase of the run."""
 
-    def interrupted() -> None:
-        raise KeyboardInterrupt
+    def __init__(self, phase: str) -> None:
+        self._phase = phase
+        self.broken_off = False
+        self.before: Callable[[], object] = int
 
-    monkeypatch.setattr(made, "step", interrupted)
+    def work(self, handled: int) -> None:
+        if self._phase == "work":
+            self.before()
+            raise KeyboardInterrupt
+
+    def finish(self, end: Any) -> None:
+        if self._phase == "finish":
+            raise KeyboardInterrupt
+
+    def break_off(self) -> None:
+        self.broken_off = True
+
+
+def test_a_second_signal_tells_how_many_events_are_left(fake: Make) -> None:
+    service = Interrupting("work")
+    run = fake(PROBE, services=[service])
+    service.before = lambda: [run.line(number) for number in range(3)]
     with pytest.raises(KeyboardInterrupt):
-        made.run()
-    assert made.order[-3:] == ["detach", "break", "broken off [('lost', 0), ('unprinted', 0)]"]
+        Session(run.resources).run()
+    assert service.broken_off
+    assert run.probes.detached
+    assert run.printed == ""
+    assert run.said == "Attached 1 probe\nWARNING: 3 events not printed because of the interrupt\n"
 
 
-def test_a_second_signal_while_maps_print(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: Any = Bare(PROBE)
-
-    def interrupted() -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(made.renderer, "print_maps", interrupted)
+def test_a_second_signal_while_maps_print(fake: Make) -> None:
+    service = Interrupting("finish")
+    run = fake(PROBE, services=[service])
+    run.loop.while_waiting = run.exit
     with pytest.raises(KeyboardInterrupt):
-        made.run()
-    assert "drop" in made.order
-    assert made.told == ["WARNING: not all maps were printed because of the interrupt\n"]
+        Session(run.resources).run()
+    assert service.broken_off
+    assert run.printed == ""
+    assert "WARNING: not all maps were printed because of the interrupt\n" in run.said
 
 
-def test_nothing_printed_is_told_at_a_terminal_only() -> None:
-    told = {}
-    for name, facts in {
-        "terminal": {"terminal": True}, "file": {}, "json": {"terminal": True, "json": True},
-        "csv": {"terminal": True, "csv": True},
-    }.items():  # fmt: skip
-        made = Bare(PROBE)
-        for key, value in facts.items():
-            setattr(made.output, key, value)
-        made.run()
-        told[name] = [line for line in made.told if line.startswith("No event in")]
-    assert [len(lines) for lines in told.values()] == [1, 0, 0, 0]
+def test_the_run_of_an_embedding_program_prints_no_maps(fake: Make) -> None:
+    run = fake(PROBE, embedded=True)
+    session = Session(run.resources)
+    session.start()
+    run.loop.while_waiting = run.exit
+    assert session.step(0.25)
+    assert not session.step(0.25)
+    assert run.loop.waits == [0.25]
+    run.line(1)
+    session.finish()
+    assert "@total" not in run.printed
 
 
-def test_warnings_can_be_left_out() -> None:
-    made = Bare(PROBE, warnings=False)
-    made.run()
-    assert made.told == []
+def test_an_embedding_program_takes_what_waits_turn_by_turn(fake: Make) -> None:
+    run = fake(PROBE, embedded=True)
+    session = Session(run.resources)
+    session.start()
+    for number in range(3000):
+        run.line(number)
+    text = ""
+    while session.run_dry():
+        text += run.printed
+    assert run.probes.detached
+    assert (text + run.printed).count("\n") == 3000
 
 
-@pytest.mark.parametrize(
-    ("programs", "command", "over"),
-    [((BEGIN, END), None, True), ((BEGIN, program("iter")), None, True), ((BEGIN, PROBE), None, False),
-     ((BEGIN,), "sleep 1", False), ((program("self"),), None, False)],
-)  # fmt: skip
-def test_runs_that_are_over_once_all_is_attached(
-    programs: tuple[ProgramSpec, ...], command: str | None, over: bool
-) -> None:
-    assert Bare(*programs, command=command)._over_at_once is over
-
-
-def test_a_step_waits_and_handles_what_came() -> None:
-    made: Any = Bare(PROBE)
-    waited: list[float] = []
-    made._consumer.wait = lambda _loop, longest: waited.append(longest) or []
-    made._consumer.turn = lambda: 1
-    made._symbols.poll = lambda: made.order.append("poll")
-    made._next_report = float("inf")
-    assert Session.step(made, 0.25) is True
-    assert (waited, made.order) == ([0.25], ["poll"])
-
-
-def test_a_step_after_the_end_of_the_traced_process_is_none() -> None:
-    made: Any = Bare(PROBE)
-    made._consumer.wait = lambda _loop, _longest: [9]
-    made._consumer.turn = lambda: 0
-    made._symbols.poll = lambda: None
-    made._next_report = float("inf")
-    assert [Session.step(made), Session.step(made)] == [False, False]
-    made._end_reached = False
-    made.state.exit_requested = True
-    assert Session.step(made) is False
-
-
-def test_an_exit_for_whose_event_there_was_no_room() -> None:
-    made: Any = Bare(PROBE)
-    made._look_for_exit()
-    memory = bytearray(48)
-    made.loaded.manifest.session = SessionData("session", 0, 8, 16, 24, 32, 40, 64)
-    made.loaded.section = lambda name: memoryview(memory)
-    made._look_for_exit()
-    assert made.order == []
-    # 1 more than the status.
-    struct.pack_into("=Q", memory, 40, 8)
-    made._look_for_exit()
-    assert made.order == ["exit 7"]
-
-
-@pytest.mark.parametrize(
-    ("status", "text"), [(0, "exited with status 0"), (3, "exited with status 3"), (-9, "was killed by signal 9")]
-)
-def test_how_a_command_ended(status: int, text: str) -> None:
-    made: Any = Bare(PROBE, verbose=True)
-    made._child = SimpleNamespace(poll=lambda: status)
-    made._tell_child()
-    assert made.told == [f"the command {text}\n"]
-    quiet: Any = Bare(PROBE)
-    quiet._child = made._child
-    quiet._tell_child()
-    assert quiet.told == []
-
-
-def test_watchpoints_that_are_to_go() -> None:
-    made: Any = Bare(PROBE)
-    gone: list[int] = []
-    made._opened = SimpleNamespace(unwatch=gone.append)
-    addresses = [1, 2]
-    made._unwatch(addresses)
-    assert (sorted(gone), addresses) == ([1, 2], [])
-
-
-@pytest.mark.parametrize(("mode", "by_hand"), [("run", False), ("test", True), ("bench", True)])
-def test_modes(mode: str, by_hand: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pytrace.runtime.session import test_runs
-
-    def make(script: CompiledScript, options: RunOptions, stack: ExitStack) -> Any:
-        return SimpleNamespace(run=lambda: 1)
-
-    monkeypatch.setattr(module, "Session", make)
+@pytest.mark.parametrize(("mode", "status"), [("run", 1), ("test", 2), ("bench", 2)])
+def test_modes(mode: str, status: int, fake: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = fake(PROBE, mode=mode)
+    run.loop.while_waiting = lambda: run.exit(1)
+    monkeypatch.setattr(opening, "open_run", lambda *_: run.resources)
     monkeypatch.setattr(test_runs, "run", lambda _: 2)
     script = CompiledScript(b"", Manifest((), (), (), (), Config()))
-    assert module.run(script, RunOptions(mode=mode)) == (2 if by_hand else 1)
-
-
-@pytest.mark.parametrize(("name", "waits"), [("NOTIFY_SOCKET", True), ("__PYTRACE_NOTIFY_PROBES_ATTACHED", True)])
-def test_somebody_waits(name: str, waits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    for known in list(os.environ):
-        if "NOTIFY" in known:
-            monkeypatch.delenv(known)
-    assert not module._somebody_waits()
-    monkeypatch.setenv(name, "x")
-    assert module._somebody_waits() is waits
+    assert module.run(script, RunOptions(mode=mode)) == status

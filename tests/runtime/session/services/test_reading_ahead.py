@@ -1,4 +1,4 @@
-"""pytrace.runtime.session.reading_ahead: which addresses are read, when, and in how long pieces."""
+"""pytrace.runtime.session.services.reading_ahead: which addresses are read, when, and in how long pieces."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import pytest
 from pytrace.core.config import Config
 from pytrace.core.manifest import Manifest
 from pytrace.core.types import Count, Stack, String, Tuple
-from pytrace.runtime.session import reading_ahead
-from pytrace.runtime.session.opening import has_user_stacks
-from pytrace.runtime.session.reading_ahead import ReadingAhead
+from pytrace.runtime.session.optional_services import has_user_stacks
+from pytrace.runtime.session.services import reading_ahead
+from pytrace.runtime.session.services.reading_ahead import ReadingAhead
+from pytrace.runtime.session.services.service import EndOfRun
 from tests.support.encode import Run
 
 STACK = Stack(True, 4)
@@ -69,34 +70,34 @@ def test_addresses_are_read_in_pieces_while_nothing_else_is_to_be_done(
     monkeypatch.setattr(reading_ahead, "SLICE", -1.0)
     lines = _Lines()
     ahead = _ahead(_stacks({FIRST: [1, 0], SECOND: [1, 1]}), lines)
-    ahead.work()
+    ahead.work(0)
     assert not lines.wanted, "the maps are empty at first"
     assert ahead.pause(9.0) == reading_ahead.FIRST
     now[0] += reading_ahead.FIRST
-    ahead.work()
+    ahead.work(0)
     assert lines.wanted == [[(7, 0x1000), (7, 0x2000), (8, 0x1000)]]
     assert ahead.pause(9.0) == reading_ahead.REST
     for count in (1, 2, 3):
-        ahead.work()
+        ahead.work(0)
         assert lines.read == count, "a step at a time"
-    ahead.work()
+    ahead.work(0)
     assert ahead.pause(9.0) == reading_ahead.FIRST
     now[0] += reading_ahead.FIRST
-    ahead.work()
+    ahead.work(0)
     assert lines.wanted[1:] == [[]], "they were read before"
 
 
 def test_the_end_reads_the_rest_and_says_what_it_waits_for() -> None:
     lines = _Lines()
     ahead = _ahead(_stacks({(FIRST, b"a"): [1, 0], (SECOND, b"b"): [1, 1]}, Tuple((STACK, String(8)))), lines)
-    ahead.finish()
+    ahead.finish(EndOfRun(print_maps=True))
     assert lines.awaited == ["3 addresses in stacks"]
     assert lines.read == 3
 
 
 def test_nothing_is_said_where_there_are_no_stacks() -> None:
     lines = _Lines()
-    _ahead(_stacks({}), lines).finish()
+    _ahead(_stacks({}), lines).finish(EndOfRun(print_maps=True))
     assert lines.awaited == []
 
 
@@ -112,9 +113,28 @@ def test_large_maps_are_not_looked_at_again_before_the_end(now: list[float], mon
     monkeypatch.setattr(run.reader, "blocks", slow)
     ahead = _ahead(run, lines)
     now[0] += 5.0
-    ahead.work()
-    ahead.work()
+    ahead.work(0)
+    ahead.work(0)
     now[0] += 1000.0
     assert ahead.pause(9.0) == 9.0
-    ahead.finish()
+    ahead.finish(EndOfRun(print_maps=True))
     assert len(lines.wanted) == 2
+
+
+def test_nothing_is_read_while_events_come(now: list[float]) -> None:
+    lines = _Lines()
+    ahead = _ahead(_stacks({FIRST: [1, 0]}), lines)
+    now[0] += reading_ahead.FIRST
+    ahead.work(1)
+    assert not lines.wanted
+    ahead.work(0)
+    assert lines.wanted
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_the_rest_is_read_for_a_snapshot_whose_maps_are_not_printed(saved: bool) -> None:
+    run, lines = _stacks({FIRST: [1, 0]}), _Lines()
+    specs = [spec for spec in run.maps if has_user_stacks(spec)]
+    manifest = Manifest((), tuple(run.maps), (), (), Config())
+    ReadingAhead(manifest, specs, run.reader, lines, saved=saved).finish(EndOfRun(print_maps=False))
+    assert bool(lines.awaited) is saved

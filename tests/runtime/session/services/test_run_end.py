@@ -16,8 +16,8 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import SessionData
 from pytrace.core.options.process_filters import NOT_YET, ProcessFilters
 from pytrace.core.options.run_options import RunOptions
-from pytrace.runtime.session import run_end
-from pytrace.runtime.session.run_end import LOOK_EVERY, RunEnd
+from pytrace.runtime.session.services import run_end
+from pytrace.runtime.session.services.run_end import LOOK_EVERY, RunEnd
 
 PLACES = SessionData("session", 0, 8, 16, 24, 32, 40, 64)
 
@@ -34,19 +34,28 @@ class Loop:
 def ending(options: RunOptions, memory: bytearray | None = None) -> Iterator[tuple[RunEnd, Loop]]:
     loaded = SimpleNamespace(manifest=SimpleNamespace(session=PLACES), section=lambda _: memory)
     with ExitStack() as stack:
-        made, loop = RunEnd(options, None, cast(Any, loaded), stack), Loop()
-        made.start(cast(Any, loop))
+        loop = Loop()
+        made = RunEnd(options, (), cast(Any, loaded), cast(Any, loop), stack)
+        made.begin()
+        for descriptor in made.descriptors:
+            loop.watch(descriptor)
         yield made, loop
+
+
+def reached(made: RunEnd, *ready: int) -> bool:
+    """Whether the run is over when *ready* descriptors can be read."""
+    made.woken(list(ready))
+    return made.over
 
 
 def test_the_last_process_ends_the_run() -> None:
     options = RunOptions(filters=ProcessFilters((os.getpid(), os.getppid())))
     with ending(options) as (made, loop):
         first, second = loop.watched
-        assert not made.reached([])
-        assert not made.reached([first])
+        assert not reached(made)
+        assert not reached(made, first)
         assert loop.watched == [second]
-        assert made.reached([second])
+        assert reached(made, second)
 
 
 def test_there_is_no_such_process() -> None:
@@ -61,23 +70,23 @@ def test_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(run_end.time, "monotonic", lambda: now)
     with ending(RunOptions(duration=2.5)) as (made, _):
-        assert (made.pause(1.0), made.reached([])) == (1.0, False)
+        assert (made.pause(1.0), reached(made)) == (1.0, False)
         now = 102.0
-        assert (made.pause(1.0), made.reached([])) == (0.5, False)
+        assert (made.pause(1.0), reached(made)) == (0.5, False)
         now = 102.5
-        assert (made.pause(1.0), made.reached([])) == (0.0, True)
+        assert (made.pause(1.0), reached(made)) == (0.0, True)
 
 
 def test_the_program_that_is_awaited() -> None:
     memory = bytearray(128)
     struct.pack_into("=Q", memory, PLACES.root, NOT_YET)
     with ending(RunOptions(filters=ProcessFilters(exec_wait="x")), memory) as (made, loop):
-        assert (made.pause(1.0), made.reached([]), loop.watched) == (LOOK_EVERY, False, [])
+        assert (made.pause(1.0), reached(made), loop.watched) == (LOOK_EVERY, False, [])
         struct.pack_into("=Q", memory, PLACES.root, os.getpid())
-        assert not made.reached([])
+        assert not reached(made)
         assert made.pause(1.0) == 1.0
         (descriptor,) = loop.watched
-        assert made.reached([descriptor])
+        assert reached(made, descriptor)
 
 
 def test_the_program_that_is_awaited_has_ended_already() -> None:
@@ -86,4 +95,4 @@ def test_the_program_that_is_awaited_has_ended_already() -> None:
     memory = bytearray(128)
     struct.pack_into("=Q", memory, PLACES.root, process.pid)
     with ending(RunOptions(filters=ProcessFilters(exec_wait="true")), memory) as (made, _):
-        assert made.reached([])
+        assert reached(made)

@@ -17,6 +17,7 @@ from pytrace.render.names import Frame, Names
 from pytrace.runtime.host.clocks import Clock
 from pytrace.runtime.host.host_names import HostNames
 from pytrace.runtime.output.context import formatted, large_map
+from pytrace.runtime.session.services.service import EndOfRun, Service
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -65,10 +66,16 @@ class _Collector:
         return False
 
 
-class ReadingAhead:
-    """Reads source lines for the maps *specs* of a run, which have user stacks (``opening.has_user_stacks``)."""
+class ReadingAhead(Service):
+    """Reads source lines for the maps *specs* of a run, which have user stacks (``opening.has_user_stacks``).
 
-    def __init__(self, manifest: Manifest, specs: Iterable[MapSpec], reader: Reader, lines: Lines) -> None:
+    *saved*: the maps are part of a snapshot at the end, even if they are not printed.
+    """
+
+    def __init__(
+        self, manifest: Manifest, specs: Iterable[MapSpec], reader: Reader, lines: Lines, *, saved: bool = False
+    ) -> None:
+        self._saved = saved
         self._lines = lines
         self._reader = reader
         self._collector = _Collector()
@@ -82,13 +89,15 @@ class ReadingAhead:
         return MapView(spec, reader, Decoders(), texts, JsonForms(texts), large_map)
 
     def pause(self, longest: float) -> float:
-        """How long to wait for events before :meth:`work` is called, at most *longest* seconds."""
+        """Seconds until there is something to read, at most *longest*."""
         if self._steps is not None:
             return min(longest, REST)
         return max(0.0, min(longest, self._next - time.monotonic()))
 
-    def work(self) -> None:
-        """Read a little, when there is something to read."""
+    def work(self, handled: int) -> None:
+        """Read a little, when no events came and there is something to read."""
+        if handled:
+            return
         started = time.monotonic()
         if self._steps is None:
             if started >= self._next:
@@ -102,8 +111,10 @@ class ReadingAhead:
                 return
         self._steps = None
 
-    def finish(self) -> None:
+    def finish(self, end: EndOfRun) -> None:
         """Read what is left before the maps print."""
+        if not end.print_maps and not self._saved:
+            return
         self._steps = None
         self._known.clear()
         addresses = self._addresses()

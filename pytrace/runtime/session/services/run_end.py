@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.process_filters import NOT_YET
+from pytrace.runtime.session.services.service import Service
 
 if TYPE_CHECKING:
     from contextlib import ExitStack
@@ -16,47 +17,60 @@ if TYPE_CHECKING:
     from pytrace.core.options.run_options import RunOptions
     from pytrace.runtime.load.loader import LoadedScript
     from pytrace.runtime.ring.reader import EventLoop
-    from pytrace.runtime.session.child import Child
 
 LOOK_EVERY = 0.1
 """Seconds between two looks at whether the program of ``--exec-wait`` was executed."""
 
 
-class RunEnd:
-    """Tells when the processes of ``-p``, that of ``-c`` or ``--exec-wait`` have ended, or the time is over.
+class RunEnd(Service):
+    """Ends the run when the processes of ``-p``, ``-c`` or ``--exec-wait`` have ended, or the time is over.
+
+    *command* is the descriptor of the process of ``-c``, if there is one.
 
     Raises:
         TraceError: there is no such process.
     """
 
-    def __init__(self, options: RunOptions, child: Child | None, loaded: LoadedScript, stack: ExitStack) -> None:
+    def __init__(
+        self, options: RunOptions, command: tuple[int, ...], loaded: LoadedScript, loop: EventLoop, stack: ExitStack
+    ) -> None:
         self._stack = stack
         self._loaded = loaded
         self._duration = options.duration
         self._deadline: float | None = None
         self._waits = bool(options.filters.exec_wait)
-        processes = (_process(pid, stack) for pid in options.filters.pids)
-        self._targets = {child.fileno()} if child is not None else set(processes)
-        self._loop: EventLoop | None = None
-
-    def start(self, loop: EventLoop) -> None:
-        """All probes are attached, and a command runs: the time begins."""
+        self._targets = set(command) or {_process(pid, stack) for pid in options.filters.pids}
         self._loop = loop
+        self._over = False
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """Descriptors of the processes (pidfds)."""
+        return tuple(self._targets)
+
+    @property
+    def over(self) -> bool:
+        """Whether the processes have ended, or the time is over."""
+        return self._over
+
+    def begin(self) -> None:
+        """The time begins."""
         if self._duration is not None:
             self._deadline = time.monotonic() + self._duration
-        for descriptor in self._targets:
-            loop.watch(descriptor)
 
     def pause(self, longest: float) -> float:
-        """How long to wait for events, at most *longest* seconds."""
+        """Seconds until the time is over or the program has to be looked for, at most *longest*."""
         if self._waits:
             longest = min(longest, LOOK_EVERY)
         if self._deadline is not None:
             longest = min(longest, max(0.0, self._deadline - time.monotonic()))
         return longest
 
-    def reached(self, ready: list[int]) -> bool:
-        """Whether the run is over; *ready* are descriptors that can be read."""
+    def woken(self, ready: list[int]) -> None:
+        """Look which processes have ended."""
+        self._over = self._over or self._reached(ready)
+
+    def _reached(self, ready: list[int]) -> bool:
         if self._deadline is not None and time.monotonic() >= self._deadline:
             return True
         if self._waits and self._executed():
@@ -65,9 +79,8 @@ class RunEnd:
         if not ended:
             return False
         self._targets -= ended
-        if self._loop is not None:
-            for descriptor in ended:
-                self._loop.unwatch(descriptor)
+        for descriptor in ended:
+            self._loop.unwatch(descriptor)
         return not self._targets
 
     def _executed(self) -> bool:
@@ -85,8 +98,7 @@ class RunEnd:
             return True
         self._stack.callback(os.close, descriptor)
         self._targets.add(descriptor)
-        if self._loop is not None:
-            self._loop.watch(descriptor)
+        self._loop.watch(descriptor)
         return False
 
 

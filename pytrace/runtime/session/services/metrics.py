@@ -14,6 +14,7 @@ from pytrace.metrics.exchange import Exchange, uncollected
 from pytrace.metrics.exposition import Exposition
 from pytrace.metrics.http_server import Answer, Server
 from pytrace.results.snapshot import SnapshotData
+from pytrace.runtime.session.services.service import Service
 
 FRESH = 1.0
 """Seconds for which a snapshot is reused for further requests."""
@@ -26,8 +27,8 @@ PATH = "/metrics"
 _TEXT = "text/plain; charset=utf-8"
 
 
-class Metrics:
-    """Listens from construction on, and serves the snapshots of *take* after :meth:`begin`; *tell* prints a message.
+class Metrics(Service):
+    """Listens from the start, and serves what *take* returns after :meth:`attached`; *tell* prints a message.
 
     Raises:
         TraceError: the address cannot be listened on; nothing has been traced by then.
@@ -58,17 +59,17 @@ class Metrics:
         """Descriptors that are readable if there is work for :meth:`work`."""
         return (self._exchange.fileno(),)
 
-    def begin(self) -> None:
-        """Start answering requests; called once the probes are attached."""
+    def attached(self) -> None:
+        """The probes are attached: answer requests."""
         self._server.begin()
         self._tell(f"Metrics at http://{shown(self._server.address)}{PATH}\n")
 
     def pause(self, longest: float) -> float:
-        """Seconds to wait for events before :meth:`work` is called, at most *longest*."""
+        """Seconds until the next snapshot may be taken, if one is wanted, at most *longest*."""
         return self._exchange.pause(longest)
 
-    def work(self) -> None:
-        """Take a snapshot if a request waits for one."""
+    def work(self, _handled: int) -> None:
+        """Take a snapshot when a request waits for one."""
         self._exchange.work()
         if self._failure != self._told:
             self._told = self._failure

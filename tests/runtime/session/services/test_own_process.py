@@ -1,14 +1,15 @@
-"""pytrace.runtime.session.notify: datagrams to the service manager, and hooks of test benches."""
+"""pytrace.runtime.session.services.own_process: datagrams to the service manager, and hooks of test benches."""
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 from pathlib import Path
 
 import pytest
 
-from pytrace.runtime.session import notify
+from pytrace.runtime.session.services import own_process
 
 
 @pytest.mark.parametrize("abstract", [False, True])
@@ -18,8 +19,8 @@ def test_the_service_manager_is_told(abstract: bool, tmp_path: Path, monkeypatch
         receiver.bind(f"\0{name}" if abstract else name)
         receiver.settimeout(60)
         monkeypatch.setenv("NOTIFY_SOCKET", f"@{name}" if abstract else name)
-        notify.systemd("READY=1")
-        notify.systemd("STOPPING=1")
+        own_process.systemd("READY=1")
+        own_process.systemd("STOPPING=1")
         assert [receiver.recv(100) for _ in range(2)] == [b"READY=1", b"STOPPING=1"]
 
 
@@ -28,7 +29,7 @@ def test_nobody_waits(address: str | None, monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
     if address is not None:
         monkeypatch.setenv("NOTIFY_SOCKET", address)
-    notify.systemd("READY=1")
+    own_process.systemd("READY=1")
     assert capsys.readouterr() == ("", "")
 
 
@@ -36,18 +37,28 @@ def test_a_socket_that_nobody_reads_is_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "missing"))
-    notify.systemd("READY=1")
+    own_process.systemd("READY=1")
     assert capsys.readouterr().err == "WARNING: cannot notify systemd: No such file or directory\n"
 
 
 def test_hooks_print_their_own_names(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    for name in notify.ATTACHED_HOOKS:
+    for name in own_process.ATTACHED_HOOKS:
         monkeypatch.delenv(name, raising=False)
-    notify.attached_hooks()
+    own_process.attached_hooks()
     assert capsys.readouterr().out == ""
     monkeypatch.setenv("__BPFTRACE_NOTIFY_PROBES_ATTACHED", "")
-    notify.attached_hooks()
+    own_process.attached_hooks()
     assert capsys.readouterr().out == "__BPFTRACE_NOTIFY_PROBES_ATTACHED\n"
     monkeypatch.setenv("__PYTRACE_NOTIFY_PROBES_ATTACHED", "1")
-    notify.attached_hooks()
+    own_process.attached_hooks()
     assert capsys.readouterr().out == "__PYTRACE_NOTIFY_PROBES_ATTACHED\n__BPFTRACE_NOTIFY_PROBES_ATTACHED\n"
+
+
+def test_garbage_is_collected_once_tracing_has_begun() -> None:
+    gc.disable()
+    try:
+        own_process.OwnProcess().begin()
+        assert gc.isenabled()
+    finally:
+        gc.enable()
+        gc.unfreeze()

@@ -13,9 +13,9 @@ import pytest
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.run_options import Address
-from pytrace.metrics import service as module
-from pytrace.metrics.service import Metrics
 from pytrace.results.snapshot import SnapshotData
+from pytrace.runtime.session.services import metrics as module
+from pytrace.runtime.session.services.metrics import Metrics
 from tests.support import snapshots
 from tests.support.patience import patience
 from tests.support.waiting import until
@@ -28,7 +28,7 @@ class Run:
         self.told: list[str] = []
         self.count = 0
         self.metrics = Metrics(Address("127.0.0.1", 0), Config(max_metric_series=2), self.take, self.told.append)
-        self.metrics.begin()
+        self.metrics.attached()
         self.url = self.told[0].split()[-1]
 
     def take(self) -> SnapshotData:
@@ -40,7 +40,7 @@ class Run:
         """As the session does."""
         (descriptor,) = self.metrics.descriptors
         select.select([descriptor], [], [], self.metrics.pause(0.05))
-        self.metrics.work()
+        self.metrics.work(0)
 
 
 class Get(threading.Thread):

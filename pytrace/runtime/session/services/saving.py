@@ -9,62 +9,63 @@ from typing import TYPE_CHECKING
 from pytrace.base import whole_files
 from pytrace.core.diagnostics import TraceError
 from pytrace.results import file_form
+from pytrace.runtime.session.services.service import EndOfRun, Service
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from pytrace.core.options.run_options import RunOptions
     from pytrace.results.snapshot import SnapshotData
-    from pytrace.runtime.session.exporting import Export
+    from pytrace.runtime.session.services.exporting import Export
 
 
-class Saving:
-    """Saves what *take* gives; *warn* tells what could not be saved while the run goes on.
+_UNSAVED = "no snapshot was saved at the end because of the interrupt"
 
-    *export* writes the last snapshot as the output of the run.
+
+def check(options: RunOptions) -> None:
+    """Check that snapshots can be written, before anything is traced. A missing directory is created.
 
     Raises:
-        TraceError: a file or the directory cannot be written; nothing has been traced by then.
+        TraceError: a file or the directory cannot be written.
+    """
+    if options.save is not None:
+        _check(options.save)
+    if options.save_every is not None:
+        _check(options.save_every[1], folder=True)
+
+
+class Saving(Service):
+    """Saves snapshots, which *take* returns; *warn* reports what could not be saved while the run goes on.
+
+    *exports* write the last snapshot as the output of the run, in place of printing the maps.
     """
 
     def __init__(
         self,
         options: RunOptions,
+        exports: Iterable[Export],
         take: Callable[[], SnapshotData],
         warn: Callable[[str], None],
-        export: Export | None = None,
     ) -> None:
         self._path = options.save
         self._interval, self._folder = options.save_every or (float("inf"), "")
         self._take = take
         self._warn = warn
-        self._export = export
-        self.exported = False
-        """Whether the maps have been written, in place of being printed."""
+        self._exports = tuple(exports)
         self._next = time.monotonic() + self._interval
         self._failure = ""
         """Why the last one could not be saved; it is told once."""
-        self.finished = False
-        """Whether all was done that can be done at the end."""
-        if self._path is not None:
-            _check(self._path)
-        if self._folder:
-            _check(self._folder, folder=True)
+        self._finished = False
 
-    @property
-    def descriptors(self) -> tuple[int, ...]:
-        """Nothing but the time makes it work."""
-        return ()
-
-    def begin(self) -> None:
-        """The probes are attached: from here on time counts."""
+    def attached(self) -> None:
+        """The interval begins."""
         self._next = time.monotonic() + self._interval
 
     def pause(self, longest: float) -> float:
-        """How long to wait for events before :meth:`work` is called, at most *longest* seconds."""
+        """Seconds until the next snapshot, at most *longest*."""
         return max(0.0, min(longest, self._next - time.monotonic()))
 
-    def work(self) -> None:
+    def work(self, _handled: int) -> None:
         """Save a snapshot in the directory when it is time to."""
         now = time.monotonic()
         if now < self._next:
@@ -77,19 +78,25 @@ class Saving:
             self._warn(f"{_unsaved(path, failure)}; the run goes on")
         self._failure = failure
 
-    def finish(self) -> str:
-        """Save the last snapshot; gives what went wrong, as a sentence."""
+    def finish(self, end: EndOfRun) -> None:
+        """Save the last snapshot, and write it in the format of ``-f``: then the maps are not printed."""
         snapshot = self._take()
         paths = [self._dated()] if self._folder else []
         paths += [self._path] if self._path is not None else []
         failures = [(path, _save(snapshot, path)) for path in paths]
-        sentences = [_unsaved(path, failure) for path, failure in failures if failure]
-        if self._export is not None:
-            sentence = self._export.write(snapshot, self._warn)
-            self.exported = not sentence
-            sentences += [sentence] if sentence else []
-        self.finished = True
-        return "; ".join(sentences)
+        end.errors += [_unsaved(path, failure) for path, failure in failures if failure]
+        for export in self._exports:
+            # Maps that could not be written in another format are printed, so that they are not lost.
+            if error := export.write(snapshot, self._warn):
+                end.errors.append(error)
+            else:
+                end.print_maps = False
+        self._finished = True
+
+    def break_off(self) -> None:
+        """Warn that the last snapshot is missing."""
+        if not self._finished:
+            self._warn(_UNSAVED)
 
     def _dated(self) -> str:
         """A name in the directory that sorts by time (UTC)."""

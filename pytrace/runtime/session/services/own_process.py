@@ -1,12 +1,34 @@
-"""Telling others that tracing has started or is about to stop: systemd, and test benches."""
+"""What the command does with its own process: notices to systemd and to test benches, collection of garbage."""
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
+from pytrace.runtime.session.services.service import Service
+
 ATTACHED_HOOKS = ("__PYTRACE_NOTIFY_PROBES_ATTACHED", "__BPFTRACE_NOTIFY_PROBES_ATTACHED")
 """Environment variables that make the tracer print the variable's own name once everything is attached."""
+
+
+class OwnProcess(Service):
+    """Process-wide matters of the command; programs that embed a session see to theirs."""
+
+    def attached(self) -> None:
+        """Tell who waits that tracing has begun."""
+        attached_hooks()
+        systemd("READY=1")
+
+    def begin(self) -> None:
+        """Begin to collect garbage, which a start does without. Objects allocated so far are long-lived."""
+        if not gc.isenabled():
+            gc.freeze()
+            gc.enable()
+
+    def stop(self) -> None:
+        """Tell the service manager that tracing ends."""
+        systemd("STOPPING=1")
 
 
 def systemd(state: str) -> None:

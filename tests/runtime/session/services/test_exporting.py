@@ -14,8 +14,9 @@ from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.run_options import RunOptions
 from pytrace.results.snapshot import SnapshotData
-from pytrace.runtime.session.exporting import Export
-from pytrace.runtime.session.saving import Saving
+from pytrace.runtime.session.services.exporting import Export
+from pytrace.runtime.session.services.saving import Saving
+from pytrace.runtime.session.services.service import EndOfRun
 from tests.support.snapshots import COUNT, STRING, map_data, snapshot, stack
 
 USTACK = types.Stack(True)
@@ -99,7 +100,7 @@ def test_maps_that_could_not_be_written_are_left_to_be_printed(tmp_path: Path, v
     def take() -> SnapshotData:
         return snapshot(sums)
 
-    made = Saving(RunOptions(format="folded"), take, print, export(tmp_path / "out", maps=(sums,)))
-    assert bool(made.finish()) is not exported
-    assert made.exported is exported
-    assert made.finished
+    made = Saving(RunOptions(format="folded"), [export(tmp_path / "out", maps=(sums,))], take, print)
+    end = EndOfRun(print_maps=True)
+    made.finish(end)
+    assert (bool(end.errors), end.print_maps) == (not exported, not exported)

@@ -1,0 +1,124 @@
+"""The end of a run: probes are detached, end probes run, what waits is printed, then the maps and what was lost."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.probes.kinds import END
+from pytrace.runtime.session.loop import OVER_AT_ONCE
+from pytrace.runtime.session.services.service import EndOfRun
+
+if TYPE_CHECKING:
+    from pytrace.runtime.load.counters import Key
+    from pytrace.runtime.session.loop import RunLoop
+    from pytrace.runtime.session.resources import Resources
+
+_NO_MAPS = "not all maps were printed because of the interrupt"
+
+
+class Ending:
+    """Ends a run in order (:meth:`finish`), or at once (:meth:`break_off`), even in the middle of an orderly end."""
+
+    def __init__(self, run: Resources, loop: RunLoop) -> None:
+        self._run = run
+        self._loop = loop
+        self._summed_up = False
+
+    def finish(self) -> int:
+        """Detach, run end probes, handle remaining events, and print the maps. Returns the exit status.
+
+        Raises:
+            TraceError: a snapshot could not be saved.
+        """
+        run = self._run
+        for service in run.services:
+            service.stop()
+        run.probes.detach()
+        run.symbols.hurry(run.output.message if not run.embedded and os.isatty(2) else None)
+        if run.options.dry_run:
+            run.ring.discard()
+        else:
+            self._handle_rest()
+        totals = run.losses.traced()
+        run.renderer.losses(totals, ended=True)
+        run.output.flush()
+        totals = run.losses.totals()
+        run.output.events_over = True
+        errors = [] if run.options.dry_run else self._finish_maps()
+        self._sum_up(totals)
+        self._tell_silence()
+        self._tell_command()
+        for text in run.symbols.notices():
+            run.notices.warn(text)
+        if errors:
+            raise TraceError("; ".join(errors))
+        return run.renderer.state.exit_code
+
+    def _handle_rest(self) -> None:
+        """Handle the events that wait, then run end probes."""
+        run = self._run
+        run.consumer.finish()
+        run.renderer.resume()
+        self._loop.run_programs(END)
+        run.consumer.finish()
+        run.renderer.print_rows()
+
+    def _finish_maps(self) -> list[str]:
+        """Have services finish, even if the output is not read, and print the maps. Returns errors of services."""
+        run = self._run
+        # A run that ended with a failed assertion prints no maps.
+        end = EndOfRun(print_maps=not run.embedded and not run.renderer.state.assertion_failed)
+        for service in run.services:
+            service.finish(end)
+        if end.print_maps:
+            run.renderer.print_maps()
+            if run.output.gave_up and run.loaded.manifest.maps:
+                run.notices.warn(_NO_MAPS)
+        return end.errors
+
+    def break_off(self) -> None:
+        """The user asks again: report how many events are not printed, even if the output is not read."""
+        run = self._run
+        run.probes.detach()
+        totals = run.losses.traced()
+        if not run.options.dry_run:
+            for service in run.services:
+                service.break_off()
+        if run.output.events_over:
+            run.output.drop()
+            if run.loaded.manifest.maps:
+                run.notices.warn(_NO_MAPS)
+        else:
+            run.consumer.break_off()
+        if not self._summed_up:
+            run.renderer.broken_off({**totals, **run.consumer.totals()})
+
+    def _sum_up(self, totals: dict[Key, int]) -> None:
+        """Report losses; on standard error if JSON output, which should contain them, is not read."""
+        run = self._run
+        run.renderer.summary(totals)
+        if run.output.json:
+            run.output.flush()
+            if run.output.gave_up:
+                run.renderer.broken_off(totals)
+        self._summed_up = True
+
+    def _tell_silence(self) -> None:
+        """Tell somebody at a terminal that nothing was printed because nothing happened."""
+        run = self._run
+        output = run.output
+        if output.json or output.csv or run.options.exports:
+            return
+        if run.renderer.printed_nothing and output.terminal:
+            (_, start), (_, end) = run.probes.period()
+            if not run.kinds() <= OVER_AT_ONCE and not run.renderer.state.exit_code:
+                run.notices.tell(f"No event in {(end - start) / 1e9:.1f} s\n")
+
+    def _tell_command(self) -> None:
+        """With ``-v``: report how the ``-c`` process ended."""
+        status = self._run.command.poll() if self._run.options.verbose else None
+        if status is not None:
+            text = f"exited with status {status}" if status >= 0 else f"was killed by signal {-status}"
+            self._run.output.message(f"the command {text}\n")

@@ -1,0 +1,138 @@
+"""The probes of a run: attached, and detached at its end."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from pytrace.core.probes.kinds import known_kind
+
+if TYPE_CHECKING:
+    from pytrace.core.options.run_options import RunOptions
+    from pytrace.runtime.attach.attachments import Attached, Attachments, AttachOptions
+    from pytrace.runtime.attach.missed_hits import MissReader
+    from pytrace.runtime.attach.opened import Opened
+    from pytrace.runtime.capture.recording import Moment
+    from pytrace.runtime.load.counters import Key
+    from pytrace.runtime.load.loader import LoadedScript
+    from pytrace.runtime.session.notices import Notices
+    from pytrace.runtime.session.services.processes import Processes
+
+
+class Probes:
+    """Attaches the probes of *loaded* once, and detaches them once; *stack* does so, too.
+
+    *command* is the process of ``-c``.
+    """
+
+    def __init__(
+        self,
+        loaded: LoadedScript,
+        options: RunOptions,
+        command: int | None,
+        processes: Processes,
+        notices: Notices,
+        stack: ExitStack,
+    ) -> None:
+        self._loaded = loaded
+        self._options = options
+        self._command = command
+        self._processes = processes
+        self._notices = notices
+        self._links = stack.enter_context(ExitStack())
+        self._opened: list[Opened] = []
+        self._miss_readers: list[MissReader] = []
+        """Readers of misses, as long as probes are attached."""
+        self._missed: dict[Key, int] = {}
+        self._started = _now()
+        self._detached: Moment | None = None
+
+    def attach(self) -> list[Attached]:
+        """Attach the probes. A script whose programs are all run by hand needs nothing of what attaches.
+
+        Raises:
+            TraceError: a probe could not be attached.
+        """
+        attached: list[Attached] = []
+        if not all(known_kind(program.kind).special for program in self._loaded.manifest.programs):
+            attached = self._attach_all()
+        self._started = _now()
+        return attached
+
+    def _attach_all(self) -> list[Attached]:
+        from pytrace.runtime.attach import attachments
+        from pytrace.runtime.attach.missed_hits import MissReader
+
+        attach_options = self._attach_options()
+        done = attachments.attach_all(self._loaded, self._loaded.manifest.programs, attach_options, self._links)
+        self._opened.append(done.opened)
+        self._miss_readers.append(MissReader(self._loaded, done.opened))
+        self._follow_descendants(done)
+        if attach_options.missing_probes == "warn":
+            for failure in done.failures:
+                self._notices.warn(str(failure), failure.hints)
+        return list(done.attached)
+
+    def _attach_options(self) -> AttachOptions:
+        from pytrace.runtime.attach.attachments import AttachOptions
+
+        options = self._options
+        command = (self._command,) if self._command is not None and options.follow else ()
+        return AttachOptions(
+            pids=options.filters.pids or command,
+            follow=options.follow,
+            child=self._command,
+            awaits=bool(options.filters.exec_wait),
+            missing_probes=self._loaded.manifest.config.missing_probes,
+            disabled=options.disabled,
+            file_activation=options.usdt_file_activation,
+        )
+
+    def _follow_descendants(self, done: Attachments) -> None:
+        """With ``-p`` and ``--follow``: add the existing descendants of the processes."""
+        followed, pids = self._loaded.manifest.follow_map, self._options.filters.pids
+        if not followed or not pids:
+            return
+        written = ", ".join(map(str, pids[:8]))
+        lister = next((item.iterator for item in done.services if item.iterator is not None), None)
+        warn = self._notices.warn
+        if lister is None:
+            warn(f"processes that {written} forked earlier are not followed: the kernel has no task iterator")
+            return
+        from pytrace.runtime.session import followed_processes
+
+        descendants, left_out = followed_processes.include(pids, lister, self._loaded.map_fd(followed))
+        if left_out:
+            warn(f"{left_out} processes that {written} forked earlier are not followed: there are too many")
+        for pid in descendants:
+            self._processes.add(pid)
+
+    def missed(self) -> dict[Key, int]:
+        """Hits that the kernel left out, up to now or to when the probes were detached."""
+        for reader in self._miss_readers:
+            self._missed = reader.totals()
+        return self._missed
+
+    def unwatch(self, addresses: list[int]) -> None:
+        """Detach the watchpoints on *addresses*, and empty the list."""
+        while addresses:
+            address = addresses.pop()
+            for opened in self._opened:
+                opened.unwatch(address)
+
+    def detach(self) -> None:
+        """Detach all probes, if they are attached."""
+        self.missed()
+        self._miss_readers.clear()
+        self._links.close()
+        self._detached = self._detached or _now()
+
+    def period(self) -> tuple[Moment, Moment]:
+        """When the probes were attached, and when they were detached, or now."""
+        return self._started, self._detached or _now()
+
+
+def _now() -> Moment:
+    """This moment, by the wall clock and the monotonic one."""
+    return time.time_ns(), time.monotonic_ns()

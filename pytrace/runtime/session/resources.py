@@ -1,0 +1,102 @@
+"""What a run owns, opened in order by :func:`pytrace.runtime.session.opening.open_run`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+if TYPE_CHECKING:
+    from pytrace.base.interruption import EndRequests
+    from pytrace.core.manifest import ProgramSpec
+    from pytrace.core.options.run_options import RunOptions
+    from pytrace.runtime.load.loader import LoadedScript
+    from pytrace.runtime.output.renderer import Renderer
+    from pytrace.runtime.output.streams import Output
+    from pytrace.runtime.ring.reader import EventLoop, RingReader
+    from pytrace.runtime.session.consumer import Consumer
+    from pytrace.runtime.session.notices import Notices
+    from pytrace.runtime.session.probes import Probes
+    from pytrace.runtime.session.services.losses import Losses
+    from pytrace.runtime.session.services.processes import Processes
+    from pytrace.runtime.session.services.service import Service
+    from pytrace.runtime.session.signals import SignalSource
+    from pytrace.runtime.session.snapshots import Snapshots
+    from pytrace.runtime.symbols.lazy import LazySymbols
+
+
+class Command(Protocol):
+    """The process of ``-c`` (:class:`pytrace.runtime.session.child.Child`)."""
+
+    @property
+    def pid(self) -> int | None:
+        """Its process id; None without ``-c``."""
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """A descriptor that is readable once it has ended (a pidfd)."""
+
+    def stop_after_exec(self) -> None:
+        """Let it become its program, and hold it there."""
+
+    def run_to_entry(self) -> bool:
+        """Let the stopped program start its libraries; whether it did."""
+
+    def release(self) -> None:
+        """Let the program run."""
+
+    def poll(self) -> int | None:
+        """Its exit status, or minus the number of the signal that ended it; None while it runs."""
+
+
+class NoCommand:
+    """A run without ``-c``."""
+
+    pid = None
+    descriptors = ()
+
+    def stop_after_exec(self) -> None:
+        """Do nothing."""
+
+    def run_to_entry(self) -> bool:
+        """Return False: there is no program."""
+        return False
+
+    def release(self) -> None:
+        """Do nothing."""
+
+    def poll(self) -> int | None:
+        """Return None: nothing has ended."""
+        return None
+
+
+class Resources(msgspec.Struct, kw_only=True, eq=False):
+    """The parts of one run. An :class:`ExitStack` closes what they have opened, the last one first."""
+
+    options: RunOptions
+    embedded: bool
+    """Whether another program shows the results: then maps are not printed."""
+    requests: EndRequests
+    signals: SignalSource
+    output: Output
+    notices: Notices
+    command: Command
+    loaded: LoadedScript
+    symbols: LazySymbols
+    renderer: Renderer
+    ring: RingReader
+    loop: EventLoop
+    consumer: Consumer
+    processes: Processes
+    probes: Probes
+    losses: Losses
+    snapshots: Snapshots
+    services: list[Service]
+
+    def programs(self, kind: str) -> list[ProgramSpec]:
+        """The script's programs of one probe kind, in source order."""
+        return [program for program in self.loaded.manifest.programs if program.kind == kind and not program.service]
+
+    def kinds(self) -> set[str]:
+        """Probe kinds of the script's programs."""
+        return {program.kind for program in self.loaded.manifest.programs if not program.service}

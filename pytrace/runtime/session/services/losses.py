@@ -1,0 +1,73 @@
+"""Lost events and failures of a run: their counts, and the messages about them."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from pytrace.runtime.load.counters import CounterReader, Key
+from pytrace.runtime.output import messages
+from pytrace.runtime.session.services.service import Service
+
+if TYPE_CHECKING:
+    from pytrace.runtime.load.loader import LoadedScript
+    from pytrace.runtime.output.renderer import Renderer
+    from pytrace.runtime.output.streams import Output
+
+REPORT_EVERY = 1.0
+"""Seconds between two looks at the counters of lost events."""
+
+
+class Missed(Protocol):
+    """Attached probes, as far as the kernel counts their losses."""
+
+    def missed(self) -> dict[Key, int]:
+        """Hits of probes that the kernel left out."""
+
+
+class Unprinted(Protocol):
+    """What hands over events, as far as it counts those that it drops."""
+
+    def totals(self) -> dict[Key, int]:
+        """Events that were left unprinted."""
+
+
+class Losses(Service):
+    """Counts of losses and failures by kind and subject; those that are new are reported while the run goes on."""
+
+    def __init__(
+        self, loaded: LoadedScript, probes: Missed, consumer: Unprinted, renderer: Renderer, output: Output
+    ) -> None:
+        self._counters = CounterReader(loaded)
+        self._manifest = loaded.manifest
+        self._probes = probes
+        self._consumer = consumer
+        self._renderer = renderer
+        self._output = output
+        self._next = 0.0
+
+    def traced(self) -> dict[Key, int]:
+        """Losses so far, as counted by programs and the kernel."""
+        return {**self._counters.totals(), **self._probes.missed()}
+
+    def totals(self) -> dict[Key, int]:
+        """Losses so far, unprinted events included."""
+        return {**self.traced(), **self._consumer.totals()}
+
+    def by_kind(self) -> dict[str, dict[str, int]]:
+        """Losses so far: counts by kind, and by the name of the subject."""
+        return messages.by_kind(self._manifest, self.totals())
+
+    def woken(self, _ready: list[int]) -> None:
+        """Report new losses, once in :data:`REPORT_EVERY` seconds."""
+        now = time.monotonic()
+        # A message follows the output before it; do not wait for a slow reader here.
+        if now >= self._next and self._output.advance():
+            self._next = now + REPORT_EVERY
+            self._renderer.losses(self.traced())
+
+    def report_all(self) -> None:
+        """Report all losses, at the end of ``--test`` and ``--bench``."""
+        totals = self.traced()
+        self._renderer.losses(totals, ended=True)
+        self._renderer.summary(totals)

@@ -1,0 +1,70 @@
+"""Snapshots of a run: its maps, rows and losses as plain data, during the run and after it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from pytrace.runtime.output import messages
+
+if TYPE_CHECKING:
+    from pytrace.core.manifest import Manifest
+    from pytrace.core.options.run_options import RunOptions
+    from pytrace.results.snapshot import MapData, SnapshotData
+    from pytrace.runtime.capture.recording import Recording
+    from pytrace.runtime.capture.row_keeper import RowKeeper
+    from pytrace.runtime.output.renderer import Renderer
+    from pytrace.runtime.ring.reader import RingReader
+    from pytrace.runtime.session.probes import Probes
+    from pytrace.runtime.session.services.losses import Losses
+    from pytrace.runtime.symbols.lazy import LazySymbols
+
+
+class Snapshots:
+    """Takes snapshots of a run. *rows* has the rows that were printed; without it snapshots have none."""
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        options: RunOptions,
+        renderer: Renderer,
+        ring: RingReader,
+        symbols: LazySymbols,
+        probes: Probes,
+        losses: Losses,
+        rows: RowKeeper | None,
+    ) -> None:
+        self._manifest = manifest
+        self._options = options
+        self._renderer = renderer
+        self._ring = ring
+        self._symbols = symbols
+        self._probes = probes
+        self._losses = losses
+        self._rows = rows
+
+    def take(self) -> SnapshotData:
+        """A snapshot: of this moment, or of the end once the probes are detached."""
+        self._symbols.poll()
+        recording = self._recording
+        totals = self._renderer.all_losses(self._losses.totals())
+        losses = messages.by_kind(self._manifest, totals)
+        start, end = self._probes.period()
+        return recording.snapshot(start, end, losses, self._rows, self._collect)
+
+    def map_data(self, name: str) -> MapData:
+        """The current content of the map *name*."""
+        self._symbols.poll()
+        return self._recording.map_data(name, self._collect)
+
+    @cached_property
+    def _recording(self) -> Recording:
+        from pytrace.runtime.capture.recording import Recording  # few runs take snapshots
+
+        renderer = self._renderer
+        return Recording(self._manifest, self._options, renderer.views(), renderer.texts, self._symbols)
+
+    def _collect(self) -> None:
+        """Free the ring for new events; the collected ones are handled later."""
+        while self._ring.collect():
+            pass

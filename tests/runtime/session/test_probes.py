@@ -1,0 +1,149 @@
+"""Probes of a run: attached with the options of the run, and detached once. The kernel is a fake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from pytrace.core.config import Config
+from pytrace.core.manifest import Manifest, ProgramSpec
+from pytrace.core.options.process_filters import ProcessFilters
+from pytrace.core.options.run_options import RunOptions
+from pytrace.runtime.attach import attachments, missed_hits
+from pytrace.runtime.attach.attachments import Attached, Attachments, AttachOptions, Failure
+from pytrace.runtime.attach.opened import Opened
+from pytrace.runtime.session import followed_processes
+from pytrace.runtime.session.probes import Probes
+from tests.support.fake_run import program
+
+PROBE = program("kprobe")
+
+
+class Kernel:
+    """Attaches what it is asked to; *missed* is what it has left out."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.asked: list[AttachOptions] = []
+        self.opened = Opened()
+        self.failures: tuple[Failure, ...] = ()
+        self.services: tuple[Attached, ...] = ()
+        self.closed = 0
+        self.missed = 0
+        self.said: list[str] = []
+        self.unwound: list[int] = []
+        self.stack = ExitStack()
+        patch.setattr(attachments, "attach_all", self.attach_all)
+        patch.setattr(missed_hits, "MissReader", lambda *_: self)
+
+    def attach_all(self, _loaded: Any, programs: Any, options: AttachOptions, stack: ExitStack) -> Attachments:
+        self.asked.append(options)
+        stack.callback(self.close)
+        attached = tuple(Attached(spec, target) for spec in programs for target in spec.targets)
+        return Attachments(attached, self.failures, self.opened, self.services)
+
+    def close(self) -> None:
+        self.closed += 1
+
+    def totals(self) -> dict[tuple[str, int], int]:
+        return {("recursion", 0): self.missed}
+
+    def warn(self, text: str, hints: tuple[str, ...] = ()) -> None:
+        self.said += [text, *hints]
+
+    def probes(
+        self, *programs: ProgramSpec, command: int | None = None, follow_map: str = "", **options: Any
+    ) -> Probes:
+        manifest = Manifest(programs, (), (), (), Config(missing_probes="warn"), follow_map=follow_map)
+        loaded = SimpleNamespace(manifest=manifest, map_fd=lambda _: 5)
+        processes = SimpleNamespace(add=self.unwound.append)
+        return Probes(
+            cast(Any, loaded), RunOptions(**options), command, cast(Any, processes), cast(Any, self), self.stack
+        )
+
+
+@pytest.fixture
+def kernel(monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
+    made = Kernel(monkeypatch)
+    with made.stack:
+        yield made
+
+
+def test_programs_that_are_run_by_hand_need_no_kernel(kernel: Kernel) -> None:
+    assert kernel.probes(program("begin"), program("end")).attach() == []
+    assert kernel.asked == []
+
+
+@pytest.mark.parametrize(
+    ("options", "command", "pids"),
+    [({}, None, ()), ({"filters": ProcessFilters((7, 8))}, None, (7, 8)), ({}, 9, ()), ({"follow": True}, 9, (9,))],
+)
+def test_probes_of_processes(
+    options: dict[str, Any], command: int | None, pids: tuple[int, ...], kernel: Kernel
+) -> None:
+    (attached,) = kernel.probes(PROBE, command=command, **options).attach()
+    assert attached.spec is PROBE
+    (asked,) = kernel.asked
+    assert (asked.pids, asked.child) == (pids, command)
+
+
+def test_what_could_not_be_attached_is_a_warning(kernel: Kernel) -> None:
+    kernel.failures = (Failure(PROBE.targets[0], "no such function", ("look",)),)
+    kernel.probes(PROBE).attach()
+    assert "no such function" in kernel.said[0]
+    assert kernel.said[1:] == ["look"]
+
+
+def test_misses_are_those_at_the_moment_of_detaching(kernel: Kernel) -> None:
+    probes = kernel.probes(PROBE)
+    assert probes.missed() == {}
+    probes.attach()
+    kernel.missed = 3
+    assert probes.missed() == {("recursion", 0): 3}
+    kernel.missed = 4
+    probes.detach()
+    kernel.missed = 9
+    assert probes.missed() == {("recursion", 0): 4}
+
+
+def test_probes_are_detached_once(kernel: Kernel) -> None:
+    probes = kernel.probes(PROBE)
+    probes.attach()
+    before = probes.period()
+    probes.detach()
+    after = probes.period()
+    probes.detach()
+    assert kernel.closed == 1
+    assert before[0] == after[0]
+    assert probes.period() == after
+
+
+def test_the_stack_detaches_too(kernel: Kernel) -> None:
+    kernel.probes(PROBE).attach()
+    kernel.stack.close()
+    assert kernel.closed == 1
+
+
+def test_watchpoints_that_are_to_go(kernel: Kernel) -> None:
+    probes, addresses = kernel.probes(PROBE), [1, 2]
+    probes.attach()
+    for address in (1, 2, 3):
+        kernel.opened.watchpoint(address)
+    probes.unwatch(addresses)
+    assert (list(kernel.opened.watched), addresses) == ([3], [])
+
+
+def test_descendants_need_an_iterator(kernel: Kernel) -> None:
+    kernel.probes(PROBE, follow_map="f", filters=ProcessFilters((7,)), follow=True).attach()
+    assert kernel.said == ["processes that 7 forked earlier are not followed: the kernel has no task iterator"]
+
+
+def test_descendants_are_followed_and_unwound(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(followed_processes, "include", lambda *_: ([21, 22], 1))
+    kernel.services = (Attached(PROBE, PROBE.targets[0], iterator=4),)
+    kernel.probes(PROBE, follow_map="f", filters=ProcessFilters((7,)), follow=True).attach()
+    assert kernel.unwound == [21, 22]
+    assert kernel.said == ["1 processes that 7 forked earlier are not followed: there are too many"]
