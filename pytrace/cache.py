@@ -1,7 +1,7 @@
 """The compile cache: a cached script starts without the front end and without LLVM.
 
 An entry is a :class:`~pytrace.core.manifest.CompiledScript`, named by a digest of the script and of all options that
-compilation depends on. Its manifest is written by ``marshal``, which is built in; JSON is for files that users keep.
+compilation depends on.
 The facts about the machine that it depends on are recorded inside
 (``Manifest.facts``) and checked on each use. Its first line identifies the source files of pytrace that compiled it
 (:func:`made_by`). An entry is read only when nobody but the user can have written it
@@ -10,7 +10,6 @@ The facts about the machine that it depends on are recorded inside
 
 from __future__ import annotations
 
-import marshal
 import os
 import sys
 import time
@@ -20,7 +19,8 @@ from typing import TYPE_CHECKING
 
 import pytrace
 from pytrace.base import private_files
-from pytrace.core.manifest import FORMAT, CompiledScript, Manifest
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.manifest import FORMAT, CompiledScript
 from pytrace.core.options.compile_options import PROCESSES, CompileOptions
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def key(text: str, name: str, options: CompileOptions) -> str:
     """
     uname = os.uname()
     parts = [
-        pytrace.__version__, str(FORMAT), str(marshal.version), checkout(), uname.release, uname.version, uname.machine,
+        pytrace.__version__, str(FORMAT), checkout(), uname.release, uname.version, uname.machine,
         name, text, _working_directory(),
     ]  # fmt: skip
     for field in options.__struct_fields__:
@@ -129,32 +129,6 @@ def _newer(line: bytes) -> bool:
 # ---------------------------------------------------------------------------------------------- entries
 
 
-_LENGTH = 8
-"""Bytes of the manifest's length, before the manifest and the ELF file."""
-
-
-def _packed(script: CompiledScript) -> tuple[bytes, bytes, bytes]:
-    # The stubs of marshal do not know nested data.
-    manifest = marshal.dumps(_plain(script.manifest.to_data()))  # type: ignore[arg-type]
-    return len(manifest).to_bytes(_LENGTH, "little"), manifest, script.elf
-
-
-def _plain(value: object) -> object:
-    """The same value, as JSON would give it back."""
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
-
-
-def _unpacked(data: bytes) -> CompiledScript:
-    end = _LENGTH + int.from_bytes(data[:_LENGTH], "little")
-    if len(data) < end:
-        raise EOFError
-    return CompiledScript(data[end:], Manifest.from_data(marshal.loads(memoryview(data)[_LENGTH:end])))
-
-
 def load(
     name: str, options: CompileOptions, still_true: Callable[[tuple[tuple[str, ...], ...]], bool]
 ) -> CompiledScript | None:
@@ -175,8 +149,8 @@ def load(
     try:
         if not _code_runs(code):
             return None
-        script = _unpacked(rest)
-    except (EOFError, ValueError, KeyError, TypeError, IndexError, AttributeError):
+        script = CompiledScript.from_bytes(rest)
+    except (TraceError, ValueError):
         # Written by another version: compile again and replace it.
         return None
     facts = script.manifest.facts
@@ -200,7 +174,7 @@ def store(name: str, script: CompiledScript) -> bool:
     code = made_by()
     if _newer(code):
         return True
-    if not private_files.write(KIND, name, code, b"\n", *_packed(script)):
+    if not private_files.write(KIND, name, code, b"\n", script.to_bytes()):
         return False
     private_files.trim(KIND, KEEP)
     return True

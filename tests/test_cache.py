@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from pathlib import Path
@@ -16,7 +15,7 @@ from pytrace import cache
 from pytrace.base import private_files
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.manifest import CompiledScript, Manifest, MapType
+from pytrace.core.manifest import CompiledScript, Manifest
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.options.process_filters import ProcessFilters
 from tests.core.test_manifest import SCRIPT
@@ -44,13 +43,6 @@ def test_what_is_stored_comes_back(folder: Path) -> None:
 def test_all_sections_of_a_manifest_come_back(folder: Path) -> None:
     cache.store("all", SCRIPT)
     assert cache.load("all", CompileOptions(), lambda facts: True) == SCRIPT
-
-
-def test_the_manifest_is_as_json_gives_it_back(folder: Path) -> None:
-    plain = cache._plain(SCRIPT.manifest.to_data())
-    assert plain == json.loads(json.dumps(SCRIPT.manifest.to_data()))
-    assert cache._plain({1: (True, None, MapType.HASH, 1.5, "a")}) == {"1": [True, None, 1, 1.5, "a"]}
-    assert type(cache._plain(MapType.HASH)) is int
 
 
 def test_facts_that_changed_make_a_miss(folder: Path) -> None:

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
-from msgspec.structs import asdict
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
 
 ENVIRONMENT_PREFIXES = ("PYTRACE_", "BPFTRACE_")
 """Prefixes of environment variables; the first one that is set takes precedence."""
@@ -54,12 +47,3 @@ class Config(msgspec.Struct, frozen=True):
     unstable_dw_ustack: str = "warn"
     unstable_typeinfo: str = "error"
     unstable_import_statement: str = "error"
-
-    def to_data(self) -> dict[str, Setting]:
-        """JSON form, for the manifest."""
-        return asdict(self)
-
-    @classmethod
-    def from_data(cls, data: Mapping[str, Any]) -> Config:
-        """Inverse of :meth:`to_data`."""
-        return cls(**{name: data[name] for name in cls.__struct_fields__ if name in data})

@@ -44,12 +44,12 @@ outermost call that is not in the library), *expansion* the calls around it, inn
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.types import UINT32, UINT64, Buffer, String, Tuple, Type, from_data, to_data
+from pytrace.core.types import UINT32, UINT64, Buffer, String, Tuple, Type
 
 if TYPE_CHECKING:
     from pytrace.core.types.tables import TableSchema
@@ -73,7 +73,7 @@ CUT = 1 << 31
 """Flag in the count of a tail string: the string did not fit its capacity."""
 
 
-class Location(msgspec.Struct, frozen=True):
+class Location(msgspec.Struct, frozen=True, array_like=True):
     """A script position, for messages without the script's text: 1-based line and columns (end excluded)."""
 
     file: str
@@ -84,10 +84,6 @@ class Location(msgspec.Struct, frozen=True):
     """The source line; of a very long one, the part around the location."""
     skipped: int = 0
     """Characters of the line before *text*, minus the characters that mark the omission."""
-
-    def to_data(self) -> list[object]:
-        """JSON form."""
-        return [self.file, self.line, self.column, self.end_column, self.text, self.skipped]
 
 
 class EventLayout(msgspec.Struct, frozen=True, dict=True):
@@ -191,7 +187,7 @@ class FlatLayout(EventLayout, frozen=True, dict=True):
 # ---------------------------------------------------------------------------------------------- static parts
 
 
-class StaticPart(msgspec.Struct, frozen=True):
+class StaticPart(msgspec.Struct, frozen=True, tag=True):
     """Compile-time data that the handler of an event needs besides the arguments.
 
     Text is decoded from the script's bytes with ``utf-8`` and ``surrogateescape``, which JSON preserves. All
@@ -297,7 +293,23 @@ class HelperFailure(StaticPart, frozen=True):
     map: str = ""
 
 
-STATIC_PARTS: dict[str, type[StaticPart]] = {
+AnyStaticPart = (
+    NoStaticPart
+    | Formatted
+    | RowMembers
+    | CurrentTime
+    | Joined
+    | PrintedMap
+    | Quantiles
+    | EmptiedMap
+    | Exit
+    | PacketFile
+    | RuntimeFailure
+    | HelperFailure
+)
+"""The classes of static parts, as msgspec decodes them."""
+
+STATIC_PARTS: dict[str, type[AnyStaticPart]] = {
     "printf": Formatted,
     "heading": Formatted,
     "errorf": Formatted,
@@ -344,7 +356,7 @@ class EventSpec(msgspec.Struct, frozen=True):
     id: int
     kind: str
     args: tuple[Type, ...]
-    static: StaticPart
+    static: AnyStaticPart
     location: Location
     expansion: tuple[Location, ...] = ()
     """Macro and import chain, innermost first."""
@@ -372,31 +384,6 @@ class EventSpec(msgspec.Struct, frozen=True):
         from pytrace.core.types.tables import TableSchema  # most runs need none
 
         return TableSchema.of(self.static_part(RowMembers).names, self.args)
-
-    def to_data(self) -> dict[str, object]:
-        """JSON form."""
-        return {
-            "id": self.id,
-            "kind": self.kind,
-            "args": [to_data(arg) for arg in self.args],
-            "static": msgspec.to_builtins(self.static),
-            "location": self.location.to_data(),
-            "expansion": [place.to_data() for place in self.expansion],
-            "provenance": self.provenance,
-        }
-
-    @classmethod
-    def from_data(cls, data: dict[str, Any]) -> EventSpec:
-        """Inverse of :meth:`to_data`."""
-        return cls(
-            data["id"],
-            data["kind"],
-            tuple(from_data(arg) for arg in data["args"]),
-            STATIC_PARTS[data["kind"]](**data["static"]),
-            Location(*data["location"]),
-            tuple(Location(*place) for place in data["expansion"]),
-            data["provenance"],
-        )
 
 
 def cut_exit_status(code: int) -> str:

@@ -9,28 +9,31 @@ from __future__ import annotations
 import hashlib
 import struct
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
+from pytrace.base import typed_json
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import InternalError, TraceError
-from pytrace.core.event_layout import EventSpec, Location
+from pytrace.core.event_layout import STATIC_PARTS, EventSpec, Location
+from pytrace.core.manifest_sections import AheadOfTime, UnwindMaps
 from pytrace.core.probes.kinds import known_kind
-from pytrace.core.probes.targets import ProbeTarget
-from pytrace.core.types import Type, from_data, to_data
+from pytrace.core.probes.targets import AnyTarget, ProbeTarget
+from pytrace.core.types import Type, decoded, settled
 
 if TYPE_CHECKING:
-    from pytrace.core.manifest_sections import AheadOfTime, UnwindMaps
+    from collections.abc import Callable
 
 P = TypeVar("P", bound=ProbeTarget)
 
 MAGIC = b"PYTRACE\n"
-FORMAT = 7
+FORMAT = 8
 """Incremented whenever ELF conventions, manifest or event layouts change."""
 
 
-class Target(msgspec.Struct, frozen=True):
+class Target(msgspec.Struct, frozen=True, array_like=True):
     """One target that a program attaches to.
 
     *probe* is the full probe name (the value of the ``probe`` builtin). *cookie* is the result of
@@ -40,7 +43,7 @@ class Target(msgspec.Struct, frozen=True):
 
     probe: str
     cookie: int
-    place: ProbeTarget
+    place: AnyTarget
 
     def of(self, kind: type[P]) -> P:
         """The target, checked to be an instance of *kind*.
@@ -74,20 +77,6 @@ class ProgramSpec(msgspec.Struct, frozen=True):
     """A service program (``--follow``): attaches before the others, must not fail, and is not a probe of the script."""
     btf_id: int = 0
     """Id in the kernel's BTF of the type that the program is loaded for, if libbpf need not search for it; else 0."""
-
-    def to_data(self) -> dict[str, object]:
-        """JSON form; targets are plain lists of values, since there may be very many."""
-        return {
-            "symbol": self.symbol,
-            "kind": self.kind,
-            "index": self.index,
-            "targets": [[item.probe, item.cookie, item.place.values()] for item in self.targets],
-            "location": msgspec.to_builtins(self.location),
-            "multi": self.multi,
-            "part_of": self.part_of,
-            "service": self.service,
-            "btf_id": self.btf_id,
-        }
 
 
 RING = "events"
@@ -221,7 +210,7 @@ class SessionData(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """Everything about a compiled script except its code; JSON-serialisable through :meth:`to_data`."""
+    """Everything about a compiled script except its code; JSON-serialisable through :meth:`encoded`."""
 
     programs: tuple[ProgramSpec, ...]
     maps: tuple[MapSpec, ...]
@@ -251,130 +240,38 @@ class Manifest(msgspec.Struct, frozen=True):
     random_words: RandomWords | None = None
     """Set when a map has digests of keys (:attr:`MapSpec.keys`)."""
 
-    def to_data(self) -> dict[str, object]:
-        """JSON form."""
-        return {
-            "programs": [item.to_data() for item in self.programs],
-            "maps": [
-                {
-                    "name": item.name,
-                    "symbol": item.symbol,
-                    "kind": item.kind,
-                    "key": None if item.key is None else to_data(item.key),
-                    "value": to_data(item.value),
-                    "max_entries": item.max_entries,
-                    "slot": None if item.slot is None else msgspec.to_builtins(item.slot),
-                    "location": None if item.location is None else item.location.to_data(),
-                    "inner": item.inner,
-                    "help": item.help,
-                    "keys": item.keys,
-                }
-                for item in self.maps
-            ],
-            "events": [item.to_data() for item in self.events],
-            "strings": list(self.strings),
-            "config": self.config.to_data(),
-            "ring": self.ring,
-            "counters": None if self.counters is None else msgspec.to_builtins(self.counters),
-            "warnings": list(self.warnings),
-            "facts": [list(item) for item in self.facts],
-            "session": None if self.session is None else msgspec.to_builtins(self.session),
-            "unwind": None if self.unwind is None else msgspec.to_builtins(self.unwind),
-            "follow_map": self.follow_map,
-            "objects": _encoded(self.objects),
-            "ahead": None if self.ahead is None else msgspec.to_builtins(self.ahead),
-            "output_format": self.output_format,
-            "random_words": None if self.random_words is None else msgspec.to_builtins(self.random_words),
-        }
+    def with_types(self, change: Callable[[Type], Type]) -> Manifest:
+        """The manifest with *change* applied to the types of maps and events."""
+        maps = tuple(
+            replace(item, key=None if item.key is None else change(item.key), value=change(item.value))
+            for item in self.maps
+        )
+        events = tuple(replace(item, args=tuple(map(change, item.args))) for item in self.events)
+        return replace(self, maps=maps, events=events)
+
+    def encoded(self) -> bytes:
+        """The JSON form."""
+        return typed_json.encode(self.with_types(settled))
 
     @classmethod
-    def from_data(cls, data: dict[str, Any]) -> Manifest:
-        """Inverse of :meth:`to_data`."""
-        return cls(
-            programs=tuple(_program_from_data(item) for item in data["programs"]),
-            maps=tuple(_map_from_data(item) for item in data["maps"]),
-            events=tuple(EventSpec.from_data(item) for item in data["events"]),
-            strings=tuple(data["strings"]),
-            config=Config.from_data(data["config"]),
-            ring=data["ring"],
-            counters=_counters_from_data(data["counters"]),
-            warnings=tuple(data["warnings"]),
-            facts=tuple(tuple(item) for item in data["facts"]),
-            session=None if data["session"] is None else SessionData(**data["session"]),
-            unwind=None if data["unwind"] is None else _unwind_from_data(data["unwind"]),
-            follow_map=data["follow_map"],
-            objects=_decoded(data["objects"]),
-            ahead=None if data["ahead"] is None else _ahead_from_data(data["ahead"]),
-            output_format=data["output_format"],
-            random_words=None if data["random_words"] is None else RandomWords(**data["random_words"]),
-        )
+    def decoded(cls, data: bytes) -> Manifest:
+        """Inverse of :meth:`encoded`.
 
-
-def _encoded(objects: tuple[bytes, ...]) -> list[str]:
-    if not objects:
-        return []
-    import base64  # few scripts import object files
-
-    return [base64.b64encode(item).decode() for item in objects]
-
-
-def _decoded(texts: list[str]) -> tuple[bytes, ...]:
-    if not texts:
-        return ()
-    import base64
-
-    return tuple(base64.b64decode(item, validate=True) for item in texts)
-
-
-def _program_from_data(item: dict[str, Any]) -> ProgramSpec:
-    place = known_kind(item["kind"]).target
-    return ProgramSpec(
-        item["symbol"],
-        item["kind"],
-        item["index"],
-        tuple(Target(probe, cookie, place(*values)) for probe, cookie, values in item["targets"]),
-        Location(**item["location"]),
-        item["multi"],
-        item["part_of"],
-        item["service"],
-        item["btf_id"],
-    )
-
-
-def _map_from_data(item: dict[str, Any]) -> MapSpec:
-    return MapSpec(
-        item["name"],
-        item["symbol"],
-        item["kind"],
-        None if item["key"] is None else from_data(item["key"]),
-        from_data(item["value"]),
-        item["max_entries"],
-        None if item["slot"] is None else GlobalSlot(**item["slot"]),
-        None if item["location"] is None else Location(*item["location"]),
-        None if item["inner"] is None else tuple(item["inner"]),
-        item["help"],
-        item["keys"],
-    )
-
-
-def _unwind_from_data(data: dict[str, Any]) -> UnwindMaps:
-    from pytrace.core.manifest_sections import UnwindMaps  # few scripts have them
-
-    return UnwindMaps(**data)
-
-
-def _ahead_from_data(data: dict[str, Any]) -> AheadOfTime:
-    from pytrace.core.manifest_sections import AheadOfTime
-
-    return AheadOfTime.from_data(data)
-
-
-def _counters_from_data(data: dict[str, Any] | None) -> Counters | None:
-    if data is None:
-        return None
-    names = tuple((str(kind), int(subject)) for kind, subject in data["names"])
-    sites = tuple(Site(item["helper"], Location(**item["location"])) for item in data["sites"])
-    return Counters(data["section"], data["offset"], data["copies"], data["stride"], names, sites)
+        Raises:
+            msgspec.ValidationError: *data* is damaged, or another version wrote it.
+        """
+        manifest = typed_json.decode(data, cls, decoded)
+        for program in manifest.programs:
+            try:
+                place = known_kind(program.kind).target
+            except KeyError:
+                raise msgspec.ValidationError(f"unknown kind of probe {program.kind!r}") from None
+            if any(type(target.place) is not place for target in program.targets):
+                raise msgspec.ValidationError(f"a target of {program.symbol} is of another kind than {program.kind}")
+        for event in manifest.events:
+            if type(event.static) is not STATIC_PARTS.get(event.kind):
+                raise msgspec.ValidationError(f"event {event.id} is of another kind than {event.kind}")
+        return manifest
 
 
 INTERPRETER = b"#!/usr/bin/env pytrace\n"
@@ -406,10 +303,7 @@ class CompiledScript(msgspec.Struct, frozen=True):
 
     def to_bytes(self, *, executable: bool = False) -> bytes:
         """The file form: a header, the manifest (JSON), ELF; *executable* with ``#!`` line."""
-        import json  # slow to import, and not needed for reading
-
-        first = INTERPRETER if executable else b""
-        return first + file_form(json.dumps(self.manifest.to_data(), separators=(",", ":")).encode(), self.elf)
+        return (INTERPRETER if executable else b"") + file_form(self.manifest.encoded(), self.elf)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> CompiledScript:
@@ -421,8 +315,6 @@ class CompiledScript(msgspec.Struct, frozen=True):
         Raises:
             TraceError: *data* is not a compiled script, is damaged, or was written by another version.
         """
-        import json
-
         data = data.removeprefix(INTERPRETER)
         if not data.startswith(MAGIC):
             raise TraceError("not a compiled pytrace script")
@@ -437,6 +329,8 @@ class CompiledScript(msgspec.Struct, frozen=True):
         if digest != hashlib.sha256(head + elf).digest() or len(head) != length:
             raise TraceError("the compiled script is damaged: its digest does not fit its content", hints=(_AGAIN,))
         try:
-            return cls(elf, Manifest.from_data(json.loads(head)))
-        except (ValueError, KeyError, TypeError, IndexError) as error:
-            raise TraceError("another version of pytrace wrote the compiled script", hints=(_AGAIN,)) from error
+            return cls(elf, Manifest.decoded(head))
+        except msgspec.ValidationError as error:
+            raise TraceError(
+                f"another version of pytrace wrote the compiled script ({error})", hints=(_AGAIN,)
+            ) from error

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
-
-if TYPE_CHECKING:
-    from typing import Any
 
 Row = tuple[str, ...]
 """Each fact as words, its kind first."""
@@ -70,25 +65,3 @@ class AheadOfTime(msgspec.Struct, frozen=True):
     features: tuple[str, ...] = ()
     script_hash: str = ""
     """SHA-256 of the script's text."""
-
-    @classmethod
-    def from_data(cls, data: dict[str, Any]) -> AheadOfTime:
-        """The section from its JSON form."""
-        known = data["parameters"]
-        return cls(
-            data["copies"],
-            tuple(OpenValue(**{**item, "parts": tuple(item["parts"])}) for item in data["values"]),
-            tuple(map(tuple, data["relies"])),
-            tuple(map(tuple, data["binaries"])),
-            Parameters(
-                tuple(known["positional"]),
-                tuple((name, value) for name, value in known["fixed"]),
-                tuple(known["names"]),
-                known["help"],
-                known["most"],
-            ),
-            data["follow"],
-            data["filters"],
-            tuple(data["features"]),
-            data["script_hash"],
-        )

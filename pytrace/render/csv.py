@@ -61,7 +61,7 @@ def only_field(text: bytes) -> bytes:
 
 def heading(names: Iterable[str]) -> bytes:
     """The line with the names of columns, which come from the script."""
-    return line(_quoted(name.encode()) for name in names)
+    return line(_quoted(name.encode(errors="surrogateescape")) for name in names)
 
 
 def line(fields: Iterable[bytes]) -> bytes:

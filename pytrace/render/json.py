@@ -111,7 +111,8 @@ def line(kind: str, data: bytes) -> bytes:
 
 def fields_line(kind: str, items: Sequence[tuple[str, bytes]]) -> bytes:
     """One line of output: an object with ``type`` and more members."""
-    return mapping([(b"type", quoted(kind.encode())), *((name.encode(), value) for name, value in items)]) + b"\n"
+    members = ((name.encode(errors="surrogateescape"), value) for name, value in items)
+    return mapping([(b"type", quoted(kind.encode())), *members]) + b"\n"
 
 
 # ---------------------------------------------------------------------------------------------- values
@@ -155,7 +156,8 @@ def tuple_(forms: JsonForms, kind: types.Tuple) -> Callable[[Values], bytes]:
 def _named(
     forms: JsonForms, names: Sequence[str], kinds: Sequence[types.Type]
 ) -> Callable[[Values], bytes]:
-    parts = [(quoted(name.encode()) + b": ", forms.form(kind)) for name, kind in zip(names, kinds, strict=True)]
+    encoded = [quoted(name.encode(errors="surrogateescape")) for name in names]
+    parts = [(name + b": ", forms.form(kind)) for name, kind in zip(encoded, kinds, strict=True)]
 
     def text(value: Values) -> bytes:
         return b"{%s}" % b", ".join([label + form(item) for (label, form), item in zip(parts, value, strict=True)])
@@ -307,6 +309,6 @@ def _nested(value: _Tree | types.Type, leaf: Callable[[types.Type], P]) -> Itera
     yield b"[" if array else b"{"
     for at, (name, inner) in enumerate(value.items()):
         yield (b"," if array else b", ") if at else b""
-        yield b"" if array else b'"%s": ' % escape(types.shown_name(name).encode())
+        yield b"" if array else b'"%s": ' % escape(types.shown_name(name).encode(errors="surrogateescape"))
         yield from _nested(inner, leaf)
     yield b"]" if array else b"}"

@@ -139,7 +139,7 @@ class TextTable(Table):
         parts = [b"%%%s%d%s" % (_side(item), width, b"d" if item.number else b"s") for item, width in aligned]
         self.form = b" ".join([*parts, b"%s"] if self.open else parts) + b"\n"
         self.width = sum(width + 1 for _, width in aligned) + self.open
-        self._heading = self._line([item.title.encode() for item in self._columns])
+        self._heading = self._line([item.title.encode(errors="surrogateescape") for item in self._columns])
 
     # ---- rows
 

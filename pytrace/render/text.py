@@ -118,7 +118,7 @@ def enum(_forms: TextForms, kind: types.Enum) -> Callable[[int], bytes]:
     """The name of an enumerator; the number of a value that is none."""
     known: dict[int, bytes] = {}
     for name, value in kind.members:
-        known.setdefault(value, name.encode())
+        known.setdefault(value, name.encode(errors="surrogateescape"))
     return lambda value: known.get(value) or b"%d" % value
 
 
@@ -138,7 +138,8 @@ def _named(forms: TextForms, names: list[str], kinds: list[types.Type]) -> Calla
     if not names:
         return lambda _value: b"{}"
     equals, opening, closing = (b"=", b"{", b"}") if forms.compact else (b" = ", b"{ ", b" }")
-    parts = [(b".%s%s" % (name.encode(), equals), forms.form(kind)) for name, kind in zip(names, kinds, strict=True)]
+    encoded = [name.encode(errors="surrogateescape") for name in names]
+    parts = [(b".%s%s" % (name, equals), forms.form(kind)) for name, kind in zip(encoded, kinds, strict=True)]
 
     def text(value: Values) -> bytes:
         inner = forms.comma.join([label + form(item) for (label, form), item in zip(parts, value, strict=True)])

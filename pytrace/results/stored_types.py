@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from msgspec.structs import fields
 
 from pytrace.core import types
 from pytrace.results.stored_tables import raw, text
@@ -20,12 +19,10 @@ MOST_INTERVALS = 1_000_000
 MOST_DIGITS = 9
 """Of a decimal number, as in scripts."""
 
-_PLAIN = (int, bool, str)
-
 
 def type_to(type_: types.Type | None) -> msgspec.Raw:
-    """The stored form of a type: its data (:func:`pytrace.core.types.to_data`), the texts as bytes."""
-    data = None if type_ is None else _each(types.to_data(type_), str, raw)
+    """The stored form of a type: what msgspec makes of it, the texts as bytes."""
+    data = None if type_ is None else _each(msgspec.to_builtins(types.settled(type_)), str, raw)
     return msgspec.Raw(msgspec.msgpack.encode(data))
 
 
@@ -33,7 +30,7 @@ def type_from(stored: msgspec.Raw, *, key: bool = False) -> types.Type | None:
     """The type that was stored, None for that of the keys of a map without keys.
 
     Raises:
-        ValueError, LookupError, TypeError, AttributeError: it is none, or larger than a script can have it.
+        ValueError: it is none, or larger than a script can have it.
     """
     size = len(memoryview(stored))
     if size > MOST_BYTES:
@@ -41,15 +38,15 @@ def type_from(stored: msgspec.Raw, *, key: bool = False) -> types.Type | None:
     data = _each(msgspec.msgpack.decode(stored), bytes, text)
     if data is None and key:
         return None
-    if not isinstance(data, list):
-        raise ValueError("a type is missing")
-    type_ = types.from_data(data)
+    try:
+        type_ = types.decoded(types.Type, data)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"a type is damaged: {error}") from error
     for part in types.parts((type_,)):
-        if not isinstance(part, types.Type):
-            raise ValueError("a member of a type is none")
         if isinstance(part, _MAPPINGS) and (key or part is not type_):
             raise ValueError("a histogram or time series stands where none can be")
-        _check_fields(part)
+        if isinstance(part, types.Record) and len(part.names) != len(part.members):
+            raise ValueError("the names of a record are not those of its members")
         _check_sizes(part)
     return type_
 
@@ -59,24 +56,10 @@ _MAPPINGS = (types.Hist, types.LHist, types.TSeries)
 
 
 def _each(data: Any, kind: type[Any], change: Any) -> Any:
-    """Data of a type with all texts changed; the names in it are those of this module's authors."""
+    """Data of a type with all texts changed."""
     if isinstance(data, list | tuple):
         return [_each(item, kind, change) for item in data]
-    if isinstance(data, dict):
-        return {name: _each(item, kind, change) for name, item in data.items()}
     return change(data) if isinstance(data, kind) else data
-
-
-def _check_fields(type_: types.Type) -> None:
-    for field in fields(type_):
-        value = getattr(type_, field.name)
-        if field.type in _PLAIN and type(value) is not field.type:
-            raise ValueError(f"{field.name} of a type {type_.tag} is {value!r:.40}")
-    if isinstance(type_, types.Enum):
-        if any(tuple(map(type, member)) != (str, int) for member in type_.members):
-            raise ValueError("a member of an enumeration is no name with a number")
-    if isinstance(type_, types.Record) and list(map(type, type_.names)) != [str] * len(type_.members):
-        raise ValueError("the names of a record are not those of its members")
 
 
 def _check_sizes(type_: types.Type) -> None:

@@ -93,7 +93,7 @@ def test_compiled_script_can_be_written_and_read() -> None:
     script = compile_text('begin { @x["a", 1] = hist(5); printf("%s\\n", kstack); exit(); }')
     again = CompiledScript.from_bytes(script.to_bytes())
     assert again.elf == script.elf
-    assert again.manifest.to_data() == script.manifest.to_data()
+    assert again.manifest.encoded() == script.manifest.encoded()
 
 
 def test_texts_of_the_stages() -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
+import msgspec
 import pytest
 
+from pytrace.base import typed_json
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import (
     STATIC_PARTS,
@@ -60,14 +60,15 @@ def test_every_kind_has_a_static_part_and_a_handler() -> None:
 @pytest.mark.parametrize("kind", PARTS)
 def test_json_form_is_read_back_as_the_same(kind: str) -> None:
     spec = EventSpec(0, kind, (), PARTS[kind], PLACE)
-    again = EventSpec.from_data(json.loads(json.dumps(spec.to_data())))
+    again = typed_json.decode(typed_json.encode(spec), EventSpec)
     assert again == spec
     assert type(again.static) is STATIC_PARTS[kind]
 
 
 def test_what_has_a_default_may_be_left_out_of_the_json_form() -> None:
-    data = {**EventSpec(0, "print_map", (), PrintedMap("@m"), PLACE).to_data(), "static": {"map": "@m"}}
-    assert EventSpec.from_data(data).static == PrintedMap("@m", top=0, div=1, order="", clear=False)
+    spec = EventSpec(0, "print_map", (), PrintedMap("@m"), PLACE)
+    data = {**msgspec.to_builtins(spec), "static": {"type": "PrintedMap", "map": "@m"}}
+    assert msgspec.convert(data, EventSpec).static == PrintedMap("@m", top=0, div=1, order="", clear=False)
 
 
 def test_a_static_part_is_read_by_its_class() -> None:

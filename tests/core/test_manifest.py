@@ -90,7 +90,7 @@ def test_places_are_of_the_class_of_their_kind() -> None:
 
 
 def damaged(change: Callable[[dict[str, Any]], None]) -> bytes:
-    data = json.loads(json.dumps(SCRIPT.manifest.to_data()))
+    data = json.loads(SCRIPT.manifest.encoded())
     change(data)
     head = json.dumps(data).encode()
     return file_form(head, b"ELF")
@@ -107,9 +107,9 @@ def test_an_unchanged_copy_is_not_damaged() -> None:
         lambda data: data["programs"][0].update(targets=[["begin", 0, ["too", "many"]]]),
         lambda data: data["programs"][0].update(targets=[["begin"]]),
         lambda data: data.pop("maps"),
-        lambda data: data.pop("unwind"),
+        lambda data: data["unwind"].pop("room"),
         lambda data: data["session"].pop("tai"),
-        lambda data: data["ahead"]["parameters"].pop("help"),
+        lambda data: data["ahead"]["parameters"].update(help=5),
         lambda data: data.update(objects=["?"]),
     ],
 )

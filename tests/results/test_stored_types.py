@@ -15,7 +15,7 @@ from tests.support.portable import VALUES
 def test_types_of_scripts_are_read(type_: types.Type) -> None:
     again = type_from(type_to(type_))
     assert again is not None
-    assert types.to_data(again) == types.to_data(type_)
+    assert again == types.settled(type_)
 
 
 def test_names_of_any_bytes() -> None:
@@ -42,19 +42,19 @@ def test_large_types_are_refused_before_they_are_decoded(monkeypatch: pytest.Mon
     "data",
     [
         None, 5, [], ["invented"], ["int"], ["int", "8", True], ["string", -1.5],
-        ["array", {"t": ["int", 8, True]}, "2"],
-        ["tuple", ["int"]], ["record", ["a"], []], ["record", [1], [{"t": ["int", 8, True]}]],
+        ["array", ["int", 8, True], "2"], ["array", ["int", 8], 2], ["array", 5, 2],
+        ["tuple", ["int"]], ["record", ["a"], []], ["record", [1], [["int", 8, True]]],
         ["enum", "e", 4, True, [["a", "b"]]], ["enum", "e", 4, True, [["a"]]],
-        types.to_data(types.Hist(100)), types.to_data(types.Hist(-1)), types.to_data(types.Hist(40)),
-        types.to_data(types.LHist(0, 1 << 60, 1)), types.to_data(types.LHist(0, 10, 0)),
-        types.to_data(types.LHist(9, 0, 1)),
-        types.to_data(types.TSeries(1, 1 << 40)), types.to_data(types.TSeries(0, 5)),
-        types.to_data(types.Fixed(1, 1 << 40)), types.to_data(types.Fixed(0, 1)),
+        msgspec.to_builtins(types.Hist(100)), msgspec.to_builtins(types.Hist(-1)), msgspec.to_builtins(types.Hist(40)),
+        msgspec.to_builtins(types.LHist(0, 1 << 60, 1)), msgspec.to_builtins(types.LHist(0, 10, 0)),
+        msgspec.to_builtins(types.LHist(9, 0, 1)),
+        msgspec.to_builtins(types.TSeries(1, 1 << 40)), msgspec.to_builtins(types.TSeries(0, 5)),
+        msgspec.to_builtins(types.Fixed(1, 1 << 40)), msgspec.to_builtins(types.Fixed(0, 1)),
     ],
     ids=repr,
 )  # fmt: skip
 def test_what_no_script_has_is_refused(data: Any) -> None:
-    with pytest.raises((ValueError, LookupError, TypeError, AttributeError)):
+    with pytest.raises(ValueError):
         type_from(stored(data))
 
 

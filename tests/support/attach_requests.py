@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytrace.core.manifest import ProgramSpec, Target
-from pytrace.core.probes.targets import KernelFunctionTarget, ProbeTarget
+from pytrace.core.probes.targets import AnyTarget, KernelFunctionTarget
 from pytrace.runtime.abi import bpf, perf, syscalls
 from pytrace.runtime.abi.bpf import AttachType, Command
 from pytrace.runtime.attach import attachments
@@ -161,6 +161,6 @@ def job(program: ProgramSpec, *, lacks: tuple[str, ...] = (), **options: Any) ->
     return Job(program, PROGRAM, wanted, script)
 
 
-def target(place: ProbeTarget, cookie: int = 0) -> Target:
+def target(place: AnyTarget, cookie: int = 0) -> Target:
     """A target of a probe named ``kind:x``."""
     return Target("kind:x", cookie, place)

@@ -11,7 +11,7 @@ from typing import Any
 from pytrace.core.config import Config
 from pytrace.core.event_layout import EventSpec, Formatted, Location
 from pytrace.core.manifest import CompiledScript, Counters, GlobalSlot, Manifest, MapSpec, ProgramSpec, Target
-from pytrace.core.probes.targets import ProbeTarget
+from pytrace.core.probes.targets import AnyTarget
 from pytrace.core.types import UINT64
 from pytrace.runtime.load import loader
 from pytrace.runtime.load.map_reader import MapReader
@@ -38,7 +38,7 @@ def elf() -> bytes:
     return bytes(machine.emit_object(module))
 
 
-def target(place: ProbeTarget, cookie: int = 0, probe: str = "test:probe") -> Target:
+def target(place: AnyTarget, cookie: int = 0, probe: str = "test:probe") -> Target:
     """A target of a program."""
     return Target(probe, cookie, place)
 

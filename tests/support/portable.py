@@ -87,7 +87,7 @@ AGGREGATES: dict[str, Sample] = {
     **{f"tseries {reduce or 'last'}": _series(reduce) for reduce in ("", "sum", "avg", "min", "max")},
 }
 
-VALUES: dict[str, Sample] = {**{kind.tag: sample for kind, sample in PLAIN.items()}, **AGGREGATES}
+VALUES: dict[str, Sample] = {**{sample[0][0].tag: sample for sample in PLAIN.values()}, **AGGREGATES}
 """Everything that a map may have as value."""
 
 KEYS: tuple[Sample | None, ...] = (None, *PLAIN.values())

@@ -15,6 +15,7 @@ from pytrace.core.types import (
     Array,
     Enum,
     Field,
+    FieldLoader,
     Pointer,
     Struct,
     Type,
@@ -28,7 +29,7 @@ def _mm() -> tuple[Field, ...]:
     return (Field("arg_start", UINT64, 0), Field("arg_end", UINT64, 8))
 
 
-MM = Struct("struct", "mm_struct", 16, _mm, origin="vmlinux")
+MM = Struct("struct", "mm_struct", 16, FieldLoader(_mm), origin="vmlinux")
 
 
 def _task() -> tuple[Field, ...]:
@@ -50,7 +51,7 @@ def _task() -> tuple[Field, ...]:
 NS_COMMON = Struct("struct", "ns_common", 24, (Field("inum", UINT32, 16),), origin="vmlinux")
 NET = Struct("struct", "net", 32, (Field("ns", NS_COMMON, 8),), origin="vmlinux")
 NSPROXY = Struct("struct", "nsproxy", 48, (Field("net_ns", Pointer(NET), 40),), origin="vmlinux")
-TASK = Struct("struct", "task_struct", 104, _task, origin="vmlinux")
+TASK = Struct("struct", "task_struct", 104, FieldLoader(_task), origin="vmlinux")
 SK_BUFF = Struct("struct", "sk_buff", 8, (Field("len", UINT32, 0),), origin="vmlinux")
 SOCK = Struct("struct", "sock", 8, (Field("port", UINT16, 0),), origin="vmlinux")
 PATH = Struct(

@@ -7,7 +7,6 @@ and on the files that the script imports, whose fingerprints are in it.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from typing import TYPE_CHECKING
@@ -16,17 +15,15 @@ import msgspec
 
 import pytrace
 from pytrace import cache
-from pytrace.base import private_files
+from pytrace.base import private_files, typed_json
 from pytrace.core.options.script_options import ScriptOption
 from pytrace.runtime.host import fingerprints
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from pytrace.core.diagnostics import Diagnostics
     from pytrace.core.source import Source
 
-FORMAT = 2
+FORMAT = 3
 """Version of the entries."""
 
 _CODE = "\t".join(
@@ -41,6 +38,13 @@ class Declared(msgspec.Struct, frozen=True):
 
     options: tuple[ScriptOption, ...] = ()
     positional: bool = True
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    """What is kept: the fingerprints of imported files, and the options."""
+
+    files: tuple[tuple[str, ...], ...]
+    declared: Declared
 
 
 def of(source: Source, diagnostics: Diagnostics) -> Declared:
@@ -82,30 +86,15 @@ def _load(name: str) -> Declared | None:
     if not rest or code != _code():
         return None
     try:
-        data = json.loads(rest)
-        if not fingerprints.still_true([tuple(fact) for fact in data["files"]]):
-            return None
-        return Declared(tuple(map(_option, data["options"])), data["positional"])
-    except (ValueError, KeyError, TypeError):
+        entry = typed_json.decode(rest, _Entry)
+    except msgspec.ValidationError:
         return None
-
-
-def _option(row: list[Any]) -> ScriptOption:
-    names, default, text, argument, choices, *flags = row
-    return ScriptOption(tuple(names), default, text, argument, tuple(choices), *flags)
+    return entry.declared if fingerprints.still_true(entry.files) else None
 
 
 def _store(name: str, declarations: Declared, files: list[str]) -> None:
-    import json
-
-    rows = [
-        (item.names, item.default, item.help, item.argument, item.choices, item.operand, item.required, item.repeat,
-         item.type, item.listed)
-        for item in declarations.options
-    ]
-    facts = [fingerprints.file_fact(file) for file in files]
-    data = {"files": facts, "options": rows, "positional": declarations.positional}
-    private_files.write(cache.KIND, name, _code(), b"\n", json.dumps(data, separators=(",", ":")).encode())
+    facts = tuple(fingerprints.file_fact(file) for file in files)
+    private_files.write(cache.KIND, name, _code(), b"\n", typed_json.encode(_Entry(facts, declarations)))
 
 
 def _parse(source: Source, diagnostics: Diagnostics) -> tuple[Declared, list[str]]:

@@ -1,21 +1,16 @@
 """Targets of probes: one class for each kind of attach point.
 
-The row of a probe kind (``kinds.ProbeKind.target``) names the class of its targets, so a manifest stores their values
-only. Code that serves several kinds distinguishes their targets by ``isinstance``.
+The row of a probe kind (``kinds.ProbeKind.target``) names the class of its targets. Code that serves several kinds
+distinguishes their targets by ``isinstance``.
 """
 
 from __future__ import annotations
 
 import msgspec
-from msgspec.structs import astuple
 
 
-class ProbeTarget(msgspec.Struct, frozen=True):
-    """A target that a program attaches to."""
-
-    def values(self) -> list[object]:
-        """The values of all fields in order, for JSON: calling the class with them restores the target."""
-        return list(astuple(self))
+class ProbeTarget(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A target that a program attaches to. Encoded as a list, as there may be very many."""
 
 
 class NoTarget(ProbeTarget, frozen=True):
@@ -159,3 +154,21 @@ class IteratorTarget(ProbeTarget, frozen=True):
 
     iterator: str
     pin: str = ""
+
+
+AnyTarget = (
+    NoTarget
+    | SignalTarget
+    | NamedRunTarget
+    | KernelFunctionTarget
+    | TypedFunctionTarget
+    | UserTarget
+    | StaticProbeTarget
+    | TracepointTarget
+    | RawTracepointTarget
+    | TimerTarget
+    | CountedEventTarget
+    | WatchpointTarget
+    | IteratorTarget
+)
+"""The classes of targets, as msgspec decodes them."""

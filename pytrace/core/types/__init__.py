@@ -5,18 +5,20 @@ The code generator and the decoder both take all layouts from here.
 
 from __future__ import annotations
 
-from enum import Enum as PyEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Union
 
-from msgspec.structs import astuple
+import msgspec
+from msgspec.structs import replace
 
 from pytrace.core.types.basic_types import (
     AddressSpace,
     Array,
     Bool,
     Buffer,
+    Data,
     Enum,
     Field,
+    FieldLoader,
     Int,
     Members,
     Pointer,
@@ -57,16 +59,15 @@ from pytrace.core.types.builtin_types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from typing import Any
+    from collections.abc import Callable, Iterable, Iterator
 
 __all__ = [
     "AF_INET", "AF_INET6", "ALL", "BOOL", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64",
-    "VOID", "AddressSpace", "Array", "Avg", "Bool", "Buffer", "CgroupPath", "Count", "Enum", "Field", "Fixed",
-    "Hist", "Inet", "Int", "InterfaceName", "Joined", "KSym", "LHist", "Mac", "Max", "Members", "Min",
+    "VOID", "AddressSpace", "Array", "Avg", "Bool", "Buffer", "CgroupPath", "Count", "Data", "Enum", "Field", "Fixed",
+    "Hist", "Inet", "Int", "InterfaceName", "Joined", "KSym", "LHist", "FieldLoader", "Mac", "Max", "Members", "Min",
     "NetworkNamespace", "Pointer", "Record", "Signed", "Stack", "StackMode", "Stats", "String", "Struct", "Sum",
-    "TSeries", "Timestamp", "Tuple", "Type", "USym", "Username", "Void", "from_data", "named_fields", "parts",
-    "shown_name", "to_data",
+    "TSeries", "Timestamp", "Tuple", "Type", "USym", "Username", "Void", "decoded", "named_fields", "parts",
+    "rebuilt", "settled", "shown_name",
 ]  # fmt: skip
 
 # ---------------------------------------------------------------------------------------------- common instances
@@ -83,8 +84,7 @@ ALL: tuple[type[Type], ...] = (
 )
 """Every concrete type; a renderer, decoder or LLVM table that lacks one of them is incomplete."""
 
-_BY_TAG: dict[str, type[Type]] = {kind.tag: kind for kind in ALL}
-
+_ANY: Any = Union[ALL]  # noqa: UP007  (of a tuple)
 
 def parts(roots: Iterable[Type]) -> Iterator[Type]:
     """*roots* and the types of all parts of their values (without the targets of pointers)."""
@@ -113,45 +113,42 @@ def named_fields(kind: Struct, base: int = 0) -> Iterator[Field]:
             yield from named_fields(inner, base + field.offset)
 
 
-# ---------------------------------------------------------------------------------------------- serialisable form
+# ---------------------------------------------------------------------------------------------- encoding
 
 
-def to_data(value: Type) -> list[object]:
-    """The type as JSON-serialisable lists; the target of a pointer is reduced to its name."""
-    if isinstance(value, Struct):
-        members = [[f.name, to_data(f.type), f.offset, f.bit_offset, f.bit_size] for f in value.fields]
-        return [value.tag, value.kind, value.name, value.size, value.align, members]
-    if isinstance(value, Pointer):
-        return [value.tag, value.space.value]
-    return [value.tag, *(_pack(item) for item in astuple(value))]
+def rebuilt(type_: Type, change: Callable[[Type], Type]) -> Type:
+    """*type_* with *change* applied to it and to all types that values of it hold, innermost first."""
+    if isinstance(type_, Array):
+        type_ = replace(type_, element=rebuilt(type_.element, change))
+    elif isinstance(type_, Tuple | Record | Joined):
+        type_ = replace(type_, members=tuple(rebuilt(member, change) for member in type_.members))
+    elif isinstance(type_, Struct):
+        fields = tuple(replace(field, type=rebuilt(field.type, change)) for field in type_.fields)
+        type_ = Struct(type_.kind, type_.name, type_.size, fields, type_.origin, type_.align)
+    return change(type_)
 
 
-def from_data(data: list[Any]) -> Type:
-    """Inverse of :func:`to_data`, except that pointer targets are :data:`VOID`."""
-    tag, *rest = data
-    if tag == Struct.tag:
-        kind, name, size, align, members = rest
-        loaded = tuple(Field(m[0], from_data(m[1]), m[2], m[3], m[4]) for m in members)
-        return Struct(kind, name, size, loaded, alignment=align)
-    if tag == Pointer.tag:
-        return Pointer(VOID, AddressSpace(rest[0]))
-    kind_ = _BY_TAG[tag]
-    return kind_(*(_unpack(item) for item in rest))
+def settled(type_: Type) -> Type:
+    """*type_* as data that can be encoded: with all members of structs, without what pointers point to.
+
+    It is the same for a script that was just compiled and for a cached one.
+    """
+    return rebuilt(type_, _settled)
 
 
-def _pack(item: object) -> object:
-    if isinstance(item, Type):
-        return {"t": to_data(item)}
-    if isinstance(item, PyEnum):
-        return {"mode": item.value}
-    if isinstance(item, tuple):
-        return [_pack(inner) for inner in item]
-    return item
+def _settled(type_: Type) -> Type:
+    if isinstance(type_, Pointer):
+        return Pointer(VOID, type_.space)
+    return replace(type_, origin="") if isinstance(type_, Struct) else type_
 
 
-def _unpack(item: object) -> Any:
-    if isinstance(item, dict):
-        return from_data(item["t"]) if "t" in item else StackMode(item["mode"])
-    if isinstance(item, list):
-        return tuple(_unpack(inner) for inner in item)
-    return item
+def decoded(wanted: type, data: object) -> Type:
+    """The type that was encoded as *data*: ``dec_hook`` of msgspec for what is declared as :class:`Type`.
+
+    Raises:
+        msgspec.ValidationError: *data* does not describe a type.
+    """
+    if wanted is not Type:
+        raise NotImplementedError(wanted)
+    found: Type = msgspec.convert(data, _ANY, dec_hook=decoded)
+    return found

@@ -27,10 +27,15 @@ class AddressSpace(PyEnum):
     """Memory of the program itself (stack, map value, context): plain loads."""
 
 
-class Type(msgspec.Struct, frozen=True):
-    """Base of all value types."""
+class Type:
+    """Base of all value types. What is declared as ``Type`` is decoded by :func:`pytrace.core.types.decoded`."""
 
-    tag: ClassVar[str] = ""
+    __slots__ = ()
+
+    @property
+    def tag(self) -> str:
+        """The name of the class in files."""
+        raise NotImplementedError(type(self).__name__)
 
     @property
     def size(self) -> int:
@@ -53,13 +58,19 @@ class Type(msgspec.Struct, frozen=True):
         return False
 
 
+class Data(Type, msgspec.Struct, frozen=True, array_like=True):
+    """Base of the classes of types: data that can be encoded, as a list of tag and fields."""
+
+    @property
+    def tag(self) -> str:
+        return str(self.__struct_config__.tag)
+
+
 # ---------------------------------------------------------------------------------------------- scalars
 
 
-class Void(Type, frozen=True):
+class Void(Data, frozen=True, tag="void"):
     """No value: the type of a call that only has side effects."""
-
-    tag: ClassVar[str] = "void"
 
     @property
     def size(self) -> int:
@@ -73,10 +84,8 @@ class Void(Type, frozen=True):
         return "void"
 
 
-class Bool(Type, frozen=True):
+class Bool(Data, frozen=True, tag="bool"):
     """true or false, one byte."""
-
-    tag: ClassVar[str] = "bool"
 
     @property
     def size(self) -> int:
@@ -94,12 +103,11 @@ class Bool(Type, frozen=True):
         return "bool"
 
 
-class Int(Type, frozen=True):
+class Int(Data, frozen=True, tag="int"):
     """An integer of 1, 2, 4 or 8 bytes (16 only as a struct member)."""
 
     width: int
     signed: bool
-    tag: ClassVar[str] = "int"
 
     @property
     def size(self) -> int:
@@ -127,14 +135,13 @@ class Int(Type, frozen=True):
         return f"{'' if self.signed else 'u'}int{8 * self.width}"
 
 
-class Enum(Type, frozen=True):
+class Enum(Data, frozen=True, tag="enum"):
     """A C enumeration; values print as member names."""
 
     name: str
     width: int
     signed: bool
     members: tuple[tuple[str, int], ...]
-    tag: ClassVar[str] = "enum"
 
     @property
     def size(self) -> int:
@@ -157,7 +164,7 @@ class Enum(Type, frozen=True):
         return f"enum {self.name}"
 
 
-class Pointer(Type, frozen=True):
+class Pointer(Data, frozen=True, tag="pointer"):
     """An address of a *target* in *space*.
 
     *trusted* marks a pointer that the verifier knows by BTF (``curtask``, fentry arguments), which plain loads may
@@ -167,7 +174,6 @@ class Pointer(Type, frozen=True):
     target: Type
     space: AddressSpace = AddressSpace.NONE
     trusted: bool = False
-    tag: ClassVar[str] = "pointer"
 
     @property
     def size(self) -> int:
@@ -188,11 +194,10 @@ class Pointer(Type, frozen=True):
 # ---------------------------------------------------------------------------------------------- memory
 
 
-class String(Type, frozen=True):
+class String(Data, frozen=True, tag="string"):
     """Up to *capacity* bytes; ends at the first NUL, or has none when it was truncated."""
 
     capacity: int
-    tag: ClassVar[str] = "string"
 
     @property
     def size(self) -> int:
@@ -206,11 +211,10 @@ class String(Type, frozen=True):
         return f"string[{self.capacity}]"
 
 
-class Buffer(Type, frozen=True):
+class Buffer(Data, frozen=True, tag="buffer"):
     """A 4-byte length and up to *capacity* bytes."""
 
     capacity: int
-    tag: ClassVar[str] = "buffer"
     header: ClassVar[int] = 4
 
     @property
@@ -225,12 +229,11 @@ class Buffer(Type, frozen=True):
         return f"buffer[{self.capacity}]"
 
 
-class Array(Type, frozen=True):
+class Array(Data, frozen=True, tag="array"):
     """*count* elements, one after another."""
 
     element: Type
     count: int
-    tag: ClassVar[str] = "array"
 
     @property
     def size(self) -> int:
@@ -262,7 +265,7 @@ def _extent(type_: Type) -> tuple[int, int]:
     return type_.size, max(1, type_.align)
 
 
-class Members(Type, frozen=True):
+class Members(Data, frozen=True):
     """Members one after another, laid out as a C struct would be; padding is zero."""
 
     @property
@@ -284,18 +287,17 @@ class Members(Type, frozen=True):
         return _offsets(self.members)[2]
 
 
-class Tuple(Members, frozen=True):
+class Tuple(Members, frozen=True, tag="tuple"):
     """Unnamed members."""
 
     members: tuple[Type, ...]
-    tag: ClassVar[str] = "tuple"
 
     def __str__(self) -> str:
         inner = ",".join(str(member) for member in self.members)
         return f"({inner}{',' if len(self.members) == 1 else ''})"
 
 
-class Record(Members, frozen=True):
+class Record(Members, frozen=True, tag="record"):
     """Named members in order, laid out as a :class:`Tuple` of them.
 
     A name that is quoted in the script keeps its quotes; :func:`shown_name` is the printed form.
@@ -303,7 +305,6 @@ class Record(Members, frozen=True):
 
     names: tuple[str, ...]
     members: tuple[Type, ...]
-    tag: ClassVar[str] = "record"
 
     def __str__(self) -> str:
         return "(" + ",".join(f"{name}={member}" for name, member in zip(self.names, self.members, strict=True)) + ")"
@@ -314,7 +315,7 @@ def shown_name(name: str) -> str:
     return name.replace('"', "")
 
 
-class Field(msgspec.Struct, frozen=True):
+class Field(msgspec.Struct, frozen=True, array_like=True):
     """A member of a struct or union.
 
     *offset* is in bytes from the start of the struct.  For a bitfield, *bit_size* is its width and *bit_offset* the
@@ -329,8 +330,14 @@ class Field(msgspec.Struct, frozen=True):
     bit_size: int = 0
 
 
-class Struct(Type, frozen=True, dict=True):
-    """A C struct or union.  Fields are loaded on first use, so types may refer to each other.
+class FieldLoader(msgspec.Struct, frozen=True):
+    """In place of a struct's members: a function that returns them, so that types may refer to each other."""
+
+    load: Callable[[], tuple[Field, ...]]
+
+
+class Struct(Data, frozen=True, dict=True, tag="struct"):
+    """A C struct or union.
 
     Two structs are equal when kind, name, origin and size are; *origin* says where the definition comes from
     (``vmlinux``, a module, ``script``, a context), and is a unique text for anonymous ones.
@@ -339,22 +346,21 @@ class Struct(Type, frozen=True, dict=True):
     kind: str
     name: str
     size: int
-    load: Callable[[], tuple[Field, ...]] | tuple[Field, ...]
+    members: tuple[Field, ...] | FieldLoader = ()
     origin: str = ""
     alignment: int | None = None
     """None: that of the fields."""
-    tag: ClassVar[str] = "struct"
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        """Members in declaration order, anonymous ones included as such; loaded on first use."""
+        return self.members if isinstance(self.members, tuple) else self.members.load()
 
     @cached_property
     def align(self) -> int:
         if self.alignment is not None:
             return self.alignment
         return max((field.type.align for field in self.fields), default=1)
-
-    @cached_property
-    def fields(self) -> tuple[Field, ...]:
-        """Members in declaration order, anonymous ones included as such."""
-        return self.load if isinstance(self.load, tuple) else self.load()
 
     def find(self, name: str) -> Field | None:
         """The member *name*, also inside anonymous members, with its offset from the start of this struct."""

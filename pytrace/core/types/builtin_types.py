@@ -9,7 +9,7 @@ from collections.abc import Callable
 from enum import Enum as PyEnum
 from typing import ClassVar
 
-from pytrace.core.types.basic_types import Members, Type
+from pytrace.core.types.basic_types import Data, Members, Type
 
 # ---------------------------------------------------------------------------------------------- stacks, names
 
@@ -34,7 +34,7 @@ class StackMode(PyEnum):
         return self in (StackMode.FOLDED, StackMode.ANNOTATED, StackMode.INVERTED)
 
 
-class Stack(Type, frozen=True):
+class Stack(Data, frozen=True, tag="stack"):
     """A kernel or user stack of at most *limit* frames.
 
     Layout: ``i32`` count of frames (or a negative errno), ``u32`` process id (0 for kernel stacks), then *limit*
@@ -44,7 +44,6 @@ class Stack(Type, frozen=True):
     user: bool
     limit: int = 127
     mode: StackMode = StackMode.BPFTRACE
-    tag: ClassVar[str] = "stack"
     header: ClassVar[int] = 8
 
     @property
@@ -64,7 +63,7 @@ class Stack(Type, frozen=True):
         return "ustack" if self.user else "kstack"
 
 
-class _Fixed(Type, frozen=True):
+class _Fixed(Data, frozen=True):
     """A type whose size does not depend on parameters."""
 
     _size: ClassVar[int] = 8
@@ -82,16 +81,14 @@ class _Fixed(Type, frozen=True):
         return self.tag
 
 
-class KSym(_Fixed, frozen=True):
+class KSym(_Fixed, frozen=True, tag="ksym_t"):
     """A kernel address (``u64``) that prints as a symbol."""
 
-    tag: ClassVar[str] = "ksym_t"
 
 
-class USym(_Fixed, frozen=True):
+class USym(_Fixed, frozen=True, tag="usym_t"):
     """``u64`` user address, ``u32`` process id, ``u32`` zero; prints as a symbol of that process."""
 
-    tag: ClassVar[str] = "usym_t"
     _size: ClassVar[int] = 16
 
 
@@ -99,55 +96,48 @@ AF_INET, AF_INET6 = 2, 10
 """Address families (``include/linux/socket.h``); the module ``socket`` is not imported for them."""
 
 
-class Inet(_Fixed, frozen=True):
+class Inet(_Fixed, frozen=True, tag="inet"):
     """``u32`` address family (2 or 10) and 16 bytes of address in network order (unused bytes are zero)."""
 
-    tag: ClassVar[str] = "inet"
     _size: ClassVar[int] = 20
     _align: ClassVar[int] = 4
 
 
-class Mac(_Fixed, frozen=True):
+class Mac(_Fixed, frozen=True, tag="macaddr_t"):
     """Six bytes of hardware address."""
 
-    tag: ClassVar[str] = "macaddr_t"
     _size: ClassVar[int] = 6
     _align: ClassVar[int] = 1
 
 
-class Timestamp(_Fixed, frozen=True):
+class Timestamp(_Fixed, frozen=True, tag="timestamp"):
     """``u64`` nanoseconds, ``u32`` index of the format in the string table, ``u32`` clock (0 boot, 1 tai, 2 sw_tai)."""
 
-    tag: ClassVar[str] = "timestamp"
     _size: ClassVar[int] = 16
 
 
-class Username(_Fixed, frozen=True):
+class Username(_Fixed, frozen=True, tag="username"):
     """``u64`` user id that prints as the user's name."""
 
-    tag: ClassVar[str] = "username"
 
 
-class InterfaceName(_Fixed, frozen=True):
+class InterfaceName(_Fixed, frozen=True, tag="ifname_t"):
     """``u64`` index of a network interface that prints as its name."""
 
-    tag: ClassVar[str] = "ifname_t"
 
 
-class NetworkNamespace(_Fixed, frozen=True):
+class NetworkNamespace(_Fixed, frozen=True, tag="netns_t"):
     """``u64`` inode of a network namespace that prints as its name."""
 
-    tag: ClassVar[str] = "netns_t"
 
 
-class CgroupPath(_Fixed, frozen=True):
+class CgroupPath(_Fixed, frozen=True, tag="cgroup_path_t"):
     """``u64`` cgroup id, ``u32`` index of the filter in the string table, ``u32`` zero; prints as the path."""
 
-    tag: ClassVar[str] = "cgroup_path_t"
     _size: ClassVar[int] = 16
 
 
-class Fixed(Type, frozen=True):
+class Fixed(Data, frozen=True, tag="fixed_t"):
     """A 64-bit integer that prints as a decimal number: divided by *divisor*, with *digits* decimals.
 
     With a *path* it is not the value sent but, at the time of decoding, word number *word* (from 1) of that file.
@@ -158,7 +148,6 @@ class Fixed(Type, frozen=True):
     signed: bool = True
     path: str = ""
     word: int = 0
-    tag: ClassVar[str] = "fixed_t"
 
     @property
     def size(self) -> int:
@@ -191,7 +180,7 @@ class Fixed(Type, frozen=True):
         return self.tag
 
 
-class Joined(Members, frozen=True):
+class Joined(Members, frozen=True, tag="joined_t"):
     """Values that print as one text, laid out as a tuple of them.
 
     *separator* separates them; if *formatted*, it is the printf format that they are arguments of.
@@ -200,7 +189,6 @@ class Joined(Members, frozen=True):
     separator: str
     members: tuple[Type, ...]
     formatted: bool = False
-    tag: ClassVar[str] = "joined_t"
 
     def __str__(self) -> str:
         return self.tag
@@ -209,7 +197,7 @@ class Joined(Members, frozen=True):
 # ---------------------------------------------------------------------------------------------- aggregations
 
 
-class _Aggregate(Type, frozen=True):
+class _Aggregate(Data, frozen=True):
     @property
     def aggregate(self) -> bool:
         return True
@@ -226,10 +214,9 @@ class _Aggregate(Type, frozen=True):
         return f"{self.tag}_t"
 
 
-class Count(_Aggregate, frozen=True):
+class Count(_Aggregate, frozen=True, tag="count"):
     """``u64`` per CPU; merged by adding."""
 
-    tag: ClassVar[str] = "count"
 
 
 def truncated(total: int, count: int) -> int:
@@ -258,10 +245,9 @@ class Signed(_Aggregate, frozen=True):
         return f"{'' if self.signed else 'u'}{self.tag}_t"
 
 
-class Sum(Signed, frozen=True):
+class Sum(Signed, frozen=True, tag="sum"):
     """64-bit sum per CPU; merged by adding."""
 
-    tag: ClassVar[str] = "sum"
 
 
 class _Pair(Signed, frozen=True):
@@ -271,16 +257,14 @@ class _Pair(Signed, frozen=True):
         return 16
 
 
-class Avg(_Pair, frozen=True):
+class Avg(_Pair, frozen=True, tag="avg"):
     """64-bit total, ``u64`` count; merged by adding both, prints total / count."""
 
-    tag: ClassVar[str] = "avg"
 
 
-class Stats(_Pair, frozen=True):
+class Stats(_Pair, frozen=True, tag="stats"):
     """64-bit total, ``u64`` count; merged by adding both, prints count, average and total."""
 
-    tag: ClassVar[str] = "stats"
 
 
 class _Extreme(_Pair, frozen=True):
@@ -307,24 +291,21 @@ class _Extreme(_Pair, frozen=True):
         return value - (1 << 64) if self.signed and value >> 63 else value
 
 
-class Min(_Extreme, frozen=True):
+class Min(_Extreme, frozen=True, tag="min"):
     """The least value."""
 
-    tag: ClassVar[str] = "min"
     least: ClassVar[bool] = True
 
 
-class Max(_Extreme, frozen=True):
+class Max(_Extreme, frozen=True, tag="max"):
     """The greatest value."""
 
-    tag: ClassVar[str] = "max"
 
 
-class Hist(_Aggregate, frozen=True):
+class Hist(_Aggregate, frozen=True, tag="hist"):
     """Log2 histogram with 2**bits buckets for each power of two: ``u64`` counts, bucket numbers as in bpftrace."""
 
     bits: int = 0
-    tag: ClassVar[str] = "hist"
 
     @property
     def buckets(self) -> int:
@@ -336,13 +317,12 @@ class Hist(_Aggregate, frozen=True):
         return 8 * self.buckets
 
 
-class LHist(_Aggregate, frozen=True):
+class LHist(_Aggregate, frozen=True, tag="lhist"):
     """Linear histogram: ``u64`` counts of values below, in each step, and above."""
 
     low: int = 0
     high: int = 0
     step: int = 1
-    tag: ClassVar[str] = "lhist"
 
     @property
     def buckets(self) -> int:
@@ -354,7 +334,7 @@ class LHist(_Aggregate, frozen=True):
         return 8 * self.buckets
 
 
-class TSeries(_Aggregate, frozen=True):
+class TSeries(_Aggregate, frozen=True, tag="tseries"):
     """Ring of *count* intervals of *interval* nanoseconds.
 
     Each: ``u64`` epoch (interval number plus 1; 0 for never used), 64-bit value, ``u64`` meta (samples for avg, time
@@ -365,7 +345,6 @@ class TSeries(_Aggregate, frozen=True):
     count: int = 1
     reduce: str = ""
     signed: bool = True
-    tag: ClassVar[str] = "tseries"
 
     @property
     def size(self) -> int:

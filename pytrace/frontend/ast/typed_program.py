@@ -90,11 +90,11 @@ from pytrace.core.diagnostics import InternalError, cut_line
 from pytrace.core.event_layout import (
     STATIC_PARTS,
     WITHOUT_PROVENANCE,
+    AnyStaticPart,
     EventSpec,
     HelperFailure,
     Location,
     RuntimeFailure,
-    StaticPart,
 )
 from pytrace.core.probes.targets import RAW_TRACEPOINT, SYSTEM_CALLS, IteratorTarget, TracepointTarget
 from pytrace.core.source import Source, Span, expansion_chain
@@ -272,7 +272,7 @@ class CheckedProgram(msgspec.Struct, eq=False):
     calls: dict[nodes.Expr, Builtin | FunctionInfo | ImportedFunction] = msgspec.field(default_factory=dict)
     events: dict[nodes.Node, EventSpec] = msgspec.field(default_factory=dict)
     event_arguments: dict[nodes.Node, tuple[nodes.Expr, ...]] = msgspec.field(default_factory=dict)
-    runtime_events: dict[tuple[nodes.Node, StaticPart], EventSpec] = msgspec.field(default_factory=dict)
+    runtime_events: dict[tuple[nodes.Node, AnyStaticPart], EventSpec] = msgspec.field(default_factory=dict)
     dead: set[nodes.Node] = msgspec.field(default_factory=set)
     discarded: set[nodes.Node] = msgspec.field(default_factory=set)
     facts: dict[nodes.Node, Fact] = msgspec.field(default_factory=dict)
@@ -307,7 +307,7 @@ class CheckedProgram(msgspec.Struct, eq=False):
         fact = self.facts.get(node)
         return fact if isinstance(fact, kind) else None
 
-    def send(self, node: nodes.Node, kind: str, args: tuple[Type, ...], static: StaticPart) -> EventSpec:
+    def send(self, node: nodes.Node, kind: str, args: tuple[Type, ...], static: AnyStaticPart) -> EventSpec:
         """Add a new event.
 
         Args:
@@ -330,7 +330,7 @@ class CheckedProgram(msgspec.Struct, eq=False):
         self.event_list.append(spec)
         return spec
 
-    def amend(self, node: nodes.Node, static: StaticPart) -> None:
+    def amend(self, node: nodes.Node, static: AnyStaticPart) -> None:
         """Replace the static part of the event that *node* sends."""
         spec = replace(self.events[node], static=static)
         self.events[node] = self.event_list[spec.id] = spec

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from pytrace.core.probes import system_calls as call_numbers
-from pytrace.core.probes.targets import ProbeTarget, TracepointTarget
+from pytrace.core.probes.targets import AnyTarget, TracepointTarget
 from pytrace.core.types import String
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.attach.points import body_uses, raw_fields, raw_tracepoint_table
@@ -41,10 +41,10 @@ def choose(blocks: list[Block], program: nodes.Program, scope: Scope) -> list[Bl
     places = dict.fromkeys(match.place for block in blocks for match in block.matches if _hot(match))
     if not places or scope.options.ahead or not scope.attaching:
         return blocks
-    plain: dict[ProbeTarget, str] = dict.fromkeys(places, _unusable(scope))
+    plain: dict[AnyTarget, str] = dict.fromkeys(places, _unusable(scope))
     if not any(plain.values()):
         functions = {item.name: item for item in program.items if isinstance(item, nodes.Function)}
-        known: dict[ProbeTarget, _Fields] = {}
+        known: dict[AnyTarget, _Fields] = {}
         for block in blocks:
             for match in filter(_hot, block.matches):
                 fields = known.setdefault(match.place, _Fields.of(match.place, scope))
@@ -82,7 +82,7 @@ class _Fields(msgspec.Struct, frozen=True):
     typed: bool
 
     @classmethod
-    def of(cls, place: ProbeTarget, scope: Scope) -> _Fields:
+    def of(cls, place: AnyTarget, scope: Scope) -> _Fields:
         """The fields of the tracepoint at *place*."""
         assert isinstance(place, TracepointTarget), place
         kernel = scope.kernel
@@ -112,7 +112,7 @@ def _difference(block: Block, fields: _Fields, functions: Mapping[str, nodes.Fun
     return f"bytes of args.{name}" if name else ""
 
 
-def _report(blocks: list[Block], plain: Mapping[ProbeTarget, str], scope: Scope) -> None:
+def _report(blocks: list[Block], plain: Mapping[AnyTarget, str], scope: Scope) -> None:
     """With ``-v``, report how tracepoints are traced, and why."""
     spans = {match.place: match.span for block in blocks for match in block.matches}
     raw = [_name(place) for place, reason in plain.items() if not reason]
@@ -123,6 +123,6 @@ def _report(blocks: list[Block], plain: Mapping[ProbeTarget, str], scope: Scope)
             scope.diagnostics.note(f"tracepoints by way of {way}: {', '.join(names)} (config raw_tracepoints)", first)
 
 
-def _name(place: ProbeTarget) -> str:
+def _name(place: AnyTarget) -> str:
     assert isinstance(place, TracepointTarget), place
     return f"{place.category}:{place.event}"

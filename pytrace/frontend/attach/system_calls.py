@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from pytrace.core.probes import system_calls as call_numbers
-from pytrace.core.probes.targets import ENTER, EXIT, ProbeTarget, TracepointTarget
+from pytrace.core.probes.targets import ENTER, EXIT, AnyTarget, TracepointTarget
 from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.attach.points import body_uses, contexts
 
@@ -108,11 +108,11 @@ def _raw(match: Match) -> str:
     return _event(match)[0]
 
 
-def _rare(calls: list[Match], scope: Scope) -> set[ProbeTarget]:
+def _rare(calls: list[Match], scope: Scope) -> set[AnyTarget]:
     """The targets for which plain tracepoints cost less."""
     if scope.config.syscall_tracepoints == "raw":
         return set()
-    targets: set[ProbeTarget] = set()
+    targets: set[AnyTarget] = set()
     for raw in (ENTER, EXIT):
         places = {match.place: _event(match)[1] for match in calls if _raw(match) == raw}
         if len(places) <= FEW and RARE.issuperset(places.values()):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.source import Source, Span
-from pytrace.core.types import BOOL, UINT8, VOID, Array, Enum, Field, Int, Pointer, Struct, Type
+from pytrace.core.types import BOOL, UINT8, VOID, Array, Enum, Field, FieldLoader, Int, Pointer, Struct, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.c import translation_unit
 from pytrace.frontend.c.header_names import DeclaredNames
@@ -271,7 +271,7 @@ class Reader:
                 keyword,
                 name,
                 type_.get_size(),
-                lambda: self._fields(type_),
+                FieldLoader(lambda: self._fields(type_)),
                 origin=origin,
                 alignment=max(1, type_.get_align()),
             )

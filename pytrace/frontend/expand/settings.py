@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import convert
+
 from pytrace.core.config import ENVIRONMENT_PREFIXES, Config, Setting
 from pytrace.core.diagnostics import Diagnostics, Note, did_you_mean, similar
 from pytrace.core.source import Source, Span
@@ -29,7 +31,7 @@ def read(program: nodes.Program, options: CompileOptions, diagnostics: Diagnosti
     """The configuration of *program*; the environment in *options* takes precedence over the script."""
     values = _from_script(program, diagnostics)
     values.update(_from_environment(options, diagnostics))
-    return Config.from_data(values)
+    return convert(values, Config)
 
 
 def _from_script(program: nodes.Program, diagnostics: Diagnostics) -> dict[str, Setting]:

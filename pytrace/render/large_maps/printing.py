@@ -39,7 +39,7 @@ class LargeMap:
         self.key_type = view.key_type
         self.shown = shown
         self._found = found
-        self._name = view.name.encode()
+        self._name = view.name.encode(errors="surrogateescape")
 
     def fill(self, blocks: Iterable[Block]) -> None:
         """Take all entries."""

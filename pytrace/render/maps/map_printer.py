@@ -110,7 +110,7 @@ class MapPrinter:
         self.texts = texts
         self.jsons = jsons
         self._row = ROWS.get(type(value), OTHER)
-        self._name = name.encode()
+        self._name = name.encode(errors="surrogateescape")
 
     def sort(self, found: list[Entry], order: str = "") -> None:
         """Order entries as they print."""

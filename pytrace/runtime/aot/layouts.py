@@ -19,13 +19,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.manifest import Manifest
-from pytrace.core.types import Array, Enum, Field, Pointer, Struct, Type, to_data
+from pytrace.core.types import Array, Enum, Field, Pointer, Struct, Type, rebuilt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from pytrace.core.kernel_info import KernelInfo
+    from pytrace.core.manifest import Manifest
 
 Row = tuple[str, ...]
 
@@ -53,21 +53,12 @@ def member(kernel: KernelInfo, kind: str, name: str, path: str) -> Field | None:
 def renamed(manifest: Manifest, kernel: KernelInfo, rows: Iterable[Row]) -> Manifest:
     """*manifest* with the names that enumerations have on this kernel."""
     names = {row[1] for row in rows if row[0] == "names"}
-    present = {name: to_data(found) for name in names if (found := kernel.enum(name)) is not None}
-    if not present:
-        return manifest
-    data = manifest.to_data()
-    return Manifest.from_data({**data, **{part: _replaced(data[part], present) for part in ("maps", "events")}})
+    present = {name: found for name in names if (found := kernel.enum(name)) is not None}
 
+    def current(type_: Type) -> Type:
+        return present.get(type_.name, type_) if isinstance(type_, Enum) else type_
 
-def _replaced(data: object, enums: dict[str, list[object]]) -> object:
-    if isinstance(data, dict):
-        return {key: _replaced(value, enums) for key, value in data.items()}
-    if isinstance(data, list | tuple):
-        if len(data) > 1 and data[0] == Enum.tag and isinstance(data[1], str) and data[1] in enums:
-            return enums[data[1]]
-        return [_replaced(item, enums) for item in data]
-    return data
+    return manifest.with_types(lambda type_: rebuilt(type_, current)) if present else manifest
 
 
 def _member(kernel: KernelInfo, row: Row) -> str:

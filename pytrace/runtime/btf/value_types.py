@@ -21,6 +21,7 @@ from pytrace.core.types import (
     Array,
     Enum,
     Field,
+    FieldLoader,
     Int,
     Pointer,
     String,
@@ -135,9 +136,8 @@ class TypeReader:
         kind = "struct" if self.btf.kind(type_id) == Kind.STRUCT else "union"
         origin = self.btf.owner(type_id).name
         size = words[at + 2]
-        return Struct(
-            kind, name, size, lambda: self._fields(type_id, size), origin=origin if name else f"{origin}#{type_id}"
-        )
+        origin = origin if name else f"{origin}#{type_id}"
+        return Struct(kind, name, size, FieldLoader(lambda: self._fields(type_id, size)), origin)
 
     def _forward(self, words: Sequence[int], at: int, _type_id: int) -> Type:
         kind = "union" if words[at + 1] >> 31 else "struct"

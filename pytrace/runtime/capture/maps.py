@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytrace.core import types
+from pytrace.core.types import settled
 from pytrace.render.forms import PortableForms
 from pytrace.render.maps.map_printer import Entry, MapView, with_div
 from pytrace.results.joining import joiner
@@ -36,22 +37,14 @@ def read(view: MapView) -> ReadMap:
     return ReadMap(view, view.contents(), moment)
 
 
-def plain(kind: types.Type) -> types.Type:
-    """A type without what it refers to on this machine: the same for a script that was just compiled and a cached one.
-
-    Members of structs are all there, and what pointers point to is not.
-    """
-    return types.from_data(types.to_data(kind))
-
-
 def map_data(found: ReadMap, forms: PortableForms, pause: Callable[[], None]) -> MapData:
     """What a map held. *pause* is called now and then while it takes long.
 
     Keys that refer to equal things (the same functions at other addresses) are one key, and their values are joined.
     """
     spec, entries = found.view.spec, found.entries
-    key_type = None if spec.key is None else plain(spec.key)
-    return MapData(spec.name, key_type, plain(spec.value), portable(spec, entries, forms, pause), help=spec.help)
+    key_type = None if spec.key is None else settled(spec.key)
+    return MapData(spec.name, key_type, settled(spec.value), portable(spec, entries, forms, pause), help=spec.help)
 
 
 def portable(

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pytrace.core.types import Record
+from pytrace.core.types import Record, settled
 from pytrace.render.forms import PortableForms
 from pytrace.results.snapshot import Table
-from pytrace.runtime.capture.maps import plain
 
 if TYPE_CHECKING:
     from pytrace.core.types.tables import RowTable
@@ -53,6 +52,6 @@ def _table(rows: _Rows, identity: str, forms: PortableForms) -> Table:
     schema = rows.table.schema
     record = Record(schema.paths, tuple(column.type for column in schema.columns))
     kept = list(map(forms.row_form(record), rows.kept))
-    type_ = plain(record)
+    type_ = settled(record)
     assert isinstance(type_, Record)
     return Table(type_, {identity: kept}, rows.seen - len(kept), rows.table.number)

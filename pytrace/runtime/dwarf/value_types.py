@@ -20,6 +20,7 @@ from pytrace.core.types import (
     Array,
     Enum,
     Field,
+    FieldLoader,
     Int,
     Pointer,
     String,
@@ -133,7 +134,7 @@ class DwarfTypes:
         kind = "union" if die.tag == "DW_TAG_union_type" else "struct"
         size, name = die.number("DW_AT_byte_size"), die.text("DW_AT_name")
         origin = self._origin if name else f"{self._origin}#{die.cu.label}+{die.offset}"
-        return Struct(kind, name, size, lambda: self._fields(die, size), origin=origin)
+        return Struct(kind, name, size, FieldLoader(lambda: self._fields(die, size)), origin)
 
     def _fields(self, die: Die, size: int) -> tuple[Field, ...]:
         found = []

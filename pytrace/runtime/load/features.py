@@ -7,7 +7,6 @@ each kernel: it is cached under the user's cache directory (see :mod:`pytrace.ru
 from __future__ import annotations
 
 import errno
-import json
 import os
 import struct
 import sys
@@ -424,6 +423,13 @@ def _key() -> str:
     return f"{boot} {os.uname().version} {os.geteuid()} {privileges.capability_mask():x}"
 
 
+class _Kept(msgspec.Struct):
+    """What is kept between runs."""
+
+    key: str
+    features: dict[str, bool]
+
+
 def _read_kept() -> None:
     global _read  # noqa: PLW0603
     if _read:
@@ -433,14 +439,12 @@ def _read_kept() -> None:
     if data is None:
         return
     try:
-        kept = json.loads(data)
-    except ValueError:
+        kept = msgspec.json.decode(data, type=_Kept)
+    except msgspec.DecodeError:
         return
-    if isinstance(kept, dict) and kept.get("key") == _key():
-        _known.update({str(k): bool(v) for k, v in kept["features"].items() if k in FEATURES})
+    if kept.key == _key():
+        _known.update({name: found for name, found in kept.features.items() if name in FEATURES})
 
 
 def _keep() -> None:
-    import json
-
-    fingerprints.keep(_FILE, json.dumps({"key": _key(), "features": _known}).encode())
+    fingerprints.keep(_FILE, msgspec.json.encode(_Kept(_key(), _known)))

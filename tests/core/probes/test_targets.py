@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import json
+from typing import Any, cast
 
+import msgspec
 import pytest
 
+from pytrace.base import typed_json
 from pytrace.core.probes.kinds import PROBE_KINDS
 from pytrace.core.probes.targets import (
+    AnyTarget,
     CountedEventTarget,
     IteratorTarget,
     KernelFunctionTarget,
@@ -46,8 +49,12 @@ EACH = (
 
 
 @pytest.mark.parametrize("place", EACH, ids=repr)
-def test_values_make_the_place_again(place: ProbeTarget) -> None:
-    assert type(place)(*json.loads(json.dumps(place.values()))) == place
+def test_what_is_encoded_is_decoded(place: ProbeTarget) -> None:
+    data = typed_json.encode(place)
+    # mypy does not take a union for a class.
+    assert typed_json.decode(data, cast(Any, AnyTarget)) == place
+    with pytest.raises(msgspec.ValidationError):
+        typed_json.decode(data.replace(b'"', b'"X', 1), cast(Any, AnyTarget))
 
 
 def test_each_kind_names_a_class_that_is_tested_here() -> None:

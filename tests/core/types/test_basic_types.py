@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
+from pytrace.base import typed_json
 from pytrace.core import types
 from pytrace.core.types import (
     INT8,
@@ -19,6 +18,7 @@ from pytrace.core.types import (
     Buffer,
     Enum,
     Field,
+    FieldLoader,
     Hist,
     Int,
     LHist,
@@ -30,9 +30,7 @@ from pytrace.core.types import (
     Struct,
     TSeries,
     Tuple,
-    from_data,
     parts,
-    to_data,
 )
 
 SAMPLES: dict[str, types.Type] = {
@@ -72,14 +70,16 @@ SAMPLES: dict[str, types.Type] = {
 
 
 def test_every_type_has_a_sample() -> None:
-    assert set(SAMPLES) == {kind.tag for kind in types.ALL}
+    assert set(SAMPLES) == {kind.__struct_config__.tag for kind in types.ALL}
 
 
 @pytest.mark.parametrize("tag", SAMPLES)
 def test_serialised_form_round_trips(tag: str) -> None:
     kind = SAMPLES[tag]
-    again = from_data(json.loads(json.dumps(to_data(kind))))
-    assert to_data(again) == to_data(kind)
+    settled = types.settled(kind)
+    again = typed_json.decode(typed_json.encode(settled), types.Type, types.decoded)
+    assert again == settled
+    assert type(again) is type(kind)
     assert (again.size, again.align) == (kind.size, kind.align)
     assert kind.size % kind.align == 0 or tag == "buffer"
 
@@ -112,9 +112,23 @@ def test_structs_load_their_fields_once_and_may_refer_to_themselves() -> None:
         calls.append(1)
         return (Field("next", Pointer(node), 0),)
 
-    node = Struct("struct", "node", 8, load)
+    node = Struct("struct", "node", 8, FieldLoader(load))
     assert calls == []
     assert node.fields[0].type == Pointer(node)
     assert node.align == 8
     assert calls == [1]
     assert list(parts([Array(node, 2)])) == [Array(node, 2), node, Pointer(node)]
+
+
+def test_settled_types_refer_to_nothing() -> None:
+    def members() -> tuple[Field, ...]:
+        return Field("next", Pointer(lazy), 0), Field("n", INT64, 8)
+
+    lazy = Struct("struct", "node", 16, FieldLoader(members), "vmlinux")
+    found = types.settled(Tuple((lazy, Pointer(lazy, types.AddressSpace.USER, trusted=True))))
+    assert isinstance(found, Tuple)
+    struct, pointer = found.members
+    assert isinstance(struct, Struct)
+    assert [field.type for field in struct.fields] == [Pointer(types.VOID), INT64]
+    assert (struct.name, struct.size, struct.origin) == ("node", 16, "")
+    assert pointer == Pointer(types.VOID, types.AddressSpace.USER)

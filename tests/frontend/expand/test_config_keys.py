@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import convert, to_builtins
 
 from pytrace.core.config import Config
 from pytrace.frontend.expand import config_keys
@@ -41,7 +42,7 @@ def test_every_key_has_a_field_and_a_description() -> None:
 
 def test_round_trip() -> None:
     made = Config(max_strlen=99, stack_mode="perf")
-    assert Config.from_data(made.to_data()) == made
+    assert convert(to_builtins(made), Config) == made
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from msgspec.structs import astuple
+
 from pytrace.codegen.emit import comparison, memory
 from pytrace.codegen.ir.operands import Operand, Parts, Scalar
 from pytrace.codegen.lower import expressions
@@ -22,7 +24,7 @@ def _config(e: Emitter, node: nodes.Call | nodes.Identifier) -> Operand:
     type_ = e.type(node)
     if not isinstance(type_, Record):
         raise InternalError("one key of config() is a constant")
-    values = e.checked.config.to_data().values()
+    values = astuple(e.checked.config)
     encoded = (value.encode(errors="surrogateescape") if isinstance(value, str) else value for value in values)
     members = zip(encoded, type_.members, strict=True)
     return Parts(type_, tuple(expressions.constant(e, value, of) for value, of in members))

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from pytrace.core.diagnostics import Diagnostics, similar
 from pytrace.core.kernel_info import FunctionPrototype, KernelFunction, KernelInfo, UsdtProbe
-from pytrace.core.probes.targets import FileTarget, ProbeTarget, TypedFunctionTarget
+from pytrace.core.probes.targets import AnyTarget, FileTarget, TypedFunctionTarget
 from pytrace.frontend.ast.probe_context import ProbeContext
 from pytrace.frontend.attach.points import contexts
 
@@ -101,7 +101,7 @@ class Match(msgspec.Struct, frozen=True):
 
     kind: ProbeKind
     probe: str
-    place: ProbeTarget
+    place: AnyTarget
     span: Span
     subject: Subject | None = None
     wild: bool = False

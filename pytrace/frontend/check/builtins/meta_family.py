@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import asdict
+
 from pytrace.core.builtin_row import IN_SCOPE
 from pytrace.core.builtins import bare_builtin
 from pytrace.core.diagnostics import Diagnostics, TraceError, did_you_mean
@@ -158,7 +160,7 @@ def default_str_length(checker: Checker, node: Node, _arguments: Arguments) -> T
 
 def config(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``config("key")``, or ``config()`` for a record of all keys."""
-    values = checker.config.to_data()
+    values = asdict(checker.config)
     if not arguments:
         return Record(tuple(values), tuple(settle(_config_type(value)) for value in values.values()))
     key = checker.constant_text(arguments[0], "the key of config()")

@@ -18,6 +18,7 @@ from pytrace.core.types import (
     Array,
     Bool,
     Buffer,
+    Data,
     Enum,
     Fixed,
     Hist,
@@ -45,7 +46,7 @@ T = TypeVar("T", bound=Type)
 INT64_MIN, INT64_MAX, UINT64_MAX = -(1 << 63), (1 << 63) - 1, (1 << 64) - 1
 
 
-class Unknown(Type, frozen=True):
+class Unknown(Data, frozen=True):
     """Not inferred yet, or the type of an expression with a reported error; compatible with every type."""
 
     tag: ClassVar[str] = "unknown"
@@ -62,7 +63,7 @@ class Unknown(Type, frozen=True):
         return "unknown"
 
 
-class Flexible(Type, frozen=True):
+class Flexible(Data, frozen=True):
     """Integer constants between *low* and *high*; only during inference."""
 
     low: int

@@ -23,7 +23,7 @@ from pytrace.frontend.check.inference.removed_code import undefined_map
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pytrace.core.event_layout import EventSpec, StaticPart
+    from pytrace.core.event_layout import AnyStaticPart, EventSpec
     from pytrace.core.source import Span
     from pytrace.frontend.ast import nodes
     from pytrace.frontend.check.inference.checker import Checker
@@ -48,7 +48,7 @@ def send(
     checker: Checker,
     node: nodes.Expr,
     kind: str,
-    static: StaticPart,
+    static: AnyStaticPart,
     arguments: tuple[nodes.Expr, ...] = (),
     types: tuple[Type, ...] | None = None,
 ) -> None:

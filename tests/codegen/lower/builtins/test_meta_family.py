@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 from elftools.elf.elffile import ELFFile
+from msgspec.structs import asdict
 
 from pytrace.core.config import Config
 from pytrace.core.manifest import CompiledScript
@@ -15,14 +16,14 @@ from tests.codegen.running import compiled, machine, printed
 
 
 def test_all_keys() -> None:
-    values = Config().to_data()
+    values = asdict(Config())
     (found,) = printed("print(config());")
     assert found == tuple(item.encode() if isinstance(item, str) else item for item in values.values())
 
 
 @pytest.mark.parametrize("key", ["license", "max_strlen"])
 def test_one_key_of_the_record(key: str) -> None:
-    wanted = Config().to_data()[key]
+    wanted = asdict(Config())[key]
     assert printed(f"$c = config(); print($c.{key});") == [wanted.encode() if isinstance(wanted, str) else wanted]
 
 

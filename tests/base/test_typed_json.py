@@ -1,0 +1,41 @@
+"""JSON of data classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from pytrace.base import typed_json
+
+
+class Point(msgspec.Struct, frozen=True):
+    name: str
+    places: tuple[int, ...]
+    data: bytes = b""
+
+
+@pytest.mark.parametrize("point", [Point("a", ()), Point("\udcff\n", (1, 2), b"\0\xff")])
+def test_what_is_encoded_is_decoded(point: Point) -> None:
+    assert typed_json.decode(typed_json.encode(point), Point) == point
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"", b"{", b"\xff", b"[]", b"[" * 100_000, b'{"name": "a"}', b'{"name": "a", "places": [true]}',
+        b'{"name": "a", "places": ["1"]}', b'{"name": "a", "places": [1], "data": "%"}',
+    ],
+)  # fmt: skip
+def test_what_is_not_of_the_class_is_refused(data: bytes) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        typed_json.decode(data, Point)
+
+
+def test_a_hook_decodes_other_classes() -> None:
+    def hook(wanted: type, data: Any) -> Any:
+        assert wanted is complex
+        return complex(data)
+
+    assert typed_json.decode(b"[1]", tuple[complex, ...], hook) == (1 + 0j,)
