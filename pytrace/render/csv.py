@@ -42,6 +42,18 @@ def field(text: bytes) -> bytes:
     return _quoted(without_formula(byte_escapes.shown(text)))
 
 
+def _escaped_field(text: bytes) -> bytes:
+    """*text* whose bytes that are no text are escaped already, as that of a buffer, as a field."""
+    return _quoted(without_formula(text))
+
+
+def _maker(kind: types.Type) -> Callable[[bytes], bytes]:
+    """What makes a field of the text of a value of this type."""
+    if isinstance(kind, _NUMERIC):
+        return bytes
+    return _escaped_field if isinstance(kind, types.Buffer) else field
+
+
 def without_formula(text: bytes) -> bytes:
     """*text* with an apostrophe before what would be a formula; also before apostrophes that such a text begins with.
 
@@ -52,11 +64,6 @@ def without_formula(text: bytes) -> bytes:
 
 def _quoted(text: bytes) -> bytes:
     return text if _to_quote(text) is None else b'"%s"' % text.replace(b'"', b'""')
-
-
-def only_field(text: bytes) -> bytes:
-    """*text* as the only field of its line, which must not be empty."""
-    return field(text) or b'""'
 
 
 def heading(names: Iterable[str]) -> bytes:
@@ -74,12 +81,9 @@ def form(forms: TextForms, kind: types.Type, *, alone: bool) -> Form | None:
     """How a value becomes a field, *alone* in its line or not; None for a number, which is one."""
     if isinstance(kind, NUMBERS):
         return None
-    make = bytes if isinstance(kind, _NUMERIC) else only_field if alone else field
-    text = cell(forms, kind)
-    if text is None:
-        return for_any(make)
-    shown = text
-    return lambda value: make(shown(value))
+    make = _maker(kind)
+    text = cell(forms, kind) or for_any(bytes)
+    return lambda value: make(text(value)) or (b'""' if alone else b"")
 
 
 Cells = Callable[[Value], list[bytes]]
@@ -88,7 +92,7 @@ Cells = Callable[[Value], list[bytes]]
 
 def cells(forms: TextForms, kind: types.Type) -> Cells:
     """The fields of a value: of a record or tuple one for each of its leaves."""
-    return _leaves(forms, kind, lambda leaf: bytes if isinstance(leaf, _NUMERIC) else field)
+    return _leaves(forms, kind, _maker)
 
 
 def texts(forms: TextForms, kind: types.Type) -> Cells:
