@@ -127,7 +127,7 @@ def test_uprobe_of_one_process(programs: Path, multi: str, disabled: frozenset[s
         run(calls, "50")
         assert loaded.hits == 0
         process.release()
-        os.waitid(os.P_PIDFD, process.fileno(), os.WEXITED | os.WNOWAIT)
+        os.waitid(os.P_PIDFD, process.descriptors[0], os.WEXITED | os.WNOWAIT)
         assert loaded.hits == 9
 
 
@@ -344,7 +344,7 @@ def test_tracepoints(programs: Path, disabled: frozenset[str]) -> None:
         loaded = Loaded(stack, spec, pid=process.pid)
         attach_to(loaded, stack, disabled=disabled)
         process.release()
-        os.waitid(os.P_PIDFD, process.fileno(), os.WEXITED | os.WNOWAIT)
+        os.waitid(os.P_PIDFD, process.descriptors[0], os.WEXITED | os.WNOWAIT)
         assert loaded.counts == ({0: 22} if disabled else {1: 11, 2: 11})
 
 
@@ -364,7 +364,7 @@ def test_raw_tracepoint(programs: Path, cookie: int) -> None:
         loaded = Loaded(stack, spec, pid=process.pid)
         attach_to(loaded, stack)
         process.release()
-        os.waitid(os.P_PIDFD, process.fileno(), os.WEXITED | os.WNOWAIT)
+        os.waitid(os.P_PIDFD, process.descriptors[0], os.WEXITED | os.WNOWAIT)
         assert loaded.hits >= 55
 
 
@@ -397,7 +397,7 @@ def test_profile_covers_threads_that_start_later(programs: Path) -> None:
         loaded = Loaded(stack, program("count_perf", "profile", target(TimerTarget(frequency=2000), 4)))
         attach_to(loaded, stack, pids=(process.pid,))
         process.release()
-        os.waitid(os.P_PIDFD, process.fileno(), os.WEXITED | os.WNOWAIT)
+        os.waitid(os.P_PIDFD, process.descriptors[0], os.WEXITED | os.WNOWAIT)
         used = os.times().children_user
         assert loaded.hits > 100, used
 
@@ -529,7 +529,7 @@ def test_kprobe(programs: Path, kind: str, multi: str, disabled: frozenset[str])
         loaded = Loaded(stack, program(symbol, kind, place, multi=multi), pid=process.pid)
         attach_to(loaded, stack, disabled=disabled)
         process.release()
-        os.waitid(os.P_PIDFD, process.fileno(), os.WEXITED | os.WNOWAIT)
+        os.waitid(os.P_PIDFD, process.descriptors[0], os.WEXITED | os.WNOWAIT)
         assert loaded.counts == {(0 if "perf_link" in disabled else 6): 11}
 
 
@@ -551,7 +551,7 @@ def test_kprobe_places(programs: Path, by_address: bool) -> None:
         loaded = Loaded(stack, program("count_kprobe", "kprobe", target(place, 1)), pid=process.pid)
         attach_to(loaded, stack)
         process.release()
-        os.waitid(os.P_PIDFD, process.fileno(), os.WEXITED | os.WNOWAIT)
+        os.waitid(os.P_PIDFD, process.descriptors[0], os.WEXITED | os.WNOWAIT)
         assert loaded.hits == 11
 
 
@@ -580,5 +580,5 @@ def test_fentry(programs: Path, kind: str) -> None:
         loaded = Loaded(stack, spec, pid=process.pid)
         attach_to(loaded, stack)
         process.release()
-        os.waitid(os.P_PIDFD, process.fileno(), os.WEXITED | os.WNOWAIT)
+        os.waitid(os.P_PIDFD, process.descriptors[0], os.WEXITED | os.WNOWAIT)
         assert loaded.hits == 11

@@ -61,7 +61,7 @@ def test_small_ring_loses_and_counts(programs: Path) -> None:
         reader = RingReader(loaded.loaded.map_fd("events"), stack)
         counters = CounterReader(loaded.loaded)
         process.release()
-        os.waitid(os.P_PIDFD, process.fileno(), os.WEXITED | os.WNOWAIT)
+        os.waitid(os.P_PIDFD, process.descriptors[0], os.WEXITED | os.WNOWAIT)
         got = reader.drain([lambda data, offset, length, stride, count: None])
         assert 0 < got < 200
         assert counters.totals() == {("lost", 0): 50_000 - got}
@@ -72,7 +72,7 @@ def test_limit_and_failing_handler(programs: Path) -> None:
         loaded, process = flood(stack, programs, 1000)
         reader = RingReader(loaded.loaded.map_fd("events"), stack)
         process.release()
-        os.waitid(os.P_PIDFD, process.fileno(), os.WEXITED | os.WNOWAIT)
+        os.waitid(os.P_PIDFD, process.descriptors[0], os.WEXITED | os.WNOWAIT)
         seen: list[int] = []
         handler = each(lambda _data, offset: seen.append(offset))
         assert reader.drain([handler], 100) == 100
@@ -92,6 +92,6 @@ def test_unknown_event_id(programs: Path) -> None:
         loaded, process = flood(stack, programs, 3)
         reader = RingReader(loaded.loaded.map_fd("events"), stack)
         process.release()
-        os.waitid(os.P_PIDFD, process.fileno(), os.WEXITED | os.WNOWAIT)
+        os.waitid(os.P_PIDFD, process.descriptors[0], os.WEXITED | os.WNOWAIT)
         with pytest.raises(InternalError, match="unknown id 0"):
             reader.drain([])
