@@ -432,7 +432,7 @@ _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
 def json_text(value: bytes) -> str:
-    """A string in JSON; bytes that are not UTF-8 become U+FFFF, ``ff`` and two hexadecimal digits."""
+    """A string in JSON, without control characters; a byte that is not UTF-8 is U+FFFF, ``ff`` and two hex digits."""
     parts = []
     for char in value.decode("utf-8", "surrogateescape"):
         if "\udc80" <= char <= "\udcff":
@@ -440,7 +440,8 @@ def json_text(value: bytes) -> str:
         elif char == "\uffff":
             parts.append("".join(f"\\uffffff{byte:02x}" for byte in char.encode()))
         else:
-            parts.append(_ESCAPES.get(char) or (f"\\u{ord(char):04x}" if char < " " else char))
+            control = char < " " or "\x7f" <= char <= "\x9f"
+            parts.append(_ESCAPES.get(char) or (f"\\u{ord(char):04x}" if control else char))
     return f'"{"".join(parts)}"'
 
 
