@@ -5,18 +5,13 @@ from __future__ import annotations
 from pytrace.core.types import (
     INT64,
     UINT64,
-    VOID,
-    AddressSpace,
     Count,
-    Field,
     Hist,
     LHist,
     Max,
     Min,
-    Pointer,
     Stack,
     String,
-    Struct,
     Sum,
     TSeries,
     Tuple,
@@ -128,17 +123,3 @@ def test_others_have_their_turn_while_it_takes_long() -> None:
     turns: list[None] = []
     assert len(maps.map_data(maps.read(view), forms(run), lambda: turns.append(None)).entries) == 3 * maps.SLICE
     assert len(turns) >= 3
-
-
-def test_plain_types_refer_to_nothing() -> None:
-    def members() -> tuple[Field, ...]:
-        return Field("next", Pointer(lazy), 0), Field("n", INT64, 8)
-
-    lazy = Struct("struct", "node", 16, members, origin="vmlinux")
-    found = maps.plain(Tuple((lazy, Pointer(lazy, AddressSpace.USER, trusted=True))))
-    assert isinstance(found, Tuple)
-    struct, pointer = found.members
-    assert isinstance(struct, Struct)
-    assert [field.type for field in struct.fields] == [Pointer(VOID), INT64]
-    assert (struct.name, struct.size, struct.origin) == ("node", 16, "")
-    assert pointer == Pointer(VOID, AddressSpace.USER)
