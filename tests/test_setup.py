@@ -46,18 +46,6 @@ def test_making_the_environment_leaves_no_log(tmp_path: Path) -> None:
     assert (made / "stamp").read_text() == "all\n"
 
 
-@pytest.mark.parametrize("name", ["plain", "with spaces in it", "long" * 40])
-def test_the_command_starts_wherever_the_checkout_is(tmp_path: Path, name: str) -> None:
-    folder = tmp_path / name
-    made = environment_of(folder)
-    assert logs_after(folder, f"{FAKES}; make_venv") == []
-    run = [made / "bin" / "pytrace", "--version"]
-    environment = {**os.environ, "PYTHONPATH": str(SETUP.parent.parent)}
-    done = subprocess.run(run, env=environment, capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("pytrace ")
-
-
 @pytest.mark.parametrize("way", ["own", "base"])
 def test_pip_is_run_wherever_the_checkout_is(tmp_path: Path, way: str) -> None:
     folder = tmp_path / "with spaces"
