@@ -95,7 +95,7 @@ def test_mountsnoop_of_the_newer_interface(tool: Tool) -> None:
         f'fsopen("tmpfs", 0) = {number}',
         f'fsconfig({number}, FSCONFIG_SET_STRING, "size", "64k", 0) = 0',
         f'fsconfig({number}, FSCONFIG_CMD_CREATE, "", "", 0) = 0',
-        "fsmount(-1, 0, 0) = -9 (Bad file descriptor)",
+        "fsmount(-1, 0, 0) = -9 (Bad file number)",
     ]
 
 
