@@ -130,7 +130,7 @@ def test_threads_and_libraries(tool: Tool, folder: Path) -> None:
     library = next(
         Path(line.split()[-1]) for line in Path("/proc/self/maps").read_text().splitlines() if "libssl" in line
     )
-    only = ("-ogn", "--extra-lib", library)
+    only = ("--no-openssl", "-gn", "--extra-lib", library)
     assert carried(in_this_process(tool, folder, *only).rows) == [("SSL_write", 9), ("SSL_read", 9)]
     assert "libssl" in tool("sslsnoop", "--no-openssl", "-gn", status=1, interrupt=False).stderr
     assert "no functions" in tool("sslsnoop", "--extra-lib", "/bin/sh", status=1, interrupt=False).stderr

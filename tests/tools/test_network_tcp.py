@@ -212,7 +212,7 @@ def test_slow_attempts_only(tool: Tool, ends: Ends) -> None:
                 one.connect(("192.0.2.78", 7878))
 
     (row,) = tool("tcpconnlat", *me(), "-L", "-t", "250", work=work).rows
-    assert (row["DADDR"], row["RESULT"]) == ("192.0.2.78", "Operation canceled")
+    assert (row["DADDR"], row["RESULT"]) == ("192.0.2.78", "Operation Canceled")
     assert row["LAT(ms)"] >= 250
     assert row["LPORT"] > 0
     assert row["TIME(s)"] > 0.25
