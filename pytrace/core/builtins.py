@@ -192,7 +192,7 @@ FUNCTIONS: tuple[Builtin, ...] = (
             example="interval:s:10 { exit(0); }"),
     Builtin("skboutput", "output", "skboutput(const string path, struct sk_buff *skb, uint64 length, uint64 offset)",
             "Write a packet to a pcap file.", _A, least=4, most=4, probes=_TRACING_PROBES - {ITER},
-            example='fentry:__netif_receive_skb_core { skboutput("in.pcap", *args.pskb, (*args.pskb).len, 0); }'),
+            example='fentry:ip_rcv { skboutput("in.pcap", args.skb, args.skb->len, 0); }'),
     Builtin("unwatch", "output", "unwatch(void *address)", "Remove the watchpoints on an address.", _A, least=1, most=1,
             example="watchpoint:0x10000000:8:w { print(comm); unwatch((uint8*)0x10000000); }"),
     # ---- maps
