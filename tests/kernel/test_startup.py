@@ -83,7 +83,7 @@ def test_what_only_old_kernels_need_is_left_alone(tmp_path: Path, programs: Path
     for _ in range(2):
         _, imported = start(tmp_path, script)
     assert "pytrace.runtime.attach.uprobe" in imported
-    assert not {f"pytrace.runtime.{name}" for name in ("attach.legacy", "attach.semaphores", "host.tracefs")} & imported
+    assert not {f"pytrace.runtime.{name}" for name in ("attach.legacy", "host.tracefs")} & imported
 
 
 TOOL = """/* tool: with options */

@@ -1,12 +1,7 @@
-"""Attaching: one attacher for each kind of probe, in the order that makes blocks run as they stand in the script.
-
-The attachers are found by the probe kind's name in :data:`ATTACHERS`. All links are closed by the caller's
-:class:`ExitStack`.
-"""
+"""Attaching: one attacher for each probe kind (:data:`ATTACHERS`); blocks run in the order of the script."""
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -31,6 +26,7 @@ from pytrace.core.probes.kinds import (
     known_kind,
 )
 from pytrace.core.probes.targets import SYSTEM_CALLS
+from pytrace.runtime.attach import events, iterator, kprobe, tracepoint, uprobe
 from pytrace.runtime.attach.base import Attached, Attacher, AttachOptions, Failure, Job, Outcome, failure_error
 from pytrace.runtime.attach.opened import Opened
 
@@ -43,42 +39,42 @@ if TYPE_CHECKING:
 
 __all__ = ["ATTACHERS", "Attached", "AttachOptions", "Attachments", "Failure", "attach_all", "attach_order"]
 
-ATTACHERS: dict[str, tuple[str, str]] = {
-    KPROBE: ("kprobe", "attach"),
-    KRETPROBE: ("kprobe", "attach"),
-    UPROBE: ("uprobe", "attach"),
-    URETPROBE: ("uprobe", "attach"),
-    USDT: ("uprobe", "attach"),
-    TRACEPOINT: ("tracepoint", "attach"),
-    RAWTRACEPOINT: ("tracing", "attach"),
-    FENTRY: ("tracing", "attach"),
-    FEXIT: ("tracing", "attach"),
-    PROFILE: ("events", "attach_profile"),
-    INTERVAL: ("events", "attach_interval"),
-    SOFTWARE: ("events", "attach_software"),
-    HARDWARE: ("events", "attach_hardware"),
-    WATCHPOINT: ("events", "attach_watchpoint"),
-    ITER: ("iterator", "attach"),
+ATTACHERS: dict[str, Attacher] = {
+    KPROBE: kprobe.attach,
+    KRETPROBE: kprobe.attach,
+    UPROBE: uprobe.attach,
+    URETPROBE: uprobe.attach,
+    USDT: uprobe.attach,
+    TRACEPOINT: tracepoint.attach,
+    RAWTRACEPOINT: tracepoint.attach_tracing,
+    FENTRY: tracepoint.attach_tracing,
+    FEXIT: tracepoint.attach_tracing,
+    PROFILE: events.attach_profile,
+    INTERVAL: events.attach_interval,
+    SOFTWARE: events.attach_software,
+    HARDWARE: events.attach_hardware,
+    WATCHPOINT: events.attach_watchpoint,
+    ITER: iterator.attach,
 }
-"""Module and function by probe kind. Kinds that run by hand (begin, end, self, test, bench) attach to nothing."""
+"""Attachers by probe kind. Kinds that the session runs (begin, end, self, test, bench) attach to nothing."""
 
 
 class Attachments(msgspec.Struct, frozen=True):
-    """What :func:`attach_all` did."""
+    """Result of :func:`attach_all`."""
 
     attached: tuple[Attached, ...]
     failures: tuple[Failure, ...]
     """Empty unless the config key missing_probes is ``warn`` or ``ignore``."""
     opened: Opened
-    """The links; they belong to the stack that :func:`attach_all` was given."""
+    """The links; the *stack* of :func:`attach_all` closes them."""
     services: tuple[Attached, ...] = ()
-    """What serves the script's programs."""
+    """Targets of programs that serve the script's ones."""
 
 
 def attach_all(
     loaded: LoadedScript, programs: Iterable[ProgramSpec], options: AttachOptions, stack: ExitStack
 ) -> Attachments:
-    """Attach *programs* to all their targets.
+    """Attach *programs* to all their targets; *stack* detaches them.
 
     Raises:
         TraceError: a target could not be attached and ``options.missing_probes`` is ``error``.
@@ -118,9 +114,9 @@ def _outcomes(
     spec: ProgramSpec, options: AttachOptions, loaded: LoadedScript, opened: Opened
 ) -> Iterator[Outcome]:
     """Attach one program to all its targets, and where the kernel filters by process, for each process of ``-p``."""
-    attacher, program = _attacher(spec.kind), loaded.program_fd(spec.symbol)
+    program = loaded.program_fd(spec.symbol)
     for each in options.each(known_kind(spec.kind)):
-        yield from attacher(Job(spec, program, each, loaded), opened)
+        yield from ATTACHERS[spec.kind](Job(spec, program, each, loaded), opened)
 
 
 def _with_parts(
@@ -143,7 +139,7 @@ def attach_order(programs: Iterable[ProgramSpec]) -> list[ProgramSpec]:
     """The programs that attach somewhere, in the order in which they have to.
 
     The kernel runs the programs on one event in the order of attachment for some kinds, and in the reverse one for
-    others (``ProbeKind.backwards``). What serves the others goes first.
+    others (``ProbeKind.backwards``). Programs that serve the others attach first.
     """
     services: list[ProgramSpec] = []
     forward: list[ProgramSpec] = []
@@ -155,9 +151,3 @@ def attach_order(programs: Iterable[ProgramSpec]) -> list[ProgramSpec]:
         elif not kind.special and not spec.part_of:
             (backward if kind.backwards else forward).append(spec)
     return services + forward + backward[::-1]
-
-
-def _attacher(kind: str) -> Attacher:
-    module, function = ATTACHERS[kind]
-    found: Attacher = getattr(import_module(f"{__package__}.{module}"), function)
-    return found

@@ -9,6 +9,7 @@ from pytrace.core.probes.targets import CountedEventTarget, TimerTarget, Watchpo
 from pytrace.runtime.abi import perf
 from pytrace.runtime.attach.base import (
     Attached,
+    Attacher,
     CannotAttachError,
     Job,
     attach_event,
@@ -42,11 +43,6 @@ def _timer(target: Target) -> perf.EventAttr:
     return perf.EventAttr(perf.EventType.SOFTWARE, perf.SOFTWARE_CPU_CLOCK, period=timer.period_ns)
 
 
-def _counter(kind: perf.EventType, target: Target) -> perf.EventAttr:
-    event = target.of(CountedEventTarget)
-    return perf.EventAttr(kind, event.config, period=event.period)
-
-
 def _everywhere(job: Job, target: Target, attr: perf.EventAttr, opened: Opened, child: int | None = None) -> Attached:
     pid = job.options.event_pid
     try:
@@ -57,7 +53,7 @@ def _everywhere(job: Job, target: Target, attr: perf.EventAttr, opened: Opened, 
 
 
 def _refusal(target: Target, error: OSError) -> CannotAttachError:
-    """What a refusal means; the kernel limits how often may be sampled."""
+    """The error for a refused event; the kernel limits the sampling rate."""
     most = perf.max_sample_rate()
     frequency = target.place.frequency if isinstance(target.place, TimerTarget) else 0
     if error.errno == errno.EINVAL and frequency > most:
@@ -67,35 +63,40 @@ def _refusal(target: Target, error: OSError) -> CannotAttachError:
     return CannotAttachError(reason, limit=error.errno == errno.EBUSY)
 
 
-def _attach_profile(job: Job, target: Target, opened: Opened) -> Attached:
+@one_by_one
+def attach_profile(job: Job, target: Target, opened: Opened) -> Attached:
+    """Attach to a timer on every CPU."""
     return _everywhere(job, target, _timer(target), opened)
 
 
-def _attach_interval(job: Job, target: Target, opened: Opened) -> Attached:
+@one_by_one
+def attach_interval(job: Job, target: Target, opened: Opened) -> Attached:
+    """Attach to a timer on one CPU."""
     try:
-        attach_event(job, perf.open_event(_timer(target), cpu=perf.online_cpus()[0]), target.cookie, opened)
+        attach_event(job, perf.open_event(_timer(target), cpu=job.cpu), target.cookie, opened)
     except OSError as error:
         raise _refusal(target, error) from None
     return Attached(job.spec, target)
 
 
-def _attach_software(job: Job, target: Target, opened: Opened) -> Attached:
-    return _everywhere(job, target, _counter(perf.EventType.SOFTWARE, target), opened)
+def _counter(event_type: perf.EventType) -> Attacher:
+    """An attacher to counters of one type."""
+
+    def attach(job: Job, target: Target, opened: Opened) -> Attached:
+        event = target.of(CountedEventTarget)
+        return _everywhere(job, target, perf.EventAttr(event_type, event.config, period=event.period), opened)
+
+    return one_by_one(attach)
 
 
-def _attach_hardware(job: Job, target: Target, opened: Opened) -> Attached:
-    return _everywhere(job, target, _counter(perf.EventType.HARDWARE, target), opened)
+attach_software = _counter(perf.EventType.SOFTWARE)
+attach_hardware = _counter(perf.EventType.HARDWARE)
 
 
-def _attach_watchpoint(job: Job, target: Target, opened: Opened) -> Attached:
+@one_by_one
+def attach_watchpoint(job: Job, target: Target, opened: Opened) -> Attached:
+    """Attach to a hardware breakpoint."""
     place = target.of(WatchpointTarget)
     attr = perf.breakpoint_attr(place.address, place.length, place.mode)
     # An address means something in one process only.
     return _everywhere(job, target, attr, opened.watchpoint(place.address), job.options.child)
-
-
-attach_profile = one_by_one(_attach_profile)
-attach_interval = one_by_one(_attach_interval)
-attach_software = one_by_one(_attach_software)
-attach_hardware = one_by_one(_attach_hardware)
-attach_watchpoint = one_by_one(_attach_watchpoint)

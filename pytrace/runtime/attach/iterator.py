@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from pytrace.runtime.attach.opened import Opened
 
 
-def _attach(job: Job, target: Target, opened: Opened) -> Attached:
+@one_by_one
+def attach(job: Job, target: Target, opened: Opened) -> Attached:
+    """Link an iterator, and pin the link if the probe names a file."""
     try:
         link = bpf.link_iter(job.program)
     except OSError as error:
@@ -46,7 +48,7 @@ def _pin_reason(path: str, error: OSError) -> str:
 
 
 def read(link: int) -> Iterator[bytes]:
-    """Run an iterator to its end; gives what the program wrote."""
+    """Run an iterator to its end. Yields what the program writes."""
     descriptor = bpf.iter_create(link)
     try:
         while True:
@@ -62,6 +64,3 @@ def read(link: int) -> Iterator[bytes]:
             yield text
     finally:
         os.close(descriptor)
-
-
-attach = one_by_one(_attach)

@@ -1,16 +1,42 @@
-"""What attaching opened, and how it is closed: see :mod:`pytrace.runtime.attach.closing`."""
+"""Links and perf events of attached probes: the hits that the kernel did not run programs for, and closing.
+
+The kernel counts two kinds of skipped hits:
+
+- A program that is hit while it runs already on that CPU (or, for kprobes, tracepoints and perf events, while any such
+  program runs) is not run: ``recursion_misses`` of ``struct bpf_prog_info`` (trampolines since 5.12, others since 6.7).
+- A kprobe that is hit inside of another, and a kretprobe that has no room to remember one more call, is not run:
+  ``missed`` of the link's information (since 6.7), or the third column of ``kprobe_profile`` for probes made
+  through tracefs.
+
+Each close waits for the kernel. When a program leaves a perf event the kernel waits for all programs that may still run
+(``perf_event_detach_bpf_prog`` since 6.13), some hundredths of a second each time, but one wait serves all who wait at
+that moment. So links are closed by many threads at once, and then events likewise.
+
+The last event of a tracepoint waits under a global lock (``event_mutex`` in ``perf_trace_destroy``), so threads do not
+help. But once its link is closed no program runs any more and nothing depends on when the event is closed. A BPF map of
+perf events holds these files (``kernel/bpf/arraymap.c``); when the map is freed, a kernel worker closes them one after
+the other.
+"""
 
 from __future__ import annotations
 
+import os
+import struct
+import threading
+from collections import deque
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from pytrace.runtime.attach.closing import close_all, close_later
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.manifest import MapType
+from pytrace.core.probes.kinds import KPROBE, KRETPROBE
+from pytrace.runtime.abi import bpf, bpf_maps, perf
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
+    from pytrace.runtime.load.loader import LoadedScript
 
 class Opened(msgspec.Struct):
     """Links, perf events and other clean-up steps of attached probes; the owner calls :meth:`close`."""
@@ -18,7 +44,7 @@ class Opened(msgspec.Struct):
     links: list[int] = msgspec.field(default_factory=list)
     events: list[int] = msgspec.field(default_factory=list)
     idle_events: list[int] = msgspec.field(default_factory=list)
-    """Events of tracepoints that have nothing to do once their links are closed."""
+    """Events of tracepoints, which do nothing once their links are closed."""
     steps: list[Callable[[], object]] = msgspec.field(default_factory=list)
     """Called last to first, after links and events are closed."""
     traced: dict[str, str] = msgspec.field(default_factory=dict)
@@ -27,7 +53,7 @@ class Opened(msgspec.Struct):
     """Links and events of watchpoints by address: the script may remove them while others stay."""
 
     def take(self, other: Opened) -> None:
-        """Become the owner of all that *other* holds."""
+        """Become the owner of everything in *other*."""
         self.links += other.links
         self.events += other.events
         self.idle_events += other.idle_events
@@ -39,24 +65,160 @@ class Opened(msgspec.Struct):
         other.steps, other.traced, other.watched = [], {}, {}
 
     def watchpoint(self, address: int) -> Opened:
-        """What belongs to the watchpoints on an address."""
+        """Links and events of the watchpoints on an address."""
         return self.watched.setdefault(address, Opened())
 
     def unwatch(self, address: int) -> None:
-        """Detach the watchpoints on an address, if there are any."""
+        """Detach the watchpoints on an address, if any."""
         part = self.watched.pop(address, None)
         if part is not None:
             part.close()
 
     def close(self) -> None:
         """Detach: programs first leave their events, then the events go, then the other steps follow."""
-        mine = Opened()
-        mine.take(self)
-        for part in mine.watched.values():
-            mine.take(part)
-        close_all(mine.links)
-        close_all(mine.events)
-        close_later(mine.idle_events)
-        for step in reversed(mine.steps):
+        closing = Opened()
+        closing.take(self)
+        for part in closing.watched.values():
+            closing.take(part)
+        close_all(closing.links)
+        close_all(closing.events)
+        close_later(closing.idle_events)
+        for step in reversed(closing.steps):
             step()
 
+
+_PERF_LINK, _KPROBE_MULTI_LINK = 7, 8
+"""``BPF_LINK_TYPE_PERF_EVENT``, ``BPF_LINK_TYPE_KPROBE_MULTI``."""
+_PERF_KPROBES = frozenset({3, 4})
+"""``BPF_PERF_EVENT_KPROBE``, ``BPF_PERF_EVENT_KRETPROBE``."""
+
+_INFO = 64
+
+
+def link_misses(link: int) -> int:
+    """Hits that the kprobes of a link missed; 0 for links of other types."""
+    data = bpf.info(link, _INFO)
+    (link_type,) = struct.unpack_from("=I", data)
+    if link_type == _KPROBE_MULTI_LINK:
+        return int(struct.unpack_from("=Q", data, 32)[0])
+    if link_type == _PERF_LINK and struct.unpack_from("=I", data, 16)[0] in _PERF_KPROBES:
+        return int(struct.unpack_from("=Q", data, 48)[0])
+    return 0
+
+
+def profile_misses(text: str) -> dict[str, int]:
+    """Misses by event name, from the text of ``kprobe_profile`` (name, hits, misses)."""
+    rows = (line.split() for line in text.splitlines())
+    return {row[0]: int(row[2]) for row in rows if len(row) == 3}
+
+
+class MissReader:
+    """Reads the misses of one script's programs, while its links and events in *opened* are open."""
+
+    def __init__(self, loaded: LoadedScript, opened: Opened) -> None:
+        self._loaded = loaded
+        self._opened = opened
+        self._indexes = {spec.symbol: index for index, spec in enumerate(loaded.manifest.programs)}
+        self._programs = {bpf.prog_id(loaded.program_fd(symbol)): self._indexes[symbol] for symbol in loaded.symbols}
+        # Programs that serve the script's ones (--follow) are written so that misses do not matter.
+        services = {spec.symbol for spec in loaded.manifest.programs if spec.service}
+        self._symbols = [symbol for symbol in loaded.symbols if symbol not in services]
+        self._kernel_probes = [
+            spec for spec in loaded.manifest.programs if spec.kind in (KPROBE, KRETPROBE) and not spec.part_of
+        ]
+
+    def totals(self) -> dict[tuple[str, int], int]:
+        """Nonzero counts by kind (``recursion``, ``missed``) and program."""
+        counts: dict[tuple[str, int], int] = {}
+        for symbol in self._symbols:
+            missed = bpf.recursion_misses(self._loaded.program_fd(symbol))
+            if missed:
+                counts["recursion", self._indexes[symbol]] = missed
+        if self._kernel_probes:
+            for index, missed in self._kprobes():
+                counts["missed", index] = counts.get(("missed", index), 0) + missed
+        return counts
+
+    def _kprobes(self) -> list[tuple[int, int]]:
+        counts = []
+        for link in self._opened.links:
+            missed = link_misses(link)
+            if missed:
+                counts.append((self._programs[bpf.link_info(link)[2]], missed))
+        if self._opened.traced:
+            profile = self._profile()
+            counts += [(self._indexes[symbol], profile.get(name, 0)) for name, symbol in self._opened.traced.items()]
+        return [(index, missed) for index, missed in counts if missed]
+
+    def _profile(self) -> Mapping[str, int]:
+        from pytrace.runtime.host import tracefs
+
+        with open(f"{tracefs.root()}/kprobe_profile", encoding="utf-8") as file:
+            return profile_misses(file.read())
+
+
+_THREADS = 256
+_STACK = 128 << 10
+"""Bytes of stack of a thread that only closes files."""
+
+
+def close_all(descriptors: Sequence[int]) -> None:
+    """Close descriptors, side by side when there are several."""
+    waiting = deque(reversed(descriptors))
+    if len(waiting) > 1:
+        _close_by_threads(waiting)
+    # The only one, or those that no thread could be started for.
+    _close_some(waiting)
+
+
+def _close_by_threads(waiting: deque[int]) -> None:
+    before = threading.stack_size(_STACK)
+    running: list[threading.Thread] = []
+    try:
+        for _ in range(min(len(waiting), _THREADS)):
+            thread = threading.Thread(target=_close_some, args=(waiting,), daemon=True)
+            thread.start()
+            running.append(thread)
+    except RuntimeError:
+        # No more threads (ulimit -u, ulimit -v): the started ones close the rest.
+        pass
+    finally:
+        threading.stack_size(before)
+    for thread in running:
+        thread.join()
+
+
+def _close_some(waiting: deque[int]) -> None:
+    while True:
+        try:
+            descriptor = waiting.popleft()
+        except IndexError:
+            return
+        os.close(descriptor)
+
+
+def close_later(events: Sequence[int]) -> None:
+    """Have a kernel worker close perf events of tracepoints that no program is attached to."""
+    holder = _hand_over(events) if events else None
+    if holder is None:
+        close_all(events)
+        return
+    for event in events:
+        os.close(event)
+    os.close(holder)
+
+
+def _hand_over(events: Sequence[int]) -> int | None:
+    """A map that holds *events*, which are disabled; None if the kernel refuses."""
+    try:
+        holder = bpf_maps.create(MapType.PERF_EVENT_ARRAY, 4, 4, len(events), name="closing")
+    except (OSError, TraceError):
+        return None
+    try:
+        for index, event in enumerate(events):
+            perf.disable(event)
+            bpf_maps.update(holder, struct.pack("=I", index), struct.pack("=I", event))
+    except OSError:
+        os.close(holder)
+        return None
+    return holder

@@ -1,11 +1,15 @@
-"""tracepoint: a perf event with the tracepoint's number."""
+"""tracepoint, rawtracepoint, fentry and fexit: perf events with a tracepoint's number, and links without events."""
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING
 
+from pytrace.core.diagnostics import InternalError
+from pytrace.core.probes.kinds import known_kind
 from pytrace.core.probes.targets import RAW_TRACEPOINT, SYSTEM_CALLS, TracepointTarget
 from pytrace.runtime.abi import bpf, perf
+from pytrace.runtime.abi.syscalls import ENOTSUPP
 from pytrace.runtime.attach.base import (
     LIMITS,
     OF_ALL,
@@ -18,13 +22,14 @@ from pytrace.runtime.attach.base import (
     one_by_one,
 )
 from pytrace.runtime.host import fingerprints, tracefs
+from pytrace.runtime.load.loader import ATTACH_TYPES
 
 if TYPE_CHECKING:
     from pytrace.core.manifest import Target
     from pytrace.runtime.attach.opened import Opened
 
-
-def _attach(job: Job, target: Target, opened: Opened) -> Attached:
+@one_by_one
+def _attach_events(job: Job, target: Target, opened: Opened) -> Attached:
     place = target.of(TracepointTarget)
     try:
         number = int(fingerprints.contents(f"{tracefs.root()}/events/{place.category}/{place.event}/id"))
@@ -34,17 +39,13 @@ def _attach(job: Job, target: Target, opened: Opened) -> Attached:
     # counts (perf_trace_run_bpf_submit). One that counts is added on its CPU, which is interrupted for that, and gets a
     # sample of each hit there.
     attr = perf.EventAttr(perf.EventType.TRACEPOINT, number, period=1, flags=perf.FLAG_DISABLED)
-    opened_event = perf.open_event(attr, cpu=job.cpu)
-    attach_event(job, opened_event, target.cookie, opened, tracepoint=True)
+    attach_event(job, perf.open_event(attr, cpu=job.cpu), target.cookie, opened, tracepoint=True)
     return Attached(job.spec, target)
 
 
-_one_by_one = one_by_one(_attach)
-
-
 def attach(job: Job, opened: Opened) -> list[Outcome]:
-    """Attach to all targets: each has a perf event, except where a raw tracepoint serves it (or all system calls)."""
-    return _attach_raw(job, opened) if job.multi in (SYSTEM_CALLS, RAW_TRACEPOINT) else _one_by_one(job, opened)
+    """Attach to all targets: by a perf event each, or by one raw tracepoint (which may serve all system calls)."""
+    return _attach_raw(job, opened) if job.multi in (SYSTEM_CALLS, RAW_TRACEPOINT) else _attach_events(job, opened)
 
 
 def _attach_raw(job: Job, opened: Opened) -> list[Outcome]:
@@ -56,3 +57,30 @@ def _attach_raw(job: Job, opened: Opened) -> list[Outcome]:
         limit = error.errno in LIMITS
         return [Failure(target, str(error.strerror), limit=limit) for target in job.spec.targets]
     return [Attached(job.spec, target) for target in job.spec.targets]
+
+
+_REASONS = {
+    errno.ENOENT: "the function or tracepoint no longer exists in the kernel",
+    errno.EBUSY: "something else that excludes BPF programs is already attached to this function",
+    errno.E2BIG: "the kernel's limit of programs on this function is reached",
+    ENOTSUPP: "this kernel cannot attach BPF programs to functions (no BPF trampolines)",
+    errno.EOPNOTSUPP: "this kernel cannot attach BPF programs to functions (no BPF trampolines)",
+}
+
+
+@one_by_one
+def attach_tracing(job: Job, target: Target, opened: Opened) -> Attached:
+    """Attach a tracing program, which was loaded for its one target and only needs a link."""
+    if len(job.spec.targets) != 1:
+        raise InternalError(f"{job.spec.symbol}: a tracing program is loaded for one target, not for many")
+    kind = known_kind(job.spec.kind)
+    try:
+        if target.cookie and job.options.has("tracing_cookie"):
+            link = bpf.link_tracing(job.program, ATTACH_TYPES[kind.attach_type], target.cookie)
+        else:
+            link = bpf.raw_tracepoint_open(job.program)
+    except OSError as error:
+        reason = _REASONS.get(error.errno or 0, str(error.strerror))
+        raise CannotAttachError(reason) from None
+    opened.links.append(link)
+    return Attached(job.spec, target)

@@ -142,10 +142,10 @@ def _attach_single(job: Job, target: Target, opened: Opened) -> Attached:
     except OSError as error:
         raise CannotAttachError(_reason(target, error), gone=_gone(target, error)) from None
     if semaphore and not counted:
-        from pytrace.runtime.attach import semaphores
+        from pytrace.runtime.attach import legacy
 
         for pid in options.pids or (None,):
-            semaphores.raise_by_hand(path, semaphore, pid, everywhere=options.file_activation, opened=opened)
+            legacy.raise_semaphore(path, semaphore, pid, everywhere=options.file_activation, opened=opened)
     return Attached(job.spec, target)
 
 

@@ -11,8 +11,7 @@ from pytrace.core.probes.kinds import known_kind
 if TYPE_CHECKING:
     from pytrace.core.options.run_options import RunOptions
     from pytrace.runtime.attach.attachments import Attached, Attachments, AttachOptions
-    from pytrace.runtime.attach.missed_hits import MissReader
-    from pytrace.runtime.attach.opened import Opened
+    from pytrace.runtime.attach.opened import MissReader, Opened
     from pytrace.runtime.capture.recording import Moment
     from pytrace.runtime.load.counters import Key
     from pytrace.runtime.load.loader import LoadedScript
@@ -62,7 +61,7 @@ class Probes:
 
     def _attach_all(self) -> list[Attached]:
         from pytrace.runtime.attach import attachments
-        from pytrace.runtime.attach.missed_hits import MissReader
+        from pytrace.runtime.attach.opened import MissReader
 
         attach_options = self._attach_options()
         done = attachments.attach_all(self._loaded, self._loaded.manifest.programs, attach_options, self._links)

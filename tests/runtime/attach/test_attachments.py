@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import pytest
@@ -19,12 +18,6 @@ def test_every_probe_kind_that_attaches_has_an_attacher() -> None:
     assert set(ATTACHERS) == {row.name for row in PROBE_KINDS if not row.special}
 
 
-@pytest.mark.parametrize("kind", ATTACHERS)
-def test_attacher_exists(kind: str) -> None:
-    module, function = ATTACHERS[kind]
-    assert callable(getattr(import_module(f"pytrace.runtime.attach.{module}"), function))
-
-
 def test_services_attach_first_and_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
 
@@ -32,7 +25,7 @@ def test_services_attach_first_and_are_not_counted(monkeypatch: pytest.MonkeyPat
         order.append(job.spec.symbol)
         return [attachments.Attached(job.spec, target) for target in job.spec.targets]
 
-    monkeypatch.setattr(attachments, "_attacher", lambda _kind: note)
+    monkeypatch.setitem(ATTACHERS, "tracepoint", note)
     event = (Target("tracepoint:sched:x", 0, TracepointTarget("sched", "x")),)
     done = attached(spec("script", "tracepoint", event), spec("fork", "tracepoint", event, service=True))
     assert order == ["fork", "script"]
@@ -48,7 +41,7 @@ def test_parts_of_a_program_for_system_calls_fare_like_it(monkeypatch: pytest.Mo
         made = attachments.Failure if fails else lambda target, _why: attachments.Attached(job.spec, target)
         return [made(target, "why") for target in job.spec.targets]
 
-    monkeypatch.setattr(attachments, "_attacher", lambda _kind: attach)
+    monkeypatch.setitem(ATTACHERS, "tracepoint", attach)
     owner = spec("owner", "tracepoint", CALLS[0], multi=SYSTEM_CALLS)
     part = spec("part", "tracepoint", CALLS[1], multi=SYSTEM_CALLS, part_of="owner")
     done = attached(owner, part, missing_probes="warn")

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import struct
+from pathlib import Path
+from threading import Thread
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from pytrace.runtime.abi import bpf, bpf_maps
 from pytrace.runtime.attach import opened
-from pytrace.runtime.attach.opened import Opened
+from pytrace.runtime.attach.opened import MissReader, Opened, link_misses, profile_misses
+from pytrace.runtime.host import tracefs
+from tests.support.attach_requests import spec
 
 
 @pytest.fixture
@@ -76,3 +86,143 @@ def test_a_step_that_fails_leaves_no_descriptor(closed: list[object]) -> None:
     with pytest.raises(ZeroDivisionError):
         made.close()
     assert set(closed) == {1, 2, -3}
+
+
+# ---------------------------------------------------------------------------------------------- misses
+
+PERF, MULTI = 7, 8
+
+
+def perf_link(kind: int, missed: int) -> bytes:
+    """``struct bpf_link_info`` of a perf event: type, then the type of the event at 16 and the misses at 48."""
+    return struct.pack("=I12xI28xQ8x", PERF, kind, missed)
+
+
+def multi_link(missed: int) -> bytes:
+    return struct.pack("=I28xQ24x", MULTI, missed)
+
+
+@pytest.mark.parametrize(
+    ("data", "missed"),
+    [
+        (multi_link(5), 5),
+        (perf_link(3, 6), 6),
+        (perf_link(4, 7), 7),
+        # A uprobe, an event, and a link of another kind have other things there.
+        (perf_link(1, 8), 0),
+        (perf_link(6, 8), 0),
+        (struct.pack("=I60x", 2), 0),
+    ],
+)
+def test_misses_of_a_link(data: bytes, missed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(data) == 64
+    monkeypatch.setattr(bpf, "info", lambda descriptor, size: data[:size])
+    assert link_misses(3) == missed
+
+
+def test_misses_of_a_profile() -> None:
+    text = "  p12_0                                                     7               0\n  p12_1   3   12\n\nbroken\n"
+    assert profile_misses(text) == {"p12_0": 0, "p12_1": 12}
+
+
+PROGRAMS = (
+    spec("a", "kprobe", ()),
+    spec("b", "kretprobe", ()),
+    spec("c", "tracepoint", ()),
+    spec("follow", "tracepoint", (), service=True),
+)
+
+
+class Loaded:
+    """Stands for loaded programs; the number of a program is 100 more than its descriptor."""
+
+    def __init__(self, *programs: Any) -> None:
+        self.manifest = SimpleNamespace(programs=programs)
+        self.symbols = [item.symbol for item in programs if not item.part_of]
+
+    def program_fd(self, symbol: str) -> int:
+        return self.symbols.index(symbol)
+
+
+@pytest.fixture
+def recursion(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
+    """Misses by descriptor; what the kernel says of links is that they missed as many as their number is."""
+    missed: dict[int, int] = {}
+    monkeypatch.setattr(bpf, "prog_id", lambda descriptor: descriptor + 100)
+    monkeypatch.setattr(bpf, "recursion_misses", lambda descriptor: missed.get(descriptor, 0))
+    monkeypatch.setattr(opened, "link_misses", lambda link: link)
+    monkeypatch.setattr(bpf, "link_info", lambda link: (0, 0, 100 + link % 10))
+    return missed
+
+
+def totals(opened: Opened, *programs: Any) -> dict[tuple[str, int], int]:
+    loaded: Any = Loaded(*programs)
+    return MissReader(loaded, opened).totals()
+
+
+def test_programs_inside_themselves(recursion: dict[int, int]) -> None:
+    recursion.update({0: 4, 2: 5, 3: 6})
+    assert totals(Opened(), *PROGRAMS) == {("recursion", 0): 4, ("recursion", 2): 5}, "services do not matter"
+
+
+def test_links_are_those_of_their_programs(recursion: dict[int, int]) -> None:
+    assert totals(Opened(links=[10, 20, 31, 0]), *PROGRAMS) == {("missed", 0): 30, ("missed", 1): 31}
+
+
+def test_links_of_other_probes_are_not_looked_at(recursion: dict[int, int]) -> None:
+    assert totals(Opened(links=[10]), spec("c", "tracepoint", ())) == {}
+    entry, leaving = spec("e", "uprobe", ()), spec("r", "kretprobe", (), part_of="e")
+    assert totals(Opened(links=[10]), entry, leaving) == {}
+
+
+def test_probes_made_through_tracefs(
+    recursion: dict[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kprobe_profile").write_text("p1_0 10 3\np1_1 10 0\np1_2 10 4\np9_9 1 99\n")
+    monkeypatch.setattr(tracefs, "root", lambda: str(tmp_path))
+    opened = Opened(links=[20], traced={"p1_0": "a", "p1_1": "b", "p1_2": "a", "p1_3": "b"})
+    assert totals(opened, *PROGRAMS) == {("missed", 0): 20 + 3 + 4}
+
+
+# ---------------------------------------------------------------------------------------------- closing
+
+def _descriptors(count: int) -> list[int]:
+    return [os.open("/dev/null", os.O_RDONLY) for _ in range(count)]
+
+
+def _open(descriptors: list[int]) -> list[int]:
+    return [item for item in descriptors if os.path.exists(f"/proc/self/fd/{item}")]
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 300])
+def test_all_are_closed(count: int) -> None:
+    descriptors = _descriptors(count)
+    opened.close_all(descriptors)
+    assert not _open(descriptors)
+
+
+@pytest.mark.parametrize("threads", [0, 1, 3])
+def test_a_machine_that_gives_no_more_threads(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = Thread.start
+    left = iter(range(threads))
+
+    def refuse(thread: Thread) -> None:
+        if next(left, None) is None:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(Thread, "start", refuse)
+    descriptors = _descriptors(20)
+    opened.close_all(descriptors)
+    assert not _open(descriptors)
+
+
+@pytest.mark.parametrize("count", [0, 1, 40])
+def test_a_kernel_that_does_not_take_them(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_arguments: Any, **_options: Any) -> int:
+        raise PermissionError
+
+    monkeypatch.setattr(bpf_maps, "create", refuse)
+    descriptors = _descriptors(count)
+    opened.close_later(descriptors)
+    assert not _open(descriptors)

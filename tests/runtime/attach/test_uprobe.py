@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from pytrace.core.probes.targets import FileTarget, StaticProbeTarget, UserTarget
 from pytrace.runtime.abi import perf
-from pytrace.runtime.attach import legacy, semaphores, uprobe
+from pytrace.runtime.attach import legacy, uprobe
 from pytrace.runtime.attach.base import Attached, Failure, Outcome
 from pytrace.runtime.attach.opened import Opened
 from tests.support.attach_requests import PROGRAM, Kernel, job, kernel, spec, target
@@ -136,7 +136,7 @@ def test_semaphores_that_the_kernel_does_not_raise(
 ) -> None:
     asked: list[Any] = []
     monkeypatch.setattr(
-        semaphores, "raise_by_hand",
+        legacy, "raise_semaphore",
         lambda path, offset, pid, *, everywhere, opened: asked.append((path, offset, pid, everywhere)),
     )  # fmt: skip
     place = StaticProbeTarget("/a", 16, semaphore_offset=semaphore)

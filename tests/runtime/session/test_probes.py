@@ -13,7 +13,7 @@ from pytrace.core.config import Config
 from pytrace.core.manifest import Manifest, ProgramSpec
 from pytrace.core.options.process_filters import ProcessFilters
 from pytrace.core.options.run_options import RunOptions
-from pytrace.runtime.attach import attachments, missed_hits
+from pytrace.runtime.attach import attachments, opened
 from pytrace.runtime.attach.attachments import Attached, Attachments, AttachOptions, Failure
 from pytrace.runtime.attach.opened import Opened
 from pytrace.runtime.session import followed_processes
@@ -37,7 +37,7 @@ class Kernel:
         self.unwound: list[int] = []
         self.stack = ExitStack()
         patch.setattr(attachments, "attach_all", self.attach_all)
-        patch.setattr(missed_hits, "MissReader", lambda *_: self)
+        patch.setattr(opened, "MissReader", lambda *_: self)
 
     def attach_all(self, _loaded: Any, programs: Any, options: AttachOptions, stack: ExitStack) -> Attachments:
         self.asked.append(options)
