@@ -14,8 +14,8 @@ import pytest
 from pytrace.cli import main, subcommands
 from pytrace.core import types
 from pytrace.results import external_sort, file_form, stored_document
-from pytrace.results.formats import row_tables
 from pytrace.results.formats import table as formats
+from pytrace.results.formats import text_and_json
 from pytrace.results.formats.format_row import Content, Format
 from tests.support.snapshots import COUNT, STRING, map_data, run, snapshot, stack, table
 
@@ -91,7 +91,7 @@ def test_what_is_sorted_in_parts_is_the_same(typed: Any, monkeypatch: pytest.Mon
     monkeypatch.setattr(external_sort, "RUN", 7)
     monkeypatch.setattr(external_sort, "CHUNK", 2)
     monkeypatch.setattr(file_form, "BLOCK_ROWS", 3)
-    monkeypatch.setattr(row_tables, "ROWS", 4)
+    monkeypatch.setattr(text_and_json, "ROWS", 4)
     monkeypatch.setattr(stored_document, "IN_MEMORY", 1)
     file_form.write(many, "many.pts")
     assert typed(f"show many.pts -f {form}") == expected
@@ -179,7 +179,7 @@ def test_other_formats_get_signed_numbers(typed: Any, monkeypatch: pytest.Monkey
     def write(found: Any, _options: object, file: Any) -> None:
         file.write(repr([list(data.entries.values()) for data in found.maps.values()]).encode())
 
-    row = Format("bare", "", (".bare",), frozenset({Content.STACKS}), lambda: write)
+    row = Format("bare", "", (".bare",), frozenset({Content.STACKS}), write)
     monkeypatch.setattr(formats, "FORMATS", (*formats.FORMATS, row))
     status, out, error = typed("diff a.pts b.pts -f bare")
     assert (status, out) == (0, "[[3]]")

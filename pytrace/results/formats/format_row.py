@@ -1,7 +1,8 @@
-"""What a format of results is: one row of the table in :mod:`pytrace.results.formats.table`."""
+"""Rows of the table of formats (:mod:`pytrace.results.formats.table`), and the kinds of content that they support."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import BinaryIO, TypeAlias
@@ -66,27 +67,29 @@ class Format(msgspec.Struct, frozen=True):
     suffixes: tuple[str, ...]
     """Ends of file names that stand for it, dots included, in lower case."""
     shows: frozenset[Content]
-    load: Callable[[], Writer]
-    """Imports the format's module and gives its writer."""
+    write: Writer
     binary: bool = False
     """Whether it is nothing for a terminal."""
     options: tuple[FormatOption, ...] = ()
+    library: str = ""
+    """A module that the format needs and pytrace does not depend on."""
     extra: str = ""
-    """The extra of the package (``pytrace[EXTRA]``) that installs the libraries that it needs."""
+    """The extra of the package (``pytrace[EXTRA]``) that installs it."""
 
     def writer(self) -> Writer:
-        """The function that writes this format.
+        """The function that writes this format, after a check for the library that it needs.
 
         Raises:
-            TraceError: a library that the format needs is not installed.
+            TraceError: the library is not installed.
         """
+        if not self.library:
+            return self.write
         try:
-            return self.load()
+            importlib.import_module(self.library)
         except ModuleNotFoundError as error:
-            if not self.extra:
-                raise
             hint = f"pip install 'pytrace[{self.extra}]'"
             raise TraceError(f"format {self.name} needs the Python package {error.name}", hints=(hint,)) from None
+        return self.write
 
     def settings(self, text: str) -> dict[str, str]:
         """The settings that *text* (``process,period=97``) gives.

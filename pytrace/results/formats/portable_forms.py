@@ -7,6 +7,7 @@ gives it as text.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import TypeVar, cast
 
 from pytrace.core import types
@@ -17,8 +18,8 @@ from pytrace.render.maps.map_printer import Entry, MapPrinter
 from pytrace.render.names import build_id_line, no_stack, symbol_lines
 from pytrace.render.stack_lines import frame_word, joined_words
 from pytrace.results import external_sort
-from pytrace.results.snapshot import MapData
-from pytrace.results.values import Series, StackTrace, Value
+from pytrace.results.snapshot import MapData, SnapshotData, Table
+from pytrace.results.values import Portable, Series, StackTrace, Value
 
 Made = TypeVar("Made")
 
@@ -73,6 +74,11 @@ class PortableNames:
             return b"\n" + b"".join([symbol_lines((frame,), frame.address, indent, perf) for frame in value.frames])
 
         return text
+
+
+def rows_of(snapshot: SnapshotData, table: Table) -> Iterator[tuple[Portable, ...]]:
+    """The rows of a table: those of each run in the order of their arrival, runs in their order."""
+    return chain.from_iterable(table.rows.get(run.identity, ()) for run in snapshot.runs)
 
 
 # ---------------------------------------------------------------------------------------------- maps

@@ -1,7 +1,6 @@
-"""The formats of results: what there is, and which one a user means.
+"""The table of the formats of results, and the choice of one by name or suffix.
 
-A new format is a module of this package with a ``write`` (see :data:`format_row.Writer`), a function here that imports
-it, and a row.
+A new format is a module of this package with a ``write`` (see :data:`format_row.Writer`), and a row here.
 """
 
 from __future__ import annotations
@@ -9,83 +8,22 @@ from __future__ import annotations
 import os
 
 from pytrace.core.diagnostics import TraceError, did_you_mean
-from pytrace.results.formats.format_row import Content, Format, FormatOption, WriteOptions, Writer
+from pytrace.results.formats import folded, openmetrics, pprof, speedscope, tabular, text_and_json
+from pytrace.results.formats.format_row import Content, Format, FormatOption, WriteOptions
+from pytrace.results.timeline import perfetto
 
 _ALL = frozenset(Content)
 _METRICS = frozenset({Content.NUMBERS, Content.HISTOGRAMS, Content.SERIES})
+_STACKS = frozenset({Content.STACKS})
 _ROWS = FormatOption("rows", "of several tables of rows this one, from 1", "NUMBER")
 
 
-def _text() -> Writer:
-    from pytrace.results.formats import text
-
-    return text.write
-
-
-def _json() -> Writer:
-    from pytrace.results.formats import json
-
-    return json.write
-
-
-def _folded() -> Writer:
-    from pytrace.results.formats import folded
-
-    return folded.write
-
-
-def _speedscope() -> Writer:
-    from pytrace.results.formats import speedscope
-
-    return speedscope.write
-
-
-def _pprof() -> Writer:
-    from pytrace.results.formats import pprof
-
-    return pprof.write
-
-
-_STACKS = frozenset({Content.STACKS})
-def _csv() -> Writer:
-    from pytrace.results.formats import tabular
-
-    return tabular.write_csv
-
-
-def _arrow() -> Writer:
-    import pyarrow  # noqa: F401  # the extra: its absence is told before anything is written
-
-    from pytrace.results.formats import tabular
-
-    return tabular.write_arrow
-
-
-def _parquet() -> Writer:
-    import pyarrow  # noqa: F401  # as for arrow
-
-    from pytrace.results.formats import tabular
-
-    return tabular.write_parquet
-
-
-def _openmetrics() -> Writer:
-    from pytrace.results.formats import openmetrics
-
-    return openmetrics.write
-
-
-def _perfetto() -> Writer:
-    from pytrace.results.timeline import perfetto
-
-    return lambda snapshot, _options, file: perfetto.write(snapshot, file)
-
 
 FORMATS: tuple[Format, ...] = (
-    Format("text", "what the end of a run prints", (".txt",), _ALL, _text),
-    Format("json", "the same as lines of JSON", (".json", ".jsonl"), _ALL, _json),
+    Format("text", "what the end of a run prints", (".txt",), _ALL, text_and_json.write_text),
+    Format("json", "the same as lines of JSON", (".json", ".jsonl"), _ALL, text_and_json.write_json),
     Format(
-        "folded", "a line for each stack, for FlameGraph", (".folded",), _STACKS, _folded,
+        "folded", "a line for each stack, for FlameGraph", (".folded",), _STACKS, folded.write,
         options=(
             FormatOption("process", "of the keys beside stacks only the first string is shown, as root frame"),
             FormatOption("stacks", "keys beside stacks are not shown"),
@@ -95,29 +33,30 @@ FORMATS: tuple[Format, ...] = (
         ),
     ),
     Format(
-        "speedscope", "profiles for speedscope.app", (".speedscope.json", ".speedscope"), _STACKS, _speedscope,
+        "speedscope", "profiles for speedscope.app", (".speedscope.json", ".speedscope"), _STACKS, speedscope.write,
         options=(FormatOption("together", "keys beside stacks are root frames, not profiles of their own"),),
     ),
     Format(
-        "pprof", "a profile for go tool pprof", (".pb.gz", ".pprof"), _STACKS, _pprof, binary=True,
+        "pprof", "a profile for go tool pprof", (".pb.gz", ".pprof"), _STACKS, pprof.write, binary=True,
         options=(FormatOption("hz", "the frequency of the samples that were counted: CPU time is shown too", "N"),),
     ),
-    Format("csv", "tables by RFC 4180, as -f csv of a run prints them", (".csv",), _ALL, _csv),
+    Format("csv", "tables by RFC 4180, as -f csv of a run prints them", (".csv",), _ALL, tabular.write_csv),
     Format(
-        "arrow", "one map or table, as Arrow IPC file", (".arrow", ".feather"), _ALL, _arrow, binary=True,
-        options=(_ROWS,), extra="arrow",
+        "arrow", "one map or table, as Arrow IPC file", (".arrow", ".feather"), _ALL, tabular.write_arrow, binary=True,
+        options=(_ROWS,), library="pyarrow", extra="arrow",
     ),
     Format(
-        "parquet", "one map or table, as Parquet file", (".parquet",), _ALL, _parquet, binary=True,
-        options=(_ROWS,), extra="arrow",
+        "parquet", "one map or table, as Parquet file", (".parquet",), _ALL, tabular.write_parquet, binary=True,
+        options=(_ROWS,), library="pyarrow", extra="arrow",
     ),
     Format(
-        "openmetrics", "metrics as text, which Prometheus reads", (".openmetrics", ".om"), _METRICS, _openmetrics,
+        "openmetrics", "metrics as text, which Prometheus reads", (".openmetrics", ".om"), _METRICS, openmetrics.write,
         options=(FormatOption("timestamps", "samples have their times: to fill a data base with what was saved"),),
     ),
     Format(
         "perfetto", "a trace for ui.perfetto.dev: rows, time series, stacks", (".pftrace", ".perfetto-trace"),
-        frozenset({Content.STACKS, Content.SERIES, Content.ROWS}), _perfetto, binary=True,
+        frozenset({Content.STACKS, Content.SERIES, Content.ROWS}),
+        lambda snapshot, _options, file: perfetto.write(snapshot, file), binary=True,
     ),
 )  # fmt: skip
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence, Set
-from itertools import chain
 from typing import Any, BinaryIO, TypeAlias
 
 from pytrace.core import byte_escapes, types
@@ -17,7 +16,7 @@ from pytrace.render.tables import Page
 from pytrace.results.flat_tables import ColumnKind, FlatColumn, FlatTable, library
 from pytrace.results.formats import about
 from pytrace.results.formats.format_row import WriteOptions
-from pytrace.results.formats.portable_forms import Printers
+from pytrace.results.formats.portable_forms import Printers, rows_of
 from pytrace.results.snapshot import MapData, SnapshotData, Table
 
 _Held: TypeAlias = Any
@@ -41,12 +40,8 @@ def _csv_rows(printers: Printers, page: Page, snapshot: SnapshotData, table: Tab
     schema = TableSchema.of(("",), (table.type,))
     restore, cells = printers.restored(table.type), csv.cells(printers.texts, table.type)
     yield (csv.END if page.begin(None) else b"") + csv.heading(schema.names)
-    for row in _rows(snapshot, table):
+    for row in rows_of(snapshot, table):
         yield csv.line(cells(restore(row)))
-
-
-def _rows(snapshot: SnapshotData, table: Table) -> Iterator[_Row]:
-    return chain.from_iterable(table.rows.get(run.identity, ()) for run in snapshot.runs)
 
 
 # ---------------------------------------------------------------------------------------------- Arrow
@@ -138,7 +133,7 @@ def rows_table(snapshot: SnapshotData, table: Table) -> FlatTable:
     """What ``row()`` statements of one shape sent, of all runs."""
     schema = TableSchema.of(("",), (table.type,))
     parts = _parts(table.type, schema.columns)
-    return _table("rows", schema, [parts(row) for row in _rows(snapshot, table)])
+    return _table("rows", schema, [parts(row) for row in rows_of(snapshot, table)])
 
 
 def _table(name: str, schema: TableSchema, rows: list[_Row], times: Set[str] = frozenset()) -> FlatTable:

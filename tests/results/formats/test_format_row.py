@@ -7,21 +7,16 @@ import pytest
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
 from pytrace.results.formats import table
-from pytrace.results.formats.format_row import Content, Format, FormatOption, WriteOptions, Writer, content, has_stack
+from pytrace.results.formats.format_row import Content, Format, FormatOption, WriteOptions, content, has_stack
 from tests.support.snapshots import COUNT, STRING, map_data
 
 USTACK = types.Stack(True)
 
 
-def _missing() -> Writer:
-    import no_such_library_at_all  # noqa: F401
-
-    raise AssertionError
-
-
 FOLDED = Format(
-    "folded", "", (".folded",), frozenset({Content.STACKS}), _missing,
-    options=(FormatOption("process", ""), FormatOption("period", "", "N")), extra="some",
+    "folded", "", (".folded",), frozenset({Content.STACKS}), table.named("text").write,
+    options=(FormatOption("process", ""), FormatOption("period", "", "N")),
+    library="no_such_library_at_all", extra="some",
 )  # fmt: skip
 
 

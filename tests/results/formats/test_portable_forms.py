@@ -10,8 +10,8 @@ import pytest
 
 from pytrace.core import types
 from pytrace.core.types import Type
-from pytrace.results.formats import json, text
-from pytrace.results.formats.format_row import WriteOptions
+from pytrace.results.formats.format_row import WriteOptions, Writer
+from pytrace.results.formats.text_and_json import write_json, write_text
 from pytrace.results.snapshot import SnapshotData
 from pytrace.results.values import Frame, StackTrace
 from tests.support.encode import Run
@@ -52,9 +52,9 @@ VALUES: list[tuple[Type, list[Any], list[Any]]] = [
 ]
 
 
-def written(found: SnapshotData, form: Any = text, *, about: bool = False) -> bytes:
+def written(found: SnapshotData, write: Writer = write_text, *, about: bool = False) -> bytes:
     file = BytesIO()
-    form.write(found, WriteOptions({}, about), file)
+    write(found, WriteOptions({}, about), file)
     return file.getvalue()
 
 
@@ -74,7 +74,7 @@ def test_maps_print_as_in_the_run(
     decoded = dict(zip(decoded_keys, decoded_values, strict=False))
     found = snapshot(map_data("@", key, value, dict(zip(portable_keys, portable_values, strict=False))))
     assert written(found) == live(key, value, decoded, as_json=False)
-    assert written(found, json) == live(key, value, decoded, as_json=True)
+    assert written(found, write_json) == live(key, value, decoded, as_json=True)
 
 
 def test_histograms_and_series() -> None:
@@ -88,7 +88,7 @@ def test_histograms_and_series() -> None:
     assert shown[1].startswith("[1]                    1 |@@@")
     assert sum(line.startswith("@h[") for line in shown) == 2
     assert [line.split()[-1] for line in shown if line.startswith("00:00:")] == ["4", "-", "-1"]
-    first, second = map(standard_json.loads, written(found, json).splitlines())
+    first, second = map(standard_json.loads, written(found, write_json).splitlines())
     assert first == {"type": "hist", "data": {"@h": {
         "a": [{"min": 1, "max": 1, "count": 1}, {"min": 2, "max": 3, "count": 0}, {"min": 4, "max": 7, "count": 3}],
         "b": [{"min": 0, "max": 0, "count": 9}],

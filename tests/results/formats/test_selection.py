@@ -14,7 +14,7 @@ from tests.support.snapshots import COUNT, map_data, snapshot, stack
 from tests.support.snapshots import table as rows
 
 USTACK = types.Stack(True)
-FOLDED = Format("folded", "", (".folded",), frozenset({Content.STACKS}), table.named("text").load)
+FOLDED = Format("folded", "", (".folded",), frozenset({Content.STACKS}), table.named("text").write)
 
 
 def test_what_does_not_fit_is_left_out_and_told() -> None:

@@ -1,4 +1,4 @@
-"""Tables of snapshots print as ``row()`` prints them in a run."""
+"""Formats ``text`` and ``json``: rows and maps of snapshots print as in a run."""
 
 from __future__ import annotations
 
@@ -9,22 +9,26 @@ from typing import Any
 
 from pytrace.core import types
 from pytrace.core.types import BOOL, INT64, UINT32, UINT64, String, Type
-from pytrace.results.formats import json, text
-from pytrace.results.formats.format_row import WriteOptions
+from pytrace.results.formats.format_row import WriteOptions, Writer
+from pytrace.results.formats.text_and_json import write_json, write_text
 from pytrace.results.merge import merge
 from pytrace.results.snapshot import SnapshotData, Table
 from pytrace.runtime.capture.row_keeper import RowKeeper
 from tests.support.captured import forms
 from tests.support.encode import Run
-from tests.support.snapshots import COUNT, map_data, run, snapshot, table
+from tests.support.snapshots import COUNT, STRING, map_data, run, snapshot, stack, table
 
 OPENED: tuple[list[str], list[Type]] = (["pid", "comm", "lat_us", "path"], [UINT32, String(16), UINT64, String(64)])
 
 
-def written(found: SnapshotData, form: Any = text) -> bytes:
+def written(found: SnapshotData, write: Writer = write_text, *, about: bool = False) -> bytes:
     file = BytesIO()
-    form.write(found, WriteOptions({}, False), file)
+    write(found, WriteOptions({}, about), file)
     return file.getvalue()
+
+
+def lines(found: SnapshotData, *, about: bool = False) -> list[Any]:
+    return [standard_json.loads(line) for line in written(found, write_json, about=about).splitlines()]
 
 
 def both(
@@ -39,7 +43,7 @@ def both(
     places = [live.event("row", members, names=names) for names, members in tables]
     for place, values in rows:
         live.send_many(places[place], values)
-    shown = written(snapshot(tables=keeper.tables("run-1", forms(live))), json if as_json else text)
+    shown = written(snapshot(tables=keeper.tables("run-1", forms(live))), write_json if as_json else write_text)
     return live.printed(), shown
 
 
@@ -91,7 +95,7 @@ def test_rows_of_merged_snapshots_are_in_the_order_of_runs() -> None:
     early = snapshot(tables=(table(["n"], [types.INT8], [(2,)], of="early"),), of=run("early", start=10, end=40))
     for found in (merge([late, early]), merge([early, late])):
         assert written(found) == b"   N\n   2\n   3\n   1\n"
-        assert [standard_json.loads(line)["data"]["n"] for line in written(found, json).splitlines()] == [2, 3, 1]
+        assert [standard_json.loads(line)["data"]["n"] for line in written(found, write_json).splitlines()] == [2, 3, 1]
 
 
 def test_merged_scripts_number_their_tables_anew_where_numbers_clash() -> None:
@@ -100,9 +104,48 @@ def test_merged_scripts_number_their_tables_anew_where_numbers_clash() -> None:
         return snapshot(tables=(Table(record, {of: [(number,)]}, 0, number),), of=run(of))
 
     def shown(*found: SnapshotData) -> list[tuple[str, int]]:
-        lines = map(standard_json.loads, written(merge(found), json).splitlines())
-        return [(next(iter(line["data"])), line["table"]) for line in lines]
+        return [(next(iter(line["data"])), line["table"]) for line in lines(merge(found))]
 
     assert shown(one("a", 2, "x"), one("b", 5, "y")) == [("a", 2), ("b", 5)]
     assert shown(one("b", 1, "x"), one("a", 1, "y")) == [("a", 1), ("b", 2)]
     assert shown(one("a", 3, "x"), one("a", 2, "y")) == [("a", 2), ("a", 2)]
+
+
+def test_maps_go_by_name() -> None:
+    found = snapshot(map_data("@b", None, COUNT, {None: 1}), map_data("@a", None, COUNT, {None: 2}))
+    assert written(found) == b"@a: 2\n@b: 1\n"
+    assert written(snapshot(map_data("@", types.Stack(True), COUNT, {stack("f"): 1}))) == b"@[\n        f+4\n]: 1\n"
+
+
+def test_an_empty_line_is_between_rows_and_maps_where_both_print() -> None:
+    rows = table(["n"], [types.INT8], [(1,)])
+    full, empty = map_data("@", None, COUNT, {None: 3}), map_data("@", None, COUNT, {})
+    assert written(snapshot(full, tables=(rows,))) == b"   N\n   1\n\n@: 3\n"
+    assert written(snapshot(empty, tables=(rows,))) == b"   N\n   1\n"
+    assert written(snapshot(full, tables=(table(["n"], [types.INT8], []),))) == b"@: 3\n"
+
+
+def test_text_begins_with_what_is_known_of_the_runs_when_it_is_asked_for() -> None:
+    found = written(snapshot(map_data("@", None, COUNT, {None: 3})), about=True)
+    assert found.startswith(b"# x.bt ")
+    assert found.endswith(b"\n\n@: 3\n")
+
+
+def test_rows_and_then_maps_by_name_are_a_line_each() -> None:
+    found = snapshot(
+        map_data("@b", STRING, COUNT, {"x": 1, "y": 2}),
+        map_data("@a", None, types.Hist(), {None: {1: 2}}),
+        tables=(table(["n"], [types.INT8], [(1,), (2,)]),),
+    )
+    assert lines(found) == [
+        {"type": "row", "table": 1, "data": {"n": 1}},
+        {"type": "row", "table": 1, "data": {"n": 2}},
+        {"type": "hist", "data": {"@a": [{"min": 0, "max": 0, "count": 2}]}},
+        {"type": "map", "data": {"@b": {"y": 2, "x": 1}}},
+    ]
+
+
+def test_json_begins_with_what_is_known_of_the_runs_when_it_is_asked_for() -> None:
+    first, second = lines(snapshot(map_data("@", None, COUNT, {None: 3})), about=True)
+    assert first["type"] == "snapshot"
+    assert second == {"type": "map", "data": {"@": 3}}

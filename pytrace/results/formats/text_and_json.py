@@ -1,46 +1,73 @@
-"""Tables of rows as ``row()`` prints them in a run: each table as a whole, in it the rows of each run."""
+"""Formats ``text`` and ``json``: rows and maps as a run prints them.
+
+A table of rows is printed as a whole, with the rows of each run together.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import BinaryIO
 
 from pytrace.core.types import Type
 from pytrace.core.types.tables import Column, TableSchema
 from pytrace.render import json
 from pytrace.render.decoders import Value as Decoded
 from pytrace.render.decoders import for_any
+from pytrace.render.maps.map_printer import Shown
+from pytrace.render.portable import encoded
 from pytrace.render.tables import Cell, Page, TextTable, cell
 from pytrace.results import external_sort
-from pytrace.results.formats.portable_forms import PortableForm, Printers
+from pytrace.results.formats import about
+from pytrace.results.formats.format_row import WriteOptions
+from pytrace.results.formats.portable_forms import PortableForm, Printers, rows_of
 from pytrace.results.snapshot import SnapshotData, Table
 from pytrace.results.values import Portable
 
 Row = Sequence[Portable]
 
-
-def rows(snapshot: SnapshotData, table: Table) -> Iterator[Row]:
-    """The rows of a table: those of each run in the order of their arrival, runs in their order."""
-    for run in snapshot.runs:
-        yield from table.rows.get(run.identity, ())
-
-
-def schema(table: Table) -> TableSchema:
-    """The columns of a table."""
-    return TableSchema(tuple(map(Column.of, table.type.names, table.type.members)))
-
-
-def numbers(snapshot: SnapshotData) -> list[int]:
-    """What the tables of a snapshot are called: as in the script, or, after scripts were merged, from 1 in order."""
-    found = [table.number for table in snapshot.tables]
-    return found if len(set(found)) == len(found) else list(range(1, len(found) + 1))
-
-
 ROWS = 4096
 """Rows of a table that are formatted at once."""
 
 
-def text(printers: Printers, snapshot: SnapshotData) -> Iterator[bytes]:
+def write_text(snapshot: SnapshotData, options: WriteOptions, file: BinaryIO) -> None:
+    """Write tables, and maps by name."""
+    if options.about:
+        file.writelines(encoded(line) for line in about.lines(snapshot))
+    printers = Printers()
+    gap = b""
+    for part in _tables_text(printers, snapshot):
+        file.write(part)
+        gap = b"\n"
+    for _, data in sorted(snapshot.maps.items()):
+        printer, last = printers.printer(data), printers.last_interval(data)
+        for entries in printers.in_order(data):
+            file.write(gap + printer.entries_text(entries, Shown(), last))
+            gap = b""
+
+
+def write_json(snapshot: SnapshotData, options: WriteOptions, file: BinaryIO) -> None:
+    """Write a line for each row and each map, maps by name."""
+    if options.about:
+        file.write(about.json_line(snapshot))
+    printers = Printers()
+    file.writelines(_row_lines(printers, snapshot))
+    for _, data in sorted(snapshot.maps.items()):
+        if data.entries:
+            blocks, last = printers.in_order(data), printers.last_interval(data)
+            file.writelines(printers.printer(data).entries_json_parts(blocks, Shown(), last))
+
+
+# ---------------------------------------------------------------------------------------------- rows
+
+
+def _numbers(snapshot: SnapshotData) -> list[int]:
+    """Numbers of the tables: those of the script, or 1, 2, … where scripts with equal numbers were merged."""
+    numbers = [table.number for table in snapshot.tables]
+    return numbers if len(set(numbers)) == len(numbers) else list(range(1, len(numbers) + 1))
+
+
+def _tables_text(printers: Printers, snapshot: SnapshotData) -> Iterator[bytes]:
     """All tables as aligned text, with an empty line before each but the first."""
     page = Page()
     for table in snapshot.tables:
@@ -48,12 +75,12 @@ def text(printers: Printers, snapshot: SnapshotData) -> Iterator[bytes]:
 
 
 def _text(printers: Printers, page: Page, snapshot: SnapshotData, table: Table) -> Iterator[bytes]:
-    columns = schema(table).columns
+    columns = tuple(map(Column.of, table.type.names, table.type.members))
     shown = TextTable(page, TableSchema(columns))
     forms = [_cell(printers, column) for column in columns]
 
     def blocks() -> Iterator[tuple[list[bytes], list[list[Cell]]]]:
-        for block in external_sort.batches(rows(snapshot, table), ROWS):
+        for block in external_sort.batches(rows_of(snapshot, table), ROWS):
             values = [[form(item) for form, item in zip(forms, row, strict=True)] for row in block]
             yield list(map(shown.row, values)), values
 
@@ -81,11 +108,11 @@ def _number(value: Decoded) -> int:
     return value
 
 
-def json_lines(printers: Printers, snapshot: SnapshotData) -> Iterator[bytes]:
+def _row_lines(printers: Printers, snapshot: SnapshotData) -> Iterator[bytes]:
     """A line for each row."""
-    for number, table in zip(numbers(snapshot), snapshot.tables, strict=True):
+    for number, table in zip(_numbers(snapshot), snapshot.tables, strict=True):
         start, form = json.ROW_START % number, _object(printers, table.type.names, table.type.members)
-        for row in rows(snapshot, table):
+        for row in rows_of(snapshot, table):
             yield start + form(row) + json.ROW_END
 
 
