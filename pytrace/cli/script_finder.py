@@ -121,7 +121,9 @@ def complete(line: CommandLine) -> None:
             from pytrace.cli import option_subjects
 
             option_subjects.check(line.words, other_network=line.text("netns") is not None)
-        translation = TOOLS[tools.resolve(line.tool)[0]].translate(line.words.values())
+        from pytrace.runtime.live_kernel import LiveKernel
+
+        translation = TOOLS[tools.resolve(line.tool)[0]].translate(line.words.values(), LiveKernel())
         line.words = None  # its values are in the script now
         implied = read(translation.arguments)
         if translation.text:

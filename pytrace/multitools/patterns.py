@@ -5,12 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from pytrace.core.kernel_info import KernelInfo
-from pytrace.multitools import common_options as common
+from pytrace.multitools.multitool import Options
 from pytrace.multitools.script_parts import Naming, literal
 from pytrace.multitools.specs import trace_targets
 from pytrace.multitools.specs.problems import SpecText
 from pytrace.multitools.specs.trace_targets import Attachment, TraceTarget
-from pytrace.multitools.translation import Options
 
 
 class Pattern(msgspec.Struct, frozen=True):
@@ -41,8 +40,8 @@ def parse(options: Options, kernel: KernelInfo) -> Pattern:
     filter_ = ""
     if regexp:
         target, filter_ = trace_targets.by_regexp(target)
-    target = trace_targets.resolve(target, kernel, common.only_pid(options))
-    attachment = trace_targets.attach(target, kernel, common.only_pid(options))
+    target = trace_targets.resolve(target, kernel, options.only_pid())
+    attachment = trace_targets.attach(target, kernel, options.only_pid())
     naming = Naming.of(target, attachment)
     if not target.wild and target.family != trace_targets.KERNEL:
         naming = Naming(literal(target.name))

@@ -5,29 +5,13 @@ from __future__ import annotations
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options.script_options import ScriptOption
-from pytrace.multitools import common_options as common
+from pytrace.multitools.multitool import LANGUAGES, MultiTool, Options, Translation
 from pytrace.multitools.specs.trace_targets import quoted
-from pytrace.multitools.translation import Options, Translation
-
-OPTIONS: tuple[ScriptOption, ...] = (
-    ScriptOption(("p", "pid"), "", "USDT probes of what process PID has mapped", "PID", repeat=True,
-                 type="pid", listed=True),
-    ScriptOption(("l", "lib"), "", "USDT probes of a library, or of a program by its path", "FILE"),
-    ScriptOption(("v", "verbose"), False, "also the arguments"),
-    ScriptOption(("filter",), "", "only probes of this name (* matches anything); of tracepoints CATEGORY:EVENT",
-                 "FILTER", operand=True),
-)  # fmt: skip
-
-EXAMPLES = """\
-tplist -l /usr/bin/python3        USDT probes of a program
-tplist -l c                       of libc
-tplist -p 185 -v                  of everything that a process has mapped, with arguments
-tplist -v 'block:*'               tracepoints of the block layer with their fields"""
 
 
-def translate(options: Options, kernel: KernelInfo) -> Translation:
+def _tplist(options: Options, kernel: KernelInfo) -> Translation:
     """The words for ``-l``: there is no script."""
-    library, pids = options.text("lib"), common.pids(options)
+    library, pids = options.text("lib"), options.pids()
     name = options.text("filter")
     if library and pids:
         raise TraceError("-l and -p cannot be used together", hints=("-l names a file, -p a process",))
@@ -48,3 +32,24 @@ def _file(library: str, kernel: KernelInfo) -> str:
         return library
     name = "libc" if library == "c" else library
     return name if kernel.binaries(name, None) or not kernel.binaries(f"lib{name}", None) else f"lib{name}"
+
+
+TPLIST = MultiTool(
+    "tplist",
+    LANGUAGES,
+    "USDT probes of a file or process, and tracepoints",
+    (
+        ScriptOption(("p", "pid"), "", "USDT probes of what process PID has mapped", "PID", repeat=True,
+                     type="pid", listed=True),
+        ScriptOption(("l", "lib"), "", "USDT probes of a library, or of a program by its path", "FILE"),
+        ScriptOption(("v", "verbose"), False, "also the arguments"),
+        ScriptOption(("filter",), "", "only probes of this name (* matches anything); of tracepoints CATEGORY:EVENT",
+                     "FILTER", operand=True),
+    ),
+    """\
+pytrace tplist -l /usr/bin/python3        USDT probes of a program
+pytrace tplist -l c                       of libc
+pytrace tplist -p 185 -v                  of everything that a process has mapped, with arguments
+pytrace tplist -v 'block:*'               tracepoints of the block layer with their fields""",
+    _tplist,
+)  # fmt: skip

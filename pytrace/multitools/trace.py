@@ -3,56 +3,27 @@
 from __future__ import annotations
 
 import pwd
+import re
+from collections.abc import Callable
 
-from pytrace.core.diagnostics import TraceError
+import msgspec
+
+from pytrace.core.diagnostics import TraceError, counted
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options.script_options import ScriptOption
-from pytrace.multitools import common_options as common
+from pytrace.multitools.multitool import MULTI_PURPOSE, PID, MultiTool, Options, Translation
 from pytrace.multitools.script_parts import HEAD, literal, probe, script, unless
-from pytrace.multitools.specs import formats, probe_text
+from pytrace.multitools.specs import probe_text
 from pytrace.multitools.specs.expressions import Translator, split
 from pytrace.multitools.specs.probe_text import ProbeText
 from pytrace.multitools.specs.problems import SpecText
 from pytrace.multitools.specs.scope import Scope, unknown_at_return
-from pytrace.multitools.translation import Options, Translation
 
-OPTIONS: tuple[ScriptOption, ...] = (
-    common.PID,
-    ScriptOption(("L", "tid"), 0, "only thread TID", "TID", type="pid"),
-    ScriptOption(("uid",), "", "only this user: a number or a name", "USER"),
-    ScriptOption(("Z", "string-size"), 80, "bytes of texts", "SIZE", type="1.."),
-    ScriptOption(("S", "include-self"), False, "accepted; events of pytrace itself are always included"),
-    ScriptOption(("M", "max-events"), 0, "stop after EVENTS", "EVENTS", type="0.."),
-    ScriptOption(("t", "timestamp"), False, "seconds since the start as TIME"),
-    ScriptOption(("u", "unix-timestamp"), False, "seconds since 1970 as TIME"),
-    ScriptOption(("T", "time"), False, "the time of day as TIME (the default)"),
-    ScriptOption(("C", "print_cpu"), False, "also the CPU"),
-    ScriptOption(("cgroup-path",), "", "only processes of this cgroup", "PATH"),
-    ScriptOption(("n", "name"), "", "only commands whose name contains NAME", "NAME"),
-    ScriptOption(("msg-filter",), "", "refused; pipe the output to grep", "TEXT"),
-    ScriptOption(("B", "bin_cmp"), False, "accepted; STRCMP compares texts"),
-    ScriptOption(("s", "sym_file_list"), "", "accepted; symbols of all files are found", "FILES"),
-    ScriptOption(("K", "kernel-stack"), False, "the kernel stack after each line"),
-    ScriptOption(("U", "user-stack"), False, "the user stack after each line"),
-    ScriptOption(("a", "address"), False, "stacks with addresses"),
-    ScriptOption(("I", "include"), "", "C header with types", "HEADER", repeat=True),
-    ScriptOption(("A", "aggregate"), False, "count equal lines instead of printing them"),
-    ScriptOption(("d", "duration"), 0, "stop after SECONDS", "SECONDS", type="interval"),
-    ScriptOption(("probe",), "", "PLACE[(SIGNATURE)] [(PREDICATE)] [\"FORMAT\", VALUE, …]", "PROBE",
-                 operand=True, required=True, repeat=True),
-)  # fmt: skip
-
-EXAMPLES = """\
-trace do_sys_openat2                                   each call of a kernel function
-trace 'p::do_sys_openat2 "%s", arg2@user'              with its second argument as text
-trace 'c:open (arg2 == 42) "%s %d", arg1, arg2'        open() of libc, only some calls
-trace 'r:c:malloc (retval == 0) "failed"'              returns of malloc with no memory
-trace 't:syscalls:sys_enter_openat "%s", args->filename'     a tracepoint
-trace 'u:/usr/bin/python3:import__find__load__start "%s", arg1'
-trace 'p::tcp_sendmsg(struct sock *sk, struct msghdr *msg, size_t size) (size > 1000) "%d", size'"""
+_CONVERSION = re.compile(r"%(?P<flags>[-+ #0]*)(?P<width>\d*)(?P<length>hh|h|ll|l|z|j|)(?P<name>[a-zA-Z%]|)")
+_NAMES = frozenset("diuoxXcpsKU")
 
 
-def translate(options: Options, kernel: KernelInfo) -> Translation:
+def _trace(options: Options, kernel: KernelInfo) -> Translation:
     """The script that prints events."""
     if options.text("msg-filter"):
         hints = (
@@ -64,7 +35,7 @@ def translate(options: Options, kernel: KernelInfo) -> Translation:
         raise TraceError("-t, -u and -T cannot be used together", hints=("each of them says what TIME is",))
     probes = [_probe(SpecText.of(text), options, kernel) for text in options.many("probe")]
     text = script(HEAD if options.number("max-events") else "", *probes)
-    words = [*common.run_arguments(options)]
+    words = [*options.run_arguments()]
     if options.text("cgroup-path"):
         words += ["--cgroup", options.text("cgroup-path")]
     for header in options.many("include"):
@@ -87,7 +58,7 @@ def _notes(options: Options) -> tuple[str, ...]:
 
 
 def _probe(spec: SpecText, options: Options, kernel: KernelInfo) -> str:
-    parsed = probe_text.parse(spec, kernel, common.only_pid(options), stop=" \t\n\"")
+    parsed = probe_text.parse(spec, kernel, options.only_pid(), stop=" \t\n\"")
     scope = parsed.scope(options.number("string-size"))
     try:
         predicate, rest = _predicate(parsed.rest, scope)
@@ -162,7 +133,7 @@ def _message(spec: SpecText, parsed: ProbeText, scope: Scope, kernel: KernelInfo
     format_ = parts[0]
     if len(format_.text) < 2 or not format_.text.endswith('"'):
         raise format_.error("a comma is expected after the format, or the format has no end")
-    conversions = formats.conversions(format_)
+    found = conversions(format_)
     expressions: list[str] = []
     if len(parts) > 1:
         if not parts[1].text:
@@ -172,7 +143,7 @@ def _message(spec: SpecText, parsed: ProbeText, scope: Scope, kernel: KernelInfo
     def string(expression: str) -> str:
         return expression if parsed.array_field(expression, kernel) else scope.string(expression)
 
-    return formats.script_format(format_), formats.values(format_, conversions, expressions, string)
+    return script_format(format_), values(format_, found, expressions, string)
 
 
 # ---------------------------------------------------------------------------------------------- output
@@ -205,3 +176,104 @@ def _time(options: Options) -> str:
 def _aggregate(parsed: ProbeText, format_: str, values: list[str]) -> list[str]:
     message = f', sprintf("{format_}"{"".join(f", {value}" for value in values)})' if format_ else ""
     return [f"@lines[comm, {parsed.event_name()}{message}] = count();"]
+
+
+# ----------------------------------------------------------------------------------------- formats
+
+
+class Conversion(msgspec.Struct, frozen=True):
+    """A conversion of a format: its name, and its form in a script's format."""
+
+    name: str
+    text: str
+    at: int
+
+
+def conversions(spec: SpecText) -> list[Conversion]:
+    """The conversions of a format (its text with quotes, as written by the user).
+
+    Raises:
+        TraceError: one is unknown.
+    """
+    result: list[Conversion] = []
+    for match in _CONVERSION.finditer(spec.text):
+        name = match["name"]
+        if name == "%":
+            continue
+        if name not in _NAMES:
+            hints = ("d i u o x X c p s, with l or ll for 64 bits; K and U are symbols of the kernel and of programs",)
+            raise spec.error(f"unknown conversion {match[0]!r}", at=match.start(), length=len(match[0]), hints=hints)
+        text = f"%{match['flags']}{match['width']}s" if name in "KU" else match[0]
+        result.append(Conversion(name, text, match.start()))
+    return result
+
+
+def script_format(spec: SpecText) -> str:
+    """The format for the script, without quotes."""
+    return _CONVERSION.sub(
+        lambda match: f"%{match['flags']}{match['width']}s" if match["name"] in ("K", "U") else match[0],
+        spec.text[1:-1],
+    )
+
+
+def values(
+    spec: SpecText, format_conversions: list[Conversion], expressions: list[str], string: Callable[[str], str]
+) -> list[str]:
+    """The script's values for the conversions of a format; *string* translates an address to the text there.
+
+    Raises:
+        TraceError: there are more or fewer values than conversions.
+    """
+    if len(format_conversions) != len(expressions):
+        message = f"the format takes {counted(len(format_conversions), 'value')}, {len(expressions)} given"
+        raise spec.error(message)
+    result: list[str] = []
+    for conversion, expression in zip(format_conversions, expressions, strict=True):
+        if conversion.name == "s":
+            result.append(string(expression))
+        elif conversion.name in "KU":
+            result.append(f"{'ksym' if conversion.name == 'K' else 'usym'}({expression})")
+        else:
+            result.append(expression)
+    return result
+
+
+TRACE = MultiTool(
+    "trace",
+    MULTI_PURPOSE,
+    "a line for each event, with a filter and a format",
+    (
+        PID,
+        ScriptOption(("L", "tid"), 0, "only thread TID", "TID", type="pid"),
+        ScriptOption(("uid",), "", "only this user: a number or a name", "USER"),
+        ScriptOption(("Z", "string-size"), 80, "bytes of texts", "SIZE", type="1.."),
+        ScriptOption(("S", "include-self"), False, "accepted; events of pytrace itself are always included"),
+        ScriptOption(("M", "max-events"), 0, "stop after EVENTS", "EVENTS", type="0.."),
+        ScriptOption(("t", "timestamp"), False, "seconds since the start as TIME"),
+        ScriptOption(("u", "unix-timestamp"), False, "seconds since 1970 as TIME"),
+        ScriptOption(("T", "time"), False, "the time of day as TIME (the default)"),
+        ScriptOption(("C", "print_cpu"), False, "also the CPU"),
+        ScriptOption(("cgroup-path",), "", "only processes of this cgroup", "PATH"),
+        ScriptOption(("n", "name"), "", "only commands whose name contains NAME", "NAME"),
+        ScriptOption(("msg-filter",), "", "refused; pipe the output to grep", "TEXT"),
+        ScriptOption(("B", "bin_cmp"), False, "accepted; STRCMP compares texts"),
+        ScriptOption(("s", "sym_file_list"), "", "accepted; symbols of all files are found", "FILES"),
+        ScriptOption(("K", "kernel-stack"), False, "the kernel stack after each line"),
+        ScriptOption(("U", "user-stack"), False, "the user stack after each line"),
+        ScriptOption(("a", "address"), False, "stacks with addresses"),
+        ScriptOption(("I", "include"), "", "C header with types", "HEADER", repeat=True),
+        ScriptOption(("A", "aggregate"), False, "count equal lines instead of printing them"),
+        ScriptOption(("d", "duration"), 0, "stop after SECONDS", "SECONDS", type="interval"),
+        ScriptOption(("probe",), "", "PLACE[(SIGNATURE)] [(PREDICATE)] [\"FORMAT\", VALUE, …]", "PROBE",
+                     operand=True, required=True, repeat=True),
+    ),
+    """\
+pytrace trace do_sys_openat2                                   each call of a kernel function
+pytrace trace 'p::do_sys_openat2 "%s", arg2@user'              with its second argument as text
+pytrace trace 'c:open (arg2 == 42) "%s %d", arg1, arg2'        open() of libc, only some calls
+pytrace trace 'r:c:malloc (retval == 0) "failed"'              returns of malloc with no memory
+pytrace trace 't:syscalls:sys_enter_openat "%s", args->filename'     a tracepoint
+pytrace trace 'u:/usr/bin/python3:import__find__load__start "%s", arg1'
+pytrace trace 'p::tcp_sendmsg(struct sock *sk, struct msghdr *msg, size_t size) (size > 1000) "%d", size'""",
+    _trace,
+)  # fmt: skip

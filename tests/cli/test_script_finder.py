@@ -15,7 +15,7 @@ from pytrace.cli.scripts import tools
 from pytrace.core.diagnostics import ScriptError, TraceError
 from pytrace.core.options.script_options import ScriptOption, Value
 from pytrace.multitools import table
-from pytrace.multitools.translation import Translation
+from pytrace.multitools.multitool import Translation
 
 SCRIPT = """/* tool: what it shows */
 getopt("x|failed", false, "only failures");
@@ -200,7 +200,7 @@ class Counter:
     )
     examples = "pytrace counter vfs_read   counts it"
 
-    def translate(self, values: Mapping[str, Value]) -> Translation:
+    def translate(self, values: Mapping[str, Value], kernel: object) -> Translation:
         lines = "".join(f"k:{spec} {{ @ = count() }}" for spec in str(values["specs"]).split("\n"))
         return Translation(f"{lines} interval:s:{values['d']} {{ exit() }}", ("-f", "json", "--unsafe"))
 

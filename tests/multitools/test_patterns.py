@@ -3,18 +3,19 @@ from __future__ import annotations
 import pytest
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.multitools import funclatency, patterns
+from pytrace.multitools import patterns
+from pytrace.multitools.latencies import FUNCLATENCY
+from pytrace.multitools.multitool import Options
 from pytrace.multitools.patterns import Pattern
-from pytrace.multitools.translation import Options
 from tests.support.facts import RecordedKernel
 
 
 def pattern(text: str, *, regexp: bool = False) -> Pattern:
-    return patterns.parse(Options(funclatency.OPTIONS, {"pattern": text, "regexp": regexp}), RecordedKernel())
+    return patterns.parse(Options(FUNCLATENCY.options, {"pattern": text, "regexp": regexp}), RecordedKernel())
 
 
 def functions(text: str) -> Pattern:
-    return patterns.functions(Options(funclatency.OPTIONS, {"pattern": text}), RecordedKernel())
+    return patterns.functions(Options(FUNCLATENCY.options, {"pattern": text}), RecordedKernel())
 
 
 def test_names_are_told_apart_by_what_is_the_same_in_all_processes() -> None:

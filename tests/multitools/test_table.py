@@ -10,6 +10,7 @@ from pytrace.cli.options import read
 from pytrace.cli.scripts import tools
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.frontend.format.formatter import format_source
+from pytrace.multitools.multitool import LANGUAGES, MULTI_PURPOSE
 from pytrace.multitools.table import TOOLS
 from pytrace.runtime import live_kernel
 from tests.support.facts import RecordedKernel
@@ -44,3 +45,10 @@ def test_examples_are_command_lines(name: str, command: str, monkeypatch: pytest
     diagnostics = Diagnostics()
     format_source(line.script[0], diagnostics)
     assert not diagnostics.items
+
+
+def test_each_tool_has_a_group_and_one_sentence() -> None:
+    assert len(TOOLS) == 8
+    assert all(tool.group in (LANGUAGES, MULTI_PURPOSE) for tool in TOOLS.values())
+    texts = [tool.summary for tool in TOOLS.values()]
+    assert all(text and text == text.strip() and not text.endswith(".") for text in texts)

@@ -4,6 +4,8 @@ import pytest
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.script_options import Value
+from pytrace.multitools import trace
+from pytrace.multitools.specs.problems import SpecText
 from tests.support.facts import FEATURES, RecordedKernel
 from tests.support.multitools import script, translate
 
@@ -121,3 +123,30 @@ def test_options_that_exclude_each_other() -> None:
     assert "grep" in caught.value.hints[0]
     with pytest.raises(TraceError, match="there is no user 'nobody here'"):
         translate("trace", probe="/bin/app:work", uid="nobody here")
+
+
+def test_conversions() -> None:
+    spec = SpecText.of('"%d %5lu %-8s %K %% %10U %llx"')
+    assert [item.name for item in trace.conversions(spec)] == ["d", "u", "s", "K", "U", "x"]
+    assert trace.script_format(spec) == "%d %5lu %-8s %s %% %10s %llx"
+
+
+def test_values() -> None:
+    spec = SpecText.of('"%s %K %U %d"')
+    found = trace.values(spec, trace.conversions(spec), ["a", "b", "c", "d"], lambda text: f"str({text})")
+    assert found == ["str(a)", "ksym(b)", "usym(c)", "d"]
+
+
+@pytest.mark.parametrize(("text", "word"), [('"%y"', "%y"), ('"a %5q"', "%5q"), ('"%f"', "%f"), ('"%"', "%")])
+def test_unknown_conversions(text: str, word: str) -> None:
+    with pytest.raises(TraceError, match="unknown conversion") as caught:
+        trace.conversions(SpecText.of(text))
+    _, line, mark = caught.value.message.split("\n")
+    assert line[mark.index("~") :].startswith(word)
+
+
+@pytest.mark.parametrize("values", [[], ["a"], ["a", "b", "c"]])
+def test_numbers_of_values(values: list[str]) -> None:
+    spec = SpecText.of('"%d %d"')
+    with pytest.raises(TraceError, match=f"takes 2 values, {len(values)} given"):
+        trace.values(spec, trace.conversions(spec), values, str)

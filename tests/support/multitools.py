@@ -7,15 +7,14 @@ from pytrace.core.options import option_types
 from pytrace.core.options.script_options import Value
 from pytrace.core.source import Source
 from pytrace.frontend.format.formatter import format_source
+from pytrace.multitools.multitool import MultiTool, Translation
 from pytrace.multitools.table import TOOLS
-from pytrace.multitools.translation import TranslatedTool, Translation
 from tests.support.facts import RecordedKernel
 
 
 def translate(name: str, kernel: RecordedKernel | None = None, /, **values: Value) -> Translation:
     """What a tool makes of option values; ``min_ms`` is ``min-ms``. The kernel is a recorded one."""
     tool = TOOLS[name]
-    assert isinstance(tool, TranslatedTool)
     given = {key.replace("_", "-"): _as_given(tool, key.replace("_", "-"), value) for key, value in values.items()}
     unknown = set(given) - {option.name for option in tool.options}
     known = {key.replace("-", "_"): value for key, value in given.items() if key in unknown}
@@ -24,7 +23,7 @@ def translate(name: str, kernel: RecordedKernel | None = None, /, **values: Valu
     return tool.translate({**named, **known}, kernel or RecordedKernel())
 
 
-def _as_given(tool: TranslatedTool, name: str, value: Value) -> Value:
+def _as_given(tool: MultiTool, name: str, value: Value) -> Value:
     """Seconds as the command line passes them on: nanoseconds."""
     types = {option.name: option.type for option in tool.options}
     return option_types.default(types.get(name, ""), value) if isinstance(value, int) else value

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pytrace.multitools.table import TOOLS as MULTI_TOOLS
 from tests.support import kernel_features, tools
 from tests.support.kernel_features import Where, needs
 from tests.support.server import Running, Server
@@ -143,5 +144,4 @@ def test_every_tool_of_the_table_is_there() -> None:
 def shipped() -> list[str]:
     """Names of the scripts and modules of tools in this checkout."""
     scripts = [path.stem for path in tools.SCRIPTS.glob("*/*.bt") if path.parent.name != "lib"]
-    modules = {path.stem for path in (tools.ROOT / "pytrace" / "multitools").glob("*.py")}
-    return scripts + [name for name in TOOLS if name in modules]
+    return scripts + [name for name in TOOLS if name in MULTI_TOOLS]

@@ -12,7 +12,6 @@ from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.options.script_options import Value
 from pytrace.core.source import Source
 from pytrace.multitools.table import TOOLS
-from pytrace.multitools.translation import TranslatedTool
 from pytrace.runtime.live_kernel import LiveKernel
 from tests.support.kernel_features import needs
 
@@ -64,7 +63,6 @@ def test_scripts_compile(name: str, values: dict[str, Value], features: str, tmp
     if "kprobe:" in str(values) and "kprobe" not in features:
         pytest.skip("names a kprobe")
     tool = TOOLS[name]
-    assert isinstance(tool, TranslatedTool)
     diagnostics = Diagnostics()
     pipeline.compile_script(Source(name, tool.translate(values, kernel).text), CompileOptions(), kernel, diagnostics)
     # A declared type of a parameter may be the one that the kernel knows: then the cast is not needed.

@@ -6,10 +6,10 @@ import msgspec
 
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.types import Pointer
-from pytrace.multitools.specs import signatures, trace_targets
+from pytrace.multitools.specs import trace_targets
+from pytrace.multitools.specs.c_types import Parameter, signature
 from pytrace.multitools.specs.problems import SpecText
 from pytrace.multitools.specs.scope import Scope
-from pytrace.multitools.specs.signatures import Parameter
 from pytrace.multitools.specs.trace_targets import KERNEL, TRACEPOINT, USDT, USER, Attachment, TraceTarget
 
 
@@ -75,7 +75,7 @@ def parse(spec: SpecText, kernel: KernelInfo, pid: int | None, *, stop: str) -> 
         close = text.find(")", end)
         if close < 0:
             raise spec.error("the signature has no end: ) is missing", at=end)
-        parameters = signatures.parse(spec.part(end + 1, close))
+        parameters = signature(spec.part(end + 1, close))
         end = close + 1
     target = trace_targets.resolve(trace_targets.parse(place_text), kernel, pid)
     if parameters and target.family not in (KERNEL, USER, USDT):

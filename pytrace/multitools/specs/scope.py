@@ -9,8 +9,8 @@ import msgspec
 from pytrace.core.builtin_row import Mode
 from pytrace.core.builtins import BUILTINS
 from pytrace.core.diagnostics import TraceError
+from pytrace.multitools.specs.c_types import Parameter
 from pytrace.multitools.specs.expressions import Call, Names, Token, Translator
-from pytrace.multitools.specs.signatures import Parameter
 
 _ARGUMENT = re.compile(r"arg([1-9]\d*)$")
 _VARIABLE = re.compile(r"\$([A-Za-z_]\w*)")

@@ -3,12 +3,12 @@ from __future__ import annotations
 import pytest
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.multitools.specs import signatures
+from pytrace.multitools.specs.c_types import signature
 from pytrace.multitools.specs.expressions import Translator, split
 from pytrace.multitools.specs.problems import SpecText
 from pytrace.multitools.specs.scope import Scope
 
-SCOPE = Scope(parameters=signatures.parse(SpecText.of("struct sock *sk, char *name, size_t size")))
+SCOPE = Scope(parameters=signature(SpecText.of("struct sock *sk, char *name, size_t size")))
 
 
 def translated(text: str) -> str:

@@ -5,11 +5,11 @@ import pytest
 from pytrace.core.builtin_row import Mode
 from pytrace.core.builtins import BUILTINS
 from pytrace.core.diagnostics import TraceError
-from pytrace.multitools.specs import signatures
+from pytrace.multitools.specs.c_types import signature
 from pytrace.multitools.specs.problems import SpecText
 from pytrace.multitools.specs.scope import Scope, unknown_at_return
 
-PARAMETERS = signatures.parse(SpecText.of("struct file *file, char *to, size_t count"))
+PARAMETERS = signature(SpecText.of("struct file *file, char *to, size_t count"))
 
 
 def test_arguments_are_counted_from_one() -> None:
@@ -54,7 +54,7 @@ def test_the_return_is_explained() -> None:
 
 
 def test_the_declared_type_replaces_the_kernels() -> None:
-    declared = signatures.parse(SpecText.of("struct sock *sk, struct sockaddr_in *a, char *text, int n"))
+    declared = signature(SpecText.of("struct sock *sk, struct sockaddr_in *a, char *text, int n"))
     scope = Scope(arguments=("sk", "uaddr", "buf", "addr_len"), parameters=declared)
     assert scope.variables("$a->sin_port", "$text", "$n") == [
         "$a = (struct sockaddr_in *)args.uaddr;",

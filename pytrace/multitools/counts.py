@@ -1,0 +1,122 @@
+"""``funccount`` and ``stackcount``: calls of functions and events of a pattern, and the stacks that lead to them."""
+
+from __future__ import annotations
+
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.kernel_info import KernelInfo
+from pytrace.core.options.script_options import ScriptOption
+from pytrace.multitools import multitool as common
+from pytrace.multitools import patterns
+from pytrace.multitools.multitool import MULTI_PURPOSE, MultiTool, Options, Translation
+from pytrace.multitools.script_parts import HEAD, Naming, block, outputs, probe, script, stamp
+from pytrace.multitools.specs import trace_targets
+from pytrace.multitools.specs.trace_targets import TraceTarget
+
+# --------------------------------------------------------------------------------------- funccount
+
+
+def _funccount(options: Options, kernel: KernelInfo) -> Translation:
+    """The script that counts."""
+    pattern = patterns.parse(options, kernel)
+    only = options.cpu_condition()
+    count = probe([pattern.point], [f"@calls[{pattern.naming.key}] = count();"], [only])
+    text = script(HEAD, count, _calls_table(pattern.naming, options))
+    words = options.run_arguments(pattern.filter)
+    return Translation(text, words)
+
+
+def _calls_table(naming: Naming, options: Options) -> str:
+    """The table; with intervals, the difference to the last one, so that no call is lost between two."""
+    interval, duration = options.number("interval"), options.number("duration")
+    if interval:
+        rows = [
+            "$new = $kv.1 - @shown[$name];",
+            "@shown[$name] = $kv.1;",
+            f'if ($new > 0) {{ row((func={naming.shown("$name")}, count=$new), "-count"); }}',
+        ]
+    else:
+        rows = [f'row((func={naming.shown("$name")}, count=$kv.1), "-count");']
+    loop = block("for ($kv : @calls)", ["$name = $kv.0;", *rows])
+    return outputs(interval, duration, [*stamp(wanted=options.flag("timestamp")), loop, "print_rows();"])
+
+
+FUNCCOUNT = MultiTool(
+    "funccount",
+    MULTI_PURPOSE,
+    "calls of functions of a pattern: kernel, programs, tracepoints, USDT",
+    (common.PID, common.INTERVAL, common.DURATION, common.TIMESTAMP, common.REGEXP, common.CPU, common.PATTERN),
+    """\
+pytrace funccount 'vfs_*'                      calls of kernel functions, until Ctrl-C
+pytrace funccount -i 1 -d 10 c:malloc          malloc in all processes, each second for ten seconds
+pytrace funccount -p 185 'c:pthread_*'         functions of libc in one process
+pytrace funccount -Ti 5 't:syscalls:sys_enter_*'  system calls every five seconds, with the time
+pytrace funccount -r 'c:^(malloc|free)$'       functions by a regular expression
+pytrace funccount 'u:/usr/bin/python3:*'       USDT probes of Python""",
+    _funccount,
+)  # fmt: skip
+
+
+# -------------------------------------------------------------------------------------- stackcount
+
+
+def _stackcount(options: Options, kernel: KernelInfo) -> Translation:
+    """The script that counts stacks."""
+    pattern = patterns.parse(options, kernel)
+    interval = options.number("interval")
+    folded = options.flag("folded")
+    if folded and interval:
+        hints = ("leave -i out, or use --save-every, which saves what later becomes flame graphs",)
+        raise TraceError("--folded writes the stacks of the whole run, -i wants parts of it", hints=hints)
+    key = ", ".join([*_process(options, folded=folded), *_stacks(options, pattern.target, folded=folded)])
+    count = probe([pattern.point], [f"@stacks[{key}] = count();"], [options.cpu_condition()])
+    stamps = stamp(wanted=options.flag("timestamp"))
+    show = outputs(interval, options.number("duration"), [*stamps, "print_clear(@stacks);"]) if interval else ""
+    if stamps and not interval:
+        show = block("end", stamps)
+    arguments = options.run_arguments(pattern.filter) + (("--format", "folded") if folded else ())
+    notes = ("-s has no effect here: offsets are always shown",) if options.flag("offset") else ()
+    text = script(HEAD, count, show) if interval else script(count, show)
+    return Translation(text, arguments, notes)
+
+
+def _process(options: Options, *, folded: bool) -> list[str]:
+    if not options.flag("perpid"):
+        return []
+    return ["comm", "pid"] if folded else ["pid", "comm"]
+
+
+def _stacks(options: Options, target: TraceTarget, *, folded: bool) -> list[str]:
+    only_kernel, only_user = options.flag("kernel-stacks-only"), options.flag("user-stacks-only")
+    if only_kernel and only_user:
+        raise TraceError("-K and -U cannot be used together", hints=("without both, both parts are shown",))
+    if only_kernel:
+        return ["kstack"]
+    if only_user or target.family in (trace_targets.USER, trace_targets.USDT):
+        return ["ustack"]
+    delimiter = ['"--"'] if options.flag("delimited") and not folded else []
+    return ["kstack", *delimiter, "ustack"]
+
+
+STACKCOUNT = MultiTool(
+    "stackcount",
+    MULTI_PURPOSE,
+    "stacks that lead to a function or event, with counts",
+    (
+        common.PID, common.CPU, common.INTERVAL,
+        ScriptOption(("D", "duration"), 0, "stop after SECONDS", "SECONDS", type="interval"),
+        common.TIMESTAMP, common.REGEXP,
+        ScriptOption(("s", "offset"), False, "accepted; offsets are always shown"),
+        ScriptOption(("P", "perpid"), False, "by process: the process id and the command are part of the key"),
+        ScriptOption(("K", "kernel-stacks-only"), False, "only the kernel's part of stacks"),
+        ScriptOption(("U", "user-stacks-only"), False, "only the user part of stacks"),
+        ScriptOption(("d", "delimited"), False, "a line -- between the kernel's and the user part"),
+        ScriptOption(("folded",), False, "one line for each stack, for flame graphs"),
+        common.PATTERN,
+    ),
+    """\
+pytrace stackcount submit_bio                    kernel and user stacks that lead to block I/O, until Ctrl-C
+pytrace stackcount -p 185 c:malloc               user stacks of one process
+pytrace stackcount -P -K 't:sched:sched_switch'  kernel stacks by process
+pytrace stackcount --folded -D 10 c:malloc       for flame graphs, ten seconds""",
+    _stackcount,
+)  # fmt: skip
