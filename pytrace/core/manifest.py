@@ -177,7 +177,7 @@ class Site(msgspec.Struct, frozen=True):
 
 
 class Counters(msgspec.Struct, frozen=True):
-    """Location of the failure counters of all programs: an array in a data section, see ``runtime.load.counters``."""
+    """Location of the failure counters of all programs: an array in a data section, see ``session.services.losses``."""
 
     section: str
     offset: int

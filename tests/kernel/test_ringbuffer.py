@@ -15,9 +15,9 @@ from pytrace.core.probes.targets import TracepointTarget
 from pytrace.render.events.event_decoder import each
 from pytrace.runtime.attach import attachments
 from pytrace.runtime.attach.attachments import AttachOptions
-from pytrace.runtime.load.counters import CounterReader
 from pytrace.runtime.ring.reader import EventLoop, RingReader
 from pytrace.runtime.session import child
+from pytrace.runtime.session.services.losses import CounterReader
 from tests.support.loading import Loaded, program, target
 
 pytestmark = pytest.mark.usefixtures("no_leaks")

@@ -18,14 +18,13 @@ from pytrace.core.probes.targets import NoTarget
 from pytrace.core.types import INT64
 from pytrace.runtime.attach.attachments import Attached
 from pytrace.runtime.host.clocks import Clock
-from pytrace.runtime.load.counters import Key
 from pytrace.runtime.output.renderer import Renderer, RenderOptions, RunState
 from pytrace.runtime.output.streams import Output
 from pytrace.runtime.ring.reader import RingReader
 from pytrace.runtime.session.consumer import Consumer
 from pytrace.runtime.session.notices import Notices
 from pytrace.runtime.session.resources import Command, NoCommand, Resources
-from pytrace.runtime.session.services.losses import Losses
+from pytrace.runtime.session.services.losses import Key, Losses
 from pytrace.runtime.session.services.service import Service
 from tests.runtime.ring.test_reader import Ring, event
 from tests.support.encode import Run, encode

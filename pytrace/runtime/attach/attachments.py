@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
 
     from pytrace.core.manifest import ProgramSpec
-    from pytrace.runtime.load.loader import LoadedScript
+    from pytrace.runtime.load.loaded_script import LoadedScript
 
 __all__ = ["ATTACHERS", "Attached", "AttachOptions", "Attachments", "Failure", "attach_all", "attach_order"]
 

@@ -16,7 +16,8 @@ from pytrace.core.manifest import ProgramSpec, Target
 from pytrace.core.probes.kinds import PidFilter, ProbeKind, known_kind
 from pytrace.runtime.abi import bpf, perf
 from pytrace.runtime.attach.opened import Opened
-from pytrace.runtime.load.loader import LoadedScript, has_feature
+from pytrace.runtime.load.loaded_script import LoadedScript
+from pytrace.runtime.load.loader import has_feature
 
 if TYPE_CHECKING:
     # Loaded by the attachers of what has perf events.

@@ -36,7 +36,7 @@ from pytrace.runtime.abi import bpf, bpf_maps, perf
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pytrace.runtime.load.loader import LoadedScript
+    from pytrace.runtime.load.loaded_script import LoadedScript
 
 class Opened(msgspec.Struct):
     """Links, perf events and other clean-up steps of attached probes; the owner calls :meth:`close`."""

@@ -1,4 +1,4 @@
-"""Feature probes: what this kernel supports, found by trying and never from its version.
+"""Feature probes: they try what this kernel supports, and never look at its version.
 
 :func:`has` answers by name; :data:`FEATURES` is the table. An answer costs some system calls once for each boot of
 each kernel: it is cached under the user's cache directory (see :mod:`pytrace.runtime.host.fingerprints`).
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytrace.core.manifest import MapType
-from pytrace.runtime.abi import bpf, bpf_maps, perf, privileges, syscalls
+from pytrace.runtime.abi import bpf, bpf_maps, libbpf, perf, privileges, syscalls
 from pytrace.runtime.abi.bpf import AttachType, ProgramType
 from pytrace.runtime.abi.syscalls import Memory
 from pytrace.runtime.host import fingerprints
@@ -37,87 +37,40 @@ _INTEGER_BTF += b"\0int\0"
 
 
 class Feature(msgspec.Struct, frozen=True):
-    """One row: *probe* tries it; a PermissionError from there means that this user cannot find out."""
+    """A row of the table: *probe* tries the feature. A PermissionError from it means that this user cannot find out."""
 
     name: str
     doc: str
     probe: Callable[[], bool]
 
 
-# ---------------------------------------------------------------------------------------------- ways to try
-
-
-def _helper(number: int, program_type: ProgramType) -> Callable[[], bool]:
-    """Whether programs of a type may call a helper: what the verifier says about a bare call tells."""
-
-    def probe() -> bool:
-        log = Memory(4096)
-        attach_btf_id = _btf_id("sys_enter", AttachType.TRACE_RAW_TP) if program_type is ProgramType.TRACING else 0
-        attach_type = AttachType.TRACE_RAW_TP if program_type is ProgramType.TRACING else AttachType.NONE
-        code = struct.pack("=BBhiBBhi", 0x85, 0, 0, number, 0x95, 0, 0, 0)
-        try:
-            os.close(bpf.prog_load(program_type, code, attach_type=attach_type, attach_btf_id=attach_btf_id, log=log))
-        except PermissionError as error:
-            # Without rights there is no log; a verifier that refuses the arguments says so in it.
-            if not log.text() and error.errno == errno.EPERM:
-                raise
-        except OSError:
-            if not log.text():
-                return False
-        text = log.text()
-        return not any(word in text for word in ("invalid func ", "unknown func ", "cannot use helper"))
-
-    return probe
-
-
-def _kernel_function(program_type: ProgramType) -> Callable[[], bool]:
-    """Whether programs of a type may call ``bpf_task_from_pid``, which stands for kernel functions of general use."""
-
-    def probe() -> bool:
-        from pytrace.runtime.btf.kernel import SYSTEM_BTF, KernelTypes
-        from pytrace.runtime.btf.reader import Kind
-
-        if not os.path.exists(SYSTEM_BTF):
-            return False
-        number = KernelTypes(SYSTEM_BTF).vmlinux.btf.find("bpf_task_from_pid", Kind.FUNC)
-        log = Memory(4096)
-        attach_btf_id = _btf_id("sys_enter", AttachType.TRACE_RAW_TP) if program_type is ProgramType.TRACING else 0
-        attach_type = AttachType.TRACE_RAW_TP if program_type is ProgramType.TRACING else AttachType.NONE
-        code = struct.pack("=BBhiBBhi", 0x85, PSEUDO_KFUNC_CALL << 4, 0, number, 0x95, 0, 0, 0)
-        try:
-            os.close(bpf.prog_load(program_type, code, attach_type=attach_type, attach_btf_id=attach_btf_id, log=log))
-        except OSError as error:
-            if not log.text() and error.errno == errno.EPERM:
-                raise
-        # An allowed call is refused too, but for its argument, which is the context and no number.
-        return bool(number) and "not a scalar" in log.text()
-
-    return probe
-
-
-PSEUDO_KFUNC_CALL = 2
-"""``BPF_PSEUDO_KFUNC_CALL`` of include/uapi/linux/bpf.h."""
-
-
-def _btf_id(name: str, attach_type: AttachType) -> int:
-    from pytrace.runtime.abi import libbpf
-
-    with libbpf.Messages():
-        found: int = libbpf.library().libbpf_find_vmlinux_btf_id(name.encode(errors="surrogateescape"), attach_type)
-    return found
+# ---------------------------------------------------------------------------------------------- requests
 
 
 def _file(*paths: str) -> Callable[[], bool]:
     return lambda: any(os.path.exists(path) for path in paths)
 
 
-def _link_error(attach: Callable[[int], int], attach_type: AttachType) -> int:
-    """The error number of an attachment that cannot work: it tells how far the kernel read the request."""
+def _tried(request: Callable[[ExitStack], bool]) -> Callable[[], bool]:
+    """A probe that is the result of *request*, and False when the kernel refuses it for other reasons than rights."""
+
+    def probe() -> bool:
+        with ExitStack() as stack:
+            try:
+                return request(stack)
+            except PermissionError:
+                raise
+            except OSError:
+                return False
+
+    return probe
+
+
+def _error(request: Callable[[ExitStack], object]) -> int:
+    """The error number of a request that cannot succeed: it tells how far the kernel read the request."""
     with ExitStack() as stack:
         try:
-            program = bpf.prog_load(ProgramType.KPROBE, _RETURN_ZERO, attach_type=attach_type)
-            stack.callback(os.close, program)
-            stack.callback(os.close, attach(program))
+            request(stack)
         except PermissionError:
             raise
         except OSError as error:
@@ -125,19 +78,103 @@ def _link_error(attach: Callable[[int], int], attach_type: AttachType) -> int:
     return 0
 
 
+def _open(stack: ExitStack, descriptor: int) -> int:
+    """*descriptor*, which *stack* closes."""
+    stack.callback(os.close, descriptor)
+    return descriptor
+
+
+def _btf_id(name: str, attach_type: AttachType) -> int:
+    with libbpf.Messages():
+        type_id: int = libbpf.library().libbpf_find_vmlinux_btf_id(name.encode(errors="surrogateescape"), attach_type)
+    return type_id
+
+
+# ---------------------------------------------------------------------------------------------- calls
+
+
+_KERNEL_FUNCTION = 2
+"""``BPF_PSEUDO_KFUNC_CALL`` of include/uapi/linux/bpf.h."""
+
+
+def _call_log(program_type: ProgramType, number: int, source: int = 0) -> str | None:
+    """The verifier's log of a program with one call, without arguments; None when the kernel writes no log.
+
+    *source* is the source register of the call: 0 for a helper, :data:`_KERNEL_FUNCTION` for a function by its BTF id.
+
+    Raises:
+        PermissionError: this user may not load programs.
+    """
+    log = Memory(4096)
+    attach_type, attach_btf_id = AttachType.NONE, 0
+    if program_type is ProgramType.TRACING:
+        attach_type = AttachType.TRACE_RAW_TP
+        attach_btf_id = _btf_id("sys_enter", attach_type)
+    code = struct.pack("=BBhiBBhi", 0x85, source << 4, 0, number, 0x95, 0, 0, 0)
+    try:
+        os.close(bpf.prog_load(program_type, code, attach_type=attach_type, attach_btf_id=attach_btf_id, log=log))
+    except OSError as error:
+        # Without rights there is no log; a verifier that refuses the arguments says so in it.
+        if not log.text():
+            if error.errno == errno.EPERM:
+                raise
+            return None
+    return log.text()
+
+
+def _helper(number: int, program_type: ProgramType) -> Callable[[], bool]:
+    """A probe for a helper that programs of a type may call."""
+
+    def probe() -> bool:
+        text = _call_log(program_type, number)
+        words = ("invalid func ", "unknown func ", "cannot use helper")
+        return text is not None and not any(word in text for word in words)
+
+    return probe
+
+
+def _kernel_function(program_type: ProgramType) -> Callable[[], bool]:
+    """A probe for programs of a type that may call ``bpf_task_from_pid``, a kernel function of general use."""
+
+    def probe() -> bool:
+        from pytrace.runtime.btf.kernel import SYSTEM_BTF, KernelTypes  # few scripts call kernel functions
+        from pytrace.runtime.btf.reader import Kind
+
+        if not os.path.exists(SYSTEM_BTF):
+            return False
+        number = KernelTypes(SYSTEM_BTF).vmlinux.btf.find("bpf_task_from_pid", Kind.FUNC)
+        # An allowed call is refused too, but for its argument, which is the context and no number.
+        return bool(number) and "not a scalar" in (_call_log(program_type, number, _KERNEL_FUNCTION) or "")
+
+    return probe
+
+
+# ---------------------------------------------------------------------------------------------- links
+
+
+def _link_error(attach: Callable[[int], int], attach_type: AttachType) -> int:
+    """The error number of an attachment of a kprobe program."""
+
+    def request(stack: ExitStack) -> int:
+        program = _open(stack, bpf.prog_load(ProgramType.KPROBE, _RETURN_ZERO, attach_type=attach_type))
+        return _open(stack, attach(program))
+
+    return _error(request)
+
+
 def _kprobe_multi(*, session: bool) -> Callable[[], bool]:
-    kind = AttachType.TRACE_KPROBE_SESSION if session else AttachType.TRACE_KPROBE_MULTI
-    nobody = "pytrace_no_such_function"
+    attach_type = AttachType.TRACE_KPROBE_SESSION if session else AttachType.TRACE_KPROBE_MULTI
+    symbols = ["pytrace_no_such_function"]
 
     def attach(program: int) -> int:
-        return bpf.link_kprobe_multi(program, symbols=[nobody], session=session)
+        return bpf.link_kprobe_multi(program, symbols=symbols, session=session)
 
     # A kernel with the feature looks the name up (ESRCH, older ENOENT); others know no such link.
-    return lambda: _link_error(attach, kind) in {errno.ESRCH, errno.ENOENT}
+    return lambda: _link_error(attach, attach_type) in {errno.ESRCH, errno.ENOENT}
 
 
 def _uprobe_multi(*, session: bool) -> Callable[[], bool]:
-    kind = AttachType.TRACE_UPROBE_SESSION if session else AttachType.TRACE_UPROBE_MULTI
+    attach_type = AttachType.TRACE_UPROBE_SESSION if session else AttachType.TRACE_UPROBE_MULTI
 
     def attach(pid: int) -> Callable[[int], int]:
         return lambda program: bpf.link_uprobe_multi(program, "/", [0], pid=pid, session=session)
@@ -145,152 +182,104 @@ def _uprobe_multi(*, session: bool) -> Callable[[], bool]:
     # A directory is no file to probe (EBADF). Kernels before 46ba0e49b642 filter by thread and not by process;
     # only later ones look at the pid first, and refuse an impossible one with EINVAL.
     return lambda: (
-        _link_error(attach(0), kind) == errno.EBADF and _link_error(attach(0xFFFFFFFF), kind) == errno.EINVAL
+        _link_error(attach(0), attach_type) == errno.EBADF
+        and _link_error(attach(0xFFFFFFFF), attach_type) == errno.EINVAL
     )
 
 
 def _perf_link() -> bool:
-    with ExitStack() as stack:
-        program = bpf.prog_load(ProgramType.TRACEPOINT, _RETURN_ZERO)
-        stack.callback(os.close, program)
-        try:
-            stack.callback(os.close, bpf.link_perf_event(program, 0xFFFFFFFF, 0))
-        except PermissionError:
-            raise
-        except OSError as error:
-            return error.errno == errno.EBADF
-    return False
+    def request(stack: ExitStack) -> int:
+        program = _open(stack, bpf.prog_load(ProgramType.TRACEPOINT, _RETURN_ZERO))
+        return _open(stack, bpf.link_perf_event(program, 0xFFFFFFFF, 0))
+
+    return _error(request) == errno.EBADF
 
 
 def _link_missed() -> bool:
     with ExitStack() as stack:
-        program = bpf.prog_load(ProgramType.PERF_EVENT, _RETURN_ZERO)
-        stack.callback(os.close, program)
-        event = perf.open_event(perf.EventAttr(perf.EventType.SOFTWARE, perf.SOFTWARE_DUMMY, period=1), pid=os.getpid())
-        stack.callback(os.close, event)
-        link = bpf.link_perf_event(program, event, 0)
-        stack.callback(os.close, link)
+        program = _open(stack, bpf.prog_load(ProgramType.PERF_EVENT, _RETURN_ZERO))
+        attr = perf.EventAttr(perf.EventType.SOFTWARE, perf.SOFTWARE_DUMMY, period=1)
+        event = _open(stack, perf.open_event(attr, pid=os.getpid()))
+        link = _open(stack, bpf.link_perf_event(program, event, 0))
         return bpf.info_size(link, 64) >= bpf.LINK_INFO_WITH_MISSES
 
 
+def _load_tracing(stack: ExitStack, name: str, attach_type: AttachType) -> int:
+    number = _btf_id(name, attach_type)
+    return _open(
+        stack, bpf.prog_load(ProgramType.TRACING, _RETURN_ZERO, attach_type=attach_type, attach_btf_id=number)
+    )
+
+
 def _tracing(name: str, attach_type: AttachType, *, attach: bool) -> Callable[[], bool]:
-    def probe() -> bool:
-        with ExitStack() as stack:
-            try:
-                number = _btf_id(name, attach_type)
-                program = bpf.prog_load(
-                    ProgramType.TRACING, _RETURN_ZERO, attach_type=attach_type, attach_btf_id=number
-                )
-                stack.callback(os.close, program)
-                if attach:
-                    # Loading alone proves nothing: trampolines are only made when a program attaches.
-                    stack.callback(os.close, bpf.raw_tracepoint_open(program))
-            except PermissionError as error:
-                if error.errno == errno.EACCES:
-                    return False
-                raise
-            except OSError:
+    def request(stack: ExitStack) -> bool:
+        try:
+            program = _load_tracing(stack, name, attach_type)
+            if attach:
+                # Loading alone proves nothing: trampolines are only made when a program attaches.
+                _open(stack, bpf.raw_tracepoint_open(program))
+        except PermissionError as error:
+            if error.errno == errno.EACCES:
                 return False
+            raise
         return True
 
-    return probe
+    return _tried(request)
 
 
 def _iterator(name: str) -> Callable[[], bool]:
     return _tracing(name, AttachType.TRACE_ITER, attach=False)
 
 
-def _tracing_cookie() -> bool:
-    with ExitStack() as stack:
-        try:
-            number = _btf_id("sys_enter", AttachType.TRACE_RAW_TP)
-            program = bpf.prog_load(
-                ProgramType.TRACING, _RETURN_ZERO, attach_type=AttachType.TRACE_RAW_TP, attach_btf_id=number
-            )
-            stack.callback(os.close, program)
-            stack.callback(os.close, bpf.link_tracing(program, AttachType.TRACE_RAW_TP, 1))
-        except PermissionError:
-            raise
-        except OSError:
-            return False
-    return True
+@_tried
+def _tracing_cookie(stack: ExitStack) -> bool:
+    program = _load_tracing(stack, "sys_enter", AttachType.TRACE_RAW_TP)
+    return _open(stack, bpf.link_tracing(program, AttachType.TRACE_RAW_TP, 1)) >= 0
 
 
-def _map(kind: MapType, key: int, value: int, entries: int) -> Callable[[], bool]:
-    def probe() -> bool:
-        try:
-            os.close(bpf_maps.create(kind, key, value, entries))
-        except PermissionError:
-            raise
-        except OSError:
-            return False
-        return True
+# ---------------------------------------------------------------------------------------------- maps and others
 
-    return probe
+
+def _map(map_type: MapType, key: int, value: int, entries: int) -> Callable[[], bool]:
+    return _tried(lambda stack: _open(stack, bpf_maps.create(map_type, key, value, entries)) >= 0)
 
 
 def _batches() -> bool:
-    descriptor = bpf_maps.create(MapType.HASH, 8, 8, 1)
-    try:
-        bpf_maps.Batch(descriptor, 8, 8, 1).read()
-    except OSError as error:
-        if error.errno not in bpf_maps.NO_BATCH:
-            raise
-        return False
-    finally:
-        os.close(descriptor)
+    with ExitStack() as stack:
+        descriptor = _open(stack, bpf_maps.create(MapType.HASH, 8, 8, 1))
+        try:
+            bpf_maps.Batch(descriptor, 8, 8, 1).read()
+        except OSError as error:
+            if error.errno not in bpf_maps.NO_BATCH:
+                raise
+            return False
     return True
 
 
-def _module_btf() -> bool:
+@_tried
+def _module_btf(stack: ExitStack) -> bool:
     """Kernels with BTF of modules tell the name of a BTF object (``struct bpf_btf_info`` has one)."""
-    try:
-        descriptor = bpf.btf_load(_INTEGER_BTF)
-    except PermissionError:
-        raise
-    except OSError:
-        return False
-    try:
-        return bpf.info_size(descriptor, 64) >= 32
-    finally:
-        os.close(descriptor)
+    return bpf.info_size(_open(stack, bpf.btf_load(_INTEGER_BTF)), 64) >= 32
 
 
-def _hardware() -> bool:
-    """Whether cycles are counted; some virtual machines have the event and never count."""
-    try:
-        event = perf.open_event(perf.EventAttr(perf.EventType.HARDWARE, 0), pid=0)
-    except PermissionError:
-        raise
-    except OSError:
-        return False
-    try:
-        sum(range(10000))
-        return int.from_bytes(os.read(event, 8), sys.byteorder) > 0
-    finally:
-        os.close(event)
+@_tried
+def _hardware(stack: ExitStack) -> bool:
+    """Some virtual machines have the event for cycles and never count."""
+    event = _open(stack, perf.open_event(perf.EventAttr(perf.EventType.HARDWARE, 0), pid=0))
+    sum(range(10000))
+    return int.from_bytes(os.read(event, 8), sys.byteorder) > 0
 
 
-def _breakpoint() -> bool:
-    try:
-        os.close(perf.open_event(perf.breakpoint_attr(Memory(8).address, 8, "w"), pid=0))
-    except PermissionError:
-        raise
-    except OSError:
-        return False
-    return True
+@_tried
+def _breakpoint(stack: ExitStack) -> bool:
+    return _open(stack, perf.open_event(perf.breakpoint_attr(Memory(8).address, 8, "w"), pid=0)) >= 0
 
 
-def _large_programs() -> bool:
+@_tried
+def _large_programs(stack: ExitStack) -> bool:
     """More than 4096 instructions, the limit of kernels before 5.2."""
     code = _RETURN_ZERO[:8] * 5000 + _RETURN_ZERO[8:]
-    try:
-        os.close(bpf.prog_load(ProgramType.SOCKET_FILTER, code))
-    except PermissionError:
-        raise
-    except OSError:
-        return False
-    return True
+    return _open(stack, bpf.prog_load(ProgramType.SOCKET_FILTER, code)) >= 0
 
 
 def _nop5_uprobes() -> bool:
@@ -390,7 +379,7 @@ _read = False
 
 
 def has(name: str) -> bool:
-    """Whether the kernel has feature *name*.
+    """Return whether the kernel has the feature *name*.
 
     False, and not cached, where this user lacks the rights to find out.
 
@@ -399,19 +388,19 @@ def has(name: str) -> bool:
     """
     row = FEATURES[name]
     _read_kept()
-    found = _known.get(name)
-    if found is None:
+    available = _known.get(name)
+    if available is None:
         try:
-            found = row.probe()
+            available = row.probe()
         except PermissionError:
             return False
-        _known[name] = found
+        _known[name] = available
         _keep()
-    return found
+    return available
 
 
 def forget() -> None:
-    """Drop what was found out, in memory only (for tests)."""
+    """Drop the answers, in memory only (for tests)."""
     global _read  # noqa: PLW0603
     _known.clear()
     _read = False
@@ -424,7 +413,7 @@ def _key() -> str:
 
 
 class _Kept(msgspec.Struct):
-    """What is kept between runs."""
+    """Answers in the cache, and the :func:`_key` that they hold for."""
 
     key: str
     features: dict[str, bool]
@@ -443,7 +432,7 @@ def _read_kept() -> None:
     except msgspec.DecodeError:
         return
     if kept.key == _key():
-        _known.update({name: found for name, found in kept.features.items() if name in FEATURES})
+        _known.update({name: available for name, available in kept.features.items() if name in FEATURES})
 
 
 def _keep() -> None:

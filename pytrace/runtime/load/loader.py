@@ -29,7 +29,8 @@ from pytrace.core.probes.targets import (
 from pytrace.runtime.abi import bpf, libbpf
 from pytrace.runtime.abi.bpf import AttachType, ProgramType
 from pytrace.runtime.host import fingerprints
-from pytrace.runtime.load.double_buffers import Generations, Quiescence
+from pytrace.runtime.load import key_digests
+from pytrace.runtime.load.loaded_script import Generations, LoadedScript
 from pytrace.runtime.load.verifier import LoadError, VerifierLogs, explain, map_refused
 
 if TYPE_CHECKING:
@@ -91,78 +92,6 @@ class LoadOptions(msgspec.Struct, frozen=True):
         return name not in self.disabled and self.feature(name)
 
 
-class LoadedScript:
-    """Programs and maps of one script in the kernel. Descriptors are owned by this object: do not close them."""
-
-    def __init__(self, script: CompiledScript, stack: ExitStack) -> None:
-        self.script = script
-        self.manifest = script.manifest
-        self._programs: dict[str, int] = {}
-        self._multi: dict[str, str] = {}
-        self._maps: dict[str, int] = {}
-        self._sections: dict[str, memoryview] = {}
-        self.gone: set[str] = set()
-        """Symbols of programs that were not loaded: what they trace is another program, which went meanwhile."""
-        self.generations: dict[str, Generations] = {}
-        """By symbol, the maps that are double-buffered."""
-        self._stack = stack
-        self.quiescence = Quiescence(stack)
-
-    def program_fd(self, symbol: str) -> int:
-        """Descriptor of a loaded program."""
-        return self._look_up(self._programs, symbol, "program")
-
-    def map_fd(self, symbol: str) -> int:
-        """Descriptor of a map by its ELF symbol."""
-        return self._look_up(self._maps, symbol, "map")
-
-    def multi(self, symbol: str) -> str:
-        """The multi link that a program was loaded for (as in :attr:`ProgramSpec.multi`), or nothing."""
-        return self._multi.get(symbol, "")
-
-    @property
-    def symbols(self) -> list[str]:
-        """Symbols of the programs that were loaded."""
-        return list(self._programs)
-
-    def section(self, name: str) -> memoryview:
-        """The mapped memory of a data section (``.data.slots``), shared with the programs and writable.
-
-        Valid until the session's stack closes; slices of it keep the mapping alive.
-        """
-        view = self._sections.get(name)
-        if view is None:
-            view = self._sections[name] = self._map_section(name)
-        return view
-
-    def run(self, symbol: str) -> int:
-        """Run a raw tracepoint program now (begin, end, self, test, bench); gives its return value."""
-        return bpf.prog_test_run(self.program_fd(symbol), bytes(8))
-
-    def _look_up(self, table: dict[str, int], symbol: str, what: str) -> int:
-        try:
-            return table[symbol]
-        except KeyError:
-            raise InternalError(f"no {what} {symbol!r} was loaded; there are {sorted(table)}") from None
-
-    def _map_section(self, name: str) -> memoryview:
-        descriptor = self.map_fd(name)
-        size = bpf.map_info(descriptor)[3]
-        rounded = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
-        mapped = mmap.mmap(descriptor, rounded, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
-        self._stack.callback(_close_mapping, mapped)
-        whole = self._stack.enter_context(memoryview(mapped))
-        return self._stack.enter_context(whole[:size])
-
-
-def _close_mapping(mapped: mmap.mmap) -> None:
-    try:
-        mapped.close()
-    except BufferError:
-        # A slice of the section still exists: the memory is unmapped with the last of them.
-        return
-
-
 def ring_size(pages: int) -> int:
     """Size of the event ring in bytes: *pages* memory pages, or for 0 based on free memory within fixed limits.
 
@@ -210,7 +139,6 @@ def load(script: CompiledScript, *, options: LoadOptions, stack: ExitStack) -> L
         LoadError: the kernel rejected it; the message is one line, the exception has the whole log.
     """
     lib = libbpf.library()
-    loaded = LoadedScript(script, stack)
     if not options.btf_path and any(spec.btf_id for spec in script.manifest.programs):
         libbpf.take_attach_ids(SECTION, ProgramType.TRACING)
     with libbpf.Messages(options.libbpf_log) as messages:
@@ -220,7 +148,7 @@ def load(script: CompiledScript, *, options: LoadOptions, stack: ExitStack) -> L
         maps = _members(lib.bpf_object__next_map, handle)
         programs = _members(lib.bpf_object__next_program, handle)
         _prepare_maps(lib, maps, script, options)
-        loaded.generations = _prepare_generations(lib, maps, script, stack)
+        generations = _prepare_generations(lib, maps, script, stack)
         with ExitStack() as targets:
             targets.callback(libbpf.attach_ids.clear)
             chosen = _prepare_programs(lib, programs, script, options, logs, targets)
@@ -230,20 +158,18 @@ def load(script: CompiledScript, *, options: LoadOptions, stack: ExitStack) -> L
                 logs.report()
                 raise explain(error, logs, script.manifest, messages) from None
         logs.report()
-        for item in maps:
-            loaded._maps[_map_name(lib, item)] = lib.bpf_map__fd(item)
-        place = script.manifest.random_words
-        if place is not None:
-            from pytrace.runtime.load import key_digests
-
-            key_digests.draw(loaded.section(place.section), place)
-        for symbol, generations in loaded.generations.items():
-            generations.start(loaded.map_fd(symbol))
-        for symbol, item in chosen.items():
-            loaded._programs[symbol] = lib.bpf_program__fd(item)
-        loaded.gone = {spec.symbol for spec in script.manifest.programs if not spec.part_of} - chosen.keys()
-        for spec in script.manifest.programs:
-            loaded._multi[spec.symbol] = _multi_link(spec, options)
+        loaded = LoadedScript(
+            script,
+            stack,
+            programs={symbol: lib.bpf_program__fd(item) for symbol, item in chosen.items()},
+            maps={_map_name(lib, item): lib.bpf_map__fd(item) for item in maps},
+            multi={spec.symbol: _multi_link(spec, options) for spec in script.manifest.programs},
+            generations=generations,
+        )
+    if words := script.manifest.random_words:
+        key_digests.draw(loaded.section(words.section), words)
+    for symbol, buffers in generations.items():
+        buffers.start(loaded.map_fd(symbol))
     return loaded
 
 
@@ -290,13 +216,7 @@ def _prepare_maps(lib: libbpf.Library, maps: list[int], script: CompiledScript, 
         if entries is not None:
             lib.bpf_map__set_max_entries(item, entries)
         if name in digested:
-            lib.bpf_map__set_map_flags(item, _digest_flags())
-
-
-def _digest_flags() -> int:
-    from pytrace.runtime.load import key_digests  # few scripts have such maps
-
-    return key_digests.in_one_order()
+            lib.bpf_map__set_map_flags(item, key_digests.in_one_order())
 
 
 def _prepare_generations(
@@ -304,17 +224,17 @@ def _prepare_generations(
 ) -> dict[str, Generations]:
     """Create the buffers of double-buffered maps and set them as inner maps in libbpf."""
     items = {_map_name(lib, item): item for item in maps}
-    found: dict[str, Generations] = {}
+    generations: dict[str, Generations] = {}
     for spec in script.manifest.maps:
         if spec.inner is not None:
+            flags = key_digests.in_one_order() if spec.keys else 0
             try:
-                made = found[spec.symbol] = Generations(
-                    spec.inner, spec.max_entries, spec.symbol, stack, _digest_flags() if spec.keys else 0
-                )
+                buffers = Generations(spec.inner, spec.max_entries, spec.symbol, stack, flags)
             except OSError as error:
                 raise map_refused(spec, error) from None
-            lib.bpf_map__set_inner_map_fd(items[spec.symbol], made.current)
-    return found
+            generations[spec.symbol] = buffers
+            lib.bpf_map__set_inner_map_fd(items[spec.symbol], buffers.current)
+    return generations
 
 
 def _prepare_programs(

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import DIGEST, PER_CPU_TYPES, SLOT_FLAG, GlobalSlot, MapSpec
 from pytrace.runtime.abi import bpf, bpf_maps, perf
+from pytrace.runtime.load import key_digests
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytrace.runtime.load.loader import LoadedScript
+    from pytrace.runtime.load.loaded_script import LoadedScript
 
 Block = tuple[bytes, bytes, int]
 """Keys one after another, their values one after another, and how many they are."""
@@ -76,8 +77,6 @@ class MapReader:
 
     def _with_keys(self, spec: MapSpec, rows: Iterator[Block], clear: bool) -> Iterator[Block]:
         """Rows with whole keys in place of digests; some of them may just have been taken out of the map."""
-        from pytrace.runtime.load import key_digests
-
         yielded = 0
         for block in key_digests.joined(spec.name, rows, self._keys(spec, delete=False)):
             yielded += block[2]

@@ -11,9 +11,9 @@ from pytrace.runtime.session.loop import OVER_AT_ONCE
 from pytrace.runtime.session.services.service import EndOfRun
 
 if TYPE_CHECKING:
-    from pytrace.runtime.load.counters import Key
     from pytrace.runtime.session.loop import RunLoop
     from pytrace.runtime.session.resources import Resources
+    from pytrace.runtime.session.services.losses import Key
 
 _NO_MAPS = "not all maps were printed because of the interrupt"
 

@@ -20,7 +20,8 @@ from pytrace.core.options.process_filters import NOT_YET, PROCESS_MAP, UNROLLED,
 from pytrace.core.types import Stack, Type, USym, parts
 from pytrace.runtime.abi import privileges
 from pytrace.runtime.host.clocks import Clock, together
-from pytrace.runtime.load.loader import LoadedScript, LoadOptions, available_memory, load
+from pytrace.runtime.load.loaded_script import LoadedScript
+from pytrace.runtime.load.loader import LoadOptions, available_memory, load
 from pytrace.runtime.load.map_reader import MapReader
 from pytrace.runtime.output.renderer import Renderer, RenderOptions, RunState
 from pytrace.runtime.output.streams import Flush, Output

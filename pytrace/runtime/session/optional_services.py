@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pytrace.core.manifest import MapSpec
     from pytrace.core.options.run_options import RunOptions
     from pytrace.results.snapshot import SnapshotData
-    from pytrace.runtime.load.loader import LoadedScript
+    from pytrace.runtime.load.loaded_script import LoadedScript
     from pytrace.runtime.ring.reader import EventLoop
     from pytrace.runtime.session.notices import Notices
     from pytrace.runtime.session.resources import Command

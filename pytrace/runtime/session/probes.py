@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from pytrace.runtime.attach.attachments import Attached, Attachments, AttachOptions
     from pytrace.runtime.attach.opened import MissReader, Opened
     from pytrace.runtime.capture.recording import Moment
-    from pytrace.runtime.load.counters import Key
-    from pytrace.runtime.load.loader import LoadedScript
+    from pytrace.runtime.load.loaded_script import LoadedScript
     from pytrace.runtime.session.notices import Notices
+    from pytrace.runtime.session.services.losses import Key
     from pytrace.runtime.session.services.processes import Processes
 
 

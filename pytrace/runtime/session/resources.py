@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pytrace.base.interruption import EndRequests
     from pytrace.core.manifest import ProgramSpec
     from pytrace.core.options.run_options import RunOptions
-    from pytrace.runtime.load.loader import LoadedScript
+    from pytrace.runtime.load.loaded_script import LoadedScript
     from pytrace.runtime.output.renderer import Renderer
     from pytrace.runtime.output.streams import Output
     from pytrace.runtime.ring.reader import EventLoop, RingReader

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pytrace.core.manifest import Manifest
     from pytrace.core.manifest_sections import UnwindMaps
     from pytrace.runtime.host.procfs import Mapping
-    from pytrace.runtime.load.loader import LoadedScript
+    from pytrace.runtime.load.loaded_script import LoadedScript
 
 _RANGE = struct.Struct("=QQQII")
 _SMALLEST_SLICE = 16

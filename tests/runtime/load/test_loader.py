@@ -30,6 +30,7 @@ from pytrace.core.types import UINT64
 from pytrace.runtime.abi import bpf, libbpf
 from pytrace.runtime.abi.bpf import AttachType, ProgramType
 from pytrace.runtime.load import loader
+from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.load.loader import LoadError, LoadOptions
 from tests.support.fake_maps import FakeMaps, install
 
@@ -149,7 +150,7 @@ def loaded(
     stack: ExitStack | None = None,
     features: tuple[str, ...] = (),
     **options: Any,
-) -> loader.LoadedScript:
+) -> LoadedScript:
     library.programs = library.programs or [item.symbol for item in programs if not item.part_of]
     script = CompiledScript(b"", Manifest(programs, maps, (), (), Config(log_size=100, perf_rb_pages=1)))
     wanted = LoadOptions(feature=features.__contains__, **options)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
 
     from pytrace.core.options.run_options import RunOptions
-    from pytrace.runtime.load.loader import LoadedScript
+    from pytrace.runtime.load.loaded_script import LoadedScript
     from pytrace.runtime.ring.reader import EventLoop
 
 LOOK_EVERY = 0.1

@@ -1,4 +1,4 @@
-"""pytrace.runtime.load.double_buffers: which map programs use, and waiting for those that run."""
+"""pytrace.runtime.load.loaded_script: which map programs use, and waiting for those that run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from pytrace.core.manifest import MapType
 from pytrace.runtime.abi.bpf import Command
-from pytrace.runtime.load.double_buffers import Generations, Quiescence
+from pytrace.runtime.load.loaded_script import Generations, Quiescence
 from tests.support.fake_maps import FakeMap, FakeMaps, install
 
 OUTER = FakeMap(int(MapType.ARRAY_OF_MAPS), 4, 4, 1)
