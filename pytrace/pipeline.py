@@ -11,15 +11,24 @@ import hashlib
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from pytrace.core.diagnostics import PlacedError, ScriptError, render
+from pytrace.core.config import Config
+from pytrace.core.diagnostics import Diagnostics, PlacedError, ScriptError, render
+from pytrace.core.kernel_info import KernelInfo
+from pytrace.core.manifest import CompiledScript
+from pytrace.core.manifest_sections import AheadOfTime
+from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.probes.kinds import probe_kind
+from pytrace.core.source import Source
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.typed_program import CheckedProgram, ProbeUnit
 from pytrace.frontend.attach import attach_points as attach_points_pass
 from pytrace.frontend.c import definitions as definitions_pass
+from pytrace.frontend.c.definitions import Definitions
 from pytrace.frontend.check import analysis as analysis_pass
 from pytrace.frontend.check import root_conditions
 from pytrace.frontend.expand import imports as imports_pass
@@ -27,18 +36,6 @@ from pytrace.frontend.expand import macros as macros_pass
 from pytrace.frontend.expand import parameters as parameters_pass
 from pytrace.frontend.expand import settings as settings_pass
 from pytrace.frontend.syntax import parser
-
-if TYPE_CHECKING:
-    from pytrace.core.config import Config
-    from pytrace.core.diagnostics import Diagnostics
-    from pytrace.core.kernel_info import KernelInfo
-    from pytrace.core.manifest import CompiledScript
-    from pytrace.core.manifest_sections import AheadOfTime
-    from pytrace.core.options.compile_options import CompileOptions
-    from pytrace.core.source import Source
-    from pytrace.frontend.ast import nodes
-    from pytrace.frontend.ast.typed_program import CheckedProgram, ProbeUnit
-    from pytrace.frontend.c.definitions import Definitions
 
 RECURSION = 60_000
 """Recursion limit of a pass, in Python frames."""

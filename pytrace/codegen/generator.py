@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from pytrace.codegen.analysis import (
@@ -23,6 +21,7 @@ from pytrace.codegen.ir import target
 from pytrace.codegen.ir.builder import Builder
 from pytrace.codegen.ir.ir_values import CONTEXT
 from pytrace.codegen.ir.module import Module, program_section
+from pytrace.codegen.ir.operands import Operand
 from pytrace.codegen.lower import calls, expressions, map_access, statements
 from pytrace.codegen.lower.builtins.families import emission
 from pytrace.codegen.services import process_filters, process_following, system_call_dispatch, unwind_tables
@@ -30,7 +29,9 @@ from pytrace.codegen.services.system_call_dispatch import PART
 from pytrace.codegen.storage.data_sections import SESSION, Layout
 from pytrace.codegen.storage.scratch_memory import Scratch
 from pytrace.core.diagnostics import TraceError
+from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import CompiledScript, Manifest, MapSpec, ProgramSpec
+from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.probes.kinds import Context
 from pytrace.core.types import INT64
 from pytrace.frontend.ast.typed_program import (
@@ -41,11 +42,6 @@ from pytrace.frontend.ast.typed_program import (
     VariableInfo,
     location,
 )
-
-if TYPE_CHECKING:
-    from pytrace.codegen.ir.operands import Operand
-    from pytrace.core.kernel_info import KernelInfo
-    from pytrace.core.options.compile_options import CompileOptions
 
 _FIRST_OBJECT = 8
 """Offset of the object pointer in every ``struct bpf_iter__TYPE``, after the pointer to ``struct bpf_iter_meta``."""

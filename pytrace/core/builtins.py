@@ -5,13 +5,10 @@ The rows are data; see :mod:`pytrace.core.builtin_row` for what each column mean
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from pytrace.core.builtin_row import Builtin, Mode
 from pytrace.core.probes.kinds import FENTRY, FEXIT, ITER, KPROBE, PROBE_KINDS, Context
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _CTX = (Context.REGISTERS, Context.PERF_EVENT, Context.ITERATOR)
 

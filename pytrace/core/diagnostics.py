@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable, Iterator
 from enum import Enum
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
 from pytrace.core.source import Span, expansion_chain
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 
 class Severity(Enum):

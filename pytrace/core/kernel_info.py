@@ -7,14 +7,12 @@ script with the same facts compiles to the same bytes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 import msgspec
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from pytrace.core.types import Enum, Struct, Type
+from pytrace.core.types import Enum, Struct, Type
 
 FEATURES = (
     "kprobe",

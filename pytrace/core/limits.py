@@ -5,12 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import resource
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from pytrace.core.diagnostics import TraceError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 FILES = frozenset({errno.EMFILE, errno.ENFILE})
 _OUTPUT = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF, errno.EIO})

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from collections.abc import Callable
 from enum import IntEnum
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -22,9 +23,6 @@ from pytrace.core.manifest_sections import AheadOfTime, UnwindMaps
 from pytrace.core.probes.kinds import known_kind
 from pytrace.core.probes.targets import AnyTarget, ProbeTarget
 from pytrace.core.types import Type, decoded, settled
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 P = TypeVar("P", bound=ProbeTarget)
 

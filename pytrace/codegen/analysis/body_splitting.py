@@ -9,18 +9,14 @@ Variables that several of these functions use are in scratch memory
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from pytrace.core.types import VOID
 from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.typed_program import CheckedProgram
 from pytrace.frontend.ast.visitor import children
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from pytrace.frontend.ast.typed_program import CheckedProgram
 
 WHOLE = 3000
 """Nodes of a body that stays one function."""

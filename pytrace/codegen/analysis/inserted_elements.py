@@ -6,13 +6,9 @@ Where the key is mostly missing, the look-up is wasted.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.typed_program import CheckedProgram
 from pytrace.frontend.ast.visitor import walk
-
-if TYPE_CHECKING:
-    from pytrace.frontend.ast.typed_program import CheckedProgram
 
 
 def inserted_maps(checked: CheckedProgram, names: frozenset[str]) -> dict[nodes.Block, frozenset[str]]:

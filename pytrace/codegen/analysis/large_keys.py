@@ -7,18 +7,14 @@ ends at its NUL.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import msgspec
 
 from pytrace.core.types import Record, Stack, String, Tuple, Type
 from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.typed_program import CheckedProgram
 from pytrace.frontend.ast.visitor import walk
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pytrace.frontend.ast.typed_program import CheckedProgram
 
 WORD = 8
 """Bytes that are digested at a time."""

@@ -7,15 +7,10 @@ traced program, for days. Programs whose loops may exceed ``max_loop_iterations`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pytrace.core.diagnostics import PlacedError
 from pytrace.core.source import Span
 from pytrace.frontend.ast import nodes, visitor
-from pytrace.frontend.ast.typed_program import FunctionInfo
-
-if TYPE_CHECKING:
-    from pytrace.frontend.ast.typed_program import CheckedProgram, MapInfo
+from pytrace.frontend.ast.typed_program import CheckedProgram, FunctionInfo, MapInfo
 
 MOST = 1 << 23
 """``BPF_MAX_LOOPS`` of the kernel."""

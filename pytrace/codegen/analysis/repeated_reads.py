@@ -7,14 +7,11 @@ program can. A loop reads again in each iteration, so that it sees writes of oth
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
 
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import CheckedProgram, FunctionInfo, ImportedFunction, VariableInfo
 from pytrace.frontend.ast.visitor import children, walk
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
 
 _CONSTANT = frozenset({"pid", "tid", "uid", "gid", "cpu", "curtask", "cgroup", "retval", "func", "ctx"})
 """Builtins without arguments whose value does not change during a run of a program."""

@@ -6,15 +6,11 @@ with the code around it lives in scratch memory; all others stay registers or st
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pytrace.codegen.analysis.body_splitting import Chain, Plan
 from pytrace.core.types import Pointer
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import CheckedProgram, FunctionInfo, VariableInfo
 from pytrace.frontend.ast.visitor import children, walk
-
-if TYPE_CHECKING:
-    from pytrace.codegen.analysis.body_splitting import Chain, Plan
 
 
 def shared_variables(checked: CheckedProgram, body: nodes.Block, plan: Plan) -> frozenset[VariableInfo]:

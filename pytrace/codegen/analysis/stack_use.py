@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import struct
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from pytrace.codegen.ir.function_text import callees
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LIMIT = 512
 """``MAX_BPF_STACK``."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TypeGuard
 
 from pytrace.base.dispatch import by_class, on
+from pytrace.codegen.aot.load_time_values import Ahead
 from pytrace.core.probes.targets import (
     IteratorTarget,
     KernelFunctionTarget,
@@ -20,12 +22,6 @@ from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.ast.compile_time_facts import Existence, LayoutReliance, TypeDescription, UserSymbol
 from pytrace.frontend.ast.probe_context import ContextField, DataLoc, ProbeArgument, RegisterLocation, Slot
 from pytrace.frontend.ast.typed_program import CheckedProgram, ProbeUnit
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import TypeGuard
-
-    from pytrace.codegen.aot.load_time_values import Ahead
 
 _ARGUMENTS = frozenset({"args", "retval"})
 

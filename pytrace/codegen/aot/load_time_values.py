@@ -9,6 +9,7 @@ Layouts that cannot be adjusted in this way are recorded (*relies*) and checked 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,16 +17,14 @@ import msgspec
 from pytrace.codegen.ir.ir_values import Number, Ptr, global_pointer, signed_constant
 from pytrace.codegen.ir.module import LOAD_TIME
 from pytrace.codegen.ir.operands import Memory, Operand, Scalar
+from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest_sections import AheadOfTime, OpenValue, Row
 from pytrace.core.types import Array, Field, Pointer, Struct, Type
 from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.typed_program import FieldPath, LoadTime
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.core.kernel_info import KernelInfo
-    from pytrace.frontend.ast.typed_program import FieldPath, LoadTime
 
 
 class Ahead(msgspec.Struct):

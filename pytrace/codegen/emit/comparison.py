@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 from pytrace.codegen.emit import loops, memory
+from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.ir_values import I1, I64, TRUE, Number, Ptr
 from pytrace.codegen.ir.operands import Memory, Operand
 from pytrace.core.types import AddressSpace, Members, Record, String
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from pytrace.codegen.emit.emitter import Emitter
 
 FOLLOWED = 4096
 """Memory up to this size is compared by an inline loop, of which the verifier follows each iteration."""

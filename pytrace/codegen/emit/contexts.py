@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 from pytrace.base.dispatch import by_class, on
 from pytrace.codegen.emit import memory, raw_tracepoints, returned_function, system_calls
+from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
+from pytrace.codegen.ir.ir_values import I64, Number, Ptr
 from pytrace.codegen.ir.operands import Made, Memory, Operand, Remote, Scalar
 from pytrace.codegen.ir.registers import Registers, registers_of
 from pytrace.core.diagnostics import InternalError
@@ -26,12 +28,6 @@ from pytrace.frontend.ast.probe_context import (
     ReturnValue,
     Slot,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.ir.ir_values import I64, Number, Ptr
 
 
 def text_view(operand: Operand, type_: Type) -> Operand:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from pytrace.codegen.aot import load_time_values
 from pytrace.codegen.emit import memory
+from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
+from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import UINT32, UINT64, AddressSpace, Field, Int, Struct
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr
 
 COMM = 16
 """TASK_COMM_LEN of include/linux/sched.h."""

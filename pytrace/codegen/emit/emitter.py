@@ -6,8 +6,8 @@ context pointer and this CPU's block of per-CPU data.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,20 +15,16 @@ from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.program import Program, Variable
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Builder
+from pytrace.codegen.ir.function_text import Block, FunctionText
 from pytrace.codegen.ir.ir_values import CONTEXT, I1, I64, Number, Ptr, Scope, global_pointer
 from pytrace.codegen.ir.module import PERCPU, SHARED
 from pytrace.codegen.ir.operands import Memory, Operand, Scalar
 from pytrace.codegen.storage.scratch_memory import CLAIM, COPIES
 from pytrace.core.diagnostics import InternalError
+from pytrace.core.source import Span
 from pytrace.core.types import INT64, VOID, AddressSpace, Type, Void
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from pytrace.codegen.ir.function_text import Block, FunctionText
-    from pytrace.core.source import Span
-    from pytrace.frontend.ast import nodes
-    from pytrace.frontend.ast.typed_program import VariableInfo
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.typed_program import VariableInfo
 
 STACK_BUDGET = (160, 96, 48)
 """Bytes of stack objects in the entry function, in callbacks and functions, and in what these call in turn."""

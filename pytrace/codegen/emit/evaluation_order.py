@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from pytrace.codegen.analysis.aliasing import changes
 from pytrace.codegen.emit import memory
+from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.operands import Operand, Scalar
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast import nodes
 
 
 def settled(e: Emitter, operand: Operand) -> Operand:

@@ -6,7 +6,7 @@ copied with its actual length.  An event that does not fit the ring is counted a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from pytrace.codegen.emit import evaluation_order, memory, seq_file, system_calls
 from pytrace.codegen.emit.emitter import Emitter
@@ -17,12 +17,8 @@ from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import CUT, EventLayout, EventSpec, HelperFailure, LayoutWithProbe, RuntimeFailure
 from pytrace.core.manifest import RING
 from pytrace.core.types import INT32, AddressSpace, Buffer, String, Type
+from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import location
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from pytrace.frontend.ast import nodes
 
 REPORTED = 64
 """Failures of one kind at one location that a CPU reports individually."""

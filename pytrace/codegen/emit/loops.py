@@ -10,18 +10,15 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from pytrace.codegen.analysis.loop_bounds import MOST
 from pytrace.codegen.emit import events
 from pytrace.codegen.emit.emitter import Emitter, Loop
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.ir_values import FRAME, I64, Number, Ptr, global_pointer, number_parameter
+from pytrace.codegen.ir.operands import Operand
+from pytrace.core.source import Span
 from pytrace.frontend.ast import nodes
-
-if TYPE_CHECKING:
-    from pytrace.codegen.ir.operands import Operand
-    from pytrace.core.source import Span
 
 FOLLOWED = 1024
 """Maximum iterations of a loop that the verifier follows one by one."""

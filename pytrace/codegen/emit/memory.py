@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import INLINE_BYTES
+from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr
 from pytrace.codegen.ir.operands import Made, Memory, Operand, Parts, Remote, Scalar
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.probes.kinds import Context
@@ -26,7 +27,6 @@ from pytrace.core.types import (
 
 if TYPE_CHECKING:
     from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr
 
 
 def is_signed(type_: Type) -> bool:

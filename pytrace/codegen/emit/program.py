@@ -6,30 +6,29 @@ They share the per-CPU scratch area; variables that several of them use live the
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from pytrace.codegen.analysis.body_splitting import Plan
+from pytrace.codegen.analysis.large_keys import Words
+from pytrace.codegen.aot.load_time_values import Ahead
 from pytrace.codegen.ir.builder import Builder
 from pytrace.codegen.ir.ir_values import Number, Ptr, global_pointer
+from pytrace.codegen.ir.module import Module
+from pytrace.codegen.ir.operands import Operand
+from pytrace.codegen.storage.data_sections import Layout
 from pytrace.codegen.storage.scratch_memory import USER_AREA, Scratch, unit_area
+from pytrace.core.builtin_row import Builtin
+from pytrace.core.kernel_info import KernelInfo
+from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.types import Type
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.typed_program import CheckedProgram, FunctionInfo, ProbeUnit, VariableInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from pytrace.codegen.analysis.large_keys import Words
-    from pytrace.codegen.aot.load_time_values import Ahead
     from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.ir.module import Module
-    from pytrace.codegen.ir.operands import Operand
-    from pytrace.codegen.storage.data_sections import Layout
-    from pytrace.core.builtin_row import Builtin
-    from pytrace.core.kernel_info import KernelInfo
-    from pytrace.core.options.compile_options import CompileOptions
-    from pytrace.core.types import Type
-    from pytrace.frontend.ast import nodes
-    from pytrace.frontend.ast.typed_program import CheckedProgram, FunctionInfo, ProbeUnit, VariableInfo
 
 
 class Lowering(msgspec.Struct, frozen=True):

@@ -7,15 +7,11 @@ evaluated again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pytrace.codegen.emit.emitter import Emitter
 from pytrace.core.types import Pointer
 from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.typed_program import CheckedProgram, VariableInfo
 from pytrace.frontend.ast.visitor import walk
-
-if TYPE_CHECKING:
-    from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.frontend.ast.typed_program import CheckedProgram, VariableInfo
 
 _ARGUMENTS = frozenset({"args", "ctx"})
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
 
 from pytrace.codegen.emit import memory
+from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
+from pytrace.codegen.ir.ir_values import I1, I64, Number
 from pytrace.codegen.ir.operands import Operand, Remote, Scalar
 from pytrace.core.types import AddressSpace, Type
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.ir.ir_values import I1, I64, Number
-    from pytrace.frontend.ast.probe_context import RawField, RawRead
+from pytrace.frontend.ast.probe_context import RawField, RawRead
 
 _MINOR_BITS = 20
 """``MINORBITS`` of include/linux/kdev_t.h."""

@@ -7,17 +7,13 @@ identified by the stack address of its return address.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from pytrace.codegen.emit import loops
 from pytrace.codegen.emit.current_task import kernel_field, read_word
+from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.ir.ir_values import Number
+from pytrace.codegen.ir.ir_values import Number
 
 INSTANCES = 16
 """Maximum number of instances that are searched."""

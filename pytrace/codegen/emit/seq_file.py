@@ -7,9 +7,8 @@ most twelve of them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pytrace.codegen.emit import memory
+from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.ir_values import NULL, Number
 from pytrace.core import formats
@@ -17,10 +16,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.event_layout import Formatted
 from pytrace.core.formats import Conversion, Format
 from pytrace.core.types import String
-
-if TYPE_CHECKING:
-    from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast import nodes
 
 MOST = 12
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.ir.ir_values import I64, Ptr
 from pytrace.core.probes.system_calls import ABIS, Abi
-
-if TYPE_CHECKING:
-    from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.ir.ir_values import I64, Ptr
-    from pytrace.frontend.ast.typed_program import ProbeUnit
+from pytrace.frontend.ast.typed_program import ProbeUnit
 
 RESULT = 8
 """Offset of the system call's result in the context of the raw tracepoint ``sys_exit``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -17,13 +17,11 @@ from pytrace.codegen.emit.current_task import (
     user_ids,
     write_name,
 )
+from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
+from pytrace.codegen.ir.ir_values import Number, Ptr
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import INT32, UINT32, UINT64, AddressSpace, Array, Int, Struct
-
-if TYPE_CHECKING:
-    from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.ir.ir_values import Number, Ptr
 
 LEVELS = 8
 """Maximum depth of pid namespaces that is searched; 32 is the kernel's limit (MAX_PID_NS_LEVEL), 2 or 3 are usual."""

@@ -7,14 +7,10 @@ once everything that they refer to has a number.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pytrace.codegen.ir.ir_values import Location, Scope
 from pytrace.core.diagnostics import TraceError
+from pytrace.core.source import Source, Span
 from pytrace.core.types import Bool, Enum, Int, Pointer, Struct, Type, Void
-
-if TYPE_CHECKING:
-    from pytrace.core.source import Source, Span
 
 _POINTER = '!DIDerivedType(tag: DW_TAG_pointer_type, baseType: {base}, size: 64)'
 _EXACT = "!DIExpression()"

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Container
 
 import msgspec
 
 from pytrace.codegen.ir.ir_values import LateInstruction
-
-if TYPE_CHECKING:
-    from collections.abc import Container
 
 _SYMBOL = re.compile(r"@(\w+)")
 

@@ -6,12 +6,10 @@ A row is typed: ``Helper[[Ptr, Ptr], Ptr]`` takes two pointers and returns one, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar, overload
+from collections.abc import Callable
+from typing import Generic, ParamSpec, TypeVar, overload
 
 from pytrace.codegen.ir.ir_values import I64, Number, Ptr
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 P = ParamSpec("P")
 R = TypeVar("R")

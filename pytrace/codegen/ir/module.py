@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pytrace.codegen.ir.debug_info import DebugInfo
 from pytrace.codegen.ir.function_text import FunctionText
 from pytrace.codegen.ir.ir_values import Late, Ptr, Scope, global_pointer
 from pytrace.codegen.ir.target import TRIPLE
 from pytrace.core.manifest import LOAD_TIME_SECTION, RING, MapType
-
-if TYPE_CHECKING:
-    from pytrace.core.source import Source, Span
-    from pytrace.core.types import Type
+from pytrace.core.source import Source, Span
+from pytrace.core.types import Type
 
 PERCPU = "percpu"
 SHARED = "shared"

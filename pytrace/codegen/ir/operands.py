@@ -6,15 +6,12 @@ directly into its event or map key.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import msgspec
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytrace.codegen.ir.ir_values import Number, Ptr
-    from pytrace.core.types import AddressSpace, Type
+from pytrace.codegen.ir.ir_values import Number, Ptr
+from pytrace.core.types import AddressSpace, Type
 
 
 class Scalar(msgspec.Struct, frozen=True):

@@ -5,19 +5,16 @@ from __future__ import annotations
 import os
 import resource
 import sys
+from collections.abc import Callable
 from functools import cache, partial
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import NoReturn
+
+from llvmlite.binding import ModuleRef, TargetMachine
 
 from pytrace.core import limits
 from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.limits import memory_is_limited
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import ModuleType
-    from typing import NoReturn
-
-    from llvmlite.binding import ModuleRef, TargetMachine
 
 TRIPLE = "bpfel" if sys.byteorder == "little" else "bpfeb"
 CPU = "v3"

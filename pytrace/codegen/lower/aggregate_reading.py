@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from pytrace.codegen.emit import loops, memory
+from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.ir_values import I1, I64, Ptr, global_pointer
 from pytrace.codegen.ir.module import PERCPU
 from pytrace.codegen.ir.operands import Memory, Operand, Scalar
 from pytrace.codegen.lower import map_access
 from pytrace.codegen.lower.aggregates import ROWS, with_bucket
+from pytrace.codegen.lower.map_access import Key
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import DIGEST, SLOT_FLAG
 from pytrace.core.types import Hist, LHist, Stats, TSeries, Type
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.lower.map_access import Key
-    from pytrace.frontend.ast import nodes
-    from pytrace.frontend.ast.typed_program import MapInfo
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.typed_program import MapInfo
 
 
 def read(e: Emitter, info: MapInfo, key: Key | None, type_: Type) -> Operand:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import msgspec
 
 from pytrace.codegen.analysis.shared_variables import called_functions
 from pytrace.codegen.emit import memory
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.emit.program import Script
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.ir_values import I64, Number, Ptr, ordering
+from pytrace.codegen.ir.operands import Operand
 from pytrace.codegen.lower import map_access
 from pytrace.codegen.lower.map_access import Key
 from pytrace.codegen.storage.data_sections import SESSION
@@ -18,15 +21,8 @@ from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import DIGEST
 from pytrace.core.types import Avg, Count, Hist, LHist, Max, Min, Stats, Sum, TSeries, Type
 from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.typed_program import MapInfo
 from pytrace.frontend.ast.visitor import walk
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.emit.program import Script
-    from pytrace.codegen.ir.operands import Operand
-    from pytrace.frontend.ast.typed_program import MapInfo
 
 ATTEMPTS = 8
 """Maximum attempts of an update of ``min`` or ``max``, each of which another program may interrupt."""

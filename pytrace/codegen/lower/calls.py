@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pytrace.codegen.emit import evaluation_order, events, memory
 from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.emit.program import Program
 from pytrace.codegen.ir.ir_values import FRAME, Number
 from pytrace.codegen.ir.operands import Memory, Nothing, Operand, Remote, Scalar
 from pytrace.core.builtin_row import Builtin, Mode
@@ -13,9 +12,6 @@ from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import VOID, Pointer, Type, Void
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import FunctionInfo, ImportedFunction
-
-if TYPE_CHECKING:
-    from pytrace.codegen.emit.program import Program
 
 
 def call(e: Emitter, node: nodes.Identifier | nodes.Call) -> Operand:

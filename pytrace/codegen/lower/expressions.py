@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 from pytrace.base.dispatch import by_class, on
+from pytrace.codegen.analysis.body_splitting import Arm, Chain
 from pytrace.codegen.aot import load_time_values
 from pytrace.codegen.emit import evaluation_order, events, loops, memory
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.ir.function_text import Block
+from pytrace.codegen.ir.ir_values import I1, Number
 from pytrace.codegen.ir.operands import Memory, Nothing, Operand, Parts, Remote, Scalar
 from pytrace.codegen.lower import calls, maps, members, operators
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import UINT8, UINT64, VOID, Array, Bool, Int, Pointer, String, Struct, Type, USym, Void
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import TypeDescription
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from pytrace.codegen.analysis.body_splitting import Arm, Chain
-    from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.ir.function_text import Block
-    from pytrace.codegen.ir.ir_values import I1, Number
 
 
 def evaluate(e: Emitter, node: nodes.Expr) -> Operand:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pytrace.codegen.analysis import loop_bounds
 from pytrace.codegen.emit import loops, memory
+from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.ir_values import I64, Ptr, global_pointer, pointer_parameter
 from pytrace.codegen.ir.operands import Memory, Operand, Scalar
@@ -14,10 +13,7 @@ from pytrace.codegen.lower.map_access import Key
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import INT64, Tuple
 from pytrace.frontend.ast import nodes
-
-if TYPE_CHECKING:
-    from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.frontend.ast.typed_program import VariableInfo
+from pytrace.frontend.ast.typed_program import VariableInfo
 
 
 def for_each(e: Emitter, node: nodes.For) -> None:

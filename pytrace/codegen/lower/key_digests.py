@@ -16,19 +16,15 @@ entirely after it are not included, which is why the length of the used part mus
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pytrace.codegen.analysis.large_keys import WORD, Words, words_of
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.emit.program import Script
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Builder
+from pytrace.codegen.ir.function_text import Block
 from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr, global_pointer, number_parameter, pointer_parameter
 from pytrace.codegen.ir.module import SHARED
-
-if TYPE_CHECKING:
-    from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.emit.program import Script
-    from pytrace.codegen.ir.function_text import Block
-    from pytrace.core.types import Type
+from pytrace.core.types import Type
 
 BLOCK = 16
 """Words per iteration of the loop."""

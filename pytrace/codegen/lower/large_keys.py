@@ -6,20 +6,16 @@ The rest is zeroed only in the copy of a key that is stored, once for each new k
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from pytrace.codegen.analysis.large_keys import LEAST, WORD
 from pytrace.codegen.emit import memory
+from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
+from pytrace.codegen.ir.ir_values import Ptr
 from pytrace.codegen.ir.operands import Made, Operand, Parts
 from pytrace.codegen.lower.key_digests import BLOCK
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.ir.ir_values import Ptr
-    from pytrace.core.types import Type
+from pytrace.core.types import Type
 
 SLACK = BLOCK * WORD
 """Bytes that are zeroed after the end of a string, as a digest may include them. A key needs room for them."""

@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from pytrace.codegen.analysis.large_keys import WORD
 from pytrace.codegen.emit import events, memory
+from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.evaluation_order import in_order
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Builder
+from pytrace.codegen.ir.function_text import Block
 from pytrace.codegen.ir.ir_values import I64, NULL, Number, Ptr, global_pointer, pointer_parameter
 from pytrace.codegen.ir.module import SHARED, Module
 from pytrace.codegen.ir.operands import Memory, Operand, Parts, Scalar
 from pytrace.codegen.lower import key_digests, large_keys
+from pytrace.codegen.lower.large_keys import Text
+from pytrace.codegen.storage.data_sections import Layout
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import DIGEST, MAP_TYPES, SLOT_FLAG, MapType
 from pytrace.core.types import Hist, LHist, TSeries, Tuple, Type
 from pytrace.frontend.ast import nodes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.ir.function_text import Block
-    from pytrace.codegen.lower.large_keys import Text
-    from pytrace.codegen.storage.data_sections import Layout
-    from pytrace.frontend.ast.typed_program import MapInfo
+from pytrace.frontend.ast.typed_program import MapInfo
 
 NOEXIST = 1
 """``BPF_NOEXIST``: the update fails if the key exists."""

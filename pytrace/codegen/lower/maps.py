@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from pytrace.codegen.emit import events, loops, memory
+from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.ir_values import I1, I64, AtomicOperation, Number, Ptr, global_pointer
 from pytrace.codegen.ir.module import PERCPU
@@ -13,13 +14,8 @@ from pytrace.codegen.ir.operands import Memory, Operand, Scalar
 from pytrace.codegen.lower import aggregate_reading, map_access
 from pytrace.core.manifest import SLOT_FLAG
 from pytrace.core.types import Bool, Int, Type
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.frontend.ast import nodes
-    from pytrace.frontend.ast.typed_program import MapInfo
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.typed_program import MapInfo
 
 
 def read(e: Emitter, node: nodes.MapRef | nodes.MapIndex) -> Operand:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pytrace.codegen.aot import load_time_values
 from pytrace.codegen.emit import contexts, events, memory
 from pytrace.codegen.emit.contexts import text_view
+from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.provenance import origin
+from pytrace.codegen.ir.function_text import Block
+from pytrace.codegen.ir.ir_values import Number
 from pytrace.codegen.ir.operands import Memory, Operand, Remote, Scalar
 from pytrace.codegen.lower.operators import target_size
 from pytrace.core.diagnostics import InternalError, PlacedError
@@ -18,11 +19,6 @@ from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import BoundsCheck
 from pytrace.frontend.ast.probe_context import Slot
 from pytrace.frontend.ast.typed_program import FieldPath
-
-if TYPE_CHECKING:
-    from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.ir.function_text import Block
-    from pytrace.codegen.ir.ir_values import Number
 
 
 def follow(e: Emitter, operand: Operand, pointer: Type, type_: Type) -> Operand:

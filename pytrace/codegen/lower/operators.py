@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from pytrace.codegen.emit import comparison, events, memory
+from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.evaluation_order import in_order
 from pytrace.codegen.ir.ir_values import I1, I64, TRUE, Number, Operation, Order, ordering
 from pytrace.codegen.ir.operands import Operand, Scalar
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import BOOL, Pointer, Type
+from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import Signedness
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.frontend.ast import nodes
 
 _PLAIN: dict[str, Operation] = {"+": "add", "-": "sub", "*": "mul", "&": "and", "|": "or", "^": "xor"}
 _ORDER: dict[str, Order] = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 from pytrace.base.dispatch import by_class, on
 from pytrace.codegen.analysis.aliasing import overlaps
 from pytrace.codegen.emit import loops, memory
 from pytrace.codegen.emit.emitter import Emitter, Loop
+from pytrace.codegen.ir.ir_values import Number
 from pytrace.codegen.ir.operands import Operand, Scalar
 from pytrace.codegen.lower import aggregates, for_loops, map_access, maps, operators
 from pytrace.codegen.lower.expressions import store_variable
@@ -15,13 +16,8 @@ from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import VOID, Pointer, Type, Void
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import Signedness
+from pytrace.frontend.ast.typed_program import MapInfo
 from pytrace.frontend.ast.visitor import walk
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from pytrace.codegen.ir.ir_values import Number
-    from pytrace.frontend.ast.typed_program import MapInfo
 
 
 def block(e: Emitter, node: nodes.Block, type_: Type = VOID) -> Operand | None:

@@ -9,25 +9,19 @@ for 32-bit programs, tasks with uprobes (return addresses may be replaced), and 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from pytrace.codegen.emit import current_task, memory
 from pytrace.codegen.emit.contexts import registers
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.emit.program import Script
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Builder
-from pytrace.codegen.ir.ir_values import Number, Ptr, global_pointer, number_parameter, pointer_parameter
+from pytrace.codegen.ir.function_text import Block
+from pytrace.codegen.ir.ir_values import I1, Number, Ptr, global_pointer, number_parameter, pointer_parameter
 from pytrace.core.probes.kinds import Context
-from pytrace.core.types import StackMode
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.emit.program import Script
-    from pytrace.codegen.ir.function_text import Block
-    from pytrace.codegen.ir.ir_values import I1
-    from pytrace.core.source import Span
-    from pytrace.core.types import Stack
+from pytrace.core.source import Span
+from pytrace.core.types import Stack, StackMode
 
 WINDOW = 2048
 """Maximum bytes of the user stack that are copied at once: a read takes as long as five frames of the loop."""

@@ -7,25 +7,21 @@ A program begins with the filters of the run, the cheapest first, and ends if on
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from pytrace.codegen.aot import load_time_values
 from pytrace.codegen.emit import tasks
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.ir.function_text import Block
+from pytrace.codegen.ir.ir_values import I1, Number
+from pytrace.codegen.ir.module import Module
 from pytrace.codegen.services import process_following, wanted_values
 from pytrace.codegen.storage.data_sections import SESSION
 from pytrace.core.manifest import MapType
 from pytrace.core.options.process_filters import PROCESS_MAP, UNROLLED, FilterShape
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.ir.function_text import Block
-    from pytrace.codegen.ir.ir_values import I1, Number
-    from pytrace.codegen.ir.module import Module
-
-    Test = Callable[[Emitter, tasks.Task], I1]
-    """Emits the test of one filter for a task."""
+Test = Callable[[Emitter, tasks.Task], I1]
+"""Emits the test of one filter for a task."""
 
 
 def declare(module: Module, shape: FilterShape) -> None:

@@ -11,7 +11,6 @@ an iterator over all tasks.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from pytrace.codegen.aot import load_time_values
 from pytrace.codegen.emit import current_task, memory, tasks
@@ -24,7 +23,9 @@ from pytrace.codegen.services import system_call_dispatch, wanted_values
 from pytrace.codegen.storage.data_sections import SESSION, UNFOLLOWED
 from pytrace.core.builtin_row import IN_SCOPE, Builtin
 from pytrace.core.diagnostics import TraceError
+from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import MapType, ProgramSpec, Target
+from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.options.process_filters import NOT_YET, PROCESS_MAP, UNROLLED
 from pytrace.core.probes.kinds import known_kind
 from pytrace.core.probes.targets import RAW_TRACEPOINT, IteratorTarget, TracepointTarget
@@ -32,10 +33,6 @@ from pytrace.core.types import INT32, UINT32, UINT64, Array, Struct, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.probe_context import ProbeContext
 from pytrace.frontend.ast.typed_program import CheckedProgram, ProbeUnit, location
-
-if TYPE_CHECKING:
-    from pytrace.core.kernel_info import KernelInfo
-    from pytrace.core.options.compile_options import CompileOptions
 
 MAP = "followed"
 ENTRIES = 32768

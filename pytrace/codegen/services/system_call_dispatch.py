@@ -7,22 +7,18 @@ and calls the functions of the units in script order.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+from pytrace.codegen.emit.program import Script
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Builder
+from pytrace.codegen.ir.function_text import Block
 from pytrace.codegen.ir.ir_values import CONTEXT, I64
 from pytrace.codegen.ir.module import program_section
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.probes import system_calls as call_numbers
 from pytrace.core.probes.targets import ENTER
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pytrace.codegen.emit.program import Script
-    from pytrace.codegen.ir.function_text import Block
-    from pytrace.frontend.ast.typed_program import ProbeUnit
+from pytrace.frontend.ast.typed_program import ProbeUnit
 
 PART = "_part"
 """Suffix of function names in a program of several units."""

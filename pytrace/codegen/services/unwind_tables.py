@@ -10,20 +10,16 @@ The session fills the maps (``pytrace.runtime.unwind.unwinder``):
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Builder
+from pytrace.codegen.ir.function_text import Block
 from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr, global_pointer, number_parameter
+from pytrace.codegen.ir.module import Module
 from pytrace.core.manifest import MapType
 from pytrace.core.manifest_sections import UnwindMaps
 from pytrace.core.unwind_format import RANGE_SIZE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytrace.codegen.ir.function_text import Block
-    from pytrace.codegen.ir.module import Module
 
 SPACES, RANGES, ROWS, TOLD = "unwind_spaces", "unwind_ranges", "unwind_rows", "unwind_told"
 """Symbols of the maps."""

@@ -7,23 +7,18 @@ frame. Kernels since 6.11 insert it themselves if the function begins with ``pus
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import msgspec
 
 from pytrace.codegen.emit.contexts import register
+from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
+from pytrace.codegen.ir.ir_values import Number, Ptr
 from pytrace.codegen.services.frame_pointers import CODE_64
 from pytrace.core.probes.kinds import UPROBE
 from pytrace.core.probes.targets import UserTarget
-from pytrace.core.types import StackMode
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.ir.ir_values import Number, Ptr
-    from pytrace.core.types import Stack
+from pytrace.core.types import Stack, StackMode
 
 _WORD = 8
 

@@ -5,28 +5,24 @@ Each frame is one iteration of ``bpf_loop``, with registers in scratch memory, s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import msgspec
 
 from pytrace.codegen.aot import load_time_values
 from pytrace.codegen.emit import contexts, events, loops, memory
 from pytrace.codegen.emit.current_task import process_ids, task_field
+from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
+from pytrace.codegen.ir.function_text import Block
 from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr, global_pointer
 from pytrace.codegen.ir.operands import Memory, Operand
 from pytrace.codegen.services.unwind_tables import RULE_FUNCTION, SPACES, TOLD, declare
 from pytrace.core.diagnostics import TraceError
+from pytrace.core.types import Stack
 from pytrace.core.unwind_format import WHERE_RBP_POINTS, Rule
+from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import location
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.ir.function_text import Block
-    from pytrace.core.types import Stack
-    from pytrace.frontend.ast import nodes
 
 _NEW = 1
 """``BPF_NOEXIST``: an update of an existing key fails."""

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pytrace.codegen.emit import memory
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.emit.tasks import Task
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.ir_values import I1, Number, global_pointer
 from pytrace.codegen.storage.data_sections import SESSION
 from pytrace.core.options.process_filters import COMM
-
-if TYPE_CHECKING:
-    from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.emit.tasks import Task
 
 
 def is_any_of(e: Emitter, value: Number, offset: int, count: int) -> I1:

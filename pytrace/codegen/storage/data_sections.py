@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from pytrace.codegen.ir.module import PERCPU_SECTION, SHARED_SECTION, Module
 from pytrace.codegen.storage.double_buffering import emptied, snapshots
 from pytrace.codegen.storage.scratch_memory import CLAIM, COPIES, USER_AREA
+from pytrace.core.event_layout import Location
 from pytrace.core.manifest import SLOT_FLAG, Counters, GlobalSlot, RandomWords, SessionData, Site
-
-if TYPE_CHECKING:
-    from pytrace.core.event_layout import Location
-    from pytrace.frontend.ast.typed_program import CheckedProgram, MapInfo
+from pytrace.frontend.ast.typed_program import CheckedProgram, MapInfo
 
 CACHE_LINE = 64
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from pytrace.core.event_layout import EmptiedMap, PrintedMap
 from pytrace.core.types import Avg, Count, Hist, LHist, Stats, Sum
 from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.typed_program import CheckedProgram, MapInfo
 from pytrace.frontend.ast.visitor import children
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pytrace.frontend.ast.typed_program import CheckedProgram, MapInfo
 
 _PASSED = frozenset({"print_map", "quantiles", "clear", "zero"})
 """Calls that pass the map itself to user space, and do not read it in the kernel."""

@@ -9,13 +9,10 @@ iterators) may interrupt each other but never themselves, so each has an area of
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
-if TYPE_CHECKING:
-    from pytrace.core.probes.kinds import ProbeKind
-    from pytrace.frontend.ast.typed_program import ProbeUnit
+from pytrace.core.probes.kinds import ProbeKind
+from pytrace.frontend.ast.typed_program import ProbeUnit
 
 COPIES = 4
 """Copies of the area of preemptible programs: how many of these can run interleaved on one CPU."""

@@ -9,16 +9,13 @@ import errno
 import os
 import re
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import msgspec
 
 from pytrace.core.diagnostics import did_you_mean
 from pytrace.core.numbers import parse_integer
 from pytrace.core.options.script_options import plain_integer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MOST_PID = 0x400000
 """PID_MAX_LIMIT of 64-bit kernels (``include/linux/threads.h``)."""

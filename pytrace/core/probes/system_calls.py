@@ -6,15 +6,12 @@ that of the call for some (``SYSCALL_DEFINE`` in the kernel's sources, the table
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from pytrace.core.probes import syscall_numbers
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class Abi(msgspec.Struct, frozen=True):

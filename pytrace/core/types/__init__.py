@@ -5,7 +5,8 @@ The code generator and the decoder both take all layouts from here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Union
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Union
 
 import msgspec
 from msgspec.structs import replace
@@ -57,9 +58,6 @@ from pytrace.core.types.builtin_types import (
     Username,
     USym,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
 
 __all__ = [
     "AF_INET", "AF_INET6", "ALL", "BOOL", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64",

@@ -6,7 +6,7 @@ the record ``a``, ``a.0`` the first of the tuple ``a``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -37,9 +37,6 @@ from pytrace.core.types import (
     Type,
     shown_name,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
 
 UNITS = {"ns": "ns", "us": "us", "ms": "ms", "s": "s", "kb": "KB", "mb": "MB", "bytes": "bytes"}
 """Units by the suffix of a number's name: ``lat_us`` is in microseconds."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pytrace.codegen.lower.builtins.families import Emission
+from pytrace.codegen.lower.builtins.families import Emission
 
 EMIT: dict[str, Emission] = {}

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pytrace.codegen.emit import contexts, events
 from pytrace.codegen.emit.current_task import process_ids
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.ir.ir_values import Number, Ptr
 from pytrace.codegen.ir.operands import Made, Memory, Operand, Scalar
+from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import BOOL, UINT64, Struct, Type, USym
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import ArgumentIndex
-
-if TYPE_CHECKING:
-    from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.ir.ir_values import Number, Ptr
-    from pytrace.codegen.lower.builtins.families import Emission
 
 Node = nodes.Call | nodes.Identifier
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pytrace.codegen.emit import events, memory
+from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
+from pytrace.codegen.ir.ir_values import I64, Number, Ptr
 from pytrace.codegen.ir.operands import Nothing, Operand, Scalar
+from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.lower.builtins.symbol_family import argument
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import BOOL, VOID, AddressSpace, Pointer, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import SignalNumber
-
-if TYPE_CHECKING:
-    from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.ir.ir_values import I64, Number, Ptr
-    from pytrace.codegen.lower.builtins.families import Emission
 
 WRITE_MOST = 4096
 """Maximum bytes of one write_user()."""

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.operands import Operand
+from pytrace.core.builtin_row import Builtin
 from pytrace.frontend.ast import nodes
-
-if TYPE_CHECKING:
-    from pytrace.core.builtin_row import Builtin
 
 Emission = Callable[[Emitter, nodes.Call], Operand]
 """The type of rows of ``EMIT``; rows of builtins that allow a bare name also take an ``Identifier``."""

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pytrace.codegen.emit import memory
+from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.operands import Memory, Operand, Scalar
 from pytrace.codegen.lower import aggregate_reading, map_access, maps
+from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.lower.expressions import store_variable
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import BOOL, INT64
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import MapAccess
-
-if TYPE_CHECKING:
-    from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.lower.builtins.families import Emission
-    from pytrace.frontend.ast.typed_program import MapInfo
+from pytrace.frontend.ast.typed_program import MapInfo
 
 
 def _map(e: Emitter, node: nodes.Call) -> tuple[MapInfo, tuple[nodes.Expr, ...]]:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from msgspec.structs import astuple
 
 from pytrace.codegen.emit import comparison, memory
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.ir.ir_values import I1, Number
 from pytrace.codegen.ir.operands import Operand, Parts, Scalar
 from pytrace.codegen.lower import expressions
+from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import BOOL, Record, String
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import OneOf
-
-if TYPE_CHECKING:
-    from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.ir.ir_values import I1, Number
-    from pytrace.codegen.lower.builtins.families import Emission
 
 
 def _config(e: Emitter, node: nodes.Call | nodes.Identifier) -> Operand:

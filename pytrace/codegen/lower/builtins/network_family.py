@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pytrace.codegen.emit import memory
+from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
+from pytrace.codegen.ir.ir_values import Ptr
 from pytrace.codegen.ir.operands import Made, Operand, Remote, Scalar
 from pytrace.codegen.lower import members
 from pytrace.codegen.lower.builtins.context_family import word
+from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.lower.builtins.symbol_family import argument
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import AF_INET, UINT64, AddressSpace, Inet, InterfaceName, Mac, Pointer
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import NetworkAddress
-
-if TYPE_CHECKING:
-    from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.ir.ir_values import Ptr
-    from pytrace.codegen.lower.builtins.families import Emission
 
 MAC = 6
 

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pytrace.codegen.aot import load_time_values
 from pytrace.codegen.emit import events, memory
+from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
+from pytrace.codegen.ir.ir_values import Number, Ptr
 from pytrace.codegen.ir.operands import Nothing, Operand, Scalar
 from pytrace.codegen.lower import expressions
+from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.storage.data_sections import SESSION
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import INT64, VOID, AddressSpace, Pointer, String
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import DebugFormat
-
-if TYPE_CHECKING:
-    from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.ir.ir_values import Number, Ptr
-    from pytrace.codegen.lower.builtins.families import Emission
 
 PACKET_MOST = 65535
 """Maximum size of a packet that skboutput copies."""

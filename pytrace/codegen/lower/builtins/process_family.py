@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pytrace.codegen.emit import events, memory
 from pytrace.codegen.emit.current_task import COMM, network_namespace, process_ids, task_field, user_ids, write_name
+from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.tasks import CurrentTask, OtherTask
 from pytrace.codegen.ir import helpers
+from pytrace.codegen.ir.ir_values import I64, Number, Ptr
 from pytrace.codegen.ir.operands import Made, Operand, Remote, Scalar
+from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.services import process_filters
 from pytrace.codegen.storage.data_sections import SESSION
 from pytrace.core.builtin_row import IN_SCOPE
@@ -17,11 +18,6 @@ from pytrace.core.event_layout import RuntimeFailure
 from pytrace.core.types import INT32, UINT64, AddressSpace, CgroupPath, Pointer, String
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import CgroupFilter, PidNamespace
-
-if TYPE_CHECKING:
-    from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.ir.ir_values import I64, Number, Ptr
-    from pytrace.codegen.lower.builtins.families import Emission
 
 Node = nodes.Call | nodes.Identifier
 

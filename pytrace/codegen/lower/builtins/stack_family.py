@@ -4,23 +4,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pytrace.codegen.emit import events
 from pytrace.codegen.emit.current_task import process_ids
+from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
+from pytrace.codegen.ir.ir_values import Number, Ptr
 from pytrace.codegen.ir.operands import Made, Operand
+from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.services import frame_pointers, uprobe_entries, user_unwinding
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.probes.kinds import FENTRY, FEXIT, RAWTRACEPOINT
 from pytrace.core.types import Stack, StackMode
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import location
-
-if TYPE_CHECKING:
-    from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.ir.ir_values import Number, Ptr
-    from pytrace.codegen.lower.builtins.families import Emission
 
 Node = nodes.Call | nodes.Identifier
 

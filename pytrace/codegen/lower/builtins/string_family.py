@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from pytrace.codegen.emit import comparison, events, loops, memory
+from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers, name_tables
 from pytrace.codegen.ir.ir_values import I64, TRUE, Number, Ptr
 from pytrace.codegen.ir.operands import Made, Memory, Operand, Remote, Scalar
 from pytrace.codegen.lower import members
+from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.lower.builtins.string_search import search
 from pytrace.codegen.lower.builtins.symbol_family import argument
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import BOOL, INT64, UINT64, AddressSpace, Array, Buffer, Int, Pointer, String
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import BufferLength, ComparedLength, StringLength
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.lower.builtins.families import Emission
 
 FOLLOWED = 1024
 """Maximum iterations of an inline loop, each of which the verifier follows."""

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pytrace.codegen.aot import load_time_values
 from pytrace.codegen.emit import contexts, memory
+from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.ir_values import Number, Ptr, signed_constant
 from pytrace.codegen.ir.operands import Made, Operand, Scalar
 from pytrace.codegen.lower.builtins.context_family import user_symbol, word
+from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.probes.targets import FileTarget
 from pytrace.core.types import BOOL, UINT64, AddressSpace, KSym, USym
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import KernelVariable, RegisterName, UserSymbol
-
-if TYPE_CHECKING:
-    from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.lower.builtins.families import Emission
 
 MAX_ERRNO = 4095
 

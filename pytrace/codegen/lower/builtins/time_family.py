@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
+from pytrace.codegen.ir.ir_values import Ptr
 from pytrace.codegen.ir.operands import Made, Operand, Scalar
+from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.storage.data_sections import SESSION
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import UINT64, Timestamp
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import Clock, DateFormat
-
-if TYPE_CHECKING:
-    from pytrace.codegen.emit.emitter import Emitter
-    from pytrace.codegen.ir.ir_values import Ptr
-    from pytrace.codegen.lower.builtins.families import Emission
 
 Node = nodes.Call | nodes.Identifier
 
