@@ -72,10 +72,10 @@ class KernelTypes:
                 if section is None:
                     raise TraceError(f"{self.path} has no type information (.BTF section)")
                 data = bytes(file.contents(section))
-        stamp = fingerprints.kernel_fact(self.path) + fingerprints.file_fact(self.path)[2:4]
-        if self.path == SYSTEM_BTF:
-            stamp = fingerprints.kernel_fact(self.path)
-        index = f"btf-{fingerprints.digest(' '.join(stamp).encode())}"
+        stamp = fingerprints.kernel_fact(self.path)
+        if self.path != SYSTEM_BTF:
+            stamp += fingerprints.file_fact(self.path)[2:4]
+        index = f"btf-index-{fingerprints.digest(' '.join(stamp).encode())}"
         return value_types.TypeReader(btf_file.Btf(data, "vmlinux", index=index))
 
     @cached_property

@@ -19,13 +19,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.runtime.btf import string_index
 from pytrace.runtime.host import fingerprints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from pytrace.runtime.btf.string_index import StringIndex
 
 MAGIC = 0xEB9F
 
@@ -216,9 +213,6 @@ class Btf:
         if self.base is not None:
             yield from self.base.string_offsets(name)
         needle = name.encode(errors="surrogateescape") + b"\0"
-        if self._index_name:
-            yield from (offset for offset in self._string_index.offsets(needle[:-1]) if self._is_at(offset, needle))
-            return
         begin, end = self._strings_at, self._strings_at + self._strings_size
         if self._data[begin : begin + len(needle)] == needle:
             yield self.first_string
@@ -227,15 +221,6 @@ class Btf:
             yield at + 1 - begin + self.first_string
             at = self._data.find(b"\0" + needle, at + 1, end)
 
-    @cached_property
-    def _string_index(self) -> StringIndex:
-        with memoryview(self._data)[self._strings_at : self._strings_at + self._strings_size] as strings:
-            return string_index.of_strings(strings, f"{self._index_name}-strings")
-
-    def _is_at(self, offset: int, text: bytes) -> bool:
-        start = self._strings_at + offset - self.first_string
-        return self._data[start : start + len(text)] == text
-
     def with_member(self, offset: int) -> Iterator[int]:
         """Ids of types that have the name at a string offset, or a member of that name, or such a number elsewhere."""
         for at in _places(self._data, offset, self._types_at, self._types_at + self._types_size):
@@ -243,15 +228,9 @@ class Btf:
 
     def _named(self, offset: int) -> Iterator[int]:
         """Ids of the types whose name is at a string offset: a search for four bytes in the column of names."""
-        if not self._index_name and not self.mentions(offset):
-            return
-        column = self._name_bytes
-        yield from (self.first_id + at for at in _places(column, offset, 0, len(column)))
-
-    def mentions(self, offset: int) -> bool:
-        """False when no type or member here can have the name at a string offset (told without the index)."""
-        end = self._types_at + self._types_size
-        return self._data.find(struct.pack("=I", offset), self._types_at, end) >= 0
+        if self._data.find(struct.pack("=I", offset), self._types_at, self._types_at + self._types_size) < 0:
+            return  # no index is made of a module that does not have the name
+        yield from (self.first_id + at for at in _places(self._name_bytes, offset, 0, 4 * len(self._names)))
 
     @cached_property
     def _name_bytes(self) -> bytes:
@@ -281,18 +260,16 @@ def _header(data: bytes | mmap.mmap, name: str) -> tuple[int, int, int, int]:
 
 # ---------------------------------------------------------------------------------------------- index
 
-_INDEX_MAGIC = b"PTBTFI1\n"
-
-
 def _index(words: memoryview, name: str) -> tuple[array[int], array[int], bytes]:
-    kept = _read_index(name, len(words)) if name else None
-    if kept is not None:
-        return kept
-    made = _scan(words)
+    """The index of types, from the cache file *name* (of which :mod:`private_files` has a digest), or made now."""
+    data = fingerprints.read_kept(name) if name else None
+    if data is not None:
+        count = len(data) // 9
+        return array("I", data[: 4 * count]), array("I", data[4 * count : 8 * count]), data[8 * count :]
+    starts, names, kinds = _scan(words)
     if name:
-        head = _INDEX_MAGIC + struct.pack("=II", len(words), len(made[0]))
-        fingerprints.keep(name, head, made[0].tobytes(), made[1].tobytes(), made[2])
-    return made
+        fingerprints.keep(name, starts.tobytes(), names.tobytes(), kinds)
+    return starts, names, kinds
 
 
 def _scan(words: memoryview) -> tuple[array[int], array[int], bytes]:
@@ -310,20 +287,6 @@ def _scan(words: memoryview) -> tuple[array[int], array[int], bytes]:
         kinds.append(kind)
         at += fixed[kind] + each[kind] * (info & 0xFFFF)
     return starts, names, bytes(kinds)
-
-
-def _read_index(name: str, words: int) -> tuple[array[int], array[int], bytes] | None:
-    data = fingerprints.read_kept(name)
-    head = len(_INDEX_MAGIC) + 8
-    if data is None or len(data) < head or not data.startswith(_INDEX_MAGIC):
-        return None
-    of, count = struct.unpack_from("=II", data, len(_INDEX_MAGIC))
-    if of != words or len(data) != head + 9 * count:
-        return None
-    starts, names = array("I"), array("I")
-    starts.frombytes(data[head : head + 4 * count])
-    names.frombytes(data[head + 4 * count : head + 8 * count])
-    return starts, names, data[head + 8 * count :]
 
 
 # ---------------------------------------------------------------------------------------------- files
