@@ -206,7 +206,6 @@ def _manifest(script: Script, services: tuple[ProgramSpec, ...]) -> Manifest:
             location(unit.span),
             unit.multi,
             unit.part_of,
-            btf_id=system_call_dispatch.btf_id(script, unit),
         )
         for unit in checked.units
     )

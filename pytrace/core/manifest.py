@@ -73,8 +73,6 @@ class ProgramSpec(msgspec.Struct, frozen=True):
     """The program that contains this one's code: for the return part of a kprobe session, and for system calls."""
     service: bool = False
     """A service program (``--follow``): attaches before the others, must not fail, and is not a probe of the script."""
-    btf_id: int = 0
-    """Id in the kernel's BTF of the type that the program is loaded for, if libbpf need not search for it; else 0."""
 
 
 RING = "events"

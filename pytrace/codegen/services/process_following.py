@@ -19,7 +19,7 @@ from pytrace.codegen.emit.program import Program, Script
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.ir_values import I1, Number, global_pointer
 from pytrace.codegen.ir.module import Module, program_section
-from pytrace.codegen.services import system_call_dispatch, wanted_values
+from pytrace.codegen.services import wanted_values
 from pytrace.codegen.storage.data_sections import SESSION, UNFOLLOWED
 from pytrace.core.builtin_row import IN_SCOPE, Builtin
 from pytrace.core.diagnostics import TraceError
@@ -196,8 +196,7 @@ def _service(
     e.b.jump(e.exit)
     e.finish()
     script.layout.area(program.area, program.scratch.size)
-    number = system_call_dispatch.btf_id(script, unit)
-    return ProgramSpec(symbol, kind.name, -1, unit.targets, location(span), multi, service=True, btf_id=number)
+    return ProgramSpec(symbol, kind.name, -1, unit.targets, location(span), multi, service=True)
 
 
 def _list(e: Emitter) -> None:

@@ -34,13 +34,6 @@ def programs(script: Script) -> None:
         _program(script, _units_of(script, owner.symbol))
 
 
-def btf_id(script: Script, unit: ProbeUnit) -> int:
-    """BTF id of the raw tracepoint for which the program of *unit* is loaded; 0 if the unit has no program itself."""
-    if not unit.raw_tracepoint or unit.part_of:
-        return 0
-    return script.kernel.type_id("typedef", f"btf_trace_{unit.raw_tracepoint}")
-
-
 def alone(script: Script, unit: ProbeUnit) -> bool:
     """Whether the function of *unit* is the only one of its program, and is called from one place."""
     units = _units_of(script, unit.part_of or unit.symbol) if unit.calls else []

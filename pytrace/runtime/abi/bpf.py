@@ -284,29 +284,6 @@ def open_by_id(kind: str, number: int) -> int:
     return command(Command[f"{kind.upper()}_GET_FD_BY_ID"], struct.pack("=III", number, 0, 0))[0]
 
 
-_BTF_INFO = struct.Struct("=QIIQII")
-"""``struct bpf_btf_info``: data, its size, id, name, length of the name, whether it is the kernel's."""
-
-
-def kernel_btf() -> int | None:
-    """A descriptor of the type information of the kernel proper, which is the first one; None where it is not known.
-
-    Only CAP_SYS_ADMIN may open it.
-    """
-    name = Memory(8)
-    try:
-        descriptor = open_by_id("btf", 1)
-    except OSError:
-        return None
-    asked = Memory(_BTF_INFO.pack(0, 0, 0, name.address, len(name.data), 0))
-    with suppress(OSError):
-        command(Command.OBJ_GET_INFO_BY_FD, struct.pack("=IIQ", descriptor, _BTF_INFO.size, asked.address))
-        if name.text() == "vmlinux" and _BTF_INFO.unpack(asked.data)[5]:
-            return descriptor
-    os.close(descriptor)
-    return None
-
-
 def info(descriptor: int, size: int) -> bytes:
     """The first *size* bytes of an object's information structure (``struct bpf_prog_info`` and such)."""
     memory = Memory(size)

@@ -11,7 +11,7 @@ import ctypes
 import errno
 import os
 import sys
-from ctypes import c_bool, c_char_p, c_int, c_long, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import c_bool, c_char_p, c_int, c_size_t, c_uint32, c_uint64, c_void_p
 from functools import cache
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Never, Protocol
@@ -56,18 +56,6 @@ class OpenOptions(ctypes.Structure):
     )
 
 
-class HandlerOptions(ctypes.Structure):
-    """``struct libbpf_prog_handler_opts``: functions of libbpf's for programs in sections of one name."""
-
-    _fields_ = (
-        ("sz", c_size_t),
-        ("cookie", c_long),
-        ("prog_setup_fn", c_void_p),
-        ("prog_prepare_load_fn", c_void_p),
-        ("prog_attach_fn", c_void_p),
-    )
-
-
 def _failure(number: int, function: _Function) -> OSError:
     return OSError(number, f"{function.__name__}: {os.strerror(number)}")
 
@@ -94,9 +82,6 @@ def _as_is(result: object, _function: object, _arguments: object) -> object:
 FUNCTIONS: dict[str, tuple[type | None, tuple[type, ...], _Policy]] = {
     "libbpf_version_string": (c_char_p, (), _as_is),
     "libbpf_set_print": (c_void_p, (_PRINT,), _as_is),
-    "libbpf_register_prog_handler": (
-        c_int, (c_char_p, c_int, c_int, ctypes.POINTER(HandlerOptions)), _zero_or_error,
-    ),
     "libbpf_find_vmlinux_btf_id": (c_int, (c_char_p, c_int), _zero_or_error),
     "bpf_object__open_mem": (c_void_p, (c_void_p, c_size_t, ctypes.POINTER(OpenOptions)), _pointer_or_error),
     "bpf_object__load": (c_int, (c_void_p,), _zero_or_error),
@@ -195,36 +180,6 @@ def open_memory(elf: bytes, btf_path: str = "") -> int:
         settings.btf_custom_path = os.fsencode(btf_path)
     handle: int = library().bpf_object__open_mem(elf, len(elf), ctypes.byref(settings))
     return handle
-
-
-_PREPARE = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p, c_long)
-_ATTACH_BTF_ID = 32
-"""Where ``attach_btf_id`` is in ``struct bpf_prog_load_opts``, which is part of libbpf's interface."""
-
-attach_ids: dict[int, int] = {}
-"""By program handle, the ids in the kernel's BTF of what programs are loaded for (:func:`take_attach_ids`)."""
-
-
-def _prepare(program: int, options: int, _cookie: int) -> int:
-    number = attach_ids.get(program)
-    if number:
-        c_uint32.from_address(options + _ATTACH_BTF_ID).value = number
-    return 0
-
-
-_PREPARING = _PREPARE(_prepare)
-
-
-@cache
-def take_attach_ids(section: str, program_type: int) -> None:
-    """Have libbpf load programs of sections ``SECTION/…`` for the types in :data:`attach_ids`; once in a process.
-
-    Without that it looks for the type's name and reads all type information of the kernel, 10 ms and 10 MB. Programs of
-    objects that are opened from then on are of this type until ``bpf_program__set_type`` changes that.
-    """
-    options = HandlerOptions(sz=ctypes.sizeof(HandlerOptions))
-    options.prog_prepare_load_fn = ctypes.cast(_PREPARING, c_void_p).value
-    library().libbpf_register_prog_handler(f"{section}+".encode(), program_type, 0, ctypes.byref(options))
 
 
 _PRINTING = RLock()

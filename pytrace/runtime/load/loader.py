@@ -57,9 +57,6 @@ ATTACH_TYPES = {
     "uprobe_session": AttachType.TRACE_UPROBE_SESSION,
 }
 
-SECTION = "pytrace"
-"""Sections of programs have this name before the symbol (``codegen.ir.module.program_section``)."""
-
 RING_SMALLEST = 256 << 10
 RING_LARGEST = 16 << 20
 
@@ -139,8 +136,6 @@ def load(script: CompiledScript, *, options: LoadOptions, stack: ExitStack) -> L
         LoadError: the kernel rejected it; the message is one line, the exception has the whole log.
     """
     lib = libbpf.library()
-    if not options.btf_path and any(spec.btf_id for spec in script.manifest.programs):
-        libbpf.take_attach_ids(SECTION, ProgramType.TRACING)
     with libbpf.Messages(options.libbpf_log) as messages:
         handle = _open(script, options, messages)
         stack.callback(lib.bpf_object__close, handle)
@@ -150,7 +145,6 @@ def load(script: CompiledScript, *, options: LoadOptions, stack: ExitStack) -> L
         _prepare_maps(lib, maps, script, options)
         generations = _prepare_generations(lib, maps, script, stack)
         with ExitStack() as targets:
-            targets.callback(libbpf.attach_ids.clear)
             chosen = _prepare_programs(lib, programs, script, options, logs, targets)
             try:
                 lib.bpf_object__load(handle)
@@ -284,22 +278,7 @@ def _prepare_program(
         lib.bpf_program__set_expected_attach_type(item, attach_type)
     if program_type != "tracing":
         return True
-    if spec.btf_id and not options.btf_path and _set_type_by_id(lib, item, spec, targets):
-        return True
     return _set_target(lib, item, spec, targets)
-
-
-def _set_type_by_id(lib: libbpf.Library, item: int, spec: ProgramSpec, targets: ExitStack) -> bool:
-    """Set the attach target by its id in the kernel's BTF. Returns False where that is not possible."""
-    types = bpf.kernel_btf()
-    if types is None:
-        return False
-    # The kernel takes type information in place of a program to attach to (bpf_prog_load of kernel/bpf/syscall.c), and
-    # libbpf looks for no name when there is such a program.
-    targets.callback(os.close, types)
-    lib.bpf_program__set_attach_target(item, types, None)
-    libbpf.attach_ids[item] = spec.btf_id
-    return True
 
 
 def _set_target(lib: libbpf.Library, item: int, spec: ProgramSpec, targets: ExitStack) -> bool:

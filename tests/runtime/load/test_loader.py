@@ -119,10 +119,6 @@ class FakeLibrary:
         return self._tell(item, "inner", descriptor)
 
 
-    def libbpf_register_prog_handler(self, section: bytes, kind: int, attach_type: int, _options: Any) -> int:
-        self.told.setdefault("handler", []).append((section, kind, attach_type))
-        return 1
-
 
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> FakeLibrary:
@@ -224,40 +220,17 @@ def test_the_return_part_of_a_session_is_in_its_entry(library: FakeLibrary) -> N
 CALL = TracepointTarget("syscalls", "sys_enter_read")
 
 
-def test_system_calls_are_programs_of_a_raw_tracepoint(
-    library: FakeLibrary, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By the type's id in the kernel's type information; by its name where that cannot be opened."""
-    types = os.open(os.devnull, os.O_RDONLY)
-    program = spec("p", "tracepoint", CALL, multi="system_calls", btf_id=7)
-    monkeypatch.setattr(loader.bpf, "kernel_btf", lambda: types)
-    libbpf.take_attach_ids.cache_clear()
-    loaded(library, program, spec("b", "begin"))
+def test_system_calls_are_programs_of_a_raw_tracepoint(library: FakeLibrary) -> None:
+    loaded(library, spec("p", "tracepoint", CALL, multi="system_calls"))
     raw = [("type", ProgramType.TRACING), ("attach", AttachType.TRACE_RAW_TP)]
-    assert library.told["p"][:3] == [*raw, ("target", types, None)]
-    assert library.told["handler"] == [(b"pytrace+", ProgramType.TRACING, AttachType.NONE)]
-    assert libbpf.attach_ids == {}
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        os.fstat(types)
-    monkeypatch.setattr(loader.bpf, "kernel_btf", lambda: None)
-    library.told.clear()
-    loaded(library, program)
     assert library.told["p"][:3] == [*raw, ("target", 0, b"sys_enter")]
-    libbpf.take_attach_ids.cache_clear()
 
 
-def test_a_tracepoint_by_way_of_the_raw_one(library: FakeLibrary, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loader.bpf, "kernel_btf", lambda: None)
+def test_a_tracepoint_by_way_of_the_raw_one(library: FakeLibrary) -> None:
     place = TracepointTarget("sched", "sched_switch")
     loaded(library, spec("p", "tracepoint", place, multi="raw_tracepoint"))
     raw = [("type", ProgramType.TRACING), ("attach", AttachType.TRACE_RAW_TP)]
     assert library.told["p"][:3] == [*raw, ("target", 0, b"sched_switch")]
-
-
-def test_other_type_information_has_other_ids(library: FakeLibrary) -> None:
-    loaded(library, spec("p", "tracepoint", CALL, multi="system_calls", btf_id=7), btf_path="/boot/vmlinux")
-    assert library.told["p"][2] == ("target", 0, b"sys_enter")
-    assert "handler" not in library.told
 
 
 @pytest.mark.parametrize("number", [errno.ENOENT, errno.ESRCH])
