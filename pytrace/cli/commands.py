@@ -53,9 +53,9 @@ def _run(line: CommandLine, options: RunOptions) -> int:
         sys.stdout.write(info.report(options.disabled))
         return 0
     if line.flag("examples"):
-        from pytrace.cli import examples
+        from pytrace.cli import script_texts
 
-        sys.stdout.write(examples.listing())
+        sys.stdout.write(script_texts.examples())
         return 0
     if line.flag("list"):
         return _list(line, options)

@@ -7,7 +7,6 @@ where they are used.
 
 from __future__ import annotations
 
-import atexit
 import gc
 import os
 import sys
@@ -44,7 +43,6 @@ def command() -> NoReturn:
             report(TraceError(f"cannot write output: {error.strerror}"))
             status = 1
     # All resources are closed, so finalising the interpreter object by object would only cost time.
-    atexit._run_exitfuncs()
     os._exit(status)
 
 
@@ -58,9 +56,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             return subcommands.run(words)
         if words[:1] == ["--complete"] and len(words) == 3:
-            from pytrace.cli import complete
+            from pytrace.cli import completion
 
-            sys.stdout.write(complete.text(words[1], words[2]))
+            sys.stdout.write(completion.answer(words[1], words[2]))
             return 0
         return _dispatch(_read(words))
     except TraceError as error:

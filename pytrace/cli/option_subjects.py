@@ -1,4 +1,4 @@
-"""Checks that subjects of script options exist: processes, CPUs, disks, interfaces, system calls."""
+"""Subjects of typed options (processes, CPUs, disks, interfaces, system calls): their names, and whether they exist."""
 
 from __future__ import annotations
 
@@ -6,17 +6,40 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pytrace.cli.scripts.option_names import BLOCK, names, offered
 from pytrace.core.diagnostics import TraceError, did_you_mean
+from pytrace.core.options.option_types import TYPES
 from pytrace.core.options.option_values import convert, entries
 from pytrace.core.options.script_options import ScriptOption
 
 if TYPE_CHECKING:
     from pytrace.cli.scripts.words import ScriptWords
 
-CPUS = "/sys/devices/system/cpu/possible"
+BLOCK = "/sys/class/block"
+"""Disks and partitions; partitions have a file ``partition``."""
+_CPUS = "/sys/devices/system/cpu"
 
 _Finder = Callable[[str], "tuple[str, ...] | None"]
+
+
+def offered(type_: str) -> list[str]:
+    """The names that an option of the type *type_* may have; none where there is no short list of them."""
+    if type_ == "cpu":
+        return [name[3:] for name in names(_CPUS) if name[:3] == "cpu" and name[3:].isdigit()]
+    if type_ == "disk":
+        return [name for name in names(BLOCK) if not os.path.exists(f"{BLOCK}/{name}/partition")]
+    if type_ == "interface":
+        import socket
+
+        return [name for _, name in socket.if_nameindex()]
+    return list(TYPES[type_].known())
+
+
+def names(folder: str) -> list[str]:
+    """The sorted entries of a directory; none if it cannot be read."""
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
 
 
 def check(words: ScriptWords, *, other_network: bool) -> None:
@@ -51,7 +74,7 @@ def _process(text: str) -> tuple[str, ...] | None:
 
 
 def _cpu(text: str) -> tuple[str, ...] | None:
-    with open(CPUS, encoding="ascii") as file:
+    with open(f"{_CPUS}/possible", encoding="ascii") as file:
         listed = file.read().strip()
     for part in listed.split(","):
         first, _, last = part.partition("-")

@@ -17,6 +17,6 @@ _pytrace() {
             *) COMPREPLY+=("$word") ;;
         esac
     done
-    case ${COMPREPLY[*]-} in *: | *'(' | *=) compopt -o nospace ;; esac
+    case ${COMPREPLY[*]-} in *: | *'(' | *= | */) compopt -o nospace ;; esac
 }
 complete -F _pytrace pytrace

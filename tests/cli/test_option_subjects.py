@@ -6,9 +6,10 @@ import threading
 import pytest
 
 from pytrace.cli import option_subjects
-from pytrace.cli.scripts import option_names
+from pytrace.cli.option_subjects import offered
 from pytrace.cli.scripts.words import ScriptWords
 from pytrace.core.diagnostics import TraceError
+from pytrace.core.options.option_types import TYPES
 from pytrace.core.options.script_options import ScriptOption, Value
 
 WITHOUT_NUMBER = ("disk", "interface", "syscall")
@@ -58,8 +59,7 @@ def test_partitions_lead_to_their_disk(tmp_path: os.PathLike[str], monkeypatch: 
     os.mkdir(f"{root}/block")
     os.symlink(f"{root}/devices/sda", f"{root}/block/sda")
     os.symlink(f"{root}/devices/sda/sda1", f"{root}/block/sda1")
-    for module in (option_subjects, option_names):
-        monkeypatch.setattr(module, "BLOCK", f"{root}/block")
+    monkeypatch.setattr(option_subjects, "BLOCK", f"{root}/block")
     check("disk", "/dev/sda")
     assert refused("disk", "sda1").hints == ("sda1 is a partition: its I/O is counted for the disk sda",)
     assert refused("disk", "sdaa").hints == ("did you mean 'sda'?",)
@@ -68,3 +68,19 @@ def test_partitions_lead_to_their_disk(tmp_path: os.PathLike[str], monkeypatch: 
 
 def test_interfaces_of_another_namespace_are_not_looked_for() -> None:
     check("interface", "nolink", other_network=True)
+
+
+def test_things_of_this_machine() -> None:
+    assert {str(cpu) for cpu in os.sched_getaffinity(0)} <= set(offered("cpu"))
+    assert "lo" in offered("interface")
+    assert {"ENOENT", "EPERM"} <= set(offered("errno"))
+    assert {"SIGTERM", "TERM"} <= set(offered("signal"))
+
+
+def test_partitions_are_no_disks() -> None:
+    assert not [name for name in offered("disk") if os.path.exists(f"/sys/class/block/{name}/partition")]
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_each_type_has_an_answer(kind: str) -> None:
+    assert len(set(offered(kind))) == len(offered(kind))

@@ -68,3 +68,50 @@ def test_translated_tools(capfd: pytest.CaptureFixture[str]) -> None:
 def test_common_options_have_long_names() -> None:
     assert all(item.word for item in script_texts.common_options())
     assert tools.GROUPS
+
+
+def test_every_script_of_the_checkout_is_listed_with_a_question() -> None:
+    place = Path(script_texts.examples_folder())
+    assert place == Path(__file__).resolve().parents[2] / "docs/examples"
+    first, *rows, empty, _, _ = script_texts.examples().split("\n")
+    assert first == str(place)
+    assert empty == ""
+    assert [row.split()[0] for row in rows] == sorted(path.name for path in place.glob("*.bt"))
+    assert all(len(row.split(maxsplit=1)) == 2 for row in rows)
+
+
+def test_an_installed_package_has_them_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "site-packages/pytrace"
+    for place in (package / "example_scripts", tmp_path / "site-packages/docs/examples"):
+        place.mkdir(parents=True)
+    monkeypatch.setattr(script_texts, "__file__", str(package / "cli/script_texts.py"))
+    assert script_texts.examples_folder() == str(package / "example_scripts")
+    (package / "example_scripts").rmdir()
+    assert script_texts.examples_folder() == str(tmp_path / "site-packages/docs/examples")
+    (tmp_path / "site-packages/docs/examples").rmdir()
+    assert script_texts.examples_folder() == ""
+    assert script_texts.examples() == "This copy of pytrace has no example scripts.\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "question"),
+    [
+        ("#!/usr/bin/env pytrace\n/*\n * Who reads?\n * More.\n */\n", "Who reads?"),
+        ("/* Who writes? */\nbegin { }\n", "Who writes?"),
+        ("// Who waits?\n", "Who waits?"),
+        ("", ""),
+    ],
+)
+def test_the_question_is_the_first_line_of_the_comment(
+    text: str, question: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "examples"
+    place.mkdir()
+    (place / "a.bt").write_text(text)
+    (place / "long_name.bt").write_text("// x\n")
+    (place / "README.md").write_text("# no script\n")
+    monkeypatch.setattr(script_texts, "examples_folder", lambda: str(place))
+    assert script_texts.examples() == (
+        f"{place}\n" + f"  a.bt          {question}".rstrip() + "\n  long_name.bt  x\n\n"
+        "The comment at the top of each script shows its usage.\n"
+    )

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 AT_CALL = """
-import atexit, os, signal, sys
+import os, signal, sys
 from pytrace.cli.entry import command
 
 number, wanted, report = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
@@ -39,12 +39,15 @@ def look(_frame, _event, _argument):
     if calls == wanted:
         os.kill(os.getpid(), number)
 
-def tell():
+leave = os._exit
+
+def tell(status):
     sys.setprofile(None)
     with open(report, "w") as file:
         file.write(str(calls))
+    leave(status)
 
-atexit.register(tell)
+os._exit = tell
 # It is ignored where tests run in the background.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.setprofile(look)

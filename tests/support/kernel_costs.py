@@ -65,12 +65,15 @@ def of_all_starts() -> dict[str, Costs]:
 
 
 _CHILD = """
-import atexit, os, sys
+import os, sys
 before = set(sys.modules)
 with open(sys.argv[1]) as file:
     script = file.read()
 if len(sys.argv) > 2:
-    atexit.register(lambda path: open(path, "w").write(str(len(sys.modules.keys() - before))), sys.argv[2])
+    def tell(status, path=sys.argv[2], leave=os._exit):
+        open(path, "w").write(str(len(sys.modules.keys() - before)))
+        leave(status)
+    os._exit = tell
 sys.argv = ["pytrace", "-e", script]
 os.getsid(0)
 from pytrace.cli.entry import command

@@ -17,7 +17,7 @@ import pytest
 
 from tests.support.patience import patience
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "share" / "completions"
 
 SHELLS = {
@@ -38,6 +38,8 @@ LINES = [
     ("pytrace -e 'rawtracepoint:sched_swi", "rawtracepoint:sched_switch"),
     ("pytrace -e 'begin { strft", "strftime("),
     ("pytrace -e 'rawtracepoint:sched_switch /strft", "/strftime("),
+    ("pytrace -c slee", "sleep"),
+    ("pytrace -c 'cat /etc/pass", "/etc/passwd"),
 ]
 
 

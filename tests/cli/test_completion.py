@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.cli.complete import text as answer
+from pytrace.cli import completion
+from pytrace.cli.completion import answer, split
+from pytrace.cli.options import OPTIONS
 
 SCRIPT = """\
 getopt("x|failed", false, "only failed");
@@ -105,3 +107,56 @@ MISTAKES = ("pytrace --nosuch ", "pytrace -p 1 -e '", "", "pytrace show x --map 
 def test_nothing_is_said_about_mistakes(line: str, capfd: pytest.CaptureFixture[str]) -> None:
     answer("bash", line)
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("line", "words", "current", "quote"),
+    [
+        ("pytrace ", ("pytrace",), "", ""),
+        ("pytrace run", ("pytrace",), "run", ""),
+        ("pytrace -e 'k:vfs_read { @a", ("pytrace", "-e"), "k:vfs_read { @a", "'"),
+        ("pytrace -e 'a b' -", ("pytrace", "-e", "a b"), "-", ""),
+        ('pytrace -e "say \\"x', ("pytrace", "-e"), 'say "x', '"'),
+        ("pytrace a\\ b", ("pytrace",), "a b", ""),
+        ("pytrace ''", ("pytrace",), "", ""),
+        ("pytrace '' x", ("pytrace", ""), "x", ""),
+        ("pytrace --cmd='a b", ("pytrace",), "--cmd=a b", "'"),
+    ],
+)
+def test_words_are_those_of_a_shell(line: str, words: tuple[str, ...], current: str, quote: str) -> None:
+    found = split(line)
+    assert (found.words, found.current, found.quote) == (words, current, quote)
+
+
+def test_bash_replaces_what_follows_a_break_outside_of_quotes() -> None:
+    assert split("pytrace -l t:sched:s").after_break() == len("t:sched:")
+    assert split("pytrace -e 't:sched:s").after_break() == 0
+    assert split("pytrace run").after_break() == 0
+    assert split("pytrace --cmd='a b").after_break() == len("--cmd=")
+
+
+def test_all_options_that_are_shown_are_offered() -> None:
+    offered = set(texts("pytrace -"))
+    assert {f"--{row.long}" for row in OPTIONS if not row.hidden} <= offered
+    assert not {f"--{row.long}" for row in OPTIONS if row.hidden} & offered
+
+
+def test_values_of_options() -> None:
+    assert "--buffering=line" in answer("fish", "pytrace --buffering=l")
+    assert set(completion._FEW_VALUES) <= {row.key for row in OPTIONS}
+
+
+def test_commands_are_programs_and_their_arguments_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    for name, mode in (("folder/program", 0o755), ("folder/text", 0o644), ("found", 0o755), (".hidden", 0o644)):
+        (tmp_path / name).touch(mode)
+    monkeypatch.setenv("PATH", str(tmp_path / "folder"))
+    assert texts("pytrace -c ") == ["program", "folder/"]
+    assert texts("pytrace -c folder/") == ["folder/program"]
+    assert texts("pytrace -c ./f") == ["./folder/", "./found"]
+    assert texts("pytrace -c 'program ") == ["program folder/", "program found"]
+    assert texts("pytrace -c 'program folder/t") == ["program folder/text"]
+    assert texts("pytrace -c 'program .h") == ["program .hidden"]
+    assert texts("pytrace --cmd='program fou") == ["--cmd=program found"]
+    assert texts("pytrace --cmd='program fou", "bash") == ["program found", "program found "]

@@ -1,4 +1,4 @@
-"""Completion candidates at the cursor of a command line.
+"""``pytrace --complete SHELL LINE``: completion candidates at the cursor, for the shells (``share/completions``).
 
 Output is one line per candidate: its text, a tab, and its description. A line ``:files`` or ``:folders`` asks the shell
 to complete names of files or directories itself.
@@ -9,39 +9,26 @@ from __future__ import annotations
 import os
 import pwd
 import re
+import shlex
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from pytrace.cli.completion import program_text
-from pytrace.cli.completion.shell_words import Typed, split
+from pytrace.cli import program_text, request, subcommands
+from pytrace.cli.option_subjects import names, offered
+from pytrace.cli.options import OPTIONS, Option
+from pytrace.cli.scripts import declared, tools
 from pytrace.core import script_files
 from pytrace.core.diagnostics import Diagnostics, TraceError
+from pytrace.core.kernel_info import FEATURES
 from pytrace.core.options.run_options import STREAMED
 from pytrace.core.options.script_options import ScriptOption
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-
-class Option(msgspec.Struct, frozen=True):
-    """An option of pytrace: names without dashes, the name of its argument, and its help text."""
-
-    key: str
-    short: str
-    long: str
-    argument: str
-    help: str
-
-
-class CommandTables(msgspec.Struct, frozen=True):
-    """Options, their values, and subcommands of the command line."""
-
-    options: tuple[Option, ...]
-    values: Mapping[str, Sequence[str]]
-    """Values of options with few possible values, by key."""
-    subcommand_help: Callable[[str], str]
-
+BREAKS = ":=@<>"
+"""The word breaks of bash (COMP_WORDBREAKS) that occur in words of pytrace outside of quotes."""
 
 Candidate = tuple[str, str]
 """The text of the whole word, and its description."""
@@ -49,16 +36,71 @@ Candidate = tuple[str, str]
 FILES, FOLDERS = ":files", ":folders"
 SUBCOMMANDS = {"merge": "merge snapshots", "diff": "compare two snapshots", "show": "print a snapshot"}
 
+_SHOWN = tuple(row for row in OPTIONS if not row.hidden)
+
 _BY_KEY = {
     "include_directories": FOLDERS, "debuginfo": FOLDERS, "cgroup": FOLDERS, "includes": FILES, "output": FILES,
     "save": FILES, "traceable_functions": FILES, "emit_elf": FILES, "emit_llvm": FILES, "aot": FILES,
 }  # fmt: skip
 
+_FEW_VALUES = {
+    "buffering": ("none", "line", "full"),
+    "mode": request.MODES,
+    "debug": tuple(request.STAGES),
+    "no_feature": tuple(FEATURES),
+}
+"""Values of options with few possible values, by key."""
+
+
+class Typed(msgspec.Struct, frozen=True):
+    """The words before the cursor: *words* are complete, without quotes; *current* is the one at the cursor."""
+
+    words: tuple[str, ...]
+    current: str
+    quote: str
+    """The quotation mark that is still open, or empty."""
+    quoted: int = 0
+    """Offset in *current* at which it was opened."""
+
+    def after_break(self) -> int:
+        """Offset of the part of *current* that bash replaces: after the last break, or after the open quote."""
+        if self.quote:
+            return self.quoted
+        return max(self.current.rfind(sign) for sign in BREAKS) + 1
+
+
+def split(line: str) -> Typed:
+    """Split *line*, which ends at the cursor."""
+    words: list[str] = []
+    current, quote, quoted, started, index = "", "", 0, False, 0
+    while index < len(line):
+        sign = line[index]
+        index += 1
+        if quote:
+            if sign == quote:
+                quote = ""
+            elif sign == "\\" and quote == '"' and line[index : index + 1] in ('"', "\\", "$", "`"):
+                current += line[index]
+                index += 1
+            else:
+                current += sign
+        elif sign in "'\"":
+            quote, quoted, started = sign, len(current), True
+        elif sign == "\\" and index < len(line):
+            current += line[index]
+            started, index = True, index + 1
+        elif sign.isspace():
+            if started:
+                words.append(current)
+            current, started = "", False
+        else:
+            current, started = current + sign, True
+    return Typed(tuple(words), current, quote, quoted)
+
 
 class _Context(msgspec.Struct):
     """State after the words before the cursor."""
 
-    tables: CommandTables
     options: tuple[ScriptOption, ...] = ()
     """Options of the script or tool that was named."""
     named: bool = False
@@ -69,11 +111,11 @@ class _Context(msgspec.Struct):
     operands: list[str] = msgspec.field(default_factory=list)
 
 
-def answer(shell: str, line: str, tables: CommandTables) -> str:
+def answer(shell: str, line: str) -> str:
     """The lines for *shell* (``bash``, ``zsh`` or ``fish``); *line* ends at the cursor."""
     typed = split(line)
     try:
-        entries = list(_candidates(typed, tables))
+        entries = list(_candidates(typed))
     except (TraceError, OSError):
         # Completion cannot show messages.
         return ""
@@ -84,27 +126,28 @@ def answer(shell: str, line: str, tables: CommandTables) -> str:
             lines.append(text)
         elif text.startswith(typed.current):
             lines.append(text[skip:] if shell == "bash" else f"{text}\t{what}")
+    lines = list(dict.fromkeys(lines))
     if shell == "bash" and typed.quote and len(lines) == 1 and lines[0] not in (FILES, FOLDERS):
-        # bash closes the quote behind a word that is the only one, though most programs go on.
+        # bash closes the quote after a word that is the only one, though most programs go on.
         lines.append(f"{lines[0]} ")
-    return "".join(f"{text}\n" for text in dict.fromkeys(lines))
+    return "".join(f"{text}\n" for text in lines)
 
 
-def _candidates(typed: Typed, tables: CommandTables) -> Iterator[Candidate]:
-    context = _context(typed.words[1:], tables)
+def _candidates(typed: Typed) -> Iterator[Candidate]:
+    context = _context(typed.words[1:])
     current = typed.current
     if context.subcommand:
         yield from _of_subcommand(context, typed)
         return
     if context.pending is not None:
-        yield from _arguments(context, context.pending, current)
+        yield from _arguments(context.pending, current)
         return
     if current.startswith("-"):
         long, equals, value = current.partition("=")
         if equals:
             option = _find(context, long)
             if option is not None:
-                arguments = _arguments(context, option, value)
+                arguments = _arguments(option, value)
                 yield from ((f"{long}={text}", what) for text, what in arguments if text[:1] != ":")
             return
         yield from _options(context)
@@ -117,8 +160,8 @@ def _candidates(typed: Typed, tables: CommandTables) -> Iterator[Candidate]:
         yield from _operands(context, current)
 
 
-def _context(words: Sequence[str], tables: CommandTables) -> _Context:
-    context = _Context(tables)
+def _context(words: Sequence[str]) -> _Context:
+    context = _Context()
     index = 0
     while index < len(words):
         word = words[index]
@@ -130,7 +173,7 @@ def _context(words: Sequence[str], tables: CommandTables) -> _Context:
             option = _find(context, word.partition("=")[0])
             context.listing |= isinstance(option, Option) and option.key == "list"
             context.named |= isinstance(option, Option) and option.key == "program"
-            if option is not None and _argument(option) and "=" not in word:
+            if option is not None and option.argument and "=" not in word:
                 if index == len(words):
                     context.pending = option
                 index += 1
@@ -151,7 +194,6 @@ def _name(context: _Context, word: str) -> None:
 
 
 def _declared(word: str) -> tuple[ScriptOption, ...]:
-    from pytrace.cli.scripts import declared, tools
     real, _ = tools.resolve(word)
     if real in tools.TRANSLATED:
         from pytrace.multitools.table import TOOLS
@@ -168,14 +210,10 @@ def _find(context: _Context, word: str) -> Option | ScriptOption | None:
     """The option that *word* names, the script's first; of several joined letters, the last."""
     if word.startswith("--"):
         own = next((item for item in context.options if not item.operand and word[2:] in item.words), None)
-        return own or next((row for row in context.tables.options if row.long and row.long == word[2:]), None)
+        return own or next((row for row in _SHOWN if row.long and row.long == word[2:]), None)
     letter = word[-1]
     own = next((item for item in context.options if not item.operand and letter in item.letters), None)
-    return own or next((row for row in context.tables.options if row.short == letter), None)
-
-
-def _argument(option: Option | ScriptOption) -> str:
-    return option.argument
+    return own or next((row for row in _SHOWN if row.short == letter), None)
 
 
 def _options(context: _Context) -> Iterator[Candidate]:
@@ -185,7 +223,7 @@ def _options(context: _Context) -> Iterator[Candidate]:
             for name in (*item.words, *item.letters):
                 used.add(name)
                 yield f"--{name}" if len(name) > 1 else f"-{name}", item.help
-    for row in context.tables.options:
+    for row in _SHOWN:
         if row.long and row.long not in used:
             yield f"--{row.long}", row.help
         if row.short and row.short not in used:
@@ -193,8 +231,6 @@ def _options(context: _Context) -> Iterator[Candidate]:
 
 
 def _first_words() -> Iterator[Candidate]:
-    from pytrace.cli.scripts import tools
-
     yield from SUBCOMMANDS.items()
     for _, name, summary in tools.rows():
         yield name, summary
@@ -209,9 +245,9 @@ def _operands(context: _Context, current: str) -> Iterator[Candidate]:
         yield FILES, ""
         return
     item = operands[index]
-    same = next((row for row in context.tables.options if row.long == item.general), None) if item.general else None
+    same = next((row for row in _SHOWN if row.long == item.general), None) if item.general else None
     if same is not None:
-        yield from _arguments(context, same, "")
+        yield from _arguments(same, "")
     elif item.choices:
         yield from ((choice, item.help) for choice in item.choices)
     else:
@@ -220,8 +256,6 @@ def _operands(context: _Context, current: str) -> Iterator[Candidate]:
 
 def _of_type(option: ScriptOption, current: str) -> Iterator[Candidate]:
     """Candidates for an option or operand of a script, by its type; untyped text may be a file."""
-    from pytrace.cli.scripts.option_names import offered
-
     # In a list, the last entry is completed.
     before = current[: current.rfind(",") + 1] if option.listed else ""
     if option.type == "pid":
@@ -232,7 +266,7 @@ def _of_type(option: ScriptOption, current: str) -> Iterator[Candidate]:
         yield FILES, ""
 
 
-def _arguments(context: _Context, option: Option | ScriptOption, current: str) -> Iterator[Candidate]:
+def _arguments(option: Option | ScriptOption, current: str) -> Iterator[Candidate]:
     """Candidates for the argument of an option."""
     if isinstance(option, ScriptOption):
         yield from ((choice, "") for choice in option.choices)
@@ -240,13 +274,15 @@ def _arguments(context: _Context, option: Option | ScriptOption, current: str) -
         return
     if option.key == "program":
         yield from ((text, "") for text in program_text.candidates(current, _listed))
+    elif option.key == "command":
+        yield from ((text, "") for text in _command_line(current))
     elif option.key in _BY_KEY:
         yield _BY_KEY[option.key], ""
     else:
-        yield from _values(context, option.key, current)
+        yield from _values(option.key, current)
 
 
-def _values(context: _Context, key: str, current: str) -> Iterator[Candidate]:
+def _values(key: str, current: str) -> Iterator[Candidate]:
     if key in ("pid", "dwarf_pids"):
         before = current[: current.rfind(",") + 1]
         yield from ((f"{before}{pid}", name) for pid, name in _processes())
@@ -261,7 +297,25 @@ def _values(context: _Context, key: str, current: str) -> Iterator[Candidate]:
 
         yield from ((name, "") for name in dict.fromkeys((*STREAMED, *(row.name for row in table.FORMATS))))
     else:
-        yield from ((name, "") for name in context.tables.values.get(key, ()))
+        yield from ((name, "") for name in _FEW_VALUES.get(key, ()))
+
+
+def _command_line(text: str) -> Iterator[str]:
+    """Completions of a command by its last word: programs and directories for its first word, files for the others."""
+    word = text.rpartition(" ")[2]
+    before, folder = text[: len(text) - len(word)], word[: word.rfind("/") + 1]
+    first = not before.strip()
+    if first and not folder:
+        for place in os.get_exec_path():
+            yield from (f"{before}{name}" for name in names(place) if os.access(f"{place}/{name}", os.X_OK))
+    for name in names(folder or "."):
+        # Names that need quotes are left out, as the command may be in quotes itself.
+        if shlex.quote(name) != name or (name[0] == "." and word[len(folder) :][:1] != "."):
+            continue
+        if os.path.isdir(folder + name):
+            yield f"{before}{folder}{name}/"
+        elif not first or (folder and os.access(folder + name, os.X_OK)):
+            yield f"{before}{folder}{name}"
 
 
 def _processes() -> Iterator[tuple[str, str]]:
@@ -277,7 +331,7 @@ def _of_subcommand(context: _Context, typed: Typed) -> Iterator[Candidate]:
     if context.operands and context.operands[-1] == "--map":
         yield from _maps(context.operands)
     elif typed.current.startswith("-"):
-        text = context.tables.subcommand_help(context.subcommand)
+        text = subcommands.help_text(context.subcommand)
         yield from ((name, "") for name in dict.fromkeys(re.findall(r"--[a-z][\w-]*", text)))
     else:
         yield FILES, ""
