@@ -348,6 +348,9 @@ class CheckedProgram(msgspec.Struct, eq=False):
 LIBRARY_PREFIX = "stdlib/"
 """Names of the sources of library macros start with this."""
 
+SCRIPT_ORIGIN = "script"
+"""Origin of struct types that the script defines in C (:attr:`pytrace.core.types.Struct.origin`)."""
+
 
 def location(span: Span) -> Location:
     """The span as a location for runtime messages."""

@@ -9,6 +9,7 @@ from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.source import Source, Span
 from pytrace.core.types import BOOL, UINT8, VOID, Array, Enum, Field, FieldLoader, Int, Pointer, Struct, Type
 from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.typed_program import SCRIPT_ORIGIN
 from pytrace.frontend.c import translation_unit
 from pytrace.frontend.c.header_names import DeclaredNames
 from pytrace.frontend.expand import c_macros
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from pytrace.frontend.c.definitions import Definitions
     from pytrace.frontend.c.libclang import CType, Cursor, Kind, Token
     from pytrace.frontend.c.translation_unit import Translation
-
-ORIGIN = "script"
-"""Origin of types that are defined in C."""
 
 _ADJACENT = re.compile(r'"\s*"')
 """Adjacent string literals, which C concatenates."""
@@ -256,7 +254,7 @@ class Reader:
         name = "" if _unnamed(cursor) else cursor.spelling
         if name and (definition is None or f"{keyword} {name}" in self.translation.declared):
             known = self.kernel.struct(keyword, name)
-            return known if known is not None else Struct(keyword, name, 0, (), origin=ORIGIN, alignment=1)
+            return known if known is not None else Struct(keyword, name, 0, (), origin=SCRIPT_ORIGIN, alignment=1)
         definition = definition or cursor
         if name and self._of_kernel(definition):
             # BTF describes the running kernel; the headers may belong to another one.
@@ -266,7 +264,7 @@ class Reader:
         usr = definition.get_usr() + (f"@{cursor.extent.start.offset}" if not name else "")
         if usr not in self.structs:
             type_ = definition.type
-            origin = ORIGIN if name else f"{ORIGIN}:{usr}"
+            origin = SCRIPT_ORIGIN if name else f"{SCRIPT_ORIGIN}:{usr}"
             self.structs[usr] = Struct(
                 keyword,
                 name,

@@ -24,6 +24,7 @@ from pytrace.core.types import (
     Void,
 )
 from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.typed_program import SCRIPT_ORIGIN
 from pytrace.frontend.check.inference import constant_folding
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Flexible, Unknown, settle
 from pytrace.frontend.check.inference.type_names import resolve
@@ -56,13 +57,29 @@ def cast(checker: Checker, node: nodes.Cast) -> Type:
 def _warn_same(checker: Checker, node: nodes.Cast, target: Type, source: Type) -> None:
     operand = node.operand
     read = isinstance(operand, nodes.MapRef | nodes.MapIndex)
-    # The author of the script may not know the types of literals, and types from BTF or DWARF.
-    result = isinstance(operand, nodes.Identifier | nodes.Call) and operand.name == "retval"
-    # A cast in a macro serves arguments of all types.
-    unknown = isinstance(source, Flexible) or result or bool(expansion_chain(node.span))
+    # A cast in a macro serves arguments of all types; literals take the type that is needed.
+    unknown = isinstance(source, Flexible) or bool(expansion_chain(node.span)) or _of_machine(checker, operand)
     if source != target or unknown or isinstance(node.type, nodes.TypeofExpr) or read:
         return
     checker.warn(f"the value already has type {target}", cast_span(node), hints=["leave the cast out"])
+
+
+_MACHINE_TYPED = frozenset({"retval", "curtask", "ctx"})
+"""Builtins whose type comes from BTF or DWARF, where there is any."""
+
+
+def _of_machine(checker: Checker, node: nodes.Expr) -> bool:
+    """Whether the type of a value comes from BTF or DWARF: on another machine it may differ, so scripts cast it."""
+    while isinstance(node, nodes.FieldAccess | nodes.Index) or (isinstance(node, nodes.Unary) and node.operator == "*"):
+        base = node.operand if isinstance(node, nodes.Unary) else node.base
+        if isinstance(node, nodes.FieldAccess):
+            type_ = checker.program.types.get(base)
+            struct = type_.target if isinstance(type_, Pointer) else type_
+            of_script = isinstance(struct, Struct) and struct.origin.startswith(SCRIPT_ORIGIN)
+            if checker.program.fields[node].how != "record" and not of_script:
+                return True
+        node = base
+    return isinstance(node, nodes.Identifier | nodes.Call) and node.name in _MACHINE_TYPED
 
 
 def _to_integer(checker: Checker, node: nodes.Cast, target: Type, source: Type) -> Type | None:

@@ -100,5 +100,28 @@ def test_casts_that_say_something(body: str) -> None:
     assert not analyse(f"begin {{ {body} }}").warnings
 
 
+@pytest.mark.parametrize(
+    "script",
+    [
+        "begin { print((struct task_struct *)curtask); }",
+        "begin { print((int32)curtask.pid); }",
+        "begin { print((struct task_struct *)curtask.real_parent); }",
+        "begin { print((int32)curtask.real_parent.pid); }",
+        "begin { print((int32)((struct task_struct *)5).pid); }",
+        "tracepoint:sched:sched_switch { print((int32)args.next_pid); }",
+    ],
+)
+def test_types_of_the_machine_may_be_cast(script: str) -> None:
+    """Another kernel may have other types, which a portable script casts."""
+    assert not analyse(script).diagnostics.items
+
+
+def test_types_of_the_script_need_no_cast() -> None:
+    script = "struct own { int n; int a[2]; struct { int m; } in; }; begin { $p = (struct own *)5; "
+    for member in ("n", "a[1]", "in.m"):
+        checked = analyse(f"{script} print((int32)$p.{member}); }}")
+        assert [message for _, message in checked.warnings] == ["the value already has type int32"]
+
+
 def test_casts_in_macros_do_not_warn() -> None:
     assert not analyse("macro wide(n) { (uint64)n } begin { print((wide(nsecs), wide(cpu))); }").warnings
