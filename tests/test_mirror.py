@@ -13,7 +13,6 @@ DECIDES_NOTHING = {
         "core/builtin_row.py", "core/options/compile_options.py", "core/manifest_sections.py",
         "codegen/ir/operands.py", "frontend/ast/expressions.py", "frontend/ast/nodes.py",
         "frontend/ast/probe_context.py", "frontend/check/inference/c_definitions.py",
-        "frontend/syntax/lexical/layout.py", "frontend/syntax/lexical/scan.py",
         "runtime/symbols/frame.py", "results/snapshot.py",
         "results/values.py", "runtime/session/services/service.py",
     ),
@@ -23,7 +22,6 @@ DECIDES_NOTHING = {
     ),
     "productions of the grammar, which is tested as a whole (syntax/test_grammar.py, syntax/test_parser.py)": (
         "frontend/syntax/grammar_expressions.py", "frontend/syntax/grammar_support.py",
-        "frontend/syntax/grammar_types.py",
     ),
     "generated": (
         "frontend/syntax/grammar_tables.py", "frontend/syntax/lexical/lexer_tables.py",

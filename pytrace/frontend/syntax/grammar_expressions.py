@@ -1,4 +1,4 @@
-"""Productions of expressions."""
+"""Productions of expressions and types."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pytrace.core.builtins import public_name
 from pytrace.core.types import shown_name
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.syntax.grammar_support import Rule, make_if, report, span_of
+from pytrace.frontend.syntax.lexical.tokens import SIZED_TYPES
 
 if TYPE_CHECKING:
     from pytrace.core.source import Span
@@ -43,14 +44,38 @@ def p_expr_ternary(p: Rule) -> None:
     p[0] = nodes.Ternary(span_of(p), p[1], p[3] if len(p) == 6 else None, p[len(p) - 1])
 
 
-def p_expr_unary(p: Rule) -> None:
-    """expr : unary"""
+def p_first_part(p: Rule) -> None:
+    """expr : unary
+    unary : postfix
+    postfix : primary
+    declared_size : expr"""
     p[0] = p[1]
 
 
-def p_unary(p: Rule) -> None:
-    """unary : postfix"""
-    p[0] = p[1]
+def p_list(p: Rule) -> None:
+    """expressions : expr
+    | expressions COMMA expr
+    arguments : operand
+    | arguments COMMA operand
+    type_list : type
+    | type_list COMMA type
+    parameter_list : parameter
+    | parameter_list COMMA parameter
+    macro_parameter_list : macro_parameter
+    | macro_parameter_list COMMA macro_parameter"""
+    if len(p) == 2:
+        p[0] = [p[1]]
+    else:
+        p[1].append(p[3])
+        p[0] = p[1]
+
+
+def p_optional_list(p: Rule) -> None:
+    """parameters :
+    | parameter_list
+    macro_parameters :
+    | macro_parameter_list"""
+    p[0] = [] if len(p) == 1 else p[1]
 
 
 def p_unary_operator(p: Rule) -> None:
@@ -83,11 +108,6 @@ def p_unary_comptime(p: Rule) -> None:
 # ---------------------------------------------------------------------------------------------- postfix
 
 
-def p_postfix(p: Rule) -> None:
-    """postfix : primary"""
-    p[0] = p[1]
-
-
 def p_postfix_field(p: Rule) -> None:
     """postfix : postfix DOT IDENT
     | postfix ARROW IDENT"""
@@ -116,16 +136,6 @@ def p_postfix_step(p: Rule) -> None:
     if not isinstance(p[1], _PLACES):
         report(p, f"'{p[2].text}' needs a variable or a map", p[1].span)
     p[0] = nodes.Unary(span_of(p), p[2].text, p[1], postfix=True)
-
-
-def p_expressions(p: Rule) -> None:
-    """expressions : expr
-    | expressions COMMA expr"""
-    if len(p) == 2:
-        p[0] = [p[1]]
-    else:
-        p[1].append(p[3])
-        p[0] = p[1]
 
 
 # ---------------------------------------------------------------------------------------------- primary
@@ -177,16 +187,6 @@ def p_primary_call(p: Rule) -> None:
     | IDENT LPAREN arguments RPAREN"""
     arguments = tuple(p[3]) if len(p) == 5 else ()
     p[0] = nodes.Call(span_of(p), public_name(p[1].text), arguments)
-
-
-def p_arguments(p: Rule) -> None:
-    """arguments : operand
-    | arguments COMMA operand"""
-    if len(p) == 2:
-        p[0] = [p[1]]
-    else:
-        p[1].append(p[3])
-        p[0] = p[1]
 
 
 def p_primary_group(p: Rule) -> None:
@@ -295,3 +295,56 @@ def p_condition(p: Rule) -> None:
     """condition : expr
     | IF_COMPTIME expr"""
     p[0] = (len(p) == 3, p[len(p) - 1])
+
+
+# ---------------------------------------------------------------------------------------------- types
+
+
+def p_type_name(p: Rule) -> None:
+    """type : IDENT"""
+    p[0] = nodes.NamedType(p[1].span, p[1].text)
+
+
+def p_type_tagged(p: Rule) -> None:
+    """type : STRUCT IDENT
+    | UNION IDENT
+    | ENUM IDENT"""
+    p[0] = nodes.StructTypeExpr(span_of(p), p[1].text, p[2].text)
+
+
+def p_type_pointer(p: Rule) -> None:
+    """type : type TIMES"""
+    p[0] = nodes.PointerTypeExpr(span_of(p), p[1])
+
+
+def p_type_array(p: Rule) -> None:
+    """type : type LBRACKET RBRACKET
+    | type LBRACKET expr RBRACKET"""
+    count = p[3] if len(p) == 5 else None
+    element = p[1]
+    sized = isinstance(element, nodes.NamedType) and element.name in SIZED_TYPES and element.capacity is None
+    if not sized:
+        p[0] = nodes.ArrayTypeExpr(span_of(p), element, count)
+    elif isinstance(count, nodes.IntLiteral):
+        p[0] = nodes.NamedType(span_of(p), element.name, count.value)
+    else:
+        report(p, f"the capacity of '{element.name}' is a number", count.span if count else span_of(p))
+        p[0] = element
+
+
+def p_type_typeof(p: Rule) -> None:
+    """type : TYPEOF LPAREN operand RPAREN"""
+    p[0] = nodes.TypeofExpr(span_of(p), p[3])
+
+
+def p_type_tuple(p: Rule) -> None:
+    """type : LPAREN type_list RPAREN
+    | LPAREN type_list COMMA RPAREN
+    | LPAREN RPAREN"""
+    p[0] = nodes.TupleTypeExpr(span_of(p), tuple(p[2]) if len(p) > 3 else ())
+
+
+def p_operand(p: Rule) -> None:
+    """operand : expr
+    | TYPE_MARK type"""
+    p[0] = p[len(p) - 1]

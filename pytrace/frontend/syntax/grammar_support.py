@@ -24,7 +24,6 @@ class Production(Protocol):
 
     name: str
     len: int
-    callable: Callable[[Rule], None]
 
 
 class LRParser(Protocol):
@@ -33,7 +32,6 @@ class LRParser(Protocol):
     errorfunc: Callable[[Token | None], Token | None]
     action: dict[int, dict[str, int]]
     goto: dict[int, dict[str, int]]
-    defaulted_states: dict[int, int]
     productions: Sequence[Production]
     symstack: Sequence[Symbol]
     statestack: Sequence[int]

@@ -17,7 +17,7 @@ from ply import yacc
 from pytrace.core.diagnostics import Diagnostics, Note
 from pytrace.core.source import Source, Span
 from pytrace.frontend.ast import nodes, visitor
-from pytrace.frontend.syntax import grammar, grammar_tables, lr_driver, recovery
+from pytrace.frontend.syntax import grammar, grammar_tables, recovery
 from pytrace.frontend.syntax.lexical.lexer import ROOT, SCRIPT, Lexer
 from pytrace.frontend.syntax.lexical.structure import Structure
 from pytrace.frontend.syntax.lexical.tokens import Token, found_name
@@ -66,17 +66,7 @@ def parse_expression(source: Source, diagnostics: Diagnostics, *, in_c: bool = F
 
 def _run_grammar(structure: Structure, head: Span, points: tuple[nodes.AttachPoint, ...] = ()) -> nodes.Node | None:
     """The node of one item, or None when it could not be parsed."""
-    tables = _tables()
-    parser = tables.parser
-    quick = lr_driver.Item(structure.lexer.source, head, points)
-    try:
-        node = lr_driver.parse(tables, quick, structure.tokens)
-    except lr_driver.SyntaxMistake:
-        pass
-    else:
-        for message, span, hints in quick.errors:
-            structure.lexer.error(message, span, *hints)
-        return node
+    parser = _parser()
     item = recovery.Item(parser, structure, head, points)
     parser.errorfunc = item.handle
     try:
@@ -86,13 +76,13 @@ def _run_grammar(structure: Structure, head: Span, points: tuple[nodes.AttachPoi
 
 
 @cache
-def _tables() -> lr_driver.Tables:
+def _parser() -> LRParser:
     """PLY's parser from the shipped tables, created on first use."""
     table = yacc.LRTable()
     table.read_table(grammar_tables)
     table.bind_callables(grammar.names())
     parser: LRParser = yacc.LRParser(table, grammar.p_error)
-    return lr_driver.Tables(parser)
+    return parser
 
 
 class ParsedItem(msgspec.Struct):

@@ -18,8 +18,6 @@ from pytrace.frontend.syntax.lexical import token_rules
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ply import lex, yacc
-
 LexRule = tuple[object, str] | None
 """A rule of the lexer (its function or its name) and the kind of its tokens; None for other groups."""
 
@@ -69,9 +67,6 @@ def _lexer_text(lexer: lex.Lexer) -> str:
     ]
     for state, expressions in lexer.lexstatere.items():
         texts, names = lexer.lexstateretext[state], lexer.lexstaterenames[state]
-        if state == "script":
-            # PLY passes spaces one by one; our loop (``Lexer._lex``) has the expression pass them.
-            texts = [rf"[ \t\r\n\f\v]*(?:{text})" for text in texts]
         table = [
             (text, _rule_names(rules, named)) for (_, rules), text, named in zip(expressions, texts, names, strict=True)
         ]

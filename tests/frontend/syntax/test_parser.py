@@ -393,3 +393,10 @@ def test_loose_texts() -> None:
     assert not diagnostics.items
     assert parser.parse_expression(Source("t", "1 2"), diagnostics) is None
     assert diagnostics.errors
+
+
+def test_an_error_of_a_production_before_a_syntax_error_is_reported_once() -> None:
+    diagnostics = Diagnostics()
+    parser.parse(Source("t", "begin { 1 = 2; @x = ; }"), diagnostics)
+    messages = [item.message for item in diagnostics.errors]
+    assert len(messages) == len(set(messages)) == 2

@@ -12,7 +12,7 @@ from enum import Enum
 
 from pytrace.core.probes.kinds import PROBE_KINDS
 from pytrace.core.probes.targets import NoTarget
-from pytrace.frontend.syntax.lexical.layout import LAYOUT, skip_layout
+from pytrace.frontend.syntax.lexical.scan import LAYOUT, skip_layout
 
 _OPERAND_CHARS = frozenset('$@("!~{0123456789')
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

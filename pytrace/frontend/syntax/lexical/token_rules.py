@@ -19,21 +19,26 @@ in which they stand here, then the strings.  ``scripts/generate-tables`` generat
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.source import Span
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.syntax.lexical import c_preamble
-from pytrace.frontend.syntax.lexical.attach_point_scanner import AttachPointScan
-from pytrace.frontend.syntax.lexical.c_preamble import CDefinition
-from pytrace.frontend.syntax.lexical.layout import skip_layout
+from pytrace.frontend.syntax.lexical import scan
 from pytrace.frontend.syntax.lexical.literals import decode_integer, decode_parameter, decode_string
-from pytrace.frontend.syntax.lexical.scan import Lexeme, matches
+from pytrace.frontend.syntax.lexical.scan import (
+    AttachPointScan,
+    CDefinition,
+    Lexeme,
+    as_attach_point,
+    c_part,
+    end_point,
+    enter_point,
+    matches,
+    other,
+    skip_layout,
+    span_of,
+    token,
+)
 from pytrace.frontend.syntax.lexical.tokens import KEYWORDS, LITERALS, OPERATORS, ROOT_KINDS, Token
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 states = (
     ("point", "exclusive"),
@@ -54,51 +59,37 @@ _OPERATOR = "|".join(
 )
 _STRING_TAIL = re.compile(r"\)*[ \t]*(?:[;,][ \t]*)?[})>\] \t\r]*$")
 _AFTER_DOT = re.compile(r"\.\s*\Z")
-_WORD = re.compile(r"[A-Za-z0-9_$@]+|.", re.DOTALL)
 
 t_INITIAL_after_points_ignore = _SPACE
 t_script_ignore = _SPACE
 t_point_definition_comment_ignore = ""
 
 
-def _token(kind: str, lexeme: Lexeme, data: object = None) -> Token:
-    start = lexeme.lexpos
-    text = lexeme.value
-    return Token(kind, text, Span(lexeme.lexer.scan.source, start, start + len(text)), data)
-
-
-def _span(lexeme: Lexeme) -> Span:
-    return Span(lexeme.lexer.scan.source, lexeme.lexpos, lexeme.lexpos + len(lexeme.value))
-
-
 # ---------------------------------------------------------------------------------------------- code
-
 
 
 @matches(_NAME)
 def t_script_name(lexeme: Lexeme) -> Token:
     """A name or a keyword."""
-    word = lexeme.value
-    start = lexeme.lexpos
-    return Token(KEYWORDS.get(word, "IDENT"), word, Span(lexeme.lexer.scan.source, start, start + len(word)))
+    return token(KEYWORDS.get(lexeme.value, "IDENT"), lexeme)
 
 
 @matches(rf"\${_NAME}")
 def t_script_variable(lexeme: Lexeme) -> Token:
     """``$name``."""
-    return _token("VARIABLE", lexeme, lexeme.value[1:])
+    return token("VARIABLE", lexeme, lexeme.value[1:])
 
 
 @matches(rf"@(?:{_NAME})?")
 def t_script_map(lexeme: Lexeme) -> Token:
     """``@name``, or the map without a name."""
-    return _token("MAP", lexeme, lexeme.value)
+    return token("MAP", lexeme, lexeme.value)
 
 
 @matches(r'"(?:[^"\\\n]|\\[^\n])*"')
 def t_script_string(lexeme: Lexeme) -> Token:
     """A closed string."""
-    span = _span(lexeme)
+    span = span_of(lexeme)
     value = decode_string(lexeme.value[1:-1], span, span.start + 1, lexeme.lexer.scan.diagnostics)
     return Token("STRING", lexeme.value, span, value)
 
@@ -119,9 +110,7 @@ def t_INITIAL_after_points_script_block(lexeme: Lexeme) -> None:
 @matches(_OPERATOR)
 def t_script_operator(lexeme: Lexeme) -> Token:
     """Operators and punctuation, longest match first."""
-    text = lexeme.value
-    start = lexeme.lexpos
-    return Token(OPERATORS[text], text, Span(lexeme.lexer.scan.source, start, start + len(text)))
+    return token(OPERATORS[lexeme.value], lexeme)
 
 
 @matches(r"[0-9][0-9A-Za-z_]*(?:\.[0-9]+)?")
@@ -129,7 +118,7 @@ def t_script_number(lexeme: Lexeme) -> Token:
     """A number with its suffix; or a fraction, which is an error unless it is an index of an index: ``$t.0.1``."""
     lexer, text = lexeme.lexer, lexeme.value
     whole, point, _ = text.partition(".")
-    span = _span(lexeme)
+    span = span_of(lexeme)
     if point and not _AFTER_DOT.search(lexer.lexdata, max(0, span.start - 40), span.start):
         lexer.scan.error("fractions are not supported", span, "use a smaller unit, such as 1500us for 1.5ms")
         return Token("INT", whole, span, 0)
@@ -144,8 +133,8 @@ def t_script_parameter(lexeme: Lexeme) -> Token:
     """``$1``, ``$#``."""
     word = lexeme.value
     if word == "$#":
-        return _token("PARAM_COUNT", lexeme)
-    return _token("PARAM", lexeme, decode_parameter(word, _span(lexeme), lexeme.lexer.scan.diagnostics))
+        return token("PARAM_COUNT", lexeme)
+    return token("PARAM", lexeme, decode_parameter(word, span_of(lexeme), lexeme.lexer.scan.diagnostics))
 
 
 @matches(r'"[^\n]*')
@@ -168,16 +157,16 @@ def t_script_quoted(lexeme: Lexeme) -> Token | None:
     """String and character literals of other languages."""
     text, scan = lexeme.value, lexeme.lexer.scan
     if len(text) == 1:
-        scan.error('unexpected "\'"', _span(lexeme))
+        scan.error('unexpected "\'"', span_of(lexeme))
         return None
-    scan.error("strings are written with double quotes", _span(lexeme), f'write "{text.strip(chr(39))}"')
-    return _token("STRING", lexeme, b"")
+    scan.error("strings are written with double quotes", span_of(lexeme), f'write "{text.strip(chr(39))}"')
+    return token("STRING", lexeme, b"")
 
 
 @matches(r"[^\x00-\x7f]+|[^\n]")
 def t_script_wrong(lexeme: Lexeme) -> None:
     """Characters that start no token."""
-    text, span, scan = lexeme.value, _span(lexeme), lexeme.lexer.scan
+    text, span, scan = lexeme.value, span_of(lexeme), lexeme.lexer.scan
     if text == "$":
         scan.error("'$' without a name", span, "variables are $name, parameters $1 and $#")
     elif "\udc80" <= text[0] <= "\udcff":  # what the error handler surrogateescape makes of bytes
@@ -186,16 +175,6 @@ def t_script_wrong(lexeme: Lexeme) -> None:
     else:
         scan.error(f"unexpected '{text if text.isprintable() else ascii(text)[1:-1]}'", span)
 
-
-PLAIN: dict[Callable[[Lexeme], object] | None, str] = {
-    t_script_name: "IDENT",
-    t_script_variable: "VARIABLE",
-    t_script_map: "MAP",
-    t_script_operator: "",
-    t_script_string: "STRING",
-    t_script_number: "INT",
-}
-"""Rules whose tokens the lexer creates without calling them, with the kind of token if it is not in ``KINDS``."""
 
 # ---------------------------------------------------------------------------------------------- comments
 
@@ -216,12 +195,12 @@ def t_comment_eof(lexeme: Lexeme) -> Token:
     scan.error("the comment is not closed", Span(scan.source, start, start + 2), "add '*/' at its end")
     scan.comments[start] = lexeme.lexpos
     lexeme.lexer.pop_state()
-    return _token("EOF", lexeme)
+    return token("EOF", lexeme)
 
 
 def t_INITIAL_after_points_script_eof(lexeme: Lexeme) -> Token:
     """The end of the text."""
-    return _token("EOF", lexeme)
+    return token("EOF", lexeme)
 
 
 # ---------------------------------------------------------------------------------------------- root items
@@ -255,10 +234,10 @@ def t_INITIAL_item(lexeme: Lexeme) -> Token | None:
         offset = skip_layout(text, lexer.lexpos)
         starts = text[offset : offset + 1] in _AFTER_ITEM_WORD[word]
     if not starts:
-        _as_attach_point(lexeme)
+        as_attach_point(lexeme)
         return None
     lexer.begin("script")
-    return Token(_ITEM_KINDS[word], "", _span(lexeme))
+    return Token(_ITEM_KINDS[word], "", span_of(lexeme))
 
 
 _ROOT_CONDITION = re.compile(r"comptime\b|\(")
@@ -269,10 +248,10 @@ def t_INITIAL_if(lexeme: Lexeme) -> Token | None:
     """``if comptime`` around items, unless the text after it makes it an attach point."""
     lexer = lexeme.lexer
     if not _ROOT_CONDITION.match(lexer.lexdata, skip_layout(lexer.lexdata, lexer.lexpos)):
-        _as_attach_point(lexeme)
+        as_attach_point(lexeme)
         return None
     lexer.begin("script")
-    return Token("IF_ITEM", "", _span(lexeme))
+    return Token("IF_ITEM", "", span_of(lexeme))
 
 
 @matches(r"fail[ \t]*(?=\()")
@@ -284,12 +263,6 @@ def t_INITIAL_fail(lexeme: Lexeme) -> Token:
     return Token("FAIL_ITEM", "", Span(lexer.scan.source, lexeme.lexpos, lexeme.lexpos))
 
 
-def _as_attach_point(lexeme: Lexeme) -> None:
-    """Lex a word that starts no item and no definition again, as an attach point."""
-    lexeme.lexer.lexpos = lexeme.lexpos
-    lexeme.lexer.begin("points")
-
-
 # ---------------------------------------------------------------------------------------------- parts in C
 
 
@@ -297,18 +270,18 @@ def _as_attach_point(lexeme: Lexeme) -> None:
 def t_INITIAL_directive(lexeme: Lexeme) -> Token:
     """A preprocessor directive with its continuation lines."""
     start = lexeme.lexpos
-    return _c_part(lexeme, start, c_preamble.directive_end(lexeme.lexer.lexdata, start))
+    return c_part(lexeme, start, scan.directive_end(lexeme.lexer.lexdata, start))
 
 
 @matches(r"(?:struct|union|enum|typedef)\b")
 def t_INITIAL_tag(lexeme: Lexeme) -> Token | None:
     """The first word of a C definition, unless the text after it makes it an attach point."""
     lexer, word = lexeme.lexer, lexeme.value
-    end = c_preamble.declaration_end(lexer.lexdata, word, lexer.lexpos)
+    end = scan.declaration_end(lexer.lexdata, word, lexer.lexpos)
     if end is not None:
-        return _c_part(lexeme, lexeme.lexpos, end)
-    if not c_preamble.starts_definition(lexer.lexdata, word, lexer.lexpos):
-        _as_attach_point(lexeme)
+        return c_part(lexeme, lexeme.lexpos, end)
+    if not scan.starts_definition(lexer.lexdata, word, lexer.lexpos):
+        as_attach_point(lexeme)
         return None
     lexer.scan.definition = CDefinition(lexeme.lexpos, typedef=word == "typedef")
     lexer.begin("definition")
@@ -334,7 +307,7 @@ def t_definition_close(lexeme: Lexeme) -> Token | None:
     definition.depth -= 1
     if definition.depth != 0 or definition.typedef:
         return None
-    return _c_part(lexeme, definition.start, c_preamble.trailer_end(lexer.lexdata, lexer.lexpos))
+    return c_part(lexeme, definition.start, scan.trailer_end(lexer.lexdata, lexer.lexpos))
 
 
 @matches(r";")
@@ -343,7 +316,7 @@ def t_definition_semicolon(lexeme: Lexeme) -> Token | None:
     definition = lexeme.lexer.scan.definition
     if definition.depth != 0 or not definition.typedef:
         return None
-    return _c_part(lexeme, definition.start, lexeme.lexer.lexpos)
+    return c_part(lexeme, definition.start, lexeme.lexer.lexpos)
 
 
 def t_definition_eof(lexeme: Lexeme) -> Token:
@@ -353,15 +326,7 @@ def t_definition_eof(lexeme: Lexeme) -> Token:
     line = scan.source.text[start:].partition("\n")[0]
     place = Span(scan.source, start, start + len(line))
     scan.error("the C definition is not closed", place, "add '}' at its end" if scan.definition.depth else "add ';'")
-    return _c_part(lexeme, start, lexeme.lexpos)
-
-
-def _c_part(lexeme: Lexeme, start: int, end: int) -> Token:
-    """The token of a C part; another root item may follow."""
-    lexer = lexeme.lexer
-    lexer.begin("INITIAL")
-    lexer.lexpos = end
-    return Token("C_PART", lexer.lexdata[start:end], Span(lexer.scan.source, start, end))
+    return c_part(lexeme, start, lexeme.lexpos)
 
 
 # ---------------------------------------------------------------------------------------------- attach points
@@ -370,7 +335,7 @@ def _c_part(lexeme: Lexeme, start: int, end: int) -> Token:
 @matches(r"['`´‘’“”«»\\^~!?|&%+>)\]-]+")
 def t_INITIAL_stray(lexeme: Lexeme) -> Token:
     """Characters that start no attach point."""
-    return _token("STRAY", lexeme)
+    return token("STRAY", lexeme)
 
 
 @matches(rf"{_NAME}[ \t]*=[ \t]*(?!=)")
@@ -378,7 +343,7 @@ def t_INITIAL_points_name(lexeme: Lexeme) -> Token | None:
     """The name of a probe, in front of its attach point."""
     lexer = lexeme.lexer
     if lexer.lexdata[lexer.lexpos : lexer.lexpos + 1] in _POINT_END or lexer.lexpos >= len(lexer.lexdata):
-        return _other(lexeme)
+        return other(lexeme)
     name = lexeme.value.partition("=")[0].rstrip()
     lexer.scan.point = AttachPointScan(lexeme.lexpos, lexer.lexpos, name)
     lexer.begin("point")
@@ -388,14 +353,14 @@ def t_INITIAL_points_name(lexeme: Lexeme) -> Token | None:
 @matches(r'[^ \t\r\n\f\v{},;<"/:]+|"(?:[^"\\\n]|\\[^\n])*"')
 def t_INITIAL_points_point_text(lexeme: Lexeme) -> None:
     """Text without syntactic meaning in an attach point, such as quoted text."""
-    _enter_point(lexeme)
+    enter_point(lexeme)
 
 
 @matches(r'"')
 def t_INITIAL_points_point_quote(lexeme: Lexeme) -> None:
     """An unclosed quote."""
     scan, start = lexeme.lexer.scan, lexeme.lexpos
-    _enter_point(lexeme)
+    enter_point(lexeme)
     end = scan.source.text.find("\n", start)
     place = Span(scan.source, start, end if end >= 0 else len(scan.source.text))
     scan.error("the quote in the attach point is not closed", place, "add '\"' at its end")
@@ -404,7 +369,7 @@ def t_INITIAL_points_point_quote(lexeme: Lexeme) -> None:
 @matches(r":")
 def t_INITIAL_points_point_colon(lexeme: Lexeme) -> None:
     """The end of a part."""
-    _enter_point(lexeme)
+    enter_point(lexeme)
     lexeme.lexer.scan.point.next_part(lexeme.lexer.lexdata, lexeme.lexpos)
 
 
@@ -412,25 +377,25 @@ def t_INITIAL_points_point_colon(lexeme: Lexeme) -> None:
 def t_point_slash(lexeme: Lexeme) -> Token | None:
     """A slash in a path, or the start of a predicate or comment."""
     lexer = lexeme.lexer
-    return None if lexer.scan.point.owns_slash(lexer.lexdata, lexeme.lexpos) else _point(lexeme)
+    return None if lexer.scan.point.owns_slash(lexer.lexdata, lexeme.lexpos) else end_point(lexeme)
 
 
 @matches(r"[ \t\r\n\f\v{},;<]")
 def t_point_end(lexeme: Lexeme) -> Token:
     """The first character after an attach point."""
-    return _point(lexeme)
+    return end_point(lexeme)
 
 
 def t_point_eof(lexeme: Lexeme) -> Token:
     """The end of the text ends an attach point, too."""
-    return _point(lexeme)
+    return end_point(lexeme)
 
 
 @matches(r",")
 def t_after_comma(lexeme: Lexeme) -> Token:
     """Another attach point follows."""
     lexeme.lexer.begin("points")
-    return _token("COMMA", lexeme)
+    return token("COMMA", lexeme)
 
 
 @matches(r"[{</]")
@@ -438,41 +403,13 @@ def t_INITIAL_after_points_body(lexeme: Lexeme) -> Token:
     """The start of a predicate or body, which is lexed again as code."""
     lexeme.lexer.begin("script")
     lexeme.lexer.lexpos = lexeme.lexpos
-    return _token("BODY", lexeme)
+    return token("BODY", lexeme)
 
 
 @matches(r".")
 def t_INITIAL_after_points_other(lexeme: Lexeme) -> Token:
     """Unexpected text before a body."""
-    return _other(lexeme)
-
-
-def _other(lexeme: Lexeme) -> Token:
-    """The token of an unexpected word."""
-    lexer = lexeme.lexer
-    match = _WORD.match(lexer.lexdata, lexeme.lexpos)
-    lexeme.value = match.group() if match else ""
-    lexer.lexpos = lexeme.lexpos + len(lexeme.value)
-    return _token("OTHER", lexeme)
-
-
-def _enter_point(lexeme: Lexeme) -> None:
-    """Start an attach point at this lexeme unless the state is in one already."""
-    lexer = lexeme.lexer
-    if lexer.lexstate != "point":
-        lexer.scan.point = AttachPointScan(lexeme.lexpos, lexeme.lexpos, None)
-        lexer.begin("point")
-
-
-def _point(lexeme: Lexeme) -> Token:
-    """The token of the attach point that ends before the lexeme."""
-    lexer, end = lexeme.lexer, lexeme.lexpos
-    point, source = lexer.scan.point, lexer.scan.source
-    lexer.begin("after")
-    lexer.lexpos = end
-    span = Span(source, point.start, end)
-    node = nodes.AttachPoint(span, source.text[point.begin : end], point.name)
-    return Token("ATTACH_POINT", span.text, span, node)
+    return other(lexeme)
 
 
 def t_ANY_error(lexeme: Lexeme) -> None:

@@ -70,9 +70,6 @@ OPERATORS = {
     "&=": "OP_ASSIGN", "|=": "OP_ASSIGN", "^=": "OP_ASSIGN", "<<=": "OP_ASSIGN", ">>=": "OP_ASSIGN",
 }  # fmt: skip
 
-KINDS = {**KEYWORDS, **OPERATORS}
-"""Kinds of the tokens with a fixed text."""
-
 LITERALS = ("IDENT", "INT", "STRING", "VARIABLE", "MAP", "PARAM", "PARAM_COUNT")
 
 ROOT_KINDS = (
