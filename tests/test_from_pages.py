@@ -12,7 +12,7 @@ import pytest
 
 from pytrace.cli.options import OPTIONS
 from pytrace.cli.scripts import tools
-from pytrace.frontend.expand.config_keys import KEYS, OTHER_VARIABLES
+from pytrace.frontend.expand.settings import KEYS, OTHER_VARIABLES
 from tests.support import machine
 from tests.support.patience import patience
 from tests.support.server import Server

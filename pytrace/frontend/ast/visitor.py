@@ -1,10 +1,11 @@
 """Traversal, rewriting, copying and comparison of ASTs.
 
-Nothing here recurses, so the depth of a tree is not limited.
+Nothing here recurses, so the depth of a tree is not limited. :func:`run_deep` is for passes that do.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import asdict
@@ -13,6 +14,9 @@ from pytrace.frontend.ast import nodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from pytrace.core.diagnostics import Diagnostics
+    from pytrace.core.source import Span
 
 N = TypeVar("N", bound=nodes.Node)
 
@@ -169,3 +173,24 @@ def _fresh(node: nodes.Node, below: list[nodes.Node]) -> nodes.Node:
         elif isinstance(value, tuple):
             values[name] = tuple(next(following) if isinstance(item, nodes.Node) else item for item in value)
     return kind(**values)
+
+
+# ---------------------------------------------------------------------------------------------- depth
+
+T = TypeVar("T")
+
+LIMIT = 60_000
+"""Python frames that a pass may take; frames of Python functions live on the heap (CPython 3.11)."""
+
+
+def run_deep(run: Callable[[], T], otherwise: T, diagnostics: Diagnostics, span: Span) -> T:
+    """Run a recursive pass and return its result; if the tree is too deep, record an error and return *otherwise*."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, LIMIT))
+    try:
+        return run()
+    except RecursionError:
+        diagnostics.error("the script is nested too deeply", span)
+        return otherwise
+    finally:
+        sys.setrecursionlimit(before)

@@ -41,7 +41,7 @@ from pytrace.core.source import Source, Span
 from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.ast.probe_context import ProbeContext
 from pytrace.frontend.ast.typed_program import ProbeUnit
-from pytrace.frontend.attach import harmful_places, programs, raw_tracepoints, sessions, system_calls
+from pytrace.frontend.attach import harmful_places, programs, raw_tracepoints, system_calls
 from pytrace.frontend.attach.points import body_uses
 from pytrace.frontend.attach.points.parts import Part, Point, split
 from pytrace.frontend.attach.providers.base import Match, Scope, matches_pattern
@@ -105,7 +105,7 @@ def expand(
     if not diagnostics.failed:
         _check_limits(units, scope)
         _check_some(units, program, options, diagnostics, dropped=dropped)
-    return sessions.pair(units, scope)
+    return programs.pair(units, scope)
 
 
 def _units(blocks: list[Block], program: nodes.Program, scope: Scope) -> list[ProbeUnit]:

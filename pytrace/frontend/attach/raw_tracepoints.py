@@ -18,7 +18,7 @@ from pytrace.core.probes import system_calls as call_numbers
 from pytrace.core.probes.targets import AnyTarget, TracepointTarget
 from pytrace.core.types import String
 from pytrace.frontend.ast import nodes
-from pytrace.frontend.attach.points import body_uses, raw_fields, raw_tracepoint_table
+from pytrace.frontend.attach.points import body_uses, raw_fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,7 +60,7 @@ def choose(blocks: list[Block], program: nodes.Program, scope: Scope) -> list[Bl
 
 def _hot(match: Match) -> bool:
     place = match.place
-    return isinstance(place, TracepointTarget) and (place.category, place.event) in raw_tracepoint_table.TABLE
+    return isinstance(place, TracepointTarget) and (place.category, place.event) in raw_fields.TABLE
 
 
 def _unusable(scope: Scope) -> str:

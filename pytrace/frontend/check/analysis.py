@@ -16,6 +16,7 @@ from pytrace.core.probes.targets import FileTarget
 from pytrace.core.types import INT64, VOID, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import CheckedProgram, FunctionInfo, ProbeUnit, VariableInfo
+from pytrace.frontend.ast.visitor import run_deep
 from pytrace.frontend.attach import attach_points
 from pytrace.frontend.attach.attach_points import left_out
 from pytrace.frontend.check.builtins.table import CHECKS
@@ -23,20 +24,9 @@ from pytrace.frontend.check.inference import removed_code, type_names
 from pytrace.frontend.check.inference.checker import Checker, Rules
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, contains_unknown, settle
 from pytrace.frontend.check.inference.removed_code import look
-from pytrace.frontend.check.inference.resources import declare_map, finish_maps
-from pytrace.frontend.check.inference.scopes import Scope
-from pytrace.frontend.check.inference.slots import Slot, VariableState
-from pytrace.frontend.check.inference.tree_depth import run_deep
-from pytrace.frontend.check.print_and_clear import join_prints
-from pytrace.frontend.check.rules import (
-    calls,
-    casts,
-    expressions,
-    imported_functions,
-    members,
-    operators,
-    type_queries,
-)
+from pytrace.frontend.check.inference.resources import declare_map, finish_maps, join_prints
+from pytrace.frontend.check.inference.slots import Scope, Slot, VariableState
+from pytrace.frontend.check.rules import calls, casts, expressions, members, operators
 from pytrace.frontend.check.rules.statements import check_block, check_body, check_if
 
 if TYPE_CHECKING:
@@ -69,9 +59,9 @@ EXPRESSIONS: Mapping[type[nodes.Expr], Callable[[Checker, nodes.Expr], Type]] = 
     on(nodes.TupleAccess, members.tuple_access),
     on(nodes.Index, members.index),
     on(nodes.Call, calls.call),
-    on(nodes.Sizeof, type_queries.size_of),
-    on(nodes.Offsetof, type_queries.offset_of),
-    on(nodes.TypeInfo, type_queries.type_info),
+    on(nodes.Sizeof, members.size_of),
+    on(nodes.Offsetof, members.offset_of),
+    on(nodes.TypeInfo, members.type_info),
     on(nodes.Comptime, expressions.comptime),
     on(nodes.TupleLiteral, expressions.tuple_literal),
     on(nodes.RecordLiteral, expressions.record_literal),
@@ -123,7 +113,7 @@ def analyse(
 
 def _analyse(checker: Checker, units: list[ProbeUnit], program: nodes.Program) -> CheckedProgram:
     checker.program.units = list(units)
-    imported_functions.read(checker, program)
+    calls.read_imports(checker, program)
     functions = _functions(checker, program)
     declarations = [item for item in program.items if isinstance(item, nodes.MapDecl)]
     for _ in range(MAX_PASSES):
@@ -156,7 +146,6 @@ def _endless(checker: Checker) -> None:
 
 
 # ---------------------------------------------------------------------------------------------- functions
-
 
 _Functions = list[tuple[FunctionInfo, nodes.Function, list[VariableState]]]
 

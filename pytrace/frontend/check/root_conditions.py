@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.ast.compile_time_facts import Existence
+from pytrace.frontend.ast.visitor import run_deep
 from pytrace.frontend.check.analysis import RULES
 from pytrace.frontend.check.inference.checker import Checker
-from pytrace.frontend.check.inference.tree_depth import run_deep
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

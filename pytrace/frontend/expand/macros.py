@@ -18,8 +18,8 @@ from pytrace.core.diagnostics import Diagnostics, Note
 from pytrace.core.source import ExpandedSpan, Span
 from pytrace.frontend.ast import literals, nodes, visitor
 from pytrace.frontend.ast.typed_program import LIBRARY_PREFIX
+from pytrace.frontend.ast.visitor import run_deep
 from pytrace.frontend.check.inference.slots import HYGIENE
-from pytrace.frontend.check.inference.tree_depth import run_deep
 from pytrace.frontend.expand import library
 from pytrace.frontend.expand.c_macros import place_at
 

@@ -1,29 +1,25 @@
-"""The script's ``config`` block and the environment, read into a :class:`~pytrace.core.config.Config`."""
+"""The script's ``config`` block and the environment, read into a :class:`~pytrace.core.config.Config`.
+
+A value comes from the environment (``PYTRACE_KEY``, else ``BPFTRACE_KEY``), from the script's ``config`` block, or is
+the default, in this order. :data:`KEYS` is the table of keys.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import convert
 
+from pytrace.core import numbers
 from pytrace.core.config import ENVIRONMENT_PREFIXES, Config, Setting
 from pytrace.core.diagnostics import Diagnostics, Note, did_you_mean, similar
 from pytrace.core.source import Source, Span
 from pytrace.frontend.ast import nodes
-from pytrace.frontend.expand.config_keys import (
-    IGNORED,
-    INVERTED,
-    RENAMED,
-    BadValueError,
-    canonical,
-    key_names,
-    read_value,
-    unknown_variables,
-    variable_names,
-    variables,
-)
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from pytrace.core.options.compile_options import CompileOptions
 
 
@@ -95,3 +91,228 @@ def _set(
         opposite = " (with the opposite value)" if name in INVERTED else ""
         diagnostics.warn(f"config key {name!r} is now called {target!r}{opposite}", key_span)
     values[target] = setting
+
+
+# ---------------------------------------------------------------------------------------------- configuration keys
+
+LICENSES = (
+    "GPL",
+    "GPL v2",
+    "GPL and additional rights",
+    "Dual BSD/GPL",
+    "Dual MIT/GPL",
+    "Dual MPL/GPL",
+)
+"""Licences that the kernel accepts for programs that call GPL-only helpers (include/linux/license.h)."""
+
+MAX_STRING = 65536
+"""Largest string or buffer."""
+
+
+class BadValueError(ValueError):
+    """A value that a key does not accept; the message says what it accepts."""
+
+
+def _boolean(value: Setting) -> bool:
+    if isinstance(value, bool):
+        return value
+    boolean = numbers.parse_boolean(str(value))
+    if boolean is None:
+        raise BadValueError("expects true or false (also 1/0, on/off, yes/no)")
+    return boolean
+
+
+def _integer(low: int, high: int) -> Callable[[Setting], int]:
+    def read(value: Setting) -> int:
+        number = numbers.parse_integer(value) if isinstance(value, str) else None if isinstance(value, bool) else value
+        if number is None:
+            raise BadValueError("expects an integer")
+        if not low <= number <= high:
+            raise BadValueError(f"expects an integer of {low} to {high}")
+        return number
+
+    return read
+
+
+def _choice(*allowed: str) -> Callable[[Setting], str]:
+    known = {item.lower(): item for item in allowed}
+
+    def read(value: Setting) -> str:
+        choice = known.get(str(value).lower()) if not isinstance(value, bool) else None
+        if choice is None:
+            raise BadValueError(f"expects {_either(allowed)}")
+        return choice
+
+    return read
+
+
+def _license(value: Setting) -> str:
+    if value not in LICENSES:
+        raise BadValueError(f"expects a licence that the kernel takes as compatible with the GPL: {_either(LICENSES)}")
+    return str(value)
+
+
+def _text(value: Setting) -> str:
+    if not isinstance(value, str):
+        raise BadValueError("expects a string")
+    return value
+
+
+def _symbol_cache(value: Setting) -> str:
+    named = {"1": "AUTO", "true": "AUTO", "0": "NONE", "false": "NONE"}.get(str(value).lower())
+    if named is not None:
+        return named
+    return _choice("PER_PID", "PER_PROGRAM", "NONE")(value)
+
+
+def _unstable(value: Setting) -> str:
+    if isinstance(value, bool) or str(value).lower() not in ("enable", "warn", "error"):
+        try:
+            return "enable" if _boolean(value) else "error"
+        except BadValueError:
+            raise BadValueError("expects enable, warn or error") from None
+    return str(value).lower()
+
+
+def _either(names: tuple[str, ...]) -> str:
+    return f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+class Key(msgspec.Struct, frozen=True):
+    """One row: how a key's values are parsed, and the key's documentation."""
+
+    name: str
+    read: Callable[[Setting], Setting]
+    doc: str
+
+
+_SIZE = _integer(0, 2**31 - 1)
+_COUNT = _integer(1, 2**31 - 1)
+
+KEYS: tuple[Key, ...] = (
+    Key("cache_user_symbols", _symbol_cache, "how symbols of user processes are cached: PER_PID, PER_PROGRAM, NONE"),
+    Key("cpp_demangle", _boolean, "show C++ names demangled"),
+    Key("lazy_symbolication", _boolean, "accepted for compatibility: symbols are resolved when they are printed"),
+    Key("license", _license, "licence that the programs are loaded under"),
+    Key("log_size", _COUNT, "bytes of verifier log"),
+    Key("max_bpf_progs", _COUNT, "how many BPF programs a script may become"),
+    Key("max_cat_bytes", _SIZE, "how much of a file cat() prints"),
+    Key("max_loop_iterations", _integer(1, 2**62), "iterations of all loops together, each time that a probe fires"),
+    Key("max_map_keys", _COUNT, "entries of a keyed map that is not declared"),
+    Key("max_metric_series", _COUNT, "how many keys of a map --metrics shows"),
+    Key("max_probes", _COUNT, "how many probes a script may attach"),
+    Key("max_strlen", _integer(1, MAX_STRING), "bytes of str(), buf() and path() results"),
+    Key("missing_probes", _choice("error", "warn", "ignore"), "what to do when a probe cannot be attached"),
+    Key("on_stack_limit", _integer(0, 512), "larger objects (bytes) live in memory outside the BPF stack"),
+    Key("perf_rb_pages", _integer(0, 2**19), "pages of the ring buffer; 0: by available memory"),
+    Key("print_maps_on_exit", _boolean, "print all maps at the end"),
+    Key("raw_tracepoints", _choice("auto", "plain"), "whether hot tracepoints are traced by way of the raw ones"),
+    Key("show_debug_info", _boolean, "show file, line and inlined functions in stacks"),
+    Key("use_blazesym", _boolean, "accepted for compatibility"),
+    Key("stack_mode", _choice("bpftrace", "perf", "raw", "build_id"), "how stacks print by default"),
+    Key("str_trunc_trailer", _text, "what is appended to a truncated string"),
+    Key("syscall_tracepoints", _choice("auto", "raw", "plain"), "how system call tracepoints are traced"),
+    Key("unstable_tseries", _unstable, "tseries(): enable, warn, error"),
+    Key("unstable_dw_ustack", _unstable, "dw_ustack(): enable, warn, error"),
+    Key("unstable_typeinfo", _unstable, "typeinfo(): enable, warn, error"),
+    Key("unstable_import_statement", _unstable, "import inside a block: enable, warn, error"),
+)
+
+RENAMED = {
+    "strlen": "max_strlen",
+    "no_cpp_demangle": "cpp_demangle",
+    "cat_bytes_max": "max_cat_bytes",
+    "map_keys_max": "max_map_keys",
+}
+"""Old names of keys."""
+
+INVERTED = frozenset({"no_cpp_demangle"})
+"""Old names with the opposite meaning of the new key."""
+
+IGNORED = frozenset(
+    {
+        "symbol_source",
+        "max_type_res_iterations",
+        "unstable_addr",
+        "unstable_import",
+        "unstable_macro",
+        "unstable_map_decl",
+    }
+)
+"""Obsolete keys, accepted without effect."""
+
+OTHER_VARIABLES = frozenset(
+    {"BTF", "COLOR", "KERNEL_BUILD", "KERNEL_SOURCE", "TRACEBACK", "VENV", "VM_WAIT", "VMLINUX"}
+)
+"""Variables with our prefix that are not configuration keys."""
+
+_OF_TESTS = ("PYTRACE_TEST_", "PYTRACE_PID")
+"""Prefixes of variables that our tests use."""
+
+_TABLE = {row.name: row for row in KEYS}
+if len(_TABLE) != len(KEYS) or set(_TABLE) != set(Config.__struct_fields__):
+    raise ValueError("configuration table and Config differ")
+
+
+def canonical(name: str) -> str:
+    """The table's spelling of a key as scripts may write it (any case, with a prefix); renamed keys are not changed."""
+    upper = name.upper()
+    for prefix in ENVIRONMENT_PREFIXES:
+        upper = upper.removeprefix(prefix)
+    return upper.lower()
+
+
+def key(name: str) -> Key | None:
+    """The row of a canonical name."""
+    return _TABLE.get(name)
+
+
+def key_names() -> list[str]:
+    """All names, for suggestions."""
+    return list(_TABLE)
+
+
+def read_value(name: str, value: Setting) -> tuple[str, Setting]:
+    """The table name and the checked value of a canonical name, which may be a renamed one.
+
+    Raises:
+        KeyError: there is no such key.
+        BadValueError: the key does not accept *value*.
+    """
+    row = _TABLE[RENAMED.get(name, name)]
+    setting = row.read(value)
+    return row.name, (not setting if name in INVERTED else setting)
+
+
+def variables(environment: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """``(variable, canonical name, text)`` of all configuration variables in *environment*.
+
+    If both prefixes are set, only the one with precedence is returned. Other variables are omitted.
+    """
+    known = {*_TABLE, *RENAMED, *IGNORED}
+    by_name: dict[str, tuple[str, str, str]] = {}
+    for prefix in ENVIRONMENT_PREFIXES:
+        for variable in sorted(environment):
+            name = variable.removeprefix(prefix).lower()
+            if variable.startswith(prefix) and variable.isupper() and name in known:
+                by_name.setdefault(RENAMED.get(name, name), (variable, name, environment[variable]))
+    return list(by_name.values())
+
+
+def unknown_variables(environment: Mapping[str, str]) -> list[str]:
+    """Variables of *environment* with pytrace's own prefix that are not known.
+
+    Those with bpftrace's prefix are not checked: bpftrace may know them.
+    """
+    prefix = ENVIRONMENT_PREFIXES[0]
+    known = {name.upper() for name in (*_TABLE, *RENAMED, *IGNORED)} | OTHER_VARIABLES
+    return [
+        name
+        for name in sorted(environment)
+        if name.startswith(prefix) and name.removeprefix(prefix) not in known and not name.startswith(_OF_TESTS)
+    ]
+
+
+def variable_names() -> list[str]:
+    """All variables of pytrace's own, without the prefix, for suggestions."""
+    return sorted({name.upper() for name in _TABLE} | OTHER_VARIABLES)

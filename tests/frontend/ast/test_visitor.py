@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
 from msgspec.structs import replace
 
 from pytrace.core.diagnostics import Diagnostics
-from pytrace.core.source import Source
+from pytrace.core.source import Source, Span
 from pytrace.frontend.ast import nodes, visitor
+from pytrace.frontend.ast.visitor import LIMIT, run_deep
 from pytrace.frontend.syntax import parser
 
 TEXT = """config = { a = 1 }
@@ -91,3 +94,24 @@ def test_deep_trees() -> None:
     assert sum(1 for _ in visitor.walk(visitor.copy(node))) == 10001
     assert visitor.deeper_than(node, 4000) is not None
     assert visitor.deeper_than(node, 6000) is None
+
+
+SPAN = Span(Source("stdin", "begin"), 0, 5)
+
+
+def depth(levels: int) -> int:
+    return 0 if levels == 0 else 1 + depth(levels - 1)
+
+
+def test_passes_have_room_while_they_run() -> None:
+    before, found = sys.getrecursionlimit(), Diagnostics()
+    assert run_deep(lambda: depth(5 * before), -1, found, SPAN) == 5 * before
+    assert sys.getrecursionlimit() == before
+    assert not found.failed
+
+
+def test_what_is_too_deep_even_so_is_an_error() -> None:
+    before, found = sys.getrecursionlimit(), Diagnostics()
+    assert run_deep(lambda: depth(2 * LIMIT), -1, found, SPAN) == -1
+    assert [(item.message, item.span) for item in found.errors] == [("the script is nested too deeply", SPAN)]
+    assert sys.getrecursionlimit() == before

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pytrace.core.config import Config
 from pytrace.core.kernel_info import UsdtProbe, UserSymbol
+from pytrace.frontend.attach import harmful_places
 from tests.frontend.expanding import Expanded
 from tests.support.facts import FEATURES, RecordedKernel
 
@@ -12,7 +15,8 @@ BAD = bytes.fromhex("62f27d487ac7")
 ALSO_BAD = bytes.fromhex("c5f97ec0")
 """vmovd."""
 GOOD = b"\x90" * 16
-NOP5 = bytes.fromhex("0f1f440000")
+NOP5_HEX = "0f1f440000"
+NOP5 = bytes.fromhex(NOP5_HEX)
 LEAF = bytes.fromhex("48897c24f8") + NOP5 + b"\xc3"
 """Stores below the stack pointer."""
 
@@ -151,3 +155,56 @@ def test_other_kernels_leave_nops_alone() -> None:
     assert Expanded("usdt:/bin/app:one:start { }", kernel).unit
     hidden = Expanded("usdt:/bin/app:one:start { }", usdt(0x1105), disabled=frozenset({"nop5_uprobes"}))
     assert hidden.unit
+
+
+
+
+@pytest.mark.parametrize(
+    ("code", "offset", "expected"),
+    [
+        (NOP5_HEX, 0x1000, True),
+        (NOP5_HEX, 0x1FFB, True),  # the last place in a page
+        (NOP5_HEX, 0x1FFC, False),
+        ("6666666690", 0, True),
+        ("90", 0, False),
+        ("0f1f4000", 0, False),  # four bytes
+        ("660f1f440000", 0, False),  # six bytes
+        ("0f1f4c0000", 0, False),  # another instruction of the group
+        ("e800000000", 0, False),
+        ("b811223344", 0, False),
+        ("0f1f44", 0, False),  # cut off
+        ("", 0, False),
+        ("06", 0, False),
+    ],
+)
+def test_becomes_call(code: str, offset: int, expected: bool) -> None:
+    assert harmful_places.becomes_call(bytes.fromhex(code), offset) is expected
+
+
+def test_at_entry() -> None:
+    assert harmful_places.at_entry(b"")
+    assert harmful_places.at_entry(bytes.fromhex("f30f1efa"))
+    assert not harmful_places.at_entry(bytes.fromhex("55"))
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (f"48897c24f8{NOP5_HEX}c3", True),  # mov [rsp-8], rdi
+        (f"4889bc2478ffffff{NOP5_HEX}c3", True),  # mov [rsp-136], rdi
+        (f"554889e5488945f8{NOP5_HEX}c3", True),  # mov [rbp-8], rax
+        (f"488985f0feffff{NOP5_HEX}c3", True),  # mov [rbp-272], rax
+        (f"4c8b44cdf8{NOP5_HEX}c3", True),  # mov r8, [rbp+rcx*8-8]
+        (f"c5fa7f4424f0{NOP5_HEX}c3", True),  # vmovdqu [rsp-16], xmm0
+        (f"48897c24f8{NOP5_HEX}e800000000c3", False),  # calls
+        (f"48897c24f8{NOP5_HEX}ff5008c3", False),  # call [rax+8]
+        (f"48897c24f8{NOP5_HEX}ffe0", True),  # jmp rax
+        (f"48897c2408{NOP5_HEX}c3", False),  # mov [rsp+8], rdi
+        (f"488947f8{NOP5_HEX}c3", False),  # mov [rdi-8], rax
+        (f"4889f8{NOP5_HEX}c3", False),  # between registers
+        (f"{NOP5_HEX}06", True),  # not an instruction
+        (f"{NOP5_HEX}48", True),  # cut off
+    ],
+)
+def test_used(code: str, expected: bool) -> None:
+    assert harmful_places.used(bytes.fromhex(code)) is expected

@@ -1,10 +1,16 @@
+
+
 from __future__ import annotations
 
-from pytrace.core.config import Config
+import pytest
+from msgspec import convert, to_builtins
+
+from pytrace.core.config import Config, Setting
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.frontend.expand import settings
+from pytrace.frontend.expand.settings import BadValueError, read_value
 from pytrace.frontend.syntax import parser
 
 
@@ -74,3 +80,116 @@ def test_bad_variable_is_shown() -> None:
     (error,) = diagnostics.errors
     assert error.span.source.name == "environment"
     assert error.span.text == "long"
+
+
+DEFAULTS = {
+    "cpp_demangle": True,
+    "lazy_symbolication": True,
+    "license": "GPL",
+    "log_size": 1_000_000,
+    "max_bpf_progs": 1024,
+    "max_cat_bytes": 10240,
+    "max_map_keys": 4096,
+    "max_probes": 1024,
+    "max_strlen": 1024,
+    "missing_probes": "error",
+    "on_stack_limit": 32,
+    "perf_rb_pages": 0,
+    "print_maps_on_exit": True,
+    "stack_mode": "bpftrace",
+    "str_trunc_trailer": "..",
+    "unstable_tseries": "warn",
+    "unstable_dw_ustack": "warn",
+    "unstable_typeinfo": "error",
+    "unstable_import_statement": "error",
+}
+
+
+@pytest.mark.parametrize(("name", "value"), DEFAULTS.items())
+def test_default(name: str, value: object) -> None:
+    assert getattr(Config(), name) == value
+
+
+def test_every_key_has_a_field_and_a_description() -> None:
+    assert [row.name for row in settings.KEYS] == list(Config.__struct_fields__)
+    assert all(row.doc for row in settings.KEYS)
+
+
+def test_round_trip() -> None:
+    made = Config(max_strlen=99, stack_mode="perf")
+    assert convert(to_builtins(made), Config) == made
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "value"),
+    [
+        ("print_maps_on_exit", "off", False),
+        ("print_maps_on_exit", 1, True),
+        ("print_maps_on_exit", "YES", True),
+        ("max_strlen", "0b1000000", 64),
+        ("max_strlen", 65536, 65536),
+        ("missing_probes", "WARN", "warn"),
+        ("stack_mode", "Build_ID", "build_id"),
+        ("license", "Dual MIT/GPL", "Dual MIT/GPL"),
+        ("cache_user_symbols", "1", "AUTO"),
+        ("cache_user_symbols", 0, "NONE"),
+        ("cache_user_symbols", "per_pid", "PER_PID"),
+        ("unstable_tseries", True, "enable"),
+        ("unstable_tseries", "false", "error"),
+        ("unstable_tseries", "enable", "enable"),
+        ("str_trunc_trailer", "", ""),
+    ],
+)
+def test_values(name: str, given: Setting, value: Setting) -> None:
+    assert read_value(name, given) == (name, value)
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("print_maps_on_exit", "maybe"),
+        ("max_strlen", 0),
+        ("max_strlen", 65537),
+        ("max_strlen", "many"),
+        ("max_strlen", True),
+        ("max_probes", -1),
+        ("missing_probes", "explode"),
+        ("stack_mode", 1),
+        ("license", "Proprietary"),
+        ("cache_user_symbols", "sometimes"),
+        ("unstable_typeinfo", "loud"),
+        ("str_trunc_trailer", 3),
+    ],
+)
+def test_bad_values(name: str, given: Setting) -> None:
+    with pytest.raises(BadValueError, match="expects"):
+        read_value(name, given)
+
+
+@pytest.mark.parametrize(
+    ("old", "given", "new", "value"),
+    [
+        ("strlen", 64, "max_strlen", 64),
+        ("no_cpp_demangle", True, "cpp_demangle", False),
+        ("cat_bytes_max", 1, "max_cat_bytes", 1),
+        ("map_keys_max", 8, "max_map_keys", 8),
+    ],
+)
+def test_renamed(old: str, given: Setting, new: str, value: Setting) -> None:
+    assert read_value(old, given) == (new, value)
+
+
+def test_unknown_key() -> None:
+    with pytest.raises(KeyError):
+        read_value("max_speed", 1)
+
+
+def test_variables_prefer_the_own_prefix() -> None:
+    environment = {"BPFTRACE_MAX_STRLEN": "1", "PYTRACE_MAX_STRLEN": "2", "BPFTRACE_STACK_MODE": "raw", "HOME": "/"}
+    found = {name: text for _, name, text in settings.variables(environment)}
+    assert found == {"max_strlen": "2", "stack_mode": "raw"}
+
+
+def test_variables_that_are_no_configuration() -> None:
+    environment = {"BPFTRACE_COLOR": "never", "PYTRACE_TRACEBACK": "1", "BPFTRACE_max_strlen": "2"}
+    assert settings.variables(environment) == []

@@ -30,16 +30,13 @@ from pytrace.core.probes.kinds import (
     WATCHPOINT,
 )
 from pytrace.frontend.attach.providers import (
-    counters,
     functions,
-    iterators,
+    sampled_events,
     special,
-    timers,
     tracepoints,
     trampolines,
     uprobes,
     usdt,
-    watchpoints,
 )
 
 if TYPE_CHECKING:
@@ -62,12 +59,12 @@ _MAKE: dict[str, Callable[[], Provider]] = {
     RAWTRACEPOINT: tracepoints.RawTracepoint,
     FENTRY: trampolines.Trampoline,
     FEXIT: trampolines.Trampoline,
-    PROFILE: timers.Timer,
-    INTERVAL: timers.Timer,
-    SOFTWARE: lambda: counters.Counter(perf_events.SOFTWARE),
-    HARDWARE: lambda: counters.Counter(perf_events.HARDWARE, "perf_hardware"),
-    WATCHPOINT: watchpoints.Watchpoint,
-    ITER: iterators.Iterator,
+    PROFILE: sampled_events.Timer,
+    INTERVAL: sampled_events.Timer,
+    SOFTWARE: lambda: sampled_events.Counter(perf_events.SOFTWARE),
+    HARDWARE: lambda: sampled_events.Counter(perf_events.HARDWARE, "perf_hardware"),
+    WATCHPOINT: sampled_events.Watchpoint,
+    ITER: tracepoints.Iterator,
 }
 """A script uses few kinds; the modules of the others need not run."""
 

@@ -14,10 +14,10 @@ from pytrace.core.numbers import parse_integer
 from pytrace.core.types import BOOL, UINT64, VOID, Array, Enum, Int, Pointer, Record, String, Struct, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import Existence, OneOf
-from pytrace.frontend.check.inference import format_checks
 from pytrace.frontend.check.inference.argument_checks import (
     Arguments,
     Node,
+    check_format,
     expression,
     expressions,
     is_text,
@@ -109,7 +109,7 @@ def fail(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``fail(fmt, …)``."""
     text = checker.constant_text(arguments[0], "the format of fail()")
     values = expressions(checker, node, arguments[1:])
-    format_ = format_checks.check(checker, node, "fail", text, values) if text is not None else None
+    format_ = check_format(checker, node, "fail", text, values) if text is not None else None
     if format_ is None:
         return VOID
     shown = []

@@ -1,9 +1,11 @@
-"""Builtins that print, or request another action from the runtime."""
+"""Builtins that print, request another action from the runtime, or (with ``--unsafe``) change the system."""
 
 from __future__ import annotations
 
+from signal import Signals
 from typing import TYPE_CHECKING
 
+from pytrace.core.diagnostics import did_you_mean
 from pytrace.core.event_layout import (
     EXIT_STATUSES,
     Exit,
@@ -16,14 +18,29 @@ from pytrace.core.event_layout import (
     cut_exit_status,
 )
 from pytrace.core.probes.kinds import INTERVAL, PROFILE
-from pytrace.core.types import INT64, UINT32, UINT64, VOID, Buffer, Hist, Pointer, Stats, String, Struct, Type, Void
+from pytrace.core.types import (
+    BOOL,
+    INT64,
+    UINT32,
+    UINT64,
+    VOID,
+    Array,
+    Buffer,
+    Hist,
+    Pointer,
+    Stats,
+    String,
+    Struct,
+    Type,
+    Void,
+)
 from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.compile_time_facts import DebugFormat
+from pytrace.frontend.ast.compile_time_facts import DebugFormat, SignalNumber
 from pytrace.frontend.ast.typed_program import LIBRARY_PREFIX
-from pytrace.frontend.check.inference import format_checks
 from pytrace.frontend.check.inference.argument_checks import (
     Arguments,
     Node,
+    check_format,
     expression,
     expressions,
     integer_argument,
@@ -32,7 +49,7 @@ from pytrace.frontend.check.inference.argument_checks import (
     literal_integer,
     pointer_argument,
 )
-from pytrace.frontend.check.inference.conversions import Unknown, settle
+from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, settle
 from pytrace.frontend.check.inference.removed_code import undefined_map
 from pytrace.frontend.check.inference.resources import send, text_of
 
@@ -60,7 +77,7 @@ def formatted(checker: Checker, node: Node, arguments: Arguments) -> Type:
     values = expressions(checker, node, arguments[1:])
     if text is None:
         return VOID
-    format_ = format_checks.check(checker, node, node.name, text, values)
+    format_ = check_format(checker, node, node.name, text, values)
     if format_ is not None:
         assertion = node.name == "errorf" and node.span.source.name.startswith(LIBRARY_PREFIX)
         send(checker, node, node.name, Formatted(text_of(format_.text), assertion), values)
@@ -71,7 +88,7 @@ def debugf(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``debugf(fmt, …)``, within the limits of bpf_trace_printk (kernel/trace/bpf_trace.c)."""
     text = checker.constant_text(arguments[0], "the format of debugf()")
     values = expressions(checker, node, arguments[1:])
-    format_ = format_checks.check(checker, node, "debugf", text, values) if text is not None else None
+    format_ = check_format(checker, node, "debugf", text, values) if text is not None else None
     if format_ is None:
         return VOID
     for conversion, value in zip(format_.conversions, values, strict=True):
@@ -241,3 +258,58 @@ def unwatch(checker: Checker, node: Node, arguments: Arguments) -> Type:
     pointer_argument(checker, node, address, "the address")
     send(checker, node, "unwatch", NoStaticPart(), (address,), (UINT64,))
     return VOID
+
+
+# ---------------------------------------------------------------------------------------------- control of the system
+
+MAX_SIGNAL = 64
+
+
+def override(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``override(rc)``."""
+    integer_argument(checker, node, arguments[0], "the result of override()")
+    if not checker.kernel.feature("override_return"):
+        message = "this kernel does not let programs replace what a function returns (CONFIG_BPF_KPROBE_OVERRIDE)"
+        return checker.error(message, node.span)
+    return VOID
+
+
+def signal(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``signal(n)`` and ``signal_thread(n)``, by number or name."""
+    value = expression(checker, node, arguments[0])
+    type_ = checker.value(value)
+    constant = checker.constant(value)
+    number: int | None = None
+    if isinstance(constant, bytes):
+        number = _by_name(checker, node, constant.decode(errors="replace"))
+        if number is None:
+            return UNKNOWN
+    elif isinstance(constant, int):
+        number = int(constant)
+    else:
+        integer_argument(checker, node, value, f"the argument of {node.name}()")
+    if number is not None and not 1 <= number <= MAX_SIGNAL:
+        return checker.error(f"there is no signal {number}", node.span)
+    checker.program.facts[node] = SignalNumber(number)
+    return VOID if type_ is not UNKNOWN else UNKNOWN
+
+
+def _by_name(checker: Checker, node: Node, name: str) -> int | None:
+    known = {item.name: int(item) for item in Signals}
+    number = known.get(name.upper()) or known.get("SIG" + name.upper())
+    if number is None:
+        checker.error(f"there is no signal {name!r}", node.span, hints=did_you_mean(name, known))
+    return number
+
+
+def write_user(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``write_user(target, source, length)``; *source* is an address or a value in memory."""
+    pointer_argument(checker, node, arguments[0], "the target of write_user()")
+    source = checker.value(expression(checker, node, arguments[1]))
+    if not isinstance(source, String | Array | Struct):
+        pointer_argument(checker, node, arguments[1], "the source of write_user()")
+    integer_argument(checker, node, arguments[2], "the length of write_user()")
+    if not checker.kernel.feature("probe_write_user"):
+        hint = "that needs CAP_SYS_ADMIN, or root, and a kernel that allows it (no lockdown)"
+        return checker.error("programs may not write to user memory here", node.span, hints=[hint])
+    return BOOL

@@ -9,10 +9,10 @@ from pytrace.core.event_layout import NoStaticPart, RowMembers
 from pytrace.core.types import INT64, VOID, Enum, Fixed, Int, Joined, Record, Tuple, Type, Void
 from pytrace.core.types.tables import Column, TableSchema, joined_path
 from pytrace.frontend.ast import nodes
-from pytrace.frontend.check.inference import format_checks
 from pytrace.frontend.check.inference.argument_checks import (
     Arguments,
     Node,
+    check_format,
     expressions,
     integer_argument,
     literal_integer,
@@ -147,7 +147,7 @@ def sprintf(checker: Checker, node: Node, arguments: Arguments) -> Type:
     values = expressions(checker, node, arguments[1:])
     if text is None:
         return UNKNOWN
-    format_ = format_checks.check(checker, node, "sprintf", text, values)
+    format_ = check_format(checker, node, "sprintf", text, values)
     types = tuple(checker.value(value) for value in values)
     if format_ is None or any(isinstance(type_, Unknown) for type_ in types):
         return UNKNOWN

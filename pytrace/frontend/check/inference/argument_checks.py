@@ -1,14 +1,18 @@
-"""Argument checks shared by several builtins: literals, unstable features, types of arguments."""
+"""Argument checks shared by several builtins: literals, unstable features, types of arguments, formats of printf."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.core.types import Array, Int, Pointer, String, Type
+from pytrace.core.formats import UNSUPPORTED, Conversion, Format, parse
+from pytrace.core.types import Array, Bool, Buffer, Int, Pointer, String, Type, Void
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.check.inference.conversions import Unknown, is_integer, settle
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytrace.frontend.ast import nodes
     from pytrace.frontend.check.inference.checker import Checker
 
 Node = nodes.Call | nodes.Identifier
@@ -114,3 +118,71 @@ def require_args(checker: Checker, node: nodes.Identifier) -> bool:
         checker.error(f"{unit.kind.name} probes have no args here", node.span, hints=hints)
         return False
     return True
+
+
+# ---------------------------------------------------------------------------------------------- formats of printf
+
+
+def _is_number(type_: Type) -> bool:
+    return is_integer(type_) or isinstance(type_, Bool | Pointer)
+
+
+def _is_buffer(type_: Type) -> bool:
+    return isinstance(type_, Buffer)
+
+
+def _has_text(type_: Type) -> bool:
+    return not isinstance(type_, Void) and not type_.aggregate
+
+
+_NUMBERS = ("d", "i", "u", "o", "x", "X", "c", "p")
+
+CONVERSIONS: dict[str, tuple[Callable[[Type], bool], str]] = {
+    **dict.fromkeys(_NUMBERS, (_is_number, "an integer")),
+    "gr": (is_integer, "an integer of GFP flags"),
+    "s": (_has_text, "a value"),
+    "r": (_is_buffer, "a buffer"),
+    "rx": (_is_buffer, "a buffer"),
+    "rh": (_is_buffer, "a buffer"),
+}
+"""For each conversion, a test of accepted types and their name for messages."""
+
+
+def check_format(
+    checker: Checker, node: nodes.Expr, name: str, text: bytes, values: tuple[nodes.Expr, ...]
+) -> Format | None:
+    """Check the *values* of a call of *name* against its format; reports errors. Returns None after an error."""
+    types = [checker.value(value) for value in values]
+    format_ = parse(text)
+    wanted = format_.conversions
+    refused = next((item for item in wanted if item.name in UNSUPPORTED), None)
+    if refused is not None:
+        checker.error(f"{name}(): conversion {refused.text!r} is not supported", node.span)
+        return None
+    for part in format_.stray:
+        checker.warn(
+            f"{name}(): {part!r} is not a conversion: the % is printed as it is",
+            node.span,
+            hints=["write %% for a % sign"],
+        )
+    if len(wanted) != len(values):
+        less = "not enough" if len(wanted) > len(values) else "too many"
+        checker.error(
+            f"{less} values for {name}(): the format takes {len(wanted)}, {len(values)} given",
+            node.span,
+            hints=_spaced_hints(wanted),
+        )
+        return None
+    fine = True
+    for conversion, type_ in zip(wanted, types, strict=True):
+        test, what = CONVERSIONS[conversion.name]
+        if not isinstance(type_, Unknown) and not test(type_):
+            checker.error(f"{name}(): {conversion.text} takes {what}, not {settle(type_)}", node.span)
+            fine = False
+    return format_ if fine else None
+
+
+def _spaced_hints(conversions: list[Conversion]) -> list[str]:
+    """``100% done``: the space is a flag, and ``d`` the conversion."""
+    spaced = next((item.text for item in conversions if " " in item.text), None)
+    return [] if spaced is None else [f"{spaced!r} is a conversion; write %% for a % sign"]

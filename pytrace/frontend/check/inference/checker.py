@@ -35,8 +35,7 @@ from pytrace.frontend.check.inference.conversions import (
     is_integer,
     settle,
 )
-from pytrace.frontend.check.inference.scopes import Scope
-from pytrace.frontend.check.inference.slots import MapState, Removed, Slot, VariableState, new_variable
+from pytrace.frontend.check.inference.slots import MapState, Removed, Scope, Slot, VariableState, new_variable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

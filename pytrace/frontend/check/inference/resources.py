@@ -5,27 +5,33 @@ the kernel allocates, copies and frees keys x CPUs values (1.1 million counts on
 instead of 0.03 s). Such a map is shared: an ordinary hash map with one value per key, to which all CPUs add atomically.
 That is possible for sums only, and for maps that the script does not set to zero: zeroing replaces the element in the
 hash map while another CPU may still be adding to the old one, which the kernel may already have reused for another key.
+
+``print(@m); clear(@m);`` are merged into one atomic step: both are asynchronous, so programs on other CPUs could update
+the map between printing and clearing.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from pytrace.core.diagnostics import did_you_mean
-from pytrace.core.event_layout import EmptiedMap
+from pytrace.core.event_layout import EmptiedMap, EventSpec, OfMap, PrintedMap
 from pytrace.core.manifest import MAP_TYPES
 from pytrace.core.types import Avg, Count, Hist, LHist, Stats, Sum, Type
-from pytrace.frontend.ast.comments import comment_above
+from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import MapInfo
+from pytrace.frontend.ast.visitor import walk
 from pytrace.frontend.check.inference.conversions import settle
 from pytrace.frontend.check.inference.removed_code import undefined_map
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from pytrace.core.event_layout import AnyStaticPart, EventSpec
     from pytrace.core.source import Span
-    from pytrace.frontend.ast import nodes
+    from pytrace.frontend.ast.typed_program import CheckedProgram
     from pytrace.frontend.check.inference.checker import Checker
     from pytrace.frontend.check.inference.slots import MapState
 
@@ -178,3 +184,100 @@ def copies_size(value: Type, entries: int, cpus: int) -> int:
 def zeroed_maps(events: Iterable[EventSpec]) -> frozenset[str]:
     """Names of the maps that a script sets to zero, from the events that it sends."""
     return frozenset(spec.static_part(EmptiedMap).map for spec in events if spec.kind == "zero")
+
+
+# ---------------------------------------------------------------------------------------------- documentation comments
+
+
+def comment_above(span: Span) -> str:
+    """The text of the comment that ends on the line above the one where *span* starts; empty when there is none.
+
+    Consecutive ``//`` lines are one comment, and lines of a block comment are joined by newlines, without comment
+    markers and surrounding spaces. A comment after code belongs to that code.
+    """
+    text = span.source.text
+    end = text.rfind("\n", 0, span.start)
+    lines: list[str] = []
+    while end >= 0:
+        start = text.rfind("\n", 0, end) + 1
+        line = text[start:end].strip()
+        if not lines and line.endswith("*/"):
+            return _block(text, end)
+        if not line.startswith("//"):
+            break
+        lines.append(line.lstrip("/").strip())
+        end = start - 1
+    return "\n".join(reversed(lines)).strip()
+
+
+def _block(text: str, end: int) -> str:
+    """The block comment that ends the line that ends at *end*."""
+    start = text.rfind("/*", 0, end)
+    if start < 0 or text[text.rfind("\n", 0, start) + 1 : start].strip():
+        return ""
+    inner = text[start + 2 : end].rstrip().removesuffix("*/")
+    return "\n".join(line.strip().lstrip("*").strip() for line in inner.split("\n")).strip()
+
+
+# ---------------------------------------------------------------------------------------------- print and clear
+
+_HARMLESS = frozenset(
+    (
+        *("print_map", "print_value", "row", "print_rows", "quantiles", "clear", "zero"),
+        *("printf", "heading", "time", "cat", "join", "system", "warnf"),
+    )
+)
+"""Events of statements that are allowed between the two."""
+
+
+def join_prints(checked: CheckedProgram) -> None:
+    """Merge all such pairs in the script."""
+    bodies = [unit.body for unit in checked.units]
+    for node in (node for body in bodies for node in walk(body)):
+        if isinstance(node, nodes.Block):
+            _join_block(checked, node)
+
+
+def _join_block(checked: CheckedProgram, block: nodes.Block) -> None:
+    items: list[nodes.Stmt | nodes.Expr] = [*block.statements, *([] if block.value is None else [block.value])]
+    for index, item in enumerate(items):
+        spec = _event(checked, item)
+        if spec is None or not isinstance(spec.static, PrintedMap) or spec.static.clear:
+            continue
+        for later, other in _following(checked, items[index + 1 :], spec.static.map):
+            if other.kind == "clear":
+                checked.amend(_sender(item), replace(spec.static, clear=True))
+                checked.amend(_sender(later), replace(other.static_part(EmptiedMap), joined=True))
+                checked.dead.add(later)
+                break
+
+
+def _following(
+    checked: CheckedProgram, items: list[nodes.Stmt | nodes.Expr], name: str
+) -> Iterator[tuple[nodes.Node, EventSpec]]:
+    """The following events on the map *name*, up to the first statement that could use the map."""
+    for item in items:
+        if item in checked.dead:
+            continue
+        spec = _event(checked, item)
+        if spec is None or spec.kind not in _HARMLESS:
+            return
+        if isinstance(spec.static, OfMap) and spec.static.map == name:
+            yield item, spec
+            if spec.kind != "clear":
+                return
+        elif any(isinstance(node, nodes.MapRef) and node.name == name for node in walk(item)):
+            return
+
+
+def _sender(item: nodes.Node) -> nodes.Node:
+    """The expression of a statement that may send an event."""
+    return item.value if isinstance(item, nodes.ExprStmt) else item
+
+
+def _event(checked: CheckedProgram, item: nodes.Stmt | nodes.Expr) -> EventSpec | None:
+    """The event of a statement that only sends an event."""
+    node = _sender(item)
+    if item in checked.dead or not isinstance(node, nodes.Call):
+        return None
+    return checked.events.get(node)

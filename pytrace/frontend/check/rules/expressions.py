@@ -37,7 +37,7 @@ from pytrace.frontend.check.inference.conversions import (
     unify,
 )
 from pytrace.frontend.check.inference.removed_code import NEVER_REACHED, look, undefined_map
-from pytrace.frontend.check.inference.scopes import unknown_variable
+from pytrace.frontend.check.inference.slots import unknown_variable
 from pytrace.frontend.check.rules import calls
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from pytrace.frontend.ast import nodes
 from pytrace.frontend.check.inference import type_names
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Flexible, Unknown, fits, is_integer, settle
 from pytrace.frontend.check.inference.removed_code import NEVER_REACHED, TAKEN_OUT, look, undefined_map
-from pytrace.frontend.check.inference.scopes import declare_new
-from pytrace.frontend.check.inference.slots import flexible_string
+from pytrace.frontend.check.inference.slots import declare_new, flexible_string
 from pytrace.frontend.check.rules import calls, expressions, operators
 
 if TYPE_CHECKING:

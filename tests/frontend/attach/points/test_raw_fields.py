@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from pytrace.core.kernel_info import FunctionPrototype
 from pytrace.core.types import INT32, INT64, UINT64, VOID, Field, Pointer, String, Struct, Type
 from pytrace.frontend.ast.probe_context import RawField, RawRead
-from pytrace.frontend.attach.points.raw_fields import places, shape
+from pytrace.frontend.attach.points.raw_fields import FORMULAS, STRUCTS, TABLE, places, shape
 from tests.support.facts import RecordedKernel, event, tracepoint_field
 
 TASK = Struct(
@@ -60,3 +61,21 @@ def test_tracepoints_that_are_not_in_the_table() -> None:
 
 def test_shapes() -> None:
     assert (shape(INT32), shape(UINT64), shape(TASK)) == ((4, True), (8, False), None)
+
+
+def test_expressions() -> None:
+    for place, row in TABLE.items():
+        for name, sources in row.items():
+            for source in sources:
+                match = re.fullmatch(r"(?:(\w+)\()?([^()]+)\)?", source)
+                assert match is not None, (place, name)
+                paths = match[2].split(", ")
+                if match[1]:
+                    assert len(paths) == len(FORMULAS[match[1]].operands), (place, name)
+                for path in paths:
+                    root = re.split(r"->|\.", path)[0]
+                    assert root in STRUCTS or root == path, (place, name)
+
+
+def test_a_state_that_a_function_computes_is_not_in_it() -> None:
+    assert "prev_state" not in TABLE["sched", "sched_switch"]

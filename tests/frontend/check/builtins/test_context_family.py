@@ -1,11 +1,11 @@
 """Builtins that read the probe's context: their types, and where there is no such thing."""
 
-
 from __future__ import annotations
 
 import pytest
 
-from tests.frontend.checking import refused, value
+from pytrace.core.types import Stack, StackMode
+from tests.frontend.checking import last_value, refused, value, warned
 from tests.support.recorded import Facts
 
 # fmt: off
@@ -54,3 +54,66 @@ def arm() -> Facts:
 
 def test_other_machines_do_not_tell_user_mode() -> None:
     assert refused("begin { print(usermode); }", kernel=arm()) == ("1:15-23", "usermode is not available on aarch64")
+
+
+# fmt: off
+REFUSED_stack = [
+    ("begin { kstack(0); }", "1:9-18", "kstack() takes 1 to 127 frames, not 0"),
+    ("begin { print(kstack(128)); }", "1:15-26", "kstack() takes 1 to 127 frames, not 128"),
+    ("begin { print(kstack(3, perf)); }", "1:15-30", "kstack() takes a mode and then a number of frames"),
+    ("begin { $n = 3; print(kstack($n)); }",
+     "1:23-33", "the number of frames of kstack() must be an integer literal"),
+    ("begin { print(ustack(\"perf\")); }", "1:15-29", "the number of frames of ustack() must be an integer literal"),
+    ("begin { print(kstack(build_id)); }", "1:15-31", "build_id is a mode of user stacks only"),
+    ("begin { print(dw_ustack(foo)); }", "1:15-29",
+     "'foo' is not a stack mode: bpftrace, perf, raw, build_id, folded, annotated, inverted"),
+    ("begin { print(kstack(0)); }", "1:15-24", "kstack() takes 1 to 127 frames, not 0"),
+    ("begin { print(dw_ustack(build_id)); }", "1:15-34", "dw_ustack has no build_id mode"),
+    ("begin { print(ustack(perf, 0)); }", "1:15-30", "ustack() takes 1 to 127 frames, not 0"),
+    ("begin { print(kstack(true)); }", "1:15-27", "the number of frames of kstack() must be an integer literal"),
+    ("config = { unstable_dw_ustack = \"error\" } begin { print(dw_ustack); }",
+     "1:57-66", "dw_ustack is unstable and disabled"),
+]
+WARNED = [
+    ("config = { stack_mode = \"build_id\" } begin { print(kstack); }",
+     "1:52-58", "build_id is a mode of user stacks; this one uses the default mode"),
+    ("begin { print(dw_ustack); }", "1:15-24", "dw_ustack is unstable: its behaviour may change"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("script", "place", "message"), REFUSED_stack)
+def test_refused_stack(script: str, place: str, message: str) -> None:
+    assert refused(script) == (place, message)
+
+
+@pytest.mark.parametrize(("script", "place", "message"), WARNED)
+def test_warned(script: str, place: str, message: str) -> None:
+    assert warned(script) == (place, message)
+
+
+@pytest.mark.parametrize(
+    ("call", "stack"),
+    [
+        ("kstack", Stack(False, 127, StackMode.BPFTRACE)),
+        ("ustack", Stack(True, 127, StackMode.BPFTRACE)),
+        ("kstack(127)", Stack(False, 127, StackMode.BPFTRACE)),
+        ("kstack(raw)", Stack(False, 127, StackMode.RAW)),
+        ("kstack(annotated, 5)", Stack(False, 5, StackMode.ANNOTATED)),
+        ("ustack(folded)", Stack(True, 127, StackMode.FOLDED)),
+        ("ustack(perf, 1)", Stack(True, 1, StackMode.PERF)),
+        ("ustack(build_id)", Stack(True, 127, StackMode.BUILD_ID)),
+    ],
+)
+def test_modes_and_frames(call: str, stack: Stack) -> None:
+    program, node = last_value(f"begin {{ print({call}); }}")
+    assert program.types[node] == stack
+
+
+def test_the_mode_of_the_configuration() -> None:
+    program, node = last_value('config = { stack_mode = "perf" } begin { print(ustack(5)); }')
+    assert program.types[node] == Stack(True, 5, StackMode.PERF)
+
+
+def test_unwinding_is_for_one_machine() -> None:
+    assert refused("begin { print(dw_ustack); }", kernel=arm()) == ("1:15-24", "dw_ustack is not available on aarch64")

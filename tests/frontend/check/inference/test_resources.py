@@ -1,14 +1,15 @@
 """Events, the string table, and declared maps."""
 
-
 from __future__ import annotations
 
 import pytest
 
+from pytrace.core.source import Source, Span
 from pytrace.core.types import INT64, Avg, Count, Hist, LHist, Max, Min, Stats, Sum, TSeries, Type
 from pytrace.frontend.check.inference.resources import (
     MANY_KEYS,
     MUCH_MEMORY,
+    comment_above,
     copies_size,
     kind_of_undeclared,
     zeroed_maps,
@@ -135,3 +136,68 @@ def test_kinds_of_undeclared_maps(body: str, kind: str) -> None:
     assert (few.kind, few.shared) == ("percpuhash", False)
     other = analyse(f"let @m = percpuhash(100000); begin {{ {body} }}").checked().maps["@m"]
     assert other.kind == "percpuhash"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("@", ""),
+        ("// calls\n@", "calls"),
+        ("begin {\n  // calls\n  @", "calls"),
+        ("// one\n// two\n@", "one\ntwo"),
+        ("// far\n\n// near\n@", "near"),
+        ("// far\n\n@", ""),
+        ("/* block */\n@", "block"),
+        ("/*\n * one\n * two\n */\n@", "one\ntwo"),
+        ("/** one */\n// two\n@", "two"),
+        ("x; // of x\n@", ""),
+        ("x; /* of x */\n@", ""),
+        ("x; /* of\n x */\n@", ""),
+        ("*/\n@", ""),
+        ("///// line\n//\n@", "line"),
+        ("//\n@", ""),
+        ('printf("//");\n@', ""),
+        ("// same line\nbegin { @", "same line"),
+        ("// windows\r\n@", "windows"),
+        ("/* windows\r\n * two */\r\n@", "windows\ntwo"),
+    ],
+)
+def test_comments(text: str, expected: str) -> None:
+    source = Source("x", text + "[1] = 1;\n// below")
+    assert comment_above(Span(source, len(text) - 1, len(text))) == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "kinds"),
+    [
+        ("print(@m); clear(@m);", [("print_map", True), ("clear", True)]),
+        ('print(@m); printf("x"); clear(@m);', [("print_map", True), ("clear", True)]),
+        (
+            "print(@m); print(@n); clear(@m); clear(@n);",
+            [("print_map", True), ("print_map", True), ("clear", True), ("clear", True)],
+        ),
+        ("if (pid) { print(@m); clear(@m); }", [("print_map", True), ("clear", True)]),
+        ("clear(@m); print(@m);", [("clear", False), ("print_map", False)]),
+        ("print(@m); @m[2] = 2; clear(@m);", [("print_map", False), ("clear", False)]),
+        ("print(@m); print(@m[1]); clear(@m);", [("print_map", False), ("clear", False)]),
+        ("print(@m); print(@m); clear(@m);", [("print_map", False), ("print_map", True), ("clear", True)]),
+        ("print(@m); if (pid) { clear(@m); }", [("print_map", False), ("clear", False)]),
+        ("print(@m); zero(@m);", [("print_map", False), ("zero", False)]),
+        ("print(@m); exit(); clear(@m);", [("print_map", False)]),
+        ("print(@m); clear(@n);", [("print_map", False), ("clear", False)]),
+        ("print_clear(@m); clear(@m);", [("print_map", True), ("clear", False)]),
+    ],
+)
+def test_pairs(body: str, kinds: list[tuple[str, bool]]) -> None:
+    program = analyse(f"end {{ {body} }} begin {{ @m[1] = 1; @n[1] = 1; }}").checked()
+    found = [
+        (item.kind, bool(getattr(item.static, "clear", False) or getattr(item.static, "joined", False)))
+        for item in program.event_list
+        if item.kind in ("print_map", "clear", "zero")
+    ]
+    assert found == kinds
+
+
+def test_the_clear_sends_nothing() -> None:
+    program = analyse("begin { @m[1] = 1; print(@m); clear(@m); }").checked()
+    assert len(program.dead) == 1

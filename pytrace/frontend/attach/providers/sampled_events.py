@@ -1,0 +1,185 @@
+"""software, hardware, profile, interval and watchpoint: perf events."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytrace.core.numbers import DURATIONS, parse_integer
+from pytrace.core.probes.targets import TIMER_UNITS, CountedEventTarget, TimerTarget, WatchpointTarget
+from pytrace.frontend.attach.providers.base import MOST_PERIOD, Match, SampledProvider, Scope, nearest, number_of
+
+if TYPE_CHECKING:
+    from pytrace.core.probes.perf_events import PerfEvent
+    from pytrace.frontend.attach.points.parts import Part, Point
+
+
+class Counter(SampledProvider):
+    """``kind:EVENT[:COUNT]``: fires at every COUNT-th event."""
+
+    shape = "{0}:EVENT or {0}:EVENT:COUNT"
+
+    def __init__(self, events: tuple[PerfEvent, ...], feature: str = "") -> None:
+        self.events = events
+        self.feature = feature
+        self.names = {name: row for row in events for name in (row.name, row.alias) if name}
+
+    def fit(self, point: Point) -> bool:
+        return 1 <= len(point.parts) <= 2
+
+    def expand(self, point: Point, scope: Scope) -> list[Match]:
+        parts = point.parts
+        if not 1 <= len(parts) <= 2 or not parts[0].text:
+            return self.bad_shape(point, scope)
+        if parts[0].wild:
+            scope.error(f"{point.kind.name} events take no pattern", parts[0].span)
+            return []
+        event = self.names.get(parts[0].text.lower())
+        if event is None:
+            hints = nearest(parts[0].text.lower(), self.names) or [f"events are {', '.join(sorted(self.names))}"]
+            scope.error(f"there is no {point.kind.name} event {parts[0].text!r}", parts[0].span, hints)
+            return []
+        return self._event(point, event, scope)
+
+    def _event(self, point: Point, event: PerfEvent, scope: Scope) -> list[Match]:
+        period, suffix = event.period, ""
+        if len(point.parts) == 2 and point.parts[1].text:
+            number = number_of(point.parts[1], scope, "the count", parse_integer)
+            if number is None:
+                return []
+            if not 1 <= number <= MOST_PERIOD:
+                scope.error("the count must be positive", point.parts[1].span)
+                return []
+            period, suffix = number, f":{number}"
+        if self.feature and scope.attaching and not scope.feature(self.feature):
+            hints = ["software:cpu-clock and profile probes work without counters"]
+            scope.missing(f"this machine has no {point.kind.name} counters that perf can use", point.span, hints)
+            return []
+        if scope.options.mode == "list":
+            # As bpftrace lists them, and as this kind's own listing does: the event, and the place of a count.
+            suffix = ":"
+        name = f"{point.kind.name}:{point.parts[0].text}{suffix}"
+        return [Match(point.kind, name, _place(event, period), point.span)]
+
+
+def _place(event: PerfEvent, period: int) -> CountedEventTarget:
+    return CountedEventTarget(event.name, event.config, period)
+
+
+# ---------------------------------------------------------------------------------------------- timers
+
+LEAST_PERIOD = 1000
+"""Minimum period in nanoseconds; the handler of a shorter timer would take all CPU time."""
+
+
+class Timer(SampledProvider):
+    """``kind:UNIT:N``, or ``kind:T`` with T in nanoseconds or with a duration suffix."""
+
+    shape = "{0}:hz:N, {0}:us:N, {0}:ms:N, {0}:s:N, or {0}:T with T in nanoseconds or with a unit (as {0}:100ms)"
+
+    def fit(self, point: Point) -> bool:
+        return 1 <= len(point.parts) <= 2
+
+    def expand(self, point: Point, scope: Scope) -> list[Match]:
+        if len(point.parts) == 1 and point.parts[0].text:
+            return self._period(point, point.parts[0], scope)
+        if len(point.parts) != 2:
+            return self.bad_shape(point, scope)
+        return self._unit(point, *point.parts, scope)
+
+    def _period(self, point: Point, part: Part, scope: Scope) -> list[Match]:
+        period = number_of(part, scope, "the period", parse_integer)
+        if period is None:
+            return []
+        if period < LEAST_PERIOD:
+            name, number = point.kind.name, part.text
+            meant = f"{name}:hz:{number} is {number} times a second, {name}:s:{number} every {number} seconds"
+            hints = [f"a number without a unit is nanoseconds; {meant}"]
+            scope.error(f"the period must be at least {LEAST_PERIOD} ns", part.span, hints if period > 0 else ())
+            return []
+        if period > MOST_PERIOD:
+            scope.error("the period is too long", part.span)
+            return []
+        micros = period // 1000
+        return [Match(point.kind, f"{point.kind.name}:us:{micros}", TimerTarget(period_ns=micros * 1000), point.span)]
+
+    def _unit(self, point: Point, unit: Part, count: Part, scope: Scope) -> list[Match]:
+        name = unit.text.lower()
+        if name not in TIMER_UNITS:
+            hints = nearest(name, TIMER_UNITS) or [f"units are {', '.join(TIMER_UNITS)}"]
+            scope.error(f"{point.kind.name} has no unit {unit.text!r}", unit.span, hints)
+            return []
+        number = number_of(count, scope, "the frequency" if name == "hz" else "the period", parse_integer)
+        if number is None:
+            return []
+        if number < 1 or number * DURATIONS.get(name, 1) > MOST_PERIOD:
+            scope.error(f"{count.text} {name} is out of range", count.span)
+            return []
+        place = TimerTarget(frequency=number) if name == "hz" else TimerTarget(period_ns=number * DURATIONS[name])
+        return [Match(point.kind, f"{point.kind.name}:{name}:{number}", place, point.span)]
+
+
+# ---------------------------------------------------------------------------------------------- watchpoints
+
+LENGTHS = (1, 2, 4, 8)
+MODES = {"x86_64": ("w", "rw", "x")}
+"""Modes by machine; other machines accept all sensible combinations of ``r``, ``w`` and ``x``."""
+ANY_MODES = ("r", "w", "rw", "x")
+
+
+class Watchpoint(SampledProvider):
+    """``watchpoint:ADDRESS:LENGTH:MODE``."""
+
+    shape = "{0}:ADDRESS:LENGTH:MODE"
+
+    def fit(self, point: Point) -> bool:
+        return len(point.parts) == 3
+
+    def expand(self, point: Point, scope: Scope) -> list[Match]:
+        parts = point.parts
+        if len(parts) != 3 or not all(part.text for part in parts):
+            return self.bad_shape(point, scope)
+        if not parts[0].number:
+            hints = (
+                ["a uprobe on the function can read the address that its argument holds"]
+                if "+" in parts[0].text
+                else []
+            )
+            scope.error(f"a watchpoint needs an address, not {parts[0].text!r}", parts[0].span, hints)
+            return []
+        address = number_of(parts[0], scope, "the address", parse_integer)
+        length = number_of(parts[1], scope, "the length", parse_integer)
+        mode = self._mode(parts[2], scope)
+        if address is None or length is None or mode is None:
+            return []
+        if not 0 < address < 2**64:
+            scope.error("the address must not be 0 and must fit 64 bits", parts[0].span)
+            return []
+        if length not in LENGTHS:
+            scope.error(f"a watchpoint has a length of 1, 2, 4 or 8 bytes, not {length}", parts[1].span)
+            return []
+        if scope.attaching and not scope.feature("watchpoint"):
+            scope.missing("watchpoint is not possible: this machine has no hardware breakpoints for perf", point.span)
+            return []
+        place = WatchpointTarget(address, length, mode)
+        return [Match(point.kind, f"{point.kind.name}:{address}:{length}:{mode}", place, point.span)]
+
+    def _mode(self, part: Part, scope: Scope) -> str | None:
+        letters = part.text
+        strange = sorted(set(letters) - set("rwx"))
+        if strange:
+            scope.error(f"a watchpoint mode is made of r, w and x, not {strange[0]!r}", part.span)
+            return None
+        if len(set(letters)) < len(letters):
+            scope.error(f"a letter is repeated in watchpoint mode {letters!r}", part.span)
+            return None
+        mode = "".join(sorted(letters))
+        allowed = MODES.get(scope.kernel.arch, ANY_MODES)
+        if mode not in allowed:
+            hints = ["the CPU cannot watch reads only; rw watches both"] if mode == "r" else []
+            scope.error(
+                f"watchpoint mode {letters!r} is not possible on {scope.kernel.arch}; {', '.join(allowed)} are",
+                part.span,
+                hints,
+            )
+            return None
+        return mode
