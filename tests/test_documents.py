@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from pytrace.core.builtins import BUILTINS
+
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "tests/cases/README.md"]
 
@@ -25,3 +27,10 @@ def test_named_files_are_there(path: Path) -> None:
 def test_the_readme_compares_with_the_current_bpftrace() -> None:
     """Figures beside older versions stand in docs/performance.md, with how they were measured."""
     assert "0.17" not in (ROOT / "README.md").read_text()
+
+
+def test_builtins_that_bpftrace_lacks_are_differences() -> None:
+    """A new builtin that gives way to the script's own names is one of pytrace's own."""
+    text = (ROOT / "docs" / "differences.md").read_text()
+    own = [name for row in BUILTINS if row.yields for name in (row.name, *row.aliases)]
+    assert not [name for name in own if not re.search(rf"`{name}(?:\(|`)", text)]

@@ -21,6 +21,7 @@ from pytrace.frontend.check.inference.argument_checks import (
     expression,
     expressions,
     is_text,
+    literal_text,
     require_args,
 )
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, literal, settle
@@ -96,9 +97,8 @@ def static_assert(checker: Checker, node: Node, arguments: Arguments) -> Type:
 
 def output_format(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``output_format(name)``."""
-    text = checker.constant_text(arguments[0], "the format of output_format()")
-    if text is not None:
-        name = text.decode(errors="replace")
+    name = literal_text(checker, arguments[0], "the format of output_format()")
+    if name is not None:
         if checker.program.output_format not in ("", name):
             return checker.error(f"another output_format() says {checker.program.output_format!r}", node.span)
         checker.program.output_format = name
@@ -163,10 +163,9 @@ def config(checker: Checker, node: Node, arguments: Arguments) -> Type:
     values = asdict(checker.config)
     if not arguments:
         return Record(tuple(values), tuple(settle(_config_type(value)) for value in values.values()))
-    key = checker.constant_text(arguments[0], "the key of config()")
-    if key is None:
+    name = literal_text(checker, arguments[0], "the key of config()")
+    if name is None:
         return UNKNOWN
-    name = key.decode(errors="replace")
     if name not in values:
         return checker.error(f"there is no configuration key {name!r}", node.span, hints=did_you_mean(name, values))
     value = values[name]
@@ -187,23 +186,27 @@ def getopt(checker: Checker, node: Node, _arguments: Arguments) -> Type:
     return checker.error("the arguments of getopt() must be literals", node.span)
 
 
-def kfunc_exist(checker: Checker, node: Node, arguments: Arguments) -> Type:
+def _about(ask: Callable[[Checker, Node, str], Type]) -> Callable[[Checker, Node, Arguments], Type]:
+    """The check of a question about the name that is the argument."""
+
+    def check(checker: Checker, node: Node, arguments: Arguments) -> Type:
+        name = literal_text(checker, arguments[0], f"the argument of {node.name}()")
+        return BOOL if name is None else ask(checker, node, name)
+
+    return check
+
+
+@_about
+def kfunc_exist(checker: Checker, node: Node, name: str) -> Type:
     """``kfunc_exist("f")``."""
-    name = checker.constant_text(arguments[0], "the argument of kfunc_exist()")
-    if name is None:
-        return BOOL
-    text = name.decode(errors="replace")
-    return _answer(checker, node, checker.kernel.function(text) is not None, "kfunc", text)
+    return _answer(checker, node, checker.kernel.function(name) is not None, "kfunc", name)
 
 
-def kfunc_allowed(checker: Checker, node: Node, arguments: Arguments) -> Type:
+@_about
+def kfunc_allowed(checker: Checker, node: Node, name: str) -> Type:
     """``kfunc_allowed("f")``: whether programs of the probe's type may call generic kfuncs."""
-    name = checker.constant_text(arguments[0], "the argument of kfunc_allowed()")
-    if name is None:
-        return BOOL
-    text = name.decode(errors="replace")
-    exists = checker.kernel.function(text) is not None
-    _answer(checker, node, exists, "kfunc", text)
+    exists = checker.kernel.function(name) is not None
+    _answer(checker, node, exists, "kfunc", name)
     checker.set_constant(node, exists and _may_call(checker))
     return BOOL
 
@@ -226,36 +229,29 @@ def _answer(checker: Checker, node: Node, answer: bool, *question: str) -> Type:
 
 def probe_exist(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``probe_exist("provider:…")``."""
-    name = checker.constant_text(arguments[0], "the argument of probe_exist()")
-    if name is None:
+    text = literal_text(checker, arguments[0], "the argument of probe_exist()")
+    if text is None:
         return BOOL
-    text = name.decode(errors="replace")
     exists = checker.rules.probe_exists(checker, text, arguments[0].span)
     return _answer(checker, node, exists, "build", f'probe_exist("{text}"), which was decided at compile time')
 
 
-def constant_exist(checker: Checker, node: Node, arguments: Arguments) -> Type:
+@_about
+def constant_exist(checker: Checker, node: Node, name: str) -> Type:
     """``constant_exist("NAME")``: an enumerator, or a macro of the script or its headers."""
-    name = checker.constant_text(arguments[0], "the argument of constant_exist()")
-    if name is None:
-        return BOOL
-    text = name.decode(errors="replace")
     known = checker.definitions
-    exists = known.enumerator(text) is not None or known.macro(text) is not None or known.constant(text) is not None
-    return _answer(checker, node, exists, "constant_exist", text)
+    exists = known.enumerator(name) is not None or known.macro(name) is not None or known.constant(name) is not None
+    return _answer(checker, node, exists, "constant_exist", name)
 
 
-def symbol_exist(checker: Checker, node: Node, arguments: Arguments) -> Type:
+@_about
+def symbol_exist(checker: Checker, node: Node, name: str) -> Type:
     """``symbol_exist("name")``: whether ``kaddr`` finds it."""
-    name = checker.constant_text(arguments[0], "the argument of symbol_exist()")
-    if name is None:
-        return BOOL
-    text = name.decode(errors="replace")
     try:
-        exists = checker.kernel.kernel_symbol(text) is not None
+        exists = checker.kernel.kernel_symbol(name) is not None
     except TraceError:
         exists = False  # the kernel hides its address from this process
-    return _answer(checker, node, exists, "symbol_exist", text)
+    return _answer(checker, node, exists, "symbol_exist", name)
 
 
 def type_exist(checker: Checker, node: Node, arguments: Arguments) -> Type:

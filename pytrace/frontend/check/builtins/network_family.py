@@ -15,11 +15,16 @@ from pytrace.core.types import (
     Mac,
     Pointer,
     String,
-    Struct,
     Type,
 )
 from pytrace.frontend.ast.compile_time_facts import NetworkAddress
-from pytrace.frontend.check.inference.argument_checks import Arguments, Node, expression, integer_argument
+from pytrace.frontend.check.inference.argument_checks import (
+    Arguments,
+    Node,
+    expression,
+    integer_argument,
+    struct_argument,
+)
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, is_integer, settle
 
 if TYPE_CHECKING:
@@ -85,8 +90,5 @@ def pton(checker: Checker, node: Node, arguments: Arguments) -> Type:
 
 def socket_cookie(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``socket_cookie(sk)``."""
-    type_ = checker.value(expression(checker, node, arguments[0]))
-    fits = isinstance(type_, Pointer) and isinstance(type_.target, Struct) and type_.target.name in ("sock", "socket")
-    if not fits and not isinstance(type_, Unknown):
-        return checker.error(f"socket_cookie() takes a struct sock *, not {settle(type_)}", node.span)
-    return UINT64
+    type_ = struct_argument(checker, node, arguments[0], "sock", "socket")
+    return UNKNOWN if type_ is UNKNOWN else UINT64

@@ -27,7 +27,6 @@ from pytrace.core.types import (
     Array,
     Buffer,
     Hist,
-    Pointer,
     Stats,
     String,
     Struct,
@@ -48,6 +47,7 @@ from pytrace.frontend.check.inference.argument_checks import (
     is_text_pointer,
     literal_integer,
     pointer_argument,
+    struct_argument,
 )
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, settle
 from pytrace.frontend.check.inference.removed_code import undefined_map
@@ -240,10 +240,7 @@ def skboutput(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``skboutput(path, skb, length, offset)``."""
     path = checker.constant_text(arguments[0], "the path of skboutput()")
     skb, length, offset = expressions(checker, node, arguments[1:])
-    type_ = checker.value(skb)
-    fits = isinstance(type_, Pointer) and isinstance(type_.target, Struct) and type_.target.name == "sk_buff"
-    if not fits and not isinstance(type_, Unknown):
-        checker.error(f"skboutput() takes a struct sk_buff *, not {settle(type_)}", node.span)
+    struct_argument(checker, node, skb, "sk_buff")
     integer_argument(checker, node, length, "the length")
     integer_argument(checker, node, offset, "the offset")
     if path is not None:

@@ -17,15 +17,20 @@ from pytrace.core.types import (
     NetworkNamespace,
     Pointer,
     String,
-    Struct,
     Timestamp,
     Type,
     Username,
 )
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import CgroupFilter, Clock, DateFormat, PidNamespace
-from pytrace.frontend.check.inference.argument_checks import Arguments, Node, expression, integer_argument
-from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, settle
+from pytrace.frontend.check.inference.argument_checks import (
+    Arguments,
+    Node,
+    expression,
+    integer_argument,
+    struct_argument,
+)
+from pytrace.frontend.check.inference.conversions import UNKNOWN
 from pytrace.frontend.check.inference.resources import send, string_index, text_of
 
 if TYPE_CHECKING:
@@ -137,14 +142,8 @@ def _task_argument(checker: Checker, node: Node, arguments: Arguments) -> None:
     task = checker.definitions.struct("struct", "task_struct")
     if task is None:
         checker.error(f"{node.name} needs the kernel's type information (BTF)", node.span)
-        return
-    if not arguments:
-        return
-    value = expression(checker, node, arguments[0])
-    type_ = checker.value(value)
-    fits = isinstance(type_, Pointer) and isinstance(type_.target, Struct) and type_.target.name == "task_struct"
-    if not fits and not isinstance(type_, Unknown):
-        checker.error(f"{node.name}() takes a struct task_struct *, not {settle(type_)}", node.span)
+    elif arguments:
+        struct_argument(checker, node, arguments[0], "task_struct")
 
 
 def task_name(checker: Checker, node: Node, arguments: Arguments) -> Type:

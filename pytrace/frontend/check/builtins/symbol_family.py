@@ -13,11 +13,14 @@ from pytrace.frontend.check.inference.argument_checks import (
     Node,
     expression,
     integer_argument,
+    literal_text,
     pointer_argument,
 )
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, is_integer, settle
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pytrace.frontend.check.inference.checker import Checker
 
 _X86 = {
@@ -40,47 +43,46 @@ _FUNCTIONS_ONLY = "/proc/kallsyms has functions only, no variables: this kernel 
 
 def kaddr(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``kaddr("symbol")``."""
-    name = checker.constant_text(arguments[0], "the symbol of kaddr()")
+    name = literal_text(checker, arguments[0], "the symbol of kaddr()")
     if name is None:
         return UNKNOWN
     address = _kernel_address(checker, node, name)
     if address is not None:
-        checker.set_fact(node, address, "kaddr", name.decode(errors="replace"))
+        checker.set_fact(node, address, "kaddr", name)
     return UINT64
 
 
-def _kernel_address(checker: Checker, node: Node, name: bytes) -> int | None:
+def _kernel_address(checker: Checker, node: Node, name: str) -> int | None:
     try:
-        address = checker.kernel.kernel_symbol(name.decode(errors="replace"))
+        address = checker.kernel.kernel_symbol(name)
     except TraceError as error:
         checker.error(error.message, node.span, hints=error.hints)
         return None
     if address is None:
         hints = () if checker.kernel.kernel_symbol(_ANY_VARIABLE) is not None else (_FUNCTIONS_ONLY,)
-        checker.error(f"the kernel has no symbol {name.decode(errors='replace')!r}", node.span, hints=hints)
+        checker.error(f"the kernel has no symbol {name!r}", node.span, hints=hints)
     return address
 
 
 def percpu_kaddr(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``percpu_kaddr("symbol"[, cpu])``."""
-    name = checker.constant_text(arguments[0], "the symbol of percpu_kaddr()")
+    name = literal_text(checker, arguments[0], "the symbol of percpu_kaddr()")
     if len(arguments) > 1:
         integer_argument(checker, node, arguments[1], "the CPU number")
     if name is None:
         return UNKNOWN
     address = _kernel_address(checker, node, name)
-    checker.program.facts[node] = KernelVariable(name.decode(errors="replace"), address or 0)
+    checker.program.facts[node] = KernelVariable(name, address or 0)
     return UINT64
 
 
 def uaddr(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``uaddr("symbol")``: a pointer to an unsigned integer of the symbol's size."""
-    name = checker.constant_text(arguments[0], "the symbol of uaddr()")
+    text = literal_text(checker, arguments[0], "the symbol of uaddr()")
     place = None if checker.unit is None else checker.unit.targets[0].place
-    if name is None or not isinstance(place, FileTarget):
+    if text is None or not isinstance(place, FileTarget):
         return UNKNOWN
     binary = place.path
-    text = name.decode(errors="replace")
     function = next((item for item in checker.kernel.user_symbols(binary, text) if item.name == text), None)
     address = function.address if function is not None else checker.kernel.user_address(binary, text)
     if address is None:
@@ -88,12 +90,6 @@ def uaddr(checker: Checker, node: Node, arguments: Arguments) -> Type:
     checker.program.facts[node] = UserSymbol(text, binary, address)
     size = function.size if function is not None else checker.kernel.user_size(binary, text)
     return Pointer(Int(size if size in (1, 2, 4, 8) else 8, False), AddressSpace.USER)
-
-
-def ksym(checker: Checker, node: Node, arguments: Arguments) -> Type:
-    """``ksym(address)``."""
-    pointer_argument(checker, node, arguments[0], "the address of ksym()")
-    return KSym()
 
 
 SYMBOL_LENGTH = 64
@@ -109,23 +105,24 @@ def ksym_name(checker: Checker, node: Node, arguments: Arguments) -> Type:
     return String(SYMBOL_LENGTH)
 
 
-def usym(checker: Checker, node: Node, arguments: Arguments) -> Type:
-    """``usym(address)``."""
-    pointer_argument(checker, node, arguments[0], "the address of usym()")
-    return USym()
+def _of_address(result: Type, what: str) -> Callable[[Checker, Node, Arguments], Type]:
+    """The check of a function of one address: ``ksym``, ``usym``, ``is_err``."""
+
+    def check(checker: Checker, node: Node, arguments: Arguments) -> Type:
+        pointer_argument(checker, node, arguments[0], f"the {what} of {node.name}()")
+        return result
+
+    return check
 
 
-def kptr(checker: Checker, node: Node, arguments: Arguments) -> Type:
-    """``kptr(p)``."""
-    return _in_space(checker, node, arguments, AddressSpace.KERNEL)
+ksym = _of_address(KSym(), "address")
+usym = _of_address(USym(), "address")
+is_err = _of_address(BOOL, "argument")
 
 
-def uptr(checker: Checker, node: Node, arguments: Arguments) -> Type:
-    """``uptr(p)``."""
-    return _in_space(checker, node, arguments, AddressSpace.USER)
-
-
-def _in_space(checker: Checker, node: Node, arguments: Arguments, space: AddressSpace) -> Type:
+def marked(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``kptr(p)`` and ``uptr(p)``."""
+    space = AddressSpace.KERNEL if node.name == "kptr" else AddressSpace.USER
     type_ = checker.value(expression(checker, node, arguments[0]))
     if isinstance(type_, Pointer):
         return Pointer(type_.target, space)
@@ -136,18 +133,11 @@ def _in_space(checker: Checker, node: Node, arguments: Arguments, space: Address
     return checker.error(f"{node.name}() takes a pointer or an integer, not {settle(type_)}", node.span)
 
 
-def is_err(checker: Checker, node: Node, arguments: Arguments) -> Type:
-    """``is_err(p)``."""
-    pointer_argument(checker, node, arguments[0], "the argument of is_err()")
-    return BOOL
-
-
 def reg(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``reg("name")``."""
-    name = checker.constant_text(arguments[0], "the register of reg()")
-    if name is None:
+    text = literal_text(checker, arguments[0], "the register of reg()")
+    if text is None:
         return UNKNOWN
-    text = name.decode(errors="replace")
     known = REGISTERS.get(checker.kernel.arch, {})
     if text not in known:
         hints = did_you_mean(text, known) or (f"there are {', '.join(known)}",)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytrace.core.formats import UNSUPPORTED, Conversion, Format, parse
-from pytrace.core.types import Array, Bool, Buffer, Int, Pointer, String, Type, Void
+from pytrace.core.types import Array, Bool, Buffer, Int, Pointer, String, Struct, Type, Void
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.check.inference.conversions import Unknown, is_integer, settle
 
@@ -97,6 +97,21 @@ def pointer_argument(checker: Checker, node: Node, arg: nodes.Expr | nodes.TypeE
     type_ = checker.value(value)
     if not isinstance(type_, Unknown | Pointer) and not is_integer(type_):
         return checker.error(f"{what} must be a pointer or an integer, not {settle(type_)}", node.span)
+    return type_
+
+
+def literal_text(checker: Checker, arg: nodes.Expr | nodes.TypeExpr, what: str) -> str | None:
+    """The text of an argument that must be a string literal; None after an error."""
+    text = checker.constant_text(arg, what)
+    return None if text is None else text.decode(errors="replace")
+
+
+def struct_argument(checker: Checker, node: Node, arg: nodes.Expr | nodes.TypeExpr, *names: str) -> Type:
+    """Type of an argument that must be a pointer to a struct of one of these *names*; reported at the call."""
+    type_ = checker.value(expression(checker, node, arg))
+    fits = isinstance(type_, Pointer) and isinstance(type_.target, Struct) and type_.target.name in names
+    if not fits and not isinstance(type_, Unknown):
+        return checker.error(f"{node.name}() takes a struct {names[0]} *, not {settle(type_)}", node.span)
     return type_
 
 
