@@ -22,7 +22,7 @@ from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.manifest_sections import AheadOfTime
 from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.probes.kinds import probe_kind
+from pytrace.core.probes.attach_point_text import kind_of
 from pytrace.core.source import Source
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import CheckedProgram, ProbeUnit
@@ -125,9 +125,9 @@ def macros(c: Compilation, chosen: nodes.Program, defined: Definitions) -> nodes
     return macros_pass.expand(chosen, defined, c.diagnostics)
 
 
-def attach_points(c: Compilation, expanded: nodes.Program, defined: Definitions, config: Config) -> list[ProbeUnit]:
+def attach_points(c: Compilation, expanded: nodes.Program, config: Config) -> list[ProbeUnit]:
     """One unit for each program, with all its targets."""
-    return attach_points_pass.expand(expanded, c.options, c.kernel, defined, config, c.diagnostics)
+    return attach_points_pass.expand(expanded, c.options, c.kernel, config, c.diagnostics)
 
 
 def analysis(c: Compilation, programs: Programs) -> CheckedProgram:
@@ -165,7 +165,7 @@ def find_programs(c: Compilation) -> Programs:
         defined = c.do(definitions, merged)
         chosen = c.do(conditions, c.do(parameters, merged), defined, config)
         expanded = c.do(macros, chosen, defined)
-        units = c.do(attach_points, expanded, defined, config)
+        units = c.do(attach_points, expanded, config)
     return Programs(merged, expanded, config, defined, units)
 
 
@@ -227,8 +227,8 @@ def _looks_at_processes(units: list[ProbeUnit], merged: nodes.Program) -> bool:
     """Whether targets depend on the processes of ``-p``: those of user probes do, even if none was resolved."""
     if any(unit.kind.user for unit in units):
         return True
-    points = (point.text.partition(":")[0] for probe in merged.probes for point in probe.attach_points)
-    return any((kind := probe_kind(name.strip())) is None or kind.user for name in points)
+    kinds = (kind_of(point.text) for probe in merged.probes for point in probe.attach_points)
+    return any(kind is None or kind.user for kind in kinds)
 
 
 def _completed(ahead: AheadOfTime, merged: nodes.Program, c: Compilation) -> AheadOfTime:

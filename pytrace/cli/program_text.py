@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 
+from pytrace.core.probes import attach_point_text
 from pytrace.core.probes.kinds import BEGIN, END, INTERVAL, PROBE_KINDS, PROFILE, probe_kind
 
 MOST = 2000
@@ -47,12 +48,14 @@ def _inside(before: str, token: str) -> Iterator[str]:
 
 def attach_points(token: str, listing: Listing) -> list[str]:
     """Completions of the attach point *token* by one more part."""
-    provider, colon, rest = token.partition(":")
-    if not colon:
+    provider, *parts = attach_point_text.split(token)
+    if not parts:
         return sorted(_providers(provider))
     kind = probe_kind(provider)
-    if kind is None or kind.name in (PROFILE, INTERVAL, BEGIN, END):
-        return [f"{provider}:{word}:" for word in ("hz", "s", "ms", "us") if word.startswith(rest)] if kind else []
+    if kind is None:
+        return []
+    if kind.name in (PROFILE, INTERVAL, BEGIN, END):
+        return [f"{provider}:{word}:" for word in ("hz", "s", "ms", "us") if word.startswith(":".join(parts))]
     completions: dict[str, None] = {}
     for name in listing(f"{token}*"):
         for form in _forms(name, provider):

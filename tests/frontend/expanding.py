@@ -10,7 +10,6 @@ from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.frontend.ast.typed_program import ProbeUnit
 from pytrace.frontend.attach import attach_points
-from pytrace.frontend.c import definitions
 from pytrace.frontend.syntax import parser
 from tests.support.facts import RecordedKernel
 
@@ -29,7 +28,6 @@ class Expanded:
             program,
             CompileOptions(**options),
             self.kernel,
-            definitions.Definitions(self.kernel),
             config if config is not None else Config(),
             self.diagnostics,
         )

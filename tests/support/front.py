@@ -64,7 +64,7 @@ def analyse(text: str, options: CompileOptions | None = None, kernel: KernelInfo
         program = macros.expand(program, c_part, found)
     if _failed(found):
         return Result(found, None)
-    units = attach_points.expand(program, options, kernel, c_part, config, found)
+    units = attach_points.expand(program, options, kernel, config, found)
     if _failed(found):
         return Result(found, None)
     return Result(found, analysis.analyse(units, program, options, kernel, c_part, config, found))

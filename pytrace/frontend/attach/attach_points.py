@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from pytrace.core.builtin_row import IN_SCOPE
 from pytrace.core.diagnostics import Diagnostics, did_you_mean
 from pytrace.core.manifest import Target
+from pytrace.core.probes.attach_point_text import kind_of
 from pytrace.core.probes.kinds import (
     BEGIN,
     BENCH,
@@ -45,17 +46,15 @@ from pytrace.frontend.attach import harmful_places, programs, raw_tracepoints, s
 from pytrace.frontend.attach.points import body_uses
 from pytrace.frontend.attach.points.parts import Part, Point, split
 from pytrace.frontend.attach.providers.base import Match, Scope, matches_pattern
-from pytrace.frontend.attach.providers.table import provider_of
+from pytrace.frontend.attach.providers.table import PROVIDERS
 from pytrace.frontend.attach.system_calls import Block
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Sequence
 
     from pytrace.core.config import Config
     from pytrace.core.kernel_info import KernelInfo
     from pytrace.core.options.compile_options import CompileOptions
-    from pytrace.frontend.c.definitions import Definitions
 
 REMOVED = {
     "asyncwatchpoint": "asyncwatchpoint probes are gone; watchpoint:ADDRESS:LENGTH:MODE watches an address",
@@ -70,7 +69,6 @@ def expand(
     program: nodes.Program,
     options: CompileOptions,
     kernel: KernelInfo,
-    definitions: Definitions,
     config: Config,
     diagnostics: Diagnostics,
 ) -> list[ProbeUnit]:
@@ -80,23 +78,27 @@ def expand(
         program: the AST with macros expanded.
         options: options of the compilation, such as ``-p`` and ``--probe-filter``.
         kernel: facts about the machine: functions, tracepoints, binaries.
-        definitions: unused.
         config: the script's configuration (``missing_probes``, ``max_probes`` …).
         diagnostics: receives errors and warnings.
 
     Returns:
         The programs in source order, each with all its targets.
     """
-    del definitions
-    scope = Scope(options, kernel, config, diagnostics, decides=_decides(program))
-    wanted = _filter(options, program, diagnostics)
+    scope = Scope(
+        options,
+        kernel,
+        config,
+        diagnostics,
+        decides=_decides(program),
+        probe_filter=_filter(options, program, diagnostics),
+    )
     blocks: list[Block] = []
     dropped = False
     for index, probe in enumerate(program.probes):
         if probe.off:
             continue
         matches = places(probe, scope)
-        kept = [item for item in matches if _runs(item.kind, options) and wanted(item)]
+        kept = [item for item in matches if _runs(item.kind, options) and _wanted(item, scope)]
         dropped = dropped or len(kept) < len(matches)
         kept = harmful_places.leave_out(kept, scope)
         if kept:
@@ -151,7 +153,7 @@ def places(probe: nodes.Probe, scope: Scope) -> list[Match]:
 def _places(wanted: list[Point], parts: tuple[Part, ...], span: Span, scope: Scope) -> list[Match]:
     """The targets of one attach point; a pattern as provider must have matches in at least one of the kinds."""
     scope.quiet = parts[0].wild
-    matches = [item for point in wanted for item in provider_of(point.kind.name).expand(point, scope)]
+    matches = [item for point in wanted for item in PROVIDERS[point.kind.name].expand(point, scope)]
     scope.quiet = False
     if parts[0].wild and wanted and not matches:
         kinds = ", ".join(point.kind.name for point in wanted)
@@ -191,7 +193,7 @@ def _any_provider(parts: tuple[Part, ...], span: Span, scope: Scope) -> list[Poi
         for row in PROBE_KINDS
         if row.wildcards and row.user == user and _named(parts[0].text, row)
     ]
-    points = [point for point in points if provider_of(point.kind.name).fit(point)]
+    points = [point for point in points if PROVIDERS[point.kind.name].fit(point)]
     if not points:
         scope.error(f"no probe type matches {parts[0].text!r} with these parts", span)
     return points
@@ -206,24 +208,18 @@ def _runs(kind: ProbeKind, options: CompileOptions) -> bool:
     return mode is None or options.mode in (mode[0], "list")
 
 
-class _Wanted:
+def _filter(options: CompileOptions, program: nodes.Program, diagnostics: Diagnostics) -> re.Pattern[str] | None:
     """``--probe-filter``: a regular expression that the full name must contain."""
-
-    def __init__(self, pattern: re.Pattern[str] | None) -> None:
-        self.pattern = pattern
-
-    def __call__(self, item: Match) -> bool:
-        return self.pattern is None or item.kind.name in (BEGIN, END) or bool(self.pattern.search(item.probe))
-
-
-def _filter(options: CompileOptions, program: nodes.Program, diagnostics: Diagnostics) -> _Wanted:
-    if options.probe_filter is None:
-        return _Wanted(None)
     try:
-        return _Wanted(re.compile(options.probe_filter))
+        return None if options.probe_filter is None else re.compile(options.probe_filter)
     except re.error as problem:
         diagnostics.error(f"--probe-filter is not a regular expression: {problem}", program.span)
-        return _Wanted(None)
+        return None
+
+
+def _wanted(item: Match, scope: Scope) -> bool:
+    filter_ = scope.probe_filter
+    return filter_ is None or item.kind.name in (BEGIN, END) or filter_.search(item.probe) is not None
 
 
 def _check_limits(units: list[ProbeUnit], scope: Scope) -> None:
@@ -254,7 +250,7 @@ def _check_some(
     hints = [
         f"{option} runs the {name} probes"
         for name, (_, option) in ONLY_IN_MODE.items()
-        if dropped and any(_starts(item, name) for probe in program.probes for item in probe.attach_points)
+        if dropped and any(_is_of(item, name) for probe in program.probes for item in probe.attach_points)
     ]
     if any(probe.off for probe in program.probes):
         hints.append("the options of the script switch its probes off")
@@ -262,8 +258,9 @@ def _check_some(
     diagnostics.error("there are no probes to attach", span, hints=hints)
 
 
-def _starts(point: nodes.AttachPoint, name: str) -> bool:
-    return point.text.lower().startswith(f"{name}:")
+def _is_of(point: nodes.AttachPoint, name: str) -> bool:
+    kind = kind_of(point.text)
+    return kind is not None and kind.name == name
 
 
 # ---------------------------------------------------------------------------------------------- queries
@@ -325,7 +322,7 @@ def left_out(
 def _unplaced(probe: nodes.Probe, index: int) -> list[ProbeUnit]:
     """A unit of a block without targets, whose context is known only as far as the probe kind determines it."""
     for point in probe.attach_points:
-        kind = probe_kind(point.text.partition(":")[0].strip())
+        kind = kind_of(point.text)
         if kind is not None:
             target = Target(point.text, 0, NoTarget())
             return [ProbeUnit("", index, kind, (target,), ProbeContext(), programs.body_of(probe), probe.head)]

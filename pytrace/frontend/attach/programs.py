@@ -25,7 +25,7 @@ from pytrace.core.probes.targets import KernelFunctionTarget
 from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.ast.probe_context import ProbeContext
 from pytrace.frontend.ast.typed_program import KPROBE_SESSION, SESSION_IS_RETURN, ProbeUnit
-from pytrace.frontend.attach.providers.table import provider_of
+from pytrace.frontend.attach.providers.table import PROVIDERS
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
@@ -62,7 +62,7 @@ def build(
                 context=group.context,
                 body=visitor.copy(body) if units else body,
                 span=probe.head,
-                multi=provider_of(kind.name).multi(group.matches, scope),
+                multi=PROVIDERS[kind.name].multi(group.matches, scope),
                 calls=tuple(item.call for item in group.matches if item.call is not None),
                 # If one kind in the block needs filtering in the program, all its targets are filtered there.
                 pid_filter=automatic and injected and (bool(scope.options.filters.pids) or scope.options.ahead),
@@ -79,7 +79,7 @@ def _groups(matches: list[Match], uses: Uses, scope: Scope) -> Iterator[_Group]:
     # A program with several targets distinguishes them by cookie.
     shared = "probe" not in uses or len(matches) < 2 or scope.feature("get_attach_cookie")
     for index, match in enumerate(_distinct(matches)):
-        provider = provider_of(match.kind.name)
+        provider = PROVIDERS[match.kind.name]
         context = provider.context(match, uses, scope)
         # uaddr() derives the binary's load address from the single target of its program.
         single = provider.single or match.raw or not shared or (match.kind.user and "uaddr" in uses)

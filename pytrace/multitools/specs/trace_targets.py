@@ -8,6 +8,7 @@ import msgspec
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
+from pytrace.core.probes import attach_point_text
 from pytrace.core.probes.kinds import (
     FENTRY,
     FEXIT,
@@ -75,7 +76,7 @@ def parse(spec: SpecText, *, regexp: bool = False) -> TraceTarget:
     Raises:
         TraceError: the text has too few or too many parts.
     """
-    parts = spec.text.split(":")
+    parts = attach_point_text.split(spec.text)
     first = parts[0]
     kind = probe_kind(first) if len(parts) > 1 and first not in _LETTERS else None
     if kind is not None and kind.name in _FAMILIES:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytrace.core.diagnostics import TraceError, similar
-from pytrace.core.probes import perf_events
+from pytrace.core.probes import attach_point_text, perf_events
 from pytrace.core.probes.kinds import (
     BEGIN,
     BENCH,
@@ -193,23 +193,9 @@ def _questions(kernel: LiveKernel, pattern: str, pid: int | None, verbose: bool 
 
 
 def _split(pattern: str) -> tuple[str, tuple[str, ...]]:
-    """Provider and the other parts, split at colons outside quotes; a lone part that names no provider is an event."""
-    parts, current, quoted = [], "", False
-    characters = iter(pattern)
-    for character in characters:
-        if character == "\\" and quoted:
-            current += next(characters, "")
-        elif character == '"':
-            quoted = not quoted
-        elif character == ":" and not quoted:
-            parts.append(current)
-            current = ""
-        else:
-            current += character
-    parts.append(current)
-    if len(parts) == 1 and probe_kind(parts[0]) is None:
-        return "*", (parts[0],)
-    return parts[0], tuple(parts[1:])
+    """Provider and the other parts; a lone part that names no provider is an event."""
+    provider, *parts = attach_point_text.split(pattern)
+    return ("*", (provider,)) if not parts and probe_kind(provider) is None else (provider, tuple(parts))
 
 
 def _kinds(provider: str, parts: tuple[str, ...], pid: int | None) -> Iterator[tuple[str, tuple[str, ...]]]:

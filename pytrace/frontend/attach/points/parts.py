@@ -7,15 +7,16 @@ by an option of the script; these texts may hold several parts with ``:`` betwee
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from pytrace.core.diagnostics import Diagnostics, counted, did_you_mean
+from pytrace.core.probes.attach_point_text import TOKEN, unquoted
 from pytrace.core.source import Span
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Sequence
 
     from pytrace.core.probes.kinds import ProbeKind
@@ -62,29 +63,17 @@ class Point(msgspec.Struct, frozen=True):
         return self.kind.name + "".join(f"{part.before}{part.text}" for part in self.parts)
 
 
-_QUOTED = re.compile(r"\\(.)", re.DOTALL)
-_TOKEN = re.compile(
-    r"""(?P<quoted>"(?:[^"\\]|\\.)*")
-    | \$(?P<parameter>[0-9]+)
-    | \$(?P<option>[A-Za-z_][A-Za-z0-9_-]*)
-    | (?P<bad>["$])
-    | (?P<separator>[:@])
-    | (?P<plain>[^"$:@]+)""",
-    re.VERBOSE | re.DOTALL,
-)
-
-
 def split(
     point: nodes.AttachPoint, parameters: Sequence[str], diagnostics: Diagnostics, *, ahead: bool = False
 ) -> tuple[Part, ...] | None:
     """The parts of *point*, the provider first; None after an error was reported."""
     text, span = point.text, _text_span(point)
     parts = _Parts(span)
-    for match in _TOKEN.finditer(text):
+    for match in TOKEN.finditer(text):
         if match["separator"]:
             parts.end(match["separator"], match.start(), match.end())
         elif match["quoted"]:
-            parts.quote(_QUOTED.sub(r"\1", match["quoted"][1:-1]))
+            parts.quote(unquoted(match["quoted"]))
         elif match["parameter"]:
             value = _parameter(match["parameter"], parameters)
             if value is None:

@@ -9,12 +9,14 @@ from msgspec.structs import replace
 
 from pytrace.core.diagnostics import Diagnostics, similar
 from pytrace.core.kernel_info import FunctionPrototype, KernelFunction, KernelInfo, UsdtProbe
+from pytrace.core.numbers import parse_integer
 from pytrace.core.probes.targets import AnyTarget, FileTarget, TypedFunctionTarget
 from pytrace.frontend.ast.probe_context import ProbeContext
 from pytrace.frontend.attach.points import contexts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable
+    import re
+    from collections.abc import Hashable, Iterable
 
     from pytrace.core.config import Config
     from pytrace.core.options.compile_options import CompileOptions
@@ -38,6 +40,8 @@ class Scope(msgspec.Struct):
     """Set while a provider pattern is tried on one kind, where it is no error to have no match."""
     decides: bool = False
     """The script uses ``in_scope``: it applies the process filters itself."""
+    probe_filter: re.Pattern[str] | None = None
+    """``--probe-filter``."""
     names: dict[tuple[str, str], Span] = msgspec.field(default_factory=dict)
     """Names of test and bench probes seen so far."""
     empty: list[tuple[str, Span, tuple[str, ...]]] = msgspec.field(default_factory=list)
@@ -131,6 +135,8 @@ class Provider:
     single: ClassVar[bool] = False
     shape: ClassVar[str] = ""
     """The form of an attach point, for messages."""
+    counts: ClassVar[range] = range(1, 3)
+    """Numbers of parts after the provider that an attach point may have."""
 
     def expand(self, point: Point, scope: Scope) -> list[Match]:
         """The targets of *point*; empty after an error, or when there are none."""
@@ -152,7 +158,7 @@ class Provider:
 
     def fit(self, point: Point) -> bool:
         """Whether this provider accepts the parts of *point* (for a pattern as provider)."""
-        raise NotImplementedError(type(self).__name__)
+        return len(point.parts) in self.counts
 
     def bad_shape(self, point: Point, scope: Scope) -> list[Match]:
         """Report that the parts of *point* do not match :attr:`shape`."""
@@ -175,9 +181,9 @@ class SampledProvider(Provider):
         return ProbeContext(ctx_type=contexts.perf_event(scope.kernel) if "ctx" in uses else None)
 
 
-def number_of(part: Part, scope: Scope, what: str, read: Callable[[str], int | None]) -> int | None:
+def number_of(part: Part, scope: Scope, what: str) -> int | None:
     """The number that *part* denotes, or None after an error."""
-    number = read(part.text)
+    number = parse_integer(part.text)
     if number is None:
         scope.error(f"{what} must be a number, not {part.text!r}", part.span)
     elif abs(number) >= 2**64:

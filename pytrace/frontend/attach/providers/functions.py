@@ -106,11 +106,8 @@ class KernelProbe(Provider):
     def __init__(self, *, offsets: bool) -> None:
         self.offsets = offsets
 
-    def fit(self, point: Point) -> bool:
-        return 1 <= len(point.parts) <= 2
-
     def expand(self, point: Point, scope: Scope) -> list[Match]:
-        if not 1 <= len(point.parts) <= 2 or not all(part.text for part in point.parts):
+        if not self.fit(point) or not all(part.text for part in point.parts):
             return self.bad_shape(point, scope)
         if scope.attaching and not self._possible(point, scope):
             return []
@@ -154,7 +151,7 @@ class KernelProbe(Provider):
         if len(point.parts) != 1:
             scope.error("an address takes no module", part.span)
             return []
-        address = number_of(part, scope, "the address", parse_integer)
+        address = number_of(part, scope, "the address")
         if address is None:
             return []
         if not scope.options.unsafe:

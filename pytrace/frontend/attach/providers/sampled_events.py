@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.core.numbers import DURATIONS, parse_integer
+from pytrace.core.numbers import DURATIONS
 from pytrace.core.probes.targets import TIMER_UNITS, CountedEventTarget, TimerTarget, WatchpointTarget
 from pytrace.frontend.attach.providers.base import MOST_PERIOD, Match, SampledProvider, Scope, nearest, number_of
 
@@ -23,12 +23,9 @@ class Counter(SampledProvider):
         self.feature = feature
         self.names = {name: row for row in events for name in (row.name, row.alias) if name}
 
-    def fit(self, point: Point) -> bool:
-        return 1 <= len(point.parts) <= 2
-
     def expand(self, point: Point, scope: Scope) -> list[Match]:
         parts = point.parts
-        if not 1 <= len(parts) <= 2 or not parts[0].text:
+        if not self.fit(point) or not parts[0].text:
             return self.bad_shape(point, scope)
         if parts[0].wild:
             scope.error(f"{point.kind.name} events take no pattern", parts[0].span)
@@ -43,7 +40,7 @@ class Counter(SampledProvider):
     def _event(self, point: Point, event: PerfEvent, scope: Scope) -> list[Match]:
         period, suffix = event.period, ""
         if len(point.parts) == 2 and point.parts[1].text:
-            number = number_of(point.parts[1], scope, "the count", parse_integer)
+            number = number_of(point.parts[1], scope, "the count")
             if number is None:
                 return []
             if not 1 <= number <= MOST_PERIOD:
@@ -76,9 +73,6 @@ class Timer(SampledProvider):
 
     shape = "{0}:hz:N, {0}:us:N, {0}:ms:N, {0}:s:N, or {0}:T with T in nanoseconds or with a unit (as {0}:100ms)"
 
-    def fit(self, point: Point) -> bool:
-        return 1 <= len(point.parts) <= 2
-
     def expand(self, point: Point, scope: Scope) -> list[Match]:
         if len(point.parts) == 1 and point.parts[0].text:
             return self._period(point, point.parts[0], scope)
@@ -87,7 +81,7 @@ class Timer(SampledProvider):
         return self._unit(point, *point.parts, scope)
 
     def _period(self, point: Point, part: Part, scope: Scope) -> list[Match]:
-        period = number_of(part, scope, "the period", parse_integer)
+        period = number_of(part, scope, "the period")
         if period is None:
             return []
         if period < LEAST_PERIOD:
@@ -108,7 +102,7 @@ class Timer(SampledProvider):
             hints = nearest(name, TIMER_UNITS) or [f"units are {', '.join(TIMER_UNITS)}"]
             scope.error(f"{point.kind.name} has no unit {unit.text!r}", unit.span, hints)
             return []
-        number = number_of(count, scope, "the frequency" if name == "hz" else "the period", parse_integer)
+        number = number_of(count, scope, "the frequency" if name == "hz" else "the period")
         if number is None:
             return []
         if number < 1 or number * DURATIONS.get(name, 1) > MOST_PERIOD:
@@ -130,9 +124,7 @@ class Watchpoint(SampledProvider):
     """``watchpoint:ADDRESS:LENGTH:MODE``."""
 
     shape = "{0}:ADDRESS:LENGTH:MODE"
-
-    def fit(self, point: Point) -> bool:
-        return len(point.parts) == 3
+    counts = range(3, 4)
 
     def expand(self, point: Point, scope: Scope) -> list[Match]:
         parts = point.parts
@@ -146,8 +138,8 @@ class Watchpoint(SampledProvider):
             )
             scope.error(f"a watchpoint needs an address, not {parts[0].text!r}", parts[0].span, hints)
             return []
-        address = number_of(parts[0], scope, "the address", parse_integer)
-        length = number_of(parts[1], scope, "the length", parse_integer)
+        address = number_of(parts[0], scope, "the address")
+        length = number_of(parts[1], scope, "the length")
         mode = self._mode(parts[2], scope)
         if address is None or length is None or mode is None:
             return []

@@ -29,12 +29,10 @@ class Plain(_Special):
     """begin and end."""
 
     shape = "{}, without anything after it"
-
-    def fit(self, point: Point) -> bool:
-        return not point.parts
+    counts = range(1)
 
     def expand(self, point: Point, scope: Scope) -> list[Match]:
-        if point.parts:
+        if not self.fit(point):
             return self.bad_shape(point, scope)
         return [Match(point.kind, point.kind.name, NoTarget(), point.span)]
 
@@ -43,9 +41,7 @@ class Self(_Special):
     """``self:signal:SIGUSR1``."""
 
     shape = "{}:signal:SIGUSR1"
-
-    def fit(self, point: Point) -> bool:
-        return len(point.parts) == 2
+    counts = range(2, 3)
 
     def expand(self, point: Point, scope: Scope) -> list[Match]:
         if len(point.parts) != 2 or point.parts[0].text.lower() != "signal":
@@ -64,9 +60,7 @@ class Named(_Special):
     """``test:NAME`` and ``bench:NAME``; a name may be used once."""
 
     shape = "{}:NAME"
-
-    def fit(self, point: Point) -> bool:
-        return len(point.parts) == 1
+    counts = range(1, 2)
 
     def expand(self, point: Point, scope: Scope) -> list[Match]:
         if len(point.parts) != 1 or not point.parts[0].text:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING
 
 from pytrace.core.probes import perf_events
@@ -17,7 +16,6 @@ from pytrace.core.probes.kinds import (
     ITER,
     KPROBE,
     KRETPROBE,
-    PROBE_KINDS,
     PROFILE,
     RAWTRACEPOINT,
     SELF,
@@ -40,39 +38,28 @@ from pytrace.frontend.attach.providers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pytrace.frontend.attach.providers.base import Provider
 
-_MAKE: dict[str, Callable[[], Provider]] = {
-    BEGIN: special.Plain,
-    END: special.Plain,
-    SELF: special.Self,
-    TEST: special.Named,
-    BENCH: special.Named,
-    KPROBE: lambda: functions.KernelProbe(offsets=True),
-    KRETPROBE: lambda: functions.KernelProbe(offsets=False),
-    UPROBE: lambda: uprobes.UserProbe(offsets=True),
-    URETPROBE: lambda: uprobes.UserProbe(offsets=False),
-    USDT: usdt.Usdt,
-    TRACEPOINT: tracepoints.Tracepoint,
-    RAWTRACEPOINT: tracepoints.RawTracepoint,
-    FENTRY: trampolines.Trampoline,
-    FEXIT: trampolines.Trampoline,
-    PROFILE: sampled_events.Timer,
-    INTERVAL: sampled_events.Timer,
-    SOFTWARE: lambda: sampled_events.Counter(perf_events.SOFTWARE),
-    HARDWARE: lambda: sampled_events.Counter(perf_events.HARDWARE, "perf_hardware"),
-    WATCHPOINT: sampled_events.Watchpoint,
-    ITER: tracepoints.Iterator,
+PROVIDERS: dict[str, Provider] = {
+    BEGIN: special.Plain(),
+    END: special.Plain(),
+    SELF: special.Self(),
+    TEST: special.Named(),
+    BENCH: special.Named(),
+    KPROBE: functions.KernelProbe(offsets=True),
+    KRETPROBE: functions.KernelProbe(offsets=False),
+    UPROBE: uprobes.UserProbe(offsets=True),
+    URETPROBE: uprobes.UserProbe(offsets=False),
+    USDT: usdt.Usdt(),
+    TRACEPOINT: tracepoints.Tracepoint(),
+    RAWTRACEPOINT: tracepoints.RawTracepoint(),
+    FENTRY: trampolines.Trampoline(),
+    FEXIT: trampolines.Trampoline(),
+    PROFILE: sampled_events.Timer(),
+    INTERVAL: sampled_events.Timer(),
+    SOFTWARE: sampled_events.Counter(perf_events.SOFTWARE),
+    HARDWARE: sampled_events.Counter(perf_events.HARDWARE, "perf_hardware"),
+    WATCHPOINT: sampled_events.Watchpoint(),
+    ITER: tracepoints.Iterator(),
 }
-"""A script uses few kinds; the modules of the others need not run."""
-
-if list(_MAKE) != [row.name for row in PROBE_KINDS]:
-    raise ValueError("probe table and providers differ")
-
-
-@cache
-def provider_of(kind: str) -> Provider:
-    """The provider of a probe kind, by its name."""
-    return _MAKE[kind]()
+"""Providers by the name of their probe kind; a test checks that there is one for each."""

@@ -140,11 +140,8 @@ class RawTracepoint(Provider):
     single = True
     shape = "{0}:EVENT or {0}:MODULE:EVENT"
 
-    def fit(self, point: Point) -> bool:
-        return 1 <= len(point.parts) <= 2
-
     def expand(self, point: Point, scope: Scope) -> list[Match]:
-        if not 1 <= len(point.parts) <= 2 or not all(part.text for part in point.parts):
+        if not self.fit(point) or not all(part.text for part in point.parts):
             return self.bad_shape(point, scope)
         if not scope.kernel.has_btf:
             hints = ["tracepoint probes work without type information"]
@@ -204,11 +201,8 @@ class Iterator(Provider):
     single = True
     shape = "{0}:TYPE or {0}:TYPE:PIN"
 
-    def fit(self, point: Point) -> bool:
-        return 1 <= len(point.parts) <= 2
-
     def expand(self, point: Point, scope: Scope) -> list[Match]:
-        if not 1 <= len(point.parts) <= 2 or not point.parts[0].text:
+        if not self.fit(point) or not point.parts[0].text:
             return self.bad_shape(point, scope)
         name = point.parts[0]
         if name.text in ITERATORS_OF_ONE_OBJECT:

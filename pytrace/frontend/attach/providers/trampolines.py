@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytrace.core.kernel_info import FunctionPrototype
-from pytrace.core.numbers import parse_integer
 from pytrace.core.probes.kinds import KPROBE, KRETPROBE
 from pytrace.core.probes.targets import TypedFunctionTarget
 from pytrace.core.types import Struct
@@ -38,9 +37,6 @@ class Trampoline(Provider):
 
     single = True
     shape = "{0}:FUNCTION, {0}:MODULE:FUNCTION, {0}:bpf:PROGRAM or {0}:bpf:ID:PROGRAM"
-
-    def fit(self, point: Point) -> bool:
-        return 1 <= len(point.parts) <= 2
 
     def expand(self, point: Point, scope: Scope) -> list[Match]:
         parts = point.parts
@@ -138,7 +134,7 @@ class Trampoline(Provider):
         name = point.parts[-1]
         wanted: int | None = None
         if len(point.parts) == 3 and not point.parts[1].wild:
-            wanted = number_of(point.parts[1], scope, "the program id", parse_integer)
+            wanted = number_of(point.parts[1], scope, "the program id")
             if wanted is None:
                 return []
         loaded = scope.kernel.bpf_programs(name.text)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.numbers import parse_integer
 from pytrace.core.probes.targets import UserTarget
 from pytrace.frontend.ast.probe_context import ProbeContext
 from pytrace.frontend.attach.points import contexts, instruction_starts
@@ -23,6 +21,8 @@ from pytrace.frontend.attach.providers.base import (
 from pytrace.frontend.attach.providers.functions import SUGGEST_FROM, split_offset
 
 if TYPE_CHECKING:
+    import re
+
     from pytrace.core.kernel_info import UserSymbol
     from pytrace.frontend.attach.points.body_uses import Uses
     from pytrace.frontend.attach.points.parts import Part, Point
@@ -37,12 +37,10 @@ class UserProbe(BinaryProvider):
     """``uprobe:BINARY:FUNCTION[+OFFSET]``, ``:ADDRESS``, ``:cpp:NAME`` and ``uprobe:BINARY@FILE:LINE[:COLUMN]``."""
 
     shape = "{0}:BINARY:FUNCTION, {0}:BINARY:cpp:FUNCTION (uprobe also FUNCTION+OFFSET, ADDRESS and BINARY@FILE:LINE)"
+    counts = range(2, 4)
 
     def __init__(self, *, offsets: bool) -> None:
         self.offsets = offsets
-
-    def fit(self, point: Point) -> bool:
-        return 2 <= len(point.parts) <= 3
 
     def expand(self, point: Point, scope: Scope) -> list[Match]:
         parts = point.parts
@@ -88,7 +86,7 @@ class UserProbe(BinaryProvider):
     def _pattern(self, point: Point, path: str, part: Part, scope: Scope, *, quiet: bool) -> list[Match]:
         symbols = scope.kernel.user_symbols(path, part.text)
         if scope.attaching:
-            symbols = _distinct(symbols, f"{point.kind.name}:{path}:", scope.options.probe_filter)
+            symbols = _distinct(symbols, f"{point.kind.name}:{path}:", scope.probe_filter)
         if not symbols and not quiet:
             hints = _usdt_probes(path, part.text, scope)
             scope.unmatched(f"no function of {path} matches {part.text!r}", point.span, hints)
@@ -173,7 +171,7 @@ class UserProbe(BinaryProvider):
         if not self.offsets:
             scope.error(f"{point.kind.name} needs a function: an address does not return", part.span)
             return []
-        address = number_of(part, scope, "the address", parse_integer)
+        address = number_of(part, scope, "the address")
         if address is None:
             return []
         if scope.options.unsafe and not scope.kernel.executable(path):
@@ -213,8 +211,8 @@ class UserProbe(BinaryProvider):
         if any(part.wild for part in parts):
             scope.error("a probe at a source line takes no pattern", point.span)
             return []
-        line = number_of(parts[2], scope, "the line", parse_integer)
-        column = number_of(parts[3], scope, "the column", parse_integer) if len(parts) == 4 else None
+        line = number_of(parts[2], scope, "the line")
+        column = number_of(parts[3], scope, "the column") if len(parts) == 4 else None
         if line is None or (len(parts) == 4 and column is None):
             return []
         matches: list[Match] = []
@@ -257,28 +255,20 @@ class UserProbe(BinaryProvider):
         return contexts.user_entry(match.probe, parameters, scope.kernel, missing)
 
 
-def _distinct(symbols: list[UserSymbol], prefix: str, probe_filter: str | None) -> list[UserSymbol]:
+def _distinct(symbols: list[UserSymbol], prefix: str, probe_filter: re.Pattern[str] | None) -> list[UserSymbol]:
     """One name for each address, so that a pattern hits a function with several names (``open``, ``__open``) once.
 
     Names that ``--probe-filter`` drops do not represent others; of the rest, names without leading underscores are
     preferred, then the shortest.
     """
     best: dict[int, UserSymbol] = {}
-    wanted = None if probe_filter is None else _expression(probe_filter)
     for symbol in symbols:
         known = best.get(symbol.address)
-        if wanted is not None and not wanted.search(prefix + symbol.name):
+        if probe_filter is not None and not probe_filter.search(prefix + symbol.name):
             continue
         if known is None or _plainness(symbol.name) < _plainness(known.name):
             best[symbol.address] = symbol
     return [symbol for symbol in symbols if best.get(symbol.address) is symbol]
-
-
-def _expression(text: str) -> re.Pattern[str] | None:
-    try:
-        return re.compile(text)
-    except re.error:
-        return None  # the filter itself is reported where it is applied
 
 
 def _plainness(name: str) -> tuple[int, int, str]:

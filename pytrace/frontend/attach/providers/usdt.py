@@ -20,9 +20,7 @@ class Usdt(BinaryProvider):
     """``usdt:BINARY:[PROVIDER:]NAME``."""
 
     shape = "{0}:BINARY:NAME or {0}:BINARY:PROVIDER:NAME"
-
-    def fit(self, point: Point) -> bool:
-        return 2 <= len(point.parts) <= 3
+    counts = range(2, 4)
 
     def expand(self, point: Point, scope: Scope) -> list[Match]:
         parts = point.parts

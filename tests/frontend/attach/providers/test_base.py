@@ -8,7 +8,6 @@ import pytest
 
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics
-from pytrace.core.numbers import parse_integer
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.probes.kinds import PROBE_KINDS
 from pytrace.core.probes.targets import NoTarget, TypedFunctionTarget, UserTarget
@@ -77,7 +76,7 @@ def test_a_listing_attaches_nothing() -> None:
 )  # fmt: skip
 def test_numbers(text: str, number: int | None, message: str) -> None:
     where = scope()
-    assert number_of(Part(text, SPAN), where, "the count", parse_integer) == number
+    assert number_of(Part(text, SPAN), where, "the count") == number
     assert [item.message for item in where.diagnostics.errors] == ([message] if message else [])
 
 

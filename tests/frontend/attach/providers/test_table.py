@@ -8,11 +8,11 @@ from pytrace.core.probes.kinds import PROBE_KINDS, ProbeKind
 from pytrace.core.source import Source, Span
 from pytrace.frontend.attach.points.parts import Part, Point
 from pytrace.frontend.attach.providers.base import Provider
-from pytrace.frontend.attach.providers.table import provider_of
+from pytrace.frontend.attach.providers.table import PROVIDERS
 
 
 def test_every_kind_has_a_provider() -> None:
-    assert all(isinstance(provider_of(row.name), Provider) for row in PROBE_KINDS)
+    assert all(isinstance(PROVIDERS[row.name], Provider) for row in PROBE_KINDS)
 
 
 SPAN = Span(Source("stdin", "x"), 0, 1)
@@ -30,4 +30,4 @@ def test_what_a_pattern_as_provider_may_mean(row: ProbeKind) -> None:
     def point(count: int) -> Point:
         return Point(row, Part(row.name, SPAN), (Part("x", SPAN),) * count, SPAN)
 
-    assert {count for count in range(6) if provider_of(row.name).fit(point(count))} == PARTS[row.name]
+    assert {count for count in range(6) if PROVIDERS[row.name].fit(point(count))} == PARTS[row.name]
