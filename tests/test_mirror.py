@@ -13,7 +13,7 @@ DECIDES_NOTHING = {
         "core/builtin_row.py", "core/options/compile_options.py", "core/manifest_sections.py",
         "codegen/ir/operands.py", "frontend/ast/expressions.py", "frontend/ast/nodes.py",
         "frontend/ast/probe_context.py", "frontend/check/inference/c_definitions.py",
-        "runtime/symbols/frame.py", "results/snapshot.py",
+        "results/snapshot.py",
         "results/values.py", "runtime/session/services/service.py",
     ),
     "tables, which the tests of what reads them hold": (

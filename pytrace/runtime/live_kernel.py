@@ -28,7 +28,7 @@ from pytrace.runtime.btf.kernel import KernelTypes, locate
 from pytrace.runtime.host import fingerprints
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pytrace.runtime.binaries.libraries import Libraries
     from pytrace.runtime.binaries.user_binary import UserBinaries
@@ -248,7 +248,7 @@ class LiveKernel:
             return "notrace"
         if self.function(name) is not None:
             return "inlined"
-        return "variable" if self.kallsyms.listed(name) else "missing"
+        return "variable" if self.kallsyms.has(name) else "missing"
 
     @cached_property
     def _module_index(self) -> ModuleIndex:
@@ -375,8 +375,8 @@ class LiveKernel:
         found = self._binaries.binary(path).variable(name)
         return 0 if found is None else found.size
 
-    def user_symbol_names(self, path: str, pattern: str) -> Iterator[str]:
-        """Names of the functions that :meth:`user_symbols` gives, sorted, each once."""
+    def user_symbol_names(self, path: str, pattern: str) -> list[str]:
+        """Names of the functions that :meth:`user_symbols` returns, sorted, each once."""
         found = self._binaries.binary(path).function_names(pattern)
         self._depend_on_debug_files(path)
         return found
@@ -442,11 +442,11 @@ class LiveKernel:
         return self._binaries.usdt(path, provider, name)
 
     def bpf_programs(self, pattern: str) -> list[tuple[int, str]]:
-        from pytrace.runtime.btf.bpf_programs import programs
+        from pytrace.runtime.btf.kernel import program_functions
 
         # Any program may be gone at the next start.
         self._depend(("never",))
-        return programs(pattern)
+        return program_functions(pattern)
 
     # ---- other
 

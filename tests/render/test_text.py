@@ -31,7 +31,7 @@ from pytrace.render.forms import TextForms
 from pytrace.render.names import Names
 from pytrace.runtime.host.clocks import Clock
 from pytrace.runtime.host.host_names import HostNames
-from pytrace.runtime.symbols.frame import Frame
+from pytrace.runtime.symbols.images import Frame
 from tests.support.encode import Symbols
 
 COLOUR = Enum("colour", 4, False, (("RED", 0), ("CRIMSON", 0), ("BLUE", 7)))

@@ -1,24 +1,28 @@
-"""What user binaries offer to probes: functions, source lines, parameters, static tracepoints."""
+"""User binaries: functions, source lines, parameters, stubs of linkage tables, static tracepoints.
+
+Source: the processor supplements of the ELF ABI for linkage tables;
+https://sourceware.org/systemtap/wiki/UserSpaceProbeImplementation for the notes that ``<sys/sdt.h>`` leaves.
+"""
 
 from __future__ import annotations
 
-import operator
 import os
-from itertools import chain, compress
+import struct
 from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import UsdtProbe, UserParameter, UserSymbol
-from pytrace.runtime.elf import debug_files, plt, usdt_notes
-from pytrace.runtime.elf.file import ElfFile, attach_path, is_elf
-from pytrace.runtime.elf.symbol_columns import function_names
+from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
+from pytrace.runtime.elf import debug_files
+from pytrace.runtime.elf.file import EM_AARCH64, EM_X86_64, ElfFile, attach_path, is_elf
+from pytrace.runtime.elf.symbol_table import Symbol, function_names
 from pytrace.runtime.host.name_patterns import matching, name_pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from pytrace.core.types import Type
-    from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
+    from pytrace.runtime.elf.file import ElfFile
     from pytrace.runtime.elf.symbol_table import Symbol, SymbolTable
 
 
@@ -88,15 +92,10 @@ class Binary:
                 found.setdefault((symbol.name, symbol.address), symbol)
         return sorted(found.values(), key=lambda symbol: (symbol.address, symbol.name))
 
-    def function_names(self, pattern: str) -> Iterator[str]:
-        """Names of functions by ``*`` pattern, sorted, each once: there may be very many."""
-        found: list[str] = []
-        for file in self._with_symbols():
-            for section in file.symbol_sections:
-                found += matching(pattern, function_names(file, section))
-        found.sort()
-        # Far fewer comparisons than a set would make hashes; nothing has an empty name.
-        return compress(found, map(operator.ne, found, chain(("",), found)))
+    def function_names(self, pattern: str) -> list[str]:
+        """Names of functions by ``*`` pattern, sorted, each once."""
+        tables = ((file, section) for file in self._with_symbols() for section in file.symbol_sections)
+        return sorted({name for table in tables for name in matching(pattern, function_names(*table))})
 
     def covering(self, address: int) -> Symbol | None:
         """The function at a virtual address of the file."""
@@ -114,7 +113,7 @@ class Binary:
     def plt_entry(self, address: int) -> Symbol | None:
         """The stub that calls another library, as ``NAME@plt``."""
         if self._stubs is None:
-            self._stubs = {stub.address: stub for stub in plt.stubs(self.elf)}
+            self._stubs = {stub.address: stub for stub in stubs(self.elf)}
         # Stubs are 16 bytes long and aligned to that on the machines that have this form.
         return self._stubs.get(address & ~15)
 
@@ -158,8 +157,6 @@ class Binary:
                 continue
             replaced = path == own and file.build_id != self.elf.build_id
             if debug_files.has_dwarf(file) and not replaced:
-                from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
-
                 return CachedDebugInfo(file, (self.path,), self._search, self._root)
             file.close()
         return None
@@ -171,9 +168,9 @@ class Binary:
         self._asked = True
         if not os.environ.get("DEBUGINFOD_URLS"):
             return
-        from pytrace.runtime.elf import debuginfod
+        from pytrace.runtime.elf import debug_files
 
-        path, self._unanswered = debuginfod.fetch(self.elf.build_id)
+        path, self._unanswered = debug_files.fetch(self.elf.build_id)
         if path is not None and debug_files.has_build_id(path, self.elf.build_id):
             self._debug_path, self._looked, self._without_debug = path, True, False
 
@@ -260,7 +257,7 @@ class UserBinaries:
     def usdt(self, path: str, provider: str, name: str) -> list[UsdtProbe]:
         """Static tracepoints by ``*`` patterns."""
         first, second = name_pattern(provider or "*").fullmatch, name_pattern(name).fullmatch
-        return [row for row in usdt_notes.probes(self.binary(path).elf) if first(row.provider) and second(row.name)]
+        return [row for row in static_tracepoints(self.binary(path).elf) if first(row.provider) and second(row.name)]
 
     def parameters(self, path: str, symbol: str) -> tuple[UserParameter, ...] | None:
         """Parameters of a function from DWARF; None without DWARF or without that function."""
@@ -324,3 +321,74 @@ def _placed(binary: Binary, symbol: Symbol) -> UserSymbol | None:
     """A function with its file offset; None when it has no code in the file."""
     offset = binary.elf.file_offset(symbol.address)
     return None if offset is None else UserSymbol(symbol.name, symbol.address, offset, symbol.size)
+
+
+# ---------------------------------------------------------------------------------------------- linkage tables
+
+
+_STUB = 16
+_HEADERS = {EM_X86_64: 16, EM_AARCH64: 32}
+"""Bytes before the first stub of ``.plt``; ``.plt.sec`` (stubs with landing pads) has none."""
+
+
+def stubs(file: ElfFile) -> list[Symbol]:
+    """The stubs of a 64-bit binary for the machines in :data:`_HEADERS`; empty for others."""
+    header = _HEADERS.get(file.machine)
+    relocations, symbols = file.section(".rela.plt"), file.section(".dynsym")
+    table = file.section(".plt.sec")
+    landing = table is not None
+    if table is None:
+        table = file.section(".plt")
+    if header is None or not file.wide or relocations is None or symbols is None or table is None:
+        return []
+    if landing:
+        header = 0
+    strings = bytes(file.contents(file.linked(symbols)))
+    entries = bytes(file.contents(symbols))
+    found = []
+    rows = file.contents(relocations)
+    for position, (_, info, _) in enumerate(struct.iter_unpack("<QQq", rows[: len(rows) // 24 * 24])):
+        number = info >> 32
+        address = table.address + header + position * _STUB
+        if not number or address + _STUB > table.address + table.size or number * 24 + 4 > len(entries):
+            # IFUNC relocations have no symbol.
+            continue
+        (at,) = struct.unpack_from("<I", entries, number * 24)
+        name = strings[at : strings.find(b"\0", at)].decode(errors="surrogateescape")
+        found.append(Symbol(f"{name}@plt", address, _STUB))
+    return found
+
+
+# ---------------------------------------------------------------------------------------------- static tracepoints
+
+
+_NOTE_TYPE = 3
+
+
+def static_tracepoints(file: ElfFile) -> list[UsdtProbe]:
+    """All static tracepoints of a binary in file order, one for each place."""
+    section = file.section(".note.stapsdt")
+    if section is None:
+        return []
+    base = file.section(".stapsdt.base")
+    addresses = struct.Struct("<QQQ" if file.wide else "<III")
+    found = []
+    for owner, kind, body in file.notes(section):
+        if owner != b"stapsdt" or kind != _NOTE_TYPE or len(body) < addresses.size:
+            continue
+        address, link_base, semaphore = addresses.unpack_from(body)
+        moved = base.address - link_base if base is not None and link_base else 0
+        texts = body[addresses.size :].split(b"\0")
+        provider, name, arguments = (text.decode(errors="replace") for text in (*texts, b"", b"", b"")[:3])
+        offset = file.file_offset(address + moved)
+        if offset is None:
+            # The code was dropped (split debug file): nothing is there to attach to.
+            continue
+        counter = _data_offset(file, semaphore + moved) if semaphore else 0
+        found.append(UsdtProbe(file.path, provider, name, address + moved, offset, counter, arguments))
+    return found
+
+
+def _data_offset(file: ElfFile, address: int) -> int:
+    """File offset of a semaphore; it lies in ``.probes``, whose segment is writable data."""
+    return file.file_offset(address) or 0

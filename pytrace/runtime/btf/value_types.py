@@ -58,7 +58,7 @@ class TypeReader:
         self.btf = btf
         self._made: dict[int, Type] = {0: VOID}
         self.texts: dict[int, str] = {}
-        """Types as C text (see :mod:`pytrace.runtime.btf.c_text`): listings show the same ones again and again."""
+        """Types as C text, for listings, which show the same types often."""
         self._rows: dict[int, Callable[[Sequence[int], int, int], Type]] = {
             Kind.INT: self._int,
             Kind.PTR: self._pointer,

@@ -1,14 +1,27 @@
-"""Line tables: source files of a unit, and which line each address belongs to. pyelftools reads their headers."""
+"""Line tables: source files of a unit, and which line each address belongs to. pyelftools reads their headers.
+
+pyelftools makes several objects of each instruction of a line program, and a library has millions of them. Here
+programs run in one loop over their bytes, and rows are columns of integers. A program is run in steps, so that whoever
+waits for something else may look at it in between.
+
+Source: the DWARF 5 standard, 6.2.5.
+"""
 
 from __future__ import annotations
 
+import operator
+from array import array
 from bisect import bisect_left, bisect_right
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytrace.runtime.dwarf.line_programs import LineMachine, LineRows
+import msgspec
+from elftools.common.exceptions import DWARFError
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator
+    from collections.abc import Callable, Container, Iterator
+
+    from elftools.construct import Container as Header
 
     from pytrace.runtime.dwarf.units import Unit
 
@@ -120,3 +133,194 @@ def _text(name: bytes | None) -> str:
 
 def _joined(folder: str, name: str) -> str:
     return name if name.startswith("/") or not folder else f"{folder}/{name}"
+
+
+# ---------------------------------------------------------------------------------------------- programs
+
+
+STEP = 1 << 13
+"""Bytes of a program that are run between two steps: some milliseconds."""
+
+_EXTENDED, _COPY, _ADVANCE_PC, _ADVANCE_LINE, _SET_FILE, _SET_COLUMN, _NEGATE, _CONST_ADD_PC, _FIXED_ADVANCE = (
+    0, 1, 2, 3, 4, 5, 6, 8, 9,
+)  # fmt: skip
+"""``DW_LNS_*``; 0 begins an extended instruction."""
+_END_SEQUENCE, _SET_ADDRESS, _DEFINE_FILE = 1, 2, 3
+"""``DW_LNE_*``."""
+_COLUMN = (1 << 31) - 1
+
+
+class LineRows(msgspec.Struct):
+    """Rows of a line table by column, in order of address once :meth:`LineMachine.run` is through.
+
+    *sources* hold the file's number in the upper and the line in the lower 32 bits, and 0 at the end of a run of code.
+    *details* are twice the column, and one more where a statement starts.
+    """
+
+    addresses: array[int] = msgspec.field(default_factory=lambda: array("Q"))
+    sources: array[int] = msgspec.field(default_factory=lambda: array("Q"))
+    details: array[int] = msgspec.field(default_factory=lambda: array("I"))
+
+
+class LineMachine:
+    """Runs one program, with pyelftools' *header* of it, and fills *rows*.
+
+    *define_file* is told the name and folder of files that the program itself declares.
+
+    Raises:
+        DWARFError: the program is made for a machine whose instructions come in bundles, or its header is damaged.
+    """
+
+    def __init__(
+        self, header: Header, code: bytes, rows: LineRows, define_file: Callable[[bytes, int], None]
+    ) -> None:
+        base, line_base, line_range = header["opcode_base"], header["line_base"], header["line_range"]
+        unit = header["minimum_instruction_length"]
+        if not line_range or header.get("maximum_operations_per_instruction", 1) > 1:
+            raise DWARFError("its line programs are made for another kind of machine")
+        self._base, self._unit = base, unit
+        self._advances = [(number - base) // line_range * unit if number >= base else 0 for number in range(256)]
+        self._moves = [line_base + (number - base) % line_range if number >= base else 0 for number in range(256)]
+        self._operands = (0, *header["standard_opcode_lengths"])
+        self._first = (0, 1, 1 << 32, 1 if header["default_is_stmt"] else 0)
+        """Address, line, file (in the place that it has in sources) and detail at the start of a run of code."""
+        self._code = code
+        self._rows = rows
+        self._define_file = define_file
+        self._runs: list[tuple[int, int]] = []
+        """First address and first row of each run of code."""
+        self._addresses: list[int] = []
+        self._sources: list[int] = []
+        self._details: list[int] = []
+
+    def run(self) -> Iterator[None]:
+        """Run the program; each step of the iterator is a short one.
+
+        Raises:
+            IndexError, OverflowError: the program is damaged.
+        """
+        code, size, base, unit = self._code, len(self._code), self._base, self._unit
+        advances, moves = self._advances, self._moves
+        addresses, sources, details = self._addresses, self._sources, self._details
+        address, line, file, detail = self._first
+        at = 0
+        while at < size:
+            yield
+            stop = min(at + STEP, size)
+            while at < stop:
+                number = code[at]
+                at += 1
+                if number >= base:
+                    address += advances[number]
+                    line += moves[number]
+                elif number == _SET_COLUMN:
+                    value, at = _unsigned(code, at)
+                    detail = detail & 1 | (value & _COLUMN) << 1
+                    continue
+                elif number == _NEGATE:
+                    detail ^= 1
+                    continue
+                elif number == _ADVANCE_LINE:
+                    value, at = _signed(code, at)
+                    line += value
+                    continue
+                elif number == _ADVANCE_PC:
+                    value, at = _unsigned(code, at)
+                    address += value * unit
+                    continue
+                elif number != _COPY:
+                    at, (address, line, file, detail) = self._rare(number, at, (address, line, file, detail))
+                    continue
+                addresses.append(address)
+                sources.append(file + line)
+                details.append(detail)
+        self._end_run()
+        _order(self._rows, self._runs)
+
+    def _rare(
+        self, number: int, at: int, state: tuple[int, int, int, int]
+    ) -> tuple[int, tuple[int, int, int, int]]:
+        """One of the other instructions: the place after it, and address, line, file and detail."""
+        code, (address, line, file, detail) = self._code, state
+        if number == _EXTENDED:
+            return self._extended(at, state)
+        if number == _FIXED_ADVANCE:
+            address += code[at] | code[at + 1] << 8
+            at += 2
+        elif number == _CONST_ADD_PC:
+            address += self._advances[255]
+        elif number == _SET_FILE:
+            value, at = _unsigned(code, at)
+            file = value << 32
+        else:
+            for _ in range(self._operands[number]):
+                _, at = _unsigned(code, at)
+        return at, (address, line, file, detail)
+
+    def _extended(self, at: int, state: tuple[int, int, int, int]) -> tuple[int, tuple[int, int, int, int]]:
+        code = self._code
+        length, at = _unsigned(code, at)
+        kind = code[at] if length else 0
+        if kind == _END_SEQUENCE:
+            self._addresses.append(state[0])
+            self._sources.append(0)
+            self._details.append(0)
+            self._end_run()
+            return at + length, self._first
+        if kind == _SET_ADDRESS:
+            return at + length, (int.from_bytes(code[at + 1 : at + length], "little"), *state[1:])
+        if kind == _DEFINE_FILE:
+            name, _, rest = code[at + 1 : at + length].partition(b"\0")
+            self._define_file(name, _unsigned(rest, 0)[0])
+        return at + length, state
+
+    def _end_run(self) -> None:
+        """Move what a run of code gave to the columns."""
+        if self._addresses:
+            self._runs.append((self._addresses[0], len(self._rows.addresses)))
+        self._rows.addresses.extend(self._addresses)
+        self._rows.sources.extend(self._sources)
+        self._rows.details.extend(self._details)
+        for column in (self._addresses, self._sources, self._details):
+            column.clear()
+
+
+def _order(rows: LineRows, runs: list[tuple[int, int]]) -> None:
+    """Order rows by address; each of the *runs* of code is in order itself."""
+    if any(map(operator.gt, runs, islice(runs, 1, None))):
+        ends = dict(pairwise([*(row for _, row in runs), len(rows.addresses)]))
+        _arrange(rows, [row for _, first in sorted(runs) for row in range(first, ends[first])])
+    addresses = rows.addresses
+    if any(map(operator.gt, addresses, islice(addresses, 1, None))):
+        # Runs overlap: of code that the linker dropped, which starts at 0 everywhere, or they are damaged.
+        _arrange(rows, sorted(range(len(addresses)), key=addresses.__getitem__))
+
+
+def _arrange(rows: LineRows, order: list[int]) -> None:
+    rows.addresses = array("Q", map(rows.addresses.__getitem__, order))
+    rows.sources = array("Q", map(rows.sources.__getitem__, order))
+    rows.details = array("I", map(rows.details.__getitem__, order))
+
+
+def _unsigned(code: bytes, at: int) -> tuple[int, int]:
+    """A ULEB128 number and the place after it."""
+    byte = code[at]
+    at += 1
+    if byte < 0x80:
+        return byte, at
+    value, shift = byte & 0x7F, 7
+    while True:
+        byte = code[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+
+
+def _signed(code: bytes, at: int) -> tuple[int, int]:
+    """An SLEB128 number and the place after it."""
+    start = at
+    value, at = _unsigned(code, at)
+    sign = 1 << (7 * (at - start) - 1)
+    return (value ^ sign) - sign, at

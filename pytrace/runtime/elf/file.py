@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.runtime.abi.foreign_files import open_regular
-from pytrace.runtime.elf.file_contents import Contents, open_contents, pieces
+from pytrace.runtime.abi.foreign_files import Contents, open_contents, open_regular, pieces
 from pytrace.runtime.elf.symbol_table import Symbol, SymbolTable
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Symbol tables of ELF files.
 
-A table stays columns of integers that are cut out of the file in a few calls; a large library has more than 100,000
+A table stays columns of integers that are sliced from the file in a few calls: a large library has more than 100,000
 symbols, and only those that a question is about become objects.
 
 Source: ``elf(5)``; ``/usr/include/elf.h``.
@@ -16,13 +16,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pytrace.runtime.elf import symbol_columns
 from pytrace.runtime.host.name_patterns import exact, within
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pytrace.runtime.elf.file import ElfFile, Section
+
+
+CODE_TYPES = frozenset((2, 10))
+"""``STT_FUNC`` and ``STT_GNU_IFUNC``."""
+
+_NOT_ZERO = b"\0" + b"\1" * 255
 
 
 class Symbol(msgspec.Struct, frozen=True):
@@ -40,17 +45,17 @@ class SymbolTable:
     """
 
     def __init__(
-        self, data: bytes, strings: bytes, wide: bool, types: frozenset[int] | None = symbol_columns.CODE_TYPES
+        self, data: bytes, strings: bytes, wide: bool, types: frozenset[int] | None = CODE_TYPES
     ) -> None:
         self._strings = strings
         self._wide = wide
-        self._record = symbol_columns.record_size(wide)
+        self._record = record_size(wide)
         self._data = memoryview(data)[: len(data) // self._record * self._record]
-        self._defined = symbol_columns.defined(self._data, wide, types)
+        self._defined = defined(self._data, wide, types)
 
     @classmethod
     def read(
-        cls, file: ElfFile, section: Section, types: frozenset[int] | None = symbol_columns.CODE_TYPES
+        cls, file: ElfFile, section: Section, types: frozenset[int] | None = CODE_TYPES
     ) -> SymbolTable:
         """The symbols of a section."""
         strings = file.contents(file.linked(section))
@@ -147,3 +152,39 @@ class SymbolTable:
         found = [self.symbol(i) for i in range(first, index + 1)]
         fitting = [symbol for symbol in found if address < start + symbol.size] or found
         return min(fitting, key=lambda symbol: (len(symbol.name) - len(symbol.name.lstrip("_")), symbol.name))
+
+
+def record_size(wide: bool) -> int:
+    """Bytes of a symbol in a table of one ELF class."""
+    return 24 if wide else 16
+
+
+def defined(data: memoryview, wide: bool, types: frozenset[int] | None) -> bytes:
+    """For each record 1 where it is a symbol of one of these types (None for all) that is defined here, else 0."""
+    record = record_size(wide)
+    info, owner = (4, 6) if wide else (12, 14)
+    wanted = bytes(types is None or kind & 15 in types for kind in range(256))
+    fitting = int.from_bytes(bytes(data[info::record]).translate(wanted))
+    # Number 0 is the section of what is defined elsewhere.
+    low, high = (int.from_bytes(bytes(data[at::record]).translate(_NOT_ZERO)) for at in (owner, owner + 1))
+    return (fitting & (low | high)).to_bytes(len(data) // record)
+
+
+def function_names(file: ElfFile, section: Section) -> list[str]:
+    """Names of the functions that a symbol table defines, without symbol versions, in no order.
+
+    They are read straight from the mapped file: nothing of it is copied but the names.
+    """
+    data = file.contents(section)
+    record = record_size(file.wide)
+    data = data[: len(data) // record * record]
+    chosen = compress(data.cast("I")[:: record // 4], defined(data, file.wide, CODE_TYPES))
+    # In this encoding a byte and its character have the same place.
+    text = str(file.contents(file.linked(section)), "latin-1")
+    find = text.find
+    names = [text[at : find("\0", at)] for at in chosen]
+    if "@" in text:
+        names = [name.partition("@")[0] for name in names]
+    if not text.isascii():
+        return [name.encode("latin-1").decode(errors="surrogateescape") for name in names]
+    return names

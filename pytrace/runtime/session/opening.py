@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pytrace.core.config import Config
     from pytrace.core.manifest import CompiledScript, Manifest, MapSpec, SessionData
     from pytrace.core.options.run_options import RunOptions
-    from pytrace.runtime.capture.row_keeper import RowKeeper
+    from pytrace.runtime.capture.recording import RowKeeper
     from pytrace.runtime.session.embedding import Embedding
     from pytrace.runtime.session.services.exporting import Export
     from pytrace.runtime.session.services.service import Service
@@ -277,7 +277,7 @@ def follow_mappings(
 
 def row_keeper() -> RowKeeper:
     """Keeps rows for snapshots."""
-    from pytrace.runtime.capture.row_keeper import RowKeeper  # few runs take snapshots
+    from pytrace.runtime.capture.recording import RowKeeper  # few runs take snapshots
 
     return RowKeeper()
 

@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from pytrace.core.manifest import Manifest
     from pytrace.core.options.run_options import RunOptions
     from pytrace.results.snapshot import MapData, SnapshotData
-    from pytrace.runtime.capture.recording import Recording
-    from pytrace.runtime.capture.row_keeper import RowKeeper
+    from pytrace.runtime.capture.recording import Recording, RowKeeper
     from pytrace.runtime.output.renderer import Renderer
     from pytrace.runtime.ring.reader import RingReader
     from pytrace.runtime.session.probes import Probes

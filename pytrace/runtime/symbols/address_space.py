@@ -1,18 +1,31 @@
-"""What a process has mapped to execute, now or at the end of its life."""
+"""Executable mappings of processes, from ``/proc`` or as the kernel reports them, also of processes that have ended.
+
+``/proc/PID/maps`` is gone when a process is; a process that lives for milliseconds is often gone before its first
+stack is printed. The kernel reports each executable mapping, ``execve``, fork and exit to a perf event that asks for
+it; a dummy event on each CPU carries these records and nothing else. Source: ``perf_event_open(2)``.
+"""
 
 from __future__ import annotations
 
 import itertools
+import mmap
 import os
+import struct
 import time
 from bisect import bisect_right
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from pytrace.core.diagnostics import TraceError
+from pytrace.runtime.abi import perf
 from pytrace.runtime.host import procfs
+from pytrace.runtime.host.procfs import Mapping
 from pytrace.runtime.symbols.perf_map import PerfMap
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from pytrace.runtime.host.procfs import Mapping
 
@@ -26,9 +39,8 @@ _SERIALS = itertools.count()
 class AddressSpace:
     """Executable mappings of one process.
 
-    Rows are read from ``/proc``, or are added by :meth:`add` as the kernel reports them (see
-    :mod:`pytrace.runtime.symbols.recorder`), and stay when the process ends. *previous* is what there was before the
-    last ``execve``.
+    Rows are read from ``/proc``, or are added by :meth:`add` as the kernel reports them (:class:`MappingRecorder`), and
+    stay when the process ends. *previous* is the address space before the last ``execve``.
     """
 
     def __init__(self, pid: int, text: bytes | None = None) -> None:
@@ -139,3 +151,178 @@ def _identity(pid: int) -> tuple[int, int, str] | None:
     except (OSError, IndexError):
         return None
     return status.st_dev, status.st_ino, started
+
+
+# ---------------------------------------------------------------------------------------------- records of the kernel
+
+
+_SAMPLE_TIME = 1 << 2
+_MMAP, _COMM, _TASK, _WATERMARK, _SAMPLE_ID_ALL, _MMAP2, _COMM_EXEC, _USE_CLOCKID = (
+    1 << bit for bit in (8, 9, 13, 14, 18, 23, 24, 25)
+)
+_CLOCKID = 92
+"""Offset of ``clockid`` in ``struct perf_event_attr``."""
+_RECORD_LOST, _RECORD_COMM, _RECORD_EXIT, _RECORD_FORK, _RECORD_MMAP2 = 2, 3, 4, 7, 10
+_MISC_EXEC = 1 << 13
+_PROT_EXEC = 4
+_HEAD, _TAIL = 1024, 1032
+"""Offsets of ``data_head`` and ``data_tail`` in ``struct perf_event_mmap_page``."""
+_PAGES = 64
+KEPT_ENDED = 4096
+"""How many ended processes are remembered."""
+
+
+class _SidebandAttr(perf.EventAttr, frozen=True):
+    """``struct perf_event_attr`` of an event that counts nothing and reports mappings and tasks."""
+
+    watermark: int = _PAGES * mmap.PAGESIZE // 4
+    """Bytes of records that wake the reader."""
+
+    def pack(self) -> bytes:
+        flags = _MMAP | _COMM | _TASK | _WATERMARK | _SAMPLE_ID_ALL | _MMAP2 | _COMM_EXEC | _USE_CLOCKID
+        head = struct.pack(
+            "=IIQQQQQI", self.type, perf.ATTR_SIZE, self.config, 0, _SAMPLE_TIME, 0, flags, self.watermark
+        )  # fmt: skip
+        clock = struct.pack("=i", time.CLOCK_MONOTONIC)
+        return (head.ljust(_CLOCKID, b"\0") + clock).ljust(perf.ATTR_SIZE, b"\0")
+
+
+class MappingRecorder:
+    """Keeps an :class:`AddressSpace` for each process; :meth:`drain` takes in what the kernel has reported since."""
+
+    def __init__(self, pids: Iterable[int] | None = None, *, prompt: bool = False) -> None:
+        """Start recording; what runs already is read from ``/proc`` (only *pids* when given).
+
+        *prompt*: each record wakes the reader, and :attr:`changes` tells what has happened.
+
+        Raises:
+            TraceError: the kernel refuses the events.
+        """
+        self.spaces: OrderedDict[int, AddressSpace] = OrderedDict()
+        self.lost = 0
+        self.changes: list[tuple[str, int, int]] = []
+        """What happened, which process, and for ``fork`` its parent: ``map``, ``fork``, ``exit``; if *prompt*."""
+        self._prompt = prompt
+        self._ended: OrderedDict[int, None] = OrderedDict()
+        self._rings: list[tuple[int, mmap.mmap]] = []
+        self._early: list[tuple[int, int, int, bytes]] = []
+        attr = _SidebandAttr(perf.EventType.SOFTWARE, perf.SOFTWARE_DUMMY)
+        if prompt:
+            attr = replace(attr, watermark=1)
+        try:
+            for cpu in perf.online_cpus():
+                descriptor = perf.open_event(attr, cpu=cpu)
+                try:
+                    self._rings.append((descriptor, mmap.mmap(descriptor, (1 + _PAGES) * mmap.PAGESIZE)))
+                except OSError:
+                    os.close(descriptor)
+                    raise
+        except OSError as error:
+            self.close()
+            raise TraceError(f"cannot record mappings of processes: {error.strerror}") from error
+        # Events are on before the snapshot is taken, so nothing falls between the two.
+        for pid in procfs.process_ids() if pids is None else pids:
+            text = procfs.read_maps(pid)
+            if text:
+                self.spaces[pid] = AddressSpace(pid, text)
+
+    @property
+    def descriptors(self) -> list[int]:
+        """What becomes readable when the records should be taken in."""
+        return [descriptor for descriptor, _ in self._rings]
+
+    def close(self) -> None:
+        """Stop recording; what is known stays."""
+        for descriptor, ring in self._rings:
+            ring.close()
+            os.close(descriptor)
+        self._rings.clear()
+
+    def drain(self) -> None:
+        """Take in all records up to now, in the order in which things happened."""
+        # While one ring is read a process may be forked there and start to run where the next ring is read: what is
+        # newer than this moment waits for what came before it, and once only, should a namespace move our clock.
+        until = max(time.monotonic_ns(), *(row[0] for row in self._early), 0)
+        rows, self._early = self._early, []
+        for _, ring in self._rings:
+            rows += _records(ring)
+        rows.sort(key=lambda row: row[0])
+        for when, kind, misc, body in rows:
+            if when > until:
+                self._early.append((when, kind, misc, body))
+                continue
+            if kind == _RECORD_MMAP2:
+                self._map(body)
+            elif kind == _RECORD_FORK:
+                self._fork(body)
+            elif kind == _RECORD_EXIT:
+                self._exit(body)
+            elif kind == _RECORD_COMM and misc & _MISC_EXEC:
+                self._exec(body)
+            elif kind == _RECORD_LOST:
+                self.lost += int(struct.unpack_from("=QQ", body)[1])
+
+    def _note(self, what: str, pid: int, parent: int = 0) -> None:
+        if self._prompt:
+            self.changes.append((what, pid, parent))
+
+    def _map(self, body: bytes) -> None:
+        pid, _, start, length, offset, major, minor, inode, _, protection, _ = struct.unpack_from("=IIQQQIIQQII", body)
+        if not protection & _PROT_EXEC:
+            return
+        self._note("map", pid)
+        name = body[64 : body.index(b"\0", 64)].decode(errors="surrogateescape")
+        path = "" if name == "//anon" else name.removesuffix(" (deleted)")
+        space = self.spaces.get(pid)
+        if space is None:
+            space = self.spaces[pid] = AddressSpace(pid)
+        space.add(Mapping(start, start + length, offset, os.makedev(major, minor), inode, path))
+
+    def _fork(self, body: bytes) -> None:
+        pid, parent = struct.unpack_from("=II", body)
+        if pid == parent:
+            # A new thread.
+            return
+        self._note("fork", pid, parent)
+        known = self.spaces.get(parent)
+        self.spaces[pid] = known.fork(pid) if known is not None else AddressSpace(pid)
+        self._ended.pop(pid, None)
+
+    def _exec(self, body: bytes) -> None:
+        (pid,) = struct.unpack_from("=I", body)
+        space = self.spaces.get(pid)
+        if space is not None:
+            space.start_program()
+
+    def _exit(self, body: bytes) -> None:
+        pid, _, thread, _ = struct.unpack_from("=IIII", body)
+        if thread == pid:
+            self._note("exit", pid)
+        space = self.spaces.get(pid)
+        if space is None or thread != pid:
+            return
+        space.ended = True
+        self._ended[pid] = None
+        while len(self._ended) > KEPT_ENDED:
+            oldest, _ = self._ended.popitem(last=False)
+            self.spaces.pop(oldest, None)
+
+
+def _records(ring: mmap.mmap) -> Iterator[tuple[int, int, int, bytes]]:
+    """``(time, type, misc, body)`` of the records in a ring, which are given back to the kernel."""
+    (head,) = struct.unpack_from("=Q", ring, _HEAD)
+    (tail,) = struct.unpack_from("=Q", ring, _TAIL)
+    base, size = mmap.PAGESIZE, _PAGES * mmap.PAGESIZE
+    while tail < head:
+        at = tail % size
+        kind, misc, length = struct.unpack_from("=IHH", ring, base + at)
+        if at + length <= size:
+            body = ring[base + at + 8 : base + at + length]
+        else:
+            # A record may run over the end of the ring.
+            whole = ring[base + at : base + size] + ring[base : base + at + length - size]
+            body = whole[8:]
+        # With sample_id_all every record ends with the sampled fields, here the time alone.
+        yield struct.unpack_from("=Q", body, len(body) - 8)[0], kind, misc, body
+        tail += length
+    struct.pack_into("=Q", ring, _TAIL, head)

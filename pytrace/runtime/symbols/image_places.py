@@ -12,7 +12,7 @@ import msgspec
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.elf.file import parse_notes
-from pytrace.runtime.symbols.vdso import vdso_image
+from pytrace.runtime.symbols.images import vdso_image
 
 if TYPE_CHECKING:
     from collections.abc import Callable

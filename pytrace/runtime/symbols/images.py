@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.abi.demangle import demangle
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.elf import debug_files
-from pytrace.runtime.symbols.frame import Frame
+from pytrace.runtime.elf.file import ElfFile
+from pytrace.runtime.host import procfs
 from pytrace.runtime.symbols.line_reading import LineReading
 
 if TYPE_CHECKING:
@@ -19,6 +22,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """A function that an address lies in.
+
+    *name* is empty when it is unknown; *offset* counts bytes from the function's start (of an inlined function: of the
+    function that it was inlined into; without a name, from the start of the module as it was linked, 0 when that is not
+    known). *module* is a kernel module, or the path of a binary as its process sees it.
+    *file* and *line* are known where DWARF was asked for and found.
+    """
+
+    name: str
+    offset: int = 0
+    module: str = ""
+    file: str = ""
+    line: int = 0
+    inlined: bool = False
+
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
@@ -171,3 +192,17 @@ def remember(cache: dict[_Key, _Value], key: _Key, value: _Value, most: int) -> 
 def returned(frames: list[Frame]) -> list[Frame]:
     """Frames that were looked up one byte before a return address, as frames of that address."""
     return [replace(frame, offset=frame.offset + bool(frame.name or frame.offset)) for frame in frames]
+
+
+@cache
+def vdso_image() -> Binary | None:
+    """The vdso of this machine; None where there is none. A 32-bit process has another one, which is not read."""
+    with open("/proc/self/maps", "rb") as file:
+        rows = procfs.executable_mappings(file.read())
+    row = next((row for row in rows if row.path == "[vdso]"), None)
+    if row is None:
+        return None
+    with open("/proc/self/mem", "rb", buffering=0) as memory:
+        memory.seek(row.start)
+        data = memory.read(row.end - row.start)
+    return Binary(ElfFile(data, "[vdso]"))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
-    from pytrace.runtime.symbols.frame import Frame
     from pytrace.runtime.symbols.image_places import ImagePlace
+    from pytrace.runtime.symbols.images import Frame
     from pytrace.runtime.symbols.symbolizer import Symbolizer
 
 

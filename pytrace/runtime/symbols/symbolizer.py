@@ -7,29 +7,22 @@ import time
 from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import TraceError
+from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.elf.debug_files import has_dwarf
 from pytrace.runtime.host import fingerprints, procfs
 from pytrace.runtime.host.kallsyms import KERNEL_HALF, Kallsyms
-from pytrace.runtime.symbols.address_space import AddressSpace
-from pytrace.runtime.symbols.frame import Frame
+from pytrace.runtime.symbols.address_space import AddressSpace, MappingRecorder
 from pytrace.runtime.symbols.image_places import ImagePlace, KernelImages, in_process, is_file
-from pytrace.runtime.symbols.images import Images, reason, remember, returned, with_lines
+from pytrace.runtime.symbols.images import Frame, Images, reason, remember, returned, vdso_image, with_lines
 from pytrace.runtime.symbols.line_reading import ENDING, LineReading
-from pytrace.runtime.symbols.vdso import vdso_image
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
     from pytrace.base.interruption import EndRequests
-    from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
     from pytrace.runtime.host.procfs import Mapping
-    from pytrace.runtime.symbols.recorder import MappingRecorder
 
-_KERNEL_KEPT = 1 << 15
-"""Addresses of the kernel whose frames are remembered."""
-_KEPT = 1 << 12
-"""Addresses of processes whose frames are remembered; :class:`Images` remembers the places in binaries for longer."""
 _SPACES = 4096
 _MAPPED = 1 << 14
 """Processes whose mappings are remembered."""
@@ -72,7 +65,6 @@ class Symbolizer:
         self._vmlinux = vmlinux
         self._kallsyms = Kallsyms()
         self._kernel_read = 0.0
-        self._kernel_frames: dict[tuple[int, bool], list[Frame]] = {}
         self._kernel_debug: tuple[CachedDebugInfo, int] | None = None
         self._kernel_debug_sought = False
         self._spaces: dict[int, AddressSpace] = {}
@@ -80,9 +72,7 @@ class Symbolizer:
         self._mapped: dict[tuple[int, int, int], Binary] = {}
         """Binaries by address space, start and inode of a mapping."""
         self._dropped = 0
-        self._user_frames: dict[tuple[int, int, bool], list[Frame]] = {}
         self._recorder: MappingRecorder | None = None
-        self._trampolines: dict[tuple[int, int], bool] = {}
         self._kernel_images = KernelImages()
         self._unknown: dict[int, None] = {}
 
@@ -94,13 +84,7 @@ class Symbolizer:
         *caller*: it is a return address from a stack; the call is just before it, perhaps at the very end of its
         function, so that the address itself would already be that of the next one.
         """
-        key = (address, caller)
-        known = self._kernel_frames.get(key)
-        if known is None:
-            known = returned(self._kernel(address - 1)) if caller else self._kernel(address)
-            if known[-1].name:
-                remember(self._kernel_frames, key, known, _KERNEL_KEPT)
-        return known
+        return returned(self._kernel(address - 1)) if caller else self._kernel(address)
 
     def _kernel(self, address: int) -> list[Frame]:
         place = self._kallsyms.place(address)
@@ -135,8 +119,6 @@ class Symbolizer:
                 image = Binary.open(path)
                 linked = image.variable_address("_stext")
                 if start is not None and linked is not None and has_dwarf(image.elf):
-                    from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
-
                     self._kernel_debug = CachedDebugInfo(image.elf), start - linked
         return self._kernel_debug
 
@@ -154,8 +136,6 @@ class Symbolizer:
         Raises:
             TraceError: the kernel refuses it; the symboliser then knows only processes that are alive.
         """
-        from pytrace.runtime.symbols.recorder import MappingRecorder
-
         if self._recorder is None:
             self._recorder = MappingRecorder(pids, prompt=prompt)
 
@@ -196,16 +176,7 @@ class Symbolizer:
 
         *caller* as for :meth:`kernel`.
         """
-        space = self._space(pid)
-        key = (space.serial, address, caller)
-        known = self._user_frames.get(key)
-        if known is None:
-            known = self._user(space, pid, address - caller, caller)
-            if known[-1].name and self._cache != "NONE":
-                remember(self._user_frames, key, known, _KEPT)
-        return known
-
-    def _user(self, space: AddressSpace, pid: int, address: int, caller: bool) -> list[Frame]:
+        space, address = self._space(pid), address - caller
         mapping = space.find(address)
         if mapping is None:
             if not space.known and procfs.hidden(pid):
@@ -278,13 +249,7 @@ class Symbolizer:
 
     def trampoline(self, pid: int, address: int) -> bool:
         """Whether signal handlers return to that address: the frame after it was interrupted and called nothing."""
-        space = self._space(pid)
-        key = (space.serial, address)
-        known = self._trampolines.get(key)
-        if known is None:
-            known = self._code(space, address).startswith(_TRAMPOLINES)
-            remember(self._trampolines, key, known, _KEPT)
-        return known
+        return self._code(self._space(pid), address).startswith(_TRAMPOLINES)
 
     def _code(self, space: AddressSpace, address: int) -> bytes:
         """Some bytes of machine code at an address, from the file that is mapped there; empty when there is none."""

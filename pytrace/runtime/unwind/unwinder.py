@@ -18,7 +18,7 @@ from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.runtime.abi import bpf, bpf_maps
 from pytrace.runtime.elf.file import ElfFile
 from pytrace.runtime.host import procfs
-from pytrace.runtime.symbols.vdso import vdso_image
+from pytrace.runtime.symbols.images import vdso_image
 from pytrace.runtime.unwind import tables
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from pytrace.results.formats.format_row import WriteOptions, Writer
 from pytrace.results.formats.text_and_json import write_json, write_text
 from pytrace.results.merge import merge
 from pytrace.results.snapshot import SnapshotData, Table
-from pytrace.runtime.capture.row_keeper import RowKeeper
+from pytrace.runtime.capture.recording import RowKeeper
 from tests.support.captured import forms
 from tests.support.encode import Run
 from tests.support.snapshots import COUNT, STRING, map_data, run, snapshot, stack, table

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import lzma
+import struct
 import subprocess
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import INT32
-from pytrace.runtime.binaries.user_binary import Binary, UserBinaries
-from pytrace.runtime.elf import plt
+from pytrace.runtime.binaries.user_binary import Binary, UserBinaries, stubs
+from pytrace.runtime.elf.file import EM_AARCH64, EM_X86_64, ElfFile, Section
+from pytrace.runtime.elf.symbol_table import Symbol
+from pytrace.runtime.live_kernel import LiveKernel
 from tests.support.compile import compiled, tool
 from tests.support.pace import unit
 from tests.support.small_program import TEXT, addresses, another_build, built, split
@@ -115,7 +120,7 @@ def test_starts_of_functions(program: Path) -> None:
 
 def test_stubs_by_any_address_inside(program: Path) -> None:
     binary = Binary.open(str(program))
-    (stub,) = plt.stubs(binary.elf)
+    (stub,) = stubs(binary.elf)
     assert binary.plt_entry(stub.address) == binary.plt_entry(stub.address + 15) == stub
     assert binary.plt_entry(stub.address + 16) is binary.plt_entry(stub.address - 1) is None
 
@@ -278,3 +283,102 @@ def test_a_debug_file_that_goes_after_it_was_found(lost: str, program: Path, tmp
         assert binary.variable("counter") is None
     if lost != "lines":  # whether it is there is asked before it is opened
         assert binary.problems == [f"{debug_file} cannot be read: No such file or directory"]
+
+
+# ---------------------------------------------------------------------------------------------- linkage tables
+
+
+def test_stubs_are_named(program: Path) -> None:
+    names = [stub.name for stub in stubs(ElfFile.open(str(program)))]
+    assert names == ["atoi@plt"]
+    stub = stubs(ElfFile.open(str(program)))[0]
+    dump = subprocess.run(["objdump", "-d", str(program)], capture_output=True, text=True, check=True).stdout
+    assert f"{stub.address:016x} <atoi@plt>:" in dump
+
+
+def linked(machine: int, table: str, *numbers: int, wide: bool = True, size: int = 16) -> Any:
+    """A file with relocations for some symbols (``one``, ``two``), and a linkage table at 0x1000."""
+    sections = {
+        table: Section(table, 1, 0, 0x1000, 0, 32 + size * len(numbers), 0),
+        ".rela.plt": Section(".rela.plt", 4, 0, 0, 0, 0, 0),
+        ".dynsym": Section(".dynsym", 11, 0, 0, 0, 0, 0),
+    }
+    data = {
+        ".rela.plt": b"".join(struct.pack("<QQq", 0, number << 32 | 7, 0) for number in numbers) + b"tail",
+        ".dynsym": b"".join(struct.pack("<I20x", at) for at in (0, 1, 5)),
+        ".dynstr": b"\0one\0two\0",
+    }
+    return SimpleNamespace(
+        machine=machine,
+        wide=wide,
+        section=sections.get,
+        linked=lambda _: Section(".dynstr", 3, 0, 0, 0, 0, 0),
+        contents=lambda section: memoryview(data[section.name]),
+    )
+
+
+@pytest.mark.parametrize(
+    ("machine", "table", "first"),
+    [(EM_X86_64, ".plt", 0x1010), (EM_X86_64, ".plt.sec", 0x1000), (EM_AARCH64, ".plt", 0x1020)],
+)
+def test_the_first_stub_follows_the_header(machine: int, table: str, first: int) -> None:
+    assert stubs(linked(machine, table, 1, 2)) == [
+        Symbol("one@plt", first, 16), Symbol("two@plt", first + 16, 16),
+    ]  # fmt: skip
+
+
+def test_the_order_is_that_of_the_relocations() -> None:
+    """Some have no symbol (of functions that are chosen at run time), or one that is not there."""
+    found = stubs(linked(EM_X86_64, ".plt", 2, 0, 9, 1))
+    assert [(stub.name, stub.address) for stub in found] == [("two@plt", 0x1010), ("one@plt", 0x1040)]
+
+
+def test_no_stub_is_outside_the_table() -> None:
+    assert [stub.name for stub in stubs(linked(EM_AARCH64, ".plt", 1, 2, size=8))] == ["one@plt"]
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        linked(243, ".plt", 1),
+        linked(243, ".plt.sec", 1),
+        linked(EM_X86_64, ".plt", 1, wide=False),
+        linked(EM_X86_64, ".other", 1),
+    ],
+    ids=["machine", "machine with landing pads", "32 bits", "no table"],
+)
+def test_other_forms_have_no_stubs(file: Any) -> None:
+    assert stubs(file) == []
+
+
+# ---------------------------------------------------------------------------------------------- static tracepoints
+
+
+def test_notes(programs: Path) -> None:
+    path = str(programs / "usdt")
+    found = LiveKernel().usdt_probes(path, "*", "*")
+    assert [(probe.provider, probe.name) for probe in found] == [
+        ("sample", "plain"), ("sample", "one"), ("sample", "four"), ("sample", "guarded"),
+    ]  # fmt: skip
+    assert found[0].arguments == ""
+    assert found[2].arguments.split()[-1] == "-4@$42"
+    code = Path(path).read_bytes()
+    assert all(code[probe.offset] == 0x90 for probe in found), "each is at a nop"
+
+
+def test_semaphore_offset(programs: Path) -> None:
+    path = str(programs / "usdt")
+    by_name = {probe.name: probe for probe in LiveKernel().usdt_probes(path, "sample", "*")}
+    assert by_name["one"].semaphore_offset == 0
+    sections = subprocess.run(["readelf", "-SW", path], capture_output=True, text=True, check=True).stdout
+    row = next(line for line in sections.splitlines() if " .probes " in line)
+    offset = int(row.split("PROGBITS")[1].split()[1], 16)
+    assert by_name["guarded"].semaphore_offset == offset
+
+
+def test_patterns_of_static_tracepoints(programs: Path) -> None:
+    kernel = LiveKernel()
+    path = str(programs / "usdt")
+    assert [probe.name for probe in kernel.usdt_probes(path, "", "*u*")] == ["four", "guarded"]
+    assert kernel.usdt_probes(path, "other", "*") == []
+    assert kernel.usdt_probes(str(programs / "calls"), "*", "*") == []

@@ -10,12 +10,11 @@ from msgspec.structs import replace
 import pytrace
 from pytrace.core.manifest_sections import AheadOfTime, Parameters
 from pytrace.core.options.run_options import RunOptions
-from pytrace.core.types import INT64, Count
+from pytrace.core.types import INT64, Count, Record, String, Username
 from pytrace.core.types.tables import RowTable, TableSchema
 from pytrace.results.snapshot import SnapshotData
-from pytrace.runtime.capture.recording import Recording
-from pytrace.runtime.capture.row_keeper import RowKeeper
-from tests.support.captured import Places
+from pytrace.runtime.capture.recording import Recording, RowKeeper
+from tests.support.captured import Places, forms
 from tests.support.encode import Run
 
 OPTIONS = RunOptions(script="x.bt", text="begin { }\udcff", parameters=("1", "--n=2"))
@@ -65,3 +64,36 @@ def test_an_ahead_of_time_file_has_its_script_and_parameters_with_it() -> None:
     options = replace(OPTIONS, text="", parameters=("1", "1", "--more=3", "--n=2"))
     (run,) = taken(recording(Run(), options, ahead=ahead)).runs
     assert (run.script_hash, run.parameters) == ("abc", ("1", "1", "1", "--more=3", "--n=2", "--flag"))
+
+
+# ---------------------------------------------------------------------------------------------- rows
+
+
+PROCESS = RowTable(2, TableSchema.of(["pid", "comm"], [INT64, String(8)]))
+USER = RowTable(1, TableSchema.of(["user"], [Username()]))
+
+
+def test_rows_are_kept_by_table_in_the_order_of_arrival() -> None:
+    keeper = RowKeeper()
+    keeper.keep(PROCESS, (1, b"init"))
+    keeper.keep(USER, (0,))
+    keeper.keep(PROCESS, (2, b"a\xff"))
+    first, second = keeper.tables("run", forms(Run()))
+    assert first.type == Record(("pid", "comm"), (INT64, String(8)))
+    assert (first.rows, first.dropped, first.number) == ({"run": [(1, "init"), (2, "a\udcff")]}, 0, 2)
+    assert (second.type, second.rows) == (Record(("user",), (Username(),)), {"run": [("root",)]})
+    assert second.number == 1
+
+
+def test_the_newest_rows_are_kept_and_the_others_counted() -> None:
+    keeper = RowKeeper(3)
+    for number in range(10):
+        keeper.keep(PROCESS, (number, b""))
+    keeper.keep(USER, (0,))
+    first, second = keeper.tables("run", forms(Run()))
+    assert [row[0] for row in first.rows["run"]] == [7, 8, 9]
+    assert (first.dropped, second.dropped) == (7, 0)
+
+
+def test_no_rows_make_no_tables() -> None:
+    assert RowKeeper().tables("run", forms(Run())) == ()

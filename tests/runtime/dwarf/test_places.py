@@ -10,7 +10,7 @@ import pytest
 
 from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
 from pytrace.runtime.binaries.user_binary import Binary
-from pytrace.runtime.dwarf import debug_info, line_programs, places, scopes
+from pytrace.runtime.dwarf import debug_info, lines, places, scopes
 from pytrace.runtime.dwarf.debug_info import DebugInfo
 from pytrace.runtime.elf.file import ElfFile
 from tests.support.compile import compiled
@@ -67,7 +67,7 @@ def test_the_next_run_reads_nothing(options: str, tmp_path: Path, read: list[int
 def test_what_was_read_in_part_is_not_taken_for_the_whole(
     most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(line_programs, "STEP", 16)
+    monkeypatch.setattr(lines, "STEP", 16)
     monkeypatch.setattr(scopes, "_STEP", 1)
     path = compiled(tmp_path, "program", PROGRAM, "-g", "-O2")
     (work,) = Binary.open(str(path)).functions("work")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import re
+import struct
 import subprocess
 import time
 from collections.abc import Iterator
@@ -12,12 +14,14 @@ from pathlib import Path
 
 import pytest
 
+from pytrace.runtime.abi import perf
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.host import procfs
 from pytrace.runtime.host.kallsyms import Kallsyms
 from pytrace.runtime.host.procfs import Mapping
-from pytrace.runtime.symbols.address_space import AddressSpace
-from pytrace.runtime.symbols.frame import Frame
+from pytrace.runtime.symbols import address_space
+from pytrace.runtime.symbols.address_space import AddressSpace, MappingRecorder
+from pytrace.runtime.symbols.images import Frame
 from pytrace.runtime.symbols.perf_map import PerfMap
 from pytrace.runtime.symbols.symbolizer import Symbolizer
 from tests.support.compile import compiled, tool
@@ -189,7 +193,7 @@ def test_new_libraries_are_noticed() -> None:
 
 @pytest.mark.parametrize("lines", [False, True])
 def test_vdso(lines: bool) -> None:
-    from pytrace.runtime.symbols.vdso import vdso_image
+    from pytrace.runtime.symbols.images import vdso_image
 
     image = vdso_image()
     assert image is not None
@@ -285,3 +289,92 @@ def test_each_program_has_a_serial_of_its_own() -> None:
     assert space.previous is not None
     assert space.previous.serial == first
     assert len({first, space.serial, AddressSpace(os.getpid()).serial, space.fork(os.getpid()).serial}) == 4
+
+
+# ---------------------------------------------------------------------------------------------- records of the kernel
+
+
+PARENT, CHILD = 1 << 28, (1 << 28) + 1
+"""Numbers that no process of this machine has."""
+MMAP2, FORK, EXIT = 10, 7, 4
+Record = tuple[int, int, int, bytes]
+
+
+def mapped(when: int, pid: int, start: int) -> Record:
+    body = struct.pack("=IIQQQIIQQII", pid, pid, start, 0x1000, 0, 8, 1, 99, 0, 5, 2) + b"/bin/program\0"
+    return when, MMAP2, 0, body
+
+
+def forked(when: int, pid: int, parent: int) -> Record:
+    return when, FORK, 0, struct.pack("=IIII", pid, parent, pid, parent)
+
+
+def exited(when: int, pid: int) -> Record:
+    return when, EXIT, 0, struct.pack("=IIII", pid, 1, pid, 1)
+
+
+class Rings:
+    """What the rings of two processors hold at each reading, in place of those of the kernel, and the time of it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0
+        self.held: list[list[Record]] = [[], []]
+        self._read = 0
+
+        def records(_ring: mmap.mmap) -> Iterator[Record]:
+            at, self._read = self._read % 2, self._read + 1
+            taken, self.held[at] = self.held[at], []
+            yield from taken
+
+        monkeypatch.setattr(address_space, "_records", records)
+        monkeypatch.setattr(time, "monotonic_ns", lambda: self.now)
+
+
+@pytest.fixture
+def rings(monkeypatch: pytest.MonkeyPatch) -> Rings:
+    return Rings(monkeypatch)
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[MappingRecorder]:
+    if os.geteuid():
+        pytest.skip("the mappings of all processes are for root")
+    first = perf.online_cpus()[0]
+    monkeypatch.setattr(perf, "online_cpus", lambda: [first, first])
+    found = MappingRecorder([])
+    yield found
+    found.close()
+
+
+def test_a_child_that_runs_before_its_fork_is_read(made: MappingRecorder, rings: Rings) -> None:
+    """The first ring was read, then the process was forked there and ran and ended where the second one is read."""
+    rings.now, rings.held = 10, [[mapped(5, PARENT, 0x1000)], []]
+    made.drain()
+    rings.now, rings.held = 20, [[], [mapped(22, CHILD, 0x8000), exited(23, CHILD)]]
+    made.drain()
+    assert CHILD not in made.spaces
+    rings.now, rings.held = 30, [[forked(21, CHILD, PARENT)], []]
+    made.drain()
+    child = made.spaces[CHILD]
+    assert child.ended, "else it would be kept for ever"
+    assert [row.start for row in (child.find(0x1000), child.find(0x8000)) if row] == [0x1000, 0x8000]
+
+
+def test_records_wait_once(made: MappingRecorder, rings: Rings) -> None:
+    """In a time namespace our clock may be far behind that of the records."""
+    rings.now, rings.held = 10, [[], [mapped(5000, PARENT, 0x1000)]]
+    made.drain()
+    rings.now = 20
+    made.drain()
+    assert PARENT in made.spaces
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the mappings of all processes are for root")
+def test_the_clock_of_records_is_ours() -> None:
+    """No record is newer than the moment at which it is read."""
+    made = MappingRecorder([])
+    before = time.monotonic_ns()
+    subprocess.run(["true"], check=True)
+    times = [when for _, ring in made._rings for when, *_ in address_space._records(ring)]
+    made.close()
+    assert before <= max(times) <= time.monotonic_ns()

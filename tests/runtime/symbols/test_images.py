@@ -12,8 +12,9 @@ import pytest
 
 from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
 from pytrace.runtime.dwarf.places import Place
+from pytrace.runtime.host import procfs
 from pytrace.runtime.symbols import images
-from pytrace.runtime.symbols.images import Images
+from pytrace.runtime.symbols.images import Images, vdso_image
 from pytrace.runtime.symbols.symbolizer import Symbolizer
 from tests.support.compile import compiled
 
@@ -110,3 +111,29 @@ def test_places_are_forgotten_when_there_are_too_many(tmp_path: Path, monkeypatc
             assert known.frames(binary, "large", address + offset)[0].offset == offset
             assert known.frames(binary, "large", address + offset, caller=True)[0].offset == offset + 1
             assert len(known._places) <= 8
+
+
+# ---------------------------------------------------------------------------------------------- vdso
+
+
+@pytest.fixture(autouse=True)
+def anew() -> Iterator[None]:
+    vdso_image.cache_clear()
+    yield
+    vdso_image.cache_clear()
+
+
+def test_functions_of_the_vdso() -> None:
+    image = vdso_image()
+    if image is None:
+        pytest.skip("this kernel maps no vdso")
+    names = [symbol.name for symbol in image.functions("*")]
+    assert any(name.endswith("clock_gettime") for name in names)
+    assert image.path == "[vdso]"
+    assert image.debug is None
+    assert vdso_image() is image
+
+
+def test_a_machine_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(procfs, "executable_mappings", lambda _text: [])
+    assert vdso_image() is None

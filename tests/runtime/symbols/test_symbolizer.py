@@ -13,7 +13,7 @@ from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.host import procfs
 from pytrace.runtime.host.kallsyms import KERNEL_HALF, Kallsyms
 from pytrace.runtime.symbols import line_reading
-from pytrace.runtime.symbols.frame import Frame
+from pytrace.runtime.symbols.images import Frame
 from pytrace.runtime.symbols.symbolizer import Symbolizer
 from tests.support.compile import compiled, tool
 from tests.support.end_requests import asked
