@@ -117,7 +117,7 @@ def test_why_a_function_cannot_be_traced(name: str, reason: str) -> None:
             blacklisted=lambda name: name == "black",
         ),
         kallsyms=SimpleNamespace(
-            owners=lambda name: ["vmlinux"] if name == "hidden" else [], listed=lambda name: name == "counter"
+            owners=lambda name: ["vmlinux"] if name == "hidden" else [], has=lambda name: name == "counter"
         ),
         types=SimpleNamespace(
             function=lambda name, _module: FunctionPrototype(name, "vmlinux", (), VOID) if name == "folded" else None

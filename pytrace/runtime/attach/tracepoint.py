@@ -21,7 +21,7 @@ from pytrace.runtime.attach.base import (
     attach_event,
     one_by_one,
 )
-from pytrace.runtime.host import fingerprints, tracefs
+from pytrace.runtime.host import tracefs
 from pytrace.runtime.load.loader import ATTACH_TYPES
 
 if TYPE_CHECKING:
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 def _attach_events(job: Job, target: Target, opened: Opened) -> Attached:
     place = target.of(TracepointTarget)
     try:
-        number = int(fingerprints.contents(f"{tracefs.root()}/events/{place.category}/{place.event}/id"))
+        with open(f"{tracefs.root()}/events/{place.category}/{place.event}/id", "rb") as file:
+            number = int(file.read())
     except FileNotFoundError:
         raise CannotAttachError(f"this kernel has no tracepoint {place.category}:{place.event}") from None
     # One CPU is enough: the program belongs to the tracepoint and runs wherever that is hit, whether or not the event

@@ -64,8 +64,8 @@ def unified_mounts() -> list[str]:
 
 
 def directories(root: str) -> Iterator[str]:
-    """Each cgroup of the hierarchy at *root*."""
-    return (path for path, _ in _walk(root))
+    """Each cgroup of the hierarchy at *root*; what vanishes meanwhile is left out."""
+    return (path for path, _, _ in os.walk(root))
 
 
 class Cgroups:
@@ -104,8 +104,8 @@ class Cgroups:
             return known
         # One walk serves all ids: every directory that it passes is remembered.
         result = ""
-        for path, inode in _walk(root):
-            relative = path[len(root.rstrip("/")) :] or "/"
+        for path in directories(root):
+            relative, inode = path.removeprefix(root.rstrip("/")) or "/", _inode(path)
             self._known[root, inode] = relative
             if inode == identity:
                 result = relative
@@ -117,22 +117,3 @@ def _inode(path: str) -> int:
         return os.stat(path).st_ino
     except OSError:
         return 0
-
-
-def _walk(root: str) -> Iterator[tuple[str, int]]:
-    """Each directory below *root* and its inode; what vanishes meanwhile is left out."""
-    top = _inode(root)
-    if not top:
-        return
-    yield root.rstrip("/"), top
-    waiting = [root.rstrip("/")]
-    while waiting:
-        directory = waiting.pop()
-        try:
-            entries = list(os.scandir(directory))
-        except OSError:
-            continue
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                yield entry.path, entry.inode()
-                waiting.append(entry.path)

@@ -1,14 +1,14 @@
 """The kernel's own symbol table, ``/proc/kallsyms``.
 
-The file has 100,000 lines and more.  It is read once and stays bytes: lines of the kernel proper are in address order
-and start with 16 hexadecimal digits, so a look-up bisects the text itself; only what modules and BPF programs
-added (unordered, after it) is parsed.
+The file has 100,000 lines and more. It is read once and stays bytes: lines of the kernel proper are in address order
+and start with 16 hexadecimal digits, so a look-up bisects the lines; only those of modules and BPF programs (unordered,
+after them) are parsed.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from functools import cached_property
 
 import msgspec
@@ -78,10 +78,7 @@ class Kallsyms:
         at = self.text.find(b" " + wanted + b"\n")
         if at < 0:
             at = self.text.find(b" " + wanted + b"\t", self._core_end)
-        if at < 0 or self.hidden:
-            return None
-        line = self.text.rfind(b"\n", 0, at) + 1
-        return int(self.text[line : self.text.index(b" ", line)], 16)
+        return self._address_before(at)
 
     @cached_property
     def text_start(self) -> int | None:
@@ -92,11 +89,6 @@ class Kallsyms:
         """Where the code of a loaded module starts; None for what is no module (``bpf``), or when it is hidden."""
         known = self._module_ranges.get(module)
         return known[0] if known is not None and known[0] else None
-
-    def listed(self, name: str) -> bool:
-        """Whether there is a symbol of that name, code or not."""
-        line = b" " + _bytes(name)
-        return self.text.find(line + b"\n") >= 0 or self.text.find(line + b"\t", self._core_end) >= 0
 
     def in_kernel(self, name: str) -> bool:
         """Whether the kernel proper has a symbol of that name."""
@@ -120,19 +112,15 @@ class Kallsyms:
         if owners[0]:
             following = [start for start in self._added[0] if start > address]
             return min(following) - address if following else None
-        at = self.text.find(b"\n%016x " % address)
-        while at >= 0:
-            at = self.text.find(b"\n", at + 1)
-            line = self.text[at + 1 : at + 17]
-            if len(line) < 16 or at >= self._core_end:
-                return None
-            if int(line, 16) != address:
-                return int(line, 16) - address
-        return None
+        after = self._core_after(address)
+        return int(self._core[after][:16], 16) - address if after < len(self._core) else None
 
     def _address_in(self, name: str, module: str) -> int | None:
-        line = b" " + _bytes(name) + (b"\t[" + _bytes(module) + b"]\n" if module else b"\n")
-        at = self.text.find(line)
+        owner = b"\t[" + _bytes(module) + b"]\n" if module else b"\n"
+        return self._address_before(self.text.find(b" " + _bytes(name) + owner))
+
+    def _address_before(self, at: int) -> int | None:
+        """The address in the line of a name at a position; None for -1, and where addresses are hidden."""
         if at < 0 or self.hidden:
             return None
         return int(self.text[self.text.rfind(b"\n", 0, at) + 1 : at].split()[0], 16)
@@ -170,45 +158,29 @@ class Kallsyms:
 
     # ---- kernel proper
 
-    def _core_place(self, address: int) -> KernelPlace | None:
-        text, key = self.text, b"%016x" % address
-        low, high = 0, self._core_end
-        # `low` is the start of a line whose address is not above the wanted one, or of the first line.
-        while low < high:
-            start = text.rfind(b"\n", low, (low + high) // 2) + 1 or low
-            if start <= low:
-                after = text.find(b"\n", low, high) + 1
-                if not after or after >= high or text[after : after + 16] > key:
-                    break
-                low = after
-            elif text[start : start + 16] > key:
-                high = start
-            else:
-                low = start
-        if not text or text[low : low + 16] > key:
-            return None
-        return self._core_line(low, address)
+    @cached_property
+    def _core(self) -> list[bytes]:
+        """The lines of the kernel proper, in order of address."""
+        return self.text[: self._core_end].splitlines()
 
-    def _core_line(self, at: int, address: int) -> KernelPlace | None:
-        text = self.text
-        digits = text[at : at + 16]
-        # Aliases share an address; the kernel itself names the first of them.
-        while at >= 2:
-            before = text.rfind(b"\n", 0, at - 1) + 1
-            if text[before : before + 16] != digits:
-                break
-            at = before
+    def _core_after(self, address: int) -> int:
+        """The number of the first line with a higher address."""
+        return bisect_right(self._core, b"%016x~" % address)
+
+    def _core_place(self, address: int) -> KernelPlace | None:
+        after = self._core_after(address)
+        digits = self._core[after - 1][:16] if after else b"0"
         base = int(digits, 16)
         if base < KERNEL_HALF or address >= self._core_limit:
             return None
-        return KernelPlace(text[at + 19 : text.index(b"\n", at)].decode(), address - base, "")
+        # Aliases share an address; the kernel itself names the first of them.
+        line = self._core[bisect_left(self._core, digits)]
+        return KernelPlace(line[19:].decode(), address - base, "")
 
     @cached_property
     def _core_limit(self) -> int:
         """End of the kernel image: the last symbol (``_end`` or later), and the page that it is in."""
-        start = self.text.rfind(b"\n", 0, max(0, self._core_end - 1)) + 1
-        last = self.text[start : start + 16]
-        return (int(last, 16) if last else 0) + 4096
+        return int(self._core[-1][:16], 16) + 4096 if self._core else 0
 
     # ---- modules and BPF programs
 

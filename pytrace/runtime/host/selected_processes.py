@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import stat
 from typing import TYPE_CHECKING, TypeVar
 
 from pytrace.core.diagnostics import TraceError, did_you_mean
@@ -142,21 +141,6 @@ def namespace(name: str) -> int:
         return os.fstat(descriptor).st_ino
     finally:
         os.close(descriptor)
-
-
-def check_processes(pids: Iterable[int]) -> None:
-    """Check that processes exist.
-
-    Raises:
-        TraceError: one does not, or is a thread.
-    """
-    for pid in pids:
-        try:
-            is_process = stat.S_ISDIR(os.stat(f"/proc/{pid}").st_mode)
-        except OSError:
-            is_process = False
-        if not is_process:
-            raise TraceError(f"there is no process {pid}")
 
 
 def _distinct(values: Iterable[T], option: str) -> tuple[T, ...]:

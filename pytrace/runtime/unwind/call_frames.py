@@ -68,8 +68,8 @@ class Interpreter:
         self._initial = initial
         self._code_step, self._data_step = code_step, data_step
         self.state = self._initial.copy()
-        self._kept: list[State] = []
-        self._at = 0
+        self._remembered: list[State] = []
+        self._distance = 0
         self.rows: list[tuple[int, int]] = []
 
     def run(self, code: bytes) -> None:
@@ -86,13 +86,24 @@ class Interpreter:
                 self._saved(low, offset * self._data_step)
             elif group == 3:
                 self._restore(low)
+            elif byte in _INSTRUCTIONS:
+                operands, execute = _INSTRUCTIONS[byte]
+                values = []
+                for read in operands:
+                    value, at = read(code, at)
+                    values.append(value)
+                execute(self, *values)
             else:
-                at = _OPERATIONS[byte](self, code, at) if byte in _OPERATIONS else self._unknown(size)
-        self.rows.append((self._at, self.state.pack()))
+                self.state.sane = False
+                break
+        self.rows.append((self._distance, self.state.pack()))
+
+    def _nothing(self, *_operands: object) -> None:
+        """An instruction that rules do not depend on."""
 
     def _advance(self, steps: int) -> None:
-        self.rows.append((self._at, self.state.pack()))
-        self._at += steps * self._code_step
+        self.rows.append((self._distance, self.state.pack()))
+        self._distance += steps * self._code_step
 
     def _saved(self, register: int, offset: int) -> None:
         if register == RBP:
@@ -100,95 +111,36 @@ class Interpreter:
         elif register == RETURN:
             self.state.returns = offset
 
+    def _saved_at(self, register: int, offset: int) -> None:
+        self._saved(register, offset * self._data_step)
+
     def _restore(self, register: int) -> None:
         if register == RBP:
             self.state.bp = self._initial.bp
         elif register == RETURN:
             self.state.returns = self._initial.returns
 
-    def _unknown(self, size: int) -> int:
-        self.state.sane = False
-        return size
-
-    # ---- operations: take code and position, give the position after the operands
-
-    def _nop(self, _code: bytes, at: int) -> int:
-        return at
-
-    def _advance_1(self, code: bytes, at: int) -> int:
-        self._advance(code[at])
-        return at + 1
-
-    def _advance_2(self, code: bytes, at: int) -> int:
-        self._advance(int.from_bytes(code[at : at + 2], "little"))
-        return at + 2
-
-    def _advance_4(self, code: bytes, at: int) -> int:
-        self._advance(int.from_bytes(code[at : at + 4], "little"))
-        return at + 4
-
-    def _offset_extended(self, code: bytes, at: int) -> int:
-        register, at = unsigned(code, at)
-        offset, at = unsigned(code, at)
-        self._saved(register, offset * self._data_step)
-        return at
-
-    def _offset_extended_signed(self, code: bytes, at: int) -> int:
-        register, at = unsigned(code, at)
-        offset, at = signed(code, at)
-        self._saved(register, offset * self._data_step)
-        return at
-
-    def _restore_extended(self, code: bytes, at: int) -> int:
-        register, at = unsigned(code, at)
-        self._restore(register)
-        return at
-
-    def _undefined(self, code: bytes, at: int) -> int:
-        register, at = unsigned(code, at)
+    def _undefined(self, register: int) -> None:
         if register == RETURN:
             self.state.returns = None
-        return at
 
-    def _same_value(self, code: bytes, at: int) -> int:
-        register, at = unsigned(code, at)
+    def _same_value(self, register: int) -> None:
         if register == RBP:
             self.state.bp = 0
-        return at
 
-    def _register(self, code: bytes, at: int) -> int:
+    def _lost(self, register: int, *_operands: object) -> None:
         """The register's value is in another register, or at a value that a row cannot hold."""
-        register, at = unsigned(code, at)
-        _, at = unsigned(code, at)
-        self._lost(register)
-        return at
-
-    def _lost(self, register: int) -> None:
         if register == RBP:
             self.state.bp = None
         elif register == RETURN:
             self.state.returns = 0
 
-    def _remember(self, _code: bytes, at: int) -> int:
-        self._kept.append(self.state.copy())
-        return at
+    def _remember(self) -> None:
+        self._remembered.append(self.state.copy())
 
-    def _recall(self, _code: bytes, at: int) -> int:
-        if self._kept:
-            self.state = self._kept.pop()
-        return at
-
-    def _cfa(self, code: bytes, at: int) -> int:
-        register, at = unsigned(code, at)
-        offset, at = unsigned(code, at)
-        self._set_cfa(register, offset)
-        return at
-
-    def _cfa_signed(self, code: bytes, at: int) -> int:
-        register, at = unsigned(code, at)
-        offset, at = signed(code, at)
-        self._set_cfa(register, offset * self._data_step)
-        return at
+    def _recall(self) -> None:
+        if self._remembered:
+            self.state = self._remembered.pop()
 
     def _set_cfa(self, register: int, offset: int) -> None:
         base = {RSP: Rule.RSP, RBP: Rule.RBP}.get(register)
@@ -196,81 +148,32 @@ class Interpreter:
         self.state.offset = offset
         self.state.sane = base is not None
 
-    def _cfa_register(self, code: bytes, at: int) -> int:
-        register, at = unsigned(code, at)
+    def _set_cfa_factored(self, register: int, offset: int) -> None:
+        self._set_cfa(register, offset * self._data_step)
+
+    def _set_cfa_register(self, register: int) -> None:
         self._set_cfa(register, self.state.offset)
-        return at
 
-    def _cfa_offset(self, code: bytes, at: int) -> int:
-        offset, at = unsigned(code, at)
+    def _set_cfa_offset(self, offset: int) -> None:
         self.state.offset = offset
-        return at
 
-    def _cfa_offset_signed(self, code: bytes, at: int) -> int:
-        offset, at = signed(code, at)
+    def _set_cfa_offset_factored(self, offset: int) -> None:
         self.state.offset = offset * self._data_step
-        return at
 
-    def _cfa_expression(self, code: bytes, at: int) -> int:
-        length, at = unsigned(code, at)
-        found = cfa_expression(code[at : at + length])
-        base, offset = found or (Rule.NONE, 0)
-        self.state.base = base
-        self.state.offset = offset
-        self.state.sane = found is not None
-        return at + length
+    def _set_cfa_expression(self, expression: bytes) -> None:
+        rule = cfa_expression(expression)
+        self.state.base, self.state.offset = rule or (Rule.NONE, 0)
+        self.state.sane = rule is not None
 
-    def _expression(self, code: bytes, at: int) -> int:
+    def _saved_by_expression(self, register: int, expression: bytes) -> None:
         """The register is saved where an expression says: for rbp, where rbp itself points."""
-        register, at = unsigned(code, at)
-        length, at = unsigned(code, at)
-        if register == RBP and code[at : at + length] == b"\x76\x00":
+        if register == RBP and expression == b"\x76\x00":
             self.state.bp = WHERE_RBP_POINTS
         else:
             self._lost(register)
-        return at + length
-
-    def _value_expression(self, code: bytes, at: int) -> int:
-        register, at = unsigned(code, at)
-        length, at = unsigned(code, at)
-        self._lost(register)
-        return at + length
-
-    def _arguments_size(self, code: bytes, at: int) -> int:
-        return unsigned(code, at)[1]
 
 
-_Operation = Callable[[Interpreter, bytes, int], int]
-
-_OPERATIONS: dict[int, _Operation] = {
-    0x00: Interpreter._nop,
-    0x02: Interpreter._advance_1,
-    0x03: Interpreter._advance_2,
-    0x04: Interpreter._advance_4,
-    0x05: Interpreter._offset_extended,
-    0x06: Interpreter._restore_extended,
-    0x07: Interpreter._undefined,
-    0x08: Interpreter._same_value,
-    0x09: Interpreter._register,
-    0x0A: Interpreter._remember,
-    0x0B: Interpreter._recall,
-    0x0C: Interpreter._cfa,
-    0x0D: Interpreter._cfa_register,
-    0x0E: Interpreter._cfa_offset,
-    0x0F: Interpreter._cfa_expression,
-    0x10: Interpreter._expression,
-    0x11: Interpreter._offset_extended_signed,
-    0x12: Interpreter._cfa_signed,
-    0x13: Interpreter._cfa_offset_signed,
-    0x14: Interpreter._register,
-    0x15: Interpreter._register,
-    0x16: Interpreter._value_expression,
-    0x2E: Interpreter._arguments_size,
-}
-"""Call frame instructions beside the three whose operand is in the first byte."""
-
-
-# ---------------------------------------------------------------------------------------------- numbers
+# ---------------------------------------------------------------------------------------------- operands
 
 
 def unsigned(code: bytes, at: int) -> tuple[int, int]:
@@ -290,11 +193,47 @@ def unsigned(code: bytes, at: int) -> tuple[int, int]:
 
 def signed(code: bytes, at: int) -> tuple[int, int]:
     """SLEB128 and the position after it."""
-    value = shift = 0
-    byte = 0x80
-    while byte & 0x80:
-        byte = code[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        shift += 7
-    return (value - (1 << shift) if byte & 0x40 else value), at
+    start = at
+    value, at = unsigned(code, at)
+    sign = 1 << (7 * (at - start) - 1)
+    return (value ^ sign) - sign, at
+
+
+def _block(code: bytes, at: int) -> tuple[bytes, int]:
+    size, at = unsigned(code, at)
+    return code[at : at + size], at + size
+
+
+def _fixed(size: int) -> _Operand:
+    return lambda code, at: (int.from_bytes(code[at : at + size], "little"), at + size)
+
+
+_Operand = Callable[[bytes, int], tuple[object, int]]
+"""Reads an operand at a position; returns it and the position after it."""
+
+_INSTRUCTIONS: dict[int, tuple[tuple[_Operand, ...], Callable[..., None]]] = {
+    0x00: ((), Interpreter._nothing),
+    0x02: ((_fixed(1),), Interpreter._advance),
+    0x03: ((_fixed(2),), Interpreter._advance),
+    0x04: ((_fixed(4),), Interpreter._advance),
+    0x05: ((unsigned, unsigned), Interpreter._saved_at),
+    0x06: ((unsigned,), Interpreter._restore),
+    0x07: ((unsigned,), Interpreter._undefined),
+    0x08: ((unsigned,), Interpreter._same_value),
+    0x09: ((unsigned, unsigned), Interpreter._lost),
+    0x0A: ((), Interpreter._remember),
+    0x0B: ((), Interpreter._recall),
+    0x0C: ((unsigned, unsigned), Interpreter._set_cfa),
+    0x0D: ((unsigned,), Interpreter._set_cfa_register),
+    0x0E: ((unsigned,), Interpreter._set_cfa_offset),
+    0x0F: ((_block,), Interpreter._set_cfa_expression),
+    0x10: ((unsigned, _block), Interpreter._saved_by_expression),
+    0x11: ((unsigned, signed), Interpreter._saved_at),
+    0x12: ((unsigned, signed), Interpreter._set_cfa_factored),
+    0x13: ((signed,), Interpreter._set_cfa_offset_factored),
+    0x14: ((unsigned, unsigned), Interpreter._lost),
+    0x15: ((unsigned, signed), Interpreter._lost),
+    0x16: ((unsigned, _block), Interpreter._lost),
+    0x2E: ((unsigned,), Interpreter._nothing),
+}
+"""Operands and effect of the call frame instructions beside the three whose operand is in the first byte."""

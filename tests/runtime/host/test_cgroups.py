@@ -65,19 +65,20 @@ def test_only_a_star_is_special_in_a_pattern(root: Path, pattern: str, shown: bo
 
 def test_the_unified_hierarchy_comes_first(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hierarchies are file systems of their own, so one id may be in several."""
-    monkeypatch.setattr(cgroups, "_inode", lambda path: 7)
+    roots = [f"{root}/{folder}" for folder in ("memory", "unified", "cpu,cpuacct")]
+    monkeypatch.setattr(cgroups, "_inode", lambda path: 7 if path.rstrip("/") in roots else 1)
     assert made(root).paths(7) == "unified:/,cpu,cpuacct:/,memory:/"
 
 
 def test_one_walk_serves_all_ids(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     walks: list[str] = []
-    walk = cgroups._walk
+    walk = cgroups.directories
 
     def counted(top: str) -> object:
         walks.append(top)
         return walk(top)
 
-    monkeypatch.setattr(cgroups, "_walk", counted)
+    monkeypatch.setattr(cgroups, "directories", counted)
     found = made(root)
     for folder in ("system.slice", "user.slice", "system.slice/ssh.service"):
         assert found.paths(inode(root / "unified" / folder), "unified") == f"unified:/{folder}"
