@@ -44,24 +44,22 @@ SLOT = 8
 """Bytes of one element of a :class:`Slot` context."""
 
 
-def tracepoint(category: str, event: str, fields: Iterable[TracepointField], max_strlen: int) -> ProbeContext:
-    """The context of a tracepoint, from the fields of its format."""
-    arguments = tuple(
-        ProbeArgument(item.name, _field_type(item, max_strlen), _field_place(item))
-        for item in fields
-        if item.offset >= COMMON_FIELDS_END
-    )
-    return ProbeContext(arguments, args_struct(f"tracepoint:{category}:{event}", arguments))
+def tracepoint(
+    target: TracepointTarget,
+    fields: Iterable[TracepointField],
+    max_strlen: int,
+    places: Mapping[str, ArgumentLocation | None] | None = None,
+) -> ProbeContext:
+    """The context of a tracepoint, from the fields of its format.
 
-
-def system_call(target: TracepointTarget, fields: Iterable[TracepointField], abi: Abi) -> ProbeContext:
-    """The context of a system call tracepoint in a raw tracepoint program: the same fields, read from registers."""
-    fields = tuple(fields)
-    places = system_call_places(fields, target.call[0], abi)
+    *places* are the locations of the fields in a raw tracepoint program, which has only those fields.
+    """
+    own = [item for item in fields if item.offset >= COMMON_FIELDS_END]
+    known = places if places is not None else {item.name: _field_place(item) for item in own}
     arguments = tuple(
-        ProbeArgument(item.name, _field_type(item, 0), place)
-        for item in fields
-        if (place := places.get(item.name)) is not None
+        ProbeArgument(item.name, _field_type(item, max_strlen), place)
+        for item in own
+        if (place := known.get(item.name)) is not None
     )
     return ProbeContext(arguments, args_struct(f"tracepoint:{target.category}:{target.event}", arguments))
 
@@ -83,18 +81,6 @@ def system_call_places(fields: Iterable[TracepointField], raw: str, abi: Abi) ->
         for item in fields
         if item.offset >= COMMON_FIELDS_END
     }
-
-
-def raw_tracepoint(
-    target: TracepointTarget, fields: Iterable[TracepointField], places: Mapping[str, ArgumentLocation], max_strlen: int
-) -> ProbeContext:
-    """The context of a tracepoint in a raw tracepoint program: the fields that have a location there."""
-    arguments = tuple(
-        ProbeArgument(item.name, _field_type(item, max_strlen), places[item.name])
-        for item in fields
-        if item.name in places
-    )
-    return ProbeContext(arguments, args_struct(f"tracepoint:{target.category}:{target.event}", arguments))
 
 
 def _field_place(item: TracepointField) -> ArgumentLocation:
@@ -153,18 +139,6 @@ def entry(name: str, prototype: FunctionPrototype | None, kernel: KernelInfo) ->
     return ProbeContext(tuple(arguments), members, ctx_type=registers(kernel))
 
 
-def returning(prototype: FunctionPrototype | None, kernel: KernelInfo) -> ProbeContext:
-    """The context of a kretprobe.
-
-    ``retval`` has the function's type when that is a number. Pointers stay plain numbers, as scripts compare and
-    store them together with ``argN``.
-    """
-    result = None
-    if prototype is not None and isinstance(prototype.result, Int | Bool | Enum):
-        result = ProbeArgument("retval", prototype.result, ReturnValue())
-    return ProbeContext(result=result, ctx_type=registers(kernel))
-
-
 def user_entry(
     name: str, parameters: Sequence[UserParameter] | None, kernel: KernelInfo, missing: Iterable[str] = ()
 ) -> ProbeContext:
@@ -176,8 +150,12 @@ def user_entry(
     return ProbeContext(arguments, members, ctx_type=registers(kernel), missing=tuple(missing))
 
 
-def user_returning(result: Type | None, kernel: KernelInfo) -> ProbeContext:
-    """The context of a uretprobe: ``retval`` has its DWARF type if that is a number (as for kretprobes)."""
+def returning(result: Type | None, kernel: KernelInfo) -> ProbeContext:
+    """The context of a kretprobe or uretprobe.
+
+    ``retval`` has the function's type, from BTF or DWARF, if that is a number. Pointers stay plain numbers, as scripts
+    compare and store them together with ``argN``.
+    """
     argument = ProbeArgument("retval", result, ReturnValue()) if isinstance(result, Int | Bool | Enum) else None
     return ProbeContext(result=argument, ctx_type=registers(kernel))
 

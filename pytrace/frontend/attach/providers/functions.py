@@ -238,7 +238,7 @@ class KernelProbe(Provider):
         if isinstance(match.subject, KernelFunction) and (uses.args or (match.kind.returns and "retval" in uses)):
             prototype = _prototype(match.subject, scope)
         if match.kind.returns:
-            return contexts.returning(prototype, scope.kernel)
+            return contexts.returning(prototype.result if prototype is not None else None, scope.kernel)
         if _place(match).offset:
             # After the first instruction the locations of the arguments are unknown.
             prototype = None

@@ -98,11 +98,12 @@ class Tracepoint(Provider):
             scope.error(f"the format of {match.probe} cannot be read, so args is not known", match.span)
             return ProbeContext()
         if match.call is not None:
-            return contexts.system_call(match.place, fields, ABIS[scope.kernel.arch])
+            places = contexts.system_call_places(fields, match.place.call[0], ABIS[scope.kernel.arch])
+            return contexts.tracepoint(match.place, fields, scope.config.max_strlen, places)
         if match.raw:
-            places = raw_fields.places(category, event, fields, scope.kernel, event in NEVER_NULL)
-            return contexts.raw_tracepoint(match.place, fields, places, scope.config.max_strlen)
-        return contexts.tracepoint(category, event, fields, scope.config.max_strlen)
+            known = raw_fields.places(category, event, fields, scope.kernel, event in NEVER_NULL)
+            return contexts.tracepoint(match.place, fields, scope.config.max_strlen, known)
+        return contexts.tracepoint(match.place, fields, scope.config.max_strlen)
 
     def apart(self, match: Match) -> Hashable:
         # A program of a raw tracepoint has either entries or exits.

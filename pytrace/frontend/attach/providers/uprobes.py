@@ -242,7 +242,7 @@ class UserProbe(BinaryProvider):
             if result is None:
                 for problem in scope.kernel.user_debug_problems(function.path):
                     scope.diagnostics.warn(f"{problem}, so the type of retval is not known", match.span)
-            return contexts.user_returning(result, scope.kernel)
+            return contexts.returning(result, scope.kernel)
         if match.kind.returns or function.inside or not uses.args:
             return ProbeContext(ctx_type=contexts.registers(scope.kernel) if "ctx" in uses else None)
         parameters = scope.kernel.user_parameters(function.path, function.symbol)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytrace.core.kernel_info import UserParameter
+from pytrace.core.probes.targets import TracepointTarget
 from pytrace.core.types import (
     INT8,
     INT16,
@@ -29,10 +30,11 @@ from tests.support.facts import FILE, REGISTERS, TASK, RecordedKernel, event, fu
 
 KERNEL = RecordedKernel()
 BIG = Struct("struct", "big", 12, (), origin="vmlinux", alignment=4)
+TARGET = TracepointTarget("a", "b")
 
 
 def test_fields_that_programs_may_not_read_are_left_out() -> None:
-    found = contexts.tracepoint("a", "b", event(tracepoint_field("x", INT32, 7), tracepoint_field("y", INT32, 8)), 64)
+    found = contexts.tracepoint(TARGET, event(tracepoint_field("x", INT32, 7), tracepoint_field("y", INT32, 8)), 64)
     assert [item.name for item in found.arguments] == ["y"]
     assert str(found.args_type) == "struct args(tracepoint:a:b)"
 
@@ -49,7 +51,7 @@ def test_fields_that_programs_may_not_read_are_left_out() -> None:
     ],
 )
 def test_types_of_fields(type_: Type, data_loc: bool, wanted: Type) -> None:
-    (argument,) = contexts.tracepoint("a", "b", [tracepoint_field("x", type_, 8, data_loc=data_loc)], 64).arguments
+    (argument,) = contexts.tracepoint(TARGET, [tracepoint_field("x", type_, 8, data_loc=data_loc)], 64).arguments
     assert argument.type == wanted
     assert argument.place == (DataLoc(8, False) if data_loc else ContextField(8))
 
@@ -97,7 +99,7 @@ def test_structs_by_value_end_the_arguments_of_a_kprobe() -> None:
     ],
 )
 def test_return_values_are_typed_when_they_are_numbers(type_: Type, typed: bool) -> None:
-    for found in (contexts.returning(function("f", result=type_), KERNEL), contexts.user_returning(type_, KERNEL)):
+    for found in (contexts.returning(type_, KERNEL),):
         assert (found.result is not None) is typed
         if found.result is not None:
             assert (found.result.type, found.result.place) == (type_, ReturnValue())
