@@ -27,7 +27,7 @@ from pytrace.core.source import Source
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import CheckedProgram, ProbeUnit
 from pytrace.frontend.attach import attach_points as attach_points_pass
-from pytrace.frontend.c import definitions as definitions_pass
+from pytrace.frontend.c import declarations as definitions_pass
 from pytrace.frontend.c.definitions import Definitions
 from pytrace.frontend.check import analysis as analysis_pass
 from pytrace.frontend.check import root_conditions

@@ -12,8 +12,7 @@ DECIDES_NOTHING = {
     "data classes without a method that decides": (
         "core/builtin_row.py", "core/options/compile_options.py", "core/manifest_sections.py",
         "codegen/ir/operands.py", "frontend/ast/expressions.py", "frontend/ast/nodes.py",
-        "frontend/ast/probe_context.py", "frontend/check/inference/c_definitions.py",
-        "results/snapshot.py",
+        "frontend/ast/probe_context.py", "results/snapshot.py",
         "results/values.py", "runtime/session/services/service.py",
     ),
     "tables, which the tests of what reads them hold": (

@@ -120,10 +120,19 @@ class OpenParameter(Expr, frozen=True, eq=False):
     skip: int = 0
 
 
+HYGIENE = "#"
+"""Separates the name of a macro's variable from the number of its expansion; it cannot occur in a script."""
+
+
 class Variable(Expr, frozen=True, eq=False):
     """``$name``; *name* comes without the dollar sign."""
 
     name: str
+
+    @property
+    def shown(self) -> str:
+        """The name as the script spells it."""
+        return self.name.partition(HYGIENE)[0]
 
 
 class MapRef(Expr, frozen=True, eq=False):

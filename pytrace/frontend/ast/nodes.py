@@ -4,48 +4,14 @@ Nodes compare and hash by identity, so that side tables (types, scopes, constant
 changes a tree builds new nodes (``replace`` or the visitor's ``rebuild``); nothing is edited in place.
 Every node has ``span``.
 """
+# ruff: noqa: F403, F405 - nodes of expressions and types have a module of their own; all are used from here
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytrace.frontend.ast.expressions import (
-    ArrayTypeExpr,
-    Binary,
-    BlockExpr,
-    BoolLiteral,
-    Call,
-    Cast,
-    Comptime,
-    Expr,
-    FieldAccess,
-    Identifier,
-    If,
-    Index,
-    IntLiteral,
-    MapIndex,
-    MapRef,
-    NamedType,
-    Node,
-    Offsetof,
-    OpenParameter,
-    ParamCount,
-    PointerTypeExpr,
-    PositionalParam,
-    RecordLiteral,
-    Sizeof,
-    StringLiteral,
-    StructTypeExpr,
-    Ternary,
-    TupleAccess,
-    TupleLiteral,
-    TupleTypeExpr,
-    TypeExpr,
-    TypeInfo,
-    TypeofExpr,
-    Unary,
-    Variable,
-)
+from pytrace.frontend.ast.expressions import *
+from pytrace.frontend.ast.expressions import Expr, MapRef, Node, TypeExpr, Variable
 
 if TYPE_CHECKING:
     from pytrace.core.source import Span

@@ -6,6 +6,7 @@ Nothing here recurses, so the depth of a tree is not limited. :func:`run_deep` i
 from __future__ import annotations
 
 import sys
+from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import asdict
@@ -27,12 +28,7 @@ _PLAIN = frozenset(
 """Types of fields that contain no nodes."""
 
 
-_children: dict[type[nodes.Node], tuple[str, ...]] = {}
-_below: dict[type[nodes.Node], tuple[tuple[str, bool], ...]] = {}
-"""By class, the fields that hold nodes, and whether each is a tuple of them (else a node or None)."""
-_compared: dict[type[nodes.Node], tuple[str, ...]] = {}
-
-
+@cache
 def _fields(kind: type[nodes.Node]) -> list[tuple[str, str]]:
     """Names of the fields of a node class, and the text of their type annotations."""
     written: dict[str, str] = {}
@@ -41,27 +37,18 @@ def _fields(kind: type[nodes.Node]) -> list[tuple[str, str]]:
     return [(name, written[name]) for name in kind.__struct_fields__]
 
 
+@cache
 def child_fields(kind: type[nodes.Node]) -> tuple[str, ...]:
     """Names of the fields of a node class that hold nodes, tuples of nodes, or None, in source order."""
-    names = _children.get(kind)
-    if names is None:
-        names = _children[kind] = tuple(name for name, written in _fields(kind) if written not in _PLAIN)
-    return names
+    return tuple(name for name, written in _fields(kind) if written not in _PLAIN)
 
 
 def children(node: nodes.Node) -> list[nodes.Node]:
     """The nodes directly below *node*, in source order."""
-    kind = type(node)
-    fields_below = _below.get(kind)
-    if fields_below is None:
-        holding = child_fields(kind)
-        fields_below = _below[kind] = tuple(
-            (name, written.startswith("tuple[")) for name, written in _fields(kind) if name in holding
-        )
     below: list[nodes.Node] = []
-    for name, several in fields_below:
+    for name in child_fields(type(node)):
         value = getattr(node, name)
-        if several:
+        if isinstance(value, tuple):
             below.extend(value)
         elif value is not None:
             below.append(value)
@@ -127,15 +114,10 @@ def same(left: nodes.Node, right: nodes.Node) -> bool:
 _SPELLING = {("IntLiteral", "text"), ("Block", "angle")}
 
 
+@cache
 def _compared_fields(kind: type[nodes.Node]) -> tuple[str, ...]:
-    names = _compared.get(kind)
-    if names is None:
-        names = _compared[kind] = tuple(
-            name
-            for name, written in _fields(kind)
-            if written != "Span" and (kind.__name__, name) not in _SPELLING
-        )
-    return names
+    written = _fields(kind)
+    return tuple(name for name, type_ in written if type_ != "Span" and (kind.__name__, name) not in _SPELLING)
 
 
 def _build(node: nodes.Node, make: Callable[[nodes.Node, list[nodes.Node]], nodes.Node]) -> nodes.Node:

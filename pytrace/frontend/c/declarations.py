@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import Diagnostics
@@ -11,8 +13,8 @@ from pytrace.core.types import BOOL, UINT8, VOID, Array, Enum, Field, FieldLoade
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import SCRIPT_ORIGIN
 from pytrace.frontend.c import translation_unit
-from pytrace.frontend.c.header_names import DeclaredNames
-from pytrace.frontend.expand import c_macros
+from pytrace.frontend.c.definitions import DeclaredNames, Definitions
+from pytrace.frontend.expand import c_macros, imports
 from pytrace.frontend.syntax import parser
 
 if TYPE_CHECKING:
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
 
     from pytrace.core.kernel_info import KernelInfo
     from pytrace.core.options.compile_options import CompileOptions
-    from pytrace.frontend.c.definitions import Definitions
     from pytrace.frontend.c.libclang import CType, Cursor, Kind, Token
     from pytrace.frontend.c.translation_unit import Translation
 
@@ -28,24 +29,34 @@ _ADJACENT = re.compile(r'"\s*"')
 """Adjacent string literals, which C concatenates."""
 
 
-def read(
-    program: nodes.Program,
-    options: CompileOptions,
-    kernel: KernelInfo,
-    diagnostics: Diagnostics,
-    definitions: Definitions,
-) -> None:
-    """Add the definitions of the C part of *program* to *definitions*."""
-    if not options.includes and _plain_macros(program, definitions):
-        return
+def read(program: nodes.Program, options: CompileOptions, kernel: KernelInfo, diagnostics: Diagnostics) -> Definitions:
+    """Read the definitions of the program's C part, of its headers and of those of ``--include``."""
+    definitions = _read(program, options, kernel, diagnostics)
+    for path in (*imports.files(program)[1:], *definitions.files):
+        if os.path.isabs(path):
+            kernel.depend_on_file(path)
+    if definitions.kernel_files:
+        kernel.depend_on_headers(definitions.kernel_files)
+    return definitions
+
+
+def _read(program: nodes.Program, options: CompileOptions, kernel: KernelInfo, diagnostics: Diagnostics) -> Definitions:
+    plain = Definitions(kernel, written=c_macros.defined(program))
+    if not options.includes and _plain_macros(program, plain):
+        return plain
     translation = translation_unit.translate(program, options, kernel, diagnostics)
     paths = dict.fromkeys(str(included.include) for included in translation.parsed.get_includes())
-    definitions.kernel_files.extend(path for path in paths if translation.headers.holds(path))
-    definitions.files.extend(path for path in paths if not translation.headers.holds(path))
-    definitions.skipped = lambda relation: translation_unit.skipped_hints(translation, relation)
+    definitions = Definitions(
+        kernel,
+        written=plain.written,
+        kernel_files=[path for path in paths if translation.headers.holds(path)],
+        files=[path for path in paths if not translation.headers.holds(path)],
+        skipped=partial(translation_unit.skipped_hints, translation),
+    )
     for problem in translation.problems:
         diagnostics.warn(problem, program.span)
     Reader(translation, definitions).run()
+    return definitions
 
 
 def _plain_macros(program: nodes.Program, definitions: Definitions) -> bool:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pytrace.core.kernel_info import KernelInfo
     from pytrace.core.options.compile_options import CompileOptions
     from pytrace.core.source import Source, Span
-    from pytrace.frontend.check.inference.c_definitions import Definitions
+    from pytrace.frontend.c.definitions import Definitions
 
 MAX_PASSES = 60
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pytrace.core.diagnostics import Diagnostics
     from pytrace.core.kernel_info import KernelInfo
     from pytrace.core.options.compile_options import CompileOptions
-    from pytrace.frontend.check.inference.c_definitions import Definitions
+    from pytrace.frontend.c.definitions import Definitions
 
 QUESTIONS = (
     "kfunc_exist", "probe_exist", "type_exist", "constant_exist", "symbol_exist", "one_of", "config", "kfunc_allowed",

@@ -17,16 +17,16 @@ from pytrace.core.builtins import bare_builtin, builtin
 from pytrace.core.diagnostics import Diagnostics, Note
 from pytrace.core.source import ExpandedSpan, Span
 from pytrace.frontend.ast import literals, nodes, visitor
+from pytrace.frontend.ast.expressions import HYGIENE
 from pytrace.frontend.ast.typed_program import LIBRARY_PREFIX
 from pytrace.frontend.ast.visitor import run_deep
-from pytrace.frontend.check.inference.slots import HYGIENE
 from pytrace.frontend.expand import library
 from pytrace.frontend.expand.c_macros import place_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pytrace.frontend.check.inference.c_definitions import Definitions
+    from pytrace.frontend.c.definitions import Definitions
 
 Arguments = tuple[nodes.Expr | nodes.TypeExpr, ...]
 

@@ -11,7 +11,7 @@ from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.core.types import Enum
-from pytrace.frontend.c import constant_generator, constants, definitions
+from pytrace.frontend.c import constant_generator, constants, declarations
 from pytrace.frontend.c.definitions import Definitions
 from pytrace.frontend.syntax import parser
 from pytrace.runtime.host import kernel_headers
@@ -121,7 +121,7 @@ def test_flags_whose_bits_the_kernel_numbers() -> None:
 def read(text: str, kernel: RecordedKernel) -> Definitions:
     diagnostics = Diagnostics()
     program = parser.parse(Source("stdin", text), diagnostics)
-    return definitions.read(program, CompileOptions(), kernel, diagnostics)
+    return declarations.read(program, CompileOptions(), kernel, diagnostics)
 
 
 def messages(text: str, kernel: RecordedKernel | None = None) -> list[tuple[str, tuple[str, ...]]]:

@@ -39,7 +39,7 @@ def _in_place(checker: Checker, node: Node) -> bool:
 
 def _number(checker: Checker, node: Node, arg: nodes.Expr | nodes.TypeExpr) -> Type | None:
     """Type of the value that is aggregated; None after an error."""
-    type_ = checker.value(expression(checker, node, arg))
+    type_ = checker.value(expression(checker, arg))
     if isinstance(type_, Unknown):
         return None
     if not is_integer(type_) and not isinstance(type_, Bool):

@@ -40,7 +40,7 @@ def emptied(checker: Checker, node: Node, arguments: Arguments) -> Type:
 
 def delete(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``delete(@m, key)``, ``delete(@scalar)`` and the old ``delete(@m[key])``."""
-    first = expression(checker, node, arguments[0])
+    first = expression(checker, arguments[0])
     if isinstance(first, nodes.MapIndex) and len(arguments) == 1:
         return _with_keys(checker, node, first.map, first.keys)
     argument = _map_argument(checker, node, first)
@@ -48,7 +48,7 @@ def delete(checker: Checker, node: Node, arguments: Arguments) -> Type:
         return BOOL
     target, state = argument
     if len(arguments) > 1:
-        return _with_keys(checker, node, target, (expression(checker, node, arguments[1]),))
+        return _with_keys(checker, node, target, (expression(checker, arguments[1]),))
     require_map(checker, target, state)
     if state.keyed:
         hints = ["clear() removes all"]
@@ -62,7 +62,7 @@ def has_key(checker: Checker, node: Node, arguments: Arguments) -> Type:
     argument = _map_argument(checker, node, arguments[0])
     if argument is None:
         return BOOL
-    return _with_keys(checker, node, argument[0], (expression(checker, node, arguments[1]),))
+    return _with_keys(checker, node, argument[0], (expression(checker, arguments[1]),))
 
 
 def _with_keys(checker: Checker, node: Node, target: nodes.MapRef, keys: tuple[nodes.Expr, ...]) -> Type:
@@ -83,7 +83,7 @@ def find(checker: Checker, node: Node, arguments: Arguments) -> Type:
     if argument is None:
         return BOOL
     target, state = argument
-    _with_keys(checker, node, target, (expression(checker, node, arguments[1]),))
+    _with_keys(checker, node, target, (expression(checker, arguments[1]),))
     variable = arguments[2]
     if not isinstance(variable, nodes.Variable):
         checker.error("the third argument of find() is a variable", node.span)
@@ -102,7 +102,7 @@ def find(checker: Checker, node: Node, arguments: Arguments) -> Type:
 
 def length(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``len(@m)`` and ``len(stack)``."""
-    first = expression(checker, node, arguments[0])
+    first = expression(checker, arguments[0])
     state = checker.map(first) if isinstance(first, nodes.MapRef) else None
     if state is not None and state.keyed is False and isinstance(state.value.type, Stack):
         state = None  # the frames of the stack that it holds

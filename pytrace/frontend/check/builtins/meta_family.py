@@ -74,9 +74,9 @@ def _negative_literal(value: nodes.Node) -> bool:
 # ---------------------------------------------------------------------------------------------- assertions
 
 
-def assert_str(checker: Checker, node: Node, arguments: Arguments) -> Type:
+def assert_str(checker: Checker, _node: Node, arguments: Arguments) -> Type:
     """``assert_str(x)``."""
-    type_ = checker.value(expression(checker, node, arguments[0]))
+    type_ = checker.value(expression(checker, arguments[0]))
     if not isinstance(type_, Unknown) and not is_text(type_):
         checker.error(f"this must be a string, not {settle(type_)}", arguments[0].span)
     return VOID
@@ -84,7 +84,7 @@ def assert_str(checker: Checker, node: Node, arguments: Arguments) -> Type:
 
 def static_assert(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``static_assert(condition, message)``."""
-    condition = expression(checker, node, arguments[0])
+    condition = expression(checker, arguments[0])
     message = checker.constant_text(arguments[1], "the message of static_assert()")
     holds = checker.condition(condition)
     if holds is None:
@@ -108,7 +108,7 @@ def output_format(checker: Checker, node: Node, arguments: Arguments) -> Type:
 def fail(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``fail(fmt, …)``."""
     text = checker.constant_text(arguments[0], "the format of fail()")
-    values = expressions(checker, node, arguments[1:])
+    values = expressions(checker, arguments[1:])
     format_ = check_format(checker, node, "fail", text, values) if text is not None else None
     if format_ is None:
         return VOID
@@ -351,7 +351,7 @@ def _has_member(type_: Type, path: list[str]) -> bool:
 
 def one_of(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``one_of(value, "80,443")``."""
-    value = expression(checker, node, arguments[0])
+    value = expression(checker, arguments[0])
     type_ = checker.value(value)
     text = checker.constant_text(arguments[1], "the list of one_of()")
     if text is None or isinstance(type_, Unknown):

@@ -35,7 +35,7 @@ MAC_BYTES = 6
 
 def macaddr(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``macaddr(address)``."""
-    type_ = checker.value(expression(checker, node, arguments[0]))
+    type_ = checker.value(expression(checker, arguments[0]))
     if isinstance(type_, Unknown | Pointer) or is_integer(type_):
         return Mac()
     if isinstance(type_, Array | String) and type_.size >= MAC_BYTES:
@@ -54,11 +54,11 @@ def ntop(checker: Checker, node: Node, arguments: Arguments) -> Type:
     family = None
     if len(arguments) > 1:
         integer_argument(checker, node, arguments[0], "the address family of ntop()")
-        constant = checker.constant(expression(checker, node, arguments[0]))
+        constant = checker.constant(expression(checker, arguments[0]))
         family = constant if isinstance(constant, int) else None
         if family is not None and family not in (AF_INET, AF_INET6):
             return checker.error(f"ntop() knows families {AF_INET} and {AF_INET6}, not {family}", node.span)
-    address = expression(checker, node, arguments[-1])
+    address = expression(checker, arguments[-1])
     type_ = checker.value(address)
     if isinstance(type_, Array | String) and type_.size in (4, 16):
         if len(arguments) == 1:

@@ -74,7 +74,7 @@ DEFAULT_PERCENTS = (50.0, 90.0, 99.0, 99.9)
 def formatted(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """printf, heading, errorf, warnf, cat, system."""
     text = checker.constant_text(arguments[0], f"the format of {node.name}()")
-    values = expressions(checker, node, arguments[1:])
+    values = expressions(checker, arguments[1:])
     if text is None:
         return VOID
     format_ = check_format(checker, node, node.name, text, values)
@@ -87,7 +87,7 @@ def formatted(checker: Checker, node: Node, arguments: Arguments) -> Type:
 def debugf(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``debugf(fmt, …)``, within the limits of bpf_trace_printk (kernel/trace/bpf_trace.c)."""
     text = checker.constant_text(arguments[0], "the format of debugf()")
-    values = expressions(checker, node, arguments[1:])
+    values = expressions(checker, arguments[1:])
     format_ = check_format(checker, node, "debugf", text, values) if text is not None else None
     if format_ is None:
         return VOID
@@ -115,7 +115,7 @@ def _kernel_formats(conversion: Conversion) -> bool:
 
 def print_(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``print(value)`` and ``print(@map[, top[, div[, order]]])``."""
-    first = expression(checker, node, arguments[0])
+    first = expression(checker, arguments[0])
     if isinstance(first, nodes.MapRef):
         return _print_map(checker, node, first, arguments[1:], clear=False)
     type_ = checker.value(first)
@@ -132,7 +132,7 @@ def print_(checker: Checker, node: Node, arguments: Arguments) -> Type:
 
 def print_clear(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``print_clear(@map[, top[, div[, order]]])``."""
-    first = expression(checker, node, arguments[0])
+    first = expression(checker, arguments[0])
     if not isinstance(first, nodes.MapRef):
         return checker.error("print_clear() takes a map", node.span)
     return _print_map(checker, node, first, arguments[1:], clear=True)
@@ -175,7 +175,7 @@ def require_map(checker: Checker, node: nodes.MapRef, state: MapState) -> Type:
 
 def quantiles(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``quantiles(@hist[, percent…])``."""
-    first = expression(checker, node, arguments[0])
+    first = expression(checker, arguments[0])
     if not isinstance(first, nodes.MapRef):
         return checker.error("quantiles() takes a map", node.span)
     type_ = require_map(checker, first, checker.map(first))
@@ -188,7 +188,7 @@ def quantiles(checker: Checker, node: Node, arguments: Arguments) -> Type:
 
 
 def _percent(checker: Checker, node: Node, arg: nodes.Expr | nodes.TypeExpr) -> float:
-    value = expression(checker, node, arg)
+    value = expression(checker, arg)
     type_ = checker.value(value)
     constant = checker.constant(value)
     text = constant.decode(errors="replace") if isinstance(constant, bytes) else str(constant)
@@ -208,7 +208,7 @@ def _percent(checker: Checker, node: Node, arg: nodes.Expr | nodes.TypeExpr) -> 
 
 def join(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``join(argv[, separator])``."""
-    value = expression(checker, node, arguments[0])
+    value = expression(checker, arguments[0])
     pointer_argument(checker, node, value, "the argument of join()")
     separator: bytes | None = b" "
     if len(arguments) > 1:
@@ -224,7 +224,7 @@ def exit_(checker: Checker, node: Node, arguments: Arguments) -> Type:
     if checker.map_loops:
         hints = ["set a variable, leave the loop by break and call exit() after it"]
         checker.error("exit() cannot be called inside a for loop", node.span, hints=hints)
-    values = expressions(checker, node, arguments)
+    values = expressions(checker, arguments)
     for value in values:
         integer_argument(checker, node, value, "the exit status")
     known = [checker.constant(value) for value in values]
@@ -239,7 +239,7 @@ def exit_(checker: Checker, node: Node, arguments: Arguments) -> Type:
 def skboutput(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``skboutput(path, skb, length, offset)``."""
     path = checker.constant_text(arguments[0], "the path of skboutput()")
-    skb, length, offset = expressions(checker, node, arguments[1:])
+    skb, length, offset = expressions(checker, arguments[1:])
     struct_argument(checker, node, skb, "sk_buff")
     integer_argument(checker, node, length, "the length")
     integer_argument(checker, node, offset, "the offset")
@@ -251,7 +251,7 @@ def skboutput(checker: Checker, node: Node, arguments: Arguments) -> Type:
 
 def unwatch(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``unwatch(address)``."""
-    address = expression(checker, node, arguments[0])
+    address = expression(checker, arguments[0])
     pointer_argument(checker, node, address, "the address")
     send(checker, node, "unwatch", NoStaticPart(), (address,), (UINT64,))
     return VOID
@@ -273,7 +273,7 @@ def override(checker: Checker, node: Node, arguments: Arguments) -> Type:
 
 def signal(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``signal(n)`` and ``signal_thread(n)``, by number or name."""
-    value = expression(checker, node, arguments[0])
+    value = expression(checker, arguments[0])
     type_ = checker.value(value)
     constant = checker.constant(value)
     number: int | None = None
@@ -302,7 +302,7 @@ def _by_name(checker: Checker, node: Node, name: str) -> int | None:
 def write_user(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``write_user(target, source, length)``; *source* is an address or a value in memory."""
     pointer_argument(checker, node, arguments[0], "the target of write_user()")
-    source = checker.value(expression(checker, node, arguments[1]))
+    source = checker.value(expression(checker, arguments[1]))
     if not isinstance(source, String | Array | Struct):
         pointer_argument(checker, node, arguments[1], "the source of write_user()")
     integer_argument(checker, node, arguments[2], "the length of write_user()")

@@ -34,6 +34,8 @@ from pytrace.frontend.check.inference.conversions import UNKNOWN
 from pytrace.frontend.check.inference.resources import send, string_index, text_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pytrace.frontend.check.inference.checker import Checker
 
 COMM = String(16)
@@ -45,14 +47,14 @@ TASK_OF_PID = "bpf_task_from_pid"
 _NAMESPACES = {"curr_ns": "tracer", "init": "init"}
 
 
-def unsigned32(_checker: Checker, _node: Node, _arguments: Arguments) -> Type:
-    """cpid, cpu, numaid, rand."""
-    return UINT32
+def _always(type_: Type) -> Callable[[Checker, Node, Arguments], Type]:
+    """The check of a value that needs none."""
+    return lambda _checker, _node, _arguments: type_
 
 
-def unsigned64(_checker: Checker, _node: Node, _arguments: Arguments) -> Type:
-    """uid, gid, cgroup."""
-    return UINT64
+unsigned32 = _always(UINT32)
+unsigned64 = _always(UINT64)
+username = _always(Username())
 
 
 def comm(checker: Checker, node: Node, arguments: Arguments) -> Type:
@@ -110,11 +112,6 @@ def curtask(checker: Checker, _node: Node, _arguments: Arguments) -> Type:
     """``curtask``: has a type if the kernel has BTF."""
     task = checker.definitions.struct("struct", "task_struct")
     return Pointer(task, AddressSpace.KERNEL, trusted=True) if task is not None else UINT64
-
-
-def username(_checker: Checker, _node: Node, _arguments: Arguments) -> Type:
-    """``username``."""
-    return Username()
 
 
 def netns(checker: Checker, node: Node, _arguments: Arguments) -> Type:
@@ -189,11 +186,6 @@ TIMESTAMP_CLOCKS = {"boot": 0, "tai": 1, "sw_tai": 2}
 DEFAULT_TIME = b"%H:%M:%S\n"
 
 
-def plain(_checker: Checker, _node: Node, _arguments: Arguments) -> Type:
-    """elapsed, jiffies."""
-    return UINT64
-
-
 def nsecs(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``nsecs`` and ``nsecs(clock)``."""
     clock = "boot"
@@ -212,7 +204,7 @@ def nsecs(checker: Checker, node: Node, arguments: Arguments) -> Type:
 def strftime(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``strftime(fmt, ns)``."""
     text = checker.constant_text(arguments[0], "the format of strftime()")
-    value = expression(checker, node, arguments[1])
+    value = expression(checker, arguments[1])
     integer_argument(checker, node, value, "the time of strftime()")
     source = checker.program.find_fact(value, Clock)
     clock = source.name if source is not None else "boot"

@@ -83,7 +83,7 @@ def _order(checker: Checker, node: Node, columns: tuple[Column, ...], arguments:
 
 def print_rows(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``print_rows([n])``."""
-    values = expressions(checker, node, arguments)
+    values = expressions(checker, arguments)
     for value in values:
         integer_argument(checker, node, value, "the number of rows of print_rows()")
         number = checker.constant(value)
@@ -127,11 +127,11 @@ def file_number(checker: Checker, node: Node, arguments: Arguments) -> Type:
     return Fixed(10**digits, digits, True, text_of(path), word)
 
 
-def joined(checker: Checker, node: Node, arguments: Arguments) -> Type:
+def joined(checker: Checker, _node: Node, arguments: Arguments) -> Type:
     """``joined(separator, value…)``."""
     separator = checker.constant_text(arguments[0], "the separator of joined()")
     members: list[Type] = []
-    for value in expressions(checker, node, arguments[1:]):
+    for value in expressions(checker, arguments[1:]):
         type_ = checker.value(value)
         if isinstance(type_, Void) or type_.aggregate:
             return checker.error(f"{settle(type_)} cannot be part of a text", value.span)
@@ -144,7 +144,7 @@ def joined(checker: Checker, node: Node, arguments: Arguments) -> Type:
 def sprintf(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``sprintf(fmt, value…)``."""
     text = checker.constant_text(arguments[0], "the format of sprintf()")
-    values = expressions(checker, node, arguments[1:])
+    values = expressions(checker, arguments[1:])
     if text is None:
         return UNKNOWN
     format_ = check_format(checker, node, "sprintf", text, values)

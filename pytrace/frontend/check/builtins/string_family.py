@@ -33,7 +33,7 @@ NAME = String(64)
 
 def str_(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``str(address[, length])``."""
-    source = expression(checker, node, arguments[0])
+    source = expression(checker, arguments[0])
     type_ = checker.value(source)
     if not isinstance(type_, Unknown | Pointer) and not is_integer(type_) and not is_text(type_):
         return checker.error(f"str() takes a pointer, an integer or a string, not {settle(type_)}", node.span)
@@ -55,7 +55,7 @@ def str_(checker: Checker, node: Node, arguments: Arguments) -> Type:
 
 
 def _length(checker: Checker, node: Node, arg: nodes.Expr | nodes.TypeExpr, limit: int) -> tuple[int, int | None]:
-    value = expression(checker, node, arg)
+    value = expression(checker, arg)
     integer_argument(checker, node, value, "the length of str()")
     length = checker.constant(value)
     if isinstance(length, bool) or not isinstance(length, int):
@@ -73,7 +73,7 @@ def _length(checker: Checker, node: Node, arg: nodes.Expr | nodes.TypeExpr, limi
 
 def buf(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``buf(data[, length])``."""
-    source = expression(checker, node, arguments[0])
+    source = expression(checker, arguments[0])
     type_ = checker.value(source)
     sized = is_text(type_) or isinstance(type_, Array)
     if not sized and not isinstance(type_, Unknown | Pointer | Buffer) and not is_integer(type_):
@@ -81,7 +81,7 @@ def buf(checker: Checker, node: Node, arguments: Arguments) -> Type:
     limit = checker.config.max_strlen
     if len(arguments) > 1:
         integer_argument(checker, node, arguments[1], "the length of buf()")
-        length = checker.constant(expression(checker, node, arguments[1]))
+        length = checker.constant(expression(checker, arguments[1]))
     elif sized:
         length = size_of_text(type_)
     else:
@@ -100,7 +100,7 @@ def buf(checker: Checker, node: Node, arguments: Arguments) -> Type:
 
 def path(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``path(struct path[, size])``."""
-    type_ = checker.value(expression(checker, node, arguments[0]))
+    type_ = checker.value(expression(checker, arguments[0]))
     target = type_.target if isinstance(type_, Pointer) else type_
     if not isinstance(type_, Unknown) and not (isinstance(target, Struct) and target.name == "path"):
         return checker.error(f"path() takes a struct path, not {settle(type_)}", node.span)
@@ -116,7 +116,7 @@ def path(checker: Checker, node: Node, arguments: Arguments) -> Type:
 
 def strcap(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``strcap(x)``."""
-    type_ = settle(checker.value(expression(checker, node, arguments[0])))
+    type_ = settle(checker.value(expression(checker, arguments[0])))
     if isinstance(type_, Unknown):
         return UINT64
     if is_text(type_):
@@ -130,7 +130,7 @@ def strcap(checker: Checker, node: Node, arguments: Arguments) -> Type:
 
 def strlen(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``strlen(x)``."""
-    source = expression(checker, node, arguments[0])
+    source = expression(checker, arguments[0])
     type_ = checker.value(source)
     if not isinstance(type_, Unknown) and not is_text(type_) and not is_text_pointer(type_):
         return checker.error(f"strlen() takes a string, not {settle(type_)}", node.span)
@@ -168,7 +168,7 @@ def strncmp(checker: Checker, node: Node, arguments: Arguments) -> Type:
 def str_concat(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``str_concat(a, b)``."""
     _two_texts(checker, node, arguments)
-    parts = [settle(checker.program.types[expression(checker, node, arg)]) for arg in arguments]
+    parts = [settle(checker.program.types[expression(checker, arg)]) for arg in arguments]
     if any(not is_text(part) for part in parts):
         return UNKNOWN
     size = sum(size_of_text(part) for part in parts) - 1
@@ -180,10 +180,10 @@ def str_concat(checker: Checker, node: Node, arguments: Arguments) -> Type:
 
 def memcmp(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``memcmp(left, right, n)``: *n* may be known at run time only; it is limited to the smaller side."""
-    sides = [checker.value(expression(checker, node, arg)) for arg in arguments[:2]]
+    sides = [checker.value(expression(checker, arg)) for arg in arguments[:2]]
     integer_argument(checker, node, arguments[2], "the length of memcmp()")
     limit = checker.config.max_strlen
-    length = checker.constant(expression(checker, node, arguments[2]))
+    length = checker.constant(expression(checker, arguments[2]))
     if isinstance(length, int) and not 0 <= length <= limit:
         checker.error(f"the length of memcmp() must be 0 to {limit}, not {length}", node.span)
     for side in sides:
@@ -213,7 +213,7 @@ def _compared(type_: Type) -> int | None:
 
 def bswap(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``bswap(n)``: unsigned, with the width of its argument."""
-    value = expression(checker, node, arguments[0])
+    value = expression(checker, arguments[0])
     type_ = settle(integer_argument(checker, node, value, "the argument of bswap()"))
     if not isinstance(type_, Int):
         return UNKNOWN if isinstance(type_, Unknown) else UINT64

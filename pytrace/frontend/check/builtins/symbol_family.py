@@ -123,7 +123,7 @@ is_err = _of_address(BOOL, "argument")
 def marked(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``kptr(p)`` and ``uptr(p)``."""
     space = AddressSpace.KERNEL if node.name == "kptr" else AddressSpace.USER
-    type_ = checker.value(expression(checker, node, arguments[0]))
+    type_ = checker.value(expression(checker, arguments[0]))
     if isinstance(type_, Pointer):
         return Pointer(type_.target, space)
     if is_integer(type_):

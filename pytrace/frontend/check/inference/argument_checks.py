@@ -31,7 +31,7 @@ def unstable(checker: Checker, name: str, node: nodes.Expr) -> bool:
     return True
 
 
-def expression(checker: Checker, _node: Node, arg: nodes.Expr | nodes.TypeExpr) -> nodes.Expr:
+def expression(checker: Checker, arg: nodes.Expr | nodes.TypeExpr) -> nodes.Expr:
     """An argument that must be an expression."""
     if isinstance(arg, nodes.Expr):
         return arg
@@ -39,16 +39,16 @@ def expression(checker: Checker, _node: Node, arg: nodes.Expr | nodes.TypeExpr) 
     return nodes.IntLiteral(arg.span, 0)
 
 
-def expressions(checker: Checker, node: Node, args: Arguments) -> tuple[nodes.Expr, ...]:
+def expressions(checker: Checker, args: Arguments) -> tuple[nodes.Expr, ...]:
     """Arguments that must all be expressions."""
-    return tuple(expression(checker, node, arg) for arg in args)
+    return tuple(expression(checker, arg) for arg in args)
 
 
 def literal_integer(
     checker: Checker, node: Node, arg: nodes.Expr | nodes.TypeExpr, what: str, low: int, high: int
 ) -> int | None:
     """The value of an argument that must be an integer constant in a range; reported at the call."""
-    value = expression(checker, node, arg)
+    value = expression(checker, arg)
     type_ = checker.value(value)
     constant = checker.constant(value)
     if isinstance(constant, bool) or not isinstance(constant, int):
@@ -63,7 +63,7 @@ def literal_integer(
 
 def integer_argument(checker: Checker, node: Node, arg: nodes.Expr | nodes.TypeExpr, what: str) -> Type:
     """Type of an argument that must be an integer; reported at the call."""
-    value = expression(checker, node, arg)
+    value = expression(checker, arg)
     type_ = checker.value(value)
     if not isinstance(type_, Unknown) and not is_integer(type_):
         return checker.error(f"{what} must be an integer, not {settle(type_)}", node.span)
@@ -84,7 +84,7 @@ def is_text_pointer(type_: Type) -> bool:
 
 def text_argument(checker: Checker, node: Node, arg: nodes.Expr | nodes.TypeExpr, what: str) -> Type:
     """Type of an argument that must be a string."""
-    value = expression(checker, node, arg)
+    value = expression(checker, arg)
     type_ = checker.value(value)
     if not isinstance(type_, Unknown) and not is_text(type_):
         return checker.error(f"{what} must be a string, not {settle(type_)}", node.span, hints=["str() reads one"])
@@ -93,7 +93,7 @@ def text_argument(checker: Checker, node: Node, arg: nodes.Expr | nodes.TypeExpr
 
 def pointer_argument(checker: Checker, node: Node, arg: nodes.Expr | nodes.TypeExpr, what: str) -> Type:
     """Type of an argument that must be an address."""
-    value = expression(checker, node, arg)
+    value = expression(checker, arg)
     type_ = checker.value(value)
     if not isinstance(type_, Unknown | Pointer) and not is_integer(type_):
         return checker.error(f"{what} must be a pointer or an integer, not {settle(type_)}", node.span)
@@ -108,7 +108,7 @@ def literal_text(checker: Checker, arg: nodes.Expr | nodes.TypeExpr, what: str) 
 
 def struct_argument(checker: Checker, node: Node, arg: nodes.Expr | nodes.TypeExpr, *names: str) -> Type:
     """Type of an argument that must be a pointer to a struct of one of these *names*; reported at the call."""
-    type_ = checker.value(expression(checker, node, arg))
+    type_ = checker.value(expression(checker, arg))
     fits = isinstance(type_, Pointer) and isinstance(type_.target, Struct) and type_.target.name in names
     if not fits and not isinstance(type_, Unknown):
         return checker.error(f"{node.name}() takes a struct {names[0]} *, not {settle(type_)}", node.span)

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from pytrace.core.kernel_info import KernelInfo
     from pytrace.core.options.compile_options import CompileOptions
     from pytrace.core.source import Span
+    from pytrace.frontend.c.definitions import Definitions
     from pytrace.frontend.check.inference.argument_checks import Arguments, Node
-    from pytrace.frontend.check.inference.c_definitions import Definitions
 
 N_contra = TypeVar("N_contra", contravariant=True)
 

@@ -245,11 +245,7 @@ def _unify_enums(first: Enum, second: Enum) -> Type:
     return first if first == second else unify_integers(first, second)
 
 
-def _unify_strings(first: String, second: String) -> Type:
-    return first if first.capacity >= second.capacity else second
-
-
-def _unify_buffers(first: Buffer, second: Buffer) -> Type:
+def _unify_sized(first: String | Buffer, second: String | Buffer) -> Type:
     return first if first.capacity >= second.capacity else second
 
 
@@ -334,8 +330,8 @@ def _both(
 _RULES = (
     _both(Enum, rule=_unify_enums),
     _both(Int, Flexible, Enum, Bool, rule=unify_integers),
-    _both(String, rule=_unify_strings),
-    _both(Buffer, rule=_unify_buffers),
+    _both(String, rule=_unify_sized),
+    _both(Buffer, rule=_unify_sized),
     _both(Pointer, rule=_unify_pointers),
     _both(Tuple, rule=_unify_tuples),
     _both(Record, rule=_unify_records),

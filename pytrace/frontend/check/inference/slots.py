@@ -12,6 +12,7 @@ import msgspec
 
 from pytrace.core.diagnostics import did_you_mean
 from pytrace.core.types import INT64, VOID, Bool, Count, Enum, Int, Pointer, String, Type
+from pytrace.frontend.ast.expressions import HYGIENE
 from pytrace.frontend.ast.typed_program import VariableInfo
 from pytrace.frontend.check.inference.conversions import (
     UNKNOWN,
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     from pytrace.core.source import Span
     from pytrace.frontend.ast import nodes
     from pytrace.frontend.check.inference.checker import Checker
-
-HYGIENE = "#"
-"""Separates a variable's name from the number of its expansion; it cannot occur in a script."""
 
 SETTLE_AFTER = 20
 """Number of passes after which types can only grow, so that inference terminates."""
@@ -218,14 +216,9 @@ class MapState(msgspec.Struct):
         return self.key, self.value
 
 
-def shown_name(name: str) -> str:
-    """A variable's name as the script spells it."""
-    return name.partition(HYGIENE)[0]
-
-
 def new_variable(node: nodes.Variable, span: Span) -> VariableState:
     """The state of a variable that *node* declares."""
-    name = shown_name(node.name)
+    name = node.shown
     return VariableState(name, node, Slot(), VariableInfo(name, VOID, node.span), span)
 
 
@@ -283,16 +276,16 @@ def declare_new(
     existing = checker.scope.find(node.name)
     if existing is not None and existing.node is not node:
         same = node.name in checker.scope.names
-        message = f"${shown_name(node.name)} is already declared"
+        message = f"${node.shown} is already declared"
         if not same:
-            message = f"${shown_name(node.name)} would hide a variable of an outer block"
+            message = f"${node.shown} would hide a variable of an outer block"
         checker.error(message, span, notes=[("first declared here", existing.span)], hints=["use another name"])
     return checker.declare(node, span, declared=declared, loop=loop)
 
 
 def unknown_variable(checker: Checker, node: nodes.Variable) -> None:
     """Report a read of a variable that does not exist."""
-    name = shown_name(node.name)
+    name = node.shown
     notes, hints = [], did_you_mean("$" + name, ("$" + item for item in checker.scope.visible() if HYGIENE not in item))
     scope = checker.scope
     if HYGIENE in node.name and scope.find(name) is not None:

@@ -36,7 +36,6 @@ from pytrace.core.types import (
     Stack,
     Stats,
     String,
-    Struct,
     Sum,
     Timestamp,
     TSeries,
@@ -51,6 +50,7 @@ from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, settl
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from pytrace.core.source import Span
     from pytrace.frontend.check.inference.checker import Checker
 
 NAMED: dict[str, Type] = {
@@ -141,8 +141,7 @@ def _named(checker: Checker, node: nodes.NamedType) -> Type:
         type_ = _untagged(checker, node)
     if type_ is None:
         hints = _type_hints(node.name) or checker.definitions.skipped("defined in")
-        checker.error(f"there is no type {node.name!r}", node.span, hints=hints)
-        return UNKNOWN
+        return checker.error(f"there is no type {node.name!r}", node.span, hints=hints)
     return type_
 
 
@@ -166,37 +165,27 @@ def _untagged(checker: Checker, node: nodes.NamedType) -> Type | None:
 
 
 def _struct(checker: Checker, node: nodes.StructTypeExpr) -> Type:
+    return _tagged(checker, node, node.span)
+
+
+def _tagged(checker: Checker, node: nodes.StructTypeExpr, place: Span) -> Type:
+    """``struct X``, ``union X`` or ``enum X``, or the target of a pointer; *place* is the whole type, for messages."""
     definitions = checker.definitions
     type_ = definitions.enum(node.name) if node.kind == "enum" else definitions.struct(node.kind, node.name)
     if type_ is None:
         # Suggestions need all type names of the kernel, which are slow to read, so they are collected on errors only.
-        names = checker.definitions.names(node.kind)
-        hints = did_you_mean(node.name, names) or checker.definitions.skipped("defined in")
-        checker.error(f"unknown {node.kind} {node.name!r}", node.span, hints=hints)
-        return UNKNOWN
+        hints = did_you_mean(node.name, definitions.names(node.kind)) or definitions.skipped("defined in")
+        return checker.error(f"unknown {node.kind} {node.name!r}", place, hints=hints)
     return type_
 
 
 def _pointer(checker: Checker, node: nodes.PointerTypeExpr) -> Type:
     target = node.target
     if isinstance(target, nodes.StructTypeExpr):
-        pointee = _pointee(checker, target, node)
+        pointee = _tagged(checker, target, target.span if target.kind == "enum" else node.span)
     else:
         pointee = resolve(checker, target)
     return UNKNOWN if isinstance(pointee, Unknown) else Pointer(pointee)
-
-
-def _pointee(checker: Checker, target: nodes.StructTypeExpr, node: nodes.PointerTypeExpr) -> Type:
-    definitions = checker.definitions
-    if target.kind == "enum":
-        return _struct(checker, target)
-    struct: Struct | None = definitions.struct(target.kind, target.name)
-    if struct is not None:
-        return struct
-    names = checker.definitions.names(target.kind)
-    hints = did_you_mean(target.name, names) or checker.definitions.skipped("defined in")
-    checker.error(f"unknown {target.kind} {target.name!r}", node.span, hints=hints)
-    return UNKNOWN
 
 
 def _array(checker: Checker, node: nodes.ArrayTypeExpr) -> Type:
@@ -209,8 +198,7 @@ def _array(checker: Checker, node: nodes.ArrayTypeExpr) -> Type:
     if count is None:
         return UNKNOWN
     if count < 1:
-        checker.error(f"an array cannot have {count} elements", node.count.span)
-        return UNKNOWN
+        return checker.error(f"an array cannot have {count} elements", node.count.span)
     return Array(element, count)
 
 

@@ -9,7 +9,7 @@ from pytrace.core.source import Source, Span
 from pytrace.core.types import INT8, INT16, INT32, INT64, UINT8, UINT64, Count, Pointer, String, Struct, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.check.inference.conversions import UNKNOWN, literal
-from pytrace.frontend.check.inference.slots import SETTLE_AFTER, MapState, Slot, flexible_string, shown_name
+from pytrace.frontend.check.inference.slots import SETTLE_AFTER, MapState, Slot, flexible_string
 from tests.frontend.checking import refused, warned
 from tests.support.front import analyse
 
@@ -108,7 +108,7 @@ def test_declared_maps_that_nothing_is_stored_in() -> None:
 
 
 def test_names_and_strings() -> None:
-    assert shown_name("x#3") == shown_name("x") == "x"
+    assert nodes.Variable(HERE, "x#3").shown == nodes.Variable(HERE, "x").shown == "x"
     assert flexible_string(String(0))
     assert not flexible_string(String(1))
 
