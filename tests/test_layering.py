@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "pytrace"
@@ -249,3 +252,50 @@ def test_pieces_of_llvm_ir_are_seen(tmp_path: Path) -> None:
         'e = "select i1 true"\n'
     )
     assert {item.partition(":")[0] for item in ir_text(path)} == {"line 2", "line 3", "line 4", "line 6"}
+
+
+MAY_BE_SET = {"sys.stdin", "sys.stdout", "sys.stderr", "sys.unraisablehook"}
+"""Attributes of modules that Python documents as replaceable."""
+
+
+READS = {f"sys.modules.{name}" for name in ("get", "items", "keys", "values")}
+
+
+def patches(path: Path) -> Iterator[str]:
+    """Places where a file assigns to an attribute of something that it imports, or changes ``sys.modules``."""
+    tree = ast.parse(path.read_text())
+    imported = {
+        (alias.asname or alias.name).partition(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    }
+    for node in ast.walk(tree):
+        changed, wrong = "", False
+        if isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
+            changed = ast.unparse(node.value)
+            wrong = isinstance(node, ast.Attribute) or changed == "sys.modules"
+        elif isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            changed = ast.unparse(node.args[0]) if called in ("setattr", "delattr") else ""
+            wrong = bool(changed) or (called.startswith("sys.modules.") and called not in READS)
+            changed = changed or called
+        if wrong and changed.partition(".")[0] in imported and ast.unparse(node) not in MAY_BE_SET:
+            yield f"{path.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node)}"
+
+
+def test_no_module_patches_another() -> None:
+    assert not [place for path in modules().values() for place in patches(path)]
+
+
+def test_patches_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+    path = tmp_path / "module.py"
+    path.write_text(
+        "import sys, json\nfrom enum import Enum\nsys.stdout = None\njson.loads = Enum.name = None\n"
+        "sys.modules['x'] = json\nsys.modules.pop('y')\nsetattr(json, 'dumps', None)\njson.x()[0] = self.y = 1\n"
+    )
+    found = [place.partition(": ")[2] for place in patches(path)]
+    assert sorted(found) == [
+        "Enum.name", "json.loads", "setattr(json, 'dumps', None)", "sys.modules.pop('y')", "sys.modules['x']",
+    ]  # fmt: skip

@@ -8,10 +8,8 @@ for the function that is looked up by the node's own class.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Concatenate, Never, ParamSpec, TypeVar, cast
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping
+from typing import Concatenate, Never, ParamSpec, TypeVar, cast
 
 S = TypeVar("S")
 N = TypeVar("N")

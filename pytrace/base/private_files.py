@@ -14,13 +14,10 @@ import os
 import shutil
 import stat
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 from pytrace.base.interruption import held
 from pytrace.base.private_folders import Folder, cache_bases, cache_folder, note, private
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 _MAGIC = b"PTCACHE1"
 _DIGEST = 32

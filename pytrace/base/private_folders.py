@@ -16,15 +16,12 @@ import errno
 import os
 import pwd
 import stat
+from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import Self
 
 import msgspec
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import TracebackType
-    from typing import Self
 
 SYSTEM_BASE = "/var/cache"
 """Root's cache if the environment names a directory that does not belong to root."""

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _VARINT, _DOUBLE, _LENGTH = 0, 1, 2
 """Wire types."""

@@ -7,12 +7,9 @@ import errno
 import os
 import stat
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from pytrace.base.interruption import held
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _PREFIX, _RANDOM = ".pytrace-", 8
 """Prefix of the names of temporary files, and the number of characters that ``mkstemp`` adds."""

@@ -5,36 +5,28 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, TextIO
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from pytrace.base import private_folders
-from pytrace.base.terminal import colour
-from pytrace.cli import request
-from pytrace.core import manifest
-from pytrace.core.diagnostics import Diagnostics, TraceError, bytes_shown, render_all
+from pytrace.base.control_characters import printable_lines
+from pytrace.cli import messages, request
+from pytrace.cli.options import CommandLine
+from pytrace.cli.request import Script
+from pytrace.core.diagnostics import Diagnostics, TraceError, bytes_shown
+from pytrace.core.manifest import CompiledScript
+from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options.run_options import RunOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from pytrace.cli.options import CommandLine
-    from pytrace.cli.request import Script
-    from pytrace.core.manifest import CompiledScript
-    from pytrace.core.options.compile_options import CompileOptions
-    from pytrace.core.options.run_options import RunOptions
-    from pytrace.pipeline import Compilation, FrontEnd
     from pytrace.runtime.live_kernel import LiveKernel
 
 
 def run(line: CommandLine) -> int:
     """Run the mode that the command line selects. Returns the exit status."""
-    if line.flag("tools"):
-        from pytrace.cli.scripts import tools
-
-        sys.stdout.write(tools.listing(" ".join(line.operands)))
-        return 0
-    if line.usage or line.flag("show_script"):
+    if line.flag("tools") or line.usage or line.flag("show_script"):
         from pytrace.cli import script_texts
 
         return script_texts.show(line)
@@ -46,7 +38,7 @@ def run(line: CommandLine) -> int:
 
 
 def _run(line: CommandLine, options: RunOptions) -> int:
-    _warn((f"{name} was given more than once: the last one is used" for name in line.repeated), options)
+    messages.warn((f"{name} was given more than once: the last one is used" for name in line.repeated), options)
     if line.flag("info"):
         from pytrace.cli import info
 
@@ -134,24 +126,14 @@ def compile_script(script: Script, compile_options: CompileOptions, options: Run
     try:
         return pipeline.compile_script(script.source, compile_options, live_kernel(options), diagnostics)
     finally:
-        _print(diagnostics, options)
-
-
-def _print(diagnostics: Diagnostics, options: RunOptions) -> None:
-    shown = diagnostics.items if options.warnings else diagnostics.errors
-    sys.stderr.write(render_all(shown, colour=colour()))
-
-
-def _warn(texts: Iterable[str], options: RunOptions) -> None:
-    if options.warnings:
-        sys.stderr.write("".join(f"WARNING: {text}\n" for text in texts))
+        messages.show(diagnostics, warnings=options.warnings)
 
 
 def _check_machine(options: RunOptions) -> None:
     """Raise an error if this process may not trace, and warn about missing features of the machine."""
     from pytrace.runtime.abi import privileges
 
-    _warn(privileges.check(), options)
+    messages.warn(privileges.check(), options)
     privileges.keep_capabilities()
 
 
@@ -194,14 +176,14 @@ def _run_compiled_file(script: Script, options: RunOptions) -> int:
     from pytrace.runtime.aot import prepare
 
     assert script.compiled is not None
-    compiled = manifest.CompiledScript.from_bytes(script.compiled)
+    compiled = CompiledScript.from_bytes(script.compiled)
     if script.wants_help:
         sys.stdout.write(prepare.usage(compiled, script.source.name))
         return 0
     _check_machine(options)
     parameters = prepare.Given(script.positional, script.named)
     prepared = prepare.prepare(compiled, parameters, options, live_kernel(options))
-    _warn(prepared.warnings, options)
+    messages.warn(prepared.warnings, options)
     return _execute(prepared.script, options)
 
 
@@ -214,71 +196,22 @@ def _compile_only(script: Script, compile_options: CompileOptions, options: RunO
     return 0
 
 
-# ---------------------------------------------------------------------------------------------- for developers
-
-
 def _develop(line: CommandLine, script: Script, compile_options: CompileOptions, options: RunOptions) -> int:
     """Show the stages of ``-d``, and write the files of ``--emit-…`` and ``--aot``."""
     from pytrace import pipeline
-    from pytrace.cli import dump
+    from pytrace.cli import stages
 
     diagnostics = Diagnostics()
     kernel = live_kernel(options, ahead=compile_options.ahead)
-    watch = dump.front_end_watch(options.debug, _shown_on(options))
-    compilation = pipeline.Compilation(script.source, compile_options, kernel, diagnostics, watch)
+    compilation = pipeline.Compilation(script.source, compile_options, kernel, diagnostics)
     try:
-        result = _develop_back_end(line, compilation, pipeline.front_end(compilation), options)
+        result = stages.develop(line, options, compilation)
     finally:
-        _print(diagnostics, options)
+        messages.show(diagnostics, warnings=options.warnings)
     if result is None:
         return 0
     _check_machine(options)
     return _execute(result, options)
-
-
-def _shown_on(options: RunOptions) -> TextIO:
-    """The stream for stages: standard output, unless it carries JSON or CSV."""
-    return sys.stdout if options.format == "text" else sys.stderr
-
-
-def _develop_back_end(
-    line: CommandLine, compilation: Compilation, front: FrontEnd, options: RunOptions
-) -> CompiledScript | None:
-    """The script to run; None if an output file was requested, as the script is not run then."""
-    from pytrace import pipeline
-    from pytrace.cli import dump
-    from pytrace.codegen import generator
-
-    llvm, elf, aot = (line.text(key) for key in ("emit_llvm", "emit_elf", "aot"))
-    if llvm or options.debug & {"ir", "ir-opt", "asm"} or line.flag("verify_llvm_ir"):
-        verify = line.flag("verify_llvm_ir")
-        texts = generator.llvm_texts(front.checked, compilation.kernel, compilation.options, verify=verify)
-        dump.show_back_end(texts, options.debug, _shown_on(options))
-        if llvm:
-            _write(f"{llvm}.original.ll", texts.original.encode())
-            _write(f"{llvm}.optimized.ll", texts.optimized.encode())
-            if not (elf or aot):
-                return None
-    result = pipeline.back_end(compilation, front)
-    if elf:
-        _write(elf, result.elf)
-    if aot:
-        _write(aot, result.to_bytes(executable=True), executable=True)
-    return None if elf or aot else result
-
-
-def _write(path: str, data: bytes, *, executable: bool = False) -> None:
-    """Write a file atomically; ``-`` is standard output."""
-    if path == "-":
-        sys.stdout.flush()
-        sys.stdout.buffer.write(data)
-        return
-    from pytrace.base import whole_files
-
-    try:
-        whole_files.write(path, data, executable=executable)
-    except OSError as error:
-        raise TraceError(f"cannot write {path!r}: {error.strerror}") from error
 
 
 def _format(script: Script, options: RunOptions) -> int:
@@ -286,11 +219,11 @@ def _format(script: Script, options: RunOptions) -> int:
 
     diagnostics = Diagnostics()
     text = formatter.format_source(script.source, diagnostics)
-    _print(diagnostics, options)
+    messages.show(diagnostics, warnings=options.warnings)
     diagnostics.check()
     data = text.encode("utf-8", "surrogateescape")
     if options.output:
-        _write(options.output, data)
+        messages.write_file(options.output, data)
     else:
         sys.stdout.buffer.write(data)
     return 0
@@ -306,15 +239,13 @@ def _list(line: CommandLine, options: RunOptions) -> int:
     operand = line.operands[0] if line.operands else None
     if line.text("program") is not None or line.script is not None or (operand and os.path.isfile(operand)):
         return _list_script(line, kernel, options)
-    if operand is not None and "." in operand and not {":", "*"} & set(operand) and options.warnings:
-        sys.stderr.write(
-            bytes_shown(f"WARNING: there is no file {operand!r}, so it is used as a pattern of probe names\n")
-        )
+    if operand is not None and "." in operand and not {":", "*"} & set(operand):
+        messages.warn([f"there is no file {operand!r}, so it is used as a pattern of probe names"], options)
     pattern = None if operand is None else ",".join(line.operands)
     listed = _write_listing(probes.pieces(kernel, pattern, pid=options.filters.pid, verbose=options.verbose))
     if not listed and options.warnings:
         sys.stderr.write(_nothing_matches(pattern))
-    _print_missing(kernel, options)
+    messages.warn(kernel.debug_problems(), options)
     return 0
 
 
@@ -344,8 +275,6 @@ def _write_piece(text: str) -> None:
         # Names in binaries may contain any bytes.
         data = text.encode(errors="surrogateescape")
         if os.isatty(1):
-            from pytrace.base.control_characters import printable_lines  # only on terminals
-
             data = printable_lines(data)
         sys.stdout.buffer.write(data)
         if not text:
@@ -356,18 +285,13 @@ def _write_piece(text: str) -> None:
         raise TraceError(f"cannot write output: {error.strerror}") from None
 
 
-def _print_missing(kernel: LiveKernel, options: RunOptions) -> None:
-    """Report missing debug information, which is needed for the arguments of user functions."""
-    _warn(kernel.debug_problems(), options)
-
-
 def _list_script(line: CommandLine, kernel: LiveKernel, options: RunOptions) -> int:
     from pytrace import pipeline
     from pytrace.runtime.listing import probes
 
     script = request.script(line)
     if script.compiled is not None:
-        programs = manifest.CompiledScript.from_bytes(script.compiled).manifest.programs
+        programs = CompiledScript.from_bytes(script.compiled).manifest.programs
         places = [(item.kind, target) for item in programs if not item.service for target in item.targets]
         _write_listing([probes.targets(kernel, places, verbose=options.verbose)])
         return 0
@@ -376,8 +300,8 @@ def _list_script(line: CommandLine, kernel: LiveKernel, options: RunOptions) -> 
     try:
         front = pipeline.find_programs(pipeline.Compilation(script.source, listing_options, kernel, diagnostics))
     finally:
-        _print(diagnostics, options)
+        messages.show(diagnostics, warnings=options.warnings)
     targets = [(unit.kind.name, target) for unit in front.units for target in unit.targets]
     _write_listing([probes.targets(kernel, targets, verbose=options.verbose)])
-    _print_missing(kernel, options)
+    messages.warn(kernel.debug_problems(), options)
     return 0

@@ -10,7 +10,7 @@ import os
 import pwd
 import re
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -23,9 +23,9 @@ from pytrace.core.diagnostics import Diagnostics, TraceError
 from pytrace.core.kernel_info import FEATURES
 from pytrace.core.options.run_options import STREAMED
 from pytrace.core.options.script_options import ScriptOption
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+from pytrace.multitools.table import TOOLS
+from pytrace.results import file_form
+from pytrace.results.formats import table
 
 BREAKS = ":=@<>"
 """The word breaks of bash (COMP_WORDBREAKS) that occur in words of pytrace outside of quotes."""
@@ -196,8 +196,6 @@ def _name(context: _Context, word: str) -> None:
 def _declared(word: str) -> tuple[ScriptOption, ...]:
     real, _ = tools.resolve(word)
     if real in tools.TRANSLATED:
-        from pytrace.multitools.table import TOOLS
-
         return TOOLS[real].options
     path = (tools.path(real) if tools.is_name(word) else "") or word
     try:
@@ -293,8 +291,6 @@ def _values(key: str, current: str) -> Iterator[Candidate]:
     elif key == "netns" and os.path.isdir("/run/netns"):
         yield from ((name, "network namespace") for name in sorted(os.listdir("/run/netns")))
     elif key == "format":
-        from pytrace.results.formats import table
-
         yield from ((name, "") for name in dict.fromkeys((*STREAMED, *(row.name for row in table.FORMATS))))
     else:
         yield from ((name, "") for name in _FEW_VALUES.get(key, ()))
@@ -338,8 +334,6 @@ def _of_subcommand(context: _Context, typed: Typed) -> Iterator[Candidate]:
 
 
 def _maps(words: Sequence[str]) -> Iterator[Candidate]:
-    from pytrace.results import file_form
-
     for word in words:
         if os.path.isfile(word):
             with file_form.opened(word) as snapshot:

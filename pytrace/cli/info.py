@@ -6,15 +6,12 @@ import importlib.metadata
 import importlib.util
 import os
 import platform
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytrace
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.load import features
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 _PACKAGES = ("llvmlite", "ply", "pyelftools", "pyroute2", "libclang")
 

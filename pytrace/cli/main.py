@@ -10,15 +10,14 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import NoReturn
 
-from pytrace.base.terminal import colour, prepare_streams
-from pytrace.cli.options import CommandLine, read
-from pytrace.core.diagnostics import InternalError, Interrupted, ScriptError, TraceError, bytes_shown
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import NoReturn
+import pytrace
+from pytrace.base.terminal import prepare_streams
+from pytrace.cli import messages
+from pytrace.cli.options import CommandLine, help_text, read
+from pytrace.core.diagnostics import InternalError, Interrupted, ScriptError, TraceError
 
 LANGUAGE = "0.27.1"
 """The version of bpftrace whose language is implemented."""
@@ -40,7 +39,7 @@ def command() -> NoReturn:
         status = 0
     except OSError as error:
         if not status:
-            report(TraceError(f"cannot write output: {error.strerror}"))
+            messages.show_error(TraceError(f"cannot write output: {error.strerror}"))
             status = 1
     # All resources are closed, so finalising the interpreter object by object would only cost time.
     os._exit(status)
@@ -62,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         return _dispatch(_read(words))
     except TraceError as error:
-        report(error)
+        messages.show_error(error)
         return error.status
     except ScriptError:
         return 1
@@ -80,15 +79,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         limit = limits.met_by(error)
         if limit is None:
             return _bug(error)
-        report(limit)
+        messages.show_error(limit)
         return limit.status
-
-
-def report(error: TraceError) -> None:
-    """Print an error without a script position."""
-    red, reset = ("\x1b[31m", "\x1b[0m") if colour() else ("", "")
-    lines = [f"{red}ERROR: {error.message}{reset}", *(f"HINT: {hint}" for hint in error.hints)]
-    sys.stderr.write(bytes_shown("".join(f"{line}\n" for line in lines)))
 
 
 def _bug(error: Exception) -> int:
@@ -121,8 +113,6 @@ def _name_process() -> None:
 
 def _version() -> str:
     """Under the name ``bpftrace``, bpftrace's version comes first: callers of that name parse it."""
-    import pytrace
-
     own = f"pytrace {pytrace.__version__}"
     if os.path.basename(sys.argv[0]) == "bpftrace":
         return f"bpftrace v{LANGUAGE} ({own})\n"
@@ -149,8 +139,6 @@ def _find(line: CommandLine, rest: Sequence[str]) -> Sequence[str]:
 
 def _dispatch(line: CommandLine) -> int:
     if line.flag("help"):
-        from pytrace.cli.options import help_text
-
         sys.stdout.write(help_text())
         return 0
     if line.flag("version"):

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from pytrace.cli.scripts.words import ScriptWords
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.options.option_types import TYPES
 from pytrace.core.options.option_values import convert, entries
 from pytrace.core.options.script_options import ScriptOption
-
-if TYPE_CHECKING:
-    from pytrace.cli.scripts.words import ScriptWords
 
 BLOCK = "/sys/class/block"
 """Disks and partitions; partitions have a file ``partition``."""

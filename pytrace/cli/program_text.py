@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 
+from pytrace.core.builtins import BUILTINS
 from pytrace.core.probes import attach_point_text
 from pytrace.core.probes.kinds import BEGIN, END, INTERVAL, PROBE_KINDS, PROFILE, probe_kind
 
@@ -39,8 +40,6 @@ def _inside(before: str, token: str) -> Iterator[str]:
     if token.startswith("@"):
         yield from sorted({name for name in re.findall(r"@\w*", before) if name.startswith(token) and name != token})
         return
-    from pytrace.core.builtins import BUILTINS
-
     for row in BUILTINS:
         if row.name.startswith(token) and token:
             yield row.name if row.value else f"{row.name}("

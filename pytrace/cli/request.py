@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
+from pytrace.cli import selection
+from pytrace.cli.options import CommandLine
 from pytrace.core.config import ENVIRONMENT_PREFIXES
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.options.compile_options import ENVIRONMENT, CompileOptions
-from pytrace.core.options.process_filters import ProcessFilters
 from pytrace.core.options.run_options import STREAMED, Address, RunOptions
 from pytrace.core.source import Source
-
-if TYPE_CHECKING:
-    from pytrace.cli.options import CommandLine
 
 MODES = ("codegen", "compiler-bench", "bench", "test", "format")
 
@@ -43,7 +40,7 @@ def run_options(line: CommandLine) -> RunOptions:
     form = _format(line)
     buffering = _choice(line, "buffering", "-B", ("none", "line", "full"), "line")
     command = line.text("command")
-    filters = _filters(line)
+    filters = selection.filters(line)
     if command is not None and not command.strip():
         raise TraceError("-c needs a command")
     _check_colour()
@@ -53,7 +50,7 @@ def run_options(line: CommandLine) -> RunOptions:
         raise TraceError("-k and --no-warnings cannot be used together")
     return RunOptions(
         filters=filters,
-        duration=_duration(line),
+        duration=selection.duration(line),
         command=command,
         follow=line.flag("follow") or bool(filters.exec_wait),
         format=form,
@@ -72,40 +69,12 @@ def run_options(line: CommandLine) -> RunOptions:
             folder for text in line.many("debuginfo") for part in text.split(":") for folder in _folders(part)
         ),
         traceable_functions=line.text("traceable_functions"),
-        dwarf_pids=_dwarf_pids(line),
+        dwarf_pids=tuple(selection.pid(text, "--dwarf-pid") for text in line.many("dwarf_pids")),
         netns=line.text("netns"),
         save=_save(line),
         save_every=_save_every(line),
         metrics=_metrics(line),
     )
-
-
-_SELECTING = ("pid", "comm", "uid", "cgroup", "container", "netns", "exec_wait", "follow")
-
-
-def _filters(line: CommandLine) -> ProcessFilters:
-    """The process filters."""
-    if not any(key in line.values for key in _SELECTING):
-        return ProcessFilters()
-    from pytrace.cli import selection  # many runs select nothing
-
-    return selection.filters(line)
-
-
-def _duration(line: CommandLine) -> float | None:
-    if "duration" not in line.values:
-        return None
-    from pytrace.cli import selection
-
-    return selection.duration(line)
-
-
-def _dwarf_pids(line: CommandLine) -> tuple[int, ...]:
-    if "dwarf_pids" not in line.values:
-        return ()
-    from pytrace.cli import selection
-
-    return tuple(selection.pid(text, "--dwarf-pid") for text in line.many("dwarf_pids"))
 
 
 _BY_SUFFIX = {

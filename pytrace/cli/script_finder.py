@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from pytrace.base.terminal import colour
+from pytrace.cli import messages, selection
 from pytrace.cli.options import CommandLine, read
+from pytrace.cli.scripts import tools
 from pytrace.cli.scripts.bcc_letters import LETTERS
 from pytrace.core import script_files
-from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError, render_all, similar
+from pytrace.core.diagnostics import Diagnostics, TraceError, similar
 from pytrace.core.source import Source
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _WITHOUT_SCRIPT = ("help", "version", "info", "examples", "tools")
 """Modes without a script."""
@@ -60,8 +58,6 @@ def _needs_no_file(rest: Sequence[str]) -> bool:
 
 def _tool(line: CommandLine, name: str, rest: Sequence[str]) -> Sequence[str] | None:
     """Select the tool *name*. Returns the words that its name implies, or None if there is no such tool."""
-    from pytrace.cli.scripts import tools
-
     real, implied = tools.resolve(name)
     path = tools.path(real)
     if path:
@@ -90,8 +86,7 @@ def _declared(line: CommandLine, source: Source, name: str, rest: Sequence[str])
     diagnostics = Diagnostics()
     declarations = declared.of(source, diagnostics)
     if diagnostics.failed and not line.flag("fmt") and "--fmt" not in rest:
-        sys.stderr.write(render_all(diagnostics.errors, colour=colour()))
-        raise ScriptError
+        messages.check(diagnostics)
     if declarations.options:
         from pytrace.cli.scripts.words import ScriptWords
 
@@ -109,11 +104,8 @@ def complete(line: CommandLine) -> None:
     if not line.flag("quiet"):
         _tell_letters(line)
     if line.words is not None and line.text("duration") is not None:
-        from pytrace.cli import selection
-
         line.words.fit_outputs(selection.duration(line) or 0)
     if line.script is None and line.words is not None:
-        from pytrace.cli.scripts import tools
         from pytrace.multitools.table import TOOLS
 
         line.words.named(())
@@ -163,8 +155,6 @@ def _hints(name: str) -> tuple[str, ...]:
 
 def _meant(name: str) -> str:
     """The end of the message about a missing script: tools with a similar name."""
-    from pytrace.cli.scripts import tools
-
     if not tools.is_name(name):
         return ""
     near = similar(name, tools.names())

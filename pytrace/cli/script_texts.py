@@ -6,17 +6,16 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from pytrace.base.terminal import colour
-from pytrace.cli import request
+from pytrace.cli import messages, request
 from pytrace.cli.options import OPTIONS, CommandLine
-from pytrace.cli.scripts import usage
+from pytrace.cli.request import Script
+from pytrace.cli.scripts import tools, usage
 from pytrace.cli.scripts.words import ScriptWords
-from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError, render_all
+from pytrace.core.diagnostics import Diagnostics, TraceError
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.source import Source
 
 if TYPE_CHECKING:
-    from pytrace.cli.request import Script
     from pytrace.frontend.ast import nodes
 
 _INSTALLED = "example_scripts"
@@ -26,7 +25,10 @@ _NOT_SHOWN = frozenset({"dwarf_pids", "usdt_file_activation", "buffering", "no_w
 
 
 def show(line: CommandLine) -> int:
-    """Print the usage or the text of the script (``-h``, ``--show-script``). Returns the exit status."""
+    """Print the tools, or the usage or text of a script (``-h``, ``--show-script``). Returns the exit status."""
+    if line.flag("tools"):
+        sys.stdout.write(tools.listing(" ".join(line.operands)))
+        return 0
     if line.usage:
         sys.stdout.write(_usage(line, line.words or _plain_words(line)))
         return 0
@@ -54,14 +56,13 @@ def _formatted(source: Source) -> str:
 
     diagnostics = Diagnostics()
     text = formatter.format_source(source, diagnostics)
-    _check(diagnostics)
+    messages.check(diagnostics)
     return text
 
 
 def _usage(line: CommandLine, words: ScriptWords) -> str:
     """The text of ``NAME -h``."""
     if line.tool and line.script is None:
-        from pytrace.cli.scripts import tools
         from pytrace.multitools.table import TOOLS
 
         tool = TOOLS[tools.resolve(line.tool)[0]]
@@ -112,14 +113,8 @@ def _parsed(source: Source) -> nodes.Program:
 
     diagnostics = Diagnostics()
     program = parser.parse(source, diagnostics)
-    _check(diagnostics)
+    messages.check(diagnostics)
     return program
-
-
-def _check(diagnostics: Diagnostics) -> None:
-    if diagnostics.failed:
-        sys.stderr.write(render_all(diagnostics.errors, colour=colour()))
-        raise ScriptError
 
 
 def examples_folder() -> str:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pytrace.cli.options import CommandLine
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.process_filters import COMM, MOST_PIDS, ProcessFilters
-
-if TYPE_CHECKING:
-    from pytrace.cli.options import CommandLine
 
 PID_MAX = 0x400000
 """PID_MAX_LIMIT of 64-bit kernels (``include/linux/threads.h``)."""

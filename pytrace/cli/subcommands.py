@@ -5,23 +5,20 @@ from __future__ import annotations
 import os
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, BinaryIO, NoReturn, cast
+from typing import BinaryIO, NoReturn, cast
 
 from pytrace.base import whole_files
 from pytrace.base.control_characters import printable_lines
 from pytrace.core.diagnostics import TraceError
 from pytrace.results import file_form
 from pytrace.results.difference import Difference, difference
-from pytrace.results.formats import table
+from pytrace.results.formats import difference_forms, folded, table
+from pytrace.results.formats.format_row import Format, WriteOptions
 from pytrace.results.formats.selection import select
 from pytrace.results.merge import merge
 from pytrace.results.snapshot import SnapshotData
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from pytrace.results.formats.format_row import Format, WriteOptions
 
 
 def run(words: Sequence[str]) -> int:
@@ -132,13 +129,11 @@ def _diff(arguments: Namespace) -> int:
         _check_maps(arguments.map, before, after)
     compared = difference(before, after, files)
     if row.name == "folded":
-        from pytrace.results.formats import folded
-
         data = folded.differential(*_stacks_of(row, before, after), options)
         with _output(arguments.output, binary=False) as file:
             file.write(data)
         return 0
-    form = _differences().get(row.name)
+    form = _FORMS.get(row.name)
     if form is None:
         # Formats without a form for differences show signed numbers.
         arguments.map = None
@@ -155,12 +150,6 @@ def _stacks_of(row: Format, before: SnapshotData, after: SnapshotData) -> tuple[
     sentences = dict.fromkeys(sentence for part in chosen for sentence in part.left_out)
     sys.stderr.write("".join(f"WARNING: {sentence}\n" for sentence in sentences))
     return chosen[0].snapshot, chosen[1].snapshot
-
-
-def _differences() -> dict[str, Callable[[Difference], bytes]]:
-    from pytrace.results.formats import difference_forms
-
-    return {"text": difference_forms.text, "json": difference_forms.json_lines}
 
 
 def _narrowed(snapshot: SnapshotData, names: Sequence[str] | None) -> SnapshotData:
@@ -250,6 +239,12 @@ def _output(path: str | None, *, binary: bool) -> Iterator[BinaryIO]:
     except OSError as error:
         raise TraceError(f"cannot write {path!r}: {error.strerror}") from error
 
+
+_FORMS: dict[str, Callable[[Difference], bytes]] = {
+    "text": difference_forms.text,
+    "json": difference_forms.json_lines,
+}
+"""Formats with a form for differences."""
 
 _COMMANDS: dict[str, tuple[Callable[[], _Parser], Callable[[Namespace], int]]] = {
     "merge": (_merge_parser, _merge),

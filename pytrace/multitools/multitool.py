@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options import option_types
 from pytrace.core.options.option_values import default
 from pytrace.core.options.script_options import ScriptOption, Value
-
-if TYPE_CHECKING:
-    from pytrace.core.kernel_info import KernelInfo
 
 MULTI_PURPOSE, LANGUAGES = "multi-purpose", "languages"
 """The groups under which ``--tools`` lists them."""

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
-import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -17,47 +14,7 @@ from pytrace.core.diagnostics import ScriptError, TraceError
 from pytrace.core.event_layout import Location
 from pytrace.core.manifest import INTERPRETER, MAGIC, CompiledScript, Manifest, ProgramSpec, Target, is_compiled
 from pytrace.core.manifest_sections import AheadOfTime, Parameters
-from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.targets import NoTarget, TimerTarget
-
-
-def test_files_are_written_whole_with_the_right_mode(tmp_path: Path) -> None:
-    before = os.umask(0o022)
-    try:
-        commands._write(str(tmp_path / "plain"), b"data")
-        commands._write(str(tmp_path / "tool"), b"data", executable=True)
-    finally:
-        os.umask(before)
-    assert (tmp_path / "plain").read_bytes() == b"data"
-    assert stat.S_IMODE((tmp_path / "plain").stat().st_mode) == 0o644
-    assert stat.S_IMODE((tmp_path / "tool").stat().st_mode) == 0o755
-    assert sorted(os.listdir(tmp_path)) == ["plain", "tool"]
-
-
-def test_what_is_no_regular_file_stays(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    got: list[bytes] = []
-    reader = threading.Thread(target=lambda: got.append(pipe.read_bytes()))
-    reader.start()
-    commands._write(str(pipe), b"data")
-    reader.join(5)
-    assert got == [b"data"]
-    assert stat.S_ISFIFO(pipe.stat().st_mode)
-
-
-def test_links_are_followed(tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to(tmp_path / "file")
-    commands._write(str(tmp_path / "link"), b"data")
-    assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "file").read_bytes() == b"data"
-
-
-def test_files_that_cannot_be_written(tmp_path: Path) -> None:
-    for path in (tmp_path / "none" / "file", tmp_path):
-        with pytest.raises(TraceError, match="cannot write"):
-            commands._write(str(path), b"data")
-    assert os.listdir(tmp_path) == []
 
 
 def test_formatting(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
@@ -83,11 +40,6 @@ def test_help_of_a_script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert commands.run(read([str(script), "--", "--help"])) == 0
     out = capsys.readouterr().out
     assert "--least=N  the least (default: 5)" in out
-
-
-def test_stages_stay_out_of_json() -> None:
-    assert commands._shown_on(RunOptions()) is sys.stdout
-    assert commands._shown_on(RunOptions(format="json")) is sys.stderr
 
 
 def compiled(tmp_path: Path) -> str:

@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
 
 import msgspec
 
 import pytrace
 from pytrace import cache
 from pytrace.base import private_files, typed_json
+from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.options.script_options import ScriptOption
+from pytrace.core.source import Source
 from pytrace.runtime.host import fingerprints
-
-if TYPE_CHECKING:
-    from pytrace.core.diagnostics import Diagnostics
-    from pytrace.core.source import Source
 
 FORMAT = 3
 """Version of the entries."""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from pytrace.cli.scripts.words import ScriptWords
-    from pytrace.core.options.script_options import ScriptOption, Value
+from pytrace.cli.scripts.words import ScriptWords
+from pytrace.core.options.script_options import ScriptOption, Value
 
 COLUMN = 30
 """Column of the help texts of options."""

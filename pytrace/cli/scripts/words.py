@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.option_values import JOINT, WrongValueError, convert, default
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from pytrace.core.options.script_options import ScriptOption, Value
+from pytrace.core.options.script_options import ScriptOption, Value
 
 
 class ScriptWords(msgspec.Struct):

@@ -1,18 +1,58 @@
-"""Output of ``-d``: the tree after parsing, the typed tree after analysis, the LLVM and BPF code."""
+"""Compilation for developers: the stages that ``-d`` shows, and the files of ``--emit-…`` and ``--aot``."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TextIO
+import sys
+from collections.abc import Iterator, Mapping
+from typing import TextIO
 
+from msgspec.structs import replace
+
+from pytrace import pipeline
+from pytrace.cli import messages
+from pytrace.cli.options import CommandLine
+from pytrace.codegen import generator
+from pytrace.codegen.generator import LlvmTexts
+from pytrace.core.manifest import CompiledScript
+from pytrace.core.options.run_options import RunOptions
+from pytrace.core.types import Type
 from pytrace.frontend.ast.nodes import Expr, Node, Program
 from pytrace.frontend.ast.typed_program import CheckedProgram
+from pytrace.pipeline import Compilation, Watch
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
-    from pytrace.codegen.generator import LlvmTexts
-    from pytrace.core.types import Type
-    from pytrace.pipeline import Watch
+def develop(line: CommandLine, run: RunOptions, compilation: Compilation) -> CompiledScript | None:
+    """Compile a script, show the stages of ``-d``, and write the requested files.
+
+    Returns:
+        The script to run; None if an output file was requested, as the script is not run then.
+
+    Raises:
+        ScriptError: the script has errors, which are in its diagnostics.
+    """
+    out = shown_on(run)
+    front = pipeline.front_end(replace(compilation, watch=front_end_watch(run.debug, out)))
+    llvm, elf, aot = (line.text(key) for key in ("emit_llvm", "emit_elf", "aot"))
+    verify = line.flag("verify_llvm_ir")
+    if llvm or run.debug & {"ir", "ir-opt", "asm"} or verify:
+        texts = generator.llvm_texts(front.checked, compilation.kernel, compilation.options, verify=verify)
+        show_back_end(texts, run.debug, out)
+        if llvm:
+            messages.write_file(f"{llvm}.original.ll", texts.original.encode())
+            messages.write_file(f"{llvm}.optimized.ll", texts.optimized.encode())
+            if not (elf or aot):
+                return None
+    result = pipeline.back_end(compilation, front)
+    if elf:
+        messages.write_file(elf, result.elf)
+    if aot:
+        messages.write_file(aot, result.to_bytes(executable=True), executable=True)
+    return None if elf or aot else result
+
+
+def shown_on(options: RunOptions) -> TextIO:
+    """The stream for stages: standard output, unless it carries JSON or CSV."""
+    return sys.stdout if options.format == "text" else sys.stderr
 
 
 def front_end_watch(stages: frozenset[str], out: TextIO) -> Watch:

@@ -1,0 +1,55 @@
+"""Messages on standard error (diagnostics, errors without a position, warnings), and output files."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+
+from pytrace.base import whole_files
+from pytrace.base.terminal import colour
+from pytrace.core.diagnostics import Diagnostics, TraceError, bytes_shown, render_all
+from pytrace.core.options.run_options import RunOptions
+
+
+def show_error(error: TraceError) -> None:
+    """Print an error without a script position."""
+    red, reset = ("\x1b[31m", "\x1b[0m") if colour() else ("", "")
+    lines = [f"{red}ERROR: {error.message}{reset}", *(f"HINT: {hint}" for hint in error.hints)]
+    sys.stderr.write(bytes_shown("".join(f"{line}\n" for line in lines)))
+
+
+def show(diagnostics: Diagnostics, *, warnings: bool) -> None:
+    """Print the errors of a script, and with *warnings* its warnings."""
+    sys.stderr.write(render_all(diagnostics.items if warnings else diagnostics.errors, colour=colour()))
+
+
+def check(diagnostics: Diagnostics) -> None:
+    """Print the errors of a script.
+
+    Raises:
+        ScriptError: there are errors.
+    """
+    show(diagnostics, warnings=False)
+    diagnostics.check()
+
+
+def warn(texts: Iterable[str], options: RunOptions) -> None:
+    """Print warnings, unless the user does not want them."""
+    if options.warnings:
+        sys.stderr.write(bytes_shown("".join(f"WARNING: {text}\n" for text in texts)))
+
+
+def write_file(path: str, data: bytes, *, executable: bool = False) -> None:
+    """Write a file atomically; ``-`` is standard output.
+
+    Raises:
+        TraceError: it cannot be written.
+    """
+    if path == "-":
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        return
+    try:
+        whole_files.write(path, data, executable=executable)
+    except OSError as error:
+        raise TraceError(f"cannot write {path!r}: {error.strerror}") from error
