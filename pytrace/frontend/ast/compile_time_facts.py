@@ -6,13 +6,10 @@ type already contains (capacity of a string, mode of a stack, buckets of a histo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
-if TYPE_CHECKING:
-    from pytrace.core.types import Field, Struct, Type
-    from pytrace.frontend.ast import nodes
+from pytrace.core.types import Field, Struct, Type
+from pytrace.frontend.ast import nodes
 
 
 class Fact(msgspec.Struct, frozen=True):

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pytrace.core.source import Span
+
 if TYPE_CHECKING:
-    from pytrace.core.source import Span
     from pytrace.frontend.ast.nodes import Block
 
 

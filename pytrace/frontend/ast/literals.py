@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 from pytrace.frontend.ast import nodes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 Value = bool | int | bytes
 

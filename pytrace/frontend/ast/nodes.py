@@ -8,13 +8,9 @@ Every node has ``span``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pytrace.core.source import Span
 from pytrace.frontend.ast.expressions import *
 from pytrace.frontend.ast.expressions import Expr, MapRef, Node, TypeExpr, Variable
-
-if TYPE_CHECKING:
-    from pytrace.core.source import Span
 
 __all__ = [
     "ArrayTypeExpr", "Assign", "AttachPoint", "Binary", "Block", "BlockExpr", "BoolLiteral", "BpfObject", "Break",

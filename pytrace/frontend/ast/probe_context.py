@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
-if TYPE_CHECKING:
-    from pytrace.core.types import Struct, Type
+from pytrace.core.types import Struct, Type
 
 
 class ContextField(msgspec.Struct, frozen=True):

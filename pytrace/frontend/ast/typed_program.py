@@ -80,11 +80,12 @@ buckets and modes of stacks are in the types.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
+from pytrace.core.builtin_row import Builtin
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import InternalError, cut_line
 from pytrace.core.event_layout import (
@@ -96,17 +97,14 @@ from pytrace.core.event_layout import (
     Location,
     RuntimeFailure,
 )
+from pytrace.core.manifest import Target
+from pytrace.core.probes.kinds import ProbeKind
 from pytrace.core.probes.targets import RAW_TRACEPOINT, SYSTEM_CALLS, IteratorTarget, TracepointTarget
 from pytrace.core.source import Source, Span, expansion_chain
 from pytrace.core.types import INT32, Type
+from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import Fact
-
-if TYPE_CHECKING:
-    from pytrace.core.builtin_row import Builtin
-    from pytrace.core.manifest import Target
-    from pytrace.core.probes.kinds import ProbeKind
-    from pytrace.frontend.ast import nodes
-    from pytrace.frontend.ast.probe_context import ProbeArgument, ProbeContext
+from pytrace.frontend.ast.probe_context import ProbeArgument, ProbeContext
 
 Constant = int | bool | bytes
 F = TypeVar("F", bound=Fact)

@@ -6,18 +6,15 @@ Nothing here recurses, so the depth of a tree is not limited. :func:`run_deep` i
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from msgspec.structs import asdict
 
+from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.source import Span
 from pytrace.frontend.ast import nodes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from pytrace.core.diagnostics import Diagnostics
-    from pytrace.core.source import Span
 
 N = TypeVar("N", bound=nodes.Node)
 

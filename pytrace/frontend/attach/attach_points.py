@@ -7,13 +7,16 @@ of one block are grouped into units (``programs``).
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from pytrace.core.builtin_row import IN_SCOPE
+from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics, did_you_mean
+from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import Target
+from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.probes.attach_point_text import kind_of
 from pytrace.core.probes.kinds import (
     BEGIN,
@@ -48,13 +51,6 @@ from pytrace.frontend.attach.points.parts import Part, Point, split
 from pytrace.frontend.attach.providers.base import Match, Scope, matches_pattern
 from pytrace.frontend.attach.providers.table import PROVIDERS
 from pytrace.frontend.attach.system_calls import Block
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pytrace.core.config import Config
-    from pytrace.core.kernel_info import KernelInfo
-    from pytrace.core.options.compile_options import CompileOptions
 
 REMOVED = {
     "asyncwatchpoint": "asyncwatchpoint probes are gone; watchpoint:ADDRESS:LENGTH:MODE watches an address",

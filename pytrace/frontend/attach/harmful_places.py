@@ -8,23 +8,19 @@ and move the stack pointer first.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import msgspec
 
 from pytrace.core.diagnostics import TraceError
+from pytrace.core.kernel_info import UserSymbol
 from pytrace.core.probes import misread_instructions
 from pytrace.core.probes.kinds import UPROBE, URETPROBE
 from pytrace.core.probes.targets import FileTarget, UserTarget
+from pytrace.core.source import Span
 from pytrace.frontend.attach.points import instruction_starts
 from pytrace.frontend.attach.points.instruction_starts import BadCodeError, Decoder
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pytrace.core.kernel_info import UserSymbol
-    from pytrace.core.source import Span
-    from pytrace.frontend.attach.providers.base import Match, Scope
+from pytrace.frontend.attach.providers.base import Match, Scope
 
 _ENOUGH = 64
 """Bytes of code to read: the probed instruction (at most 15) and some after it."""

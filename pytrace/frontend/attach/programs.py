@@ -14,25 +14,20 @@ alone; the pool of a link on many functions is large enough.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Hashable, Iterator
 
 import msgspec
 from msgspec.structs import replace
 
 from pytrace.core.manifest import Target
 from pytrace.core.probes.kinds import KPROBE, KRETPROBE, PidFilter, ProbeKind
-from pytrace.core.probes.targets import KernelFunctionTarget
+from pytrace.core.probes.targets import KernelFunctionTarget, ProbeTarget
 from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.ast.probe_context import ProbeContext
 from pytrace.frontend.ast.typed_program import KPROBE_SESSION, SESSION_IS_RETURN, ProbeUnit
+from pytrace.frontend.attach.points.body_uses import Uses
+from pytrace.frontend.attach.providers.base import Match, Scope
 from pytrace.frontend.attach.providers.table import PROVIDERS
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
-
-    from pytrace.core.probes.targets import ProbeTarget
-    from pytrace.frontend.attach.points.body_uses import Uses
-    from pytrace.frontend.attach.providers.base import Match, Scope
 
 
 class _Group(msgspec.Struct):

@@ -9,23 +9,19 @@ they run in the order of the script.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import msgspec
 from msgspec.structs import replace
 
+from pytrace.core.kernel_info import TracepointField
 from pytrace.core.probes import system_calls as call_numbers
 from pytrace.core.probes.targets import AnyTarget, TracepointTarget
 from pytrace.core.types import String
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.attach.points import body_uses, raw_fields
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pytrace.core.kernel_info import TracepointField
-    from pytrace.frontend.attach.providers.base import Match, Scope
-    from pytrace.frontend.attach.system_calls import Block
+from pytrace.frontend.attach.providers.base import Match, Scope
+from pytrace.frontend.attach.system_calls import Block
 
 FEATURE = "rawtracepoint"
 

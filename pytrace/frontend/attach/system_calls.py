@@ -11,7 +11,7 @@ behaves the same in both.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import msgspec
 from msgspec.structs import replace
@@ -19,14 +19,10 @@ from msgspec.structs import replace
 from pytrace.core.probes import system_calls as call_numbers
 from pytrace.core.probes.targets import ENTER, EXIT, AnyTarget, TracepointTarget
 from pytrace.frontend.ast import nodes, visitor
+from pytrace.frontend.ast.typed_program import ProbeUnit
 from pytrace.frontend.attach.points import body_uses, contexts
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pytrace.frontend.ast.typed_program import ProbeUnit
-    from pytrace.frontend.attach.points.body_uses import Uses
-    from pytrace.frontend.attach.providers.base import Match, Scope
+from pytrace.frontend.attach.points.body_uses import Uses
+from pytrace.frontend.attach.providers.base import Match, Scope
 
 FEATURE = "raw_syscalls"
 

@@ -10,16 +10,12 @@ import json
 import os
 import re
 import tempfile
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
+from pytrace.core.kernel_info import KernelHeaders
 from pytrace.frontend.c.constants import Tables
+from pytrace.frontend.c.libclang import Index, Location, TranslationUnit
 from pytrace.frontend.c.translation_unit import BUILTIN_HEADERS, ERROR, KEEP_GOING, VALUE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from pytrace.core.kernel_info import KernelHeaders
-    from pytrace.frontend.c.libclang import Index, Location, TranslationUnit
 
 MACHINES = ("x86_64", "aarch64", "armv7l", "loongarch64", "mips64", "ppc64le", "riscv64", "s390x")
 

@@ -12,15 +12,12 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING
 
 import msgspec
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pytrace.core.kernel_info import KernelInfo
+from pytrace.core.kernel_info import KernelInfo
 
 _NUMBER = re.compile(r"\d+")
 _BITS = (("REQ_", "__REQ_", ""), ("__GFP_", "___GFP_", "_BIT"))

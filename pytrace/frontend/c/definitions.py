@@ -6,22 +6,21 @@ names are collected in one traversal of the translation unit and converted on de
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.types import Enum, Struct, Type
+from pytrace.frontend.ast import nodes
 from pytrace.frontend.c import constants
+from pytrace.frontend.c.libclang import Cursor
 from pytrace.frontend.expand import c_macros
+from pytrace.frontend.expand.c_macros import CMacro, NoValue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from pytrace.core.kernel_info import KernelInfo
-    from pytrace.frontend.ast import nodes
     from pytrace.frontend.c.declarations import Reader
-    from pytrace.frontend.c.libclang import Cursor
-    from pytrace.frontend.expand.c_macros import CMacro, NoValue
 
 
 class Definitions(msgspec.Struct):

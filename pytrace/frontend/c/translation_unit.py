@@ -13,23 +13,19 @@ from __future__ import annotations
 import atexit
 import os
 import re
+from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from pytrace.core.diagnostics import Diagnostics, InternalError
 from pytrace.core.kernel_info import NO_HEADERS, KernelHeaders, KernelInfo
+from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Span
 from pytrace.core.types import Array, Bool, Enum, Int, Pointer, Struct, Type
+from pytrace.frontend.ast import nodes
 from pytrace.frontend.c import constants
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pytrace.core.options.compile_options import CompileOptions
-    from pytrace.frontend.ast import nodes
-    from pytrace.frontend.c.libclang import Index, Problem, TranslationUnit
+from pytrace.frontend.c.libclang import Index, Problem, TranslationUnit
 
 MAIN = "/pytrace/script.c"
 PRELUDE = "/pytrace/kernel.h"

@@ -6,19 +6,24 @@ for its result.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 from pytrace.base.dispatch import by_class, on
 from pytrace.core.builtins import builtin
+from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics, InternalError
+from pytrace.core.kernel_info import KernelInfo
+from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.probes.targets import FileTarget
+from pytrace.core.source import Source, Span
 from pytrace.core.types import INT64, VOID, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import CheckedProgram, FunctionInfo, ProbeUnit, VariableInfo
 from pytrace.frontend.ast.visitor import run_deep
 from pytrace.frontend.attach import attach_points
 from pytrace.frontend.attach.attach_points import left_out
+from pytrace.frontend.c.definitions import Definitions
 from pytrace.frontend.check.builtins.table import CHECKS
 from pytrace.frontend.check.inference import removed_code, type_names
 from pytrace.frontend.check.inference.checker import Checker, Rules
@@ -28,15 +33,6 @@ from pytrace.frontend.check.inference.resources import declare_map, finish_maps,
 from pytrace.frontend.check.inference.slots import Scope, Slot, VariableState
 from pytrace.frontend.check.rules import calls, casts, expressions, members, operators
 from pytrace.frontend.check.rules.statements import check_block, check_body, check_if
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from pytrace.core.config import Config
-    from pytrace.core.kernel_info import KernelInfo
-    from pytrace.core.options.compile_options import CompileOptions
-    from pytrace.core.source import Source, Span
-    from pytrace.frontend.c.definitions import Definitions
 
 MAX_PASSES = 60
 

@@ -6,24 +6,20 @@ rules of all expressions, but only calls and operators that need no probe are al
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from pytrace.core.config import Config
+from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.kernel_info import KernelInfo
+from pytrace.core.options.compile_options import CompileOptions
 from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.ast.compile_time_facts import Existence
 from pytrace.frontend.ast.visitor import run_deep
+from pytrace.frontend.c.definitions import Definitions
 from pytrace.frontend.check.analysis import RULES
 from pytrace.frontend.check.inference.checker import Checker
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from pytrace.core.config import Config
-    from pytrace.core.diagnostics import Diagnostics
-    from pytrace.core.kernel_info import KernelInfo
-    from pytrace.core.options.compile_options import CompileOptions
-    from pytrace.frontend.c.definitions import Definitions
 
 QUESTIONS = (
     "kfunc_exist", "probe_exist", "type_exist", "constant_exist", "symbol_exist", "one_of", "config", "kfunc_allowed",

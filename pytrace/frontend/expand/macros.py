@@ -7,6 +7,7 @@ messages about them show the macro calls.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -24,8 +25,6 @@ from pytrace.frontend.expand import library
 from pytrace.frontend.expand.c_macros import place_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from pytrace.frontend.c.definitions import Definitions
 
 Arguments = tuple[nodes.Expr | nodes.TypeExpr, ...]

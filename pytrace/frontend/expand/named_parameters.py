@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from pytrace.core import numbers
 from pytrace.core.diagnostics import Diagnostics, Note, similar
+from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Span
 from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.expand import c_macros, option_declarations
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from pytrace.core.options.compile_options import CompileOptions
-    from pytrace.frontend.expand.option_declarations import Declarations
+from pytrace.frontend.expand.option_declarations import Declarations
 
 Value = bool | int | bytes
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -12,12 +12,8 @@ from pytrace.core.options import option_types
 from pytrace.core.options.option_values import WrongValueError, convert, entries
 from pytrace.core.options.option_values import default as default_value
 from pytrace.core.options.script_options import ScriptOption, Value
+from pytrace.core.source import Span
 from pytrace.frontend.ast import nodes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from pytrace.core.source import Span
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_-]*"
 _TYPE = r"(?::(?P<type>[a-z]+|-?[0-9]+\.\.(?:-?[0-9]+)?))?(?P<listed>,\.\.\.)?"

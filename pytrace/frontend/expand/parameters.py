@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping
 
 from msgspec.structs import replace
 
 from pytrace.base.dispatch import by_class, on
 from pytrace.core import manifest_sections, numbers
 from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options.script_options import Value as OptionValue
+from pytrace.core.source import Span
 from pytrace.frontend.ast import literals, nodes, visitor
 from pytrace.frontend.expand import c_macros, named_parameters, option_declarations
 from pytrace.frontend.expand.named_parameters import NamedParameter, Value, form, help_lines, usage
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from pytrace.core.options.compile_options import CompileOptions
-    from pytrace.core.options.script_options import Value as OptionValue
-    from pytrace.core.source import Span
 
 
 def substitute(program: nodes.Program, options: CompileOptions, diagnostics: Diagnostics) -> nodes.Program:

@@ -6,7 +6,7 @@ the default, in this order. :data:`KEYS` is the table of keys.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 import msgspec
 from msgspec import convert
@@ -14,13 +14,9 @@ from msgspec import convert
 from pytrace.core import numbers
 from pytrace.core.config import ENVIRONMENT_PREFIXES, Config, Setting
 from pytrace.core.diagnostics import Diagnostics, Note, did_you_mean, similar
+from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source, Span
 from pytrace.frontend.ast import nodes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from pytrace.core.options.compile_options import CompileOptions
 
 
 def read(program: nodes.Program, options: CompileOptions, diagnostics: Diagnostics) -> Config:

@@ -17,8 +17,8 @@ Comments stay where they were: alone on a line, or after what they follow.  C pa
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import Diagnostics, InternalError
 from pytrace.core.source import Source
@@ -26,11 +26,7 @@ from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.format.item_printer import ItemPrinter
 from pytrace.frontend.format.lines import INDENT, Lines
 from pytrace.frontend.syntax import parser
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pytrace.frontend.syntax.parser import Branch, ParsedItem
+from pytrace.frontend.syntax.parser import Branch, ParsedItem
 
 _WIDTH = 100
 _BODIES = (nodes.Probe, nodes.Macro, nodes.Function, nodes.RootIf)

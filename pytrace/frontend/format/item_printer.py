@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pytrace.frontend.format.lines import INDENT, Lines
+from pytrace.frontend.syntax.lexical.structure import Structure
 from pytrace.frontend.syntax.lexical.tokens import BLOCK_OPENERS, OPERAND_ENDS, Token
-
-if TYPE_CHECKING:
-    from pytrace.frontend.syntax.lexical.structure import Structure
 
 _TIGHT_BEFORE = frozenset({"COMMA", "SEMI", "RPAREN", "RBRACKET", "DOT", "ARROW", "RANGE", "LBRACKET"})
 _TIGHT_BEHIND = frozenset({"LPAREN", "LBRACKET", "DOT", "ARROW", "RANGE", "NOT", "BNOT", "PREDICATE_OPEN"})

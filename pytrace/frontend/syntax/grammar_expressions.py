@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pytrace.core.builtins import public_name
+from pytrace.core.source import Span
 from pytrace.core.types import shown_name
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.syntax.grammar_support import Rule, make_if, report, span_of
 from pytrace.frontend.syntax.lexical.tokens import SIZED_TYPES
-
-if TYPE_CHECKING:
-    from pytrace.core.source import Span
 
 _PLACES = (nodes.Variable, nodes.MapRef, nodes.MapIndex)
 

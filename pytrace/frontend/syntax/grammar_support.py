@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from pytrace.core.source import Source, Span
 from pytrace.frontend.ast import nodes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from pytrace.frontend.syntax.lexical.tokens import Token
+from pytrace.frontend.syntax.lexical.tokens import Token
 
 
 class Symbol(Protocol):

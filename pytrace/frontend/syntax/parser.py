@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import TYPE_CHECKING
 
 import msgspec
 from ply import yacc
@@ -18,12 +17,10 @@ from pytrace.core.diagnostics import Diagnostics, Note
 from pytrace.core.source import Source, Span
 from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.syntax import grammar, grammar_tables, recovery
+from pytrace.frontend.syntax.grammar_support import LRParser
 from pytrace.frontend.syntax.lexical.lexer import ROOT, SCRIPT, Lexer
 from pytrace.frontend.syntax.lexical.structure import Structure
 from pytrace.frontend.syntax.lexical.tokens import Token, found_name
-
-if TYPE_CHECKING:
-    from pytrace.frontend.syntax.grammar_support import LRParser
 
 _SHEBANG = re.compile(r"#![^\n]*")
 _BODY = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/|[{};]')

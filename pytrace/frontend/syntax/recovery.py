@@ -7,17 +7,13 @@ whole item is dropped.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from pytrace.core.source import Source, Span
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.syntax.grammar_support import LRParser
+from pytrace.frontend.syntax.lexical.structure import Structure
 from pytrace.frontend.syntax.lexical.tokens import BLOCK_OPENERS, OPERAND_ENDS, Token, found_name, kind_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from pytrace.frontend.ast import nodes
-    from pytrace.frontend.syntax.grammar_support import LRParser
-    from pytrace.frontend.syntax.lexical.structure import Structure
 
 _STATEMENT_WORDS = frozenset({"IF_STATEMENT", "FOR", "WHILE", "UNROLL", "LET", "RETURN", "BREAK", "CONTINUE", "IMPORT"})
 _STATEMENT_STARTS = _STATEMENT_WORDS | {"IDENT", "VARIABLE", "MAP", "INCREMENT", "DECREMENT", "BLOCK_STATEMENT"}

@@ -7,16 +7,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import msgspec
 from ply import lex, yacc
 
 from pytrace.frontend.syntax import grammar
 from pytrace.frontend.syntax.lexical import token_rules
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 LexRule = tuple[object, str] | None
 """A rule of the lexer (its function or its name) and the kind of its tokens; None for other groups."""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from pytrace.core.builtins import builtin
 from pytrace.frontend.ast import nodes, visitor
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 
 class Uses(msgspec.Struct, frozen=True):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
 
 from pytrace.core.kernel_info import COMMON_FIELDS_END, FunctionPrototype, KernelInfo, TracepointField, UserParameter
+from pytrace.core.probes.system_calls import Abi
 from pytrace.core.probes.targets import ENTER, TracepointTarget
 from pytrace.core.types import (
     UINT64,
@@ -34,11 +35,6 @@ from pytrace.frontend.ast.probe_context import (
     ReturnValue,
     Slot,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from pytrace.core.probes.system_calls import Abi
 
 SLOT = 8
 """Bytes of one element of a :class:`Slot` context."""

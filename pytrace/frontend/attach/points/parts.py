@@ -7,20 +7,16 @@ by an option of the script; these texts may hold several parts with ``:`` betwee
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Sequence
 
 import msgspec
 
 from pytrace.core.diagnostics import Diagnostics, counted, did_you_mean
 from pytrace.core.probes.attach_point_text import TOKEN, unquoted
+from pytrace.core.probes.kinds import ProbeKind
 from pytrace.core.source import Span
-
-if TYPE_CHECKING:
-    import re
-    from collections.abc import Sequence
-
-    from pytrace.core.probes.kinds import ProbeKind
-    from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast import nodes
 
 
 class Part(msgspec.Struct, frozen=True):

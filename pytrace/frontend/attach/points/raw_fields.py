@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 import msgspec
 from msgspec.structs import replace
@@ -24,9 +24,6 @@ from pytrace.core.kernel_info import COMMON_FIELDS_END, FunctionPrototype, Kerne
 from pytrace.core.types import Array, Bool, Enum, Int, Pointer, String, Struct, Type
 from pytrace.core.types.plain_loads import plainly_read
 from pytrace.frontend.ast.probe_context import ArgumentLocation, RawField, RawRead, Slot
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 VALUE, TEXT = "value", "text"
 """Formulas that consist of a path only: a number, or a text."""

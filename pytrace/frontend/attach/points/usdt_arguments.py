@@ -7,12 +7,9 @@ assembler's syntax of the machine (https://sourceware.org/systemtap/wiki/UserSpa
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Container
 
 from pytrace.frontend.ast.probe_context import RegisterLocation
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container
 
 _X86_BASES = ("ax", "bx", "cx", "dx", "si", "di", "bp", "sp")
 

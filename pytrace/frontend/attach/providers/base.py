@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+import re
+from collections.abc import Hashable, Iterable
+from typing import ClassVar
 
 import msgspec
 from msgspec.structs import replace
 
+from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics, similar
 from pytrace.core.kernel_info import FunctionPrototype, KernelFunction, KernelInfo, UsdtProbe
 from pytrace.core.numbers import parse_integer
+from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.probes.kinds import ProbeKind
 from pytrace.core.probes.targets import AnyTarget, FileTarget, TypedFunctionTarget
+from pytrace.core.source import Span
 from pytrace.frontend.ast.probe_context import ProbeContext
 from pytrace.frontend.attach.points import contexts
-
-if TYPE_CHECKING:
-    import re
-    from collections.abc import Hashable, Iterable
-
-    from pytrace.core.config import Config
-    from pytrace.core.options.compile_options import CompileOptions
-    from pytrace.core.probes.kinds import ProbeKind
-    from pytrace.core.source import Span
-    from pytrace.frontend.attach.points.body_uses import Uses
-    from pytrace.frontend.attach.points.parts import Part, Point
+from pytrace.frontend.attach.points.body_uses import Uses
+from pytrace.frontend.attach.points.parts import Part, Point
 
 MOST_PERIOD = 2**63 - 1
 """Nanoseconds or events between two hits (``sample_period`` of ``struct perf_event_attr``, checked for its sign)."""

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pytrace.core.source import Span
-    from pytrace.frontend.attach.points.parts import Part
-    from pytrace.frontend.attach.providers.base import Scope
+from pytrace.core.source import Span
+from pytrace.frontend.attach.points.parts import Part
+from pytrace.frontend.attach.providers.base import Scope
 
 GLOB = frozenset("*?[")
 

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Hashable
 
 from pytrace.core.kernel_info import FunctionPrototype, KernelFunction
 from pytrace.core.numbers import parse_integer
 from pytrace.core.probes.kinds import FENTRY, FEXIT
 from pytrace.core.probes.targets import KernelFunctionTarget
+from pytrace.frontend.ast.probe_context import ProbeContext
 from pytrace.frontend.attach.points import contexts
+from pytrace.frontend.attach.points.body_uses import Uses
+from pytrace.frontend.attach.points.parts import Part, Point
 from pytrace.frontend.attach.providers.base import Match, Provider, Scope, nearest, number_of
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable
-
-    from pytrace.frontend.ast.probe_context import ProbeContext
-    from pytrace.frontend.attach.points.body_uses import Uses
-    from pytrace.frontend.attach.points.parts import Part, Point
 
 UNTRACEABLE = {
     "blacklisted": "the kernel has it on its blacklist",

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pytrace.core.numbers import DURATIONS
+from pytrace.core.probes.perf_events import PerfEvent
 from pytrace.core.probes.targets import TIMER_UNITS, CountedEventTarget, TimerTarget, WatchpointTarget
+from pytrace.frontend.attach.points.parts import Part, Point
 from pytrace.frontend.attach.providers.base import MOST_PERIOD, Match, SampledProvider, Scope, nearest, number_of
-
-if TYPE_CHECKING:
-    from pytrace.core.probes.perf_events import PerfEvent
-    from pytrace.frontend.attach.points.parts import Part, Point
 
 
 class Counter(SampledProvider):

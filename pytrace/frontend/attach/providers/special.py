@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pytrace.core.diagnostics import Note
 from pytrace.core.probes.targets import NamedRunTarget, NoTarget, SignalTarget
 from pytrace.frontend.ast.probe_context import ProbeContext
+from pytrace.frontend.attach.points.body_uses import Uses
+from pytrace.frontend.attach.points.parts import Point
 from pytrace.frontend.attach.providers.base import Match, Provider, Scope
-
-if TYPE_CHECKING:
-    from pytrace.frontend.attach.points.body_uses import Uses
-    from pytrace.frontend.attach.points.parts import Point
 
 SIGNALS = ("SIGUSR1",)
 """Signals that ``self:signal`` accepts."""

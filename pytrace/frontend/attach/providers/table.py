@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pytrace.core.probes import perf_events
 from pytrace.core.probes.kinds import (
     BEGIN,
@@ -36,9 +34,7 @@ from pytrace.frontend.attach.providers import (
     uprobes,
     usdt,
 )
-
-if TYPE_CHECKING:
-    from pytrace.frontend.attach.providers.base import Provider
+from pytrace.frontend.attach.providers.base import Provider
 
 PROVIDERS: dict[str, Provider] = {
     BEGIN: special.Plain(),

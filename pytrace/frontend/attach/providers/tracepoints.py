@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from typing import TYPE_CHECKING
+from collections.abc import Hashable
 
 from pytrace.core.probes.system_calls import ABIS
 from pytrace.core.probes.targets import (
@@ -15,18 +15,12 @@ from pytrace.core.probes.targets import (
     RawTracepointTarget,
     TracepointTarget,
 )
+from pytrace.core.source import Span
 from pytrace.frontend.ast.probe_context import ProbeContext
 from pytrace.frontend.attach.points import contexts, raw_fields
+from pytrace.frontend.attach.points.body_uses import Uses
 from pytrace.frontend.attach.points.parts import Part, Point
 from pytrace.frontend.attach.providers.base import Match, Provider, Scope, matches_pattern, nearest
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable
-
-    from pytrace.core.source import Span
-    from pytrace.frontend.ast.probe_context import ProbeContext
-    from pytrace.frontend.attach.points.body_uses import Uses
-    from pytrace.frontend.attach.points.parts import Point
 
 
 class Tracepoint(Provider):

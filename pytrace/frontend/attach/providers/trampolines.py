@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pytrace.core.kernel_info import FunctionPrototype
 from pytrace.core.probes.kinds import KPROBE, KRETPROBE
 from pytrace.core.probes.targets import TypedFunctionTarget
 from pytrace.core.types import Struct
 from pytrace.frontend.ast.probe_context import ProbeContext
 from pytrace.frontend.attach.points import contexts
+from pytrace.frontend.attach.points.body_uses import Uses
+from pytrace.frontend.attach.points.parts import Part, Point
 from pytrace.frontend.attach.providers.base import Match, Provider, Scope, by_pattern, nearest, number_of
 from pytrace.frontend.attach.providers.functions import (
     UNTRACEABLE,
@@ -18,10 +18,6 @@ from pytrace.frontend.attach.providers.functions import (
     in_unloaded_module,
     known_module,
 )
-
-if TYPE_CHECKING:
-    from pytrace.frontend.attach.points.body_uses import Uses
-    from pytrace.frontend.attach.points.parts import Part, Point
 
 RECURSIVE = frozenset(
     {"_raw_spin_lock", "_raw_spin_lock_irqsave", "_raw_spin_unlock_irqrestore", "queued_spin_lock_slowpath"}

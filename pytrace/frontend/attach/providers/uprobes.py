@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
 
 from pytrace.core.diagnostics import TraceError
+from pytrace.core.kernel_info import UserSymbol
 from pytrace.core.probes.targets import UserTarget
 from pytrace.frontend.ast.probe_context import ProbeContext
 from pytrace.frontend.attach.points import contexts, instruction_starts
+from pytrace.frontend.attach.points.body_uses import Uses
+from pytrace.frontend.attach.points.parts import Part, Point
 from pytrace.frontend.attach.providers import binaries
 from pytrace.frontend.attach.providers.base import (
     BinaryProvider,
@@ -19,13 +22,6 @@ from pytrace.frontend.attach.providers.base import (
     number_of,
 )
 from pytrace.frontend.attach.providers.functions import SUGGEST_FROM, split_offset
-
-if TYPE_CHECKING:
-    import re
-
-    from pytrace.core.kernel_info import UserSymbol
-    from pytrace.frontend.attach.points.body_uses import Uses
-    from pytrace.frontend.attach.points.parts import Part, Point
 
 LONGEST = 16
 """Maximum length of an instruction, rounded up."""

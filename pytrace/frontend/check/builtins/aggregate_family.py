@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from pytrace.core.types import Avg, Bool, Count, Hist, Int, LHist, Max, Min, Stats, Sum, TSeries, Type
+from pytrace.frontend.ast import nodes
 from pytrace.frontend.check.inference.argument_checks import Arguments, Node, expression, literal_integer, unstable
+from pytrace.frontend.check.inference.checker import Checker
 from pytrace.frontend.check.inference.conversions import (
     INT64_MAX,
     UNKNOWN,
@@ -15,12 +17,6 @@ from pytrace.frontend.check.inference.conversions import (
     is_integer,
     settle,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytrace.frontend.ast import nodes
-    from pytrace.frontend.check.inference.checker import Checker
 
 MAX_BITS = 5
 MAX_BUCKETS = 1000

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pytrace.core.event_layout import EmptiedMap
 from pytrace.core.types import BOOL, INT64, VOID, Stack, Stats, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import MapAccess
 from pytrace.frontend.check.builtins.output_family import require_map
 from pytrace.frontend.check.inference.argument_checks import Arguments, Node, expression
+from pytrace.frontend.check.inference.checker import Checker
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, settle
 from pytrace.frontend.check.inference.resources import send
+from pytrace.frontend.check.inference.slots import MapState
 from pytrace.frontend.check.rules.expressions import put_key, read_type
-
-if TYPE_CHECKING:
-    from pytrace.frontend.check.inference.checker import Checker
-    from pytrace.frontend.check.inference.slots import MapState
 
 
 def _map_argument(

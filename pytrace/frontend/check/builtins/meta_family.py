@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from msgspec.structs import asdict
 
 from pytrace.core.builtin_row import IN_SCOPE
 from pytrace.core.builtins import bare_builtin
 from pytrace.core.diagnostics import Diagnostics, TraceError, did_you_mean
+from pytrace.core.formats import Format
 from pytrace.core.kernel_info import FEATURES
 from pytrace.core.numbers import parse_integer
 from pytrace.core.types import BOOL, UINT64, VOID, Array, Enum, Int, Pointer, Record, String, Struct, Type
@@ -24,15 +25,10 @@ from pytrace.frontend.check.inference.argument_checks import (
     literal_text,
     require_args,
 )
+from pytrace.frontend.check.inference.checker import Checker
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, literal, settle
 from pytrace.frontend.check.inference.type_names import operand_type, resolve
 from pytrace.frontend.check.rules.expressions import unreplaced_parameter
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytrace.core.formats import Format
-    from pytrace.frontend.check.inference.checker import Checker
 
 _LITERALS = (nodes.IntLiteral, nodes.BoolLiteral, nodes.StringLiteral)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pytrace.core.types import (
     AF_INET,
     AF_INET6,
@@ -25,10 +23,8 @@ from pytrace.frontend.check.inference.argument_checks import (
     integer_argument,
     struct_argument,
 )
+from pytrace.frontend.check.inference.checker import Checker
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, is_integer, settle
-
-if TYPE_CHECKING:
-    from pytrace.frontend.check.inference.checker import Checker
 
 MAC_BYTES = 6
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from signal import Signals
-from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import did_you_mean
 from pytrace.core.event_layout import (
@@ -17,6 +16,7 @@ from pytrace.core.event_layout import (
     Quantiles,
     cut_exit_status,
 )
+from pytrace.core.formats import Conversion
 from pytrace.core.probes.kinds import INTERVAL, PROFILE
 from pytrace.core.types import (
     BOOL,
@@ -49,14 +49,11 @@ from pytrace.frontend.check.inference.argument_checks import (
     pointer_argument,
     struct_argument,
 )
+from pytrace.frontend.check.inference.checker import Checker
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, settle
 from pytrace.frontend.check.inference.removed_code import undefined_map
 from pytrace.frontend.check.inference.resources import send, text_of
-
-if TYPE_CHECKING:
-    from pytrace.core.formats import Conversion
-    from pytrace.frontend.check.inference.checker import Checker
-    from pytrace.frontend.check.inference.slots import MapState
+from pytrace.frontend.check.inference.slots import MapState
 
 JOIN_STRINGS = 16
 """Maximum number of strings that join() prints."""

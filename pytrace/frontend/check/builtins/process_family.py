@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from pytrace.core.event_layout import CurrentTime
 from pytrace.core.probes.kinds import PROBE_KINDS
@@ -30,13 +30,9 @@ from pytrace.frontend.check.inference.argument_checks import (
     integer_argument,
     struct_argument,
 )
+from pytrace.frontend.check.inference.checker import Checker
 from pytrace.frontend.check.inference.conversions import UNKNOWN
 from pytrace.frontend.check.inference.resources import send, string_index, text_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytrace.frontend.check.inference.checker import Checker
 
 COMM = String(16)
 """TASK_COMM_LEN of include/linux/sched.h."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from pytrace.core.diagnostics import did_you_mean
 from pytrace.core.event_layout import NoStaticPart, RowMembers
@@ -17,13 +17,9 @@ from pytrace.frontend.check.inference.argument_checks import (
     integer_argument,
     literal_integer,
 )
+from pytrace.frontend.check.inference.checker import Checker
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, settle
 from pytrace.frontend.check.inference.resources import send, text_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pytrace.frontend.check.inference.checker import Checker
 
 _EXAMPLE = "write row((pid=pid, comm=comm)), with a name for each column"
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 from pytrace.core.types import BOOL, INT64, UINT64, Array, Buffer, Int, Pointer, String, Struct, Type
+from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import BufferLength, ComparedLength, StringLength
 from pytrace.frontend.check.inference.argument_checks import (
     Arguments,
@@ -18,11 +18,8 @@ from pytrace.frontend.check.inference.argument_checks import (
     size_of_text,
     text_argument,
 )
+from pytrace.frontend.check.inference.checker import Checker
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, is_integer, settle
-
-if TYPE_CHECKING:
-    from pytrace.frontend.ast import nodes
-    from pytrace.frontend.check.inference.checker import Checker
 
 LONGEST_CHAIN = 20
 """Number of inference passes after which a string that grew in each of them is considered unbounded."""

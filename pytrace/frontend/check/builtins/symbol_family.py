@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.probes.targets import FileTarget
@@ -16,12 +16,8 @@ from pytrace.frontend.check.inference.argument_checks import (
     literal_text,
     pointer_argument,
 )
+from pytrace.frontend.check.inference.checker import Checker
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, is_integer, settle
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytrace.frontend.check.inference.checker import Checker
 
 _X86 = {
     name: name

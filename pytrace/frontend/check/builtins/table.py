@@ -8,7 +8,6 @@ checked. It returns the type of the result (VOID for none, UNKNOWN after an erro
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from pytrace.core.builtin_row import IN_SCOPE
 from pytrace.core.types import Type
@@ -25,9 +24,7 @@ from pytrace.frontend.check.builtins import (
     symbol_family,
 )
 from pytrace.frontend.check.inference.argument_checks import Arguments, Node
-
-if TYPE_CHECKING:
-    from pytrace.frontend.check.inference.checker import Checker
+from pytrace.frontend.check.inference.checker import Checker
 
 Check = Callable[["Checker", Node, Arguments], Type]
 

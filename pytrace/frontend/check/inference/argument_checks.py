@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pytrace.core.formats import UNSUPPORTED, Conversion, Format, parse
@@ -10,9 +11,6 @@ from pytrace.frontend.ast import nodes
 from pytrace.frontend.check.inference.conversions import Unknown, is_integer, settle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytrace.frontend.ast import nodes
     from pytrace.frontend.check.inference.checker import Checker
 
 Node = nodes.Call | nodes.Identifier

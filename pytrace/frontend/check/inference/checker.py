@@ -8,12 +8,17 @@ those of expressions and statements in ``rules``, those of builtins in ``builtin
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
+from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics, InternalError, Note
+from pytrace.core.kernel_info import KernelInfo
+from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.source import Span
 from pytrace.core.types import UINT64, VOID, AddressSpace, Int, Pointer, Type
 from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.ast.typed_program import (
@@ -25,6 +30,8 @@ from pytrace.frontend.ast.typed_program import (
     ProbeUnit,
     user_span,
 )
+from pytrace.frontend.c.definitions import Definitions
+from pytrace.frontend.check.inference.argument_checks import Arguments, Node
 from pytrace.frontend.check.inference.conversions import (
     UNKNOWN,
     Flexible,
@@ -36,16 +43,6 @@ from pytrace.frontend.check.inference.conversions import (
     settle,
 )
 from pytrace.frontend.check.inference.slots import MapState, Removed, Scope, Slot, VariableState, new_variable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from pytrace.core.config import Config
-    from pytrace.core.kernel_info import KernelInfo
-    from pytrace.core.options.compile_options import CompileOptions
-    from pytrace.core.source import Span
-    from pytrace.frontend.c.definitions import Definitions
-    from pytrace.frontend.check.inference.argument_checks import Arguments, Node
 
 N_contra = TypeVar("N_contra", contravariant=True)
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from operator import eq, ge, gt, le, lt, ne
-from typing import TYPE_CHECKING
 
 from pytrace.core.types import INT64, UINT64, Int
 from pytrace.frontend.check.inference.conversions import INT64_MIN, UINT64_MAX
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class FoldError(Exception):

@@ -6,7 +6,8 @@ width of the types that it is combined with. :func:`settle` turns it into the sm
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from collections.abc import Callable
+from typing import ClassVar, TypeVar
 
 from msgspec.structs import replace
 
@@ -37,9 +38,6 @@ from pytrace.core.types import (
     Type,
     Void,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 T = TypeVar("T", bound=Type)
 

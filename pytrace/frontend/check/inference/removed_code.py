@@ -11,18 +11,14 @@ nothing else determines the type of a map.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.source import Span
+from pytrace.core.types import Type
 from pytrace.frontend.ast.typed_program import CheckedProgram
+from pytrace.frontend.check.inference.checker import Checker
 from pytrace.frontend.check.inference.slots import MapState, Removed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytrace.core.source import Span
-    from pytrace.core.types import Type
-    from pytrace.frontend.check.inference.checker import Checker
 
 NEVER_REACHED = Removed("unreachable code", None, spare=False)
 TAKEN_OUT = Removed("removed by if comptime", None, spare=True)

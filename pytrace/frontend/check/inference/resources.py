@@ -12,28 +12,22 @@ the map between printing and clearing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
 from pytrace.core.diagnostics import did_you_mean
-from pytrace.core.event_layout import EmptiedMap, EventSpec, OfMap, PrintedMap
+from pytrace.core.event_layout import AnyStaticPart, EmptiedMap, EventSpec, OfMap, PrintedMap
 from pytrace.core.manifest import MAP_TYPES
+from pytrace.core.source import Span
 from pytrace.core.types import Avg, Count, Hist, LHist, Stats, Sum, Type
 from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.typed_program import MapInfo
+from pytrace.frontend.ast.typed_program import CheckedProgram, MapInfo
 from pytrace.frontend.ast.visitor import walk
+from pytrace.frontend.check.inference.checker import Checker
 from pytrace.frontend.check.inference.conversions import settle
 from pytrace.frontend.check.inference.removed_code import undefined_map
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from pytrace.core.event_layout import AnyStaticPart, EventSpec
-    from pytrace.core.source import Span
-    from pytrace.frontend.ast.typed_program import CheckedProgram
-    from pytrace.frontend.check.inference.checker import Checker
-    from pytrace.frontend.check.inference.slots import MapState
+from pytrace.frontend.check.inference.slots import MapState
 
 SUMS = (Count, Sum, Avg, Stats, Hist, LHist)
 """Aggregations that only add to their value or buckets."""

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytrace.core.diagnostics import did_you_mean
+from pytrace.core.source import Span
 from pytrace.core.types import INT64, VOID, Bool, Count, Enum, Int, Pointer, String, Type
+from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.expressions import HYGIENE
 from pytrace.frontend.ast.typed_program import VariableInfo
 from pytrace.frontend.check.inference.conversions import (
@@ -26,8 +28,6 @@ from pytrace.frontend.check.inference.conversions import (
 )
 
 if TYPE_CHECKING:
-    from pytrace.core.source import Span
-    from pytrace.frontend.ast import nodes
     from pytrace.frontend.check.inference.checker import Checker
 
 SETTLE_AFTER = 20

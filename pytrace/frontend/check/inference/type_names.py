@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 from pytrace.base.dispatch import by_class, on
 from pytrace.core.builtins import bare_builtin
 from pytrace.core.diagnostics import did_you_mean, similar
+from pytrace.core.source import Span
 from pytrace.core.types import (
     BOOL,
     INT8,
@@ -45,13 +46,8 @@ from pytrace.core.types import (
     USym,
 )
 from pytrace.frontend.ast import nodes
+from pytrace.frontend.check.inference.checker import Checker
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, settle
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from pytrace.core.source import Span
-    from pytrace.frontend.check.inference.checker import Checker
 
 NAMED: dict[str, Type] = {
     "void": VOID,

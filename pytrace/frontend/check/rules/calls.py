@@ -4,23 +4,18 @@ the script and of imported C.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec.structs import replace
 
 from pytrace.core.builtin_row import Builtin
 from pytrace.core.builtins import builtin, builtin_names
 from pytrace.core.diagnostics import Note, TraceError, counted, did_you_mean
+from pytrace.core.kernel_info import FunctionPrototype
 from pytrace.core.types import VOID, Bool, Enum, Int, Pointer, Struct, Type, Void
 from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.typed_program import ImportedFunction
+from pytrace.frontend.ast.typed_program import FunctionInfo, ImportedFunction
 from pytrace.frontend.check.inference.argument_checks import is_text
+from pytrace.frontend.check.inference.checker import Checker
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, fits, is_condition, settle
-
-if TYPE_CHECKING:
-    from pytrace.core.kernel_info import FunctionPrototype
-    from pytrace.frontend.ast.typed_program import FunctionInfo
-    from pytrace.frontend.check.inference.checker import Checker
 
 Arguments = tuple[nodes.Expr | nodes.TypeExpr, ...]
 

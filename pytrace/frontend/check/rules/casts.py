@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from pytrace.core.source import expansion_chain
 from pytrace.core.types import (
@@ -26,14 +26,10 @@ from pytrace.core.types import (
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import SCRIPT_ORIGIN
 from pytrace.frontend.check.inference import constant_folding
+from pytrace.frontend.check.inference.checker import Checker
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Flexible, Unknown, settle
 from pytrace.frontend.check.inference.type_names import resolve
 from pytrace.frontend.check.rules.operators import cast_span
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytrace.frontend.check.inference.checker import Checker
 
 _SCALARS = Int | Flexible | Enum | Bool | Pointer
 

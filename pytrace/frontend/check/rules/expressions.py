@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from pytrace.core.builtins import builtin, builtin_names
 from pytrace.core.diagnostics import did_you_mean
@@ -24,7 +24,9 @@ from pytrace.core.types import (
     Tuple,
     Type,
 )
+from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import LoadTime
+from pytrace.frontend.check.inference.checker import Checker
 from pytrace.frontend.check.inference.conversions import (
     INT64_MIN,
     UINT64_MAX,
@@ -37,16 +39,8 @@ from pytrace.frontend.check.inference.conversions import (
     unify,
 )
 from pytrace.frontend.check.inference.removed_code import NEVER_REACHED, look, undefined_map
-from pytrace.frontend.check.inference.slots import unknown_variable
+from pytrace.frontend.check.inference.slots import MapState, unknown_variable
 from pytrace.frontend.check.rules import calls
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from pytrace.frontend.ast import nodes
-    from pytrace.frontend.check.inference.checker import Checker
-    from pytrace.frontend.check.inference.slots import MapState
-
 
 # ---------------------------------------------------------------------------------------------- literals and names
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TypeGuard
 
 from msgspec.structs import replace
 
@@ -25,14 +25,12 @@ from pytrace.core.types import (
 )
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import BoundsCheck, LayoutReliance, TypeDescription
+from pytrace.frontend.ast.probe_context import ProbeArgument
 from pytrace.frontend.ast.typed_program import FieldPath
 from pytrace.frontend.check.inference.argument_checks import require_args, unstable
+from pytrace.frontend.check.inference.checker import Checker
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, is_integer, literal, settle
 from pytrace.frontend.check.inference.type_names import operand_type
-
-if TYPE_CHECKING:
-    from pytrace.frontend.ast.probe_context import ProbeArgument
-    from pytrace.frontend.check.inference.checker import Checker
 
 
 def inherit(type_: Type, base: Pointer) -> Type:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from pytrace.core.source import Span
 from pytrace.core.types import BOOL, INT64, UINT64, AddressSpace, Array, Bool, Enum, Int, Pointer, String, Type, Void
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import Signedness, TypeDescription
 from pytrace.frontend.check.inference import constant_folding
+from pytrace.frontend.check.inference.checker import Checker
 from pytrace.frontend.check.inference.conversions import (
     INT64_MAX,
     UNKNOWN,
@@ -26,10 +27,6 @@ from pytrace.frontend.check.inference.conversions import (
 )
 from pytrace.frontend.check.inference.removed_code import NEVER_REACHED, look
 from pytrace.frontend.check.rules import expressions, members
-
-if TYPE_CHECKING:
-    from pytrace.core.source import Span
-    from pytrace.frontend.check.inference.checker import Checker
 
 COUNTING = Flexible(0, INT64_MAX)
 """Result of arithmetic on constants and counters: 64 bits wide, with the signedness of the other operand."""

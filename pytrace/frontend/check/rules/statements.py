@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from pytrace.base.dispatch import by_class, on
 from pytrace.core.builtin_row import Builtin, Mode
+from pytrace.core.source import Span
 from pytrace.core.types import INT64, VOID, Bool, Int, Stats, String, Tuple, Type, Void
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.check.inference import type_names
+from pytrace.frontend.check.inference.checker import Checker
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Flexible, Unknown, fits, is_integer, settle
 from pytrace.frontend.check.inference.removed_code import NEVER_REACHED, TAKEN_OUT, look, undefined_map
-from pytrace.frontend.check.inference.slots import declare_new, flexible_string
+from pytrace.frontend.check.inference.slots import MapState, declare_new, flexible_string
 from pytrace.frontend.check.rules import calls, expressions, operators
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from pytrace.core.source import Span
-    from pytrace.frontend.check.inference.checker import Checker
-    from pytrace.frontend.check.inference.slots import MapState
 
 MAX_UNROLL = 100
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pytrace.core.diagnostics import Note
 from pytrace.core.source import Span
+from pytrace.frontend.syntax.lexical.lexer import Lexer
 from pytrace.frontend.syntax.lexical.tokens import Token
-
-if TYPE_CHECKING:
-    from pytrace.frontend.syntax.lexical.lexer import Lexer
 
 _CLOSER = {"(": ("RPAREN", ")"), "[": ("RBRACKET", "]"), "{": ("RBRACE", "}"), "<": ("RBRACE", ">")}
 _BODY_STATEMENTS = frozenset({"IF", "FOR", "WHILE", "UNROLL"})

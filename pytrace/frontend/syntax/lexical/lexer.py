@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections import deque
 from functools import cache
-from typing import TYPE_CHECKING
 
 from ply import lex
 
+from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.source import Source
 from pytrace.frontend.syntax.lexical import lexer_tables, token_rules
 from pytrace.frontend.syntax.lexical.scan import PlyLexer, Scan
-
-if TYPE_CHECKING:
-    from pytrace.core.diagnostics import Diagnostics
-    from pytrace.core.source import Source
-    from pytrace.frontend.syntax.lexical.tokens import Token
+from pytrace.frontend.syntax.lexical.tokens import Token
 
 ROOT = "INITIAL"
 """The state before a root item."""

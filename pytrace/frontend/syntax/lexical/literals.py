@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
+from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.source import Span
-
-if TYPE_CHECKING:
-
-    from pytrace.core.diagnostics import Diagnostics
 
 _MAX = (1 << 64) - 1
 _HEX = re.compile(r"0[xX]([0-9A-Fa-f_]*)(.*)", re.DOTALL)

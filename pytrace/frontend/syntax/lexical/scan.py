@@ -19,16 +19,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
+from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.probes.kinds import Context, probe_kind
-from pytrace.core.source import Span
+from pytrace.core.source import Source, Span
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.syntax.lexical.tokens import Token
-
-if TYPE_CHECKING:
-    from pytrace.core.diagnostics import Diagnostics
-    from pytrace.core.source import Source
 
 LAYOUT = r"(?:[ \t\r\n\f\v]++|//[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/)*+"
 """White space and comments between tokens."""

@@ -13,16 +13,13 @@ So the grammar has no conflicts, and an error inside an item does not affect the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from pytrace.core.source import Span
 from pytrace.frontend.syntax.lexical import angle_blocks
 from pytrace.frontend.syntax.lexical.brackets import Brackets, Frame, before
 from pytrace.frontend.syntax.lexical.tokens import OPERAND_ENDS, Token
 from pytrace.frontend.syntax.lexical.type_positions import is_cast, is_type_argument, is_type_operand
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _HEADERS = frozenset({"FOR", "WHILE", "UNROLL"})
 _TYPE_CALLS = frozenset({"SIZEOF", "OFFSETOF", "TYPEOF", "TYPEINFO"})

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pytrace.core.source import Span
+from pytrace.core.source import Span
 
 
 class Token:

@@ -5,13 +5,9 @@ The functions look ahead and consume no token.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pytrace.core.builtins import bare_builtin
+from pytrace.frontend.syntax.lexical.lexer import Lexer
 from pytrace.frontend.syntax.lexical.tokens import KEYWORDS, LITERALS, STRUCT_KEYWORDS, TYPE_NAMES
-
-if TYPE_CHECKING:
-    from pytrace.frontend.syntax.lexical.lexer import Lexer
 
 _EXPRESSION_STARTS = frozenset(
     {*LITERALS, *KEYWORDS.values(), "LPAREN", "BNOT", "NOT", "TIMES", "MINUS", "BAND", "INCREMENT"}
