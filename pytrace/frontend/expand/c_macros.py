@@ -23,11 +23,11 @@ from pytrace.frontend.syntax import parser
 
 N = TypeVar("N", bound=nodes.Node)
 
-_DEFINE = re.compile(r"\s*#\s*define\s+(?P<name>[A-Za-z_]\w*)(?P<parameters>\([^)]*\))?(?P<body>.*)\Z", re.DOTALL)
-_DIRECTIVE = re.compile(r"\s*#\s*(?P<word>undef|ifdef|ifndef|if|endif)\b\s*(?P<name>\w*)")
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|\\\r?\n", re.DOTALL)
-_PARAMETER = re.compile(r"\$[\d#]|\bgetopt\b")
-_WORD = re.compile(r"[A-Za-z_]\w*")
+_DEFINE = r"(?s)\s*#\s*define\s+(?P<name>[A-Za-z_]\w*)(?P<parameters>\([^)]*\))?(?P<body>.*)\Z"
+_DIRECTIVE = r"\s*#\s*(?P<word>undef|ifdef|ifndef|if|endif)\b\s*(?P<name>\w*)"
+_COMMENT = r"(?s)//[^\n]*|/\*.*?\*/|\\\r?\n"
+_PARAMETER = r"\$[\d#]|\bgetopt\b"
+_WORD = r"[A-Za-z_]\w*"
 
 MOST_USES = 2_000
 """Maximum number of replaced uses: macros defined in terms of others may double in each step."""
@@ -75,10 +75,10 @@ def no_value(item: CMacro) -> NoValue:
 
 def macro(part: nodes.CPart) -> CMacro | None:
     """The macro that a directive of the C part defines; None for other parts."""
-    match = _DEFINE.match(part.text)
+    match = re.match(_DEFINE, part.text)
     if match is None:
         return None
-    return CMacro(match["name"], match["parameters"], _COMMENT.sub(" ", match["body"]).strip(), part.span)
+    return CMacro(match["name"], match["parameters"], re.sub(_COMMENT, " ", match["body"]).strip(), part.span)
 
 
 def defined(program: nodes.Program) -> dict[str, CMacro]:
@@ -86,7 +86,7 @@ def defined(program: nodes.Program) -> dict[str, CMacro]:
     macros: dict[str, CMacro] = {}
     conditions = 0
     for part in program.c_parts:
-        directive = _DIRECTIVE.match(part.text)
+        directive = re.match(_DIRECTIVE, part.text)
         item = macro(part)
         if directive is not None and directive["word"].startswith("if"):
             conditions += 1
@@ -102,7 +102,7 @@ def defined(program: nodes.Program) -> dict[str, CMacro]:
 def parameter_expressions(program: nodes.Program) -> Iterator[nodes.Expr]:
     """The bodies of macros that contain parameters of the script themselves."""
     for item in defined(program).values():
-        expression = item.expression() if _PARAMETER.search(item.body) else None
+        expression = item.expression() if re.search(_PARAMETER, item.body) else None
         if expression is not None:
             yield expression
 
@@ -139,12 +139,12 @@ def place_at(tree: N, span: Span) -> N:
 def _with_parameters(macros: Mapping[str, CMacro]) -> dict[str, CMacro]:
     """Those of *macros* whose expansion contains parameters of the script."""
     plain = {name: item for name, item in macros.items() if item.parameters is None and not _taken(name)}
-    expanded = {name: item for name, item in plain.items() if _PARAMETER.search(item.body)}
+    expanded = {name: item for name, item in plain.items() if re.search(_PARAMETER, item.body)}
     while True:
         more = {
             name: item
             for name, item in plain.items()
-            if name not in expanded and not expanded.keys().isdisjoint(_WORD.findall(item.body))
+            if name not in expanded and not expanded.keys().isdisjoint(re.findall(_WORD, item.body))
         }
         if not more:
             return expanded

@@ -17,10 +17,8 @@ from pytrace.frontend.ast import nodes
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_-]*"
 _TYPE = r"(?::(?P<type>[a-z]+|-?[0-9]+\.\.(?:-?[0-9]+)?))?(?P<listed>,\.\.\.)?"
-_SPEC = re.compile(
-    rf"(?P<names>{_NAME}(?:\|{_NAME})*)(?:=(?P<argument>[^\s=|.:\[\]<>]+?)(?P<repeat>\.\.\.)?{_TYPE})?"
-)
-_OPERAND = re.compile(rf"(?P<open>[\[<])(?P<name>(?:--)?{_NAME})(?P<repeat>\.\.\.)?{_TYPE}(?P<close>[\]>])")
+_SPEC = rf"(?P<names>{_NAME}(?:\|{_NAME})*)(?:=(?P<argument>[^\s=|.:\[\]<>]+?)(?P<repeat>\.\.\.)?{_TYPE})?"
+_OPERAND = rf"(?P<open>[\[<])(?P<name>(?:--)?{_NAME})(?P<repeat>\.\.\.)?{_TYPE}(?P<close>[\]>])"
 _SPEC_HINT = (
     'an option is written "x|name" (a flag) or "x|name=ARGUMENT", an operand "[name]" or "<name>"; '
     '"..." after the name or ARGUMENT takes several, ":TYPE" after it says what it takes, ",..." takes a list'
@@ -105,7 +103,7 @@ def _option(node: nodes.OptionDeclaration) -> ScriptOption:
     if help_text is None:
         raise _MistakeError("the help text of an option must be a string literal", node.args[2].span)
     choices = _choices(node.args[3]) if len(node.args) > 3 else ()
-    operand = _OPERAND.fullmatch(text)
+    operand = re.fullmatch(_OPERAND, text)
     if operand is not None and operand["open"] + operand["close"] in ("[]", "<>"):
         option = _operand(operand, default, help_text, choices)
     else:
@@ -133,7 +131,7 @@ def _operand(match: re.Match[str], default: Value | None, help_text: str, choice
 def _named(
     spec: nodes.Node, text: str, default: Value | None, help_text: str, choices: tuple[str, ...]
 ) -> ScriptOption:
-    match = _SPEC.fullmatch(text)
+    match = re.fullmatch(_SPEC, text)
     if match is None:
         raise _MistakeError(f"{text!r} does not declare an option", spec.span, _SPEC_HINT)
     names = tuple(match["names"].split("|"))

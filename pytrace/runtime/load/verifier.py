@@ -44,22 +44,22 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 # Instruction dumps ("12: (b7) r0 = 0"), register states ("R1=ctx() R10=fp0", "; frame1: …"), and statistics.
-_NOISE = re.compile(
+_NOISE = (
     r"^(\d+: |from \d+ to \d+|R\d+(_\w+)?=|; |processed \d+ insns|verification time|stack depth|max_states|"
     r"peak_states|mark_precise|frame ?\d|last_idx|parent |regs=|caller:|callee:|returning from callee|to caller at|"
     r"func#\d+ @|arg#\d+ reference type|BPF program is too large\. Processed|reg type unsupported|-- |\s*$)"
 )
-_SOURCE = re.compile(r"^; .* @ ([^@]+:\d+)\s*$")
+_SOURCE = r"^; .* @ ([^@]+:\d+)\s*$"
 
 
 def finding(log: str) -> Finding:
     """What a verifier log of a refused program comes down to."""
     place = text = ""
     for line in log.splitlines():
-        match = _SOURCE.match(line)
+        match = re.match(_SOURCE, line)
         if match:
             place = match.group(1)
-        if line.startswith("BPF program is too large") or not _NOISE.match(line):
+        if line.startswith("BPF program is too large") or not re.match(_NOISE, line):
             text = line.strip()
     return Finding(text, place)
 
@@ -131,8 +131,8 @@ class VerifierLogs:
 
 _OTHER_FILES = 8
 """Descriptors that loading takes beside those of the script's maps and programs: of global data, events, the log."""
-_REFUSED = re.compile(r"prog '([^']+)': (?:BPF program load failed|failed to load)")
-_UNMADE = re.compile(r"map '([^']+)': failed to create")
+_REFUSED = r"prog '([^']+)': (?:BPF program load failed|failed to load)"
+_UNMADE = r"map '([^']+)': failed to create"
 
 
 def map_refused(spec: MapSpec, error: OSError) -> LoadError:
@@ -169,11 +169,11 @@ def explain(
     warnings = messages.warnings
     if error.errno in (errno.EMFILE, errno.ENFILE) or _too_many_files(manifest):
         return LoadError("the script cannot be loaded: too many open files", hints=["see ulimit -n"])
-    refused = next((match.group(1) for match in (_REFUSED.search(text) for text in warnings) if match), None)
+    refused = next((match.group(1) for match in (re.search(_REFUSED, text) for text in warnings) if match), None)
     spec = next((item for item in manifest.programs if item.symbol == refused), None)
     number = error.errno or 0
     if spec is None:
-        unmade = next((match.group(1) for match in (_UNMADE.search(text) for text in warnings) if match), None)
+        unmade = next((match.group(1) for match in (re.search(_UNMADE, text) for text in warnings) if match), None)
         for item in manifest.maps:
             if item.symbol == unmade:
                 return map_refused(item, error)

@@ -28,8 +28,8 @@ from pytrace.frontend.ast.probe_context import ArgumentLocation, RawField, RawRe
 VALUE, TEXT = "value", "text"
 """Formulas that consist of a path only: a number, or a text."""
 
-_EXPRESSION = re.compile(r"(?:(\w+)\()?([^()]+)\)?")
-_STEP = re.compile(r"(->|\.)(\w+)")
+_EXPRESSION = r"(?:(\w+)\()?([^()]+)\)?"
+_STEP = r"(->|\.)(\w+)"
 
 
 def places(
@@ -80,7 +80,7 @@ class _Raw(msgspec.Struct, frozen=True):
 
     def place(self, source: str, item: TracepointField) -> ArgumentLocation | None:
         """The location of a field from its expression; None if the kernel's BTF does not confirm it."""
-        match = _EXPRESSION.fullmatch(source)
+        match = re.fullmatch(_EXPRESSION, source)
         assert match is not None, source
         name, operands = match[1], [text.strip() for text in match[2].split(",")]
         if name:
@@ -142,7 +142,7 @@ class _Raw(msgspec.Struct, frozen=True):
     def _follow(self, path: str) -> tuple[RawRead, Type] | None:
         """The value at the end of a path, and its type; None if the kernel lacks one of the members."""
         name = path.partition("->")[0].partition(".")[0]
-        steps = _STEP.findall(path)
+        steps = re.findall(_STEP, path)
         slot: int | None = None
         type_: Type | None
         if name == "current":

@@ -28,14 +28,11 @@ def _x86_names() -> dict[str, str]:
 _X86 = _x86_names()
 
 _NUMBER = r"[+-]?(?:0[xX][0-9a-fA-F]+|[0-9]+)"
-_X86_REGISTER = re.compile(r"%([a-z0-9]+)")
-_X86_CONSTANT = re.compile(rf"\$({_NUMBER})")
-_X86_MEMORY = re.compile(
-    rf"""(?P<offset>(?:[+-]?(?:0[xX][0-9a-fA-F]+|[0-9]+))*)
+_X86_REGISTER = r"%([a-z0-9]+)"
+_X86_CONSTANT = rf"\$({_NUMBER})"
+_X86_MEMORY = rf"""(?x)(?P<offset>(?:[+-]?(?:0[xX][0-9a-fA-F]+|[0-9]+))*)
     (?P<symbol>[+-]?[A-Za-z_.$][\w.$@]*(?P<addend>(?:{_NUMBER})?))?
-    \((?:%(?P<base>[a-z0-9]+))?(?:,\s*%(?P<index>[a-z0-9]+)(?:,\s*(?P<scale>[1248]))?)?\)""",
-    re.VERBOSE,
-)
+    \((?:%(?P<base>[a-z0-9]+))?(?:,\s*%(?P<index>[a-z0-9]+)(?:,\s*(?P<scale>[1248]))?)?\)"""
 
 
 class BadArgumentError(ValueError):
@@ -76,12 +73,12 @@ def locations(
     return tuple(locations_)
 
 
-_WORD = re.compile(r"(?:\[[^\]]*\]|\([^)]*\)|[^\s\[\(])+")
+_WORD = r"(?:\[[^\]]*\]|\([^)]*\)|[^\s\[\(])+"
 
 
 def _words(text: str) -> list[str]:
     """The arguments; blanks inside brackets belong to an operand."""
-    return _WORD.findall(text)
+    return re.findall(_WORD, text)
 
 
 def _size(text: str, word: str) -> int:
@@ -96,13 +93,13 @@ def _size(text: str, word: str) -> int:
 
 
 def _x86(operand: str, size: int, signed: bool, symbol: Callable[[str], int | None], address: int) -> RegisterLocation:
-    match = _X86_CONSTANT.fullmatch(operand)
+    match = re.fullmatch(_X86_CONSTANT, operand)
     if match:
         return RegisterLocation("", int(match[1], 0), size=size, signed=signed)
-    match = _X86_REGISTER.fullmatch(operand)
+    match = re.fullmatch(_X86_REGISTER, operand)
     if match:
         return RegisterLocation(_x86_register(match[1], operand), size=size, signed=signed)
-    match = _X86_MEMORY.fullmatch(operand)
+    match = re.fullmatch(_X86_MEMORY, operand)
     if match is None:
         raise BadArgumentError(f"operand {operand!r} is not supported")
     offset = _sum(match["offset"])
@@ -135,11 +132,11 @@ def _sum(text: str) -> int:
     return sum(int(part, 0) for part in re.findall(_NUMBER, text or ""))
 
 
-_ARM_MEMORY = re.compile(
+_ARM_MEMORY = (
     rf"\[\s*(?P<base>[a-z0-9]+)\s*(?:,\s*(?:#?(?P<offset>{_NUMBER})"
     r"|(?P<index>[a-z0-9]+)\s*(?:,\s*(?:lsl|sxtw|uxtw|sxtx)\s*(?:#?(?P<shift>[0-9]+))?)?))?\s*\]"
 )
-_ARM_REGISTER = re.compile(r"(?:[xw](?:[12]?[0-9]|30)|w?sp|[xw]zr|lr|fp)")
+_ARM_REGISTER = r"(?:[xw](?:[12]?[0-9]|30)|w?sp|[xw]zr|lr|fp)"
 _ARM_SPECIAL = {"sp": "sp", "wsp": "sp", "lr": "r30", "fp": "r29"}
 
 
@@ -152,9 +149,9 @@ def _arm64(
         return RegisterLocation("", int(constant, 0), size=size, signed=signed)
     if operand in ("xzr", "wzr"):
         return RegisterLocation("", 0, size=size, signed=signed)
-    if _ARM_REGISTER.fullmatch(operand):
+    if re.fullmatch(_ARM_REGISTER, operand):
         return RegisterLocation(_arm_register(operand), size=size, signed=signed)
-    match = _ARM_MEMORY.fullmatch(operand)
+    match = re.fullmatch(_ARM_MEMORY, operand)
     if match is None:
         raise BadArgumentError(f"operand {operand!r} is not supported")
     index = _arm_register(match["index"]) if match["index"] else ""
@@ -166,7 +163,7 @@ def _arm64(
 
 def _arm_register(name: str) -> str:
     """``x3`` and ``w3`` as ``r3``."""
-    if not _ARM_REGISTER.fullmatch(name):
+    if not re.fullmatch(_ARM_REGISTER, name):
         raise BadArgumentError(f"register {name!r} cannot be read")
     return _ARM_SPECIAL.get(name, f"r{name[1:]}")
 
