@@ -17,7 +17,8 @@ from pytrace.core.manifest import Manifest, MapSpec
 from pytrace.core.types.tables import RowTable
 from pytrace.render.decoders import Values, integer_code
 from pytrace.runtime.host.clocks import Clock
-from pytrace.runtime.output.renderer import Renderer, RenderOptions, RunState
+from pytrace.runtime.output.renderer import Renderer
+from pytrace.runtime.output.run_state import RenderOptions, RunState
 from pytrace.runtime.output.streams import Flush, Output
 
 PLACE = Location("stdin", 1, 9, 26, 'begin { errorf("e %d", 5); }')

@@ -18,7 +18,8 @@ from pytrace.core.probes.targets import NoTarget
 from pytrace.core.types import INT64
 from pytrace.runtime.attach.attachments import Attached
 from pytrace.runtime.host.clocks import Clock
-from pytrace.runtime.output.renderer import Renderer, RenderOptions, RunState
+from pytrace.runtime.output.renderer import Renderer
+from pytrace.runtime.output.run_state import RenderOptions, RunState
 from pytrace.runtime.output.streams import Output
 from pytrace.runtime.ring.reader import RingReader
 from pytrace.runtime.session.consumer import Consumer

@@ -1,4 +1,4 @@
-"""Writes that do not wait: a pipe that is read slowly and a terminal that was stopped must not hold up the tracer.
+"""Writes that do not block: a pipe that is read slowly and a stopped terminal must not hold up the tracer.
 
 Whether writes block is a property of the open file, which other processes share, so it is not changed.  A pipe or a
 terminal is opened once more instead, for this process only (``/proc/self/fd``); where that is refused, and for sockets,
@@ -16,13 +16,50 @@ import time
 from pytrace.core.diagnostics import TraceError
 
 _AT_ONCE = 4096
-"""What a pipe that polls as writable takes without waiting (``PIPE_BUF``)."""
+"""Bytes that a pipe accepts without blocking when it polls as writable (``PIPE_BUF``)."""
 _PAUSE = 0.01
-"""Seconds until the next try where polling does not tell whether there is room."""
+"""Seconds until the next attempt where polling does not tell whether there is room."""
+
+
+class Batch:
+    """Parts that are being written together."""
+
+    __slots__ = ("data", "done", "parts", "stop")
+
+    def __init__(self, parts: list[bytes]) -> None:
+        self.parts = parts
+        self.data = memoryview(b"".join(parts))
+        self.done: list[int] = []
+        """Number of bytes that each call has written so far."""
+        self.stop = 0
+        """The end of the line after which messages are written; 0 when none wait."""
+
+    @property
+    def rest(self) -> memoryview:
+        """The bytes to write next."""
+        return self.data[self.written : self.stop or None]
+
+    @property
+    def ends_line(self) -> bool:
+        """Whether the last byte ends a line."""
+        return bytes(self.data[-1:]) == b"\n"
+
+    def stop_at_line_end(self) -> None:
+        """Stop at the end of the current line, for messages to be written there."""
+        if not self.stop:
+            written = self.written
+            self.stop = bytes(self.data[written:]).find(b"\n") + 1
+            if self.stop:
+                self.stop += written
+
+    @property
+    def written(self) -> int:
+        """Number of written bytes."""
+        return sum(self.done)
 
 
 class Channel:
-    """A descriptor to write to. :meth:`close` closes what was opened here, not the descriptor."""
+    """Writes to a descriptor, which stays open after :meth:`close`."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -50,7 +87,7 @@ class Channel:
             self._polls = True
 
     def send(self, data: memoryview, done: list[int]) -> bool:
-        """Write what there is room for of *data*, and put into *done* how many bytes that is; False when nobody reads.
+        """Write as much of *data* as there is room for, and append its length to *done*; False when nobody reads.
 
         Raises:
             TraceError: the device is full or failed.
@@ -76,7 +113,7 @@ class Channel:
         return True
 
     def wait(self, seconds: float) -> bool:
-        """Wait until there is room, at most so long; whether there is."""
+        """Wait for room, at most *seconds*. Returns whether there is some."""
         if self.unsure:
             time.sleep(min(seconds, _PAUSE))
             return True
@@ -85,7 +122,7 @@ class Channel:
         return bool(poll.poll(seconds * 1000))
 
     def close(self) -> None:
-        """Close what was opened here."""
+        """Close the own descriptor."""
         if self._own >= 0:
             os.close(self._own)
             self._own = -1

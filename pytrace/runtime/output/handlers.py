@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import errno
 import os
+import struct
 import time
 from collections.abc import Callable
 
+from pytrace.core.diagnostics import TraceError
 from pytrace.core.event_layout import (
-    EXIT_STATUSES,
     CurrentTime,
     EmptiedMap,
     EventSpec,
-    Exit,
     FlatLayout,
     Formatted,
     HelperFailure,
@@ -25,14 +25,14 @@ from pytrace.core.event_layout import (
     PrintedMap,
     Quantiles,
     RuntimeFailure,
-    cut_exit_status,
 )
 from pytrace.core.types import Bool, Buffer, Enum, Fixed, Inet, Int, Mac, Pointer, String
 from pytrace.render import json
 from pytrace.render.events import printf
 from pytrace.render.events.event_decoder import Formatter, RunHandler, Tally, Texts, each, formatter, reader
+from pytrace.render.maps.map_printer import Shown
 from pytrace.render.strftime import strftime
-from pytrace.runtime.output import messages
+from pytrace.runtime.output import messages, rows
 from pytrace.runtime.output.context import Context
 
 Make = Callable[[Context, EventSpec], RunHandler]
@@ -53,25 +53,20 @@ def _parts(context: Context, spec: EventSpec, *, shown: bool = True) -> list[byt
 
 
 def _print_run(context: Context, spec: EventSpec, parts: list[bytes | printf.Piece]) -> RunHandler:
-    quick = all(isinstance(kind, _QUICK) for kind in spec.args)
+    quick = all(isinstance(type_, _QUICK) for type_ in spec.args)
     return Texts(Formatter(spec.layout, context.decoders, parts), context.extend_text, quick=quick)
 
 
 def _row(context: Context, spec: EventSpec) -> RunHandler:
-    from pytrace.runtime.output import rows  # few scripts need it
-
-    return rows.handler(context, spec, quick=all(isinstance(kind, _QUICK) for kind in FlatLayout.of(spec.layout).args))
+    types = FlatLayout.of(spec.layout).args
+    return rows.handler(context, spec, quick=all(isinstance(type_, _QUICK) for type_ in types))
 
 
 def _print_rows(context: Context, spec: EventSpec) -> RunHandler:
     read: Callable[[bytes, int], tuple[int]] | None
     read = reader(spec.layout, context.decoders) if spec.layout.args else None
 
-    def handle(data: bytes, offset: int) -> None:
-        if context.has_sorted_rows:
-            context.sorted_rows.print(0 if read is None else read(data, offset)[0])
-
-    return each(handle)
+    return each(lambda data, offset: context.sorted_rows.print(0 if read is None else read(data, offset)[0]))
 
 
 def _clear_terminal(context: Context, _spec: EventSpec) -> RunHandler:
@@ -87,7 +82,7 @@ def _clear_terminal(context: Context, _spec: EventSpec) -> RunHandler:
 
 
 _QUICK = (Bool, Int, Enum, Fixed, Pointer, String, Buffer, Mac, Inet)
-"""Types whose values take nothing to print that would have to be looked up, and are never long."""
+"""Types whose values are short and printed without look-ups of names."""
 
 
 def _json_parts(kind: str, parts: list[bytes | printf.Piece]) -> list[bytes | printf.Piece]:
@@ -165,7 +160,7 @@ def _join(context: Context, spec: EventSpec) -> RunHandler:
 
 
 def _cat(context: Context, spec: EventSpec) -> RunHandler:
-    from pytrace.runtime.output import blocking
+    from pytrace.runtime.output import blocking  # imports subprocess, which few scripts need
 
     text = _text_of(context, spec)
     most = context.config.max_cat_bytes
@@ -175,7 +170,7 @@ def _cat(context: Context, spec: EventSpec) -> RunHandler:
         nonlocal told, broken_off
         path = text(data, offset)
         try:
-            found = blocking.read_file(path, most + 1, blocking.Wait(context.state, context.output.flush))
+            content = blocking.read_file(path, most + 1, blocking.Wait(context.state, context.output.flush))
         except blocking.BrokenOffError:
             if not broken_off:
                 context.warn(spec, f"cat: {os.fsdecode(path)!r} not read to its end because of the interrupt")
@@ -185,8 +180,8 @@ def _cat(context: Context, spec: EventSpec) -> RunHandler:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             context.warn(spec, f"cat: cannot read {os.fsdecode(path)!r}: {reason}")
             return
-        _emit(context, "cat", context.printable(found[:most]))
-        if len(found) > most and not told:
+        _emit(context, "cat", context.printable(content[:most]))
+        if len(content) > most and not told:
             told = True
             name = os.fsdecode(path)
             context.warn(spec, f"cat: {name!r} is longer than {most} bytes (max_cat_bytes); output truncated")
@@ -195,7 +190,7 @@ def _cat(context: Context, spec: EventSpec) -> RunHandler:
 
 
 def _system(context: Context, spec: EventSpec) -> RunHandler:
-    from pytrace.runtime.output import commands
+    from pytrace.runtime.output import blocking
 
     text = _text_of(context, spec)
 
@@ -206,7 +201,7 @@ def _system(context: Context, spec: EventSpec) -> RunHandler:
         # The command's standard error must appear after earlier output.
         context.output.flush()
         command = text(data, offset)
-        printed, whole = commands.run(command, context.state)
+        printed, whole = blocking.run_command(command, context.state)
         _emit(context, "syscall", printed, b"\n")
         if not whole:
             context.warn(spec, f"system: {os.fsdecode(command)!r} killed because of the interrupt")
@@ -219,8 +214,6 @@ def _system(context: Context, spec: EventSpec) -> RunHandler:
 
 def _print_map(context: Context, spec: EventSpec) -> RunHandler:
     static = spec.static_part(PrintedMap)
-    from pytrace.render.maps.map_printer import Shown  # only scripts with maps need it
-
     shown = Shown(static.top, static.div, static.order, static.clear)
     view = context.view(static.map)
     show = context.map_form(view)
@@ -245,22 +238,7 @@ def _zero(context: Context, spec: EventSpec) -> RunHandler:
     return each(lambda _data, _offset: view.zero())
 
 
-# ---------------------------------------------------------------------------------------------- session
-
-
-def _exit(context: Context, spec: EventSpec) -> RunHandler:
-    read: Callable[[bytes, int], tuple[int]] | None
-    read = reader(spec.layout, context.decoders) if spec.layout.args else None
-    known = spec.static_part(Exit)
-    told, timed = known.known, known.timed
-
-    def handle(data: bytes, offset: int, _length: int, _stride: int, _count: int) -> None:
-        code = 0 if read is None else read(data, offset)[0]
-        if not told and code not in EXIT_STATUSES:
-            context.warn(spec, cut_exit_status(code))
-        context.end(code, timed=timed)
-
-    return handle
+# ---------------------------------------------------------------------------------------------- watchpoints, packets
 
 
 def _unwatch(context: Context, spec: EventSpec) -> RunHandler:
@@ -268,13 +246,41 @@ def _unwatch(context: Context, spec: EventSpec) -> RunHandler:
     return each(lambda data, offset: context.state.unwatched.append(read(data, offset)[0]))
 
 
+_MAGIC_NANOSECONDS = 0xA1B23C4D
+_LINKTYPE_RAW = 101
+_SNAPLEN = 65535
+_SECOND = 1_000_000_000
+
+
+class PcapWriter:
+    """One file of raw IP packets with times in nanoseconds (https://www.ietf.org/archive/id/draft-ietf-opsawg-pcap-04.html).
+
+    Raises:
+        TraceError: the file cannot be created.
+    """
+
+    def __init__(self, path: str) -> None:
+        try:
+            self._file = open(path, "wb")  # noqa: SIM115 - closed by close()
+        except OSError as error:
+            raise TraceError(f"cannot write packets to {path!r}: {error.strerror}") from error
+        self._file.write(struct.pack("=IHHiIII", _MAGIC_NANOSECONDS, 2, 4, 0, 0, _SNAPLEN, _LINKTYPE_RAW))
+
+    def packet(self, wall: int, length: int, data: bytes) -> None:
+        """Add a packet of *length* bytes, of which *data* was captured at *wall* (nanoseconds since 1970)."""
+        seconds, rest = divmod(wall, _SECOND)
+        self._file.write(struct.pack("=IIII", seconds & 0xFFFFFFFF, rest, len(data), max(length, len(data))) + data)
+
+    def close(self) -> None:
+        """Write what waits and close the file."""
+        self._file.close()
+
+
 def _skboutput(context: Context, spec: EventSpec) -> RunHandler:
     read: Callable[[bytes, int], tuple[int, int, bytes]] = reader(spec.layout, context.decoders)
     path = spec.static_part(PacketFile).path
     writer = context.writers.get(path)
     if writer is None:
-        from pytrace.runtime.output.pcap import PcapWriter  # few scripts need it
-
         writer = context.writers[path] = PcapWriter(path)
     packet, wall = writer.packet, context.clock.wall
 
@@ -343,13 +349,9 @@ HANDLERS: dict[str, Make] = {
     "quantiles": _quantiles,
     "clear": _clear,
     "zero": _zero,
-    "exit": _exit,
     "skboutput": _skboutput,
     "unwatch": _unwatch,
     "runtime_error": _runtime_error,
     "helper_error": _helper_error,
 }
-"""The row of each event kind."""
-
-EAGER = frozenset({"skboutput"})
-"""Kinds whose handler is made before the first event: a file that cannot be written must be known at the start."""
+"""Handlers by event kind, except for ``exit()``, which the renderer handles itself."""

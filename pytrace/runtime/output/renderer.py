@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.event_layout import EventSpec, RuntimeFailure
+from pytrace.core.event_layout import EXIT_STATUSES, STATIC_PARTS, EventSpec, Exit, RuntimeFailure, cut_exit_status
 from pytrace.render import json
 from pytrace.render.events.event_decoder import RunHandler, Tally
+from pytrace.render.events.event_decoder import reader as event_reader
 from pytrace.runtime.host.clocks import Clock
 from pytrace.runtime.output import messages
-from pytrace.runtime.output.context import Context, RenderOptions, RunState
-from pytrace.runtime.output.handlers import EAGER, HANDLERS, Make
+from pytrace.runtime.output.run_state import RenderOptions, RunState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,22 +24,26 @@ if TYPE_CHECKING:
     from pytrace.render.forms import TextForms
     from pytrace.render.maps.map_printer import MapView, Reader
     from pytrace.render.names import Symbols
+    from pytrace.runtime.output.context import Context
+    from pytrace.runtime.output.handlers import Make
     from pytrace.runtime.output.messages import Totals
     from pytrace.runtime.output.streams import Output
 
-__all__ = ["RenderOptions", "Renderer", "RunState"]
-
-
 _LARGE_PART = 4096
-"""Bytes of what is written at once, to wait for nothing, when a map prints in parts."""
+"""A part of a map that is longer than this is written at once."""
+_EAGER = frozenset({"skboutput"})
+"""Kinds whose handler is created before the first event: a file that cannot be written is an error at the start."""
 
 
 class Renderer:
     """Prints events and maps of a script.
 
-    :attr:`handlers` is what :meth:`pytrace.runtime.ring.reader.RingReader.drain` takes: one handler for each event id.
-    After ``exit()`` the list has handlers that ignore waiting events, until :meth:`resume`. *handlers* are the
-    rows of another table than that of printing. Decoded rows are also passed to *keep_row*.
+    :attr:`handlers` is for :meth:`pytrace.runtime.ring.reader.RingReader.drain`: one handler for each event id.
+    After ``exit()`` the list has handlers that ignore waiting events, until :meth:`resume`. *handlers* replaces the
+    table of handlers that print. Decoded rows are also passed to *keep_row*.
+
+    Forms of values, names and maps are created with the first event that needs them, together with the modules for
+    that: many runs print nothing but a map, or nothing.
     """
 
     def __init__(
@@ -57,44 +62,81 @@ class Renderer:
         self.output = output
         self._manifest = manifest
         self._options = options or RenderOptions()
-        self._context = Context(
-            manifest, output, symbols, reader, clock or Clock(), self._options, self.state, self._exited, keep_row
-        )
+        self._symbols = symbols
+        self._reader = reader
+        self._clock = clock or Clock()
+        self._keep_row = keep_row
+        self._replaced = handlers
         self._iterating = False
-        self._made: list[RunHandler] = []
-        for index, spec in enumerate(manifest.events):
-            make = (handlers or HANDLERS).get(spec.kind)
-            if make is None:
-                raise InternalError(f"no handler for events of kind {spec.kind!r}")
-            if spec.id != index:
-                raise InternalError(f"event {spec.id} is at place {index} of the manifest")
-            self._made.append(make(self._context, spec) if spec.kind in EAGER else self._later(make, spec))
-        self.handlers: list[RunHandler] = list(self._made)
+        self._created = [self._initial(index, spec) for index, spec in enumerate(manifest.events)]
+        self.handlers: list[RunHandler] = list(self._created)
         self.ignored = 0
         """Events that came after ``exit()``, other than further ones of ``exit()``."""
         self.printed_nothing = False
         """Whether the run has ended and neither events nor maps printed anything."""
         self._reported: dict[tuple[str, int], int] = {}
         self._told: set[str] = set()
+        """Kinds of failures that were reported while the run went on."""
 
-    def _later(self, make: Make, spec: EventSpec) -> RunHandler:
+    @cached_property
+    def _context(self) -> Context:
+        """The context of handlers."""
+        from pytrace.runtime.output.context import Context  # see the class
+
+        return Context(
+            self._manifest, self.output, self._symbols, self._reader, self._clock, self._options, self.state,
+            self._keep_row,
+        )  # fmt: skip
+
+    @property
+    def _used(self) -> Context | None:
+        """The context, if anything needed it."""
+        return self._context if "_context" in self.__dict__ else None
+
+    def _initial(self, index: int, spec: EventSpec) -> RunHandler:
+        """The handler of an event before the first one has come."""
+        if spec.kind not in STATIC_PARTS:
+            raise InternalError(f"no handler for events of kind {spec.kind!r}")
+        if spec.id != index:
+            raise InternalError(f"event {spec.id} is at place {index} of the manifest")
+        if spec.kind == "exit":
+            return self._exit_handler(spec)
+        return self._handler(spec) if spec.kind in _EAGER else self._later(spec)
+
+    def _handler(self, spec: EventSpec) -> RunHandler:
+        from pytrace.runtime.output.handlers import HANDLERS  # see the class
+
+        return (self._replaced or HANDLERS)[spec.kind](self._context, spec)
+
+    def _later(self, spec: EventSpec) -> RunHandler:
         """A handler that is created at its first event: many statements of a script never send any."""
 
         def first(data: bytes, offset: int, length: int, stride: int, count: int) -> None:
-            handler = self._made[spec.id] = self.handlers[spec.id] = make(self._context, spec)
+            handler = self._created[spec.id] = self.handlers[spec.id] = self._handler(spec)
             handler(data, offset, length, stride, count)
 
         return first
+
+    def _exit_handler(self, spec: EventSpec) -> RunHandler:
+        known = spec.static_part(Exit)
+
+        def handle(data: bytes, offset: int, _length: int, _stride: int, _count: int) -> None:
+            code = event_reader(spec.layout, self._context.decoders)(data, offset)[0] if spec.layout.args else 0
+            if not known.known and code not in EXIT_STATUSES:
+                self._context.warn(spec, cut_exit_status(code))
+            self._end(code, timed=known.timed)
+
+        return handle
 
     # ---- maps
 
     @property
     def texts(self) -> TextForms:
-        """Formatter of values as text, with the names that this run has resolved."""
+        """Text forms of values, with the names that this run has resolved."""
         return self._context.raw_texts
 
     def views(self) -> list[MapView]:
-        """All maps of the script, as what was printed and cleared has left them."""
+        """Views of all maps of the script."""
         return [self._context.view(item.name) for item in self._manifest.maps]
 
     # ---- events
@@ -114,12 +156,22 @@ class Renderer:
     def exit(self, code: int) -> None:
         """Handle ``exit(code)`` whose event did not fit the ring."""
         if not self.state.exit_requested:
-            self._context.end(code)
+            self._end(code)
+
+    def _end(self, code: int, *, timed: bool = False) -> None:
+        """The script called ``exit(code)``, *timed*: in a timer."""
+        self.state.exit_requested = True
+        self.state.timed = timed
+        self.state.exit_code = code & 0xFF
+        if self._iterating:
+            self._ignore_exits()
+        else:
+            self._ignore_rest()
 
     def resume(self) -> None:
         """Handle events again (those of end probes)."""
         self.state.resumed = True
-        self.handlers[:] = self._made
+        self.handlers[:] = self._created
 
     def iterating(self) -> ExitStack:
         """Within, ``exit()`` ends only what comes afterwards: the iterator that calls it shows all its items."""
@@ -133,22 +185,15 @@ class Renderer:
         if self.state.exit_requested:
             self._ignore_rest()
 
-    def _exited(self) -> None:
-        """The script has called ``exit()``."""
-        if self._iterating:
-            self._ignore_exits()
-        else:
-            self._ignore_rest()
-
     def _ignore_exits(self) -> None:
         for spec in self._manifest.events:
             if spec.kind == "exit":
-                self.handlers[spec.id] = _heed()
+                self.handlers[spec.id] = _nothing()
 
     def _ignore_rest(self) -> None:
         # Repeated exit() calls, by timers that are not detached yet, do not count as lost.
         ignore = Tally(self._ignore)
-        self.handlers[:] = [_heed() if spec.kind == "exit" else ignore for spec in self._manifest.events]
+        self.handlers[:] = [_nothing() if spec.kind == "exit" else ignore for spec in self._manifest.events]
 
     def _ignore(self, count: int) -> None:
         # A timer ended the run: what comes later is outside of its time.
@@ -176,8 +221,8 @@ class Renderer:
 
     def print_rows(self) -> None:
         """Print the rows that still wait for ``print_rows()``."""
-        if self._context.has_sorted_rows:
-            self._context.sorted_rows.print()
+        if context := self._used:
+            context.sorted_rows.print()
 
     def print_maps(self) -> None:
         """Print all non-empty maps at the end, by name, in text after two empty lines.
@@ -196,7 +241,7 @@ class Renderer:
                 self.output.write(b"\n\n" + part if due else part)
                 self.printed_nothing = due = False
                 if len(part) > _LARGE_PART:
-                    # There are more of them: together they take much memory.
+                    # Further parts together take much memory.
                     self.output.advance()
         if due and self.output.terminal and self.state.requests.count:
             self.output.write(b"\n")  # after ^C
@@ -207,8 +252,9 @@ class Renderer:
         try:
             self.output.flush()
         finally:
-            for writer in self._context.writers.values():
-                writer.close()
+            if context := self._used:
+                for writer in context.writers.values():
+                    writer.close()
 
     # ---- losses
 
@@ -250,15 +296,15 @@ class Renderer:
             self._tell("losses", totals)
 
     def all_losses(self, totals: Totals) -> dict[tuple[str, int], int]:
-        """*totals*, and what the output itself left out."""
+        """*totals*, with the events, commands and rows that the output left out."""
         own = {("ignored", 0): self.ignored, ("not_run", 0): self.state.not_run}
-        if self._context.has_sorted_rows:
-            own["unsorted", 0] = self._context.sorted_rows.lost
+        if context := self._used:
+            own["unsorted", 0] = context.sorted_rows.lost
         return {**totals, **{key: count for key, count in own.items() if count}}
 
     def broken_off(self, totals: Totals) -> None:
         """Print the summary of losses of an aborted run, on standard error in any case."""
-        if self._context.has_sorted_rows and (waiting := self._context.sorted_rows.waiting):
+        if (context := self._used) and (waiting := context.sorted_rows.waiting):
             totals = {**totals, ("unprinted", 0): totals.get(("unprinted", 0), 0) + waiting}
         if self._options.warnings:
             for text in messages.summary_lines(self._manifest, totals):
@@ -266,10 +312,10 @@ class Renderer:
 
     def _tell(self, kind: str, totals: Totals) -> None:
         if self.output.json:
-            found = messages.by_kind(self._manifest, totals)
-            members = [("data", _counts(found))]
-            if "map_full" in found:
-                sizes = messages.map_sizes(self._manifest, found["map_full"])
+            counts = messages.by_kind(self._manifest, totals)
+            members = [("data", _counts(counts))]
+            if "map_full" in counts:
+                sizes = messages.map_sizes(self._manifest, counts["map_full"])
                 members.append(("sizes", _numbers(sizes)))
             self.output.write(json.fields_line(kind, members))
             return
@@ -282,8 +328,8 @@ class Renderer:
         self.output.write(json.fields_line(kind, [("count", number), ("data", data)]))
 
 
-def _counts(found: dict[str, dict[str, int]]) -> bytes:
-    return json.mapping([(kind.encode(), _numbers(names)) for kind, names in found.items()])
+def _counts(counts: dict[str, dict[str, int]]) -> bytes:
+    return json.mapping([(kind.encode(), _numbers(names)) for kind, names in counts.items()])
 
 
 def _numbers(named: dict[str, int]) -> bytes:
@@ -292,6 +338,6 @@ def _numbers(named: dict[str, int]) -> bytes:
     )
 
 
-def _heed() -> Tally:
+def _nothing() -> Tally:
     """The handler of an ``exit()`` that repeats an earlier request."""
     return Tally(lambda _count: None)

@@ -1,53 +1,63 @@
-"""Rows: what ``row()`` prints, as aligned text, JSON or CSV, and as typed values."""
+"""Rows of ``row()`` as aligned text, JSON or CSV, and as typed values.
+
+Rows that wait for ``print_rows()``, which sorts them by columns, are kept as records, so that the handler that prints
+rows as they come prints them, too.
+"""
 
 from __future__ import annotations
 
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from pytrace.core import types
-from pytrace.core.event_layout import EventSpec, FlatLayout, RowMembers
+from pytrace.core.event_layout import RECORD_HEADER, EventSpec, FlatLayout, RowMembers
 from pytrace.core.types.tables import JOINED_TEXTS, NUMBERS, RowTable
-from pytrace.render import json
+from pytrace.render import csv, json
 from pytrace.render.events.event_decoder import Formatter, RowFormatter, RunHandler, Texts, reader
 from pytrace.render.events.printf import Piece
 from pytrace.render.tables import Table, TextTable, cell, is_below, lines_below
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from pytrace.render.decoders import Values
+    from pytrace.render.events.event_decoder import RunHandler
     from pytrace.runtime.output.context import Context
 
-
 def values(context: Context, spec: EventSpec) -> Callable[[bytes, int], Values]:
-    """A function that gives the decoded row of the event at an offset, in the order of its :attr:`EventSpec.schema`.
+    """A function that returns the decoded row of the event at an offset, in the order of its :attr:`EventSpec.schema`.
 
     Its values compare with those of other statements of the table.
     """
     read = reader(FlatLayout.of(spec.layout), context.decoders)
     columns = zip(spec.schema.columns, context.row_tables[spec.id].schema.columns, strict=True)
     forms = [
-        (at, context.raw_texts.form(own.type)) for at, (own, table) in enumerate(columns) if table.type == JOINED_TEXTS
+        (index, context.raw_texts.form(own.type))
+        for index, (own, table) in enumerate(columns)
+        if table.type == JOINED_TEXTS
     ]
     if not forms:
         return read
 
     def printed(data: bytes, offset: int) -> Values:
         row: Values = read(data, offset)
-        texts = {at: form(row[at]) for at, form in forms}
-        return tuple([texts.get(at, item) for at, item in enumerate(row)])
+        texts = {index: form(row[index]) for index, form in forms}
+        return tuple([texts.get(index, item) for index, item in enumerate(row)])
 
     return printed
 
 
 def handler(context: Context, spec: EventSpec, *, quick: bool) -> RunHandler:
-    """What prints the rows of one place in the script, and keeps them where somebody wants them."""
+    """The handler of one place in the script: it prints rows, and keeps them where :attr:`Context.keep_row` is set."""
     return waiting(context, spec, keeping(context, spec, _printer(context, spec, quick=quick)))
 
 
 def waiting(context: Context, spec: EventSpec, shown: RunHandler) -> RunHandler:
-    """The handler *shown*, for sorted rows at the time of ``print_rows()``."""
+    """The handler *shown*; sorted rows reach it at ``print_rows()``."""
     if not spec.static_part(RowMembers).order:
         return shown
     return context.sorted_rows.keeping(spec, values(context, spec), shown)
@@ -57,13 +67,13 @@ def line(context: Context, spec: EventSpec) -> Callable[[bytes, int], bytes]:
     """``line(data, offset)``: a row as text on its own, the members with their names."""
     layout = FlatLayout.of(spec.layout)
     parts: list[bytes | Piece] = []
-    for name, kind in zip(context.row_tables[spec.id].schema.names, layout.args, strict=True):
-        parts += (b" " if parts else b"", name.encode() + b"=", Piece(b"%s", render=context.texts.form(kind)))
+    for name, type_ in zip(context.row_tables[spec.id].schema.names, layout.args, strict=True):
+        parts += (b" " if parts else b"", name.encode() + b"=", Piece(b"%s", render=context.texts.form(type_)))
     return Formatter(layout, context.decoders, parts).one
 
 
 def keeping(context: Context, spec: EventSpec, shown: RunHandler) -> RunHandler:
-    """The handler *shown*, which also keeps rows where somebody wants them."""
+    """The handler *shown*, which also keeps rows where :attr:`Context.keep_row` is set."""
     keep = context.keep_row
     if keep is None:
         return shown
@@ -91,16 +101,14 @@ def _printer(context: Context, spec: EventSpec, *, quick: bool) -> RunHandler:
 def _table(context: Context, row_table: RowTable) -> Table:
     if not context.output.csv:
         return TextTable(context.page, row_table.schema, _below(row_table))
-    from pytrace.render import csv
-
     return Table(context.page, csv.heading(row_table.schema.names), csv.END)
 
 
 def _below(row_table: RowTable) -> list[int]:
     """The columns whose values stand below their row, unless there are no others."""
     columns = row_table.schema.columns
-    found = [at for at, column in enumerate(columns) if is_below(column.type)]
-    return found if len(found) < len(columns) else []
+    below = [index for index, column in enumerate(columns) if is_below(column.type)]
+    return below if len(below) < len(columns) else []
 
 
 # ---------------------------------------------------------------------------------------------- formats
@@ -110,25 +118,23 @@ def _text(context: Context, spec: EventSpec, table: Table) -> Formatter:
     assert isinstance(table, TextTable)
     layout = FlatLayout.of(spec.layout)
     pieces: list[bytes | Piece] = [
-        _text_piece(context, kind, below=at in table.below) for at, kind in enumerate(layout.args)
+        _text_piece(context, type_, below=index in table.below) for index, type_ in enumerate(layout.args)
     ]
     return RowFormatter(layout, context.decoders, pieces, table)
 
 
-def _text_piece(context: Context, kind: types.Type, *, below: bool) -> Piece:
-    if isinstance(kind, NUMBERS):
+def _text_piece(context: Context, type_: types.Type, *, below: bool) -> Piece:
+    if isinstance(type_, NUMBERS):
         return Piece(b"%d")
     texts = context.raw_texts  # tables have escapes of their own
-    return Piece(b"%s", render=lines_below(texts.form(kind)) if below else cell(texts, kind))
+    return Piece(b"%s", render=lines_below(texts.form(type_)) if below else cell(texts, type_))
 
 
 def _csv(context: Context, spec: EventSpec, _table: Table) -> Formatter:
-    from pytrace.render import csv
-
     layout = FlatLayout.of(spec.layout)
     parts: list[bytes | Piece] = []
-    for kind in layout.args:
-        form = csv.form(context.raw_texts, kind, alone=len(layout.args) == 1)
+    for type_ in layout.args:
+        form = csv.form(context.raw_texts, type_, alone=len(layout.args) == 1)
         parts += (b"," if parts else b"", Piece(b"%d") if form is None else Piece(b"%s", render=form))
     return Formatter(layout, context.decoders, [*parts, csv.END])
 
@@ -140,11 +146,129 @@ def _json(context: Context, spec: EventSpec) -> Formatter:
     return Formatter(FlatLayout.of(spec.layout), context.decoders, [*parts, json.ROW_END])
 
 
-def _json_piece(context: Context, kind: types.Type) -> Piece:
-    if isinstance(kind, types.Int) and kind.width <= 4:
+def _json_piece(context: Context, type_: types.Type) -> Piece:
+    if isinstance(type_, types.Int) and type_.width <= 4:
         return Piece(b"%d")
-    if isinstance(kind, types.String):
+    if isinstance(type_, types.String):
         return Piece(b'"%s"', render=json.escape)
-    if isinstance(kind, types.Stack):
-        return Piece(b"%s", render=json.frames(context.raw_texts.form(kind), kind))
-    return Piece(b"%s", render=context.jsons.form(kind))
+    if isinstance(type_, types.Stack):
+        return Piece(b"%s", render=json.frames(context.raw_texts.form(type_), type_))
+    return Piece(b"%s", render=context.jsons.form(type_))
+
+
+# ---------------------------------------------------------------------------------------------- sorted rows
+
+MOST_BYTES = 64 << 20
+"""Maximum size of waiting rows; rows that come after are counted as lost."""
+
+OVERHEAD = 128
+"""Approximate size of a row in bytes, without its record."""
+
+_Entry = tuple["Values", int, int, int]
+"""A row: values of its columns, index of its statement, offset of its record there, and length of the record."""
+
+
+class _Statement(msgspec.Struct):
+    """A ``row()`` whose rows wait."""
+
+    read: Callable[[bytes, int], Values]
+    shown: RunHandler
+    records: bytearray = msgspec.field(default_factory=bytearray)
+    places: list[tuple[int, int]] = msgspec.field(default_factory=list)
+    """Start of each record, and its length without header and padding."""
+
+
+class _Table(msgspec.Struct):
+    """Rows that are sorted together: of one table, by the same columns."""
+
+    order: Sequence[int]
+    statements: list[_Statement] = msgspec.field(default_factory=list)
+    arrivals: list[int] = msgspec.field(default_factory=list)
+    """The statement of each row, in the order in which the rows came."""
+
+
+class SortedRows:
+    """All rows of a run that wait."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._tables: dict[tuple[int, tuple[int, ...]], _Table] = {}
+        self._bytes = 0
+        self.lost = 0
+        """Rows that did not fit."""
+
+    @property
+    def waiting(self) -> int:
+        """Number of waiting rows."""
+        return sum(len(table.arrivals) for table in self._tables.values())
+
+    def keeping(self, spec: EventSpec, read: Callable[[bytes, int], Values], shown: RunHandler) -> RunHandler:
+        """A handler that keeps the rows of a place in the script, for *shown* to print later; *read* decodes one."""
+        order = tuple(spec.static_part(RowMembers).order)
+        table = self._tables.setdefault((self._context.row_tables[spec.id].number, order), _Table(order))
+        number, statement = len(table.statements), _Statement(read, shown)
+        table.statements.append(statement)
+
+        def run(data: bytes, offset: int, length: int, stride: int, count: int) -> None:
+            size = RECORD_HEADER + _padded(length)
+            fitting = min(count, max(0, MOST_BYTES - self._bytes) // (size + OVERHEAD))
+            self.lost += count - fitting
+            self._bytes += fitting * (size + OVERHEAD)
+            records, places = statement.records, statement.places
+            for start in range(offset, offset + stride * fitting, stride):
+                places.append((len(records) + RECORD_HEADER, length))
+                records += _HEADER
+                records += data[start : start + size - RECORD_HEADER].ljust(size - RECORD_HEADER, b"\0")
+            table.arrivals += [number] * fitting
+
+        return run
+
+    def print(self, most: int = 0) -> None:
+        """Print the first *most* rows (0: all) of each table, and forget all rows."""
+        self._bytes = 0
+        for table in self._tables.values():
+            if not table.arrivals:
+                continue
+            if not self._context.output.json:
+                # Each time is a table of its own, with a heading.
+                self._context.page.last = None
+            entries = _in_order(table)
+            _show(table, entries[:most] if most > 0 else entries)
+            table.arrivals = []
+            for statement in table.statements:
+                statement.records, statement.places = bytearray(), []
+
+
+_HEADER = bytes(RECORD_HEADER)
+
+
+def _padded(length: int) -> int:
+    return (length + 7) & ~7
+
+
+def _in_order(table: _Table) -> list[_Entry]:
+    """The rows by the columns of the order, then by the others from left to right, then as they came."""
+    waiting = [_entries(number, statement) for number, statement in enumerate(table.statements)]
+    entries = list(waiting[0]) if len(waiting) == 1 else [next(waiting[number]) for number in table.arrivals]
+    entries.sort(key=itemgetter(0))
+    for column in reversed(table.order):
+        index = abs(column) - 1
+        # The values of one column are of one type, which compares; mypy sees any of them.
+        entries.sort(key=lambda entry, index=index: entry[0][index], reverse=column < 0)  # type: ignore[misc]
+    return entries
+
+
+def _entries(number: int, statement: _Statement) -> Iterator[_Entry]:
+    records, read = bytes(statement.records), statement.read
+    for place, length in statement.places:
+        yield read(records, place), number, place, length
+
+
+def _show(table: _Table, entries: list[_Entry]) -> None:
+    """Print the rows: consecutive ones of one statement together."""
+    for (number, length), run in groupby(entries, key=itemgetter(1, 3)):
+        statement = table.statements[number]
+        size = RECORD_HEADER + _padded(length)
+        starts = [entry[2] - RECORD_HEADER for entry in run]
+        data = b"".join([statement.records[start : start + size] for start in starts])
+        statement.shown(data, RECORD_HEADER, length, size, len(starts))

@@ -1,4 +1,4 @@
-"""Where output goes: standard output or a file, in blocks, by the flush policy of ``-B``."""
+"""Output of a run: to standard output or a file, in blocks, by the flush policy of ``-B``."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from pytrace.base import whole_files
+from pytrace.base import control_characters, whole_files
 from pytrace.base.interruption import EndRequests
 from pytrace.core.diagnostics import TraceError
-from pytrace.runtime.output.channel import Channel
+from pytrace.runtime.output.channel import Batch, Channel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -23,73 +23,36 @@ _MOST_PARTS = 4096
 _FEW_PARTS = 1024
 
 PATIENCE = 0.3
-"""Seconds that output may be stuck when the end was asked for."""
+"""Seconds that output may make no progress after the user has asked for the end."""
 _PATIENCE_LATER = 0.1
-"""The same after it was given up once."""
+"""The same after :meth:`Output.flush` gave up once."""
 _MUCH = 1 << 18
 _LOOK_EVERY = 0.01
-"""Seconds between two looks whether to wait on."""
+"""Seconds between two checks whether to go on waiting."""
 _LATEST = 1.0
-"""Seconds for which messages wait for the end of a line that the script writes piece by piece."""
+"""Seconds for which messages wait for the end of a line that the script writes in parts."""
 
 
 class Flush(Enum):
     """When output is written; the value is the argument of ``-B``."""
 
     NONE = "none"
-    """Each piece at once."""
+    """Each part at once."""
     LINE = "line"
     """All that a batch of events printed, when the batch is done: nothing ever waits for later events."""
     FULL = "full"
     """When a block is full, and at the end."""
 
 
-class _Batch:
-    """Parts that are being written together."""
-
-    __slots__ = ("data", "done", "parts", "stop")
-
-    def __init__(self, parts: list[bytes]) -> None:
-        self.parts = parts
-        self.data = memoryview(b"".join(parts))
-        self.done: list[int] = []
-        """How many bytes each call has written so far."""
-        self.stop = 0
-        """The end of a line after which messages are to be written; 0 when none wait."""
-
-    @property
-    def rest(self) -> memoryview:
-        """What is to be written next."""
-        return self.data[self.written : self.stop or None]
-
-    @property
-    def ends_line(self) -> bool:
-        """Whether the last byte ends a line."""
-        return bytes(self.data[-1:]) == b"\n"
-
-    def stop_at_line_end(self) -> None:
-        """Messages wait for the end of the line that is being written."""
-        if not self.stop:
-            written = self.written
-            self.stop = bytes(self.data[written:]).find(b"\n") + 1
-            if self.stop:
-                self.stop += written
-
-    @property
-    def written(self) -> int:
-        """How many bytes have been written."""
-        return sum(self.done)
-
-
 class Output:
     """The tracer's output, and its messages on standard error.
 
     The two keep their order: messages are written after the output before them, but not in the middle of a line where
-    both go to the same place: they wait for its end. A reader that goes away sets :attr:`broken`, and what would be
-    written afterwards is dropped.
+    both go to the same place: they wait for its end. When the reader goes away, :attr:`broken` is set, and further
+    output is dropped.
 
-    What a reader has no room for waits here: :meth:`advance` writes what can be written, :meth:`flush` waits for the
-    reader. While :attr:`congested` nothing more should be printed.
+    Parts that a reader has no room for wait here: :meth:`advance` writes as much as there is room for, :meth:`flush`
+    waits for the reader. While :attr:`congested` nothing more should be printed.
     """
 
     def __init__(
@@ -103,11 +66,12 @@ class Output:
         colour: bool = False,
         raw: bool = False,
         requests: EndRequests | None = None,
+        owned: bool = False,
     ) -> None:
         self.descriptor = descriptor
         self.json = json
         self.csv = csv
-        """Whether all that is printed are tables as CSV; other text goes :meth:`beside` it."""
+        """Whether output consists of tables as CSV; other text goes to standard error (:meth:`beside`)."""
         self.colour = colour
         """Whether messages are coloured."""
         self.raw = raw
@@ -120,57 +84,32 @@ class Output:
         self._flush = flush
         self._parts: list[bytes] = []
         self._counted, self._size = 0, 0
-        """How many of the parts have been counted, and how many bytes these have."""
-        self._writing: _Batch | None = None
+        """Number of parts that have been counted, and their bytes."""
+        self._writing: Batch | None = None
         self._written = 0
-        self._owned = False
+        self._owned = owned
+        """Whether :meth:`close` closes the descriptor."""
         self._requests = requests or EndRequests()
         self.events_over = False
         """Whether all events have been printed or dropped, so that only maps follow."""
         self.left = 0
-        """Events that were not printed: dropped by :meth:`flush` and by those who hand over events."""
+        """Events that were not printed: dropped by :meth:`flush` and by the consumer of events."""
         self.gave_up = False
-        """Whether the last :meth:`flush` did."""
+        """Whether the last :meth:`flush` gave up on the reader."""
         self.cuts = 0
-        """Changes when something that was printed may never be seen (:meth:`drop`, :meth:`capture`)."""
+        """Changes when printed parts may never be seen (:meth:`drop`, :meth:`capture`)."""
         self._patience = PATIENCE
         self._in_line = False
-        """Whether what was written last did not end its line."""
+        """Whether the last written part did not end its line."""
         self._late: list[str] = []
         """Messages that wait for the end of the line, since :attr:`_late_since`."""
         self._late_since = 0.0
-
-    @classmethod
-    def to_file(
-        cls,
-        path: str,
-        *,
-        flush: Flush = Flush.LINE,
-        json: bool = False,
-        csv: bool = False,
-        colour: bool = False,
-        raw: bool = False,
-        requests: EndRequests | None = None,
-    ) -> Output:
-        """Output to a new file; an existing one is emptied.
-
-        Raises:
-            TraceError: the file cannot be written.
-        """
-        try:
-            whole_files.target_of(path)  # refuses links of other users in /tmp
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
-        except OSError as error:
-            raise TraceError(f"cannot write output to {path!r}: {error.strerror}") from error
-        made = cls(descriptor, flush=flush, json=json, csv=csv, colour=colour, raw=raw, requests=requests)
-        made._owned = True
-        return made
 
     # ---- writing
 
     @cached_property
     def channel(self) -> Channel:
-        """What :attr:`descriptor` is written through."""
+        """The channel to :attr:`descriptor`."""
         return Channel(self.descriptor)
 
     @cached_property
@@ -187,22 +126,22 @@ class Output:
 
     @property
     def accepted(self) -> int:
-        """How many parts were handed over so far; each event prints one."""
+        """Number of parts that were printed so far; each event prints one."""
         return self._written + (0 if self._writing is None else len(self._writing.parts)) + len(self._parts)
 
     @property
     def progress(self) -> tuple[int, int]:
-        """Something that changes whenever something is written."""
+        """A value that changes whenever something is written."""
         return self._written, 0 if self._writing is None else self._writing.written
 
     @property
     def waiting(self) -> bool:
-        """Whether something could not be written yet for lack of room."""
+        """Whether the reader has no room for the current batch."""
         return self._writing is not None
 
     @property
     def congested(self) -> bool:
-        """Whether so much waits for its reader that nothing should be added."""
+        """Whether so much waits for the reader that nothing should be added."""
         batch = self._writing
         return batch is not None and (len(self._parts) > _FEW_PARTS or len(batch.data) > _MUCH)
 
@@ -232,7 +171,7 @@ class Output:
                 self.advance()
 
     def end_batch(self) -> None:
-        """All events that were waiting have been handled: let their output be seen, as the policy asks."""
+        """All waiting events have been handled: write their output if the flush policy asks for it."""
         if self._late and time.monotonic() - self._late_since > _LATEST:
             self._release_messages()
         if self._flush is Flush.FULL and self.captured is None and self._waiting() < _BLOCK:
@@ -240,14 +179,14 @@ class Output:
         self.advance()
 
     def _waiting(self) -> int:
-        """Bytes that wait. Each part is looked at once, however many batches there are until a block is full."""
+        """Number of bytes that wait. Each part is counted once, however many batches make up a block."""
         parts = self._parts
         self._size += sum(map(len, parts[self._counted :]))
         self._counted = len(parts)
         return self._size
 
     def advance(self) -> bool:
-        """Write what there is room for; whether all is written.
+        """Write as much as there is room for. Returns whether everything is written.
 
         Raises:
             TraceError: the device is full or failed.
@@ -259,7 +198,7 @@ class Output:
                 if self.captured is not None or self.broken:
                     self._forget()
                     return True
-                batch = _Batch(self._parts)
+                batch = Batch(self._parts)
                 if self._late:
                     batch.stop_at_line_end()
                 # Nothing is called between these two, so that no signal's exception comes between them.
@@ -269,8 +208,8 @@ class Output:
                 return False
         return True
 
-    def _send(self, batch: _Batch) -> bool:
-        """Go on writing *batch*; whether all of it is written, or nobody reads it."""
+    def _send(self, batch: Batch) -> bool:
+        """Go on writing *batch*. Returns whether all of it is written, or nobody reads it."""
         while (rest := batch.rest) and not self.broken:
             before = len(batch.done)
             try:
@@ -290,7 +229,7 @@ class Output:
         return True
 
     def flush(self) -> None:
-        """Write everything that waits, also when that takes its time."""
+        """Write everything that waits, and wait for the reader."""
         self.gave_up = not self.advance() and not self._wait_for(
             self.advance, self.channel, lambda: 0 if self._writing is None else self._writing.written
         )
@@ -298,7 +237,7 @@ class Output:
             self.left += self.drop(resume=True)
 
     def _wait_for(self, advance: Callable[[], bool], channel: Channel, written: Callable[[], int]) -> bool:
-        """Call *advance* until it is done; False when it was given up (:attr:`impatient`)."""
+        """Call *advance* until it is done. Returns False when the reader was given up (:attr:`impatient`)."""
         last = -1
         since = 0.0
         while not advance():
@@ -311,16 +250,16 @@ class Output:
         return True
 
     def _forget(self) -> None:
-        """What waited was written, or is not wanted any more."""
+        """Forget all parts that wait: they were written or are to be dropped."""
         self._written = self.accepted
         self._parts, self._writing = [], None
         self._counted, self._size = 0, 0
 
     def drop(self, *, resume: bool = False) -> int:
-        """Forget what waits; gives the number of parts that were not written whole.
+        """Drop the parts that wait. Returns the number of those that were not written whole.
 
-        With *resume*, what goes on being printed may not start within a line: of a part that is half written the rest
-        goes on waiting, and is not counted.
+        With *resume*, later output must not start within a line: the rest of a part that is half written stays, and is
+        not counted.
         """
         self._patience = _PATIENCE_LATER
         self.cuts += 1
@@ -337,7 +276,7 @@ class Output:
         if half:
             left -= 1
             self._written -= 1
-            self._writing = _Batch([half])
+            self._writing = Batch([half])
             self._in_line = True
         return left
 
@@ -357,12 +296,10 @@ class Output:
         self._write_message(text)
 
     def beside(self, parts: list[bytes]) -> None:
-        """Print on standard error what has no place in tables (:attr:`csv`), one part for each event."""
+        """Print on standard error text that has no place in tables (:attr:`csv`), one part for each event."""
         self.flush()
         text = b"".join(parts)
         if self._escapes:
-            from pytrace.base import control_characters  # only on terminals
-
             text = control_characters.printable_lines(text)
         if self._send_message(text):
             self._written += len(parts)
@@ -376,13 +313,11 @@ class Output:
 
     def _write_message(self, text: str) -> None:
         if self._escapes:
-            from pytrace.base import control_characters  # only on terminals
-
             text = control_characters.printable_message(text)
         self._send_message(text.encode("utf-8", "surrogateescape"))
 
     def _send_message(self, text: bytes) -> bool:
-        """Write *text* on standard error; False when its reader was given up."""
+        """Write *text* on standard error. Returns False when its reader was given up."""
         done: list[int] = []
         data = memoryview(text)
 
@@ -409,7 +344,7 @@ class Output:
             self._write_message(text)
 
     def close(self) -> None:
-        """Write what waits, and close what was opened here.
+        """Write everything that waits, and close the own descriptors.
 
         Raises:
             TraceError: the file system refused the rest.
@@ -427,23 +362,36 @@ class Output:
     # ---- capturing
 
     def capture(self) -> None:
-        """From now on keep what is printed (``--test`` shows it only when the test failed)."""
+        """Keep further output (``--test`` shows it only when the test failed)."""
         self.flush()
         self.cuts += 1
         self.captured = []
 
     def release(self) -> bytes:
-        """End capturing; gives what was printed meanwhile."""
+        """End capturing. Returns the output since :meth:`capture`."""
         self.flush()
-        kept = b"".join(self.captured or ())
+        captured = b"".join(self.captured or ())
         self.captured = None
-        return kept
+        return captured
 
     def held_messages(self) -> str:
-        """Messages that came while capturing; they are forgotten."""
-        said = "".join(self._held)
+        """Take the messages that came while capturing."""
+        messages = "".join(self._held)
         self._held.clear()
-        return said
+        return messages
+
+
+def create(path: str) -> int:
+    """Open a file for output; an existing one is truncated.
+
+    Raises:
+        TraceError: the file cannot be written.
+    """
+    try:
+        whole_files.target_of(path)  # refuses links of other users in /tmp
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise TraceError(f"cannot write output to {path!r}: {error.strerror}") from error
 
 
 def _same_place(first: int, second: int) -> bool:

@@ -23,8 +23,9 @@ from pytrace.runtime.host.clocks import Clock, together
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.load.loader import LoadOptions, available_memory, load
 from pytrace.runtime.load.map_reader import MapReader
-from pytrace.runtime.output.renderer import Renderer, RenderOptions, RunState
-from pytrace.runtime.output.streams import Flush, Output
+from pytrace.runtime.output.renderer import Renderer
+from pytrace.runtime.output.run_state import RenderOptions, RunState
+from pytrace.runtime.output.streams import Flush, Output, create
 from pytrace.runtime.ring.reader import EventLoop, RingReader, backlog_limit
 from pytrace.runtime.session import optional_services
 from pytrace.runtime.session.consumer import Consumer
@@ -137,17 +138,12 @@ def namespace(options: RunOptions, stack: ExitStack) -> int | None:
 
 def output(options: RunOptions, requests: EndRequests, stack: ExitStack) -> Output:
     """Standard output, or the file of ``-o``; standard error where that is for a snapshot."""
-    flush, colours = Flush(options.buffering), colour()
-    json, csv = options.format == "json", options.format == "csv"
-    if options.output is None or options.exports:
-        opened = Output(
-            2 if options.exports else 1,
-            flush=flush, json=json, csv=csv, colour=colours, raw=options.raw, requests=requests,
-        )  # fmt: skip
-    else:
-        opened = Output.to_file(
-            options.output, flush=flush, json=json, csv=csv, colour=colours, raw=options.raw, requests=requests
-        )
+    to_file = options.output is not None and not options.exports
+    opened = Output(
+        create(options.output) if options.output is not None and to_file else 2 if options.exports else 1,
+        flush=Flush(options.buffering), json=options.format == "json", csv=options.format == "csv",
+        colour=colour(), raw=options.raw, requests=requests, owned=to_file,
+    )  # fmt: skip
     stack.callback(opened.close)
     return opened
 

@@ -57,7 +57,7 @@ def reading_ahead(loaded: LoadedScript, options: RunOptions, lazy: LazySymbols) 
         return []
     from pytrace.runtime.session.services.reading_ahead import ReadingAhead
 
-    return [ReadingAhead(loaded.manifest, specs, MapReader(loaded), lazy, saved=options.saves)]
+    return [ReadingAhead(specs, MapReader(loaded), lazy, saved=options.saves)]
 
 
 def has_user_stacks(spec: MapSpec) -> bool:

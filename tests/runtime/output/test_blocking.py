@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.runtime.output import commands
-from pytrace.runtime.output.blocking import BrokenOffError, Wait, read_file
-from pytrace.runtime.output.context import RunState
+from pytrace.runtime.output import blocking
+from pytrace.runtime.output.blocking import BrokenOffError, Wait, read_file, run_command
+from pytrace.runtime.output.run_state import RunState
 from tests.support.end_requests import ScriptedRequests, asked
-from tests.support.waiting import until
+from tests.support.waiting import descendants, until
 
 
 def asks_after(looks: int) -> RunState:
@@ -81,8 +81,8 @@ def test_nothing_is_waited_for_once_the_end_is_asked_for(tmp_path: Path) -> None
 
 
 def test_commands_run_to_their_end() -> None:
-    assert commands.run(b"echo one; sleep 0.1; echo two", RunState()) == (b"one\ntwo\n", True)
-    assert commands.run(b"exec >&-; sleep 0.1", RunState()) == (b"", True)
+    assert run_command(b"echo one; sleep 0.1; echo two", RunState()) == (b"one\ntwo\n", True)
+    assert run_command(b"exec >&-; sleep 0.1", RunState()) == (b"", True)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_commands_end_when_the_user_asks(command: bytes, tmp_path: Path) -> None
     looks = iter([0])
     state = RunState(requests=ScriptedRequests(lambda: next(looks, int(printed.exists()))))
     words = command.replace(b"echo one;", b"echo one; : >%s;" % os.fsencode(printed))
-    assert commands.run(b"export MINE=%s; %s" % (mine, words), state) == (b"one\n", False)
+    assert run_command(b"export MINE=%s; %s" % (mine, words), state) == (b"one\n", False)
 
     def left() -> list[Path]:
         return [path for path in Path("/proc").glob("[0-9]*/environ") if mine in _content(path)]
@@ -108,3 +108,69 @@ def _content(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
+
+
+# ---------------------------------------------------------------------------------------------- commands
+
+def test_all_that_is_written() -> None:
+    assert run_command(b"printf 'a\\377'; exit 3", RunState()) == (b"a\xff", True)
+    assert run_command(b"true", RunState()) == (b"", True)
+    wanted, whole = run_command(b"head -c 300000 /dev/zero", RunState())
+    assert (len(wanted), whole) == (300000, True)
+
+
+def test_a_command_is_any_bytes() -> None:
+    assert run_command(b"printf %s \xff", RunState())[0] == b"\xff"
+
+
+def test_output_that_is_closed_before_the_end(tmp_path: Path) -> None:
+    """The run waits for the end of the command too."""
+    mark = tmp_path / "mark"
+    assert run_command(f"echo x; exec >&-; echo > {mark}".encode(), RunState()) == (b"x\n", True)
+    assert mark.exists()
+
+
+def ended_by_request(text: str, mark: Path) -> tuple[bytes, bool]:
+    """Run a command that makes a file, and ask for the end once that is there."""
+    asked = 0
+
+    def requests() -> int:
+        nonlocal asked
+        asked = asked or int(mark.exists())
+        return asked
+
+    return run_command(text.encode(), RunState(requests=ScriptedRequests(requests)))
+
+
+def test_a_request_ends_the_command_and_what_it_started(tmp_path: Path) -> None:
+    mark, pid = tmp_path / "mark", tmp_path / "pid"
+    before = set(descendants(os.getpid()))
+    found = ended_by_request(f"echo begun; sleep 600 & echo $! > {pid}; : > {mark}; wait", mark)
+    assert found == (b"begun\n", False)
+    child = int(pid.read_text())
+    until(lambda: not os.path.exists(f"/proc/{child}") or b") Z " in Path(f"/proc/{child}/stat").read_bytes())
+    assert set(descendants(os.getpid())) <= before
+
+
+def test_a_request_ends_a_command_that_has_closed_its_output(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    assert ended_by_request(f"echo x; exec >&-; : > {mark}; exec sleep 600 > /dev/null", mark) == (b"x\n", False)
+
+
+def test_a_command_that_does_not_heed_the_first_signal_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocking, "_PATIENCE", 100)
+    mark = tmp_path / "mark"
+    assert ended_by_request(f"trap '' TERM; : > {mark}; while :; do sleep 600; done", mark) == (b"", False)
+
+
+def test_nothing_stays_open_or_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_arguments: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(blocking, "_read_all", fail)
+    before = set(descendants(os.getpid())), len(os.listdir("/proc/self/fd"))
+    with pytest.raises(ZeroDivisionError):
+        run_command(b"sleep 600", RunState())
+    assert (set(descendants(os.getpid())), len(os.listdir("/proc/self/fd"))) == before

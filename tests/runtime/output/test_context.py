@@ -6,14 +6,11 @@ import json
 
 import pytest
 
-from pytrace.core.config import Config
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import EventSpec, NoStaticPart
-from pytrace.core.manifest import Manifest
 from pytrace.core.types import INT64
-from pytrace.runtime.host.clocks import Clock
-from pytrace.runtime.output.context import Context, RenderOptions, RunState
-from pytrace.runtime.output.streams import Output
+from pytrace.runtime.output.context import Context
+from pytrace.runtime.output.run_state import RenderOptions
 from tests.support.encode import PLACE, Run
 
 SPEC = EventSpec(0, "unwatch", (), NoStaticPart(), PLACE)
@@ -65,15 +62,3 @@ def test_a_view_is_made_once() -> None:
     assert made.view("@m") is made.view("@m")
     with pytest.raises(InternalError, match="an event names @other, a map that the script does not have"):
         made.view("@other")
-
-
-@pytest.mark.parametrize(("code", "status"), [(0, 0), (7, 7), (255, 255), (256, 0), (-1, 255)])
-def test_the_end_by_the_script(code: int, status: int) -> None:
-    run, state, called = Run(), RunState(), list[bool]()
-    made = Context(
-        Manifest((), (), (), (), Config()), Output(), run.symbols, run.reader, Clock(), RenderOptions(), state,
-        on_exit=lambda: called.append(state.exit_requested),
-    )  # fmt: skip
-    assert not state.exit_requested
-    made.end(code)
-    assert (made.state.exit_code, called) == (status, [True])

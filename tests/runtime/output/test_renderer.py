@@ -15,7 +15,8 @@ from pytrace.core.manifest import Manifest, MapSpec, ProgramSpec, Target
 from pytrace.core.probes.targets import NoTarget
 from pytrace.core.types import INT64, UINT8, UINT32, UINT64, Buffer, Count
 from pytrace.runtime.host.clocks import Clock
-from pytrace.runtime.output.renderer import Renderer, RenderOptions
+from pytrace.runtime.output.renderer import Renderer
+from pytrace.runtime.output.run_state import RenderOptions
 from pytrace.runtime.output.streams import Flush, Output
 from tests.support.encode import PLACE, FakeReader, Run, Symbols
 
@@ -53,6 +54,22 @@ def test_what_comes_after_a_timer_called_exit_is_nothing_lost() -> None:
     run.send(say)
     assert run.printed() == b""
     assert run.renderer.ignored == 0
+
+
+@pytest.mark.parametrize(("code", "status"), [(0, 0), (7, 7), (255, 255), (256, 0), (-1, 255)])
+def test_the_status_of_exit(code: int, status: int) -> None:
+    run = Run()
+    run.renderer.exit(code)
+    assert (run.renderer.state.exit_requested, run.renderer.state.exit_code) == (True, status)
+
+
+def test_a_run_that_prints_nothing_needs_no_forms_of_values() -> None:
+    run = Run()
+    leave = run.event("exit")
+    run.send(leave)
+    run.renderer.print_rows()
+    run.renderer.close()
+    assert run.renderer._used is None
 
 
 def test_the_list_of_handlers_stays_the_same_object() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.runtime.output.streams import Flush, Output
+from pytrace.runtime.output.streams import Flush, Output, create
 from tests.support.end_requests import asked
 
 
@@ -136,16 +136,16 @@ def test_a_full_nonblocking_pipe_is_waited_for(pipe: tuple[int, int]) -> None:
 def test_a_file(tmp_path: Path) -> None:
     path = tmp_path / "out"
     path.write_text("old")
-    output = Output.to_file(str(path))
+    output = Output(create(str(path)), owned=True)
     output.write(b"new\n")
     output.close()
     assert path.read_bytes() == b"new\n"
     with pytest.raises(TraceError, match="no/where"):
-        Output.to_file("/no/where")
+        create("/no/where")
 
 
 def test_a_full_device_is_an_error() -> None:
-    output = Output.to_file("/dev/full")
+    output = Output(create("/dev/full"), owned=True)
     output.write(b"x")
     with pytest.raises(TraceError, match="No space"):
         output.flush()
@@ -243,7 +243,7 @@ def test_what_is_no_table_goes_to_standard_error_after_the_rows_before_it(pipe: 
 
 
 def test_text_that_nobody_reads_is_counted(pipe: tuple[int, int], tmp_path: Path) -> None:
-    output = Output.to_file(str(tmp_path / "rows.csv"), csv=True, requests=asked())
+    output = Output(create(str(tmp_path / "rows.csv")), csv=True, requests=asked(), owned=True)
     output._messages = Output(pipe[1]).channel
     output.write(b"a\r\n")
     output.beside([b"x" * (1 << 20), b"y"])
@@ -275,5 +275,5 @@ def test_a_file_behind_a_link_of_another_user_is_not_written(tmp_path: Path) -> 
     (tmp_path / "shared/out").symlink_to(tmp_path / "precious")
     os.chown(tmp_path / "shared/out", 12345, 12345, follow_symlinks=False)
     with pytest.raises(TraceError, match="it is a link of user 12345"):
-        Output.to_file(str(tmp_path / "shared/out"))
+        create(str(tmp_path / "shared/out"))
     assert (tmp_path / "precious").read_text() == "old"

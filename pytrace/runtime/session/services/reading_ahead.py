@@ -1,92 +1,73 @@
-"""Source lines of the user stacks in maps, read while a run has nothing else to do, so that its end need not wait.
+"""Source lines of the user stacks in keyed maps, read while a run is idle, so that its end need not wait.
 
-Only the reading is done ahead (see :meth:`pytrace.runtime.symbols.symbolizer.Symbolizer.prepare`): what prints asks as
-ever.
+After the user has asked for the end, lines are read for a fraction of a second only. This service only reads ahead (see
+:meth:`pytrace.runtime.symbols.symbolizer.Symbolizer.prepare`); printing resolves addresses as without it.
 """
 
 from __future__ import annotations
 
+import struct
 import time
 from itertools import repeat
 from typing import TYPE_CHECKING, Protocol
 
-from pytrace.render.forms import Decoders, JsonForms, TextForms
-from pytrace.render.large_maps.addresses import collect, places
-from pytrace.render.maps.map_printer import MapView, Reader
-from pytrace.render.names import Frame, Names
-from pytrace.runtime.host.clocks import Clock
-from pytrace.runtime.host.host_names import HostNames
-from pytrace.runtime.output.context import formatted, large_map
+import msgspec
+
+from pytrace.core import types
 from pytrace.runtime.session.services.service import EndOfRun, Service
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from pytrace.core.manifest import Manifest, MapSpec
+    from pytrace.core.manifest import MapSpec
 
 SLICE = 0.004
-"""Seconds of reading between two looks at what arrived."""
+"""Seconds of reading between two turns of the consumer."""
 REST = 0.004
-"""Seconds between two slices: half of one CPU is left to others at least."""
+"""Seconds between two slices: at least half of one CPU is left to others."""
 FIRST, SHARE = 1.0, 50
-"""Seconds until the maps are looked at first; and how many times as long as a look takes passes until the next."""
-LONGEST_LOOK = 0.05
-"""Seconds of CPU time: once a look took longer, maps are so large that there is no other before the end."""
+"""Seconds until the maps are searched first; the time to the next search is a multiple of what one takes."""
+LONGEST_SEARCH = 0.05
+"""Seconds of CPU time: after a search that took longer, such large maps are not searched again before the end."""
 _REMEMBERED = 1 << 16
-"""Addresses that are known to have been read."""
+"""Maximum number of addresses that are remembered as read."""
 
 Address = tuple[int, int]
 """A process and an address in it."""
+Block = tuple[bytes, bytes, int]
 
 
 class Lines(Protocol):
-    """What is needed of the symboliser."""
+    """The part of the symbolizer that reads source lines."""
 
     def prepare(self, addresses: Collection[Address]) -> Iterator[None]:
         """Read the source lines of addresses in short steps."""
 
     def wait_for(self, steps: Iterator[None], what: str) -> None:
-        """Read to the end, as somebody waits for it."""
+        """Read to the end, while the user waits for it."""
 
 
-class _Collector:
-    """Stands for the symboliser while maps are gone through: notes the addresses that are asked for."""
+class Reader(Protocol):
+    """Reads maps (:class:`pytrace.runtime.load.map_reader.MapReader`)."""
 
-    def __init__(self) -> None:
-        self.found: dict[Address, None] = {}
-
-    def kernel(self, _address: int, *, caller: bool = False) -> list[Frame]:  # noqa: ARG002 - the protocol's name
-        return []
-
-    def user(self, pid: int, address: int, *, caller: bool = False) -> list[Frame]:  # noqa: ARG002
-        self.found[pid, address] = None
-        return []
-
-    def trampoline(self, _pid: int, _address: int) -> bool:
-        return False
+    def blocks(self, spec: MapSpec) -> Iterator[Block]:
+        """Keys and values of a map, some thousand at a time."""
 
 
 class ReadingAhead(Service):
-    """Reads source lines for the maps *specs* of a run, which have user stacks (``opening.has_user_stacks``).
+    """Reads source lines for the keyed maps among *specs*.
 
     *saved*: the maps are part of a snapshot at the end, even if they are not printed.
     """
 
-    def __init__(
-        self, manifest: Manifest, specs: Iterable[MapSpec], reader: Reader, lines: Lines, *, saved: bool = False
-    ) -> None:
+    def __init__(self, specs: Iterable[MapSpec], reader: Reader, lines: Lines, *, saved: bool = False) -> None:
         self._saved = saved
         self._lines = lines
         self._reader = reader
-        self._collector = _Collector()
-        self._views = [self._view(manifest, spec, reader) for spec in specs]
+        self._maps = [(spec, places(spec)) for spec in specs if spec.key is not None]
         self._steps: Iterator[None] | None = None
         self._known: set[Address] = set()
         self._next = time.monotonic() + FIRST
-
-    def _view(self, manifest: Manifest, spec: MapSpec, reader: Reader) -> MapView:
-        texts = TextForms(Names(self._collector, Clock(), manifest.strings, HostNames()), formatted=formatted)
-        return MapView(spec, reader, Decoders(), texts, JsonForms(texts), large_map)
 
     def pause(self, longest: float) -> float:
         """Seconds until there is something to read, at most *longest*."""
@@ -95,7 +76,7 @@ class ReadingAhead(Service):
         return max(0.0, min(longest, self._next - time.monotonic()))
 
     def work(self, handled: int) -> None:
-        """Read a little, when no events came and there is something to read."""
+        """Read for a slice, when no events came."""
         if handled:
             return
         started = time.monotonic()
@@ -104,7 +85,7 @@ class ReadingAhead(Service):
                 before = time.thread_time()
                 self._steps = self._lines.prepare(self._addresses())
                 took = time.thread_time() - before
-                self._next = started + max(FIRST, SHARE * took) if took < LONGEST_LOOK else float("inf")
+                self._next = started + max(FIRST, SHARE * took) if took < LONGEST_SEARCH else float("inf")
             return
         for _ in self._steps:
             if time.monotonic() - started > SLICE:
@@ -112,7 +93,7 @@ class ReadingAhead(Service):
         self._steps = None
 
     def finish(self, end: EndOfRun) -> None:
-        """Read what is left before the maps print."""
+        """Read the remaining lines before the maps print."""
         if not end.print_maps and not self._saved:
             return
         self._steps = None
@@ -124,19 +105,77 @@ class ReadingAhead(Service):
     def _addresses(self) -> list[Address]:
         """Addresses in the maps that were not read before."""
         by_process: dict[int, set[int]] = {}
-        for view in self._views:
-            wanted = places(view.spec) if view.key_type is not None else None
-            if wanted is None:
-                view.text()
-            else:
-                collect(self._reader.blocks(view.spec), wanted, by_process)
-        for process, some in by_process.items():
-            self._collector.found.update(dict.fromkeys(zip(repeat(process), sorted(some), strict=False)))
-        found = [address for address in self._collector.found if address not in self._known]
-        self._collector.found.clear()
+        for spec, wanted in self._maps:
+            collect(self._reader.blocks(spec), wanted, by_process)
+        addresses = [
+            address
+            for process, numbers in by_process.items()
+            for address in zip(repeat(process), sorted(numbers), strict=False)
+            if address not in self._known
+        ]
         if len(self._known) > _REMEMBERED:
             self._known.clear()
-        self._known.update(found)
-        return found
+        self._known.update(addresses)
+        return addresses
 
 
+# ---------------------------------------------------------------------------------------------- addresses in maps
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Offset in the key or (*in_value*) value of a user stack of at most *frames* frames, or of one address (0)."""
+
+    in_value: bool
+    start: int
+    frames: int
+
+
+def places(spec: MapSpec) -> list[Place]:
+    """The places of a keyed map with user addresses that are shown by name, except for those inside of arrays."""
+    found: list[Place] = []
+    for in_value, type_ in ((False, spec.key), (True, spec.value)):
+        for start, inner in _leaves(type_, 0) if type_ is not None else ():
+            if isinstance(inner, types.Stack) and inner.user and inner.mode is not types.StackMode.BUILD_ID:
+                found.append(Place(in_value, start, inner.limit))
+            elif isinstance(inner, types.USym):
+                found.append(Place(in_value, start, 0))
+    return found
+
+
+def _leaves(type_: types.Type, start: int) -> Iterator[tuple[int, types.Type]]:
+    if not isinstance(type_, types.Members):
+        yield start, type_
+        return
+    for member, offset in zip(type_.members, type_.offsets, strict=True):
+        yield from _leaves(member, start + offset)
+
+
+def collect(blocks: Iterable[Block], wanted: Iterable[Place], addresses: dict[int, set[int]]) -> None:
+    """Add the user addresses of all rows to *addresses*, by process."""
+    for keys, values, count in blocks:
+        for place in wanted:
+            data = values if place.in_value else keys
+            step = len(data) // count
+            if place.frames:
+                _add_stacks(data, step, place, addresses)
+            else:
+                for process, address in _single(data, step, place):
+                    addresses.setdefault(process, set()).add(address)
+
+
+def _add_stacks(data: bytes, step: int, place: Place, addresses: dict[int, set[int]]) -> None:
+    head = struct.Struct("=iI").unpack_from
+    with memoryview(data) as whole:
+        for offset in range(place.start, len(data), step):
+            frames, process = head(data, offset)
+            if frames > 0:
+                start = offset + types.Stack.header
+                frames = min(frames, place.frames)
+                addresses.setdefault(process, set()).update(whole[start : start + 8 * frames].cast("Q"))
+
+
+def _single(data: bytes, step: int, place: Place) -> Iterator[Address]:
+    read = struct.Struct("=QI").unpack_from
+    for offset in range(place.start, len(data), step):
+        address, process = read(data, offset)
+        yield process, address

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Collection, Iterator
 from typing import Any
 
 import pytest
 
-from pytrace.core.config import Config
-from pytrace.core.manifest import Manifest
-from pytrace.core.types import Count, Stack, String, Tuple
+from pytrace.core.manifest import MapSpec
+from pytrace.core.types import UINT64, Array, Count, Stack, StackMode, String, Tuple, Type, USym
 from pytrace.runtime.session.optional_services import has_user_stacks
 from pytrace.runtime.session.services import reading_ahead
-from pytrace.runtime.session.services.reading_ahead import ReadingAhead
+from pytrace.runtime.session.services.reading_ahead import Place, ReadingAhead, collect, places
 from pytrace.runtime.session.services.service import EndOfRun
-from tests.support.encode import Run
+from tests.support.encode import Run, encode
 
 STACK = Stack(True, 4)
 FIRST, SECOND = (7, (0x1000, 0x2000), 0), (8, (0x1000,), 0)
@@ -54,7 +54,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def _ahead(run: Run, lines: _Lines) -> ReadingAhead:
     specs = [spec for spec in run.maps if has_user_stacks(spec)]
-    return ReadingAhead(Manifest((), tuple(run.maps), (), (), Config()), specs, run.reader, lines)
+    return ReadingAhead(specs, run.reader, lines)
 
 
 def _stacks(entries: dict[Any, Any], key: Any = STACK) -> Run:
@@ -135,6 +135,28 @@ def test_nothing_is_read_while_events_come(now: list[float]) -> None:
 def test_the_rest_is_read_for_a_snapshot_whose_maps_are_not_printed(saved: bool) -> None:
     run, lines = _stacks({FIRST: [1, 0]}), _Lines()
     specs = [spec for spec in run.maps if has_user_stacks(spec)]
-    manifest = Manifest((), tuple(run.maps), (), (), Config())
-    ReadingAhead(manifest, specs, run.reader, lines, saved=saved).finish(EndOfRun(print_maps=False))
+    ReadingAhead(specs, run.reader, lines, saved=saved).finish(EndOfRun(print_maps=False))
     assert bool(lines.awaited) is saved
+
+
+# ---------------------------------------------------------------------------------------------- addresses in maps
+
+def spec(key: Type, value: Type = Count()) -> MapSpec:  # noqa: B008
+    return MapSpec("@", "m", "hash", key, value, 10)
+
+
+def test_places() -> None:
+    assert places(spec(Tuple((UINT64, Tuple((Stack(True, 3),)))))) == [Place(False, 8, 3)]
+    assert places(spec(USym(), Stack(True, 4))) == [Place(False, 0, 0), Place(True, 0, 4)]
+    assert places(spec(Stack(False, 3), Stack(True, 3, StackMode.BUILD_ID))) == []
+    assert places(spec(Array(USym(), 2))) == []
+
+
+def test_collecting() -> None:
+    kind = Tuple((Stack(True, 3), USym()))
+    rows = [((7, (1, 2), 0), (8, 5)), ((7, (2, 3, 4), 0), (7, 9)), ((6, (), -14), (8, 6))]
+    keys = b"".join(encode(kind, row) for row in rows)
+    found: dict[int, set[int]] = {}
+    wanted = places(spec(kind))
+    collect([(keys, struct.pack("=3Q", 1, 1, 1), 3)], wanted, found)
+    assert found == {7: {1, 2, 3, 4, 9}, 8: {5, 6}}

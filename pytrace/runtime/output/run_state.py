@@ -1,0 +1,49 @@
+"""State of a run that events change and the session reads, and options of its output."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pytrace.base.interruption import EndRequests
+
+
+class RunState(msgspec.Struct):
+    """What events ask of the session."""
+
+    exit_requested: bool = False
+    """``exit()`` was called: end probes run, then the maps print."""
+    exit_code: int = 0
+    timed: bool = False
+    """A timer called ``exit()``: it was time to end."""
+    errors: int = 0
+    """Number of calls of ``errorf``; a test with one has failed."""
+    assertion_failed: bool = False
+    """An assertion of the script failed: maps are not printed."""
+    unwatched: list[int] = msgspec.field(default_factory=list)
+    """Addresses whose watchpoints are to be detached; the session removes them from here."""
+    requests: EndRequests = msgspec.field(default_factory=EndRequests)
+    """Requests of the user to end the run."""
+    resumed: bool = False
+    """End probes run: their output and commands are waited for, although the user has asked for the end."""
+    not_run: int = 0
+    """Commands of ``system()`` that were not run because the user had asked for the end."""
+
+    @property
+    def hurry(self) -> bool:
+        """Whether the user has asked for the end: waiting events are still printed, but commands are not run."""
+        return self.requests.ending and not self.resumed
+
+
+class RenderOptions(msgspec.Struct, frozen=True):
+    """*quiet*: no notices of the tracer's own. *warnings*: show warnings (``--no-warnings`` does not).
+
+    *namespace*: the open network namespace that interfaces are in, where that is not the tracer's. *printable*: the
+    output is text or CSV on a terminal, so that control characters of traced data are shown as escapes.
+    *tool*: the script is a shipped tool, whose messages are shown without their place in it.
+    """
+
+    quiet: bool = False
+    warnings: bool = True
+    namespace: int | None = None
+    printable: bool = False
+    tool: bool = False
