@@ -254,7 +254,7 @@ def _map(collector: Collector, places: Places) -> Make:
     def make(context: Context, spec: EventSpec) -> RunHandler:
         static = spec.static_part(PrintedMap)
         shown = Shown(static.top, static.div or 1, static.order, static.clear)
-        view = context.view(static.map)
+        view = context.maps.view(static.map)
         place = places.place(context, spec, bytes)
 
         def handle(data: bytes, offset: int) -> None:

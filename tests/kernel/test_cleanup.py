@@ -6,12 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 
 import pytest
 
 from pytrace.core.probes.targets import TimerTarget, TracepointTarget
-from pytrace.runtime.attach import attachments, closing
+from pytrace.runtime.attach import attachments, opened
 from pytrace.runtime.attach.attachments import AttachOptions
 from pytrace.runtime.host import tracefs
 from tests.support.loading import Loaded, program, target
@@ -74,7 +75,13 @@ def test_tracepoints_end_without_waiting_for_each(more: int, monkeypatch: pytest
     targets = [target(TracepointTarget("syscalls", name), index) for index, name in enumerate(sorted(wanted))]
     specs = (program("count_tracepoint", "tracepoint", *targets),)
     closed: list[int] = []
-    monkeypatch.setattr(closing, "close_all", closed.extend)
+    close_all = opened.close_all
+
+    def close(descriptors: Sequence[int]) -> None:
+        closed.extend(descriptors)
+        close_all(descriptors)
+
+    monkeypatch.setattr(opened, "close_all", close)
     with ExitStack() as stack:
         loaded = Loaded(stack, *specs, pid=os.getpid())
         done = attachments.attach_all(loaded.loaded, specs, AttachOptions(), stack)

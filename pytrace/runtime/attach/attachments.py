@@ -26,12 +26,11 @@ from pytrace.core.probes.kinds import (
     known_kind,
 )
 from pytrace.core.probes.targets import SYSTEM_CALLS
-from pytrace.runtime.attach import events, iterator, kprobe, tracepoint, uprobe
 from pytrace.runtime.attach.base import Attached, Attacher, AttachOptions, Failure, Job, Outcome, failure_error
 from pytrace.runtime.attach.opened import Opened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from contextlib import ExitStack
 
     from pytrace.core.manifest import ProgramSpec
@@ -39,24 +38,57 @@ if TYPE_CHECKING:
 
 __all__ = ["ATTACHERS", "Attached", "AttachOptions", "Attachments", "Failure", "attach_all", "attach_order"]
 
-ATTACHERS: dict[str, Attacher] = {
-    KPROBE: kprobe.attach,
-    KRETPROBE: kprobe.attach,
-    UPROBE: uprobe.attach,
-    URETPROBE: uprobe.attach,
-    USDT: uprobe.attach,
-    TRACEPOINT: tracepoint.attach,
-    RAWTRACEPOINT: tracepoint.attach_tracing,
-    FENTRY: tracepoint.attach_tracing,
-    FEXIT: tracepoint.attach_tracing,
-    PROFILE: events.attach_profile,
-    INTERVAL: events.attach_interval,
-    SOFTWARE: events.attach_software,
-    HARDWARE: events.attach_hardware,
-    WATCHPOINT: events.attach_watchpoint,
-    ITER: iterator.attach,
+# Each attacher is imported for the probes that need it.
+
+
+def _kprobe(_kind: str) -> Attacher:
+    from pytrace.runtime.attach import kprobe
+
+    return kprobe.attach
+
+
+def _uprobe(_kind: str) -> Attacher:
+    from pytrace.runtime.attach import uprobe
+
+    return uprobe.attach
+
+
+def _tracepoint(kind: str) -> Attacher:
+    from pytrace.runtime.attach import tracepoint
+
+    return tracepoint.ATTACHERS[kind]
+
+
+def _event(kind: str) -> Attacher:
+    from pytrace.runtime.attach import events
+
+    return events.ATTACHERS[kind]
+
+
+def _iterator(_kind: str) -> Attacher:
+    from pytrace.runtime.attach import iterator
+
+    return iterator.attach
+
+
+ATTACHERS: dict[str, Callable[[str], Attacher]] = {
+    KPROBE: _kprobe,
+    KRETPROBE: _kprobe,
+    UPROBE: _uprobe,
+    URETPROBE: _uprobe,
+    USDT: _uprobe,
+    TRACEPOINT: _tracepoint,
+    RAWTRACEPOINT: _tracepoint,
+    FENTRY: _tracepoint,
+    FEXIT: _tracepoint,
+    PROFILE: _event,
+    INTERVAL: _event,
+    SOFTWARE: _event,
+    HARDWARE: _event,
+    WATCHPOINT: _event,
+    ITER: _iterator,
 }
-"""Attachers by probe kind. Kinds that the session runs (begin, end, self, test, bench) attach to nothing."""
+"""The attacher of each probe kind. Kinds that the session runs (begin, end, self, test, bench) attach to nothing."""
 
 
 class Attachments(msgspec.Struct, frozen=True):
@@ -114,9 +146,9 @@ def _outcomes(
     spec: ProgramSpec, options: AttachOptions, loaded: LoadedScript, opened: Opened
 ) -> Iterator[Outcome]:
     """Attach one program to all its targets, and where the kernel filters by process, for each process of ``-p``."""
-    program = loaded.program_fd(spec.symbol)
+    attacher, program = ATTACHERS[spec.kind](spec.kind), loaded.program_fd(spec.symbol)
     for each in options.each(known_kind(spec.kind)):
-        yield from ATTACHERS[spec.kind](Job(spec, program, each, loaded), opened)
+        yield from attacher(Job(spec, program, each, loaded), opened)
 
 
 def _with_parts(

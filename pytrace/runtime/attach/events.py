@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING
 
+from pytrace.core.probes.kinds import HARDWARE, INTERVAL, PROFILE, SOFTWARE, WATCHPOINT
 from pytrace.core.probes.targets import CountedEventTarget, TimerTarget, WatchpointTarget
 from pytrace.runtime.abi import perf
 from pytrace.runtime.attach.base import (
@@ -64,13 +65,13 @@ def _refusal(target: Target, error: OSError) -> CannotAttachError:
 
 
 @one_by_one
-def attach_profile(job: Job, target: Target, opened: Opened) -> Attached:
+def _attach_profile(job: Job, target: Target, opened: Opened) -> Attached:
     """Attach to a timer on every CPU."""
     return _everywhere(job, target, _timer(target), opened)
 
 
 @one_by_one
-def attach_interval(job: Job, target: Target, opened: Opened) -> Attached:
+def _attach_interval(job: Job, target: Target, opened: Opened) -> Attached:
     """Attach to a timer on one CPU."""
     try:
         attach_event(job, perf.open_event(_timer(target), cpu=job.cpu), target.cookie, opened)
@@ -89,14 +90,19 @@ def _counter(event_type: perf.EventType) -> Attacher:
     return one_by_one(attach)
 
 
-attach_software = _counter(perf.EventType.SOFTWARE)
-attach_hardware = _counter(perf.EventType.HARDWARE)
-
-
 @one_by_one
-def attach_watchpoint(job: Job, target: Target, opened: Opened) -> Attached:
+def _attach_watchpoint(job: Job, target: Target, opened: Opened) -> Attached:
     """Attach to a hardware breakpoint."""
     place = target.of(WatchpointTarget)
     attr = perf.breakpoint_attr(place.address, place.length, place.mode)
     # An address means something in one process only.
     return _everywhere(job, target, attr, opened.watchpoint(place.address), job.options.child)
+
+
+ATTACHERS: dict[str, Attacher] = {
+    PROFILE: _attach_profile,
+    INTERVAL: _attach_interval,
+    SOFTWARE: _counter(perf.EventType.SOFTWARE),
+    HARDWARE: _counter(perf.EventType.HARDWARE),
+    WATCHPOINT: _attach_watchpoint,
+}

@@ -6,7 +6,7 @@ import errno
 from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.probes.kinds import known_kind
+from pytrace.core.probes.kinds import FENTRY, FEXIT, RAWTRACEPOINT, TRACEPOINT, known_kind
 from pytrace.core.probes.targets import RAW_TRACEPOINT, SYSTEM_CALLS, TracepointTarget
 from pytrace.runtime.abi import bpf, perf
 from pytrace.runtime.abi.syscalls import ENOTSUPP
@@ -14,6 +14,7 @@ from pytrace.runtime.attach.base import (
     LIMITS,
     OF_ALL,
     Attached,
+    Attacher,
     CannotAttachError,
     Failure,
     Job,
@@ -85,3 +86,11 @@ def attach_tracing(job: Job, target: Target, opened: Opened) -> Attached:
         raise CannotAttachError(reason) from None
     opened.links.append(link)
     return Attached(job.spec, target)
+
+
+ATTACHERS: dict[str, Attacher] = {
+    TRACEPOINT: attach,
+    RAWTRACEPOINT: attach_tracing,
+    FENTRY: attach_tracing,
+    FEXIT: attach_tracing,
+}

@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 import os
-from functools import partial
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pytrace.base import control_characters
-from pytrace.core.diagnostics import InternalError
-from pytrace.core.types.tables import row_tables
 from pytrace.render import json
 from pytrace.render.events import printf
 from pytrace.render.forms import Decoders, JsonForms, TextForms
-from pytrace.render.maps import map_tables
-from pytrace.render.maps.map_printer import MapView
 from pytrace.render.names import Names
-from pytrace.render.tables import Page
 from pytrace.runtime.host.host_names import HostNames
 from pytrace.runtime.output import messages
-from pytrace.runtime.output.rows import SortedRows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from pytrace.core.event_layout import EventSpec, Location
-    from pytrace.core.manifest import Manifest, MapSpec
+    from pytrace.core.manifest import Manifest
     from pytrace.core.types.tables import RowTable
     from pytrace.render.decoders import Values
-    from pytrace.render.maps.map_printer import Block, LargeMap, Reader, Shown
+    from pytrace.render.maps.map_printer import Reader
     from pytrace.render.names import Symbols
-    from pytrace.render.tables import Table
     from pytrace.runtime.host.clocks import Clock
     from pytrace.runtime.output.handlers import PcapWriter
+    from pytrace.runtime.output.map_output import MapOutput
+    from pytrace.runtime.output.rows import Rows
     from pytrace.runtime.output.run_state import RenderOptions, RunState
     from pytrace.runtime.output.streams import Output
 
@@ -61,8 +56,6 @@ class Context:
         self.undeleted: set[Location] = set()
         """Reported locations of ``delete()`` of missing keys."""
         self.writers: dict[str, PcapWriter] = {}
-        self.tables: dict[int, Table] = {}
-        """Tables of rows whose first row was printed, by their numbers."""
         self.keep_row = keep_row
         trailer = self.config.str_trunc_trailer.encode("utf-8", "surrogateescape")
         self.decoders = Decoders(trailer, self.config.max_strlen)
@@ -73,14 +66,26 @@ class Context:
             TextForms(names, formatted=printf.of_values, printable=True) if options.printable else self.raw_texts
         )
         self.jsons = JsonForms(self.raw_texts)
-        self.row_tables = row_tables((spec.id, spec.schema) for spec in manifest.events if spec.kind == "row")
-        """The table of each ``row()`` of the script, by the id of its event."""
-        height = output.height if not output.json and not output.csv and output.terminal else None
-        self.page = Page(height, lambda: output.cuts)
-        self.sorted_rows = SortedRows(self)
         self._reader = reader
-        self._views: dict[str, MapView] = {}
-        self._specs: dict[str, MapSpec] = {item.name: item for item in manifest.maps}
+
+    @cached_property
+    def maps(self) -> MapOutput:
+        """The maps of the script."""
+        from pytrace.runtime.output.map_output import MapOutput  # only scripts with maps need it
+
+        return MapOutput(self, self._reader)
+
+    @cached_property
+    def rows(self) -> Rows:
+        """Rows and tables of the script."""
+        from pytrace.runtime.output.rows import Rows  # few scripts need it
+
+        return Rows(self)
+
+    @property
+    def used_rows(self) -> Rows | None:
+        """:attr:`rows`, if anything needed them."""
+        return self.rows if "rows" in self.__dict__ else None
 
     def printable(self, data: bytes) -> bytes:
         """Traced *data* with line ends, in the form of the output: with escapes on a terminal."""
@@ -94,35 +99,6 @@ class Context:
     def write_text(self, text: bytes) -> None:
         """Print a text that is no row of a table."""
         self.extend_text([text])
-
-    def map_form(self, view: MapView) -> Callable[..., bytes]:
-        """The printer of a map: ``form(shown, always=…)``."""
-        if self.output.csv:
-            return partial(map_tables.entries, view, self.page)
-        return view.json if self.output.json else view.text
-
-    def map_parts(self, view: MapView) -> Iterator[bytes]:
-        """The text of :meth:`map_form` in parts."""
-        if self.output.csv:
-            return iter((self.map_form(view)(),))
-        return view.json_parts() if self.output.json else view.text_parts()
-
-    def quantiles_form(self, view: MapView) -> Callable[[Sequence[str]], bytes]:
-        """The printer of percentiles of a map."""
-        if self.output.csv:
-            return partial(map_tables.quantiles, view, self.page)
-        return view.quantiles_json if self.output.json else view.quantiles_text
-
-    def view(self, name: str) -> MapView:
-        """The view of a map of the script."""
-        view = self._views.get(name)
-        if view is None:
-            spec = self._specs.get(name)
-            if spec is None:
-                raise InternalError(f"an event names {name}, a map that the script does not have")
-            texts = self.raw_texts if self.output.csv else self.texts  # tables have escapes of their own
-            view = self._views[name] = MapView(spec, self._reader, self.decoders, texts, self.jsons, large_map)
-        return view
 
     # ---- messages
 
@@ -164,11 +140,3 @@ def _place(location: Location) -> list[tuple[str, bytes]]:
         ("line", b"%d" % location.line),
         ("col", b"%d" % location.column),
     ]
-
-
-def large_map(view: MapView, block: Block, shown: Shown) -> LargeMap | None:
-    """The printer of a map with very many keys; *block* has some of them."""
-    from pytrace.render.large_maps import printing  # few runs have such maps
-    from pytrace.runtime.abi import sorting
-
-    return printing.large_map(view, block, shown, sorting.sort_records if sorting.available() else None)

@@ -30,9 +30,8 @@ from pytrace.core.types import Bool, Buffer, Enum, Fixed, Inet, Int, Mac, Pointe
 from pytrace.render import json
 from pytrace.render.events import printf
 from pytrace.render.events.event_decoder import Formatter, RunHandler, Tally, Texts, each, formatter, reader
-from pytrace.render.maps.map_printer import Shown
 from pytrace.render.strftime import strftime
-from pytrace.runtime.output import messages, rows
+from pytrace.runtime.output import messages
 from pytrace.runtime.output.context import Context
 
 Make = Callable[[Context, EventSpec], RunHandler]
@@ -59,14 +58,14 @@ def _print_run(context: Context, spec: EventSpec, parts: list[bytes | printf.Pie
 
 def _row(context: Context, spec: EventSpec) -> RunHandler:
     types = FlatLayout.of(spec.layout).args
-    return rows.handler(context, spec, quick=all(isinstance(type_, _QUICK) for type_ in types))
+    return context.rows.handler(spec, quick=all(isinstance(type_, _QUICK) for type_ in types))
 
 
 def _print_rows(context: Context, spec: EventSpec) -> RunHandler:
     read: Callable[[bytes, int], tuple[int]] | None
     read = reader(spec.layout, context.decoders) if spec.layout.args else None
 
-    return each(lambda data, offset: context.sorted_rows.print(0 if read is None else read(data, offset)[0]))
+    return each(lambda data, offset: context.rows.sorted.print(0 if read is None else read(data, offset)[0]))
 
 
 def _clear_terminal(context: Context, _spec: EventSpec) -> RunHandler:
@@ -76,7 +75,8 @@ def _clear_terminal(context: Context, _spec: EventSpec) -> RunHandler:
 
     def handle(_data: bytes, _offset: int) -> None:
         output.write(b"\x1b[H\x1b[2J")
-        context.page.clear()
+        if rows := context.used_rows:
+            rows.page.clear()
 
     return each(handle)
 
@@ -213,28 +213,24 @@ def _system(context: Context, spec: EventSpec) -> RunHandler:
 
 
 def _print_map(context: Context, spec: EventSpec) -> RunHandler:
-    static = spec.static_part(PrintedMap)
-    shown = Shown(static.top, static.div, static.order, static.clear)
-    view = context.view(static.map)
-    show = context.map_form(view)
-    return each(lambda _data, _offset: context.output.write(show(shown, always=True)))
+    text = context.maps.printer(spec.static_part(PrintedMap))
+    return each(lambda _data, _offset: context.output.write(text()))
 
 
 def _quantiles(context: Context, spec: EventSpec) -> RunHandler:
     static = spec.static_part(Quantiles)
     percents = [f"{item:g}" for item in static.percents]
-    view = context.view(static.map)
-    show = context.quantiles_form(view)
-    return each(lambda _data, _offset: context.output.write(show(percents)))
+    text = context.maps.quantiles(static.map)
+    return each(lambda _data, _offset: context.output.write(text(percents)))
 
 
 def _clear(context: Context, spec: EventSpec) -> RunHandler:
-    view = context.view(spec.static_part(EmptiedMap).map)
+    view = context.maps.view(spec.static_part(EmptiedMap).map)
     return each(lambda _data, _offset: view.clear())
 
 
 def _zero(context: Context, spec: EventSpec) -> RunHandler:
-    view = context.view(spec.static_part(EmptiedMap).map)
+    view = context.maps.view(spec.static_part(EmptiedMap).map)
     return each(lambda _data, _offset: view.zero())
 
 

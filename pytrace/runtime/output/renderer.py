@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pytrace.runtime.output.context import Context
     from pytrace.runtime.output.handlers import Make
     from pytrace.runtime.output.messages import Totals
+    from pytrace.runtime.output.rows import Rows
     from pytrace.runtime.output.streams import Output
 
 _LARGE_PART = 4096
@@ -93,6 +94,11 @@ class Renderer:
         """The context, if anything needed it."""
         return self._context if "_context" in self.__dict__ else None
 
+    @property
+    def _rows(self) -> Rows | None:
+        """Rows of the run, if there were any."""
+        return self._used.used_rows if self._used else None
+
     def _initial(self, index: int, spec: EventSpec) -> RunHandler:
         """The handler of an event before the first one has come."""
         if spec.kind not in STATIC_PARTS:
@@ -137,7 +143,7 @@ class Renderer:
 
     def views(self) -> list[MapView]:
         """Views of all maps of the script."""
-        return [self._context.view(item.name) for item in self._manifest.maps]
+        return [self._context.maps.view(item.name) for item in self._manifest.maps]
 
     # ---- events
 
@@ -221,8 +227,8 @@ class Renderer:
 
     def print_rows(self) -> None:
         """Print the rows that still wait for ``print_rows()``."""
-        if context := self._used:
-            context.sorted_rows.print()
+        if rows := self._rows:
+            rows.sorted.print()
 
     def print_maps(self) -> None:
         """Print all non-empty maps at the end, by name, in text after two empty lines.
@@ -237,7 +243,7 @@ class Renderer:
         due = text and rows
         names = sorted(item.name for item in self._manifest.maps)
         for name in names if self._manifest.config.print_maps_on_exit else ():
-            for part in filter(None, self._context.map_parts(self._context.view(name))):
+            for part in filter(None, self._context.maps.parts(name)):
                 self.output.write(b"\n\n" + part if due else part)
                 self.printed_nothing = due = False
                 if len(part) > _LARGE_PART:
@@ -298,13 +304,13 @@ class Renderer:
     def all_losses(self, totals: Totals) -> dict[tuple[str, int], int]:
         """*totals*, with the events, commands and rows that the output left out."""
         own = {("ignored", 0): self.ignored, ("not_run", 0): self.state.not_run}
-        if context := self._used:
-            own["unsorted", 0] = context.sorted_rows.lost
+        if rows := self._rows:
+            own["unsorted", 0] = rows.sorted.lost
         return {**totals, **{key: count for key, count in own.items() if count}}
 
     def broken_off(self, totals: Totals) -> None:
         """Print the summary of losses of an aborted run, on standard error in any case."""
-        if (context := self._used) and (waiting := context.sorted_rows.waiting):
+        if (rows := self._rows) and (waiting := rows.sorted.waiting):
             totals = {**totals, ("unprinted", 0): totals.get(("unprinted", 0), 0) + waiting}
         if self._options.warnings:
             for text in messages.summary_lines(self._manifest, totals):

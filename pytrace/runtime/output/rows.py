@@ -15,11 +15,11 @@ import msgspec
 
 from pytrace.core import types
 from pytrace.core.event_layout import RECORD_HEADER, EventSpec, FlatLayout, RowMembers
-from pytrace.core.types.tables import JOINED_TEXTS, NUMBERS, RowTable
+from pytrace.core.types.tables import JOINED_TEXTS, NUMBERS, RowTable, row_tables
 from pytrace.render import csv, json
 from pytrace.render.events.event_decoder import Formatter, RowFormatter, RunHandler, Texts, reader
 from pytrace.render.events.printf import Piece
-from pytrace.render.tables import Table, TextTable, cell, is_below, lines_below
+from pytrace.render.tables import Page, Table, TextTable, cell, is_below, lines_below
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -28,13 +28,33 @@ if TYPE_CHECKING:
     from pytrace.render.events.event_decoder import RunHandler
     from pytrace.runtime.output.context import Context
 
+class Rows:
+    """Rows and tables of a run."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        output = context.output
+        height = output.height if not output.json and not output.csv and output.terminal else None
+        self.page = Page(height, lambda: output.cuts)
+        self.row_tables = row_tables((spec.id, spec.schema) for spec in context.manifest.events if spec.kind == "row")
+        """The table of each ``row()`` of the script, by the id of its event."""
+        self.tables: dict[int, Table] = {}
+        """Tables of rows whose first row was printed, by their numbers."""
+        self.sorted = SortedRows(context)
+
+    def handler(self, spec: EventSpec, *, quick: bool) -> RunHandler:
+        """The handler of one place in the script: it prints rows, and passes them to :attr:`Context.keep_row`."""
+        context = self._context
+        return waiting(context, spec, keeping(context, spec, _printer(context, spec, quick=quick)))
+
+
 def values(context: Context, spec: EventSpec) -> Callable[[bytes, int], Values]:
     """A function that returns the decoded row of the event at an offset, in the order of its :attr:`EventSpec.schema`.
 
     Its values compare with those of other statements of the table.
     """
     read = reader(FlatLayout.of(spec.layout), context.decoders)
-    columns = zip(spec.schema.columns, context.row_tables[spec.id].schema.columns, strict=True)
+    columns = zip(spec.schema.columns, context.rows.row_tables[spec.id].schema.columns, strict=True)
     forms = [
         (index, context.raw_texts.form(own.type))
         for index, (own, table) in enumerate(columns)
@@ -51,23 +71,18 @@ def values(context: Context, spec: EventSpec) -> Callable[[bytes, int], Values]:
     return printed
 
 
-def handler(context: Context, spec: EventSpec, *, quick: bool) -> RunHandler:
-    """The handler of one place in the script: it prints rows, and keeps them where :attr:`Context.keep_row` is set."""
-    return waiting(context, spec, keeping(context, spec, _printer(context, spec, quick=quick)))
-
-
 def waiting(context: Context, spec: EventSpec, shown: RunHandler) -> RunHandler:
     """The handler *shown*; sorted rows reach it at ``print_rows()``."""
     if not spec.static_part(RowMembers).order:
         return shown
-    return context.sorted_rows.keeping(spec, values(context, spec), shown)
+    return context.rows.sorted.keeping(spec, values(context, spec), shown)
 
 
 def line(context: Context, spec: EventSpec) -> Callable[[bytes, int], bytes]:
     """``line(data, offset)``: a row as text on its own, the members with their names."""
     layout = FlatLayout.of(spec.layout)
     parts: list[bytes | Piece] = []
-    for name, type_ in zip(context.row_tables[spec.id].schema.names, layout.args, strict=True):
+    for name, type_ in zip(context.rows.row_tables[spec.id].schema.names, layout.args, strict=True):
         parts += (b" " if parts else b"", name.encode() + b"=", Piece(b"%s", render=context.texts.form(type_)))
     return Formatter(layout, context.decoders, parts).one
 
@@ -77,7 +92,7 @@ def keeping(context: Context, spec: EventSpec, shown: RunHandler) -> RunHandler:
     keep = context.keep_row
     if keep is None:
         return shown
-    table, read = context.row_tables[spec.id], values(context, spec)
+    table, read = context.rows.row_tables[spec.id], values(context, spec)
 
     def run(data: bytes, offset: int, length: int, stride: int, count: int) -> None:
         for place in range(offset, offset + stride * count, stride):
@@ -91,17 +106,17 @@ def _printer(context: Context, spec: EventSpec, *, quick: bool) -> RunHandler:
     output = context.output
     if output.json:
         return Texts(_json(context, spec), output.extend, quick=quick)
-    table = context.tables.get(number := context.row_tables[spec.id].number)
+    table = context.rows.tables.get(number := context.rows.row_tables[spec.id].number)
     if table is None:
-        table = context.tables[number] = _table(context, context.row_tables[spec.id])
+        table = context.rows.tables[number] = _table(context, context.rows.row_tables[spec.id])
     make = _text if isinstance(table, TextTable) else _csv
     return Texts(make(context, spec, table), output.extend, quick=quick, table=table)
 
 
 def _table(context: Context, row_table: RowTable) -> Table:
     if not context.output.csv:
-        return TextTable(context.page, row_table.schema, _below(row_table))
-    return Table(context.page, csv.heading(row_table.schema.names), csv.END)
+        return TextTable(context.rows.page, row_table.schema, _below(row_table))
+    return Table(context.rows.page, csv.heading(row_table.schema.names), csv.END)
 
 
 def _below(row_table: RowTable) -> list[int]:
@@ -140,7 +155,7 @@ def _csv(context: Context, spec: EventSpec, _table: Table) -> Formatter:
 
 
 def _json(context: Context, spec: EventSpec) -> Formatter:
-    number = context.row_tables[spec.id].number
+    number = context.rows.row_tables[spec.id].number
     parts: list[bytes | Piece] = [json.ROW_START % number]
     parts += json.row_object(spec.static_part(RowMembers).names, spec.args, partial(_json_piece, context))
     return Formatter(FlatLayout.of(spec.layout), context.decoders, [*parts, json.ROW_END])
@@ -205,7 +220,7 @@ class SortedRows:
     def keeping(self, spec: EventSpec, read: Callable[[bytes, int], Values], shown: RunHandler) -> RunHandler:
         """A handler that keeps the rows of a place in the script, for *shown* to print later; *read* decodes one."""
         order = tuple(spec.static_part(RowMembers).order)
-        table = self._tables.setdefault((self._context.row_tables[spec.id].number, order), _Table(order))
+        table = self._tables.setdefault((self._context.rows.row_tables[spec.id].number, order), _Table(order))
         number, statement = len(table.statements), _Statement(read, shown)
         table.statements.append(statement)
 
@@ -231,7 +246,7 @@ class SortedRows:
                 continue
             if not self._context.output.json:
                 # Each time is a table of its own, with a heading.
-                self._context.page.last = None
+                self._context.rows.page.last = None
             entries = _in_order(table)
             _show(table, entries[:most] if most > 0 else entries)
             table.arrivals = []

@@ -18,6 +18,11 @@ def test_every_probe_kind_that_attaches_has_an_attacher() -> None:
     assert set(ATTACHERS) == {row.name for row in PROBE_KINDS if not row.special}
 
 
+@pytest.mark.parametrize("kind", ATTACHERS)
+def test_attacher_exists(kind: str) -> None:
+    assert callable(ATTACHERS[kind](kind))
+
+
 def test_services_attach_first_and_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
 
@@ -25,7 +30,7 @@ def test_services_attach_first_and_are_not_counted(monkeypatch: pytest.MonkeyPat
         order.append(job.spec.symbol)
         return [attachments.Attached(job.spec, target) for target in job.spec.targets]
 
-    monkeypatch.setitem(ATTACHERS, "tracepoint", note)
+    monkeypatch.setitem(ATTACHERS, "tracepoint", lambda _kind: note)
     event = (Target("tracepoint:sched:x", 0, TracepointTarget("sched", "x")),)
     done = attached(spec("script", "tracepoint", event), spec("fork", "tracepoint", event, service=True))
     assert order == ["fork", "script"]
@@ -41,7 +46,7 @@ def test_parts_of_a_program_for_system_calls_fare_like_it(monkeypatch: pytest.Mo
         made = attachments.Failure if fails else lambda target, _why: attachments.Attached(job.spec, target)
         return [made(target, "why") for target in job.spec.targets]
 
-    monkeypatch.setitem(ATTACHERS, "tracepoint", attach)
+    monkeypatch.setitem(ATTACHERS, "tracepoint", lambda _kind: attach)
     owner = spec("owner", "tracepoint", CALLS[0], multi=SYSTEM_CALLS)
     part = spec("part", "tracepoint", CALLS[1], multi=SYSTEM_CALLS, part_of="owner")
     done = attached(owner, part, missing_probes="warn")

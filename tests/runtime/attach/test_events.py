@@ -13,8 +13,8 @@ from pytrace.core.manifest import Target
 from pytrace.core.probes.perf_events import HARDWARE
 from pytrace.core.probes.targets import CountedEventTarget, ProbeTarget, TimerTarget, WatchpointTarget
 from pytrace.runtime.abi import perf
-from pytrace.runtime.attach import events
 from pytrace.runtime.attach.base import Attached, Attacher, Failure, Outcome
+from pytrace.runtime.attach.events import ATTACHERS
 from pytrace.runtime.attach.opened import Opened
 from tests.support.attach_requests import Kernel, Requests, attached, catch, job, kernel, spec, target
 
@@ -90,9 +90,9 @@ def single(attacher: Attacher, kind: str, place: ProbeTarget, **options: Any) ->
 )
 def test_clocks_by_frequency_or_period(fake: Kernel, timer: TimerTarget, period: int, frequency: bool) -> None:
     attr = perf.EventAttr(perf.EventType.SOFTWARE, perf.SOFTWARE_CPU_CLOCK, period=period, frequency=frequency)
-    assert isinstance(single(events.attach_interval, "interval", timer, pids=(7,)), Attached)
+    assert isinstance(single(ATTACHERS["interval"], "interval", timer, pids=(7,)), Attached)
     assert fake.asked[0] == ("open_event", (attr,), {"cpu": 2}), "one CPU is enough, whatever the process"
-    assert isinstance(single(events.attach_profile, "profile", timer), Attached)
+    assert isinstance(single(ATTACHERS["profile"], "profile", timer), Attached)
     assert fake.options("open_event")[1:] == [{"cpu": 2}, {"cpu": 5}]
     assert fake.arguments("open_event")[1:] == [(attr,), (attr,)]
 
@@ -100,8 +100,8 @@ def test_clocks_by_frequency_or_period(fake: Kernel, timer: TimerTarget, period:
 @pytest.mark.parametrize(
     ("attacher", "kind", "number"),
     [
-        (events.attach_software, "software", perf.EventType.SOFTWARE),
-        (events.attach_hardware, "hardware", perf.EventType.HARDWARE),
+        (ATTACHERS["software"], "software", perf.EventType.SOFTWARE),
+        (ATTACHERS["hardware"], "hardware", perf.EventType.HARDWARE),
     ],
 )
 def test_events_that_are_counted(fake: Kernel, attacher: Attacher, kind: str, number: perf.EventType) -> None:
@@ -112,14 +112,14 @@ def test_events_that_are_counted(fake: Kernel, attacher: Attacher, kind: str, nu
 def test_watchpoints_are_kept_by_address(fake: Kernel) -> None:
     opened = Opened()
     place = target(WatchpointTarget(0x1000, 8, "w"))
-    events.attach_watchpoint(job(spec("w", "watchpoint", (place,))), opened)
+    ATTACHERS["watchpoint"](job(spec("w", "watchpoint", (place,))), opened)
     assert list(opened.watched) == [0x1000]
     assert len(opened.watched[0x1000].links) == 2
     opened.unwatch(0x1000)
     assert fake.left_open == []
 
 
-@pytest.mark.parametrize("attacher", [events.attach_interval, events.attach_profile])
+@pytest.mark.parametrize("attacher", [ATTACHERS["interval"], ATTACHERS["profile"]])
 @pytest.mark.parametrize(
     ("timer", "number", "reason", "limit"),
     [
@@ -143,6 +143,6 @@ def test_refusals_in_words(
 
 def test_an_event_that_this_machine_does_not_have(fake: Kernel) -> None:
     fake.errors["open_event"] = errno.ENOENT
-    found = single(events.attach_hardware, "hardware", CountedEventTarget("x", 3, 5000))
+    found = single(ATTACHERS["hardware"], "hardware", CountedEventTarget("x", 3, 5000))
     assert isinstance(found, Failure)
     assert found.reason == "this machine's CPU or kernel does not support that event"

@@ -1,4 +1,4 @@
-"""pytrace.runtime.output.context: messages about places, views of maps, and the end that a script asks for."""
+"""pytrace.runtime.output.context: messages about places in the script."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import EventSpec, NoStaticPart
 from pytrace.core.types import INT64
 from pytrace.runtime.output.context import Context
@@ -55,10 +54,3 @@ def test_warnings_of_the_runtime_itself(warnings: bool) -> None:
     run, made = context(as_json=True, warnings=warnings)
     made.warn(SPEC, "careful")
     assert (b"stdin:1:9-26: WARNING: careful\n" in run.messages) is warnings, "on standard error, in JSON too"
-
-
-def test_a_view_is_made_once() -> None:
-    _, made = context()
-    assert made.view("@m") is made.view("@m")
-    with pytest.raises(InternalError, match="an event names @other, a map that the script does not have"):
-        made.view("@other")

@@ -1,0 +1,73 @@
+"""Maps of a run as output: views of them, and their text in the format of the output."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pytrace.core.diagnostics import InternalError
+from pytrace.render.maps import map_tables
+from pytrace.render.maps.map_printer import MapView, Shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pytrace.core.event_layout import PrintedMap
+    from pytrace.render.maps.map_printer import Block, LargeMap, Reader
+    from pytrace.runtime.output.context import Context
+
+
+class MapOutput:
+    """Shows the maps of a script, which *reader* reads."""
+
+    def __init__(self, context: Context, reader: Reader) -> None:
+        self._context = context
+        self._output = context.output
+        self._reader = reader
+        self._views: dict[str, MapView] = {}
+        self._specs = {item.name: item for item in context.manifest.maps}
+
+    def view(self, name: str) -> MapView:
+        """The view of a map of the script."""
+        view = self._views.get(name)
+        if view is None:
+            spec = self._specs.get(name)
+            if spec is None:
+                raise InternalError(f"an event names {name}, a map that the script does not have")
+            context = self._context
+            texts = context.raw_texts if self._output.csv else context.texts  # tables have escapes of their own
+            view = self._views[name] = MapView(spec, self._reader, context.decoders, texts, context.jsons, large_map)
+        return view
+
+    def printer(self, static: PrintedMap) -> Callable[[], bytes]:
+        """The text of ``print()`` of a map."""
+        shown = Shown(static.top, static.div, static.order, static.clear)
+        return partial(self._form(self.view(static.map)), shown, always=True)
+
+    def _form(self, view: MapView) -> Callable[..., bytes]:
+        """The form of a map: ``form(shown, always=…)``."""
+        if self._output.csv:
+            return partial(map_tables.entries, view, self._context.rows.page)
+        return view.json if self._output.json else view.text
+
+    def parts(self, name: str) -> Iterator[bytes]:
+        """The whole text of a map, in parts."""
+        view = self.view(name)
+        if self._output.csv:
+            return iter((self._form(view)(),))
+        return view.json_parts() if self._output.json else view.text_parts()
+
+    def quantiles(self, name: str) -> Callable[[Sequence[str]], bytes]:
+        """The text of percentiles of a map."""
+        view = self.view(name)
+        if self._output.csv:
+            return partial(map_tables.quantiles, view, self._context.rows.page)
+        return view.quantiles_json if self._output.json else view.quantiles_text
+
+
+def large_map(view: MapView, block: Block, shown: Shown) -> LargeMap | None:
+    """The printer of a map with very many keys; *block* has some of them."""
+    from pytrace.render.large_maps import printing  # few runs have such maps
+    from pytrace.runtime.abi import sorting
+
+    return printing.large_map(view, block, shown, sorting.sort_records if sorting.available() else None)
