@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytrace.cli.options import GROUPS, OPTIONS, Option
-from pytrace.cli.script_texts import common_options
-from pytrace.cli.scripts import declared, tools, usage
+from pytrace.cli.script_texts import common_options, explained, header
+from pytrace.cli.scripts import declared, tools
 from pytrace.cli.scripts.words import ScriptWords
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.options.script_options import ScriptOption
@@ -63,7 +63,7 @@ def tool(name: str, summary: str) -> Tool:
         row = TOOLS[name]
         return Tool(name, summary, "", row.examples, ScriptWords(name, row.options, positional=False))
     source = Source(name, Path(path).read_text(encoding="utf-8"), path)
-    _, _, rest = usage.header(source.text).partition("\n")
+    _, _, rest = header(source.text).partition("\n")
     description, _, examples = rest.partition("Examples:\n")
     found = declared.of(source, Diagnostics())
     return Tool(name, summary, description, examples, ScriptWords(name, found.options, found.positional))
@@ -82,13 +82,13 @@ def tool_page(shown: Tool) -> str:
     operands = [item for item in shown.words.options if item.operand]
     if operands:
         lines.append(".SH OPERANDS")
-        lines += _terms((item.general or item.name, usage.explained(item)) for item in operands)
+        lines += _terms((item.general or item.name, explained(item)) for item in operands)
     lines.append(".SH OPTIONS")
-    lines += _terms((_spelled(item), usage.explained(item)) for item in named)
+    lines += _terms((_spelled(item), explained(item)) for item in named)
     lines += _terms(
-        (_option("" if item.letter in taken else item.letter, item.word, item.argument), item.help)
+        (_option("" if item.short in taken else item.short, item.long, item.arguments), item.help)
         for item in common_options()
-        if item.word not in {word for option in named for word in option.words}
+        if item.long not in {word for option in named for word in option.words}
     )
     if shown.examples.strip():
         lines += [".SH EXAMPLES", ".nf", *(escaped(line) for line in _outdented(shown.examples)), ".fi"]

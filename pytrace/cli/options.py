@@ -34,6 +34,11 @@ class Option(msgspec.Struct, frozen=True):
     second: str = ""
     """The name of a second, required argument."""
 
+    @property
+    def arguments(self) -> str:
+        """The names of its arguments."""
+        return f"{self.argument} {self.second}".rstrip()
+
 
 OPTIONS: tuple[Option, ...] = (
     Option("program", "e", "program", "PROGRAM", "program text", "script"),
@@ -294,7 +299,7 @@ def _where_listed(line: CommandLine) -> tuple[str, ...]:
 
 
 def _arguments(row: Option) -> str:
-    return f"two arguments: {row.argument} {row.second}" if row.second else f"an argument: {row.argument}"
+    return f"two arguments: {row.arguments}" if row.second else f"an argument: {row.argument}"
 
 
 def _two(line: CommandLine, row: Option, first: str, argv: Sequence[str], index: int) -> int:
@@ -360,7 +365,7 @@ def help_text() -> str:
                 continue
             short, long = f"-{row.short}" if row.short else "", f"--{row.long}" if row.long else ""
             names = ", ".join(text for text in (short, long) if text)
-            left = f"{names} {row.argument} {row.second}".rstrip()
+            left = f"{names} {row.arguments}".rstrip()
             gap = "\n" + " " * 32 if len(left) > 28 else " " * (30 - len(left))
             parts.append(f"  {left}{gap}{row.help}\n")
     parts.append(_EXAMPLES)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from pytrace.cli import messages, request
-from pytrace.cli.options import OPTIONS, CommandLine
+from pytrace.cli.options import OPTIONS, CommandLine, Option
 from pytrace.cli.request import Script
-from pytrace.cli.scripts import tools, usage
+from pytrace.cli.scripts import tools
 from pytrace.cli.scripts.words import ScriptWords
 from pytrace.core.diagnostics import Diagnostics, TraceError
 from pytrace.core.manifest import CompiledScript
+from pytrace.core.options.script_options import ScriptOption, Value
 from pytrace.core.source import Source
 
 if TYPE_CHECKING:
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 _INSTALLED = "example_scripts"
 """Their directory in the installed package (``force-include`` in pyproject.toml)."""
+COLUMN = 30
+"""Column of the help texts of options."""
 _NOT_SHOWN = frozenset({"dwarf_pids", "usdt_file_activation", "buffering", "no_warnings", "warnings"})
 """Options about processes and output that only ``pytrace --help`` lists."""
 
@@ -67,23 +71,19 @@ def _usage(line: CommandLine, words: ScriptWords) -> str:
 
         tool = TOOLS[tools.resolve(line.tool)[0]]
         examples = "\n".join(f"  {text}".rstrip() for text in tool.examples.strip("\n").split("\n"))
-        return usage.text(words, f"{line.tool}: {tool.summary}\n\nExamples:\n{examples}", common_options())
+        return usage_text(words, f"{line.tool}: {tool.summary}\n\nExamples:\n{examples}", common_options())
     source, compiled = line.script or (Source("stdin", line.text("program") or ""), None)
     if compiled is not None:
         from pytrace.runtime.aot import prepare
 
         return prepare.usage(CompiledScript.from_bytes(compiled), source.name)
-    return usage.text(words, usage.header(source.text), common_options(), _parameters(source, words))
+    return usage_text(words, header(source.text), common_options(), _parameters(source, words))
 
 
-def common_options() -> list[usage.CommonOption]:
+def common_options() -> list[Option]:
     """The options of pytrace that the usage of a script lists."""
     rows = (item for item in OPTIONS if item.group in ("process", "output"))
-    return [
-        usage.CommonOption(item.short, item.long, f"{item.argument} {item.second}".rstrip(), item.help)
-        for item in rows
-        if item.key not in _NOT_SHOWN and not item.hidden
-    ]
+    return [item for item in rows if item.key not in _NOT_SHOWN and not item.hidden]
 
 
 def _parameters(source: Source, words: ScriptWords) -> str:
@@ -115,6 +115,124 @@ def _parsed(source: Source) -> nodes.Program:
     program = parser.parse(source, diagnostics)
     messages.check(diagnostics)
     return program
+
+
+def usage_text(words: ScriptWords, head: str, common: Iterable[Option], parameters: str = "") -> str:
+    """The usage text.
+
+    Args:
+        words: the name of the script, and its options.
+        head: the comment at its top (:func:`header`).
+        common: options of pytrace; letters that the script has itself are left out.
+        parameters: lines about named parameters, in the language of bpftrace.
+    """
+    named = [item for item in words.options if not item.operand]
+    operands = [item for item in words.options if item.operand]
+    letters = {letter for item in named for letter in item.letters}
+    taken_words = {word for item in named for word in item.words}
+    parts = [words.synopsis() + "\n"]
+    if head:
+        parts.append(f"{head}\n")
+    if operands:
+        parts.append("Operands:\n" + "".join(_line(item.general or item.name, explained(item)) for item in operands))
+    if named:
+        parts.append("Options:\n" + "".join(_line(_spelled(item), _with_letter(item, words)) for item in named))
+    if parameters:
+        parts.append(f"Parameters, after --:\n{parameters}")
+    lines = []
+    for item in common:
+        letter = "" if item.short in letters else item.short
+        if item.long not in taken_words:
+            lines.append(_line(_names(letter, [item.long], item.arguments), item.help))
+    if lines:
+        more = "`pytrace --help` lists all; with a letter that the script uses itself, give the long name.\n"
+        parts.append("Options of all scripts:\n" + "".join(lines) + more)
+    return "\n".join(parts)
+
+
+def header(script: str) -> str:
+    """The text of the comment at the top of a script, without comment markers."""
+    lines = script.split("\n")
+    if lines and lines[0].startswith("#!"):
+        del lines[0]
+    while lines and not lines[0].strip():
+        del lines[0]
+    if not lines:
+        return ""
+    comment = _block(lines) if lines[0].lstrip().startswith("/*") else _lines(lines)
+    return "\n".join(comment).strip("\n")
+
+
+def _block(lines: Sequence[str]) -> list[str]:
+    bodies = []
+    for number, line in enumerate(lines):
+        body, closed, _ = line.partition("*/")
+        body = body.lstrip().removeprefix("/*").removeprefix("*") if number == 0 else _without_star(body)
+        bodies.append(body)
+        if closed:
+            break
+    return [bodies[0].strip(), *_outdented(bodies[1:])]
+
+
+def _without_star(line: str) -> str:
+    inner = line.lstrip()
+    return inner[1:] if inner.startswith("*") else line
+
+
+def _lines(lines: Sequence[str]) -> list[str]:
+    bodies = []
+    for line in lines:
+        if not line.startswith("//"):
+            break
+        bodies.append(line[2:])
+    return _outdented(bodies)
+
+
+def _outdented(lines: list[str]) -> list[str]:
+    """The lines without their common indentation."""
+    margin = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
+    return [line[margin:].rstrip() for line in lines]
+
+
+def _line(left: str, right: str) -> str:
+    gap = "\n" + " " * (COLUMN + 2) if len(left) > COLUMN - 2 else " " * (COLUMN - len(left))
+    return f"  {left}{gap}{right}".rstrip() + "\n"
+
+
+def _spelled(item: ScriptOption) -> str:
+    argument = item.argument + ("..." if item.repeat else "")
+    first, *others = (*item.letters, *item.words)
+    return _names(first, others, argument) if len(first) == 1 else _names("", [first, *others], argument)
+
+
+def _names(letter: str, words: Sequence[str], argument: str) -> str:
+    letters = [f"-{letter}"] if letter else []
+    names = ", ".join([*letters, *(f"-{word}" if len(word) == 1 else f"--{word}" for word in words)])
+    return f"{names if letter else '    ' + names} {argument}".rstrip()
+
+
+def _with_letter(item: ScriptOption, words: ScriptWords) -> str:
+    """The help text of an option, and its letter in bcc if that is another option here."""
+    letters = [letter for letter, word in words.bcc_letters.items() if word in item.words]
+    return explained(item) + "".join(f" [bcc: -{letter}]" for letter in letters)
+
+
+def explained(item: ScriptOption) -> str:
+    """The help text of an option, with its choices and its default."""
+    notes = []
+    if item.choices:
+        notes.append(("some of " if item.listed else "one of ") + ", ".join(item.choices))
+    # 0 and less stand for "not given", which the help text describes.
+    shown = item.default > 0 if isinstance(item.default, int) else item.default != ""
+    if not isinstance(item.default, bool) and shown and not item.required:
+        notes.append(f"default: {_shown(item.default)}")
+    elif item.default is True:
+        notes.append("default: true")
+    return " ".join(part for part in (item.help, f"({'; '.join(notes)})" if notes else "") if part)
+
+
+def _shown(value: Value) -> str:
+    return str(value).replace("\n", " ")
 
 
 def examples_folder() -> str:

@@ -5,7 +5,10 @@ from pathlib import Path
 import pytest
 
 from pytrace.cli import main, script_texts
+from pytrace.cli.options import Option
 from pytrace.cli.scripts import tools
+from pytrace.cli.scripts.words import ScriptWords
+from pytrace.core.options.script_options import ScriptOption
 from tests.cli.test_script_finder import folder, translated
 
 __all__ = ["folder", "translated"]
@@ -66,7 +69,7 @@ def test_translated_tools(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_common_options_have_long_names() -> None:
-    assert all(item.word for item in script_texts.common_options())
+    assert all(item.long for item in script_texts.common_options())
     assert tools.GROUPS
 
 
@@ -115,3 +118,56 @@ def test_the_question_is_the_first_line_of_the_comment(
         f"{place}\n" + f"  a.bt          {question}".rstrip() + "\n  long_name.bt  x\n\n"
         "The comment at the top of each script shows its usage.\n"
     )
+
+
+COMMON = (
+    Option("", "f", "format", "FORMAT", "the format", ""),
+    Option("", "p", "pid", "PID", "trace PID", ""),
+    Option("", "", "save", "FILE", "save", ""),
+)
+
+
+def test_the_parts_in_order() -> None:
+    options = (
+        ScriptOption(("f", "failed"), False, "only failures"),
+        ScriptOption(("s",), "all", "order", "COLUMN", ("all", "reads")),
+        ScriptOption(("save",), "", "mine", "WHAT", repeat=True),
+        ScriptOption(("interval",), 5, "seconds", "interval", operand=True),
+    )
+    assert script_texts.usage_text(ScriptWords("tool", options), "tool: does it", COMMON) == (
+        "usage: pytrace tool [options] [interval]\n\n"
+        "tool: does it\n\n"
+        "Operands:\n"
+        "  interval                      seconds (default: 5)\n\n"
+        "Options:\n"
+        "  -f, --failed                  only failures\n"
+        "  -s COLUMN                     order (one of all, reads; default: all)\n"
+        "      --save WHAT...            mine\n\n"
+        "Options of all scripts:\n"
+        "      --format FORMAT           the format\n"
+        "  -p, --pid PID                 trace PID\n"
+        "`pytrace --help` lists all; with a letter that the script uses itself, give the long name.\n"
+    )
+
+
+def test_named_parameters_of_old_scripts() -> None:
+    text = script_texts.usage_text(ScriptWords("a.bt"), "", (), "  --limit=N  most lines\n")
+    assert text == (
+        "usage: pytrace a.bt [parameters] [-- parameters]\n\nParameters, after --:\n  --limit=N  most lines\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("script", "header"),
+    [
+        ("/* a: b */\nbegin { }", "a: b"),
+        ("#!/bin/pytrace\n\n/*\n * a: b\n *\n * Examples:\n *   pytrace a\n */", "a: b\n\nExamples:\n  pytrace a"),
+        ("/* a: b\n   more\n     inner */", "a: b\nmore\n  inner"),
+        ("// a: b\n//   inner\nbegin { }\n// not this", "a: b\n  inner"),
+        ("begin { } // no", ""),
+        ("", ""),
+        ("#!x", ""),
+    ],
+)
+def test_headers(script: str, header: str) -> None:
+    assert script_texts.header(script) == header

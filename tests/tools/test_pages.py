@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from pytrace.cli.script_texts import header
 from pytrace.cli.scripts import tools
-from pytrace.cli.scripts.usage import header
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = ROOT / "docs" / "tools"
