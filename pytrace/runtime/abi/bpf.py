@@ -1,4 +1,4 @@
-"""bpf(2): what pytrace asks of the kernel without libbpf in between.
+"""bpf(2): commands that do not go through libbpf.
 
 libbpf 1.1 does not know the newest commands (uprobe_multi, kprobe sessions), so links, batches and information go
 through here.  Attribute layouts are those of ``union bpf_attr`` in ``include/uapi/linux/bpf.h``.  Every function
@@ -81,7 +81,7 @@ MULTI_RETURN = 1
 
 
 def command(number: Command, attributes: bytes | bytearray) -> tuple[int, bytearray]:
-    """Run one command; gives its result and the attributes, in which the kernel may have written.
+    """Run one command, and return its result and the attributes, in which the kernel may have written.
 
     Raises:
         OSError: the command failed.
@@ -99,7 +99,7 @@ def command(number: Command, attributes: bytes | bytearray) -> tuple[int, bytear
 
 
 _LOADS = 100
-"""How often a program is given to a verifier that signals keep from its work."""
+"""Attempts to load a program while signals interrupt the verifier."""
 
 
 def prog_load(
@@ -113,7 +113,7 @@ def prog_load(
 ) -> int:
     """Load a program of raw instructions (8 bytes each) and return its descriptor.
 
-    *log*, when given, takes the verifier's text. A verifier that a signal breaks off (EAGAIN) gets the program again.
+    *log*, when given, takes the verifier's text. The load is repeated when a signal interrupts the verifier (EAGAIN).
     """
     insns, text = Memory(instructions), string_memory("GPL")
     attributes = struct.pack(
@@ -148,7 +148,7 @@ def btf_load(data: bytes) -> int:
 
 
 def prog_test_run(program: int, context: bytes) -> int:
-    """Run a raw tracepoint program now, with *context* as its ``u64`` arguments; gives its return value."""
+    """Run a raw tracepoint program now, with *context* as its ``u64`` arguments, and return its result."""
     memory = Memory(context)
     attributes = struct.pack(
         "=IIIIQQIIIIQQIIII", program, 0, 0, 0, 0, 0, 0, 0, len(context), 0, memory.address, 0, 0, 0, 0, 0
@@ -316,7 +316,7 @@ def link_info(descriptor: int) -> tuple[int, int, int]:
 
 
 LINK_INFO_WITH_MISSES = 56
-"""Bytes of ``struct bpf_link_info`` on kernels whose links tell what kprobes missed (6.7)."""
+"""Bytes of ``struct bpf_link_info`` on kernels whose links count missed kprobes (6.7)."""
 
 _RECURSION_AT = 208
 
@@ -331,7 +331,7 @@ _RUN_TIME_AT = 192
 
 
 def enable_statistics() -> int:
-    """Have the kernel time all programs while the descriptor that this gives is open (Linux 5.8)."""
+    """Have the kernel time all programs while the returned descriptor is open (Linux 5.8)."""
     return command(Command.ENABLE_STATS, struct.pack("=I", 0))[0]
 
 

@@ -23,7 +23,7 @@ _BATCH = struct.Struct("=QQQQIIQQ")
 def create(
     kind: int, key_size: int, value_size: int, entries: int, *, flags: int = 0, name: str = "", inner: int = 0
 ) -> int:
-    """Make a map.
+    """Create a map.
 
     Args:
         kind: number of the type (``enum bpf_map_type``).
@@ -103,7 +103,7 @@ class Batch:
         self._started = False
 
     def read(self, *, delete: bool = False) -> tuple[int, bool]:
-        """Fill :attr:`keys` and :attr:`values` from the next elements; gives their number and whether it was the end.
+        """Fill :attr:`keys` and :attr:`values` from the next elements; return their number, and True at the end.
 
         With *delete* the elements are taken out of the map in the same step.
 

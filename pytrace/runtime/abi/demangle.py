@@ -51,12 +51,12 @@ def _bind(library: ctypes.CDLL) -> Callable[[bytes], str | None]:
 
 
 def mangled(name: str) -> bool:
-    """Whether a name has the form of a mangled C++ or Rust name."""
+    """True if a name has the form of a mangled C++ or Rust name."""
     return name.startswith(("_Z", "_R", "__Z", "___Z"))
 
 
 def available() -> bool:
-    """Whether C++ names can be demangled here (a C++ runtime library was found)."""
+    """True if C++ names can be demangled here (a C++ runtime library was found)."""
     return _cxx() is not None
 
 

@@ -11,7 +11,7 @@ import ctypes
 import errno
 import os
 import sys
-from ctypes import c_bool, c_char_p, c_int, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import c_bool, c_char_p, c_int, c_size_t, c_uint32, c_void_p
 from functools import cache
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Never, Protocol
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         __name__: str
 
     _Policy = Callable[[Never, _Function, tuple[object, ...]], object]
-    """Makes of what a function gave what its caller gets (``errcheck`` of ctypes), or raises."""
+    """Converts the result of a function for its caller (``errcheck`` of ctypes), or raises."""
 
 
 class OpenOptions(ctypes.Structure):
@@ -68,7 +68,7 @@ def _zero_or_error(result: int, function: _Function, _arguments: object) -> int:
 
 
 def _pointer_or_error(result: int | None, function: _Function, _arguments: object) -> int:
-    """Policy: NULL is an error, and ``errno`` tells which."""
+    """Policy: NULL is an error, whose number is in ``errno``."""
     if not result:
         raise _failure(ctypes.get_errno(), function)
     return result
@@ -93,26 +93,19 @@ FUNCTIONS: dict[str, tuple[type | None, tuple[type, ...], _Policy]] = {
     "bpf_linker__finalize": (c_int, (c_void_p,), _zero_or_error),
     "bpf_linker__free": (None, (c_void_p,), _as_is),
     "bpf_program__name": (c_char_p, (c_void_p,), _as_is),
-    "bpf_program__section_name": (c_char_p, (c_void_p,), _as_is),
     "bpf_program__fd": (c_int, (c_void_p,), _zero_or_error),
     "bpf_program__set_type": (c_int, (c_void_p, c_int), _zero_or_error),
     "bpf_program__set_expected_attach_type": (c_int, (c_void_p, c_int), _zero_or_error),
     "bpf_program__set_attach_target": (c_int, (c_void_p, c_int, c_char_p), _zero_or_error),
     "bpf_program__set_autoload": (c_int, (c_void_p, c_bool), _zero_or_error),
-    "bpf_program__set_flags": (c_int, (c_void_p, c_uint32), _zero_or_error),
     "bpf_program__set_log_buf": (c_int, (c_void_p, c_void_p, c_size_t), _zero_or_error),
     "bpf_program__set_log_level": (c_int, (c_void_p, c_uint32), _zero_or_error),
-    "bpf_program__insns": (c_void_p, (c_void_p,), _as_is),
-    "bpf_program__insn_cnt": (c_size_t, (c_void_p,), _as_is),
     "bpf_map__name": (c_char_p, (c_void_p,), _as_is),
     "bpf_map__fd": (c_int, (c_void_p,), _zero_or_error),
     "bpf_map__type": (c_int, (c_void_p,), _as_is),
     "bpf_map__set_max_entries": (c_int, (c_void_p, c_uint32), _zero_or_error),
     "bpf_map__set_map_flags": (c_int, (c_void_p, c_uint32), _zero_or_error),
     "bpf_map__set_inner_map_fd": (c_int, (c_void_p, c_int), _zero_or_error),
-    "bpf_map__set_map_extra": (c_int, (c_void_p, c_uint64), _zero_or_error),
-    "bpf_map__key_size": (c_uint32, (c_void_p,), _as_is),
-    "bpf_map__value_size": (c_uint32, (c_void_p,), _as_is),
     "bpf_map__is_internal": (c_bool, (c_void_p,), _as_is),
 }
 """Result type, argument types and error policy of every function in use."""
@@ -168,7 +161,7 @@ def version() -> str:
 
 
 def open_memory(elf: bytes, btf_path: str = "") -> int:
-    """Open an ELF object that is in memory; gives the handle of its ``struct bpf_object``.
+    """Open an ELF object that is in memory, and return the handle of its ``struct bpf_object``.
 
     *btf_path* names a file with the kernel's type information, for kernels that have none of their own.
 
@@ -201,7 +194,7 @@ class Messages:
         self._before: int | None = None
         self._unraisable = sys.unraisablehook
         self._raised: BaseException | None = None
-        """What a handler of signals raised while libbpf called :meth:`_take`: C code cannot pass it on."""
+        """The exception that a signal handler raised while libbpf called :meth:`_take`: C code cannot pass it on."""
 
     def __enter__(self) -> Messages:
         _PRINTING.acquire()

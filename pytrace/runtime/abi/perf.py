@@ -48,9 +48,9 @@ SOFTWARE_DUMMY = 9
 
 
 class EventAttr(msgspec.Struct, frozen=True):
-    """What of ``struct perf_event_attr`` pytrace sets.
+    """The members of ``struct perf_event_attr`` that pytrace sets.
 
-    *config1* and *config2* share their place with ``bp_addr``/``kprobe_func``/``uprobe_path`` and
+    *config1* and *config2* share their memory with ``bp_addr``/``kprobe_func``/``uprobe_path`` and
     ``bp_len``/``probe_offset``. *period* is a frequency in Hz when *frequency* is set.
     """
 

@@ -1,4 +1,4 @@
-"""May this process trace at all? Checked once, before anything else, with a message that says what is missing."""
+"""Check of the rights and kernel features that every run needs, before anything else, with messages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
 
 
 def check() -> list[str]:
-    """Check that this process may trace; gives warnings about the machine.
+    """Check that this process may trace, and return warnings about the machine.
 
     Raises:
         TraceError: rights or BPF are missing, or the kernel is locked down.
@@ -129,7 +129,7 @@ def _refused() -> TraceError:
 
 
 def user_namespace(uid_map: str) -> bool:
-    """Whether ``/proc/self/uid_map`` is that of another user namespace than the first, which has all users."""
+    """True if ``/proc/self/uid_map`` is that of another user namespace than the first, which has all users."""
     rows = [line.split() for line in uid_map.splitlines()]
     return bool(rows) and rows != [["0", "0", "4294967295"]]
 

@@ -10,7 +10,7 @@ from pytrace.runtime.abi.syscalls import libc
 
 @cache
 def available() -> bool:
-    """Whether the C library has what :func:`sort_records` needs (glibc; musl from 1.2.3 on)."""
+    """True if the C library has what :func:`sort_records` needs (glibc; musl from 1.2.3 on)."""
     return hasattr(libc(), "qsort_r")
 
 

@@ -1,4 +1,4 @@
-"""Debug information of one file as stacks need it: what former runs cached of it, else the DWARF itself.
+"""Debug information of one file as stacks need it: as former runs cached it, else from the DWARF.
 
 The modules that decode DWARF are imported when something is asked that is not cached: importing them takes longer than
 looking up some thousand cached addresses.
@@ -33,7 +33,7 @@ class CachedDebugInfo:
 
     @property
     def decoder(self) -> DebugInfo:
-        """What decodes the DWARF: for questions other than those about the places of stacks."""
+        """The decoder of the DWARF, for questions other than those about the places of stacks."""
         if self._decoder is None:
             from pytrace.runtime.dwarf.debug_info import DebugInfo
 
@@ -41,7 +41,7 @@ class CachedDebugInfo:
         return self._decoder
 
     def knows(self, address: int) -> bool:
-        """Whether :meth:`frames` has nothing to read for an address."""
+        """True if :meth:`frames` has nothing to read for an address."""
         return self._places.knows(address)
 
     def frames(self, address: int) -> list[Place]:
@@ -55,7 +55,7 @@ class CachedDebugInfo:
             yield from self.decoder.reading(address)
 
     def keep(self) -> None:
-        """Have later runs know what was read for stacks."""
+        """Cache what was read for stacks for later runs."""
         self._places.keep()
 
     @property
@@ -70,7 +70,7 @@ class CachedDebugInfo:
 
 
 def _stamp(elf: ElfFile) -> tuple[str, ...] | None:
-    """What identifies a file; None for one that is gone or no file of its own."""
+    """Values that identify a file and its build; None for one that is gone or no file of its own."""
     try:
         found = os.stat(elf.path)
     except OSError:

@@ -58,7 +58,7 @@ class Libraries:
         return _distinct([*self._program(target, prefix), *self._library(target, pid, prefix)])
 
     def dependencies(self, target: str, pid: int | None) -> list[Fact]:
-        """What the answer to :meth:`find` depends on beside the files themselves."""
+        """Facts that the result of :meth:`find` depends on, beside the files themselves."""
         if target == "*" or "*" in target:
             # Processes and directories change without a trace that is cheap to check.
             return [("never",)]

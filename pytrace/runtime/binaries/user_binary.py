@@ -142,7 +142,7 @@ class Binary:
         return self._debug
 
     def keep_lines(self) -> None:
-        """Have later runs know the source lines that were read for stacks."""
+        """Cache the source lines that were read for stacks for later runs."""
         if self._debug is not None:
             self._debug.keep()
 
@@ -162,7 +162,7 @@ class Binary:
         return None
 
     def ask_servers(self) -> None:
-        """Have debuginfod servers, where there are any, give the DWARF that is not on this machine; once."""
+        """Fetch DWARF that is not on this machine from debuginfod servers, where there are any; once."""
         if self._asked or self.debug is not None or not self.elf.build_id:
             return
         self._asked = True
@@ -212,7 +212,7 @@ class UserBinaries:
         return known[1]
 
     def can_open(self, path: str) -> bool:
-        """Whether there is (or was, when it was opened) an ELF file at a path."""
+        """True if there is (or was, when it was opened) an ELF file at a path."""
         try:
             self.binary(path)
         except TraceError:
@@ -243,7 +243,7 @@ class UserBinaries:
         return found
 
     def executable(self, path: str) -> bool:
-        """Whether a file is an ELF program or library."""
+        """True if a file is an ELF program or library."""
         return is_elf(path)
 
     def offset(self, path: str, address: int) -> int | None:

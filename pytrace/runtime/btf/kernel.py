@@ -38,7 +38,7 @@ _SEARCH = (
 """ELF files that may carry ``.BTF`` where the kernel does not show its own."""
 
 _FUNCTIONS, _RAW_TRACEPOINTS, _ITERATORS = "functions", "raw tracepoints", "iterators"
-"""What there are lists of."""
+"""Kinds of cached lists of names."""
 
 
 def locate(environment: Mapping[str, str]) -> str:
@@ -63,6 +63,9 @@ class KernelTypes:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self._module_readers: dict[str, TypeReader] = {}
+        self._enumerators: dict[str, tuple[Enum, int] | None] = {}
+        """Members by name, None for what no enumeration has: each look-up searches all strings (milliseconds)."""
 
     @cached_property
     def vmlinux(self) -> TypeReader:
@@ -89,10 +92,6 @@ class KernelTypes:
             return {}
         folder = os.path.dirname(SYSTEM_BTF)
         return {name: f"{folder}/{name}" for name in sorted(os.listdir(folder)) if name != "vmlinux"}
-
-    @cached_property
-    def _module_readers(self) -> dict[str, TypeReader]:
-        return {}
 
     def module(self, name: str) -> TypeReader | None:
         """Types of one module (or of ``vmlinux``)."""
@@ -143,11 +142,6 @@ class KernelTypes:
         if name not in self._enumerators:
             self._enumerators[name] = self._find_enumerator(name)
         return self._enumerators[name]
-
-    @cached_property
-    def _enumerators(self) -> dict[str, tuple[Enum, int] | None]:
-        """Members by name, None for what no enumeration has: each look-up searches all strings (milliseconds)."""
-        return {}
 
     def _find_enumerator(self, name: str) -> tuple[Enum, int] | None:
         for reader in self.readers():
@@ -202,7 +196,7 @@ class KernelTypes:
         """Who defines a raw tracepoint, its ``FUNC_PROTO``, and the names of its parameters after the context.
 
         The types are those of the typedef ``btf_trace_EVENT``, which the kernel itself goes by. Parameters of a
-        function pointer may have no names in BTF; then a function that was made for the tracepoint gives them.
+        function pointer may have no names in BTF; they are then those of a function that belongs to the tracepoint.
         """
         found = self.find(f"btf_trace_{event}", btf_file.Kind.TYPEDEF)
         if found is None:

@@ -2,7 +2,7 @@
 
 The kernel's type information is several megabytes and 100,000 types; a script needs a handful of them.  So the data
 stays mapped, and an index (where each type starts, its name and its kind) answers look-ups by name.  The index of the
-running kernel is cached on disk; making it takes one pass over the data.
+running kernel is cached on disk; building it takes one pass over the data.
 
 Source: ``Documentation/bpf/btf.rst`` and ``include/uapi/linux/btf.h`` of the kernel.
 """
@@ -67,7 +67,7 @@ _WORDS_EACH = [0, 0, 0, 0, 3, 3, 2, 0, 0, 0, 0, 0, 0, 2, 0, 3, 0, 0, 0, 3]
 
 
 _SEARCHES = 64
-"""After looking up so many names, each by a search of the data, a dictionary is made: that pays for listings only."""
+"""Look-ups by a search of the data, after which a dictionary is built: only listings look up more names."""
 _NOWHERE = 1 << 32
 
 
@@ -98,7 +98,7 @@ class Btf:
 
     @cached_property
     def _tables(self) -> tuple[array[int], array[int], bytes]:
-        """Start, name and kind of each type; made when first needed (most modules are never asked for a type)."""
+        """Start, name and kind of each type; built when first needed: most modules are never asked for a type."""
         return _index(self.words, self._index_name)
 
     @property

@@ -1,7 +1,7 @@
 """BTF types as value types of the language.
 
-One :class:`TypeReader` for each BTF object; a type is made when it is first asked for and struct members when they are
-first looked at, so ``struct task_struct`` costs no more than what a script touches of it.
+One :class:`TypeReader` for each BTF object; a type is created when it is first asked for, and struct members when
+they are first looked at, so ``struct task_struct`` costs no more than the members that a script uses.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class TypeReader:
-    """Makes :mod:`pytrace.core.types` of the types of one BTF object (and of its base)."""
+    """Converts the types of one BTF object (and of its base) to :mod:`pytrace.core.types`."""
 
     def __init__(self, btf: Btf) -> None:
         self.btf = btf

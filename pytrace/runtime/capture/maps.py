@@ -24,7 +24,7 @@ SLICE = 1024
 
 
 class ReadMap(NamedTuple):
-    """What was read of a map, and when: wall time in nanoseconds."""
+    """The entries of a map, and the wall time of reading them in nanoseconds."""
 
     view: MapView
     entries: list[Entry]
@@ -38,7 +38,7 @@ def read(view: MapView) -> ReadMap:
 
 
 def map_data(found: ReadMap, forms: PortableForms, pause: Callable[[], None]) -> MapData:
-    """What a map held. *pause* is called now and then while it takes long.
+    """The contents of a map as snapshots have them. *pause* is called now and then while it takes long.
 
     Keys that refer to equal things (the same functions at other addresses) are one key, and their values are joined.
     """
@@ -71,5 +71,5 @@ def _without_key(_key: Decoded) -> None:
 
 
 def _is_set(value: Decoded) -> bool:
-    """Whether a least or greatest value is one at all."""
+    """True if a least or greatest value is one at all."""
     return isinstance(value, tuple) and bool(value[1])

@@ -121,7 +121,7 @@ class Recording:
         return SnapshotData((self._run(start, end),), maps, tables, losses, moments)
 
     def map_data(self, name: str, pause: Callable[[], None]) -> MapData:
-        """What one map holds at this moment."""
+        """The contents of one map at this moment."""
         view = next(view for view in self._views if view.spec.name == name)
         return map_data(read(view), PortableForms(self._texts, StackTraces(self._symbols)), pause)
 

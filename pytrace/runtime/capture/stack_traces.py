@@ -28,7 +28,7 @@ _Decoded = TypeVar("_Decoded", Addresses, BuildIds)
 
 
 class Symbols(names.Symbols, Protocol):
-    """What snapshots need of the symboliser."""
+    """The symboliser as snapshots need it."""
 
     def kernel_place(self, address: int) -> ImagePlace:
         """Where a kernel address lies in what was linked."""
@@ -59,7 +59,7 @@ class StackTraces:
         """The same place in many processes is one object."""
 
     def form(self, kind: Stack) -> Callable[[Never], StackTrace]:
-        """What turns decoded stacks of a type into portable ones; equal ones are one object."""
+        """A function that converts decoded stacks of a type to portable ones; equal ones are one object."""
         if kind.mode is StackMode.BUILD_ID:
             return _form(kind.user, _by_build_id)
         if kind.mode is StackMode.RAW:

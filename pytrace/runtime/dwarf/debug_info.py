@@ -1,6 +1,6 @@
 """DWARF of user binaries (and of a kernel image): parameters, source lines, inlined functions.
 
-What probes and stacks ask of it; pyelftools decodes, with additions in `dwarf_units` and its neighbours. All addresses
+pyelftools decodes, with additions in `units` and other modules of this package. All addresses
 are virtual addresses of the file. A function is looked for in the unit that has its code, so few units are read, and of
 split ones only their files.
 """
@@ -39,7 +39,7 @@ _NAMED = {
 
 
 class _Reading:
-    """Turns pyelftools' complaints into a message with the file's name, and keeps those about missing files."""
+    """Converts exceptions of pyelftools to a message with the file's name, and collects those about missing files."""
 
     def __init__(self, path: str, missing: dict[str, None]) -> None:
         self._path = path
@@ -130,7 +130,7 @@ class DebugInfo:
         return None
 
     def result(self, symbol: str, address: int | None) -> Type | None:
-        """Type of a function's result; None when DWARF does not have the function, ``VOID`` when it gives nothing."""
+        """Type of a function's result; None when DWARF does not have the function, ``VOID`` when it returns nothing."""
         with self._reading():
             die = self._function(symbol, address)
             return None if die is None else self._types.of(described(die, "DW_AT_type"))
@@ -174,7 +174,7 @@ class DebugInfo:
         return None
 
     def _mentions(self, name: str) -> bool:
-        """Whether a name is anywhere in the debug information, where that can be told without reading units: looking
+        """True if a name is anywhere in the debug information, where that can be told without reading units: looking
         through all units of a large library for a type that it does not have takes seconds.
         """
         sections = [self._sections]

@@ -1,8 +1,8 @@
-"""What pytrace overrides and uses of pyelftools beyond its public interface, all in one place.
+"""Private parts of pyelftools that pytrace overrides or uses, all in one place.
 
 pyelftools 0.33 has no hooks for what large and split debug information needs: values that are translated when they are
 asked for, entries and units of our own classes, declarations of abbreviations that units share, line programs that are
-forgotten again. The classes here make such hooks out of its private parts. :data:`PRIVATE` names each of these; a test
+forgotten again. The classes here build such hooks on its private parts. :data:`PRIVATE` names each of these; a test
 fails when one is gone, and ``pyproject.toml`` admits only releases that were tested.
 
 Source: the DWARF 5 standard, 7.5.3 to 7.5.6 and 6.2.4; https://gcc.gnu.org/wiki/DebugFission.
@@ -40,7 +40,7 @@ MODERN = {"DW_FORM_GNU_addr_index": "DW_FORM_addrx", "DW_FORM_GNU_str_index": "D
 """Forms of GNU split units, and those of DWARF 5 that mean the same."""
 
 WIDE = b"\xff" * 4
-"""What the 64-bit format begins with."""
+"""The first bytes of the 64-bit format."""
 
 _DECLARATION = re.compile(
     rb"([\x80-\xff]*[\0-\x7f])"
@@ -102,7 +102,7 @@ class DeferredEntry(DIE):
         return raw_value
 
     def translated(self, form: str, raw_value: Any) -> Any:
-        """What a stored value means: the string for a place in a table of strings, and so on."""
+        """The meaning of a stored value: the string for an offset in a table of strings, and so on."""
         return super()._translate_attr_value(form, raw_value)
 
 
@@ -131,7 +131,7 @@ class TableOfUnits(DWARFInfo):
         return self.made_unit("types", super()._parse_TU_at_offset(offset))
 
     def line_program(self, unit: CompileUnit) -> LineProgram | None:
-        """What makes the line table of a unit; pyelftools would keep it for good, with all that it decoded."""
+        """The line program of a unit; pyelftools would cache it for good, with all that it decoded."""
         found = self.line_program_for_CU(unit)
         self._linetable_cache.clear()
         return found

@@ -1,7 +1,7 @@
-"""Attributes of entries straight from the bytes of a unit, as stacks need them: where code is, names, places of calls.
+"""Attributes of entries read from the bytes of a unit, as stacks need them: code ranges, names, call sites.
 
-pyelftools makes an object of each attribute, some tens of microseconds for an entry, and a stack may lead past
-thousands of entries. What is stored in a less usual way is left to pyelftools.
+pyelftools creates an object for each attribute, some tens of microseconds for an entry, and a stack may lead past
+thousands of entries. Less usual forms are left to pyelftools.
 
 Source: the DWARF 5 standard, 2.17, 7.5.6 and 7.25; DWARF 4, 2.17.3.
 """
@@ -18,6 +18,7 @@ from elftools.common.exceptions import DWARFError
 from pytrace.runtime.dwarf.elftools_overrides import MODERN
 from pytrace.runtime.dwarf.lists import ranges
 from pytrace.runtime.dwarf.value_types import described
+from pytrace.runtime.elf.leb128 import unsigned
 
 if TYPE_CHECKING:
     from pytrace.runtime.dwarf.forms import Step
@@ -41,7 +42,7 @@ _MOST_LINKS = 16
 _TEXT = re.compile(rb"[^\0]*")
 
 _Read = Callable[[int], tuple[int, int]]
-"""What is stored at a place, and the place after it."""
+"""Reads the value at a position; returns it and the position after it."""
 
 
 class Value(NamedTuple):
@@ -74,7 +75,7 @@ class Entries:
         self._address_size = unit.structs.address_size
         offset = self._fixed(unit.structs.dwarf_format // 8)
         self._readers: dict[str, _Read] = {name: self._fixed(size) for name, size in _FIXED.items()}
-        self._readers |= dict.fromkeys(_NUMBERS, self.extents.number)
+        self._readers |= dict.fromkeys(_NUMBERS, lambda at: unsigned(self._data, at))
         self._readers |= dict.fromkeys(("DW_FORM_sec_offset", *_TABLES), offset)
         self._readers["DW_FORM_addr"] = self._fixed(self._address_size)
 
@@ -91,7 +92,7 @@ class Entries:
 
     def values(self, at: int) -> dict[str, Value]:
         """The attributes of the entry at a place that stacks are about."""
-        code, place = self.extents.number(at)
+        code, place = unsigned(self._data, at)
         plan = self._plans.get(code)
         if plan is None:
             plan = self._plans[code] = self._plan(code)
@@ -194,7 +195,7 @@ class Entries:
 
     def _listed(self, at: int) -> list[tuple[int, int]]:
         """A list of ranges since DWARF 5."""
-        data, number, base = self.unit.dwarfinfo.section("rnglists").data, self._number, self.unit.low
+        data, number, base = self.unit.dwarfinfo.section("rnglists").data, unsigned, self.unit.low
         size = self._address_size
         found: list[tuple[int, int]] = []
         while kind := data[at]:
@@ -243,12 +244,3 @@ class Entries:
                 return found
             elif second > first:
                 found.append((base + first, base + second))
-
-    @staticmethod
-    def _number(data: memoryview, at: int) -> tuple[int, int]:
-        value = shift = 0
-        while data[at] >= 0x80:
-            value |= (data[at] & 0x7F) << shift
-            shift += 7
-            at += 1
-        return value | data[at] << shift, at + 1

@@ -18,6 +18,7 @@ from elftools.construct import Construct, ConstructError
 from elftools.dwarf.enums import DW_FORM_raw2name
 
 from pytrace.runtime.dwarf.elftools_overrides import MODERN
+from pytrace.runtime.elf.leb128 import unsigned
 
 if TYPE_CHECKING:
     from elftools.dwarf.abbrevtable import AbbrevTable
@@ -72,7 +73,7 @@ class Extents:
         code = self._data[at]
         body = at + 1
         if code >= 0x80:
-            code, body = self.number(at)
+            code, body = unsigned(self._data, at)
         if not code:
             return None, body
         return self._shapes.get(code) or self._make(code), body
@@ -138,15 +139,6 @@ class Extents:
 
     # ---- values of other sizes
 
-    def number(self, at: int) -> tuple[int, int]:
-        """A ULEB128 number and the place after it."""
-        value = shift = 0
-        while self._data[at] >= 0x80:
-            value |= (self._data[at] & 0x7F) << shift
-            shift += 7
-            at += 1
-        return value | self._data[at] << shift, at + 1
-
     def _behind_number(self, at: int) -> int:
         while self._data[at] >= 0x80:
             at += 1
@@ -155,7 +147,7 @@ class Extents:
     def _behind_block(self, at: int) -> int:
         if self._data[at] < 0x80:
             return at + 1 + self._data[at]
-        size, at = self.number(at)
+        size, at = unsigned(self._data, at)
         return at + size
 
     def _behind_text(self, at: int) -> int:
@@ -165,7 +157,7 @@ class Extents:
         return found.end()
 
     def _behind_indirect(self, at: int) -> int:
-        number, at = self.number(at)
+        number, at = unsigned(self._data, at)
         step = self.step(DW_FORM_raw2name[number])
         return at + step if isinstance(step, int) else step(at)
 

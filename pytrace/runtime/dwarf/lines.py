@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from elftools.common.exceptions import DWARFError
 
+from pytrace.runtime.elf.leb128 import signed, unsigned
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator
 
@@ -165,10 +167,10 @@ class LineRows(msgspec.Struct):
 class LineMachine:
     """Runs one program, with pyelftools' *header* of it, and fills *rows*.
 
-    *define_file* is told the name and folder of files that the program itself declares.
+    *define_file* is called with the name and folder of files that the program itself declares.
 
     Raises:
-        DWARFError: the program is made for a machine whose instructions come in bundles, or its header is damaged.
+        DWARFError: the program is for a machine whose instructions come in bundles, or its header is damaged.
     """
 
     def __init__(
@@ -214,18 +216,18 @@ class LineMachine:
                     address += advances[number]
                     line += moves[number]
                 elif number == _SET_COLUMN:
-                    value, at = _unsigned(code, at)
+                    value, at = unsigned(code, at)
                     detail = detail & 1 | (value & _COLUMN) << 1
                     continue
                 elif number == _NEGATE:
                     detail ^= 1
                     continue
                 elif number == _ADVANCE_LINE:
-                    value, at = _signed(code, at)
+                    value, at = signed(code, at)
                     line += value
                     continue
                 elif number == _ADVANCE_PC:
-                    value, at = _unsigned(code, at)
+                    value, at = unsigned(code, at)
                     address += value * unit
                     continue
                 elif number != _COPY:
@@ -250,16 +252,16 @@ class LineMachine:
         elif number == _CONST_ADD_PC:
             address += self._advances[255]
         elif number == _SET_FILE:
-            value, at = _unsigned(code, at)
+            value, at = unsigned(code, at)
             file = value << 32
         else:
             for _ in range(self._operands[number]):
-                _, at = _unsigned(code, at)
+                _, at = unsigned(code, at)
         return at, (address, line, file, detail)
 
     def _extended(self, at: int, state: tuple[int, int, int, int]) -> tuple[int, tuple[int, int, int, int]]:
         code = self._code
-        length, at = _unsigned(code, at)
+        length, at = unsigned(code, at)
         kind = code[at] if length else 0
         if kind == _END_SEQUENCE:
             self._addresses.append(state[0])
@@ -271,11 +273,11 @@ class LineMachine:
             return at + length, (int.from_bytes(code[at + 1 : at + length], "little"), *state[1:])
         if kind == _DEFINE_FILE:
             name, _, rest = code[at + 1 : at + length].partition(b"\0")
-            self._define_file(name, _unsigned(rest, 0)[0])
+            self._define_file(name, unsigned(rest, 0)[0])
         return at + length, state
 
     def _end_run(self) -> None:
-        """Move what a run of code gave to the columns."""
+        """Append the rows of a run of code to the columns."""
         if self._addresses:
             self._runs.append((self._addresses[0], len(self._rows.addresses)))
         self._rows.addresses.extend(self._addresses)
@@ -300,27 +302,3 @@ def _arrange(rows: LineRows, order: list[int]) -> None:
     rows.addresses = array("Q", map(rows.addresses.__getitem__, order))
     rows.sources = array("Q", map(rows.sources.__getitem__, order))
     rows.details = array("I", map(rows.details.__getitem__, order))
-
-
-def _unsigned(code: bytes, at: int) -> tuple[int, int]:
-    """A ULEB128 number and the place after it."""
-    byte = code[at]
-    at += 1
-    if byte < 0x80:
-        return byte, at
-    value, shift = byte & 0x7F, 7
-    while True:
-        byte = code[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
-
-
-def _signed(code: bytes, at: int) -> tuple[int, int]:
-    """An SLEB128 number and the place after it."""
-    start = at
-    value, at = _unsigned(code, at)
-    sign = 1 << (7 * (at - start) - 1)
-    return (value ^ sign) - sign, at

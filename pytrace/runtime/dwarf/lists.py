@@ -56,7 +56,7 @@ def ranges(die: Die) -> list[tuple[int, int]]:
 
 
 def low_high(die: Die) -> tuple[int, int]:
-    """``DW_AT_low_pc`` and the end that ``DW_AT_high_pc`` gives (an address, or a distance since DWARF 4)."""
+    """Start and end of code: ``DW_AT_high_pc`` is an address, or since DWARF 4 a distance from ``DW_AT_low_pc``."""
     low = die.address("DW_AT_low_pc")
     if low is None:
         return 0, 0

@@ -96,7 +96,7 @@ def _is_parameter(shape: Shape) -> bool:
 
 
 def _passed_as_address(die: Die) -> bool:
-    """Whether a parameter's object is elsewhere: where a register points to, or what a place in the frame points to."""
+    """True if a parameter's object is elsewhere: where a register points to, or what a place in the frame points to."""
     for _, _, expression in locations(die):
         operations = die.operations(expression)
         if [operation.op_name for operation in operations] == ["DW_OP_fbreg", "DW_OP_deref"]:
@@ -205,7 +205,7 @@ def _integers(kind: Type, at: int = 0) -> Iterator[tuple[int, int]]:
 
 
 def _by_reference(die: Die) -> bool:
-    """Whether what a DIE describes is of a class whose objects are passed by reference, as they must not be copied.
+    """True if what a DIE describes is of a class whose objects are passed by reference, as they must not be copied.
 
     Compilers may say so; else it is seen by a destructor or copy constructor that somebody wrote, in the class or in
     what it is made of, and by virtual functions.
@@ -237,7 +237,7 @@ def _needs_reference(child: Die, owner: Die) -> bool:
 
 
 def _copies(constructor: Die, owner: Die) -> bool:
-    """Whether a constructor takes another object of the class."""
+    """True if a constructor takes another object of the class."""
     given = [
         item
         for item in constructor.children(_is_parameter)

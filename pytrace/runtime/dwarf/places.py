@@ -1,4 +1,4 @@
-"""What was read of a file's DWARF for stacks: which functions and lines places of code have.
+"""Functions and lines of code that were read from a file's DWARF for stacks.
 
 Pieces of code (functions, mostly) are stored as columns of integers, whether they were read now or by a former run; the
 DWARF itself is asked only about pieces that are not here. A cached file is named by a digest of its input; it has the
@@ -43,7 +43,7 @@ class Place(msgspec.Struct, frozen=True):
 class Places:
     """The pieces of code of one file that were asked for.
 
-    *stamp* tells the file from others, also of later builds; None is not cached.
+    *stamp* identifies the file and its build; without one nothing is cached.
     """
 
     def __init__(self, stamp: tuple[str, ...] | None) -> None:
@@ -76,7 +76,7 @@ class Places:
     # ---- asking
 
     def knows(self, address: int) -> bool:
-        """Whether the piece of an address was read."""
+        """True if the piece of an address was read."""
         at = bisect_right(self._lows, address)
         return at > 0 and address < self._highs[at - 1]
 
@@ -152,14 +152,14 @@ class Places:
         return list(zip(self._units[::3], self._units[1::3], self._units[2::3], strict=True))
 
     def set_left_out(self, rows: Iterable[tuple[int, int, int]]) -> None:
-        """Remember what :meth:`left_out` gives."""
+        """Set the rows that :meth:`left_out` returns."""
         self._units, self._units_known = array("Q", (number for row in rows for number in row)), array("I", [1])
         self._fresh = True
 
     # ---- keeping
 
     def keep(self) -> None:
-        """Store what is known for later runs, when there is something new."""
+        """Store the pieces for later runs, when there are new ones."""
         if not self._fresh or not self._name:
             return
         self._fresh = False
@@ -171,7 +171,7 @@ class Places:
         private_files.trim(fingerprints.KEPT, _FILES, _PREFIX)
 
     def forget_kept(self) -> None:
-        """Store nothing: what was read depends on more than the stamp says."""
+        """Do not store anything: what was read depends on more files than the one of the stamp."""
         self._name = ""
 
     def _load(self, data: bytes) -> None:

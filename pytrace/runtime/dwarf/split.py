@@ -109,7 +109,7 @@ class Package:
 
 def split_name(unit: Unit) -> str:
     """Name of the file that a skeleton stands for; empty for a unit that is whole."""
-    # Before DWARF 5 headers do not tell kinds.
+    # Before DWARF 5 headers have no unit type.
     if unit.header.get("unit_type", "DW_UT_compile") not in ("DW_UT_compile", "DW_UT_skeleton"):
         return ""
     return unit.top.text("DW_AT_dwo_name") or unit.top.text("DW_AT_GNU_dwo_name")
@@ -185,7 +185,7 @@ class SplitUnits:
         return None
 
     def _reading(self, path: str, look: Callable[[], Unit | None]) -> Unit | None:
-        """What *look* finds in a file; nothing in one that is damaged, which does not keep others from being found."""
+        """The unit that *look* finds in a file; None in a damaged one, and the search goes on in other files."""
         try:
             return look()
         except TraceError as error:

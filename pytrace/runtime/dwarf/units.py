@@ -58,7 +58,7 @@ COMPLAINTS = (
     DWARFError, ELFError, ConstructError, LookupError, ValueError, TypeError, ArithmeticError, AssertionError,
     AttributeError, NotImplementedError, RecursionError, struct.error,
 )  # fmt: skip
-"""What pyelftools raises where data are not what they should be; references in a circle end as a recursion."""
+"""Exceptions of pyelftools for malformed data; references in a cycle end as a RecursionError."""
 
 
 class MissingFileError(Exception):
@@ -77,7 +77,7 @@ class Die(DeferredEntry):
     dwarfinfo: UnitTable
 
     def value(self, name: str) -> Any:
-        """What an attribute means: a string for a place in a table of strings; None where it is missing."""
+        """The meaning of an attribute: a string for an offset in a table of strings; None where it is missing."""
         attribute = self.attributes.get(name)
         if attribute is None:
             return None
@@ -173,7 +173,7 @@ class Unit(UnitOfEntries):
         return top
 
     def has_top_DIE(self) -> bool:  # noqa: N802 - pyelftools' name
-        """Whether the entry of the unit itself was read."""
+        """True if the entry of the unit itself was read."""
         return self.cu_die_offset in self._dies
 
     def _bases(self, top: Die) -> dict[str, int]:
@@ -219,7 +219,7 @@ class Unit(UnitOfEntries):
 
     @property
     def label(self) -> str:
-        """What tells the unit from all others of its program."""
+        """A text that no other unit of the program has."""
         return f"{self.dwarfinfo.path}:{self.dwo_id or self.signature or self.cu_offset:x}"
 
     @cached_property

@@ -50,7 +50,7 @@ def find(binary: ElfFile, search: Iterable[str], root: str = "") -> str | None:
 
 
 def has_dwarf(file: ElfFile) -> bool:
-    """Whether a file has DWARF with functions and lines."""
+    """True if a file has DWARF with functions and lines."""
     return any(
         section.name in (".debug_info", ".zdebug_info") and section.type != SHT_NOBITS for section in file.sections
     )
@@ -131,7 +131,7 @@ def fetched(build_id: str) -> dict[str, tuple[str, ...]]:
 
 
 def _is_private(place: tuple[str, ...]) -> bool:
-    """Whether nobody but root and the user can have put the debug file into a directory of a cache.
+    """True if nobody but root and the user can have put the debug file into a directory of a cache.
 
     The same then holds for all that leads there, so that its path names the same file when it is opened.
     """
@@ -144,7 +144,7 @@ def _is_private(place: tuple[str, ...]) -> bool:
 
 
 def has_build_id(path: str, build_id: str) -> bool:
-    """Whether a file is an ELF file with a build id; any ELF file will do for an empty one."""
+    """True if a file is an ELF file with a build id; any ELF file will do for an empty one."""
     try:
         with ElfFile.open(path) as file:
             return not build_id or file.build_id == build_id
@@ -170,7 +170,7 @@ def _belongs(binary: ElfFile, path: str, by_checksum: bool) -> bool:
 # ---------------------------------------------------------------------------------------------- debuginfod
 
 
-_WAIT = 10.0
+_WAIT = 10
 _PIECE = 1 << 18
 _MOST_BYTES = 4 << 30
 
@@ -192,18 +192,11 @@ def fetch(build_id: str) -> tuple[str | None, list[str]]:
     return None, problems
 
 
-def _seconds() -> float:
+def _setting(variable: str, default: int) -> float:
     try:
-        return float(os.environ.get("DEBUGINFOD_TIMEOUT", "")) or _WAIT
+        return float(os.environ.get(variable, "")) or default
     except ValueError:
-        return _WAIT
-
-
-def _most_bytes() -> int:
-    try:
-        return int(os.environ.get("DEBUGINFOD_MAXSIZE", "")) or _MOST_BYTES
-    except ValueError:
-        return _MOST_BYTES
+        return default
 
 
 class _Download:
@@ -214,13 +207,13 @@ class _Download:
         self._build_id = build_id
         self.path = ""
         self.problem = ""
-        self._wait = _seconds()
+        self._wait = _setting("DEBUGINFOD_TIMEOUT", _WAIT)
         self._complete = False
         self._given_up = False
         self._progress = threading.Event()
 
     def run(self) -> bool:
-        """Whether the file is there now; waits as long as something arrives."""
+        """True if the file is there now; waits as long as something arrives."""
         thread = threading.Thread(target=self._work, daemon=True)
         thread.start()
         while thread.is_alive():
@@ -257,11 +250,11 @@ class _Download:
         self._complete = True
 
     def _pieces(self, answer: IO[bytes]) -> Iterator[bytes]:
-        left = _most_bytes()
+        left = most = int(_setting("DEBUGINFOD_MAXSIZE", _MOST_BYTES))
         while piece := answer.read(_PIECE):
             left -= len(piece)
             if left < 0:
-                raise OSError(errno.EFBIG, f"the file is larger than {_most_bytes()} bytes (DEBUGINFOD_MAXSIZE)")
+                raise OSError(errno.EFBIG, f"the file is larger than {most} bytes (DEBUGINFOD_MAXSIZE)")
             yield piece
             self._progress.set()
             if self._given_up:

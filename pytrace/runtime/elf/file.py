@@ -116,7 +116,7 @@ class ElfFile:
         self.close()
 
     def close(self) -> None:
-        """Give up the mapping or descriptor as far as nothing else refers to it."""
+        """Release the mapping or descriptor, unless something else refers to it."""
         source = self.view.obj if isinstance(self.view, memoryview) else None
         self.view.release()
         if isinstance(source, mmap.mmap):
@@ -126,7 +126,7 @@ class ElfFile:
 
     @cached_property
     def segments(self) -> tuple[Segment, ...]:
-        """What is loaded into memory."""
+        """The segments that are loaded into memory."""
         found = []
         for row in self._rows(self._layout.segment, self._segments_at, self._segment_size, self._segment_count):
             kind, flags, offset, address, file_size, memory_size = (row[i] for i in self._layout.segment_order)
@@ -346,7 +346,7 @@ def attach_path(path: str) -> str:
 
 
 def is_elf(path: str) -> bool:
-    """Whether a file (or a member of an archive) is an ELF program or library."""
+    """True if a file (or a member of an archive) is an ELF program or library."""
     if "!/" in path:
         return os.path.isfile(attach_path(path))
     try:

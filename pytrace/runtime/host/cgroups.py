@@ -79,8 +79,8 @@ class Cgroups:
     def paths(self, identity: int, pattern: str = "") -> str:
         """``hierarchy:path`` of a cgroup in each hierarchy whose name matches the ``*`` *pattern*, separated by commas.
 
-        The unified hierarchy comes first under the name ``unified``, then those of version 1 by name. A cgroup that
-        no hierarchy has (it was removed) gives an empty text.
+        The unified hierarchy comes first under the name ``unified``, then those of version 1 by name. The text is
+        empty for a cgroup that no hierarchy has (it was removed).
         """
         found = []
         for name, root in self._hierarchies():

@@ -43,7 +43,7 @@ KEPT = "facts"
 
 
 def read_kept(name: str) -> bytes | None:
-    """What :func:`keep` stored as *name*; only where nobody but the user could have written it."""
+    """The bytes that :func:`keep` stored as *name*; None where others than the user could have written them."""
     return private_files.read(KEPT, name)
 
 
@@ -201,7 +201,7 @@ _CHECKS: dict[str, Callable[[Fact], Fact]] = {
 
 
 def still_true(facts: Iterable[Fact]) -> bool:
-    """Whether all *facts* hold now. A fact of an unknown kind (from another version) does not."""
+    """True if all *facts* hold now. A fact of an unknown kind (from another version) does not."""
     for fact in facts:
         check = _CHECKS.get(fact[0])
         if check is None or check(tuple(fact)) != tuple(fact):

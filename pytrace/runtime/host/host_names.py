@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pytrace.runtime.host.cgroups import Cgroups
-    from pytrace.runtime.host.network import Interfaces, NetworkNamespaces
+from pytrace.runtime.host.cgroups import Cgroups
+from pytrace.runtime.host.network import Interfaces, NetworkNamespaces
 
 
 class HostNames:
-    """Looks names up (:class:`pytrace.render.names.HostNames`); few scripts need any, so each source is loaded late.
+    """Looks names up (:class:`pytrace.render.names.HostNames`).
 
     *namespace* is an open network namespace, that of the interfaces; without one they are those of this process.
     """
 
     def __init__(self, namespace: int | None = None) -> None:
-        self._namespace = namespace
+        self._interfaces = Interfaces(namespace)
+        self._namespaces = NetworkNamespaces()
+        self._cgroups = Cgroups()
 
     def interface(self, index: int) -> str | None:
         """The name of a network interface; None where there is none."""
@@ -30,21 +28,3 @@ class HostNames:
     def cgroup(self, identity: int, pattern: str) -> str:
         """``hierarchy:path`` of a cgroup id, in the hierarchies that match *pattern*."""
         return self._cgroups.paths(identity, pattern)
-
-    @cached_property
-    def _interfaces(self) -> Interfaces:
-        from pytrace.runtime.host.network import Interfaces
-
-        return Interfaces(self._namespace)
-
-    @cached_property
-    def _namespaces(self) -> NetworkNamespaces:
-        from pytrace.runtime.host.network import NetworkNamespaces
-
-        return NetworkNamespaces()
-
-    @cached_property
-    def _cgroups(self) -> Cgroups:
-        from pytrace.runtime.host.cgroups import Cgroups
-
-        return Cgroups()

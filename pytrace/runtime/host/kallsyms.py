@@ -20,7 +20,7 @@ KERNEL_HALF = 1 << 63
 
 
 class KernelPlace(msgspec.Struct, frozen=True):
-    """What is at a kernel address: symbol, distance from its start, and module (empty for the kernel proper)."""
+    """The symbol at a kernel address, the distance from its start, and its module (empty for the kernel proper)."""
 
     name: str
     offset: int
@@ -69,7 +69,7 @@ class Kallsyms:
         return "run it as root, or with CAP_SYSLOG"
 
     def has(self, name: str) -> bool:
-        """Whether there is a symbol of that name, whatever its address."""
+        """True if there is a symbol of that name, whatever its address."""
         return self.in_kernel(name) or self.text.find(b" " + _bytes(name) + b"\t", self._core_end) >= 0
 
     def address(self, name: str) -> int | None:
@@ -91,7 +91,7 @@ class Kallsyms:
         return known[0] if known is not None and known[0] else None
 
     def in_kernel(self, name: str) -> bool:
-        """Whether the kernel proper has a symbol of that name."""
+        """True if the kernel proper has a symbol of that name."""
         return self.text.find(b" " + _bytes(name) + b"\n", 0, self._core_end) >= 0
 
     def place(self, address: int) -> KernelPlace | None:

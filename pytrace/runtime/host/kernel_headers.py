@@ -83,7 +83,7 @@ def described(source: str, build: str, machine: str, problems: tuple[str, ...] =
         f"{source}/include/uapi",
         f"{build}/include/generated/uapi",
     )
-    # scripts/Makefile.lib gives compiler_types.h to every file: headers do not include it by themselves.
+    # scripts/Makefile.lib includes compiler_types.h into every file: headers do not include it by themselves.
     included = (f"{source}/include/linux/kconfig.h", f"{source}/include/linux/compiler_types.h")
     return KernelHeaders(
         tuple(dict.fromkeys((source, build))),
@@ -127,7 +127,7 @@ def _is_tree(path: str) -> bool:
 
 
 def _configured(build: str) -> bool:
-    """Whether the configuration, which kconfig.h includes, was made."""
+    """True if the configuration, which kconfig.h includes, was made."""
     return os.path.isfile(f"{build}/include/generated/autoconf.h")
 
 

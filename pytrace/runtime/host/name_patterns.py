@@ -18,7 +18,7 @@ def name_pattern(pattern: str) -> re.Pattern[str]:
 
 
 def exact(pattern: str) -> bool:
-    """Whether a pattern can only match its own text."""
+    """True if a pattern can only match its own text."""
     return "*" not in pattern
 
 

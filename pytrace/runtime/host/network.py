@@ -1,7 +1,7 @@
 """Network interfaces and network namespaces: from numbers to names, and from names to namespaces.
 
 Interfaces are asked for by netlink through pyroute2, which this module alone imports, and only when it is needed: that
-takes a tenth of a second. Namespaces have names as iproute2 gives them: files in ``/run/netns`` on which namespaces are
+takes a tenth of a second. Namespaces have the names of iproute2: files in ``/run/netns`` on which namespaces are
 mounted (``ip-netns(8)``, ``namespaces(7)``).
 """
 
@@ -79,7 +79,7 @@ class NetworkNamespaces:
     def name(self, inode: int) -> str | None:
         """The name of a namespace; None when it has none."""
         known = self._known.get(inode)
-        # The kernel gives the number of a namespace that is gone to a new one.
+        # The kernel reuses the number of a namespace that is gone.
         if known is not None and _inode(f"{self._directory}/{known}") == inode:
             return known
         changed = self._stamp()

@@ -66,7 +66,7 @@ def process_ids() -> list[int]:
 
 
 def root_prefix(pid: int) -> str:
-    """What to put before a path of a process to reach it from here; empty when it shares our mount namespace."""
+    """The prefix by which paths of a process are reached from here; empty when it shares our mount namespace."""
     try:
         if os.readlink(f"/proc/{pid}/ns/mnt") == os.readlink("/proc/self/ns/mnt"):
             return "" if os.readlink(f"/proc/{pid}/root") == "/" else f"/proc/{pid}/root"
@@ -78,7 +78,7 @@ def root_prefix(pid: int) -> str:
 def resolved(path: str) -> tuple[str, str]:
     """A path without symbolic links, in two parts: ``/proc/PID/root`` (or empty), and the path below that.
 
-    ``os.path.realpath`` resolves ``/proc/PID/root`` too, and what it gives is a path of our own mount namespace.
+    ``os.path.realpath`` resolves ``/proc/PID/root`` too, and returns a path of our own mount namespace.
     """
     match = _IN_ROOT.match(path)
     if match is None:
@@ -113,7 +113,7 @@ def executable(pid: int) -> str:
 
 
 def hidden(pid: int) -> bool:
-    """Whether a process exists whose mappings this user may not read."""
+    """True if a process exists whose mappings this user may not read."""
     try:
         with open(f"/proc/{pid}/maps", "rb"):
             return False

@@ -110,7 +110,7 @@ def _depth_of_mount(mount: str) -> int:
     """How deep the root of a mount is in the hierarchy: in a container it may be a cgroup below the root."""
     for known in mounts():
         if known.unified and known.point == mount:
-            # A cgroup namespace shows its own root as / (cgroup_namespaces(7)), whose depth it does not tell.
+            # A cgroup namespace shows its own root as / (cgroup_namespaces(7)), whose depth is unknown.
             return len([part for part in known.root.split("/") if part and part != ".."])
     return 0
 
@@ -129,7 +129,7 @@ def _near(place: str, path: str) -> tuple[str, ...]:
 
 
 def namespace(name: str) -> int:
-    """Inode number of the network namespace *name* (a name that ``ip netns`` gave, or a path).
+    """Inode number of the network namespace *name* (a name of ``ip netns``, or a path).
 
     Raises:
         TraceError: there is no such namespace.

@@ -39,7 +39,7 @@ ByModule = dict[str, list[str]]
 class KernelFunctions:
     """The functions that can be hooked, from the list at *path*, or without one from the kernel's symbols.
 
-    A list that the user gave (not *live*) is read anew each time.
+    The list of a user (not *live*) is read anew each time.
     """
 
     def __init__(self, path: str, kallsyms: Callable[[], Kallsyms], *, live: bool = True) -> None:
@@ -58,7 +58,7 @@ class KernelFunctions:
         return self._found[key]
 
     def blacklisted(self, name: str) -> bool:
-        """Whether the kernel refuses kprobes on a function."""
+        """True if the kernel refuses kprobes on a function."""
         return name in self._blacklist
 
     @cached_property
@@ -102,17 +102,17 @@ class KernelFunctions:
 
 
 def _made(owner: str) -> bool:
-    """Whether an owner in kallsyms is no module: what the kernel makes while it runs (BPF programs, trampolines)."""
+    """True if an owner in kallsyms is no module: what the kernel makes while it runs (BPF programs, trampolines)."""
     return owner == "bpf" or owner.startswith("__builtin__")
 
 
 def never_traceable(name: str) -> bool:
-    """Whether a function is excluded from every list (see :data:`NEVER`)."""
+    """True if a function is excluded from every list (see :data:`NEVER`)."""
     return re.match(NEVER, name) is not None
 
 
 def blacklist(path: str = BLACKLIST) -> frozenset[str]:
-    """Functions on which the kernel refuses kprobes; empty where debugfs does not tell."""
+    """Functions on which the kernel refuses kprobes; empty where debugfs does not show them."""
     lines = (line.split() for line in fingerprints.read_text(path).splitlines())
     return frozenset(parts[-1] for parts in lines if len(parts) > 1)
 

@@ -59,7 +59,7 @@ class AddressSpace:
 
     @property
     def known(self) -> bool:
-        """Whether anything is known about the process's memory."""
+        """True if anything is known about the process's memory."""
         self._parse()
         return bool(self._rows)
 
@@ -108,7 +108,7 @@ class AddressSpace:
             self.start_program()
             self.read()
 
-    # ---- as told by the kernel
+    # ---- as the kernel reports it
 
     def add(self, row: Mapping) -> None:
         """A new mapping; it replaces what it overlaps."""
@@ -143,7 +143,7 @@ class AddressSpace:
 
 
 def _identity(pid: int) -> tuple[int, int, str] | None:
-    """What changes when a process runs another program or its number is used again; None when it is gone."""
+    """Device and inode of the program of a process, and its start time; None when the process is gone."""
     try:
         status = os.stat(f"/proc/{pid}/exe")
         with open(f"/proc/{pid}/stat", "rb") as file:
@@ -188,12 +188,12 @@ class _SidebandAttr(perf.EventAttr, frozen=True):
 
 
 class MappingRecorder:
-    """Keeps an :class:`AddressSpace` for each process; :meth:`drain` takes in what the kernel has reported since."""
+    """Keeps an :class:`AddressSpace` for each process; :meth:`drain` reads what the kernel has reported since."""
 
     def __init__(self, pids: Iterable[int] | None = None, *, prompt: bool = False) -> None:
         """Start recording; what runs already is read from ``/proc`` (only *pids* when given).
 
-        *prompt*: each record wakes the reader, and :attr:`changes` tells what has happened.
+        *prompt*: each record wakes the reader, and :attr:`changes` lists the events.
 
         Raises:
             TraceError: the kernel refuses the events.
@@ -201,7 +201,7 @@ class MappingRecorder:
         self.spaces: OrderedDict[int, AddressSpace] = OrderedDict()
         self.lost = 0
         self.changes: list[tuple[str, int, int]] = []
-        """What happened, which process, and for ``fork`` its parent: ``map``, ``fork``, ``exit``; if *prompt*."""
+        """Events (``map``, ``fork``, ``exit``), processes, and the parents of forked ones; empty unless *prompt*."""
         self._prompt = prompt
         self._ended: OrderedDict[int, None] = OrderedDict()
         self._rings: list[tuple[int, mmap.mmap]] = []
@@ -228,7 +228,7 @@ class MappingRecorder:
 
     @property
     def descriptors(self) -> list[int]:
-        """What becomes readable when the records should be taken in."""
+        """Descriptors that become readable when there are records to drain."""
         return [descriptor for descriptor, _ in self._rings]
 
     def close(self) -> None:
@@ -239,7 +239,7 @@ class MappingRecorder:
         self._rings.clear()
 
     def drain(self) -> None:
-        """Take in all records up to now, in the order in which things happened."""
+        """Read all records up to now, in the order of their times."""
         # While one ring is read a process may be forked there and start to run where the next ring is read: what is
         # newer than this moment waits for what came before it, and once only, should a namespace move our clock.
         until = max(time.monotonic_ns(), *(row[0] for row in self._early), 0)

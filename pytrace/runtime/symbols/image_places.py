@@ -1,6 +1,6 @@
 """Where addresses lie in what was linked: the same numbers in each process and after each boot.
 
-Output does not need them; snapshots tell the places of two runs as equal by them, and profilers' formats want them.
+Output does not need them; snapshots compare the places of two runs by them, and profilers' formats have them.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pytrace.runtime.symbols.address_space import AddressSpace
 
 _KERNEL_LINKED = {"x86_64": 0xFFFFFFFF81000000}
-"""Address of ``_text`` in images of the kernel, which ``CONFIG_PHYSICAL_START`` gives and distributions leave as it is.
-Of other machines' kernels addresses count from ``_text``."""
+"""Address of ``_text`` in images of the kernel: that of the default ``CONFIG_PHYSICAL_START``, which distributions use.
+Addresses in kernels of other machines count from ``_text``."""
 
 
 class ImagePlace(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ class ImagePlace(msgspec.Struct, frozen=True):
 
 
 def is_file(mapping: Mapping) -> bool:
-    """Whether a mapping is of a file with code."""
+    """True if a mapping is of a file with code."""
     return bool(mapping.inode) and not mapping.path.startswith(("/memfd:", "/dev/zero", "["))
 
 

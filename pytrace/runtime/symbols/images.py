@@ -54,7 +54,7 @@ class Images:
     """The binaries that processes run, each opened once whatever the processes call it, and what lies where in them.
 
     *demangled*, *lines* and *debuginfo* are as for :class:`pytrace.runtime.symbols.symbolizer.Symbolizer`.
-    Names of functions that cannot be told and why are put into *unreadable*. *reading* reads source lines.
+    Reasons why names are missing are put into *unreadable*, by what is missing. *reading* reads source lines.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Images:
         self._search = debug_files.directories(debuginfo)
         self._binaries: dict[tuple[int, int, int], Binary] = {}
         self.dropped = 0
-        """How many binaries were forgotten again."""
+        """Binaries that were closed again to limit their number."""
         self._places: dict[tuple[Binary, str, int, bool], list[Frame]] = {}
 
     def binary(self, path: str, status: os.stat_result, root: str = "") -> Binary:
@@ -120,7 +120,7 @@ class Images:
                             yield from debug.reading(inside)
 
     def keep(self) -> None:
-        """Have later runs know the source lines that were read."""
+        """Cache the source lines that were read for later runs."""
         for binary in self._binaries.values():
             binary.keep_lines()
 

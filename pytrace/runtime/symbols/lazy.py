@@ -1,4 +1,4 @@
-"""A symboliser that is made when the first address is to be named: most scripts never name one."""
+"""A symboliser that is created for the first address that needs a name: most scripts need none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class LazySymbols:
-    """Stands for the symboliser that *make* gives, see :class:`pytrace.runtime.symbols.symbolizer.Symbolizer`."""
+    """Stands for the symboliser that *make* returns, see :class:`pytrace.runtime.symbols.symbolizer.Symbolizer`."""
 
     def __init__(self, make: Callable[[], Symbolizer]) -> None:
         self._make = make
@@ -41,7 +41,7 @@ class LazySymbols:
         return self._symbols().user_place(pid, address)
 
     def trampoline(self, pid: int, address: int) -> bool:
-        """Whether handlers of signals return to that address of a process."""
+        """True if handlers of signals return to that address of a process."""
         return self._symbols().trampoline(pid, address)
 
     def start(self, pids: Iterable[int] | None = None, *, prompt: bool = False) -> None:
@@ -49,17 +49,17 @@ class LazySymbols:
         self._symbols().start(pids, prompt=prompt)
 
     def changes(self) -> list[tuple[str, int, int]]:
-        """What changed in the mappings since the last call."""
+        """Changes of mappings since the last call."""
         return [] if self._made is None else self._made.changes()
 
     def poll(self) -> None:
-        """Take in what happened to processes."""
+        """Read the kernel's records of processes."""
         if self._made is not None:
             self._made.poll()
 
     @property
     def descriptors(self) -> list[int]:
-        """What becomes readable when :meth:`poll` should be called."""
+        """Descriptors that become readable when :meth:`poll` should be called."""
         return [] if self._made is None else self._made.descriptors
 
     def prepare(self, addresses: Collection[tuple[int, int]]) -> Iterator[None]:
@@ -71,7 +71,7 @@ class LazySymbols:
         self._symbols().wait_for(steps, what)
 
     def hurry(self, say: Callable[[str], None] | None) -> None:
-        """From now on somebody waits for the end."""
+        """The run is ending, and the user waits."""
         if self._made is not None:
             self._made.hurry(say)
 
@@ -80,7 +80,7 @@ class LazySymbols:
         return self._made is not None and self._made.give_up_lines()
 
     def notices(self) -> list[str]:
-        """What could not be named."""
+        """Sentences about names that are missing, for the end of the run."""
         return [] if self._made is None else self._made.notices()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Reading of debug information that a user waits for: said when it takes long, and given up when they ask for that."""
+"""Reading of debug information that a user waits for: reported when it takes long, and stopped on request."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ class LineReading:
         self._spent = 0.0
 
     def hurry(self, say: Callable[[str], None] | None, what: str) -> None:
-        """From now on somebody waits for the end; *say* tells them about *what* (addresses of stacks)."""
+        """The run is ending, and the user waits; *say* is called with a message when reading *what* takes long."""
         self._awaited, self._say, self._what = True, say, what
 
     def name(self, what: str) -> None:
-        """What is being read from now on."""
+        """Set what the message says is being read."""
         self._what = what
 
     def give_up(self) -> bool:
-        """Somebody does not want to wait any longer; False when it is not source lines that they wait for."""
+        """Stop reading, as the user does not want to wait; False when they do not wait for source lines."""
         if not self._awaited or self.given_up or not (self._running or self._told):
             return False
         self.given_up = True
         return True
 
     def run(self, steps: Iterator[None]) -> bool:
-        """Run a reading to its end; False when it was given up."""
+        """Run a reading to its end; False when it was stopped."""
         if self._stopped():
             # What needs no reading any more is shown all the same, where there is time to look.
             return not self.late and all(False for _ in steps)

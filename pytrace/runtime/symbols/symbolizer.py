@@ -29,7 +29,7 @@ _MAPPED = 1 << 14
 _NAMED_UNKNOWN = 6
 """How many processes without known mappings are remembered for the notice at the end, and one more."""
 _TRAMPOLINES = (bytes.fromhex("48c7c00f0000000f05"), bytes.fromhex("681180d2010000d4"))
-"""What handlers of signals return to: ``rt_sigreturn(2)`` in x86-64 (in libc) and arm64 (in the vdso)."""
+"""Code that signal handlers return to: ``rt_sigreturn(2)`` in x86-64 (in libc) and arm64 (in the vdso)."""
 _KERNEL_REREAD = 1.0
 """Least seconds between readings of the kernel's symbols that unknown addresses ask for."""
 
@@ -140,14 +140,14 @@ class Symbolizer:
             self._recorder = MappingRecorder(pids, prompt=prompt)
 
     def changes(self) -> list[tuple[str, int, int]]:
-        """What :meth:`poll` has taken in since the last call, as ``MappingRecorder.changes`` describes it."""
+        """Changes since the last call that :meth:`poll` has read, see :attr:`MappingRecorder.changes`."""
         if self._recorder is None:
             return []
         found, self._recorder.changes = self._recorder.changes, []
         return found
 
     def poll(self) -> None:
-        """Take in what happened to processes; called several times a second while a session runs."""
+        """Read the kernel's records of processes; called several times a second while a session runs."""
         if self._recorder is not None:
             self._recorder.drain()
 
@@ -235,7 +235,7 @@ class Symbolizer:
         yield from self._images.prepare(wanted)
 
     def hurry(self, say: Callable[[str], None] | None) -> None:
-        """From now on somebody waits for the end; *say* tells them that source lines are being read."""
+        """The run is ending, and the user waits; *say* is called with a message when source lines take long."""
         self._reading.hurry(say, "stacks")
 
     def wait_for(self, steps: Iterator[None], what: str) -> None:
@@ -248,7 +248,7 @@ class Symbolizer:
         return self._reading.give_up()
 
     def trampoline(self, pid: int, address: int) -> bool:
-        """Whether signal handlers return to that address: the frame after it was interrupted and called nothing."""
+        """True if signal handlers return to that address: the frame after it was interrupted and called nothing."""
         return self._code(self._space(pid), address).startswith(_TRAMPOLINES)
 
     def _code(self, space: AddressSpace, address: int) -> bytes:
@@ -311,7 +311,7 @@ class Symbolizer:
                 status = os.stat(path)
             except OSError:
                 continue
-            # Overlay file systems report another device for the mapping than for the path; the inode tells.
+            # Overlay file systems report another device for the mapping than for the path, but the same inode.
             if status.st_ino != mapping.inode:
                 continue
             try:
@@ -323,7 +323,7 @@ class Symbolizer:
         return None
 
     def notices(self) -> list[str]:
-        """What could not be symbolised and why, for the end of a session."""
+        """Sentences about symbols that are missing and why, for the end of a session."""
         found = [f"no {what}: {reason}" for what, reason in sorted(self._unreadable.items())]
         if self._unknown:
             pids = ", ".join(str(pid) for pid in list(self._unknown)[: _NAMED_UNKNOWN - 1])

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import msgspec
 
 from pytrace.core.unwind_format import CFA_LIMIT, WHERE_RBP_POINTS, WORD, Rule
+from pytrace.runtime.elf.leb128 import signed, unsigned
 
 RBP, RSP, RETURN = 6, 7, 16
 """Numbers of registers in DWARF (System V ABI for AMD64, figure 3.36)."""
@@ -174,29 +175,6 @@ class Interpreter:
 
 
 # ---------------------------------------------------------------------------------------------- operands
-
-
-def unsigned(code: bytes, at: int) -> tuple[int, int]:
-    """ULEB128 and the position after it."""
-    byte = code[at]
-    at += 1
-    if byte < 0x80:
-        return byte, at
-    value, shift = byte & 0x7F, 7
-    while byte & 0x80:
-        byte = code[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        shift += 7
-    return value, at
-
-
-def signed(code: bytes, at: int) -> tuple[int, int]:
-    """SLEB128 and the position after it."""
-    start = at
-    value, at = unsigned(code, at)
-    sign = 1 << (7 * (at - start) - 1)
-    return (value ^ sign) - sign, at
 
 
 def _block(code: bytes, at: int) -> tuple[bytes, int]:

@@ -14,7 +14,8 @@ import msgspec
 
 from pytrace.base import private_files
 from pytrace.core.unwind_format import Rule
-from pytrace.runtime.unwind.call_frames import Interpreter, State, signed, unsigned
+from pytrace.runtime.elf.leb128 import signed, unsigned
+from pytrace.runtime.unwind.call_frames import Interpreter, State
 
 if TYPE_CHECKING:
     from pytrace.runtime.elf.file import ElfFile
@@ -27,7 +28,7 @@ _PC_RELATIVE = 0x10
 
 
 class _Cie(msgspec.Struct, frozen=True):
-    """What FDEs share."""
+    """A common information entry: values that FDEs share."""
 
     code_step: int
     data_step: int

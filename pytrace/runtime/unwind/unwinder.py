@@ -52,7 +52,7 @@ class _Array:
 
 
 class _Slices:
-    """Parts of an array by powers of two. One that is given back is used again after all others of its size."""
+    """Allocates slices of an array, in powers of two. A freed slice is reused after all others of its size."""
 
     def __init__(self, entries: int) -> None:
         self._entries = entries
@@ -63,7 +63,7 @@ class _Slices:
         """Start of a slice of at least *count* elements; None when there is no room."""
         size = _slice_size(count)
         free = self._free.get(size)
-        # The one that was given back last may still be looked at.
+        # A program may still read the slice that was freed last.
         if free is not None and len(free) > 1:
             return free.popleft()
         if self._next + size > self._entries:
@@ -71,8 +71,8 @@ class _Slices:
         start, self._next = self._next, self._next + size
         return start
 
-    def give(self, start: int, count: int) -> None:
-        """Take a slice back."""
+    def free(self, start: int, count: int) -> None:
+        """Free a slice."""
         self._free.setdefault(_slice_size(count), deque()).append(start)
 
 
@@ -178,10 +178,10 @@ class Unwinder:
         known = self._processes.pop(pid, None)
         if known is not None:
             bpf_maps.delete(self._spaces, struct.pack("=I", pid))
-            self._slices.give(*known)
+            self._slices.free(*known)
 
     def update(self, changes: Iterable[tuple[str, int, int]]) -> None:
-        """Take in what happened to processes, as ``MappingRecorder.changes`` tells it."""
+        """Update the tables by the events in ``MappingRecorder.changes``."""
         mapped: dict[int, None] = {}
         for what, pid, parent in changes:
             if what == "map":
@@ -207,13 +207,13 @@ class Unwinder:
         try:
             bpf_maps.update(self._spaces, struct.pack("=I", pid), struct.pack("=II", start, len(rows)))
         except OSError as error:
-            self._slices.give(start, len(rows))
+            self._slices.free(start, len(rows))
             self._overflow(f"process {pid}: {error.strerror}")
             return
         before = self._processes.get(pid)
         self._processes[pid] = start, len(rows)
         if before is not None:
-            self._slices.give(*before)
+            self._slices.free(*before)
 
     def _range(self, mapping: Mapping, root: str, pid: int) -> bytes:
         """The entry of one mapping; empty when its code has no tables."""

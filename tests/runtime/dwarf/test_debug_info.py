@@ -174,7 +174,7 @@ def test_methods_and_references(tmp_path: Path) -> None:
     int main(int argc, char **) { zoo::Cat cat; cat.legs = 4; return cat.walk(argc); }
     """
     binary = Binary.open(str(compiled(tmp_path, "cat", text, "-g", "-O1", language="c++")))
-    name = next(binary.function_names("*walk*"))
+    name = binary.function_names("*walk*")[0]
     found = _debug(binary).parameters(name, binary.address_of(name))
     assert found is not None
     assert [(item.name, item.location) for item in found] == [("this", "di"), ("steps", "si")]
