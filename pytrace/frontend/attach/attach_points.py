@@ -141,8 +141,8 @@ def places(probe: nodes.Probe, scope: Scope) -> list[Match]:
     scope.end_block(attached=bool(matches))
     for kind, span in kinds:
         if kind.context is Context.ITERATOR and len(kinds) > 1:
-            scope.error("an iter probe cannot share its block with other probes", span, ["give it a block of its own"])
-            return []
+            message = "an iter probe cannot share its block with other probes"
+            return scope.error(message, span, ["give it a block of its own"])
     return matches
 
 

@@ -27,7 +27,7 @@ MOST_PERIOD = 2**63 - 1
 
 
 class Scope(msgspec.Struct):
-    """The inputs of expansion, and its diagnostics."""
+    """The inputs of expansion, and its diagnostics. Reports return no targets, which a provider can return in turn."""
 
     options: CompileOptions
     kernel: KernelInfo
@@ -44,10 +44,11 @@ class Scope(msgspec.Struct):
     empty: list[tuple[str, Span, tuple[str, ...]]] = msgspec.field(default_factory=list)
     """Messages about patterns of the current block without matches, shown if no other attach point matches."""
 
-    def unmatched(self, message: str, span: Span, hints: Iterable[str] = ()) -> None:
+    def unmatched(self, message: str, span: Span, hints: Iterable[str] = ()) -> list[Match]:
         """Report a pattern without matches; no error if another attach point of the block has some."""
         if not self.quiet:
             self.empty.append((message, span, tuple(hints)))
+        return []
 
     def end_block(self, *, attached: bool) -> None:
         """Called after all attach points of a block; *attached* when they have any targets."""
@@ -58,19 +59,21 @@ class Scope(msgspec.Struct):
                 self.diagnostics.note(f"{message}; the other attach points of this probe are still attached", span)
         self.empty.clear()
 
-    def missing(self, message: str, span: Span, hints: Iterable[str] = ()) -> None:
+    def missing(self, message: str, span: Span, hints: Iterable[str] = ()) -> list[Match]:
         """Report a probe that cannot be attached, as configured by ``missing_probes``."""
         if self.quiet or self.config.missing_probes == "ignore":
-            return
+            return []
         if self.config.missing_probes == "warn":
             self.diagnostics.warn(f"{message}; probe skipped", span, hints=hints, cause=True)
         else:
             self.diagnostics.error(message, span, hints=hints)
+        return []
 
-    def error(self, message: str, span: Span, hints: Iterable[str] = ()) -> None:
+    def error(self, message: str, span: Span, hints: Iterable[str] = ()) -> list[Match]:
         """Report an error in an attach point."""
         if not self.quiet:
             self.diagnostics.error(message, span, hints=hints)
+        return []
 
     @property
     def attaching(self) -> bool:
@@ -159,8 +162,7 @@ class Provider:
 
     def bad_shape(self, point: Point, scope: Scope) -> list[Match]:
         """Report that the parts of *point* do not match :attr:`shape`."""
-        scope.error(f"{point.kind.name} probes have the form {self.shape.format(point.kind.name)}", point.span)
-        return []
+        return scope.error(f"{point.kind.name} probes have the form {self.shape.format(point.kind.name)}", point.span)
 
 
 class BinaryProvider(Provider):

@@ -145,22 +145,19 @@ class KernelProbe(Provider):
 
     def _address(self, point: Point, part: Part, scope: Scope) -> list[Match]:
         if len(point.parts) != 1:
-            scope.error("an address takes no module", part.span)
-            return []
+            return scope.error("an address takes no module", part.span)
         address = number_of(part, scope, "the address")
         if address is None:
             return []
         if not scope.options.unsafe:
-            scope.error(
+            return scope.error(
                 f"a {point.kind.name} at an address cannot be checked", part.span, ["--unsafe allows it anyway"]
             )
-            return []
         return [Match(point.kind, f"{point.kind.name}:{address}", KernelFunctionTarget(address=address), point.span)]
 
     def _pattern(self, point: Point, module: Part | None, part: Part, scope: Scope) -> list[Match]:
         if "+" in part.text:
-            scope.error("a pattern takes no offset", part.span)
-            return []
+            return scope.error("a pattern takes no offset", part.span)
         functions = [
             item
             for item in scope.kernel.kernel_functions(part.text, module.text if module is not None else "")
@@ -178,8 +175,8 @@ class KernelProbe(Provider):
             return []
         name, offset = split
         if offset and not self.offsets:
-            scope.error(f"{point.kind.name} takes no offset: a return probe covers the whole function", part.span)
-            return []
+            message = f"{point.kind.name} takes no offset: a return probe covers the whole function"
+            return scope.error(message, part.span)
         owner = module.text if module is not None else ""
         functions = scope.kernel.kernel_functions(name, owner)
         if not functions:
@@ -187,8 +184,7 @@ class KernelProbe(Provider):
         owners = sorted({item.module or "vmlinux" for item in functions})
         if len(owners) > 1:
             hints = [f"write {' or '.join(f'{point.kind.name}:{item}:{name}' for item in owners)}"]
-            scope.error(f"function {name!r} is in several modules: {', '.join(owners)}", part.span, hints)
-            return []
+            return scope.error(f"function {name!r} is in several modules: {', '.join(owners)}", part.span, hints)
         if not self._inside(part, name, offset, owner, scope):
             return []
         return [self._match(point, functions[0], offset, module)]
@@ -212,8 +208,7 @@ class KernelProbe(Provider):
         reason = UNTRACEABLE.get(scope.kernel.untraceable_reason(name))
         if reason is not None:
             message = f"kernel function {name!r} cannot be traced: {reason}"
-            scope.missing(message, point.span, ["--unsafe tries it anyway"])
-            return []
+            return scope.missing(message, point.span, ["--unsafe tries it anyway"])
         message, hints = absent_function(name, module, scope, f"{point.kind.name}:{{}}")
         report = scope.unmatched if module is not None and module.wild else scope.missing
         report(message, point.span, hints)

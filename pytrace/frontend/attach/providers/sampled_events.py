@@ -24,13 +24,11 @@ class Counter(SampledProvider):
         if not self.fit(point) or not parts[0].text:
             return self.bad_shape(point, scope)
         if parts[0].wild:
-            scope.error(f"{point.kind.name} events take no pattern", parts[0].span)
-            return []
+            return scope.error(f"{point.kind.name} events take no pattern", parts[0].span)
         event = self.names.get(parts[0].text.lower())
         if event is None:
             hints = nearest(parts[0].text.lower(), self.names) or [f"events are {', '.join(sorted(self.names))}"]
-            scope.error(f"there is no {point.kind.name} event {parts[0].text!r}", parts[0].span, hints)
-            return []
+            return scope.error(f"there is no {point.kind.name} event {parts[0].text!r}", parts[0].span, hints)
         return self._event(point, event, scope)
 
     def _event(self, point: Point, event: PerfEvent, scope: Scope) -> list[Match]:
@@ -40,13 +38,11 @@ class Counter(SampledProvider):
             if number is None:
                 return []
             if not 1 <= number <= MOST_PERIOD:
-                scope.error("the count must be positive", point.parts[1].span)
-                return []
+                return scope.error("the count must be positive", point.parts[1].span)
             period, suffix = number, f":{number}"
         if self.feature and scope.attaching and not scope.feature(self.feature):
             hints = ["software:cpu-clock and profile probes work without counters"]
-            scope.missing(f"this machine has no {point.kind.name} counters that perf can use", point.span, hints)
-            return []
+            return scope.missing(f"this machine has no {point.kind.name} counters that perf can use", point.span, hints)
         if scope.options.mode == "list":
             # As bpftrace lists them, and as this kind's own listing does: the event, and the place of a count.
             suffix = ":"
@@ -84,11 +80,9 @@ class Timer(SampledProvider):
             name, number = point.kind.name, part.text
             meant = f"{name}:hz:{number} is {number} times a second, {name}:s:{number} every {number} seconds"
             hints = [f"a number without a unit is nanoseconds; {meant}"]
-            scope.error(f"the period must be at least {LEAST_PERIOD} ns", part.span, hints if period > 0 else ())
-            return []
+            return scope.error(f"the period must be at least {LEAST_PERIOD} ns", part.span, hints if period > 0 else ())
         if period > MOST_PERIOD:
-            scope.error("the period is too long", part.span)
-            return []
+            return scope.error("the period is too long", part.span)
         micros = period // 1000
         return [Match(point.kind, f"{point.kind.name}:us:{micros}", TimerTarget(period_ns=micros * 1000), point.span)]
 
@@ -96,14 +90,12 @@ class Timer(SampledProvider):
         name = unit.text.lower()
         if name not in TIMER_UNITS:
             hints = nearest(name, TIMER_UNITS) or [f"units are {', '.join(TIMER_UNITS)}"]
-            scope.error(f"{point.kind.name} has no unit {unit.text!r}", unit.span, hints)
-            return []
+            return scope.error(f"{point.kind.name} has no unit {unit.text!r}", unit.span, hints)
         number = number_of(count, scope, "the frequency" if name == "hz" else "the period")
         if number is None:
             return []
         if number < 1 or number * DURATIONS.get(name, 1) > MOST_PERIOD:
-            scope.error(f"{count.text} {name} is out of range", count.span)
-            return []
+            return scope.error(f"{count.text} {name} is out of range", count.span)
         place = TimerTarget(frequency=number) if name == "hz" else TimerTarget(period_ns=number * DURATIONS[name])
         return [Match(point.kind, f"{point.kind.name}:{name}:{number}", place, point.span)]
 
@@ -132,22 +124,19 @@ class Watchpoint(SampledProvider):
                 if "+" in parts[0].text
                 else []
             )
-            scope.error(f"a watchpoint needs an address, not {parts[0].text!r}", parts[0].span, hints)
-            return []
+            return scope.error(f"a watchpoint needs an address, not {parts[0].text!r}", parts[0].span, hints)
         address = number_of(parts[0], scope, "the address")
         length = number_of(parts[1], scope, "the length")
         mode = self._mode(parts[2], scope)
         if address is None or length is None or mode is None:
             return []
         if not 0 < address < 2**64:
-            scope.error("the address must not be 0 and must fit 64 bits", parts[0].span)
-            return []
+            return scope.error("the address must not be 0 and must fit 64 bits", parts[0].span)
         if length not in LENGTHS:
-            scope.error(f"a watchpoint has a length of 1, 2, 4 or 8 bytes, not {length}", parts[1].span)
-            return []
+            return scope.error(f"a watchpoint has a length of 1, 2, 4 or 8 bytes, not {length}", parts[1].span)
         if scope.attaching and not scope.feature("watchpoint"):
-            scope.missing("watchpoint is not possible: this machine has no hardware breakpoints for perf", point.span)
-            return []
+            message = "watchpoint is not possible: this machine has no hardware breakpoints for perf"
+            return scope.missing(message, point.span)
         place = WatchpointTarget(address, length, mode)
         return [Match(point.kind, f"{point.kind.name}:{address}:{length}:{mode}", place, point.span)]
 

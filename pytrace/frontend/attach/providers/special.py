@@ -44,10 +44,9 @@ class Self(_Special):
             return self.bad_shape(point, scope)
         signal = point.parts[1]
         if signal.text.upper() not in SIGNALS:
-            scope.error(
+            return scope.error(
                 f"self:signal cannot wait for {signal.text!r}", signal.span, [f"it takes {' or '.join(SIGNALS)}"]
             )
-            return []
         name = signal.text.upper()
         return [Match(point.kind, f"self:signal:{name}", SignalTarget(name), point.span)]
 

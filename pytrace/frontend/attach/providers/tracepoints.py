@@ -59,8 +59,8 @@ class Tracepoint(Provider):
             event = point.parts[0].text
             known = [f"tracepoint:{group}:{name}" for group, name in scope.kernel.tracepoints("*", event)]
             if known:
-                scope.error(f"tracepoint {event!r} needs its category", point.span, [f"write {' or '.join(known)}"])
-                return []
+                message = f"tracepoint {event!r} needs its category"
+                return scope.error(message, point.span, [f"write {' or '.join(known)}"])
         return self.bad_shape(point, scope)
 
     def _missing(self, point: Point, category: Part, event: Part, scope: Scope) -> None:
@@ -140,8 +140,7 @@ class RawTracepoint(Provider):
             return self.bad_shape(point, scope)
         if not scope.kernel.has_btf:
             hints = ["tracepoint probes work without type information"]
-            scope.missing("rawtracepoint needs a kernel with BTF (CONFIG_DEBUG_INFO_BTF)", point.span, hints)
-            return []
+            return scope.missing("rawtracepoint needs a kernel with BTF (CONFIG_DEBUG_INFO_BTF)", point.span, hints)
         event = point.parts[-1]
         module = point.parts[0].text if len(point.parts) == 2 else "*"
         events = self._find(module, event.text, scope)
@@ -201,19 +200,16 @@ class Iterator(Provider):
             return self.bad_shape(point, scope)
         name = point.parts[0]
         if name.text in ITERATORS_OF_ONE_OBJECT:
-            scope.missing(f"iter:{name.text} iterates over one map or cgroup, which a probe cannot name", name.span)
-            return []
+            message = f"iter:{name.text} iterates over one map or cgroup, which a probe cannot name"
+            return scope.missing(message, name.span)
         known = [iterator for iterator in scope.kernel.iterators() if iterator not in ITERATORS_OF_ONE_OBJECT]
         if name.wild:
-            scope.error("iter takes no pattern", name.span, [f"iterators are {', '.join(sorted(known))}"])
-            return []
+            return scope.error("iter takes no pattern", name.span, [f"iterators are {', '.join(sorted(known))}"])
         if not known:
-            scope.missing("this kernel has no BPF iterators (they need BTF)", point.span)
-            return []
+            return scope.missing("this kernel has no BPF iterators (they need BTF)", point.span)
         if name.text not in known:
             hints = nearest(name.text, known, "iter:{}") or [f"iterators are {', '.join(sorted(known))}"]
-            scope.missing(f"there is no iterator {name.text!r}", name.span, hints)
-            return []
+            return scope.missing(f"there is no iterator {name.text!r}", name.span, hints)
         pin = point.parts[1].text if len(point.parts) == 2 else ""
         suffix = f":{pin}" if pin else ""
         place = IteratorTarget(name.text, posixpath.join(BPF_FILE_SYSTEM, pin) if pin else "")

@@ -89,17 +89,14 @@ class Trampoline(Provider):
         owners = sorted({item.module for item in prototypes})
         if len(owners) > 1:
             hints = [f"write {' or '.join(f'{point.kind.name}:{item}:{name}' for item in owners)}"]
-            scope.error(f"function {name!r} is in several modules: {', '.join(owners)}", part.span, hints)
-            return []
+            return scope.error(f"function {name!r} is in several modules: {', '.join(owners)}", part.span, hints)
         refused = _refused(prototypes[0])
         if refused is not None:
-            scope.missing(f"{point.kind.name} cannot attach to {name!r}: {refused}", point.span)
-            return []
+            return scope.missing(f"{point.kind.name} cannot attach to {name!r}: {refused}", point.span)
         if not scope.options.unsafe and not scope.kernel.kernel_functions(name, owner):
             reason = UNTRACEABLE.get(scope.kernel.untraceable_reason(name), "it is not among the functions to trace")
             message = f"kernel function {name!r} cannot be traced: {reason}"
-            scope.missing(message, point.span, ["--unsafe tries it anyway"])
-            return []
+            return scope.missing(message, point.span, ["--unsafe tries it anyway"])
         if name in RECURSIVE:
             scope.diagnostics.warn(
                 f"{name} is called by BPF itself; recursive hits on the same CPU are skipped", point.span

@@ -46,12 +46,11 @@ class UserProbe(BinaryProvider):
         if not 1 <= len(parts) <= 3 or not parts[-1].text or (len(parts) == 3 and parts[1].text != "cpp"):
             return self.bad_shape(point, scope)
         if len(parts) == 1 and scope.options.filters.pid is None:
-            scope.error(
+            return scope.error(
                 f"{point.kind.name} needs a binary",
                 point.span,
                 ["for example uprobe:libc:malloc; -p PID means its program"],
             )
-            return []
         matches: list[Match] = []
         paths = binaries.resolve(target, point.span, scope)
         many = target is not None and binaries.is_glob(target.text)
@@ -96,8 +95,8 @@ class UserProbe(BinaryProvider):
             return []
         name, offset = split
         if offset and not self.offsets:
-            scope.error(f"{point.kind.name} takes no offset: a return probe covers the whole function", part.span)
-            return []
+            message = f"{point.kind.name} takes no offset: a return probe covers the whole function"
+            return scope.error(message, part.span)
         symbols = scope.kernel.user_symbols(path, name)
         if not symbols:
             if not quiet:
@@ -107,12 +106,10 @@ class UserProbe(BinaryProvider):
         if not symbol.size and not scope.options.unsafe:
             message = f"the size of {name!r} is not known: the symbol table does not have it"
             hint = "--unsafe attaches anyway, which may crash the program if it is not a function"
-            scope.error(message, part.span, [hint])
-            return []
+            return scope.error(message, part.span, [hint])
         if offset and symbol.size and offset >= symbol.size and not scope.options.unsafe:
             message = f"offset {offset} is outside function {name!r}, which has {symbol.size} bytes"
-            scope.error(message, part.span, ["--unsafe attaches anyway"])
-            return []
+            return scope.error(message, part.span, ["--unsafe attaches anyway"])
         if offset and not self._at_instruction(path, symbol, offset, part, scope):
             return []
         suffix = f"+{offset}" if offset else ""
@@ -165,8 +162,7 @@ class UserProbe(BinaryProvider):
 
     def _address(self, point: Point, path: str, part: Part, scope: Scope) -> list[Match]:
         if not self.offsets:
-            scope.error(f"{point.kind.name} needs a function: an address does not return", part.span)
-            return []
+            return scope.error(f"{point.kind.name} needs a function: an address does not return", part.span)
         address = number_of(part, scope, "the address")
         if address is None:
             return []
@@ -178,15 +174,13 @@ class UserProbe(BinaryProvider):
             offset = address
         if offset is None:
             message = f"{path} maps nothing at address {address:#x}"
-            scope.missing(message, part.span, ["--unsafe takes the number as a file offset"])
-            return []
+            return scope.missing(message, part.span, ["--unsafe takes the number as a file offset"])
         covering = [
             item for item in scope.kernel.user_symbols(path, "*") if item.address <= address < item.address + item.size
         ]
         if not covering and not scope.options.unsafe:
             message = f"no function of {path} that the symbol table knows has code at address {address:#x}"
-            scope.error(message, part.span, ["--unsafe attaches anyway, which may crash the program"])
-            return []
+            return scope.error(message, part.span, ["--unsafe attaches anyway, which may crash the program"])
         if covering and not self._at_instruction(path, covering[0], address - covering[0].address, part, scope):
             return []
         return [self._at_offset(point, path, address, offset)]
@@ -202,11 +196,9 @@ class UserProbe(BinaryProvider):
         if len(parts) not in (3, 4) or parts[1].before != "@" or any(p.before == "@" for p in parts[2:]):
             return self.bad_shape(point, scope)
         if not self.offsets:
-            scope.error(f"{point.kind.name} cannot probe a source line: only functions return", point.span)
-            return []
+            return scope.error(f"{point.kind.name} cannot probe a source line: only functions return", point.span)
         if any(part.wild for part in parts):
-            scope.error("a probe at a source line takes no pattern", point.span)
-            return []
+            return scope.error("a probe at a source line takes no pattern", point.span)
         line = number_of(parts[2], scope, "the line")
         column = number_of(parts[3], scope, "the column") if len(parts) == 4 else None
         if line is None or (len(parts) == 4 and column is None):

@@ -27,7 +27,7 @@ from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import SCRIPT_ORIGIN
 from pytrace.frontend.check.inference import constant_folding
 from pytrace.frontend.check.inference.checker import Checker
-from pytrace.frontend.check.inference.conversions import UNKNOWN, Flexible, Unknown, settle
+from pytrace.frontend.check.inference.conversions import Flexible, Unknown, settle
 from pytrace.frontend.check.inference.type_names import resolve
 from pytrace.frontend.check.rules.operators import cast_span
 
@@ -111,8 +111,7 @@ def _to_enum(checker: Checker, node: nodes.Cast, target: Type, source: Type) -> 
     value = checker.constant(node.operand)
     if isinstance(value, int):
         if all(value != number for _name, number in target.members):
-            checker.error(f"{value} is not a member of {target}", node.span)
-            return UNKNOWN
+            return checker.error(f"{value} is not a member of {target}", node.span)
         checker.set_constant(node, int(value))
     return target
 
@@ -184,8 +183,8 @@ def _integer_to_array(checker: Checker, node: nodes.Cast, target: Array, source:
         if carrier.low <= value <= carrier.high:
             checker.program.types[node.operand] = carrier
             return target
-    checker.error(f"{settle(source)} has {size} bytes, {target} has {target.size}", node.span, hints=[_fitting(target)])
-    return UNKNOWN
+    message = f"{settle(source)} has {size} bytes, {target} has {target.size}"
+    return checker.error(message, node.span, hints=[_fitting(target)])
 
 
 def _fitting(target: Array) -> str:
@@ -202,13 +201,11 @@ def _to_string(_checker: Checker, _node: nodes.Cast, target: Type, source: Type)
 
 
 def _to_struct(checker: Checker, node: nodes.Cast, target: Type, _given: Type) -> Type | None:
-    checker.error(f"nothing can be cast to {target}", node.span, hints=[f"cast a pointer: ({target} *)…"])
-    return UNKNOWN
+    return checker.error(f"nothing can be cast to {target}", node.span, hints=[f"cast a pointer: ({target} *)…"])
 
 
 def _to_void(checker: Checker, node: nodes.Cast, _target: Type, _given: Type) -> Type | None:
-    checker.error("nothing can be cast to void", node.span)
-    return UNKNOWN
+    return checker.error("nothing can be cast to void", node.span)
 
 
 _TARGETS: tuple[tuple[type[Type], Callable[[Checker, nodes.Cast, Type, Type], Type | None]], ...] = (
