@@ -11,7 +11,7 @@ from pytrace.frontend.check.inference.argument_checks import Arguments, Node, ex
 from pytrace.frontend.check.inference.checker import Checker
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, settle
 from pytrace.frontend.check.inference.resources import send
-from pytrace.frontend.check.inference.slots import MapState
+from pytrace.frontend.check.inference.slots import MapState, put
 from pytrace.frontend.check.rules.expressions import put_key, read_type
 
 
@@ -91,7 +91,7 @@ def find(checker: Checker, node: Node, arguments: Arguments) -> Type:
     held = checker.scope.find(variable.name)
     if held is None:
         held = checker.declare(variable, variable.span)
-    checker.put(held, type_, node.span)
+    put(checker, held, type_, node.span)
     checker.bind(variable, held)
     return BOOL
 

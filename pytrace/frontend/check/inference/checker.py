@@ -19,7 +19,7 @@ from pytrace.core.diagnostics import Diagnostics, InternalError, Note
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Span
-from pytrace.core.types import UINT64, VOID, AddressSpace, Int, Pointer, Type
+from pytrace.core.types import UINT64, VOID, Int, Type
 from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.ast.typed_program import (
     LIBRARY_PREFIX,
@@ -34,10 +34,8 @@ from pytrace.frontend.c.definitions import Definitions
 from pytrace.frontend.check.inference.argument_checks import Arguments, Node
 from pytrace.frontend.check.inference.conversions import (
     UNKNOWN,
-    Flexible,
     Unknown,
     contains_unknown,
-    describe,
     is_condition,
     is_integer,
     settle,
@@ -323,89 +321,6 @@ class Checker:
         self.program.variables[node] = state.info
         self.program.types[node] = state.slot.type
 
-    def put(self, state: VariableState, type_: Type, place: Span, *, known: bool = True) -> bool:
-        """Assign a value to a variable; reports an error when it does not fit.
-
-        Args:
-            state: the variable.
-            type_: the type of the value.
-            place: where it is assigned, for messages.
-            known: constants in *type_* come from the value itself, not from a variable that holds them.
-
-        Returns:
-            Whether it fits.
-        """
-        slot = state.slot
-        if self.removed is not None:
-            state.offered = True
-            slot.offer(type_, spare=self.removed.spare)
-            return True
-        mixed = slot.mixes_signs(type_)
-        self._warn_spaces(slot, type_, place)
-        state.assigned = True
-        if slot.takes(type_, place):
-            if mixed:
-                self.warn(f"${state.name} becomes int64: it holds both signed and unsigned 64-bit values", place)
-            return True
-        if slot.other_sign(type_ if known else settle(type_)):
-            self.warn(f"${state.name} is {slot.fixed}: the value, which is {settle(type_)}, is cast to it", place)
-            return True
-        self._misfit(f"${state.name}", slot, type_, place, state.span)
-        return False
-
-    def put_map(self, name: str, slot: Slot, type_: Type, place: Span, what: str) -> bool:
-        """Use a type as key or value of a map; reports an error when it does not fit.
-
-        Args:
-            name: the map.
-            slot: its key or value.
-            type_: the type that is used.
-            place: where it is used, for messages.
-            what: ``key`` or ``value``.
-
-        Returns:
-            Whether it fits.
-        """
-        if self.removed is not None:
-            if what == "value":
-                self.maps[name].removed = (self.removed.what, self.removed.span or place)
-            slot.offer(type_, spare=self.removed.spare)
-            return True
-        mixed = slot.mixes_signs(type_)
-        self._warn_spaces(slot, type_, place)
-        if slot.takes(type_, place):
-            if mixed:
-                self.warn(f"the {what} of {name} becomes int64: it holds signed and unsigned 64-bit values", place)
-            return True
-        self._misfit(f"the {what} of {name}", slot, type_, place, None)
-        return False
-
-    def _warn_spaces(self, slot: Slot, type_: Type, place: Span) -> None:
-        have = slot.fixed if slot.fixed is not None else slot.inferred
-        if not isinstance(have, Pointer) or not isinstance(type_, Pointer) or have.space is type_.space:
-            return
-        if AddressSpace.NONE not in (have.space, type_.space):
-            self.warn(
-                f"a pointer into {type_.space.value} memory is assigned where one into {have.space.value} memory was",
-                place,
-                hints=["mark the pointer by kptr() or uptr() where it is dereferenced"],
-            )
-
-    def _misfit(self, what: str, slot: Slot, type_: Type, place: Span, declared: Span | None) -> None:
-        have = settle(slot.fixed if slot.fixed is not None else slot.inferred)
-        notes: list[tuple[str, Span]] = []
-        if slot.fixed is not None and declared is not None:
-            notes.append(("declared here", declared))
-        elif slot.locked is not None and slot.lock is not None:
-            have = slot.locked
-            notes.append(("its type is used here", slot.lock))
-        elif slot.first is not None:
-            notes.append(("first used here", slot.first))
-        mismatch = f"this is {describe(type_)}"
-        if isinstance(type_, Flexible) and isinstance(have, Int):
-            mismatch = f"which holds {have.low} to {have.high}, not {type_.low if type_.low < have.low else type_.high}"
-        self.error(f"{what} is {describe(have)}, {mismatch}", place, notes=notes, hints=_cast_hint(have, type_))
-
     @contextmanager
     def block(self) -> Iterator[Scope]:
         """A scope for variables."""
@@ -441,9 +356,3 @@ class Checker:
     def known(self, type_: Type) -> bool:
         """True when all parts of a type are known."""
         return not contains_unknown(type_)
-
-
-def _cast_hint(have: Type, type_: Type) -> tuple[str, ...]:
-    if is_integer(have) and is_integer(type_):
-        return (f"write ({have}) before the value to truncate it on purpose",)
-    return ()

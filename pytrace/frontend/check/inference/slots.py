@@ -12,16 +12,19 @@ import msgspec
 
 from pytrace.core.diagnostics import did_you_mean
 from pytrace.core.source import Span
-from pytrace.core.types import INT64, VOID, Bool, Count, Enum, Int, Pointer, String, Type
+from pytrace.core.types import INT64, VOID, AddressSpace, Bool, Count, Enum, Int, Pointer, String, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.expressions import HYGIENE
 from pytrace.frontend.ast.typed_program import VariableInfo
 from pytrace.frontend.check.inference.conversions import (
     UNKNOWN,
+    Flexible,
     Unknown,
     constant_outside,
     contains_unknown,
+    describe,
     fits,
+    is_integer,
     settle,
     signs_differ,
     unify,
@@ -294,3 +297,101 @@ def unknown_variable(checker: Checker, node: nodes.Variable) -> None:
         notes.append(("it exists only in this block", scope.ended[node.name].span))
         hints = (f"declare it before the block: let ${name};",)
     checker.error(f"undefined variable ${name}", node.span, notes=notes, hints=hints)
+
+
+# ---------------------------------------------------------------------------------------------- assignment
+
+
+def put(checker: Checker, state: VariableState, type_: Type, place: Span, *, known: bool = True) -> bool:
+    """Assign a value to a variable; reports an error when it does not fit.
+
+    Args:
+        checker: the state of analysis.
+        state: the variable.
+        type_: the type of the value.
+        place: where it is assigned, for messages.
+        known: constants in *type_* come from the value itself, not from a variable that holds them.
+
+    Returns:
+        Whether it fits.
+    """
+    slot = state.slot
+    if checker.removed is not None:
+        state.offered = True
+        slot.offer(type_, spare=checker.removed.spare)
+        return True
+    mixed = slot.mixes_signs(type_)
+    _warn_spaces(checker, slot, type_, place)
+    state.assigned = True
+    if slot.takes(type_, place):
+        if mixed:
+            checker.warn(f"${state.name} becomes int64: it holds both signed and unsigned 64-bit values", place)
+        return True
+    if slot.other_sign(type_ if known else settle(type_)):
+        checker.warn(f"${state.name} is {slot.fixed}: the value, which is {settle(type_)}, is cast to it", place)
+        return True
+    _misfit(checker, f"${state.name}", slot, type_, place, state.span)
+    return False
+
+
+def put_map(checker: Checker, name: str, slot: Slot, type_: Type, place: Span, what: str) -> bool:
+    """Use a type as key or value of a map; reports an error when it does not fit.
+
+    Args:
+        checker: the state of analysis.
+        name: the map.
+        slot: its key or value.
+        type_: the type that is used.
+        place: where it is used, for messages.
+        what: ``key`` or ``value``.
+
+    Returns:
+        Whether it fits.
+    """
+    if checker.removed is not None:
+        if what == "value":
+            checker.maps[name].removed = (checker.removed.what, checker.removed.span or place)
+        slot.offer(type_, spare=checker.removed.spare)
+        return True
+    mixed = slot.mixes_signs(type_)
+    _warn_spaces(checker, slot, type_, place)
+    if slot.takes(type_, place):
+        if mixed:
+            checker.warn(f"the {what} of {name} becomes int64: it holds signed and unsigned 64-bit values", place)
+        return True
+    _misfit(checker, f"the {what} of {name}", slot, type_, place, None)
+    return False
+
+
+def _warn_spaces(checker: Checker, slot: Slot, type_: Type, place: Span) -> None:
+    have = slot.fixed if slot.fixed is not None else slot.inferred
+    if not isinstance(have, Pointer) or not isinstance(type_, Pointer) or have.space is type_.space:
+        return
+    if AddressSpace.NONE not in (have.space, type_.space):
+        checker.warn(
+            f"a pointer into {type_.space.value} memory is assigned where one into {have.space.value} memory was",
+            place,
+            hints=["mark the pointer by kptr() or uptr() where it is dereferenced"],
+        )
+
+
+def _misfit(checker: Checker, what: str, slot: Slot, type_: Type, place: Span, declared: Span | None) -> None:
+    have = settle(slot.fixed if slot.fixed is not None else slot.inferred)
+    notes: list[tuple[str, Span]] = []
+    if slot.fixed is not None and declared is not None:
+        notes.append(("declared here", declared))
+    elif slot.locked is not None and slot.lock is not None:
+        have = slot.locked
+        notes.append(("its type is used here", slot.lock))
+    elif slot.first is not None:
+        notes.append(("first used here", slot.first))
+    mismatch = f"this is {describe(type_)}"
+    if isinstance(type_, Flexible) and isinstance(have, Int):
+        mismatch = f"which holds {have.low} to {have.high}, not {type_.low if type_.low < have.low else type_.high}"
+    checker.error(f"{what} is {describe(have)}, {mismatch}", place, notes=notes, hints=_cast_hint(have, type_))
+
+
+def _cast_hint(have: Type, type_: Type) -> tuple[str, ...]:
+    if is_integer(have) and is_integer(type_):
+        return (f"write ({have}) before the value to truncate it on purpose",)
+    return ()

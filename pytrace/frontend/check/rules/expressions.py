@@ -39,7 +39,7 @@ from pytrace.frontend.check.inference.conversions import (
     unify,
 )
 from pytrace.frontend.check.inference.removed_code import NEVER_REACHED, look, undefined_map
-from pytrace.frontend.check.inference.slots import MapState, unknown_variable
+from pytrace.frontend.check.inference.slots import MapState, put_map, unknown_variable
 from pytrace.frontend.check.rules import calls
 
 # ---------------------------------------------------------------------------------------------- literals and names
@@ -202,7 +202,7 @@ def put_key(checker: Checker, state: MapState, keys: tuple[nodes.Expr, ...], nod
             return
     key_type = key_types[0] if len(key_types) == 1 else Tuple(key_types)
     if checker.known(key_type):
-        checker.put_map(state.name, state.key, key_type, node.span, "key")
+        put_map(checker, state.name, state.key, key_type, node.span, "key")
 
 
 def _is_context(checker: Checker, type_: Type) -> bool:

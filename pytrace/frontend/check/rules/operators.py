@@ -26,6 +26,7 @@ from pytrace.frontend.check.inference.conversions import (
     unify,
 )
 from pytrace.frontend.check.inference.removed_code import NEVER_REACHED, look
+from pytrace.frontend.check.inference.slots import put, put_map
 from pytrace.frontend.check.rules import expressions, members
 
 COUNTING = Flexible(0, INT64_MAX)
@@ -374,7 +375,7 @@ def _step(checker: Checker, node: nodes.Unary) -> Type:
     current = state.value.type
     if isinstance(current, Pointer):
         change = current
-    checker.put_map(state.name, state.value, change, node.span, "value")
+    put_map(checker, state.name, state.value, change, node.span, "value")
     checker.program.types[target] = state.value.type
     return state.value.type
 
@@ -391,7 +392,7 @@ def _step_variable(checker: Checker, node: nodes.Unary, target: nodes.Variable, 
         change = current
     elif not is_condition(current):
         return checker.error(f"{node.operator} needs an integer, not {settle(current)}", node.span)
-    checker.put(state, change, node.span)
+    put(checker, state, change, node.span)
     return state.slot.type
 
 
