@@ -176,12 +176,13 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> tuple[str, ...]:
-    """A hint tuple for :meth:`Diagnostics.error` that suggests names similar to *name*; empty when there are none."""
+def did_you_mean(name: str, known: Iterable[str], form: str = "{!r}") -> tuple[str, ...]:
+    """A hint tuple for :meth:`Diagnostics.error` that suggests names similar to *name*; empty when there are none.
+
+    *form* formats a name as it is written where it is asked for.
+    """
     suggestions = similar(name, known)
-    if not suggestions:
-        return ()
-    return (f"did you mean {' or '.join(repr(item) for item in suggestions)}?",)
+    return (f"did you mean {' or '.join(form.format(item) for item in suggestions)}?",) if suggestions else ()
 
 
 _HINT_COLOUR = "\x1b[2m"

@@ -65,7 +65,7 @@ class _File:
 
     def harms(self, matches: Sequence[Match], indexes: Sequence[int]) -> list[_Harm]:
         """The harmful ones of the matches in this file."""
-        offsets = [_place(matches[index]).offset for index in indexes]
+        offsets = [matches[index].of(FileTarget).offset for index in indexes]
         harmful = []
         for index, code in zip(indexes, self._kernel.user_codes(self._path, offsets, _ENOUGH), strict=True):
             match = matches[index]
@@ -106,7 +106,7 @@ class _File:
 
     def _overwrites(self, match: Match, code: bytes) -> bool:
         """Whether the probe is on a nop that becomes a call, in a function that may use its red zone."""
-        offset = _place(match).offset
+        offset = match.of(FileTarget).offset
         if not becomes_call(code, offset) or not self._scope.feature("nop5_uprobes"):
             return False
         function = self._function(offset)
@@ -133,11 +133,6 @@ def _length(code: bytes) -> int:
         return instruction_starts.length(code, 0, "x86_64")
     except instruction_starts.BadCodeError:
         return 0
-
-
-def _place(match: Match) -> FileTarget:
-    assert isinstance(match.place, FileTarget), match.probe
-    return match.place
 
 
 def _report(matches: Sequence[Match], harms: Sequence[_Harm], scope: Scope) -> None:

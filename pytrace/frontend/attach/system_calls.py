@@ -147,8 +147,8 @@ def _readable(match: Match, uses: Uses, abi: call_numbers.Abi, scope: Scope) -> 
     """Whether all fields that the body reads are in the registers of the system call."""
     if not uses.args:
         return True
-    assert isinstance(match.place, TracepointTarget), match.place
-    fields = scope.kernel.tracepoint_fields(match.place.category, match.place.event)
+    place = match.of(TracepointTarget)
+    fields = scope.kernel.tracepoint_fields(place.category, place.event)
     if fields is None:
         return False
     places = contexts.system_call_places(fields, _raw(match), abi)

@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from pytrace.core import script_files
-from pytrace.core.diagnostics import Diagnostics, similar
+from pytrace.core.diagnostics import Diagnostics, did_you_mean
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Span
 from pytrace.frontend.ast import nodes, visitor
@@ -117,8 +117,7 @@ def _import(node: nodes.Import, state: _State) -> None:
     elif not os.path.exists(path):
         if _LIBRARY.fullmatch(node.path):
             return
-        nearby = similar(os.path.basename(path), _names(os.path.dirname(path)))
-        hints = [f"did you mean {' or '.join(repr(name) for name in nearby)}?"] if nearby else []
+        hints = did_you_mean(os.path.basename(path), _names(os.path.dirname(path)))
         state.diagnostics.error(f"cannot import {node.path!r}: there is no {path}", node.span, hints=hints)
     elif reason := _untrusted(path, node):
         state.diagnostics.error(f"refusing to import {node.path!r}: {reason[0]}", node.span, hints=[reason[1]])

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from pytrace.core import numbers
-from pytrace.core.diagnostics import Diagnostics, Note, similar
+from pytrace.core.diagnostics import Diagnostics, Note, did_you_mean
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Span
 from pytrace.frontend.ast import nodes, visitor
@@ -90,8 +90,7 @@ def _check_unknown(
     for name in names:
         if name in known or name == "help":
             continue
-        near = similar(name, known)
-        hints = [f"did you mean {' or '.join(f'--{item}' for item in near)}?"] if near else []
+        hints = list(did_you_mean(name, known, "--{}"))
         hints.append(
             f"the script knows {', '.join(f'--{item}' for item in known)}"
             if known
@@ -113,11 +112,10 @@ def _is_option(call: nodes.Call, named: NamedParameter, roots: Declarations, dia
                 notes=[note],
             )
         return True
-    near = similar(named.name, roots.by_name) if len(call.args) == 1 else []
-    if near:
-        hints = [f"did you mean {' or '.join(map(repr, near))}?"]
+    hints = did_you_mean(named.name, roots.by_name) if len(call.args) == 1 else ()
+    if hints:
         diagnostics.error(f"the script declares no option {named.name!r}", call.args[0].span, hints=hints)
-    return bool(near)
+    return bool(hints)
 
 
 def _getopts(program: nodes.Program) -> Iterator[nodes.Call]:

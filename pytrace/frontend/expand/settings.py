@@ -13,7 +13,7 @@ from msgspec import convert
 
 from pytrace.core import numbers
 from pytrace.core.config import ENVIRONMENT_PREFIXES, Config, Setting
-from pytrace.core.diagnostics import Diagnostics, Note, did_you_mean, similar
+from pytrace.core.diagnostics import Diagnostics, Note, did_you_mean
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source, Span
 from pytrace.frontend.ast import nodes
@@ -57,8 +57,7 @@ def _from_environment(options: CompileOptions, diagnostics: Diagnostics) -> dict
     for variable in unknown_variables(options.environment):
         source = Source("environment", f"{variable}={options.environment[variable]}")
         prefix = ENVIRONMENT_PREFIXES[0]
-        near = [prefix + name for name in similar(variable.removeprefix(prefix), variable_names())]
-        hints = [f"did you mean {' or '.join(near)}?"] if near else []
+        hints = did_you_mean(variable.removeprefix(prefix), variable_names(), f"{prefix}{{}}")
         diagnostics.warn(f"there is no variable {variable}", Span(source, 0, len(variable)), hints=hints)
     for variable, name, text in variables(options.environment):
         source = Source("environment", f"{variable}={text}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pytrace.core.diagnostics import TraceError, similar
+from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.probes import attach_point_text, perf_events
 from pytrace.core.probes.kinds import (
     BEGIN,
@@ -205,8 +205,7 @@ def _kinds(provider: str, parts: tuple[str, ...], pid: int | None) -> Iterator[t
         yield row.name, parts
         return
     if "*" not in provider:
-        near = similar(provider, probe_names())
-        hints = (f"did you mean {' or '.join(near)}?",) if near else (f"providers are {', '.join(probe_names())}",)
+        hints = did_you_mean(provider, probe_names(), "{}") or (f"providers are {', '.join(probe_names())}",)
         raise TraceError(f"there is no probe provider {provider!r}", hints=hints)
     user = pid is not None or any("/" in part for part in parts[:1])
     for kind in matching(provider, USER_KINDS if user else KERNEL_KINDS):
@@ -405,8 +404,7 @@ def _types(kernel: LiveKernel, word: str, pattern: str, verbose: bool) -> Iterat
     for name in sorted(found):
         lines = arguments.definition(kernel, word, name)
         if not lines:
-            near = similar(name, kernel.type_names(word))
-            hints = (f"did you mean {' or '.join(f'{word} {item}' for item in near)}?",) if near else ()
+            hints = did_you_mean(name, kernel.type_names(word), f"{word} {{}}")
             raise TraceError(f"the kernel has no {word} {name!r}", hints=hints)
         yield "\n".join([*lines, ""]) if verbose else f"{word} {name}"
 

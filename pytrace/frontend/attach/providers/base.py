@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterable
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from pytrace.core.config import Config
-from pytrace.core.diagnostics import Diagnostics, similar
+from pytrace.core.diagnostics import Diagnostics, did_you_mean
 from pytrace.core.kernel_info import FunctionPrototype, KernelFunction, KernelInfo, UsdtProbe
 from pytrace.core.numbers import parse_integer
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.probes.kinds import ProbeKind
-from pytrace.core.probes.targets import AnyTarget, FileTarget, TypedFunctionTarget
+from pytrace.core.probes.targets import AnyTarget, FileTarget, ProbeTarget, TypedFunctionTarget
 from pytrace.core.source import Span
 from pytrace.frontend.ast.probe_context import ProbeContext
 from pytrace.frontend.attach.points import contexts
 from pytrace.frontend.attach.points.body_uses import Uses
 from pytrace.frontend.attach.points.parts import Part, Point
+
+T = TypeVar("T", bound=ProbeTarget)
 
 MOST_PERIOD = 2**63 - 1
 """Nanoseconds or events between two hits (``sample_period`` of ``struct perf_event_attr``, checked for its sign)."""
@@ -114,6 +116,11 @@ class Match(msgspec.Struct, frozen=True):
     raw: bool = False
     """Whether a program of the raw tracepoint of the same name traces it."""
 
+    def of(self, kind: type[T]) -> T:
+        """The target, which is of the given class."""
+        assert isinstance(self.place, kind), self.probe
+        return self.place
+
 
 def by_pattern(matches: Iterable[Match]) -> list[Match]:
     """Targets in files or BPF programs that matched a pattern, and that may disappear before they are attached to."""
@@ -193,10 +200,7 @@ def number_of(part: Part, scope: Scope, what: str) -> int | None:
 
 def nearest(name: str, known: Iterable[str], form: str = "{}") -> list[str]:
     """A hint with a name similar to *name*, or none; *form* formats the name as it is written in a script."""
-    names = similar(name, known)
-    if not names:
-        return []
-    return [f"did you mean {' or '.join(form.format(item) for item in names)}?"]
+    return list(did_you_mean(name, known, form))
 
 
 def matches_pattern(pattern: str, name: str) -> bool:

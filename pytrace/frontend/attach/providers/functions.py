@@ -29,8 +29,11 @@ SUGGEST_FROM = 3
 """Length of the prefix that suggestions share with a misspelt name, to limit the comparisons."""
 
 
-def split_offset(part: Part, scope: Scope) -> tuple[str, int] | None:
-    """Function name and offset of ``fn+off`` (offset 0 without one); None after an error."""
+def split_offset(part: Part, scope: Scope, without: str) -> tuple[str, int] | None:
+    """Function name and offset of ``fn+off`` (0 without one); None after an error.
+
+    *without* is the name of a kind of probes that take no offset, else empty.
+    """
     if part.plus < 0:
         return part.text, 0
     name, text = part.text[: part.plus], part.text[part.plus + 1 :]
@@ -40,6 +43,9 @@ def split_offset(part: Part, scope: Scope) -> tuple[str, int] | None:
         return None
     if offset >= LARGEST_OFFSET:
         scope.error(f"offset {text} is larger than any function", part.span)
+        return None
+    if offset and without:
+        scope.error(f"{without} takes no offset: a return probe covers the whole function", part.span)
         return None
     return name.strip(), offset
 
@@ -170,13 +176,10 @@ class KernelProbe(Provider):
         return [self._match(point, item, 0, module, wild=True) for item in functions]
 
     def _exact(self, point: Point, module: Part | None, part: Part, scope: Scope) -> list[Match]:
-        split = split_offset(part, scope)
+        split = split_offset(part, scope, "" if self.offsets else point.kind.name)
         if split is None:
             return []
         name, offset = split
-        if offset and not self.offsets:
-            message = f"{point.kind.name} takes no offset: a return probe covers the whole function"
-            return scope.error(message, part.span)
         owner = module.text if module is not None else ""
         functions = scope.kernel.kernel_functions(name, owner)
         if not functions:
@@ -230,7 +233,7 @@ class KernelProbe(Provider):
             prototype = _prototype(match.subject, scope)
         if match.kind.returns:
             return contexts.returning(prototype.result if prototype is not None else None, scope.kernel)
-        if _place(match).offset:
+        if match.of(KernelFunctionTarget).offset:
             # After the first instruction the locations of the arguments are unknown.
             prototype = None
         return contexts.entry(match.probe, prototype, scope.kernel)
@@ -238,17 +241,13 @@ class KernelProbe(Provider):
     def apart(self, match: Match) -> Hashable:
         # Targets that a multi link does not support (offsets) or needs by address (functions of named modules) must not
         # prevent the others from sharing a link.
-        return (_place(match).whole, _place(match).module)
+        place = match.of(KernelFunctionTarget)
+        return (place.whole, place.module)
 
     def multi(self, matches: list[Match], scope: Scope) -> str:
         if len(matches) < 2 or not scope.feature("kprobe_multi"):
             return ""
-        return "kprobe_multi" if all(_place(item).whole for item in matches) else ""
-
-
-def _place(match: Match) -> KernelFunctionTarget:
-    assert isinstance(match.place, KernelFunctionTarget), match.place
-    return match.place
+        return "kprobe_multi" if all(item.of(KernelFunctionTarget).whole for item in matches) else ""
 
 
 _SYSCALL = re.compile(r"(?:__(?:x64|arm64|se|do)_sys_|ksys_|do_sys_|sys_)(?P<name>\w+)")

@@ -85,24 +85,23 @@ class Tracepoint(Provider):
     def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:
         if not uses.args:
             return ProbeContext()
-        assert isinstance(match.place, TracepointTarget), match.place
-        category, event = match.place.category, match.place.event
+        place = match.of(TracepointTarget)
+        category, event = place.category, place.event
         fields = scope.kernel.tracepoint_fields(category, event)
         if fields is None:
             scope.error(f"the format of {match.probe} cannot be read, so args is not known", match.span)
             return ProbeContext()
         if match.call is not None:
-            places = contexts.system_call_places(fields, match.place.call[0], ABIS[scope.kernel.arch])
-            return contexts.tracepoint(match.place, fields, scope.config.max_strlen, places)
+            places = contexts.system_call_places(fields, place.call[0], ABIS[scope.kernel.arch])
+            return contexts.tracepoint(place, fields, scope.config.max_strlen, places)
         if match.raw:
             known = raw_fields.places(category, event, fields, scope.kernel, event in NEVER_NULL)
-            return contexts.tracepoint(match.place, fields, scope.config.max_strlen, known)
-        return contexts.tracepoint(match.place, fields, scope.config.max_strlen)
+            return contexts.tracepoint(place, fields, scope.config.max_strlen, known)
+        return contexts.tracepoint(place, fields, scope.config.max_strlen)
 
     def apart(self, match: Match) -> Hashable:
         # A program of a raw tracepoint has either entries or exits.
-        assert isinstance(match.place, TracepointTarget), match.place
-        return "" if match.call is None else match.place.call[0]
+        return "" if match.call is None else match.of(TracepointTarget).call[0]
 
     def multi(self, matches: list[Match], scope: Scope) -> str:
         del scope
@@ -177,8 +176,7 @@ class RawTracepoint(Provider):
 
     def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:
         del uses
-        assert isinstance(match.place, RawTracepointTarget), match.place
-        event = match.place.event
+        event = match.of(RawTracepointTarget).event
         prototype = scope.kernel.raw_tracepoint_prototype(event)
         if prototype is None:
             scope.missing(f"BTF does not describe the arguments of {match.probe}", match.span)
@@ -217,5 +215,4 @@ class Iterator(Provider):
 
     def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:
         del uses
-        assert isinstance(match.place, IteratorTarget), match.place
-        return contexts.iterator(scope.kernel.iterators()[match.place.iterator])
+        return contexts.iterator(scope.kernel.iterators()[match.of(IteratorTarget).iterator])

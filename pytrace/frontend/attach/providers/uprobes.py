@@ -90,13 +90,10 @@ class UserProbe(BinaryProvider):
         ]
 
     def _exact(self, point: Point, path: str, part: Part, scope: Scope, *, quiet: bool) -> list[Match]:
-        split = split_offset(part, scope)
+        split = split_offset(part, scope, "" if self.offsets else point.kind.name)
         if split is None:
             return []
         name, offset = split
-        if offset and not self.offsets:
-            message = f"{point.kind.name} takes no offset: a return probe covers the whole function"
-            return scope.error(message, part.span)
         symbols = scope.kernel.user_symbols(path, name)
         if not symbols:
             if not quiet:
