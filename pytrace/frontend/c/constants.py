@@ -19,7 +19,7 @@ import msgspec
 
 from pytrace.core.kernel_info import KernelInfo
 
-_NUMBER = re.compile(r"\d+")
+_NUMBER = r"\d+"
 _BITS = (("REQ_", "__REQ_", ""), ("__GFP_", "___GFP_", "_BIT"))
 """Prefix of flag names, with prefix and suffix of the enumerator that has the bit number (``enum req_flag_bits``;
 ``___GFP_DMA_BIT`` since kernel 6.10).
@@ -77,7 +77,7 @@ def _special(kernel: KernelInfo) -> Mapping[str, int | None] | None:
 
 
 def _version(release: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in _NUMBER.findall(release)[:2])
+    return tuple(int(part) for part in re.findall(_NUMBER, release)[:2])
 
 
 def _bit(name: str, kernel: KernelInfo) -> int | None:

@@ -21,7 +21,7 @@ from pytrace.frontend.c.translation_unit import Translation
 from pytrace.frontend.expand import c_macros, imports
 from pytrace.frontend.syntax import parser
 
-_ADJACENT = re.compile(r'"\s*"')
+_ADJACENT = r'"\s*"'
 """Adjacent string literals, which C concatenates."""
 
 
@@ -58,7 +58,7 @@ def _read(program: nodes.Program, options: CompileOptions, kernel: KernelInfo, d
 def _plain_macros(program: nodes.Program, definitions: Definitions) -> bool:
     """Read a C part that consists of object-like macros only, without libclang; False if it has other declarations."""
     macros = [c_macros.macro(part) for part in program.c_parts]
-    if any(item is None or item.parameters is not None or _ADJACENT.search(item.body) for item in macros):
+    if any(item is None or item.parameters is not None or re.search(_ADJACENT, item.body) for item in macros):
         return False
     definitions.macros.update({item.name: item.expression for item in macros if item is not None})
     return True
@@ -354,7 +354,7 @@ def _integer(cursor: Cursor) -> int | None:
     return None
 
 
-_ESCAPE = re.compile(rb"\\([0-7]{1,3}|x[0-9a-fA-F]+|.)", re.DOTALL)
+_ESCAPE = rb"(?s)\\([0-7]{1,3}|x[0-9a-fA-F]+|.)"
 _SIMPLE = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v", b"e": b"\x1b"}
 
 
@@ -362,7 +362,7 @@ def _string(cursor: Cursor) -> bytes | None:
     for item in cursor.get_children():
         if item.kind.name == "STRING_LITERAL":
             # libclang spells a concatenation as one literal.
-            return _ESCAPE.sub(_unescape, item.spelling.strip()[1:-1].encode())
+            return re.sub(_ESCAPE, _unescape, item.spelling.strip()[1:-1].encode())
     return None
 
 

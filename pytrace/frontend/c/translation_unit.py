@@ -36,13 +36,13 @@ SYSTEM_HEADERS = ("/usr/local/include", "/usr/include")
 ROUNDS = 12
 """Maximum number of times that the text is parsed; each round adds the declarations found missing."""
 
-KERNEL_HEADER = re.compile(
+KERNEL_HEADER = (
     r"(?:uapi/|generated/)?(?:linux|asm|asm-generic|net|trace|scsi|block|drm|sound|rdma|xen|kvm|acpi|clocksource|crypto|"
     r"keys|math-emu|media|memory|misc|mtd|pcmcia|ras|rv|soc|target|ufs|vdso|video)/"
 )
 """Names of headers whose definitions are also in BTF."""
 
-USER_API = re.compile(r"(?:linux|asm|asm-generic|drm|misc|mtd|rdma|scsi|sound|video|xen)/")
+USER_API = r"(?:linux|asm|asm-generic|drm|misc|mtd|rdma|scsi|sound|video|xen)/"
 """Names of headers whose user-space part comes with the C library."""
 
 VALUE = "__pytrace_value_"
@@ -54,9 +54,9 @@ ERROR = 3
 KEEP_GOING = 0x200
 """``CXTranslationUnit_KeepGoing`` of clang-c/Index.h: parsing continues after a missing header."""
 
-_MISSING_HEADER = re.compile(r"'(?P<name>[^']+)' file not found")
-_INCOMPLETE = re.compile(r"incomplete .*type '(?:const |volatile )*(?P<kind>struct|union|enum) (?P<name>\w+)'")
-_UNKNOWN = re.compile(r"unknown type name '(?P<name>\w+)'|use of undeclared identifier '(?P<value>\w+)'")
+_MISSING_HEADER = r"'(?P<name>[^']+)' file not found"
+_INCOMPLETE = r"incomplete .*type '(?:const |volatile )*(?P<kind>struct|union|enum) (?P<name>\w+)'"
+_UNKNOWN = r"unknown type name '(?P<name>\w+)'|use of undeclared identifier '(?P<value>\w+)'"
 
 
 class MappedPart(msgspec.Struct):
@@ -169,16 +169,16 @@ def translate(
     return translation
 
 
-_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include(?:_next)?\b[ \t]*[<\"]?(?P<name>[^>\"\n]*)", re.MULTILINE)
+_INCLUDE = r"(?m)^[ \t]*#[ \t]*include(?:_next)?\b[ \t]*[<\"]?(?P<name>[^>\"\n]*)"
 
 
 def _with_headers(program: nodes.Program, options: CompileOptions, translation: Translation) -> list[Problem]:
     """Parse, with the kernel's headers if the text includes any; returns the errors."""
-    named = [match["name"] for match in _INCLUDE.finditer(translation.text)]
+    named = [match["name"] for match in re.finditer(_INCLUDE, translation.text)]
     if not named:
         return _rounds(options, translation)
     headers = translation.kernel.headers()
-    if any(KERNEL_HEADER.match(name) for name in named):
+    if any(re.match(KERNEL_HEADER, name) for name in named):
         translation.problems = headers.problems
     if not any(_holds(headers, name) for name in named):
         wrong = _rounds(options, translation)
@@ -197,7 +197,7 @@ def _holds(headers: KernelHeaders, name: str) -> bool:
 
 
 def _missing(wrong: list[Problem]) -> list[str]:
-    matches = (_MISSING_HEADER.search(item.spelling) for item in wrong)
+    matches = (re.search(_MISSING_HEADER, item.spelling) for item in wrong)
     return [match["name"] for match in matches if match is not None]
 
 
@@ -251,7 +251,7 @@ def _note_partial(translation: Translation) -> None:
         folder = next((folder for folder in translation.system_folders() if path.startswith(f"{folder}/")), None)
         if folder is not None and not translation.system(str(item.location.file)):
             name = os.path.relpath(path, folder)
-            if USER_API.match(name):
+            if re.match(USER_API, name):
                 translation.partial[name] = path
 
 
@@ -293,7 +293,7 @@ def _arguments(options: CompileOptions, translation: Translation) -> list[str]:
 def _add(item: Problem, translation: Translation) -> bool:
     """Add the declaration that a diagnostic reports as missing; False for an error in the script."""
     text = item.spelling
-    header = _MISSING_HEADER.search(text)
+    header = re.search(_MISSING_HEADER, text)
     if header is not None:
         return _add_header(header["name"], str(item.location.file), translation)
     for name, declaration in _declarations(text, translation.kernel):
@@ -306,7 +306,7 @@ def _add(item: Problem, translation: Translation) -> bool:
 def _add_header(name: str, includer: str, translation: Translation) -> bool:
     """Replace a missing header by an empty one if BTF has its types, or if a kernel header includes it."""
     inside = translation.headers.holds(includer)
-    in_btf = translation.kernel.has_btf and KERNEL_HEADER.match(name) is not None
+    in_btf = translation.kernel.has_btf and re.match(KERNEL_HEADER, name) is not None
     if name in translation.missing_headers or not (inside or in_btf):
         return False
     translation.missing_headers.append(name)
@@ -317,7 +317,7 @@ def _add_header(name: str, includer: str, translation: Translation) -> bool:
 
 def _declarations(text: str, kernel: KernelInfo) -> Iterator[tuple[str, str]]:
     """Declarations for the kernel name that a diagnostic reports as unknown."""
-    incomplete = _INCOMPLETE.search(text)
+    incomplete = re.search(_INCOMPLETE, text)
     if incomplete is not None:
         kind, name = incomplete["kind"], incomplete["name"]
         if kind == "enum":
@@ -329,7 +329,7 @@ def _declarations(text: str, kernel: KernelInfo) -> Iterator[tuple[str, str]]:
         if known is not None:
             yield f"{kind} {name}", f"{kind} {name} {_opaque(known)};"
         return
-    unknown = _UNKNOWN.search(text)
+    unknown = re.search(_UNKNOWN, text)
     if unknown is None:
         return
     name = unknown["name"] or unknown["value"]
@@ -368,7 +368,7 @@ def _typedef(name: str, type_: Type) -> str:
 
 
 def _report(wrong: list[Problem], translation: Translation, diagnostics: Diagnostics) -> None:
-    lost = [item for item in wrong if _MISSING_HEADER.search(item.spelling)]
+    lost = [item for item in wrong if re.search(_MISSING_HEADER, item.spelling)]
     for item in lost or wrong:  # errors that follow from a missing header are not useful
         place = item.location
         path = str(place.file) if place.file is not None else ""
@@ -380,7 +380,7 @@ def _report(wrong: list[Problem], translation: Translation, diagnostics: Diagnos
             continue
         known = inside and translation.parts
         span = translation.span(place.line - 1, place.column) if known else translation.parts[0].span
-        header = _MISSING_HEADER.search(item.spelling)
+        header = re.search(_MISSING_HEADER, item.spelling)
         if header is not None:
             hints = ["-I DIR adds a directory in which headers are looked for"]
             diagnostics.error(f"{where}there is no header {header['name']!r}", span, hints=hints)
@@ -390,8 +390,8 @@ def _report(wrong: list[Problem], translation: Translation, diagnostics: Diagnos
 
 def _reasons(message: str, translation: Translation) -> list[str]:
     """Hints for a message about an unknown name."""
-    unknown = _UNKNOWN.search(message)
-    if unknown is None and _INCOMPLETE.search(message) is None:
+    unknown = re.search(_UNKNOWN, message)
+    if unknown is None and re.search(_INCOMPLETE, message) is None:
         return []
     return skipped_hints(translation, "a macro of" if unknown is not None and unknown["value"] else "defined in")
 
