@@ -23,8 +23,7 @@ from pytrace.runtime.output.run_state import RenderOptions, RunState
 from pytrace.runtime.output.streams import Output
 from pytrace.runtime.ring.reader import RingReader
 from pytrace.runtime.session.consumer import Consumer
-from pytrace.runtime.session.notices import Notices
-from pytrace.runtime.session.resources import Command, NoCommand, Resources
+from pytrace.runtime.session.resources import Command, NoCommand, Notices, Resources
 from pytrace.runtime.session.services.losses import Key, Losses
 from pytrace.runtime.session.services.service import Service
 from tests.runtime.ring.test_reader import Ring, event

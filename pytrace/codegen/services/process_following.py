@@ -4,7 +4,7 @@ The process of ``-p`` or ``-c``, or the one that executed the program of ``--exe
 the tracer's pid namespace; its descendants are in a hash map, by pid in the initial namespace.  They are added at the
 fork itself, by the parent, so a child is followed from its first instruction.  The programs use typed raw tracepoints
 where the kernel supports them, as closing a perf event of a tracepoint takes a tenth of a second.  Existing descendants
-of the ``-p`` process are added by the runtime (``pytrace.runtime.session.followed_processes``), which lists them with
+of the ``-p`` process are added by the runtime (``pytrace.runtime.attach.iterator``), which lists them with
 an iterator over all tasks.
 """
 
@@ -200,7 +200,7 @@ def _service(
 
 
 def _list(e: Emitter) -> None:
-    """Write a :class:`pytrace.runtime.session.followed_processes.Task` for each process.
+    """Write a :class:`pytrace.runtime.attach.iterator.Task` for each process.
 
     The tracer reads it, so pids are those of the tracer's pid namespace, as in ``/proc`` and ``-p``.
     """

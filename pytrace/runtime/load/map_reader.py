@@ -42,10 +42,13 @@ class MapReader:
 
     def items(self, spec: MapSpec) -> list[tuple[bytes, bytes]]:
         """All ``(key, value)`` pairs of a keyed map, in no order."""
-        return _paired(self.blocks(spec))
+        return paired(self.blocks(spec))
 
     def blocks(self, spec: MapSpec, *, clear: bool = False) -> Iterator[Block]:
-        """As :meth:`items`, or with *clear* :meth:`snapshot_and_clear`, some thousand keys at a time."""
+        """Keys and values of a map, some thousand at a time; with *clear* the map is emptied in the same step.
+
+        Of a double-buffered map each update is among these rows or stays in the map, whatever programs do meanwhile.
+        """
         rows = self._rows(spec, clear)
         return self._with_keys(spec, rows, clear) if spec.keys else rows
 
@@ -61,13 +64,6 @@ class MapReader:
         before = twice.flip()
         _, key_size, value_size, entries = self._size(spec)
         return read_blocks(before, key_size, value_size, entries, delete=True)
-
-    def snapshot_and_clear(self, spec: MapSpec) -> list[tuple[bytes, bytes]]:
-        """As :meth:`items`, and empties the map in the same step.
-
-        Of a map that is double-buffered each update is in what this gives or stays, whatever programs do meanwhile.
-        """
-        return _paired(self.blocks(spec, clear=True))
 
     def length(self, spec: MapSpec) -> int:
         """Number of keys."""
@@ -101,9 +97,9 @@ class MapReader:
         left = self._left[spec.keys] = self._left.get(spec.keys, 0) + rows
         if 2 * left <= self._keys_size(spec)[3] - self._size(spec)[3]:
             return
-        gone = dict(_paired(self._keys(spec, delete=True)))
+        gone = dict(paired(self._keys(spec, delete=True)))
         self._loaded.quiescence.wait()
-        for name, _ in _paired(self._rows(spec, clear=False)):
+        for name, _ in paired(self._rows(spec, clear=False)):
             whole = gone.get(name[:DIGEST])
             if whole is not None:
                 self._put_back(spec, name, whole)
@@ -136,7 +132,7 @@ class MapReader:
         return self._read_slot(spec, self._shift(spec))
 
     def slot_and_clear(self, spec: MapSpec) -> tuple[bool, bytes]:
-        """As :meth:`slot`, and clears the map in the same step (see :meth:`snapshot_and_clear`)."""
+        """As :meth:`slot`, and clears the map in the same step (see :meth:`blocks`)."""
         before = self._shift(spec)
         found = self._read_slot(spec, before)
         if not found[0]:
@@ -204,7 +200,7 @@ class MapReader:
                 view[start + SLOT_FLAG : start + SLOT_FLAG + size] = bytes(size)
             return
         descriptor, _, value_size, _ = self._size(spec)
-        keys = [key for key, _ in _paired(self._rows(spec, clear=False))]
+        keys = [key for key, _ in paired(self._rows(spec, clear=False))]
         bpf_maps.update_all(descriptor, keys, bytes(value_size))
 
     # ---- inside
@@ -242,25 +238,8 @@ def _starts(slot: GlobalSlot, shift: int) -> range:
     return range(first, first + max(1, slot.copies) * step, step)
 
 
-def read_pairs(
-    descriptor: int, key_size: int, value_size: int, entries: int, *, delete: bool = False
-) -> list[tuple[bytes, bytes]]:
-    """All pairs of a hash map; see :meth:`MapReader.items`.
-
-    Args:
-        descriptor: the map.
-        key_size: bytes of a key.
-        value_size: bytes of a value; for per-CPU maps of the values of all possible CPUs.
-        entries: most keys of the map.
-        delete: take them out of the map, with batches in the same step.
-
-    Returns:
-        ``(key, value)``, each key at most once, in no order.
-    """
-    return _paired(read_blocks(descriptor, key_size, value_size, entries, delete=delete))
-
-
-def _paired(blocks: Iterator[Block]) -> list[tuple[bytes, bytes]]:
+def paired(blocks: Iterator[Block]) -> list[tuple[bytes, bytes]]:
+    """Blocks as ``(key, value)`` pairs."""
     pairs: list[tuple[bytes, bytes]] = []
     for keys, values, count in blocks:
         split_keys = struct.iter_unpack(f"{len(keys) // count}s", keys)
@@ -272,7 +251,15 @@ def _paired(blocks: Iterator[Block]) -> list[tuple[bytes, bytes]]:
 def read_blocks(
     descriptor: int, key_size: int, value_size: int, entries: int, *, delete: bool = False
 ) -> Iterator[Block]:
-    """As :func:`read_pairs`, some thousand keys at a time; a map that is to be emptied has to be read to its end."""
+    """All keys and values of a hash map, some thousand at a time, each key at most once, in no order.
+
+    Args:
+        descriptor: the map.
+        key_size: bytes of a key.
+        value_size: bytes of a value; for per-CPU maps of the values of all possible CPUs.
+        entries: maximum number of keys in the map.
+        delete: remove them from the map, with batches in the same step; then the blocks have to be read to the end.
+    """
     capacity = min(entries, max(_BATCH_ELEMENTS // 64, min(_BATCH_ELEMENTS, _BATCH_BYTES // (key_size + value_size))))
     try:
         yield from _by_batches(descriptor, key_size, value_size, capacity, delete)

@@ -11,6 +11,8 @@ from __future__ import annotations
 import errno
 import os
 import select
+import shlex
+import shutil
 import signal
 import struct
 import time
@@ -205,7 +207,7 @@ class Child:
 
 
 def _sleeps(pid: int) -> bool:
-    """Whether a process waits for what may never come, unlike one that runs or waits for a disk."""
+    """Whether a process is in an interruptible sleep, unlike one that runs or waits for a disk."""
     return fingerprints.read_text(f"/proc/{pid}/stat").rpartition(") ")[2][:1] == "S"
 
 
@@ -235,37 +237,18 @@ def start(command: str, stack: ExitStack, namespace: int | None = None) -> Child
     return child
 
 
-_QUOTING = frozenset("'\"\\")
-_BLANKS = str.maketrans("\t\r\n", "   ")
-
-
 def _words(command: str) -> list[str]:
-    if _QUOTING.isdisjoint(command):
-        words = [word for word in command.translate(_BLANKS).split(" ") if word]
-    else:
-        import shlex  # 3 ms
-
-        try:
-            words = shlex.split(command)
-        except ValueError as error:
-            raise TraceError(f"the quoting of the -c command is wrong: {error}") from None
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise TraceError(f"the quoting of the -c command is wrong: {error}") from None
     if not words:
         raise TraceError("the -c command is empty")
     return words
 
 
-def _which(name: str) -> str | None:
-    """The program that a name means, as ``shutil.which``, whose import takes longer."""
-    if "/" in name:
-        places = [name]
-    else:
-        path = os.environ.get("PATH", os.defpath)
-        places = [os.path.join(folder, name) for folder in path.split(":")] if path else []
-    return next((place for place in places if os.access(place, os.X_OK) and not os.path.isdir(place)), None)
-
-
 def _program(name: str) -> str:
-    path = _which(name)
+    path = shutil.which(name)
     if path is not None:
         return path
     if "/" not in name:
@@ -309,8 +292,8 @@ def _become(
 
 
 def _enter(namespace: int, report: int) -> None:
-    """Move the child to a network namespace; what the kernel says against it is told apart from a failed exec."""
-    from pytrace.runtime.host.network import CLONE_NEWNET  # in memory since the namespace was opened
+    """Move the child to a network namespace; an error of that is reported as another one than that of exec."""
+    from pytrace.runtime.host.network import CLONE_NEWNET  # --netns has imported it
 
     try:
         syscalls.enter_namespace(namespace, CLONE_NEWNET)
@@ -320,7 +303,7 @@ def _enter(namespace: int, report: int) -> None:
 
 
 def _entry_point(pid: int) -> int:
-    """Where the program of a process begins, after its dynamic loader; 0 when it is not known (``getauxval(3)``)."""
+    """Entry point of the program of a process, which its dynamic loader jumps to; 0 if unknown (``getauxval(3)``)."""
     with open(f"/proc/{pid}/auxv", "rb") as file:
         data = file.read()
-    return next((value for kind, value in struct.iter_unpack("=QQ", data) if kind == _AT_ENTRY), 0)
+    return next((value for key, value in struct.iter_unpack("=QQ", data) if key == _AT_ENTRY), 0)

@@ -1,7 +1,4 @@
-"""Opening of a run: all that it owns, in order (:func:`open_run`).
-
-Each function enters what has to be closed into the :class:`ExitStack` of the run.
-"""
+"""Opening of a run and its resources, in order (:func:`open_run`); the run's :class:`ExitStack` closes them."""
 
 from __future__ import annotations
 
@@ -17,38 +14,35 @@ from pytrace.base.interruption import EndRequests
 from pytrace.base.terminal import colour
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.process_filters import NOT_YET, PROCESS_MAP, UNROLLED, ProcessFilters
-from pytrace.core.types import Stack, Type, USym, parts
+from pytrace.core.types import Stack, StackMode, Type, USym, parts
 from pytrace.runtime.abi import privileges
 from pytrace.runtime.host.clocks import Clock, together
-from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.load.loader import LoadOptions, available_memory, load
 from pytrace.runtime.load.map_reader import MapReader
 from pytrace.runtime.output.renderer import Renderer
 from pytrace.runtime.output.run_state import RenderOptions, RunState
 from pytrace.runtime.output.streams import Flush, Output, create
 from pytrace.runtime.ring.reader import EventLoop, RingReader, backlog_limit
-from pytrace.runtime.session import optional_services
 from pytrace.runtime.session.consumer import Consumer
-from pytrace.runtime.session.notices import Notices
 from pytrace.runtime.session.probes import Probes
-from pytrace.runtime.session.resources import Command, NoCommand, Resources
+from pytrace.runtime.session.resources import Command, NoCommand, Notices, Resources
 from pytrace.runtime.session.services.losses import Losses
-from pytrace.runtime.session.services.own_process import OwnProcess
-from pytrace.runtime.session.services.processes import NothingUnwound, Processes
+from pytrace.runtime.session.services.processes import NothingUnwound, OwnProcess, Processes
 from pytrace.runtime.session.signals import Signals
 from pytrace.runtime.session.snapshots import Snapshots
 from pytrace.runtime.symbols.lazy import LazySymbols
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from contextlib import ExitStack
 
     from pytrace.core.config import Config
     from pytrace.core.manifest import CompiledScript, Manifest, MapSpec, SessionData
     from pytrace.core.options.run_options import RunOptions
     from pytrace.runtime.capture.recording import RowKeeper
+    from pytrace.runtime.load.loaded_script import LoadedScript
     from pytrace.runtime.session.embedding import Embedding
-    from pytrace.runtime.session.services.exporting import Export
+    from pytrace.runtime.session.services.saving import Export
     from pytrace.runtime.session.services.service import Service
     from pytrace.runtime.symbols.symbolizer import Symbolizer
     from pytrace.runtime.unwind.unwinder import Unwound
@@ -57,7 +51,7 @@ if TYPE_CHECKING:
 def open_run(
     script: CompiledScript, options: RunOptions, stack: ExitStack, embedding: Embedding | None = None
 ) -> Resources:
-    """Open all that a run needs, load its programs, and take over signals; *stack* closes it.
+    """Open the resources of a run, load its programs, and handle signals; *stack* closes them.
 
     *embedding* takes the place of standard output, of printing and of signals.
 
@@ -74,7 +68,11 @@ def open_run(
     notices = Notices(written, options)
     exports = check_saving(manifest, options)
     traced, loaded, processes = _load(script, options, lazy, within, notices, embedding is not None, stack)
-    rows = row_keeper() if options.saves or embedding else None
+    rows = None
+    if options.saves or embedding:
+        from pytrace.runtime.capture.recording import RowKeeper  # few runs take snapshots
+
+        rows = RowKeeper()
     printer = renderer(loaded, options, written, lazy, within, stack, requests, embedding, rows)
     ring = RingReader(loaded.map_fd(manifest.ring), stack, backlog=backlog_limit(available_memory()))
     loop = EventLoop(ring, stack)
@@ -82,15 +80,16 @@ def open_run(
     consumer = Consumer(ring, printer, written, requests, probes)
     losses = Losses(loaded, probes, consumer, printer, written)
     snapshots = Snapshots(manifest, options, printer, ring, lazy, probes, losses, rows)
-    services: list[Service] = [*(() if embedding else (OwnProcess(),)), processes, losses]
-    services += optional_services.all_of(options, exports, loaded, lazy, snapshots, notices, traced, loop, stack)
+    all_services: list[Service] = [*(() if embedding else (OwnProcess(),)), processes, losses]
+    all_services += services(options, exports, loaded, lazy, snapshots, notices, traced, loop, stack)
     if traced.pid is None:
         printer.no_child()
     signals.begin()
     return Resources(
         options=options, embedded=embedding is not None, requests=requests, signals=signals, output=written,
         notices=notices, command=traced, loaded=loaded, symbols=lazy, renderer=printer, ring=ring, loop=loop,
-        consumer=consumer, processes=processes, probes=probes, losses=losses, snapshots=snapshots, services=services,
+        consumer=consumer, processes=processes, probes=probes, losses=losses, snapshots=snapshots,
+        services=all_services,
     )  # fmt: skip
 
 
@@ -103,7 +102,7 @@ def _load(
     embedded: bool,
     stack: ExitStack,
 ) -> tuple[Command, LoadedScript, Processes]:
-    """Start the command, which is held, load the programs, and follow processes from now on."""
+    """Start the command, which is held, load the programs, and begin to follow processes."""
     manifest = script.manifest
     traced = command(options, within, embedded=embedded, stack=stack)
     unwinding = unwound(manifest, options, traced)
@@ -169,22 +168,18 @@ def check_saving(manifest: Manifest, options: RunOptions) -> list[Export]:
     """Check that snapshots can be saved, and open the last one's output for a format of ``-f`` that shows it.
 
     Raises:
-        TraceError: they cannot be written where they are to be, or in that format.
+        TraceError: a file cannot be written, or the format shows nothing of the script.
     """
     if not options.saves:
         return []
-    from pytrace.runtime.session.services import saving
+    from pytrace.runtime.session.services import saving  # see services()
 
     saving.check(options)
-    if not options.exports:
-        return []
-    from pytrace.runtime.session.services.exporting import Export
-
-    return [Export(manifest, options)]
+    return [saving.Export(manifest, options)] if options.exports else []
 
 
 def unwound(manifest: Manifest, options: RunOptions, traced: Command) -> Unwound | NothingUnwound:
-    """The processes that ``dw_ustack`` unwinds; the command is then held as the program that it will be."""
+    """The processes that ``dw_ustack`` unwinds; the command is held after its exec for that."""
     if manifest.unwind is None:
         return NothingUnwound()
     from pytrace.runtime.unwind.unwinder import Unwound
@@ -213,7 +208,7 @@ def programs(
 
 
 def fill_session_data(loaded: LoadedScript, options: RunOptions, command: int | None) -> None:
-    """Tell the programs what only a run knows: its start, clocks, and processes (docs/architecture.md)."""
+    """Write the session data that programs read: start of the run, clocks, and processes (docs/architecture.md)."""
     data = loaded.manifest.session
     if data is None:
         return
@@ -230,7 +225,7 @@ def fill_session_data(loaded: LoadedScript, options: RunOptions, command: int | 
 
 
 def _fill_filters(loaded: LoadedScript, data: SessionData, options: RunOptions) -> None:
-    """Tell the programs which processes are wanted."""
+    """Write the process filters that programs read."""
     memory, filters = loaded.section(data.section), options.filters
     if filters.exec_wait:
         struct.pack_into("=Q", memory, data.root, NOT_YET)
@@ -248,7 +243,7 @@ def _fill_filters(loaded: LoadedScript, data: SessionData, options: RunOptions) 
 
 
 def shows_user_addresses(manifest: Manifest) -> bool:
-    """Whether output has user addresses, whose processes may have ended by then."""
+    """Whether the script prints user addresses."""
     roots = [kind for event in manifest.events for kind in event.args]
     roots += [kind for spec in manifest.maps for kind in _types(spec)]
     return any(isinstance(inner, USym) or (isinstance(inner, Stack) and inner.user) for inner in parts(roots))
@@ -257,25 +252,18 @@ def shows_user_addresses(manifest: Manifest) -> bool:
 def follow_mappings(
     manifest: Manifest, options: RunOptions, command: int | None, lazy: LazySymbols, warn: Callable[[str], None]
 ) -> None:
-    """Take note of what processes map, when the script shows user addresses: by then they may have ended."""
+    """Follow the mappings of processes, if the script shows user addresses: processes may end before the output."""
     unwinds = manifest.unwind is not None
     if not unwinds and not shows_user_addresses(manifest):
         return
     pid = options.filters.pid if command is None else command
-    # Followed processes that run already are not known yet: any may be one. Nor is that of --exec-wait.
+    # Any running process may be a followed one, or that of --exec-wait.
     if (options.follow and command is None) or options.filters.exec_wait:
         pid = None
     try:
         lazy.start(None if pid is None else [pid, *options.filters.pids[1:], *options.dwarf_pids], prompt=unwinds)
     except TraceError as error:
         warn(error.message)
-
-
-def row_keeper() -> RowKeeper:
-    """Keeps rows for snapshots."""
-    from pytrace.runtime.capture.recording import RowKeeper  # few runs take snapshots
-
-    return RowKeeper()
 
 
 def renderer(
@@ -289,7 +277,7 @@ def renderer(
     embedding: Embedding | None,
     rows: RowKeeper | None,
 ) -> Renderer:
-    """What prints events and maps; *within* is the network namespace of interfaces. Rows are kept in *rows*, too."""
+    """The printer of events and maps; *within* is the network namespace of interfaces. *rows* keeps rows, too."""
     render = RenderOptions(
         quiet=options.quiet,
         warnings=options.warnings,
@@ -297,7 +285,7 @@ def renderer(
         tool=options.tool,
         printable=embedding is None and not options.raw and not written.json and written.terminal,
     )
-    made = Renderer(
+    opened = Renderer(
         loaded.manifest,
         written,
         lazy,
@@ -307,12 +295,12 @@ def renderer(
         handlers=embedding.handlers(lazy) if embedding else None,
         keep_row=rows.keep if rows else None,
     )
-    stack.callback(made.close)
-    return made
+    stack.callback(opened.close)
+    return opened
 
 
 def symbols(config: Config, options: RunOptions, requests: EndRequests) -> LazySymbols:
-    """The symboliser that the config asks for; after requests of the user to end the run it has little time."""
+    """The symbolizer that the config asks for; after requests to end the run it gives up source lines early."""
 
     def make() -> Symbolizer:
         from pytrace.runtime.symbols.symbolizer import Symbolizer
@@ -339,3 +327,58 @@ def _to_stderr(text: str) -> None:
 
 def _show_verifier(symbol: str, text: str) -> None:
     sys.stderr.write(f"verifier log of {symbol}:\n{text}\n")
+
+
+# ---------------------------------------------------------------------------------------------- services
+
+
+def services(
+    options: RunOptions,
+    exports: Iterable[Export],
+    loaded: LoadedScript,
+    lazy: LazySymbols,
+    snapshots: Snapshots,
+    notices: Notices,
+    command: Command,
+    loop: EventLoop,
+    stack: ExitStack,
+) -> list[Service]:
+    """Services that options or the script ask for, in the order of their calls. Each is imported for runs that have it.
+
+    Raises:
+        TraceError: metrics cannot be served where they are to be, or there is no process to trace.
+    """
+    wanted: list[Service] = []
+    if specs := maps_with_lines(loaded.manifest, options):
+        from pytrace.runtime.session.services.reading_ahead import ReadingAhead
+
+        wanted.append(ReadingAhead(specs, MapReader(loaded), lazy, saved=options.saves))
+    if options.saves and not options.dry_run:
+        from pytrace.runtime.session.services.saving import Saving
+
+        wanted.append(Saving(options, exports, snapshots.take, notices.warn))
+    if options.metrics is not None:
+        from pytrace.runtime.session.services.metrics import Metrics
+
+        served = Metrics(options.metrics, loaded.manifest.config, snapshots.take, notices.tell)
+        stack.callback(served.close)
+        wanted.append(served)
+    filters = options.filters
+    if command.descriptors or filters.pids or filters.exec_wait or options.duration is not None:
+        from pytrace.runtime.session.services.run_end import RunEnd
+
+        wanted.append(RunEnd(options, command.descriptors, loaded, loop, stack))
+    return wanted
+
+
+def maps_with_lines(manifest: Manifest, options: RunOptions) -> list[MapSpec]:
+    """Maps that are printed or saved with functions of user stacks, which have source lines."""
+    config = manifest.config
+    shown = config.show_debug_info and (config.print_maps_on_exit or options.saves) and not options.dry_run
+    return [spec for spec in manifest.maps if has_user_stacks(spec)] if shown else []
+
+
+def has_user_stacks(spec: MapSpec) -> bool:
+    """Whether printing a map shows functions of user stacks."""
+    stacks = (inner for inner in parts(_types(spec)) if isinstance(inner, Stack))
+    return any(stack.user and stack.mode not in (StackMode.RAW, StackMode.BUILD_ID) for stack in stacks)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pytrace.runtime.attach.opened import MissReader, Opened
     from pytrace.runtime.capture.recording import Moment
     from pytrace.runtime.load.loaded_script import LoadedScript
-    from pytrace.runtime.session.notices import Notices
+    from pytrace.runtime.session.resources import Notices
     from pytrace.runtime.session.services.losses import Key
     from pytrace.runtime.session.services.processes import Processes
 
@@ -99,9 +99,9 @@ class Probes:
         if lister is None:
             warn(f"processes that {written} forked earlier are not followed: the kernel has no task iterator")
             return
-        from pytrace.runtime.session import followed_processes
+        from pytrace.runtime.attach import iterator
 
-        descendants, left_out = followed_processes.include(pids, lister, self._loaded.map_fd(followed))
+        descendants, left_out = iterator.include_descendants(pids, lister, self._loaded.map_fd(followed))
         if left_out:
             warn(f"{left_out} processes that {written} forked earlier are not followed: there are too many")
         for pid in descendants:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from pytrace.runtime.output.streams import Output
     from pytrace.runtime.ring.reader import EventLoop, RingReader
     from pytrace.runtime.session.consumer import Consumer
-    from pytrace.runtime.session.notices import Notices
     from pytrace.runtime.session.probes import Probes
     from pytrace.runtime.session.services.losses import Losses
     from pytrace.runtime.session.services.processes import Processes
@@ -23,6 +22,24 @@ if TYPE_CHECKING:
     from pytrace.runtime.session.signals import SignalSource
     from pytrace.runtime.session.snapshots import Snapshots
     from pytrace.runtime.symbols.lazy import LazySymbols
+
+class Notices:
+    """Notices and warnings on standard error, after the output before them."""
+
+    def __init__(self, output: Output, options: RunOptions) -> None:
+        self._output = output
+        self._quiet = options.quiet
+        self._warnings = options.warnings
+
+    def tell(self, text: str) -> None:
+        """Print a notice, which ends its line itself, unless ``-q`` was given."""
+        if not self._quiet:
+            self._output.message(text)
+
+    def warn(self, text: str, hints: tuple[str, ...] = ()) -> None:
+        """Print a warning, unless ``--no-warnings`` was given."""
+        if self._warnings:
+            self._output.message(f"WARNING: {text}\n" + "".join(f"HINT: {hint}\n" for hint in hints))
 
 
 class Command(Protocol):

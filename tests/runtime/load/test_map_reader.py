@@ -16,7 +16,7 @@ from pytrace.core.types import INT32, UINT64, String
 from pytrace.runtime.abi import bpf, perf, syscalls
 from pytrace.runtime.abi.bpf import Command
 from pytrace.runtime.load import map_reader
-from pytrace.runtime.load.map_reader import MapReader, read_pairs, round_up
+from pytrace.runtime.load.map_reader import MapReader, paired, read_blocks, round_up
 from tests.support.fake_maps import FakeMaps, install
 
 CPUS = 3
@@ -231,7 +231,7 @@ def test_pairs_of_all_cpus(maps: FakeMaps, spec: MapSpec) -> None:
     assert made.lookup(spec, pairs[1][0]) is None
     made.zero(spec)
     assert made.items(spec) == [(key, bytes(len(value))) for key, value in (pairs[0], pairs[2])]
-    assert len(made.snapshot_and_clear(spec)) == 2
+    assert len(paired(made.blocks(spec, clear=True))) == 2
     assert made.items(spec) == []
 
 
@@ -246,11 +246,11 @@ def test_a_map_that_is_there_twice(maps: FakeMaps) -> None:
     loaded: Any = Loaded(maps)
     made = MapReader(loaded)
     used = loaded.first
-    assert made.snapshot_and_clear(TWICE) == []
+    assert paired(made.blocks(TWICE, clear=True)) == []
     assert loaded.first == used, "there was nothing to wait for"
     pairs = fill(maps, used, 1, 2)
     assert made.items(TWICE) == pairs
-    assert made.snapshot_and_clear(TWICE) == pairs
+    assert paired(made.blocks(TWICE, clear=True)) == pairs
     assert loaded.first != used
     assert maps.maps[used].pairs == {}
     later = fill(maps, loaded.first, 3)
@@ -266,7 +266,7 @@ def test_more_elements_than_a_batch_has_room_for(
     monkeypatch.setattr(map_reader, "_BATCH_ELEMENTS", 4)
     descriptor = maps.add(8, 8, bucket=bucket)
     pairs = fill(maps, descriptor, *range(100))
-    assert read_pairs(descriptor, 8, 8, 100, delete=delete) == pairs
+    assert paired(read_blocks(descriptor, 8, 8, 100, delete=delete)) == pairs
     assert maps.maps[descriptor].pairs == ({} if delete else dict(pairs))
 
 
@@ -276,14 +276,14 @@ def test_a_kernel_without_batches(maps: FakeMaps, number: int, delete: bool) -> 
     maps.batches = number
     descriptor = maps.add(8, 8)
     pairs = fill(maps, descriptor, *range(10))
-    assert read_pairs(descriptor, 8, 8, 100, delete=delete) == pairs
+    assert paired(read_blocks(descriptor, 8, 8, 100, delete=delete)) == pairs
     assert maps.maps[descriptor].pairs == ({} if delete else dict(pairs))
 
 
 def test_other_errors_are_errors(maps: FakeMaps) -> None:
     maps.batches = errno.EPERM
     with pytest.raises(PermissionError):
-        read_pairs(maps.add(8, 8), 8, 8, 100)
+        paired(read_blocks(maps.add(8, 8), 8, 8, 100))
 
 
 def test_a_walk_during_which_programs_delete(maps: FakeMaps, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,7 +301,7 @@ def test_a_walk_during_which_programs_delete(maps: FakeMaps, monkeypatch: pytest
         return call(name, number, address, size)
 
     monkeypatch.setattr(syscalls, "call", deleting)
-    found = read_pairs(descriptor, 8, 8, 6)
+    found = paired(read_blocks(descriptor, 8, 8, 6))
     assert [key[0] for key, _ in found] == [0, 1, 2, 4, 5]
 
 
@@ -310,7 +310,7 @@ def test_a_walk_that_programs_never_let_end_is_given_up(maps: FakeMaps, monkeypa
     descriptor = maps.add(8, 8)
     fill(maps, descriptor, 1, 2)
     monkeypatch.setattr(map_reader.bpf_maps, "next_key", lambda _map, key, _size: bytes([1 if key is None else 2]) * 8)
-    assert [key[0] for key, _ in read_pairs(descriptor, 8, 8, 2)] == [1, 2]
+    assert [key[0] for key, _ in paired(read_blocks(descriptor, 8, 8, 2))] == [1, 2]
 
 
 # ---------------------------------------------------------------------------------------------- digests of keys
@@ -360,12 +360,12 @@ def test_digests_are_read_as_their_keys(maps: FakeMaps, monkeypatch: pytest.Monk
     assert made.length(DIGESTED) == len(wanted)
     made.zero(DIGESTED)
     assert sorted(made.items(DIGESTED)) == [(key, bytes(8)) for key, _ in wanted]
-    assert len(made.snapshot_and_clear(DIGESTED)) == len(wanted)
+    assert len(paired(made.blocks(DIGESTED, clear=True))) == len(wanted)
     assert made.items(DIGESTED) == []
     assert loaded.known == []
 
 
-@pytest.mark.parametrize("clear", [MapReader.clear, MapReader.snapshot_and_clear])
+@pytest.mark.parametrize("clear", [MapReader.clear, lambda made, spec: paired(made.blocks(spec, clear=True))])
 def test_keys_stay_as_long_as_there_is_room(maps: FakeMaps, monkeypatch: pytest.MonkeyPatch, clear: Any) -> None:
     loaded: Any = Digested(maps, monkeypatch, 2)
     made = MapReader(loaded)
@@ -381,7 +381,7 @@ def test_keys_of_digests_that_come_meanwhile_stay(maps: FakeMaps, monkeypatch: p
     loaded.put(1, 2, 3)
     loaded.meanwhile.append(2)
     made = MapReader(loaded)
-    assert len(made.snapshot_and_clear(DIGESTED)) == 3
+    assert len(paired(made.blocks(DIGESTED, clear=True))) == 3
     assert made.items(DIGESTED) == [(b"\2" * 200, b"\2" * 8)]
     assert loaded.known == [2]
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import time
+from contextlib import ExitStack
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from pytrace.core.manifest import SessionData
+from pytrace.core.config import Config
+from pytrace.core.manifest import Manifest, MapSpec, SessionData
 from pytrace.core.options.process_filters import NOT_YET, ProcessFilters
-from pytrace.core.options.run_options import RunOptions
+from pytrace.core.options.run_options import Address, RunOptions
+from pytrace.core.types import UINT64, Count, Stack, StackMode, Tuple
 from pytrace.runtime.session import opening
+from tests.support.encode import Run
 
 PLACES = SessionData("session", start=0, cpid=8, tai=16, wall=24, root=32, exit=40, filters=64)
 CLOCKS = {time.CLOCK_BOOTTIME: 0, time.CLOCK_TAI: 37_000_000_000, time.CLOCK_REALTIME: 1_000_000_000}
@@ -54,3 +60,68 @@ def test_values_of_filters_are_in_the_session_data() -> None:
     opening.fill_session_data(cast(Any, loaded), waits, None)
     assert struct.unpack_from("=Q", memory, PLACES.root) == (NOT_YET,)
     assert bytes(memory[PLACES.filters : PLACES.filters + 16]) == b"ls".ljust(16, b"\0")
+
+
+# ---------------------------------------------------------------------------------------------- services
+
+def services(
+    options: RunOptions, command: tuple[int, ...] = (), config: Config | None = None, *maps: MapSpec
+) -> list[str]:
+    """Names of the services that a run asks for."""
+    loaded = SimpleNamespace(manifest=Manifest((), maps, (), (), config or Config()), maps={})
+    nothing = SimpleNamespace(take=None, warn=None, tell=None, descriptors=command)
+    with ExitStack() as stack:
+        wanted = opening.services(options, (), *[cast(Any, item) for item in (loaded, None, *4 * [nothing])], stack)
+        return [type(service).__name__ for service in wanted]
+
+
+def test_most_runs_have_none() -> None:
+    assert services(RunOptions()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "command", "name"),
+    [
+        (RunOptions(save="x"), (), "Saving"),
+        (RunOptions(save_every=(1.0, "x")), (), "Saving"),
+        (RunOptions(format="folded"), (), "Saving"),
+        (RunOptions(metrics=Address("127.0.0.1", 0)), (), "Metrics"),
+        (RunOptions(), (7,), "RunEnd"),
+        (RunOptions(duration=1.0), (), "RunEnd"),
+        (RunOptions(filters=ProcessFilters((os.getpid(),))), (), "RunEnd"),
+        (RunOptions(filters=ProcessFilters(exec_wait="ls")), (), "RunEnd"),
+    ],
+)
+def test_options_ask_for_services(options: RunOptions, command: tuple[int, ...], name: str) -> None:
+    assert services(options, command) == [name]
+
+
+def test_a_dry_run_saves_nothing(tmp_path: Path) -> None:
+    assert services(RunOptions(save=str(tmp_path / "x"), dry_run=True)) == []
+
+
+def test_maps_whose_stacks_show_no_functions() -> None:
+    run = Run()
+    shown = [Stack(True, 4), Stack(True, 4, StackMode.PERF), Tuple((UINT64, Stack(True, 4)))]
+    others = [Stack(False, 4), Stack(True, 4, StackMode.RAW), Stack(True, 4, StackMode.BUILD_ID), UINT64]
+    specs = [run.keyed(f"@{at}", kind, Count(), {}) for at, kind in enumerate([*shown, *others])]
+    assert [opening.has_user_stacks(spec) for spec in specs] == [True] * len(shown) + [False] * len(others)
+
+
+@pytest.mark.parametrize(
+    ("mode", "config", "reads"),
+    [
+        (StackMode.BPFTRACE, Config(), True),
+        (StackMode.RAW, Config(), False),
+        (StackMode.BPFTRACE, Config(show_debug_info=False), False),
+        (StackMode.BPFTRACE, Config(print_maps_on_exit=False), False),
+    ],
+)
+@pytest.mark.parametrize("save", [None, "x.pts"])
+def test_lines_are_read_ahead_only_where_maps_will_show_them(
+    mode: StackMode, config: Config, save: str | None, *, reads: bool
+) -> None:
+    spec = Run().keyed("@", Stack(True, 4, mode), Count(), {})
+    saved = save is not None and mode is StackMode.BPFTRACE and config.show_debug_info
+    assert ("ReadingAhead" in services(RunOptions(save=save), (), config, spec)) == (reads or saved)
+    assert services(RunOptions(save=save, dry_run=True), (), config, spec) == []

@@ -13,10 +13,9 @@ from pytrace.core.config import Config
 from pytrace.core.manifest import Manifest, ProgramSpec
 from pytrace.core.options.process_filters import ProcessFilters
 from pytrace.core.options.run_options import RunOptions
-from pytrace.runtime.attach import attachments, opened
+from pytrace.runtime.attach import attachments, iterator, opened
 from pytrace.runtime.attach.attachments import Attached, Attachments, AttachOptions, Failure
 from pytrace.runtime.attach.opened import Opened
-from pytrace.runtime.session import followed_processes
 from pytrace.runtime.session.probes import Probes
 from tests.support.fake_run import program
 
@@ -142,7 +141,7 @@ def test_descendants_need_an_iterator(kernel: Kernel) -> None:
 
 
 def test_descendants_are_followed_and_unwound(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(followed_processes, "include", lambda *_: ([21, 22], 1))
+    monkeypatch.setattr(iterator, "include_descendants", lambda *_: ([21, 22], 1))
     kernel.services = (Attached(PROBE, PROBE.targets[0], iterator=4),)
     kernel.probes(PROBE, follow_map="f", filters=ProcessFilters((7,)), follow=True).attach()
     assert kernel.unwound == [21, 22]

@@ -1,7 +1,14 @@
-"""Processes of a run: their mappings, for names of addresses, and their unwind tables, for ``dw_ustack``."""
+"""Processes of a run as services: the traced ones, and the tracer's own.
+
+Of traced processes mappings are followed, for names of addresses, and unwind tables, for ``dw_ustack``. The own process
+notifies systemd and test benches, and starts the garbage collector.
+"""
 
 from __future__ import annotations
 
+import gc
+import os
+import sys
 from typing import TYPE_CHECKING, Protocol
 
 from pytrace.runtime.session.services.service import Service
@@ -13,7 +20,6 @@ if TYPE_CHECKING:
     from pytrace.runtime.load.loaded_script import LoadedScript
     from pytrace.runtime.symbols.lazy import LazySymbols
 
-
 class Unwinding(Protocol):
     """Keeps the unwind tables of processes (:class:`pytrace.runtime.unwind.unwinder.Unwinder`)."""
 
@@ -21,7 +27,7 @@ class Unwinding(Protocol):
         """Read what a process has mapped."""
 
     def update(self, changes: Iterable[tuple[str, int, int]]) -> None:
-        """Take in what happened to processes."""
+        """Apply changes of processes."""
 
 
 class NoUnwinding:
@@ -47,7 +53,7 @@ class NothingUnwound:
 
 
 class Processes(Service):
-    """Keeps what is known of processes up to date."""
+    """Follows mappings and unwind tables of traced processes."""
 
     def __init__(self, symbols: LazySymbols, unwinding: Unwinding) -> None:
         self._symbols = symbols
@@ -59,10 +65,62 @@ class Processes(Service):
         return tuple(self._symbols.descriptors)
 
     def add(self, pid: int) -> None:
-        """Unwind the stacks of a process, too, if the script does that; again when its mappings have changed."""
+        """Read the unwind tables of a process, if the script unwinds stacks; again when its mappings have changed."""
         self._unwinding.add(pid)
 
     def woken(self, _ready: list[int]) -> None:
-        """Take in what happened to processes: events that wait have addresses of theirs."""
+        """Read changes of processes before waiting events, which have addresses of theirs."""
         self._symbols.poll()
         self._unwinding.update(self._symbols.changes())
+
+
+ATTACHED_HOOKS = ("__PYTRACE_NOTIFY_PROBES_ATTACHED", "__BPFTRACE_NOTIFY_PROBES_ATTACHED")
+"""Environment variables that make the tracer print the variable's own name once everything is attached."""
+
+
+class OwnProcess(Service):
+    """Notices and garbage collection of the command; programs that embed a session see to their own."""
+
+    def attached(self) -> None:
+        """Notify test benches and the service manager that tracing has begun."""
+        attached_hooks()
+        systemd("READY=1")
+
+    def begin(self) -> None:
+        """Enable the garbage collector, which is off during a start. Objects allocated so far are long-lived."""
+        if not gc.isenabled():
+            gc.freeze()
+            gc.enable()
+
+    def stop(self) -> None:
+        """Notify the service manager that tracing ends."""
+        systemd("STOPPING=1")
+
+
+def systemd(state: str) -> None:
+    """Send *state* (``READY=1``, ``STOPPING=1``) to the service manager, if one waits for it.
+
+    The protocol is one datagram to the socket that ``NOTIFY_SOCKET`` names; a leading ``@`` means the abstract
+    name space (sd_notify(3)).
+    """
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address.startswith(("/", "@")):
+        return
+    if address.startswith("@"):
+        address = "\0" + address[1:]
+    import socket  # milliseconds, and only for services
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+        try:
+            sender.connect(address)
+            sender.send(state.encode())
+        except OSError as error:
+            sys.stderr.write(f"WARNING: cannot notify systemd: {error.strerror}\n")
+
+
+def attached_hooks() -> None:
+    """Print the names of the test hooks that are set."""
+    for name in ATTACHED_HOOKS:
+        if name in os.environ:
+            sys.stdout.write(f"{name}\n")
+            sys.stdout.flush()

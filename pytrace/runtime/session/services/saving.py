@@ -1,23 +1,30 @@
-"""What is written of a run's snapshots: ``--save``, ``--save-every``, formats of ``-f`` that show one."""
+"""Snapshots of a run as files: ``--save``, ``--save-every``, and formats of ``-f`` that show the last one."""
 
 from __future__ import annotations
 
+import io
 import os
 import time
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from pytrace.base import whole_files
 from pytrace.core.diagnostics import TraceError
+from pytrace.core.types import Record
 from pytrace.results import file_form
+from pytrace.results.formats import table
+from pytrace.results.formats.selection import select
+from pytrace.results.snapshot import MapData, SnapshotData, Table
+from pytrace.runtime.output.streams import Flush, Output
 from pytrace.runtime.session.services.service import EndOfRun, Service
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from pytrace.core.manifest import Manifest
     from pytrace.core.options.run_options import RunOptions
     from pytrace.results.snapshot import SnapshotData
-    from pytrace.runtime.session.services.exporting import Export
-
 
 _UNSAVED = "no snapshot was saved at the end because of the interrupt"
 
@@ -32,6 +39,68 @@ def check(options: RunOptions) -> None:
         _check(options.save)
     if options.save_every is not None:
         _check(options.save_every[1], folder=True)
+
+
+class Export:
+    """Writes the last snapshot in the format of ``-f`` to the file of ``-o`` or standard output.
+
+    Raises:
+        TraceError: there is no such format, it shows nothing of what the script has, or it cannot be written there;
+            nothing has been traced by then.
+    """
+
+    def __init__(self, manifest: Manifest, options: RunOptions) -> None:
+        self._row, self._settings = table.chosen(options.format, None)
+        self._path = options.output
+        if self._row.binary and self._path is None and os.isatty(1):
+            hints = (f"-o FILE writes it to a file, for example -o profile{self._row.suffixes[0]}",)
+            raise TraceError(f"format {self._row.name} is nothing for a terminal", hints=hints)
+        self._write = self._row.writer()
+        empty = _without_values(manifest)
+        if not empty.maps and not empty.tables:
+            shown = ", ".join(sorted(held.value for held in self._row.shows))
+            hints = (f"format {self._row.name} shows {shown}",)
+            raise TraceError("the script has no maps and no rows that could be written", hints=hints)
+        select(empty, self._row)
+        if self._path is not None:
+            try:
+                whole_files.check(self._path)
+            except OSError as error:
+                raise TraceError(f"cannot write output to {self._path!r}: {error.strerror}") from error
+
+    def write(self, snapshot: SnapshotData, warn: Callable[[str], None]) -> str:
+        """Write what the format shows, and warn of the rest. Returns an error as a sentence, or an empty text."""
+        held = {name: data for name, data in snapshot.maps.items() if data.entries}
+        file = io.BytesIO()
+        try:
+            chosen = select(replace(snapshot, maps=held), self._row)
+            for sentence in chosen.left_out:
+                warn(sentence)
+            self._write(chosen.snapshot, self._settings, file)
+            self._deliver(file.getvalue())
+        except TraceError as error:
+            return "; ".join((error.message, *error.hints))
+        return ""
+
+    def _deliver(self, data: bytes) -> None:
+        if self._path is None:
+            output = Output(1, flush=Flush.FULL)
+            try:
+                output.write(data)
+            finally:
+                output.close()
+            return
+        try:
+            whole_files.write(self._path, data)
+        except OSError as error:
+            raise TraceError(f"cannot write output to {self._path!r}: {error.strerror}") from error
+
+
+def _without_values(manifest: Manifest) -> SnapshotData:
+    """A snapshot of the script without values, as it is known before the run."""
+    maps = {spec.name: MapData(spec.name, spec.key, spec.value) for spec in manifest.maps}
+    rows = any(spec.kind == "row" for spec in manifest.events)
+    return SnapshotData((), maps, (Table(Record((), ())),) if rows else ())
 
 
 class Saving(Service):
@@ -54,7 +123,7 @@ class Saving(Service):
         self._exports = tuple(exports)
         self._next = time.monotonic() + self._interval
         self._failure = ""
-        """Why the last one could not be saved; it is told once."""
+        """Why the last one could not be saved; it is reported once."""
         self._finished = False
 
     def attached(self) -> None:
@@ -106,7 +175,7 @@ class Saving(Service):
 
 
 def _save(snapshot: SnapshotData, path: str) -> str:
-    """Write a file whole or not at all; gives why that was not possible, empty when it was."""
+    """Write a file whole or not at all. Returns why that was not possible, or an empty text."""
     try:
         file_form.write(snapshot, path)
     except OSError as error:
@@ -119,7 +188,7 @@ def _unsaved(path: str, failure: str) -> str:
 
 
 def _check(path: str, *, folder: bool = False) -> None:
-    """See whether a file can be written, or files in a folder, which is made where there is none."""
+    """Check that a file can be written, or files in a folder, which is created if missing."""
     try:
         if folder:
             os.makedirs(path, exist_ok=True)
