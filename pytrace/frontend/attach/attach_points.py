@@ -17,29 +17,9 @@ from pytrace.core.diagnostics import Diagnostics, did_you_mean
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import Target
 from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.probes import kinds
 from pytrace.core.probes.attach_point_text import kind_of
-from pytrace.core.probes.kinds import (
-    BEGIN,
-    BENCH,
-    END,
-    FENTRY,
-    FEXIT,
-    HARDWARE,
-    ITER,
-    KPROBE,
-    KRETPROBE,
-    PROBE_KINDS,
-    RAWTRACEPOINT,
-    TEST,
-    TRACEPOINT,
-    UPROBE,
-    URETPROBE,
-    USDT,
-    WATCHPOINT,
-    Context,
-    ProbeKind,
-    probe_kind,
-)
+from pytrace.core.probes.kinds import BEGIN, BENCH, END, PROBE_KINDS, TEST, Context, ProbeKind, probe_kind
 from pytrace.core.probes.targets import NoTarget
 from pytrace.core.source import Source, Span
 from pytrace.frontend.ast import nodes, visitor
@@ -130,17 +110,17 @@ def _decides(program: nodes.Program) -> bool:
 def places(probe: nodes.Probe, scope: Scope) -> list[Match]:
     """The targets of the attach points of one block."""
     matches: list[Match] = []
-    kinds: list[tuple[ProbeKind, Span]] = []
+    kinds_of_block: list[tuple[ProbeKind, Span]] = []
     for attach_point in probe.attach_points:
         parts = split(attach_point, scope.options.positional, scope.diagnostics, ahead=scope.options.ahead)
         if parts is None:
             continue
         wanted = _points(parts, attach_point.span, scope)
-        kinds.extend((point.kind, point.span) for point in wanted)
+        kinds_of_block.extend((point.kind, point.span) for point in wanted)
         matches.extend(_places(wanted, parts, attach_point.span, scope))
     scope.end_block(attached=bool(matches))
-    for kind, span in kinds:
-        if kind.context is Context.ITERATOR and len(kinds) > 1:
+    for kind, span in kinds_of_block:
+        if kind.context is Context.ITERATOR and len(kinds_of_block) > 1:
             message = "an iter probe cannot share its block with other probes"
             return scope.error(message, span, ["give it a block of its own"])
     return matches
@@ -152,8 +132,8 @@ def _places(wanted: list[Point], parts: tuple[Part, ...], span: Span, scope: Sco
     matches = [item for point in wanted for item in PROVIDERS[point.kind.name].expand(point, scope)]
     scope.quiet = False
     if parts[0].wild and wanted and not matches:
-        kinds = ", ".join(point.kind.name for point in wanted)
-        scope.unmatched(f"no probe matches this in any of {kinds}", span)
+        names = ", ".join(point.kind.name for point in wanted)
+        scope.unmatched(f"no probe matches this in any of {names}", span)
     return matches
 
 
@@ -262,9 +242,10 @@ def _is_of(point: nodes.AttachPoint, name: str) -> bool:
 # ---------------------------------------------------------------------------------------------- queries
 
 _NEEDS = {
-    KPROBE: "kprobe", KRETPROBE: "kprobe", UPROBE: "uprobe", URETPROBE: "uprobe", USDT: "uprobe",
-    TRACEPOINT: "tracepoint", RAWTRACEPOINT: "rawtracepoint", FENTRY: "fentry", FEXIT: "fentry",
-    HARDWARE: "perf_hardware", WATCHPOINT: "watchpoint", ITER: "iter",
+    kinds.KPROBE: "kprobe", kinds.KRETPROBE: "kprobe", kinds.FENTRY: "fentry", kinds.FEXIT: "fentry",
+    kinds.UPROBE: "uprobe", kinds.URETPROBE: "uprobe", kinds.USDT: "uprobe", kinds.ITER: "iter",
+    kinds.TRACEPOINT: "tracepoint", kinds.RAWTRACEPOINT: "rawtracepoint",
+    kinds.HARDWARE: "perf_hardware", kinds.WATCHPOINT: "watchpoint",
 }  # fmt: skip
 """The kernel feature that a probe kind needs to attach; kinds that need none are omitted."""
 

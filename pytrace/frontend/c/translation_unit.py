@@ -34,7 +34,7 @@ BUILTIN_HEADERS = os.path.join(os.path.dirname(__file__), "include")
 
 SYSTEM_HEADERS = ("/usr/local/include", "/usr/include")
 ROUNDS = 12
-"""Maximum number of times that the text is parsed; each round adds the declarations found missing."""
+"""Maximum number of times that the text is parsed; each round adds the missing declarations."""
 
 KERNEL_HEADER = (
     r"(?:uapi/|generated/)?(?:linux|asm|asm-generic|net|trace|scsi|block|drm|sound|rdma|xen|kvm|acpi|clocksource|crypto|"

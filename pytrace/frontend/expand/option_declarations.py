@@ -240,13 +240,13 @@ def _choices(node: nodes.Node) -> tuple[str, ...]:
 
 
 def values(
-    declared: Declarations, given: Iterable[tuple[str, str | None]], diagnostics: Diagnostics
+    declared: Declarations, written: Iterable[tuple[str, str | None]], diagnostics: Diagnostics
 ) -> dict[str, Value]:
-    """The values of all declared options by name; values in *given* override the defaults.
+    """The values of all declared options by name; values *written* on the command line override the defaults.
 
     Wrong values and required operands without a value are reported at their declarations.
     """
-    texts = {declared.by_name[name].option.name: text for name, text in given if name in declared.by_name}
+    texts = {declared.by_name[name].option.name: text for name, text in written if name in declared.by_name}
     values_: dict[str, Value] = {}
     for item in declared.items:
         option = item.option

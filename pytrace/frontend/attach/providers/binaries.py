@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from pytrace.core.source import Span
 from pytrace.frontend.attach.points.parts import Part
 from pytrace.frontend.attach.providers.base import Scope
@@ -44,8 +46,6 @@ def resolve(target: Part | None, span: Span, scope: Scope) -> list[str]:
 
 def _command(scope: Scope) -> str:
     """The path of the ``-c`` program, which is not running yet."""
-    import shlex
-
     try:
         words = shlex.split(scope.options.child_command)
     except ValueError:

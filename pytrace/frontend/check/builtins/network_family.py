@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+
 from pytrace.core.types import (
     AF_INET,
     AF_INET6,
@@ -74,8 +76,6 @@ def pton(checker: Checker, node: Node, arguments: Arguments) -> Type:
     text = checker.constant_text(arguments[0], "the address of pton()")
     if text is None:
         return UNKNOWN
-    import ipaddress
-
     try:
         data = ipaddress.ip_address(text.decode("ascii", "replace")).packed
     except ValueError:

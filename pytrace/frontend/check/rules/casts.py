@@ -200,11 +200,11 @@ def _to_string(_checker: Checker, _node: nodes.Cast, target: Type, source: Type)
     return target if target.capacity else String(source.size)
 
 
-def _to_struct(checker: Checker, node: nodes.Cast, target: Type, _given: Type) -> Type | None:
+def _to_struct(checker: Checker, node: nodes.Cast, target: Type, _source: Type) -> Type | None:
     return checker.error(f"nothing can be cast to {target}", node.span, hints=[f"cast a pointer: ({target} *)…"])
 
 
-def _to_void(checker: Checker, node: nodes.Cast, _target: Type, _given: Type) -> Type | None:
+def _to_void(checker: Checker, node: nodes.Cast, _target: Type, _source: Type) -> Type | None:
     return checker.error("nothing can be cast to void", node.span)
 
 

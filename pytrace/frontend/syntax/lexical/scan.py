@@ -196,11 +196,11 @@ _Rule = TypeVar("_Rule", bound=Callable[[Lexeme], object])
 def matches(expression: str) -> Callable[[_Rule], _Rule]:
     """Attach a regular expression to a token rule; a typed version of PLY's ``TOKEN``."""
 
-    def give(rule: _Rule) -> _Rule:
+    def attach(rule: _Rule) -> _Rule:
         vars(rule)["regex"] = expression
         return rule
 
-    return give
+    return attach
 
 
 # ---------------------------------------------------------------------------------------------- shared actions of rules
