@@ -1,4 +1,4 @@
-"""Makers of decoders and of forms of values: for each type what the row of its class says, made once.
+"""Makers of decoders and of forms of values, which they create once for each type by the row of its class.
 
 The rows are in :mod:`pytrace.render.value_types`.
 """
@@ -24,25 +24,25 @@ Formatted = Callable[[types.Joined, "TextForms"], Form]
 
 
 class ByType(Generic[Made]):
-    """What is made for a type by the row of its class, once."""
+    """Makes a function for each type by the row of its class, once."""
 
     def __init__(self) -> None:
         # By identity: different anonymous structs of a compiled script compare equal.
-        self._made: dict[int, tuple[types.Type, Made]] = {}
+        self._forms: dict[int, tuple[types.Type, Made]] = {}
 
-    def made(self, kind: types.Type) -> Made:
-        """What belongs to *kind*."""
-        found = self._made.get(id(kind))
-        if found is None:
-            found = self._made[id(kind)] = (kind, self._make(kind))
-        return found[1]
+    def form(self, type_: types.Type) -> Made:
+        """The function for values of a type."""
+        known = self._forms.get(id(type_))
+        if known is None:
+            known = self._forms[id(type_)] = (type_, self._make(type_))
+        return known[1]
 
-    def _make(self, kind: types.Type) -> Made:
+    def _make(self, type_: types.Type) -> Made:
         raise NotImplementedError
 
 
 class Decoders(ByType[Decode]):
-    """Makes decoders. *trailer* is what a string shows after its text when it was truncated (``str_trunc_trailer``).
+    """Makes decoders. *trailer* is the text after a string that was truncated (``str_trunc_trailer``).
 
     A string truncated when *max_strlen* bytes hold no NUL; a shorter one is an array of characters that is full.
     """
@@ -57,10 +57,10 @@ class Decoders(ByType[Decode]):
 
     def decoder(self, kind: types.Type) -> Decode:
         """The decoder of values of type *kind*."""
-        return self.made(kind)
+        return self.form(kind)
 
     def convert(self, kind: types.Type) -> tuple[str, Convert | None]:
-        """How *kind* is read as one field of a :class:`struct.Struct`: code, and what remains to do with the result."""
+        """The code of *kind* as one field of a :class:`struct.Struct`, and the conversion of the result."""
         code = ROWS[type(kind)].code
         if code is not None and kind.size <= 8 and not (isinstance(kind, types.Fixed) and kind.path):
             return code(kind), None
@@ -76,7 +76,7 @@ class Decoders(ByType[Decode]):
         return code(kind)
 
     def trailer_of(self, kind: types.String) -> bytes:
-        """What is shown after a string of this type that has no NUL."""
+        """The text after a string of this type that has no NUL."""
         return self.trailer if kind.capacity >= self.max_strlen else b""
 
     def string(self, kind: types.String) -> Callable[[bytes], bytes]:
@@ -90,15 +90,15 @@ class Decoders(ByType[Decode]):
         return convert
 
     def members(self, kinds: tuple[types.Type, ...], offsets: tuple[int, ...]) -> Decode:
-        """A decoder of members that start at *offsets*, giving a tuple."""
+        """A decoder of a tuple of members that start at *offsets*."""
         if not kinds:
             return lambda _memory, _offset: ()
-        layout, at = ["="], 0
+        layout, end = ["="], 0
         converts: list[Convert | None] = []
         for kind, offset in zip(kinds, offsets, strict=True):
             code, convert = self.convert(kind)
-            layout.append(f"{offset - at}x{code}" if offset != at else code)
-            at = offset + kind.size
+            layout.append(f"{offset - end}x{code}" if offset != end else code)
+            end = offset + kind.size
             converts.append(convert)
         unpack = struct.Struct("".join(layout)).unpack_from
         if not any(converts):
@@ -108,10 +108,10 @@ class Decoders(ByType[Decode]):
         steps = tuple((index, convert) for index, convert in enumerate(converts) if convert is not None)
 
         def decode(memory: Memory, offset: int) -> Values:
-            found = list(unpack(memory, offset))
+            values = list(unpack(memory, offset))
             for index, convert in steps:
-                found[index] = convert(found[index])
-            return tuple(found)
+                values[index] = convert(values[index])
+            return tuple(values)
 
         return decode
 
@@ -151,17 +151,13 @@ class TextForms(ByType[Form]):
             return lambda value: control_characters.printable_lines(form(value))
         return lambda value: control_characters.printable(form(value))
 
-    def form(self, kind: types.Type) -> Form:
-        """The text form of values of type *kind*."""
-        return self.made(kind)
-
     def many_stacks(self, kind: types.Stack) -> Form:
-        """As :meth:`form`, for very many stacks at one moment (see :meth:`ValueNames.many_stacks`)."""
+        """As :meth:`form`, for very many stacks at one moment."""
         return self.escaping(kind, for_any(self.names.many_stacks(kind, self.indent)))
 
     @property
     def indent(self) -> bytes:
-        """What the frames of stacks start with."""
+        """The beginning of the lines of frames."""
         return b"" if self.compact else b"        "
 
     def key(self, kind: types.Type) -> Form:
@@ -172,7 +168,7 @@ class TextForms(ByType[Form]):
 
 
 class JsonForms(ByType[Form]):
-    """Makes JSON forms; *texts* gives what appears as text there too (symbols, stacks, addresses, times)."""
+    """Makes JSON forms; *texts* makes those of values that are text in JSON too (symbols, stacks, addresses, times)."""
 
     def __init__(self, texts: TextForms) -> None:
         super().__init__()
@@ -182,24 +178,20 @@ class JsonForms(ByType[Form]):
     def _make(self, kind: types.Type) -> Form:
         return for_any(ROWS[type(kind)].json(self, kind))
 
-    def form(self, kind: types.Type) -> Form:
-        """The JSON form of values of type *kind*."""
-        return self.made(kind)
-
     def key(self, kind: types.Type) -> Form:
         """The text (not yet quoted) of a map key as the name of a member."""
         return self.keys.key(kind)
 
 
 class Stacks(Protocol):
-    """What resolves stacks."""
+    """Resolves stacks."""
 
     def form(self, kind: types.Stack) -> Callable[[Never], portable.Plain]:
         """The portable form of stacks of type *kind*."""
 
 
 class PortableForms(ByType[portable.Form]):
-    """Makes portable forms. *texts* gives those of what prints as a name."""
+    """Makes portable forms. *texts* makes those of values that print as a name."""
 
     def __init__(self, texts: TextForms, stacks: Stacks) -> None:
         super().__init__()
@@ -208,10 +200,6 @@ class PortableForms(ByType[portable.Form]):
 
     def _make(self, kind: types.Type) -> portable.Form:
         return for_any(ROWS[type(kind)].portable(self, kind))
-
-    def form(self, kind: types.Type) -> portable.Form:
-        """The portable form of values of type *kind*."""
-        return self.made(kind)
 
     def row_form(self, kind: types.Record) -> Callable[[Values], tuple[portable.Plain, ...]]:
         """The portable form of rows, whose members are those of *kind*."""
@@ -226,12 +214,12 @@ class Restored(ByType[portable.Restore]):
 
 
 class PythonForms(ByType["Callable[[portable.Plain], Result]"]):
-    """Makes functions from portable values to those that Python programs get."""
+    """Makes functions from portable values to those for Python programs."""
 
     def _make(self, kind: types.Type) -> Callable[[portable.Plain], Result]:
         return ROWS[type(kind)].python(self, kind)
 
 
 def as_python(kind: types.Type) -> Callable[[portable.Plain], Result]:
-    """How portable values of a type are given to Python programs."""
-    return PythonForms().made(kind)
+    """Converts portable values of a type to those for Python programs."""
+    return PythonForms().form(kind)

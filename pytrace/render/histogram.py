@@ -1,4 +1,4 @@
-"""Histograms: bounds of buckets, the text with bars, percentiles."""
+"""Histograms: bounds of buckets, the text with bars, JSON, percentiles."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytrace.core.types import Hist, LHist
+from pytrace.render import json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from pytrace.render.forms import JsonForms, TextForms
 
 _BAR = 52
 _UNITS = ("", "K", "M", "G", "T", "P", "E")
@@ -29,9 +32,9 @@ class Shape(msgspec.Struct, frozen=True):
     label: Callable[[int], str]
     open_above: bool
     plain: Callable[[int], bool]
-    """Whether the label of a bound is the number itself, so that a bucket of one value may show just that."""
+    """True for bounds whose label is the number itself, so that a bucket of one value may show just that."""
     divisible: bool
-    """Whether ``div`` of print applies."""
+    """The ``div`` argument of ``print()`` applies."""
 
 
 class Bucket(msgspec.Struct, frozen=True):
@@ -86,11 +89,8 @@ def _linear(kind: LHist) -> Shape:
 
 
 def all_buckets(kind: Hist | LHist, counts: Mapping[int, int]) -> list[int]:
-    """The counts of all buckets, given those that are not 0."""
-    found = [0] * kind.buckets
-    for bucket, count in counts.items():
-        found[bucket] = count
-    return found
+    """The counts of all buckets, from those that are not 0."""
+    return [counts.get(bucket, 0) for bucket in range(kind.buckets)]
 
 
 def used(form: Shape, counts: Sequence[int]) -> Iterator[Bucket]:
@@ -125,18 +125,12 @@ def _length(count: int, most: int) -> int:
 
 
 def label(form: Shape, index: int) -> bytes:
-    """What a line for that bucket begins with."""
+    """The beginning of the line of a bucket."""
     return f"{_bucket(form, index, 0).label:<16}".encode()
 
 
-def bounds(form: Shape, index: int) -> tuple[int | None, int | None]:
-    """The ends of a bucket, as :class:`Bucket` has them."""
-    found = _bucket(form, index, 0)
-    return found.low, found.high
-
-
 def tail(count: int, most: int) -> bytes:
-    """What follows the label in a line: the count, and a bar whose full length is that of *most*."""
+    """The end of a line, after the label: the count, and a bar whose full length is that of *most*."""
     return f"{count:>8} |{'@' * _length(count, most):<{_BAR}}|\n".encode()
 
 
@@ -148,6 +142,28 @@ def text(form: Shape, counts: Sequence[int], div: int = 1) -> bytes:
         buckets = list(used(form, counts))
     most = max((item.count for item in buckets), default=0) or 1
     return b"".join([f"{item.label:<16}".encode() + tail(item.count, most) for item in buckets])
+
+
+def text_form(_forms: TextForms, type_: Hist | LHist) -> Callable[[Sequence[int]], bytes]:
+    """The text of counts of a type."""
+    form = shape(type_)
+    return lambda counts: text(form, counts)
+
+
+def json_form(_forms: JsonForms, type_: Hist | LHist) -> Callable[[Sequence[int]], bytes]:
+    """The JSON of counts of a type."""
+    form = shape(type_)
+    return lambda counts: json_text(form, counts)
+
+
+def json_text(form: Shape, counts: Sequence[int], div: int = 1) -> bytes:
+    """An array of buckets; an open end has no ``min`` or no ``max``, which are both inclusive."""
+    buckets = []
+    for bucket in used(form, counts):
+        least = b"" if bucket.low is None else b'"min": %s, ' % json.number(bucket.low)
+        most = b"" if bucket.high is None else b'"max": %s, ' % json.number(bucket.high - 1)
+        buckets.append(b'{%s%s"count": %s}' % (least, most, json.number(bucket.count // div)))
+    return b"[%s]" % b",".join(buckets)
 
 
 # ---------------------------------------------------------------------------------------------- percentiles
@@ -211,3 +227,17 @@ def quantile_text(item: Quantile) -> bytes:
     else:
         tail = "no data"
     return f"{label:<8} {tail}\n".encode()
+
+
+def quantile_json(items: Sequence[Quantile]) -> bytes:
+    """An array of percentiles: value and maximum error (both null at an open end), and the known bounds."""
+    quantiles = []
+    for item in items:
+        parts = [
+            (b"percentile", item.percent.encode()),
+            (b"value", b"null" if item.value is None else json.number(item.value)),
+            (b"error", b"null" if item.error is None else json.number(item.error)),
+        ]
+        bounds = ((b"min", item.low), (b"max", item.high))
+        quantiles.append(json.mapping([*parts, *((name, json.number(end)) for name, end in bounds if end is not None)]))
+    return b"[%s]" % b",".join(quantiles)

@@ -1,8 +1,8 @@
 """The JSON form of values, and the lines of JSON output.
 
-Output is always valid JSON in UTF-8.  Text of traced programs that is valid UTF-8 goes out as it is.  A byte that is
+Output is always valid JSON in UTF-8.  Text of traced programs that is valid UTF-8 is written as it is.  A byte that is
 not part of valid UTF-8 is written as the escape of U+FFFF followed by ``ff`` and the byte in hex (``\\uffffffNN``, as
-bpftrace does), and so are the three bytes of U+FFFF itself; a reader gets the bytes back by replacing ``\\uffff`` and
+bpftrace does), and so are the three bytes of U+FFFF itself; a reader restores the bytes by replacing ``\\uffff`` and
 ``ffNN`` after it (:func:`unquoted`).
 Integers that a double cannot hold exactly are strings.
 """
@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pytrace.core import types
 from pytrace.render.decoders import Values
-from pytrace.render.text import STATS, Form, stats_members
+from pytrace.render.text import STATS, Form, member_names, stats_members
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    # Loaded only by scripts that have such maps.
-    from pytrace.render import histogram, tseries
     from pytrace.render.forms import JsonForms
 
 P = TypeVar("P")
@@ -42,8 +40,8 @@ _ESCAPES = {
 }
 
 
-def _escape(found: re.Match[str]) -> str:
-    return _ESCAPES[found.group()]
+def _escape(match: re.Match[str]) -> str:
+    return _ESCAPES[match.group()]
 
 
 def escape(text: bytes) -> bytes:
@@ -60,10 +58,9 @@ def quoted(text: bytes) -> bytes:
 
 
 def unquoted(text: str) -> bytes:
-    """The bytes that :func:`quoted` wrote, from the string that a JSON parser gives."""
+    """The bytes that :func:`quoted` wrote, from the string that a JSON parser returns."""
     parts = _ESCAPED_BYTE.split(text)
-    found = [part.encode() if index % 2 == 0 else bytes.fromhex(part) for index, part in enumerate(parts)]
-    return b"".join(found)
+    return b"".join([bytes.fromhex(part) if index % 2 else part.encode() for index, part in enumerate(parts)])
 
 
 _EXACT = 1 << 53
@@ -82,10 +79,10 @@ def mapping(items: Sequence[tuple[bytes, bytes]]) -> bytes:
 
 
 def distinct(names: Sequence[bytes]) -> Sequence[bytes]:
-    """*names* with `` #2``, `` #3`` … after those that were there before: of equal names parsers keep only one."""
+    """*names* with `` #2``, `` #3`` … after repeated ones: of equal names parsers keep only one."""
     if len(set(names)) == len(names):
         return names
-    taken, last, found = set(names), dict[bytes, int](), list[bytes]()
+    taken, last, different = set(names), dict[bytes, int](), list[bytes]()
     for name in names:
         shown = name
         while name in last and shown in taken:
@@ -93,12 +90,12 @@ def distinct(names: Sequence[bytes]) -> Sequence[bytes]:
             shown = b"%s #%d" % (name, last[name])
         last.setdefault(name, 1)
         taken.add(shown)
-        found.append(shown)
-    return found
+        different.append(shown)
+    return different
 
 
 def distinct_keys(kind: types.Type) -> bool:
-    """Whether different keys never have the same text: numbers, and at most one string between them."""
+    """True if different keys never have the same text: numbers, and at most one string between them."""
     members = kind.members if isinstance(kind, types.Tuple) else (kind,)
     texts = [member for member in members if not isinstance(member, types.Int | types.Pointer | types.Bool)]
     return not texts or (len(texts) == 1 and isinstance(texts[0], types.String))
@@ -124,7 +121,7 @@ def buffer(value: bytes) -> bytes:
 
 
 def textual(forms: JsonForms, kind: types.Type) -> Form:
-    """For what is text in JSON too."""
+    """The form of values that are text in JSON too."""
     text = forms.texts.form(kind)
     return lambda value: quoted(text(value))
 
@@ -165,15 +162,9 @@ def _named(
     return text
 
 
-def record(forms: JsonForms, kind: types.Record) -> Callable[[Values], bytes]:
-    """The form of records."""
-    return _named(forms, list(map(types.shown_name, kind.names)), kind.members)
-
-
-def struct_members(forms: JsonForms, kind: types.Struct) -> Callable[[Values], bytes]:
-    """The form of structs."""
-    fields = list(types.named_fields(kind))
-    return _named(forms, [field.name for field in fields], [field.type for field in fields])
+def record(forms: JsonForms, kind: types.Record | types.Struct) -> Callable[[Values], bytes]:
+    """The form of records and structs."""
+    return _named(forms, member_names(kind), types.member_types(kind))
 
 
 def fixed(forms: JsonForms, kind: types.Fixed) -> Form:
@@ -197,72 +188,11 @@ def extreme(value: tuple[int, int]) -> bytes:
     return number(value[0])
 
 
-def hist(_forms: JsonForms, kind: types.Hist | types.LHist) -> Callable[[tuple[int, ...]], bytes]:
-    """The form of histograms."""
-    from pytrace.render import histogram
-
-    shape = histogram.shape(kind)
-    return lambda counts: histogram_form(shape, counts)
-
-
-def histogram_form(shape: histogram.Shape, counts: Sequence[int], div: int = 1) -> bytes:
-    """An array of buckets; an open end has no ``min`` or no ``max``, which are both inclusive."""
-    from pytrace.render import histogram
-
-    found = [
-        bucket_head(bucket.low, bucket.high) + number(bucket.count // div) + b"}"
-        for bucket in histogram.used(shape, counts)
-    ]
-    return b"[%s]" % b",".join(found)
-
-
-def bucket_head(low: int | None, high: int | None) -> bytes:
-    """A bucket up to its count."""
-    least = b"" if low is None else b'"min": %s, ' % number(low)
-    return b'{%s%s"count": ' % (least, b"" if high is None else b'"max": %s, ' % number(high - 1))
-
-
-def quantile_form(items: Sequence[histogram.Quantile]) -> bytes:
-    """An array of percentiles: value, the most that it is off (both null at an open end), and the known bounds."""
-    found = []
-    for item in items:
-        parts = [
-            (b"percentile", item.percent.encode()),
-            (b"value", b"null" if item.value is None else number(item.value)),
-            (b"error", b"null" if item.error is None else number(item.error)),
-        ]
-        if item.low is not None:
-            parts.append((b"min", number(item.low)))
-        if item.high is not None:
-            parts.append((b"max", number(item.high)))
-        found.append(mapping(parts))
-    return b"[%s]" % b",".join(found)
-
-
-def intervals(_forms: JsonForms, kind: types.TSeries) -> Callable[[tuple[tseries.Interval, ...]], bytes]:
-    """The form of time series."""
-    from pytrace.render import tseries
-
-    return lambda value: series_form(tseries.whole(kind, value))
-
-
-def series_form(series: tseries.Series) -> bytes:
-    """An array of intervals that have a value."""
-    from pytrace.render import tseries
-
-    found = [
-        b'{"interval_start":%s,"value":%s}' % (quoted(tseries.moment(start)), number(value))
-        for start, value in series.points
-        if value is not None
-    ]
-    return b"[%s]" % b",".join(found)
-
-
 # ---------------------------------------------------------------------------------------------- rows of tables
 
 
 ROW_START, ROW_END = b'{"type": "row", "table": %d, "data": ', b"}\n"
-"""What is before and after the object of a row; the number of its table is to be filled in."""
+"""The text before and after the object of a row, with a place for the number of its table."""
 
 _Tree = dict[str, "_Tree | types.Type"]
 
@@ -273,12 +203,12 @@ def row_object(
     """The JSON object of a row, in which records and tuples are objects and arrays again.
 
     Args:
-        names: paths of the columns (``a.b``); one that is empty is that of a record that is the whole row.
+        names: paths of the columns (``a.b``); an empty one is that of a record that is the whole row.
         kinds: their types.
-        leaf: makes what stands for the value of one column.
+        leaf: makes an item for the value of one column.
 
     Returns:
-        Literal text and what *leaf* made, in order.
+        Literal text and the items of *leaf*, in order.
     """
     if list(names) == [""]:
         yield from _nested(kinds[0], leaf)

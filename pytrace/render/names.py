@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import lru_cache
 from itertools import repeat
 from typing import TYPE_CHECKING, Never, Protocol, TypeVar
 
@@ -10,7 +11,7 @@ from pytrace.core.types import Stack, StackMode
 from pytrace.render.strftime import strftime
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 F = TypeVar("F")
 
@@ -79,9 +80,8 @@ class HostNames(Protocol):
 NO_STACK = -14
 """-EFAULT: what the stack helpers return where there is no such stack (a kernel thread has no user stack)."""
 
-_KEPT_LINES = 1 << 16
-_KEPT_PROCESSES = 1 << 10
-"""Processes whose lines :meth:`Names.many_stacks` remembers at the same time."""
+_REMEMBERED = 1 << 16
+"""Frames whose lines are remembered."""
 
 
 class ValueNames(Protocol):
@@ -112,7 +112,7 @@ class ValueNames(Protocol):
         """How stacks of a type print."""
 
     def many_stacks(self, kind: Stack, indent: bytes = ...) -> Callable[[Never], bytes]:
-        """As :meth:`stack`, for very many of them at one moment: what an address means is looked up once."""
+        """As :meth:`stack`, for very many of them at one moment."""
 
 
 class Names:
@@ -173,41 +173,14 @@ class Names:
         if kind.mode is StackMode.BUILD_ID:
             return _stack_text(_build_id_line, indent)
         if kind.mode.one_line:
-            from pytrace.render.stack_lines import line_text  # few scripts need it
-
-            return line_text(kind, self._user_frames if kind.user else self._kernel_frames, _unread)
+            return line_text(kind, self._user_frames if kind.user else self._kernel_frames)
         return _stack_text(self._lines(kind, indent), indent)
 
     def many_stacks(self, kind: Stack, indent: bytes = b"        ") -> Callable[[Never], bytes]:
-        """As :meth:`stack`, for very many of them at one moment: what an address means is looked up once."""
+        """As :meth:`stack`, for very many of them at one moment: the lines of a frame are remembered."""
         if kind.mode is StackMode.BUILD_ID or kind.mode.one_line:
             return self.stack(kind, indent)
-        remember = kind.user and kind.mode is not StackMode.RAW
-        return _many_stacks((self._remembered_lines if remember else self._lines)(kind, indent), indent)
-
-    def _remembered_lines(self, kind: Stack, indent: bytes) -> Callable[[int, int, int | None], bytes]:
-        """As :meth:`_lines`, for user stacks of one moment: a return address has the same lines in all of them."""
-        perf = kind.mode is StackMode.PERF
-        known: dict[tuple[int, int], tuple[bytes, bytes]] = {}
-
-        def line(process: int, address: int, inner: int | None) -> bytes:
-            if inner is None:
-                return symbol_lines(self._symbols.user(process, address), address, indent, perf)
-            both = known.get((process, address))
-            if both is None:
-                if len(known) >= _KEPT_LINES:
-                    known.clear()
-                frames = self._symbols.user(process, address)
-                interrupted = returned = symbol_lines(frames, address, indent, perf)
-                if in_source(frames):
-                    returned = symbol_lines(self._symbols.user(process, address, caller=True), address, indent, perf)
-                both = known[process, address] = interrupted, returned
-            interrupted, returned = both
-            if returned is interrupted or self._symbols.trampoline(process, inner):
-                return interrupted
-            return returned
-
-        return line
+        return _stack_text(lru_cache(_REMEMBERED)(self._lines(kind, indent)), indent)
 
     def _lines(self, kind: Stack, indent: bytes) -> Callable[[int, int, int | None], bytes]:
         """``line(process, frame, inner)``, where *inner* is the frame before.
@@ -227,7 +200,7 @@ class Names:
             key = (address, inner is not None, perf, indent)
             found = self._kernel_lines.get(key)
             if found is None:
-                if len(self._kernel_lines) >= _KEPT_LINES:
+                if len(self._kernel_lines) >= _REMEMBERED:
                     self._kernel_lines.clear()
                 frames = self._kernel_frames(0, address, inner)
                 found = self._kernel_lines[key] = symbol_lines(frames, address, indent, perf)
@@ -257,41 +230,6 @@ def _stack_text(
         if why:
             return no_stack(indent, why)
         return b"\n" + b"".join(map(line, repeat(process), frames, (None, *frames)))
-
-    return text
-
-
-class _Lines(dict[tuple[int, "int | None"], bytes]):
-    """The lines of a process's frames, each by its address and the frame before."""
-
-    def __init__(self, line: Callable[[int, int, int | None], bytes], process: int) -> None:
-        super().__init__()
-        self._line = line
-        self._process = process
-
-    def __missing__(self, place: tuple[int, int | None]) -> bytes:
-        if len(self) >= _KEPT_LINES:
-            self.clear()
-        found = self[place] = self._line(self._process, *place)
-        return found
-
-
-def _many_stacks(
-    line: Callable[[int, int, int | None], bytes], indent: bytes
-) -> Callable[[tuple[int, tuple[int, ...], int]], bytes]:
-    by_process: dict[int, _Lines] = {}
-
-    def text(value: tuple[int, tuple[int, ...], int]) -> bytes:
-        process, frames, error = value
-        why = _unread(error)
-        if why:
-            return no_stack(indent, why)
-        lines = by_process.get(process)
-        if lines is None:
-            if len(by_process) >= _KEPT_PROCESSES:
-                by_process.clear()
-            lines = by_process[process] = _Lines(line, process)
-        return b"\n" + b"".join(map(lines.__getitem__, zip(frames, (None, *frames))))  # noqa: B905
 
     return text
 
@@ -363,3 +301,53 @@ def _perf_line(frame: Frame, address: int, _indent: bytes) -> bytes:
         return b"\t%x %s (%s)\n" % (address, _unnamed(frame, address), module or b"[unknown]")
     behind = b" (inlined)" if frame.inlined else (b" (%s)" % os.fsencode(frame.module) if frame.module else b"")
     return b"\t%x %s%s\n" % (address, os.fsencode(_spot(frame)), behind)
+
+
+# ---------------------------------------------------------------------------------------------- stacks on one line
+
+_ESCAPES = {";": ":", **{chr(code): f"\\x{code:02x}" for code in (*range(32), 127)}}
+_TABLE = str.maketrans(_ESCAPES)
+"""A semicolon ends a frame; a line is a line."""
+
+
+def line_text(
+    kind: Stack, functions: Callable[[int, int, int | None], Sequence[Frame]]
+) -> Callable[[tuple[int, tuple[int, ...], int]], bytes]:
+    """The text of decoded stacks in a mode with one line: frames with semicolons between them; empty for no frames.
+
+    Modes are ``folded`` and ``annotated`` (root first, as flame graphs read them) and ``inverted``.
+    ``functions(process, address, inner)`` are the functions of a frame; *inner* is the frame before.
+    """
+
+    def text(value: tuple[int, tuple[int, ...], int]) -> bytes:
+        process, addresses, error = value
+        why = _unread(error)
+        if why:
+            return os.fsencode(f"[no stack: {why}]")
+        words: list[str] = []
+        for address, inner in zip(addresses, (None, *addresses), strict=False):
+            frames = functions(process, address, inner)
+            words.extend([frame_word(frame, address, kind) for frame in frames] or [f"0x{address:x}"])
+        return joined_words(words, kind)
+
+    return text
+
+
+def frame_word(frame: Frame, address: int, kind: Stack) -> str:
+    """The name of a frame: the function, else the binary in brackets, else the address."""
+    name = frame.name.translate(_TABLE)
+    if not name and frame.module:
+        base = os.path.basename(frame.module)
+        name = base if base.startswith("[") else f"[{base}]"
+    if kind.mode is StackMode.ANNOTATED:
+        mark = "_[i]" if frame.inlined else "" if kind.user else "_[k]"
+        return f"{name or f'0x{address:x}'}{mark}"
+    return name or f"0x{address:x}"
+
+
+def joined_words(words: Iterable[str], kind: Stack) -> bytes:
+    """The line of frames whose words come innermost first."""
+    listed = list(words)
+    if kind.mode is not StackMode.INVERTED:
+        listed.reverse()
+    return os.fsencode(";".join(listed))

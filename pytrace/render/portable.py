@@ -1,29 +1,47 @@
-"""Decoded values as portable ones, which are plain Python values, and back: see :mod:`pytrace.results.values`.
+"""Conversion of decoded values to portable ones (:mod:`pytrace.results.values`), and back.
 
-What decoded values look like stands in :mod:`pytrace.render.decoders`; :func:`as_it_is` is the form of those that are
-portable already, so that whole tuples of them need not be taken apart.
+:mod:`pytrace.render.decoders` describes decoded values. :func:`as_it_is` is the form of those that are portable
+already, so that tuples of them are not rebuilt.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Never, TypeAlias, TypeVar
 
 from pytrace.core import types
+from pytrace.render import histogram, tseries
 from pytrace.render.decoders import Value as Decoded
 from pytrace.render.decoders import Values
 
 if TYPE_CHECKING:
-    # Loaded only for such maps.
-    from pytrace.render import tseries
     from pytrace.render.forms import PortableForms, Restored
 
 Plain: TypeAlias = Any
-"""A portable value: which class it has, the type of the value says."""
+"""A portable value, whose class depends on its type."""
 Form: TypeAlias = Callable[[Decoded], Plain]
 """From the decoded form of a value to the portable one."""
 Restore: TypeAlias = Callable[[Plain], Decoded]
 """From the portable form of a value to the decoded one; stacks stay as they are."""
+
+
+class Held(Enum):
+    """The forms of values in snapshots (:mod:`pytrace.results.values`)."""
+
+    BOOL = "bool"
+    INTEGER = "integer"
+    TEXT = "text"
+    BYTES = "bytes"
+    STACK = "stack"
+    ARRAY = "array"
+    MEMBERS = "members"
+    """Tuples, records and structs."""
+    PAIR = "total and count"
+    COUNTS = "counts"
+    SERIES = "series"
+
+
 Counts: TypeAlias = dict[int, int]
 Series: TypeAlias = dict[int, tuple[int, int]]
 
@@ -82,14 +100,9 @@ def array(forms: PortableForms, kind: types.Array) -> Callable[[Values], Plain]:
     return as_it_is if element is as_it_is else lambda value: tuple(map(element, value))
 
 
-def tuple_(forms: PortableForms, kind: types.Tuple | types.Record) -> Callable[[Values], Plain]:
-    """The form of tuples and records."""
-    return members([forms.form(member) for member in kind.members])
-
-
-def struct(forms: PortableForms, kind: types.Struct) -> Callable[[Values], Plain]:
-    """The form of structs."""
-    return members([forms.form(field.type) for field in types.named_fields(kind)])
+def tuple_(forms: PortableForms, kind: types.Type) -> Callable[[Values], Plain]:
+    """The form of tuples, records and structs."""
+    return members(list(map(forms.form, types.member_types(kind))))
 
 
 def stack(forms: PortableForms, kind: types.Stack) -> Callable[[Never], Plain]:
@@ -113,8 +126,6 @@ def buckets(_forms: PortableForms, _kind: types.Type) -> Callable[[tuple[int, ..
 
 def series(_forms: PortableForms, kind: types.TSeries) -> Callable[[tuple[tseries.Interval, ...]], Series]:
     """The form of time series, which are values of maps only."""
-    from pytrace.render import tseries
-
     def convert(intervals: tuple[tseries.Interval, ...]) -> Series:
         found = tseries.joined(kind, intervals)
         # A CPU that had nothing to count still has intervals that the others gave up long ago: they are not whole.
@@ -137,27 +148,16 @@ def restored_text(_restored: Restored, _kind: types.Type) -> Callable[[str], byt
     return encoded
 
 
-def _restored_members(parts: list[Restore]) -> Callable[[tuple[Any, ...]], Decoded]:
-    if len(parts) == 1:
-        only = parts[0]
-        return lambda value: (only(value[0]),)
-    return lambda value: tuple([part(item) for part, item in zip(parts, value, strict=True)])
-
-
-def restored_array(restored: Restored, kind: types.Array) -> Callable[[tuple[Any, ...]], Decoded]:
+def restored_array(restored: Restored, kind: types.Array) -> Callable[[tuple[Plain, ...]], Decoded]:
     """Arrays."""
-    element = restored.made(kind.element)
+    element = restored.form(kind.element)
     return lambda value: tuple([element(item) for item in value])
 
 
-def restored_members(restored: Restored, kind: types.Tuple | types.Record) -> Callable[[tuple[Any, ...]], Decoded]:
-    """Tuples and records."""
-    return _restored_members([restored.made(member) for member in kind.members])
-
-
-def restored_struct(restored: Restored, kind: types.Struct) -> Callable[[tuple[Any, ...]], Decoded]:
-    """Structs."""
-    return _restored_members([restored.made(field.type) for field in types.named_fields(kind)])
+def restored_members(restored: Restored, kind: types.Type) -> Callable[[tuple[Plain, ...]], Decoded]:
+    """Tuples, records and structs."""
+    parts = list(map(restored.form, types.member_types(kind)))
+    return lambda value: tuple([part(item) for part, item in zip(parts, value, strict=True)])
 
 
 def restored_inet(_restored: Restored, _kind: types.Type) -> Callable[[str], Decoded]:
@@ -185,9 +185,7 @@ def restored_extreme(_restored: Restored, _kind: types.Type) -> Callable[[int], 
 
 def restored_buckets(_restored: Restored, kind: types.Hist | types.LHist) -> Callable[[Counts], Decoded]:
     """Histograms."""
-    from pytrace.render.histogram import all_buckets
-
-    return lambda value: tuple(all_buckets(kind, value))
+    return lambda value: tuple(histogram.all_buckets(kind, value))
 
 
 def restored_series(_restored: Restored, _kind: types.Type) -> Callable[[Series], Decoded]:

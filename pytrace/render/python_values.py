@@ -142,7 +142,7 @@ def members(forms: PythonForms, kind: types.Tuple | types.Record) -> Callable[[t
     """Tuples and records."""
     if not any(isinstance(inner, types.Fixed) for inner in types.parts(kind.members)):
         return lambda value: value
-    parts = [forms.made(member) for member in kind.members]
+    parts = [forms.form(member) for member in kind.members]
     return lambda value: tuple([part(item) for part, item in zip(parts, value, strict=True)])
 
 

@@ -1,12 +1,12 @@
 """The text form of values of every type, at any nesting.
 
-A form takes a decoded value (see :mod:`pytrace.render.decoders`) and gives bytes: strings of traced
-programs go out as they are, whatever their encoding.
+A form takes a decoded value (:mod:`pytrace.render.decoders`) and returns bytes: strings of traced programs are printed
+as they are, in any encoding.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Never, TypeVar
 
 from pytrace.core import types
@@ -14,8 +14,6 @@ from pytrace.core.types.builtin_types import truncated
 from pytrace.render.decoders import Value, Values
 
 if TYPE_CHECKING:
-    # Loaded only by scripts that have such maps.
-    from pytrace.render import tseries
     from pytrace.render.forms import TextForms
     from pytrace.render.names import ValueNames
 
@@ -90,7 +88,7 @@ def name(
 
 
 def void(_value: object) -> bytes:
-    """What stands for no value."""
+    """The text of no value."""
     return b"null"
 
 
@@ -134,7 +132,7 @@ def tuple_(forms: TextForms, kind: types.Tuple) -> Callable[[Values], bytes]:
     return lambda value: b"(%s)" % inner(value)
 
 
-def _named(forms: TextForms, names: list[str], kinds: list[types.Type]) -> Callable[[Values], bytes]:
+def _named(forms: TextForms, names: Sequence[str], kinds: Sequence[types.Type]) -> Callable[[Values], bytes]:
     if not names:
         return lambda _value: b"{}"
     equals, opening, closing = (b"=", b"{", b"}") if forms.compact else (b" = ", b"{ ", b" }")
@@ -148,15 +146,16 @@ def _named(forms: TextForms, names: list[str], kinds: list[types.Type]) -> Calla
     return text
 
 
-def record(forms: TextForms, kind: types.Record) -> Callable[[Values], bytes]:
-    """The form of records."""
-    return _named(forms, list(map(types.shown_name, kind.names)), list(kind.members))
+def member_names(kind: types.Record | types.Struct) -> list[str]:
+    """The names of members as they print."""
+    if isinstance(kind, types.Struct):
+        return [field.name for field in types.named_fields(kind)]
+    return list(map(types.shown_name, kind.names))
 
 
-def struct(forms: TextForms, kind: types.Struct) -> Callable[[Values], bytes]:
-    """The form of structs."""
-    fields = list(types.named_fields(kind))
-    return _named(forms, [field.name for field in fields], [field.type for field in fields])
+def record(forms: TextForms, kind: types.Record | types.Struct) -> Callable[[Values], bytes]:
+    """The form of records and structs."""
+    return _named(forms, member_names(kind), types.member_types(kind))
 
 
 def fixed(kind: types.Fixed) -> Callable[[int], bytes]:
@@ -211,32 +210,17 @@ STATS = ("count", "average", "total")
 
 
 def stats_members(value: tuple[int, int]) -> tuple[int, int, int]:
-    """What a stats value prints, in the order of :data:`STATS`."""
+    """The members of a stats value, in the order of :data:`STATS`."""
     total, count = value
     return count, truncated(total, count), total
 
 
 def stats(forms: TextForms, _kind: types.Type) -> Callable[[tuple[int, int]], bytes]:
     """The form of statistics."""
-    record = _named(forms, list(STATS), [types.UINT64, types.INT64, types.INT64])
+    record = _named(forms, STATS, [types.UINT64, types.INT64, types.INT64])
     return lambda value: record(stats_members(value))
 
 
 def extreme(value: tuple[int, int]) -> bytes:
     """A least or greatest value."""
     return b"%d" % value[0]
-
-
-def hist(_forms: TextForms, kind: types.Hist | types.LHist) -> Callable[[tuple[int, ...]], bytes]:
-    """The form of histograms."""
-    from pytrace.render import histogram
-
-    shape = histogram.shape(kind)
-    return lambda counts: histogram.text(shape, counts)
-
-
-def series(_forms: TextForms, kind: types.TSeries) -> Callable[[tuple[tseries.Interval, ...]], bytes]:
-    """The form of time series."""
-    from pytrace.render import tseries
-
-    return lambda value: tseries.text(tseries.whole(kind, value))

@@ -1,4 +1,4 @@
-"""Time series: merging the intervals of all CPUs, and the graph."""
+"""Time series: merging the intervals of all CPUs, the graph, JSON."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytrace.core.types.builtin_types import truncated
+from pytrace.render import json
 from pytrace.render.strftime import strftime
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from pytrace.core.types import TSeries
+    from pytrace.render.forms import JsonForms, TextForms
 
 _WIDTH = 53
 _LEFT = 21
@@ -85,7 +87,7 @@ def moment(start: int) -> bytes:
 
 
 def _unit(interval: int) -> tuple[str, str]:
-    """How fine times are shown: strftime layout and what the header says."""
+    """Precision of times: strftime layout, and its text in the header."""
     if interval >= _SECOND:
         return "%H:%M:%S", "hh:mm:ss"
     if interval >= _MILLI:
@@ -120,3 +122,26 @@ def text(series: Series) -> bytes:
     lines.append(f"{'':<{margin}} v{'_' * (_WIDTH - 2)}v\n")
     lines.append(scale)
     return "".join(lines).encode()
+
+
+def text_form(_forms: TextForms, kind: TSeries) -> Callable[[Iterable[Interval]], bytes]:
+    """The text of series of a type."""
+    return lambda value: text(whole(kind, value))
+
+
+# ---------------------------------------------------------------------------------------------- JSON
+
+
+def json_form(_forms: JsonForms, kind: TSeries) -> Callable[[Iterable[Interval]], bytes]:
+    """The JSON of series of a type."""
+    return lambda value: json_text(whole(kind, value))
+
+
+def json_text(series: Series) -> bytes:
+    """An array of the intervals that have a value."""
+    intervals = [
+        b'{"interval_start":%s,"value":%s}' % (json.quoted(moment(start)), json.number(value))
+        for start, value in series.points
+        if value is not None
+    ]
+    return b"[%s]" % b",".join(intervals)

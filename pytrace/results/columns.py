@@ -1,22 +1,25 @@
-"""Keys and values of snapshots as columns: typed lists of one kind, which msgspec encodes and decodes.
+"""Keys and values of snapshots as columns, which msgspec encodes and decodes with their types.
 
 Integers are :class:`Numbers`, texts are lists of bytes (they may be no UTF-8), members of tuples and parts of
-aggregations are columns of their own. A row of :data:`ROWS` says for each type what its column is; msgspec checks a
-column against it. Every value takes at least a byte, so that a file holds no more values than bytes.
+aggregations are columns of their own. Each form in which snapshots hold values (:class:`pytrace.render.portable.Held`)
+has a row. Every value takes at least a byte, so that a file holds no more values than bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain, islice
-from typing import Any, Generic, TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 import msgspec
 
 from pytrace.core import types
 from pytrace.core.types import Type
+from pytrace.render.portable import Held
+from pytrace.render.value_types import ROWS as VALUE_ROWS
 from pytrace.results.stored_tables import (
     Column,
+    Form,
     Numbers,
     TablesReader,
     TablesWriter,
@@ -26,49 +29,55 @@ from pytrace.results.stored_tables import (
     runs,
     text,
     tuple_of,
-)  # fmt: skip
-from pytrace.results.values import Counts, Portable, Series, StackTrace, Value
+)
+from pytrace.results.values import Counts, Pair, Portable, Series, StackTrace, Value
+
+_V = TypeVar("_V")
+_C = TypeVar("_C")
 
 
-def form(type_: Type) -> Any:
+def form(type_: Type) -> Form:
     """The type that msgspec decodes columns of values of a type as."""
-    return ROWS[type(type_)].form(type_)
+    return _row(type_).form(type_)
 
 
 def pack(tables: TablesWriter, type_: Type, values: Sequence[Value]) -> Column:
     """The column of portable values of a type."""
-    return ROWS[type(type_)].pack(tables, type_, values)
+    return _row(type_).pack(tables, type_, values)
 
 
-def unpack(tables: TablesReader, type_: Type, column: Any, count: int) -> list[Value]:
+def unpack(tables: TablesReader, type_: Type, column: Column, count: int) -> list[Value]:
     """The *count* portable values of a type that a column holds, which was decoded as :func:`form`.
 
     Raises:
         ValueError, LookupError: it is damaged.
     """
-    return ROWS[type(type_)].unpack(tables, type_, column, count)
+    return _row(type_).unpack(tables, type_, column, count)
 
 
-_K = TypeVar("_K", bound=Type)
-_V = TypeVar("_V", bound=Value)
+class Row(msgspec.Struct, Generic[_V, _C], frozen=True):
+    """How columns of one form are written and read."""
 
-
-class Row(msgspec.Struct, Generic[_K, _V], frozen=True):
-    """How columns of one class of types are written and read."""
-
-    form: Callable[[_K], Any]
+    form: Callable[[Type], Form]
     """The type of the column, for msgspec."""
-    pack: Callable[[TablesWriter, _K, Sequence[_V]], Column]
-    unpack: Callable[[TablesReader, _K, Any, int], list[_V]]
+    pack: Callable[[TablesWriter, Type, Sequence[_V]], Column]
+    unpack: Callable[[TablesReader, Type, _C, int], list[_V]]
 
 
-def _plain(form: Any, pack: Callable[[Sequence[_V]], Column], unpack: Callable[[Any, int], list[_V]]) -> Row[Type, _V]:
+def _any(row: Row[_V, _C]) -> Row[Value, Column]:
+    """A row of the table, whose functions are only called with values and columns of its own form."""
+    return cast("Row[Value, Column]", row)
+
+
+def _plain(
+    form: Form, pack: Callable[[Sequence[_V]], Column], unpack: Callable[[_C, int], list[_V]]
+) -> Row[Value, Column]:
     """A row that depends neither on the type nor on the tables."""
-    return Row(
+    return _any(Row(
         lambda _type: form,
         lambda _tables, _type, values: pack(values),
         lambda _tables, _type, column, count: unpack(column, count),
-    )
+    ))  # fmt: skip
 
 
 def _bools(column: Numbers, count: int) -> list[bool]:
@@ -79,74 +88,75 @@ def _texts(column: list[bytes], count: int) -> list[str]:
     return [text(data) for data in counted(column, count)]
 
 
+def _pack_stacks(tables: TablesWriter, _type: Type, values: Sequence[StackTrace]) -> Column:
+    return Numbers.of([tables.stack(value) for value in values])
+
+
 def _unpack_stacks(tables: TablesReader, _type: Type, column: Numbers, count: int) -> list[StackTrace]:
     return [tables.stack(number) for number in column.values(count)]
 
 
-def _empty(column: bytes, count: int) -> list[tuple[Portable, ...]]:
-    """Tuples without members: a byte for each."""
+# ---- members: a column for each; without members, a byte for each value
+
+
+def _members_form(type_: Type) -> Form:
+    members = list(map(form, types.member_types(type_)))
+    return tuple_of(members) if members else bytes
+
+
+def _pack_members(tables: TablesWriter, type_: Type, values: Sequence[tuple[Portable, ...]]) -> Column:
+    members = types.member_types(type_)
+    if not members:
+        return bytes(len(values))
+    turned = zip(*values, strict=True) if values else [()] * len(members)
+    return tuple(pack(tables, part, column) for part, column in zip(members, turned, strict=True))
+
+
+def _unpack_members(
+    tables: TablesReader, type_: Type, column: tuple[Column, ...] | bytes, count: int
+) -> list[tuple[Value, ...]]:
+    if isinstance(column, bytes):
+        return _empty(column, count)
+    pairs = zip(types.member_types(type_), column, strict=True)
+    return list(zip(*(unpack(tables, part, values, count) for part, values in pairs), strict=True))
+
+
+def _empty(column: bytes, count: int) -> list[tuple[Value, ...]]:
     if len(column) != count:
         raise ValueError(f"{len(column)} empty values where {count} should be")
     return [()] * count
 
 
-def _members(of: Callable[[_K], Sequence[Type]]) -> Row[_K, tuple[Portable, ...]]:
-    """Tuples: a column for each member."""
-
-    def form_of(type_: _K) -> Any:
-        members = list(map(form, of(type_)))
-        return tuple_of(members) if members else bytes
-
-    def packed(tables: TablesWriter, type_: _K, values: Sequence[tuple[Portable, ...]]) -> Column:
-        members = of(type_)
-        if not members:
-            return bytes(len(values))
-        return tuple(pack(tables, part, column) for part, column in zip(members, _turned(values, members), strict=True))
-
-    def unpacked(tables: TablesReader, type_: _K, column: Any, count: int) -> list[tuple[Portable, ...]]:
-        members = of(type_)
-        if not members:
-            return _empty(column, count)
-        parts = [unpack(tables, part, values, count) for part, values in zip(members, column, strict=True)]
-        return cast("list[tuple[Portable, ...]]", list(zip(*parts, strict=True)))
-
-    return Row(form_of, packed, unpacked)
+# ---- arrays: one column of all elements
 
 
-def _turned(values: Sequence[tuple[Portable, ...]], members: Sequence[Type]) -> Iterable[Sequence[Portable]]:
-    return zip(*values, strict=True) if values else [() for _ in members]
-
-
-def _array_form(type_: types.Array) -> Any:
+def _array_form(type_: Type) -> Form:
+    assert isinstance(type_, types.Array)
     return form(type_.element) if type_.count else bytes
 
 
-def _pack_array(tables: TablesWriter, type_: types.Array, values: Sequence[tuple[Portable, ...]]) -> Column:
-    if not type_.count:
-        return bytes(len(values))
-    return pack(tables, type_.element, list(chain.from_iterable(values)))
+def _pack_array(tables: TablesWriter, type_: Type, values: Sequence[tuple[Portable, ...]]) -> Column:
+    assert isinstance(type_, types.Array)
+    return pack(tables, type_.element, list(chain.from_iterable(values))) if type_.count else bytes(len(values))
 
 
-def _unpack_array(tables: TablesReader, type_: types.Array, column: Any, count: int) -> list[tuple[Portable, ...]]:
+def _unpack_array(tables: TablesReader, type_: Type, column: Column, count: int) -> list[tuple[Value, ...]]:
+    assert isinstance(type_, types.Array)
     if not type_.count:
+        assert isinstance(column, bytes)
         return _empty(column, count)
-    elements = iter(cast("list[Portable]", unpack(tables, type_.element, column, count * type_.count)))
+    elements = iter(unpack(tables, type_.element, column, count * type_.count))
     return [tuple(islice(elements, type_.count)) for _ in range(count)]
 
 
-def _struct_members(type_: types.Struct) -> list[Type]:
-    return [field.type for field in types.named_fields(type_)]
+# ---- aggregations
 
 
-def _record_members(type_: types.Record | types.Tuple) -> Sequence[Type]:
-    return type_.members
-
-
-def _pack_pairs(values: Sequence[tuple[int, int]]) -> Column:
+def _pack_pairs(values: Sequence[Pair]) -> Column:
     return Numbers.of([value[0] for value in values]), Numbers.of([value[1] for value in values])
 
 
-def _pairs(column: tuple[Numbers, Numbers], count: int) -> list[tuple[int, int]]:
+def _pairs(column: tuple[Numbers, Numbers], count: int) -> list[Pair]:
     totals, counts = column
     return list(zip(totals.values(count), counts.values(count), strict=True))
 
@@ -156,7 +166,8 @@ def _pack_buckets(_tables: TablesWriter, _type: Type, values: Sequence[Counts]) 
     return (*runs([list(value) for value in values]), counts)
 
 
-def _unpack_buckets(_tables: TablesReader, type_: types.Hist | types.LHist, column: Any, count: int) -> list[Counts]:
+def _unpack_buckets(_tables: TablesReader, type_: Type, column: tuple[Numbers, ...], count: int) -> list[Counts]:
+    assert isinstance(type_, types.Hist | types.LHist)
     lengths, *parts = column
     sizes = lengths_of(lengths, count)
     buckets, counts = (part.values(sum(sizes)) for part in parts)
@@ -168,7 +179,8 @@ def _unpack_buckets(_tables: TablesReader, type_: types.Hist | types.LHist, colu
 
 def _pack_series(values: Sequence[Series]) -> Column:
     items = [item for value in values for item in value.values()]
-    return (*runs([list(value) for value in values]), *(Numbers.of([item[at] for item in items]) for at in range(2)))
+    lists = [list(value) for value in values]
+    return (*runs(lists), Numbers.of([value for value, _ in items]), Numbers.of([meta for _, meta in items]))
 
 
 def _series(column: tuple[Numbers, ...], count: int) -> list[Series]:
@@ -179,59 +191,20 @@ def _series(column: tuple[Numbers, ...], count: int) -> list[Series]:
     return [dict(islice(items, size)) for size in sizes]
 
 
-def _form(type_: Any) -> Callable[[Type], Any]:
-    return lambda _type: type_
+ROWS: dict[Held, Row[Value, Column]] = {
+    Held.BOOL: _plain(Numbers, Numbers.of, _bools),
+    Held.INTEGER: _plain(Numbers, Numbers.of, Numbers.values),
+    Held.TEXT: _plain(list[bytes], lambda values: [raw(value) for value in values], _texts),
+    Held.BYTES: _plain(list[bytes], list, counted),
+    Held.STACK: _any(Row(lambda _type: Numbers, _pack_stacks, _unpack_stacks)),
+    Held.ARRAY: _any(Row(_array_form, _pack_array, _unpack_array)),
+    Held.MEMBERS: _any(Row(_members_form, _pack_members, _unpack_members)),
+    Held.PAIR: _plain(tuple[Numbers, Numbers], _pack_pairs, _pairs),
+    Held.COUNTS: _any(Row(lambda _type: tuple[Numbers, Numbers, Numbers], _pack_buckets, _unpack_buckets)),
+    Held.SERIES: _plain(tuple[Numbers, Numbers, Numbers, Numbers], _pack_series, _series),
+}
+"""How columns of each form are written and read."""
 
 
-_INTEGERS: Row[Type, int] = _plain(Numbers, Numbers.of, Numbers.values)
-_BOOLS: Row[Type, bool] = _plain(Numbers, Numbers.of, _bools)
-_STRINGS: Row[Type, str] = _plain(list[bytes], lambda values: [raw(value) for value in values], _texts)
-_BYTES: Row[Type, bytes] = _plain(list[bytes], list, counted)
-_PAIRS: Row[Type, tuple[int, int]] = _plain(tuple[Numbers, Numbers], _pack_pairs, _pairs)
-_STACKS: Row[Type, StackTrace] = Row(
-    _form(Numbers), lambda tables, _type, values: Numbers.of([tables.stack(value) for value in values]), _unpack_stacks
-)
-_TUPLES = _members(_record_members)
-_BUCKETS = Row(_form(tuple[Numbers, Numbers, Numbers]), _pack_buckets, _unpack_buckets)
-_SERIES: Row[Type, Series] = _plain(tuple[Numbers, Numbers, Numbers, Numbers], _pack_series, _series)
-
-
-def _row(kind: type[_K], row: Row[_K, _V]) -> tuple[type[Type], Row[Type, Value]]:
-    """A row of the table, whose functions are only called with types of its own class and their values."""
-    return kind, cast("Row[Type, Value]", row)
-
-
-ROWS: dict[type[Type], Row[Type, Value]] = dict((
-    _row(types.Bool, _BOOLS),
-    _row(types.Int, _INTEGERS),
-    _row(types.Enum, _INTEGERS),
-    _row(types.Pointer, _INTEGERS),
-    _row(types.String, _STRINGS),
-    _row(types.Buffer, _BYTES),
-    _row(types.Array, Row(_array_form, _pack_array, _unpack_array)),
-    _row(types.Tuple, _TUPLES),
-    _row(types.Record, _TUPLES),
-    _row(types.Struct, _members(_struct_members)),
-    _row(types.Stack, _STACKS),
-    _row(types.KSym, _STRINGS),
-    _row(types.USym, _STRINGS),
-    _row(types.Inet, _STRINGS),
-    _row(types.Mac, _STRINGS),
-    _row(types.Timestamp, _STRINGS),
-    _row(types.Username, _STRINGS),
-    _row(types.InterfaceName, _STRINGS),
-    _row(types.NetworkNamespace, _STRINGS),
-    _row(types.CgroupPath, _STRINGS),
-    _row(types.Fixed, _INTEGERS),
-    _row(types.Joined, _STRINGS),
-    _row(types.Count, _INTEGERS),
-    _row(types.Sum, _INTEGERS),
-    _row(types.Avg, _PAIRS),
-    _row(types.Stats, _PAIRS),
-    _row(types.Min, _INTEGERS),
-    _row(types.Max, _INTEGERS),
-    _row(types.Hist, _BUCKETS),
-    _row(types.LHist, _BUCKETS),
-    _row(types.TSeries, _SERIES),
-))
-"""How columns of each type are written and read."""
+def _row(type_: Type) -> Row[Value, Column]:
+    return ROWS[VALUE_ROWS[type(type_)].held]

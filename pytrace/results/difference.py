@@ -1,4 +1,4 @@
-"""What differs, key by key, between two snapshots: two moments of one run, or two runs."""
+"""The difference of two snapshots, key by key: of two moments of one run, or of two runs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import msgspec
 
 from pytrace.core import types
 from pytrace.core.types.builtin_types import truncated
+from pytrace.render import percpu_merge
+from pytrace.render.percpu_merge import Merging
+from pytrace.render.value_types import merging_of
 from pytrace.results import type_union
 from pytrace.results.snapshot import MapData, Run, SnapshotData
 from pytrace.results.values import Counts, Pair, Portable, Series, Value
@@ -18,7 +21,7 @@ Delta: TypeAlias = int | Pair | Counts
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What became of one key. At least one of the two values is there; they differ."""
+    """The change of one key. At least one of the two values exists; they differ."""
 
     before: Value | None
     """None: the key was added."""
@@ -44,12 +47,12 @@ class MapDifference(msgspec.Struct, frozen=True):
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """What differs between two snapshots."""
+    """The difference of two snapshots."""
 
     before: tuple[Run, ...]
     after: tuple[Run, ...]
     maps: dict[str, MapDifference]
-    """Maps without a change are not in here."""
+    """Without maps that did not change."""
     losses: dict[str, dict[str, int]]
     """As those of snapshots, after less before."""
 
@@ -61,11 +64,11 @@ class Difference(msgspec.Struct, frozen=True):
     def signed(self) -> SnapshotData:
         """The changes of numbers and histograms as a snapshot, whose counts may be negative.
 
-        That is what formats take: stacks with signed counts are a differential flame graph.
+        Formats take such a snapshot: stacks with signed counts are a differential flame graph.
         """
         maps = {}
         for name, part in self.maps.items():
-            type_ = _SIGNED.get(type(part.value))
+            type_ = _SIGNED.get(merging_of(part.value))
             if type_ is not None:
                 entries: dict[Portable, Value] = {
                     key: change.delta for key, change in part.changes.items() if change.delta is not None
@@ -75,7 +78,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 def difference(before: SnapshotData, after: SnapshotData, names: tuple[str, str] = ("", "")) -> Difference:
-    """What differs between two snapshots.
+    """The difference of two snapshots.
 
     Args:
         before: the earlier state, or the run to compare with.
@@ -105,7 +108,7 @@ def _map(name: str, first: tuple[MapData | None, str], second: tuple[MapData | N
         value = type_union.common(f"map {name}: values", "compared", (before.value, after.value), (here, there))
     old: Mapping[Portable, Value] = before.entries if before is not None else {}
     new: Mapping[Portable, Value] = after.entries if after is not None else {}
-    subtract = cast("Subtract", _ROWS.get(type(value), _unlike)(value))
+    subtract = cast("Subtract", _ROWS.get(merging_of(value), _unlike)(value))
     changes = {}
     for item in {**old, **new}:
         was, is_ = old.get(item), new.get(item)
@@ -134,12 +137,12 @@ _Row: TypeAlias = Callable[[Never, Never], tuple[Delta | None, int]]
 
 
 def average(value: Pair | None) -> int:
-    """What an avg or stats value prints, rounded towards zero; 0 for none."""
+    """The average of an avg or stats value, rounded towards zero; 0 for none."""
     return truncated(*(value or (0, 0)))
 
 
 def series_values(type_: types.TSeries, value: Series | None) -> Counts:
-    """What the intervals of a time series print."""
+    """The values of the intervals of a time series, as they print."""
     if type_.reduce == "avg":
         return {number: average(item) for number, item in (value or {}).items()}
     return {number: item for number, (item, _) in (value or {}).items()}
@@ -196,25 +199,20 @@ def _series(type_: types.Type) -> _Row:
     return subtract
 
 
-_ROWS: dict[type[types.Type], Callable[[types.Type], _Row]] = {
-    types.Int: _numbers,
-    types.Count: _numbers,
-    types.Sum: _numbers,
-    types.Avg: _pairs,
-    types.Stats: _pairs,
-    types.Min: _extremes,
-    types.Max: _extremes,
-    types.Hist: _buckets,
-    types.LHist: _buckets,
-    types.TSeries: _series,
+_ROWS: dict[Merging, Callable[[types.Type], _Row]] = {
+    percpu_merge.NUMBER: _numbers,
+    percpu_merge.SUM: _numbers,
+    percpu_merge.MEAN: _pairs,
+    percpu_merge.LEAST: _extremes,
+    percpu_merge.GREATEST: _extremes,
+    percpu_merge.BUCKETS: _buckets,
+    percpu_merge.SERIES: _series,
 }
-"""What has a size of change."""
+"""Values whose changes have a size."""
 
-_SIGNED: dict[type[types.Type], Callable[[types.Type], types.Type]] = {
-    types.Int: lambda _type: types.INT64,
-    types.Count: lambda _type: types.Sum(True),
-    types.Sum: lambda _type: types.Sum(True),
-    types.Hist: lambda type_: type_,
-    types.LHist: lambda type_: type_,
+_SIGNED: dict[Merging, Callable[[types.Type], types.Type]] = {
+    percpu_merge.NUMBER: lambda _type: types.INT64,
+    percpu_merge.SUM: lambda _type: types.Sum(True),
+    percpu_merge.BUCKETS: percpu_merge.itself,
 }
 """The types of deltas that are values themselves."""

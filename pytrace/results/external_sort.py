@@ -1,31 +1,38 @@
-"""Sorting what is too much for memory: sorted runs in a temporary file, merged as they are read back."""
+"""Sorting of entries that do not fit memory: sorted runs in a temporary file, merged as they are read back.
+
+Runs are written as the blocks of a snapshot's file (:mod:`pytrace.results.stored_document`), with their types.
+"""
 
 from __future__ import annotations
 
 import heapq
 import os
-import pickle
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from itertools import chain, islice
-from typing import Any, BinaryIO, TypeAlias, TypeVar
+from typing import BinaryIO, TypeAlias, TypeVar
+
+import msgspec
+
+from pytrace.core.types import Tuple
+from pytrace.render.decoders import Value as Decoded
+from pytrace.results import columns
+from pytrace.results.stored_document import Block, Blocks
+from pytrace.results.stored_tables import Column, TablesWriter
+from pytrace.results.values import Value
 
 T = TypeVar("T")
+Row: TypeAlias = "tuple[Value, ...]"
 
 RUN = 1 << 16
 """Items that are sorted in memory."""
 CHUNK = 512
 """Items of a run that are in memory while runs are merged."""
 
-Key: TypeAlias = Callable[[T], Any]
 
-_Place: TypeAlias = tuple[int, int]
-"""Where a chunk is in the file, and its bytes."""
-
-
-def in_order(items: Iterable[T], key: Key[T]) -> Iterator[list[T]]:
-    """The items, ordered by *key*, at most :data:`RUN` at a time."""
+def in_order(items: Iterable[Row], key: Callable[[Row], Decoded], type_: Tuple) -> Iterator[list[Row]]:
+    """The portable values *items* of a type, ordered by *key*, at most :data:`RUN` at a time."""
     blocks = batches(items, RUN)
     first = next(blocks, [])
     second = next(blocks, None)
@@ -36,12 +43,14 @@ def in_order(items: Iterable[T], key: Key[T]) -> Iterator[list[T]]:
         return
     with ExitStack() as opened:
         file: BinaryIO = opened.enter_context(tempfile.TemporaryFile(prefix="pytrace-"))
-        runs: list[list[_Place]] = []
-        for block in chain((first, second), blocks):
-            block.sort(key=key)
-            runs.append(_spilled(file, block))
-        file.flush()
-        yield from batches(heapq.merge(*(_read(file, places) for places in runs), key=key), CHUNK)
+        tables = TablesWriter()
+        runs = [_spilled(file, sorted(block, key=key), tables, type_) for block in chain((first, second), blocks)]
+        read_back = tables.reader()
+
+        def unpack(column: Column, count: int) -> list[Row]:
+            return [row for row in columns.unpack(read_back, type_, column, count) if isinstance(row, tuple)]
+
+        yield from batches(heapq.merge(*(chain.from_iterable(run.read(unpack)) for run in runs), key=key), CHUNK)
 
 
 def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
@@ -51,17 +60,10 @@ def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
         yield batch
 
 
-def _spilled(file: BinaryIO, block: list[T]) -> list[_Place]:
+def _spilled(file: BinaryIO, run: list[Row], tables: TablesWriter, type_: Tuple) -> Blocks:
     """Write a run to the end of the file."""
-    places = []
-    for part in batches(block, CHUNK):
-        data = pickle.dumps(part, pickle.HIGHEST_PROTOCOL)
-        places.append((file.tell(), len(data)))
-        file.write(data)
-    return places
-
-
-def _read(file: BinaryIO, places: list[_Place]) -> Iterator[Any]:
-    for start, size in places:
-        # Nobody else has this file: it has no name.
-        yield from pickle.loads(os.pread(file.fileno(), size, start))
+    start = file.seek(0, os.SEEK_END)
+    parts = [(len(part), msgspec.msgpack.encode(columns.pack(tables, type_, part))) for part in batches(run, CHUNK)]
+    file.writelines(data for _, data in parts)
+    blocks = [Block(count, len(data)) for count, data in parts]
+    return Blocks("of sorted entries", "entries", file, start, blocks, columns.form(type_))

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
 from pytrace.results import joining, type_union
+from pytrace.results.joining import Join
 from pytrace.results.snapshot import MapData, Run, SnapshotData, Table
 from pytrace.results.type_union import MismatchError
 from pytrace.results.values import Portable, Value
@@ -72,20 +73,22 @@ def _merge_map(name: str, parts: Sequence[tuple[SnapshotData, MapData, str]]) ->
         value = type_union.common(f"map {name}: values", "merged", (value, data.value), labels)
     entries: dict[Portable, Value] = {}
     help_ = max(data.help for _, data, _ in parts)
-    rule = joining.rule(value)
-    if rule is None:
+    join = joining.joiner(value)
+    if not value.aggregate:
         times: dict[Portable, int] = {}
         for snapshot, data, _ in parts:
-            _absorb_plain(entries, times, data, snapshot.end)
+            _join_plain(entries, times, data, snapshot.end, join)
         return MapData(name, key, value, entries, times, help_)
     for _, data, _ in parts:
-        rule.absorb(entries, data.entries)
-    rule.finish(entries)
+        for entry, item in data.entries.items():
+            entries[entry] = join(entries.get(entry), item)
     return MapData(name, key, value, entries, None, help_)
 
 
-def _absorb_plain(into: dict[Portable, Value], times: dict[Portable, int], data: MapData, end: int) -> None:
-    """The last value of each key, by the end of the snapshot that it comes from."""
+def _join_plain(
+    into: dict[Portable, Value], times: dict[Portable, int], data: MapData, end: int, join: Join[Value]
+) -> None:
+    """Take the last value of each key, by the end of the snapshot that it comes from."""
     own: Mapping[Portable, int] = data.times or {}
     for key, value in data.entries.items():
         time = own.get(key, end)
@@ -94,7 +97,7 @@ def _absorb_plain(into: dict[Portable, Value], times: dict[Portable, int], data:
             into[key] = value
             times[key] = time
         elif time == known:
-            into[key] = joining.greater(into[key], value)
+            into[key] = join(into[key], value)
 
 
 # ---------------------------------------------------------------------------------------------- tables, losses

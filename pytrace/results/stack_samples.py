@@ -1,4 +1,4 @@
-"""Maps with stacks in their keys as what the formats of profilers hold: stacks from the root, labels, numbers."""
+"""Maps with stacks in their keys, for the formats of profilers: stacks from the root, labels, numbers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ import msgspec
 
 from pytrace.core import types
 from pytrace.core.types.tables import Column, key_columns
+from pytrace.render import percpu_merge
+from pytrace.render.percpu_merge import Merging
+from pytrace.render.value_types import merging_of
 from pytrace.results.snapshot import MapData
 from pytrace.results.values import Frame, Portable, StackTrace, Value
 
@@ -44,7 +47,7 @@ class Sample(NamedTuple):
     frames: tuple[Frame, ...]
     """Outermost first: those of the user, then those of the kernel. Never empty."""
     names: tuple[str, ...]
-    """What they are called (:func:`frame_name`)."""
+    """Their names (:func:`frame_name`)."""
     kernel: int
     """How many of them, at the end, are those of the kernel."""
     labels: tuple[Label, ...]
@@ -63,7 +66,7 @@ class Profile(msgspec.Struct, frozen=True):
     samples: list[Sample]
     """By labels, then by functions from the root."""
     join: Join
-    """Joins two numbers where the stacks or labels that told them apart are not shown."""
+    """Joins the numbers of entries that differ only in stacks or labels that are not shown."""
     text_labels: tuple[str, ...]
     """Names of labels that are strings."""
 
@@ -82,20 +85,20 @@ def _in_order(data: MapData, text: Callable[[types.Type], Text]) -> Profile:
     columns = key_columns(data.key)
     forms = [_frames_of(column.type, text) for column in columns]
     ends_in_kernel = isinstance(columns[-1].type, types.Stack) and not columns[-1].type.user
-    numbers, names = _numbers(data.value), FrameNames()
+    numbers = _numbers(data.value)
     samples = []
     for key, value in data.entries.items():
         members = [form(item) for form, item in zip(forms, members_of(data.key, key), strict=True)]
         shown = [member for at, member in enumerate(members) if not _useless_mark(columns, members, at)]
         frames = tuple([frame for member in shown for frame in member]) or (Frame("[no stack]"),)
         kernel = len(members[-1]) if ends_in_kernel else 0
-        samples.append(Sample(frames, names.of(frames), kernel, (), numbers(value)))
+        samples.append(Sample(frames, tuple(map(frame_name, frames)), kernel, (), numbers(value)))
     samples.sort(key=lambda sample: sample.names)
-    return Profile(data.name, _measures(data), samples, _JOINS.get(type(data.value), operator.add), ())
+    return Profile(data.name, _measures(data), samples, _JOINS.get(merging_of(data.value), operator.add), ())
 
 
 def _useless_mark(columns: Sequence[Column], members: list[list[Frame]], at: int) -> bool:
-    """Whether a member is the mark ``-`` between two stacks, of which one has no frames."""
+    """True for the mark ``-`` between two stacks, of which one has no frames."""
     if not 0 < at < len(members) - 1 or [frame.function for frame in members[at]] != ["-"]:
         return False
     return any(isinstance(columns[side].type, types.Stack) and not members[side] for side in (at - 1, at + 1))
@@ -127,16 +130,15 @@ def _profile(data: MapData, text: Callable[[types.Type], Text]) -> Profile:
     measures = _measures(data)
     numbers = _numbers(data.value)
     samples = []
-    names = FrameNames()
     for key, value in data.entries.items():
         members = list(members_of(data.key, key))
         labels = tuple([make(item) for make, item in zip(labelled, members, strict=True) if make is not None])
         stacks = [item for item in members if isinstance(item, StackTrace)]
         kernel = sum(len(stack.frames) for stack in stacks if not stack.user)
         frames = tuple(joined_frames(stacks))
-        samples.append(Sample(frames, names.of(frames), kernel, labels, numbers(value)))
+        samples.append(Sample(frames, tuple(map(frame_name, frames)), kernel, labels, numbers(value)))
     samples.sort(key=lambda sample: (sample.labels, sample.names))
-    join = _JOINS.get(type(data.value), operator.add)
+    join = _JOINS.get(merging_of(data.value), operator.add)
     texts = tuple(column.name for column in columns if isinstance(column.type, types.String))
     return Profile(data.name, measures, samples, join, texts)
 
@@ -166,7 +168,7 @@ def _labelling(column: Column, text: Callable[[types.Type], Text]) -> Callable[[
 
 
 def stacked_frames(stacks: Iterable[StackTrace]) -> list[Frame]:
-    """One stack of all, outermost first: the kernel was entered from what the user stack ends with."""
+    """One stack of all, outermost first: the kernel was entered from the innermost frame of the user stack."""
     frames: list[Frame] = []
     for stack in sorted(stacks, key=lambda stack: not stack.user):
         if stack.error:
@@ -176,12 +178,12 @@ def stacked_frames(stacks: Iterable[StackTrace]) -> list[Frame]:
 
 
 def joined_frames(stacks: Iterable[StackTrace]) -> list[Frame]:
-    """As :func:`stacked_frames`, with a frame that says so where there are none."""
+    """As :func:`stacked_frames`; a stack without frames has one that says so."""
     return stacked_frames(stacks) or [Frame("[no stack]")]
 
 
 def frame_name(frame: Frame) -> str:
-    """What a frame is called; without a function the module in brackets, without that the address."""
+    """The name of a frame: the function, else the module in brackets, else the address."""
     if frame.function:
         return frame.function
     if frame.module:
@@ -190,28 +192,9 @@ def frame_name(frame: Frame) -> str:
     return f"{frame.build_id}+0x{frame.address:x}" if frame.build_id else f"0x{frame.address:x}"
 
 
-class FrameNames:
-    """Names of many frames, of which most are the same object many times: hashing these would take most of the time."""
-
-    def __init__(self) -> None:
-        self._names: dict[int, str] = {}
-        self._frames: list[Frame] = []
-        """What the names are of, so that no other object has the same identity."""
-
-    def of(self, frames: Iterable[Frame]) -> tuple[str, ...]:
-        """The names of *frames*."""
-        known = self._names.get
-        return tuple([known(id(frame)) or self._add(frame) for frame in frames])
-
-    def _add(self, frame: Frame) -> str:
-        self._frames.append(frame)
-        name = self._names[id(frame)] = frame_name(frame)
-        return name
-
-
 # ---------------------------------------------------------------------------------------------- numbers
 
-_JOINS: dict[type[types.Type], Join] = {types.Min: min, types.Max: max}
+_JOINS: dict[Merging, Join] = {percpu_merge.LEAST: min, percpu_merge.GREATEST: max}
 
 
 def _measures(data: MapData) -> tuple[Measure, ...]:

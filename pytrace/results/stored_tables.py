@@ -112,14 +112,18 @@ def counted(column: list[bytes], count: int) -> list[bytes]:
 Column: TypeAlias = "Numbers | bytes | list[bytes] | tuple[Column, ...]"
 """A column, as it is encoded."""
 
-def tuple_of(forms: Sequence[Any]) -> Any:
+Form: TypeAlias = object
+"""The type of a column, for msgspec."""
+
+
+def tuple_of(forms: Sequence[Form]) -> Form:
     """The type of tuples of values of these types."""
     return tuple.__class_getitem__(tuple(forms))
 
 
-STRINGS: Any = list[bytes]
-FRAMES: Any = tuple_of([Numbers] * len(Frame._fields))
-STACKS: Any = tuple[Numbers, Numbers, Numbers, Numbers]
+STRINGS: Form = list[bytes]
+FRAMES: Form = tuple_of([Numbers] * len(Frame._fields))
+STACKS: Form = tuple[Numbers, Numbers, Numbers, Numbers]
 """Columns of the tables."""
 
 
@@ -162,13 +166,24 @@ class TablesWriter:
             (self._strings, lambda strings: [raw(value) for value in strings]),
         )
 
-    def _frame_columns(self, frames: Sequence[Frame]) -> Column:
+    def reader(self) -> TablesReader:
+        """These tables, as if they were read from a file."""
+        reader = TablesReader()
+        frames = self._frame_columns(list(self._frames)) if self._frames else ()
+        stacks = self._stack_columns(list(self._stacks))
+        reader.add_strings([raw(value) for value in self._strings], len(self._strings))
+        if frames:
+            reader.add_frames(frames, len(self._frames))
+        reader.add_stacks(stacks, len(self._stacks))
+        return reader
+
+    def _frame_columns(self, frames: Sequence[Frame]) -> tuple[Numbers, ...]:
         return tuple(
             Numbers.of([self._string(value) for value in column] if name in _TEXTS else column)
             for name, column in zip(Frame._fields, zip(*frames, strict=True), strict=True)
         )
 
-    def _stack_columns(self, stacks: Sequence[tuple[bytes, bool, str]]) -> Column:
+    def _stack_columns(self, stacks: Sequence[tuple[bytes, bool, str]]) -> tuple[Numbers, ...]:
         numbers = [array("I", data).tolist() for data, _, _ in stacks]
         return (
             *runs(numbers),

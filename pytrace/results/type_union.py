@@ -2,15 +2,15 @@
 
 What may differ is what portable values do not depend on: capacities of strings and buffers, limits of stacks, width and
 sign of integers, members of enumerations, where members of structs lie. The larger one is taken, so that the order of
-joining does not matter. What decides what values mean may not: the class of the type, the names and number of members,
-the parameters of histograms and time series, the sort of stack.
+joining does not matter. What decides the meaning of values may not: the class of the type, the names and number of
+members, the parameters of histograms and time series, the sort of stack.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -33,28 +33,28 @@ def joined(first: Type, second: Type) -> Type:
         return first
     if type(first) is not type(second):
         raise MismatchError
-    make = _ROWS.get(type(first))
-    return first if make is None else make(first, second)
+    union = ROWS.get(type(first))
+    return first if union is None else union(first, second)
 
 
-def common(what: str, verb: str, found: tuple[Type | None, Type | None], labels: tuple[str, str]) -> Type:
-    """As :func:`joined`, for what users see.
+def common(subject: str, verb: str, pair: tuple[Type | None, Type | None], labels: tuple[str, str]) -> Type:
+    """As :func:`joined`, with a message for users.
 
     Args:
-        what: what has the types, for the message.
-        verb: what cannot be done with it (``merged``).
-        found: the types; None is that of keys that are not there.
-        labels: what the message calls the two snapshots.
+        subject: a part of the snapshots, for the message.
+        verb: the operation (``merged``).
+        pair: the types; None is that of the keys of a map without keys.
+        labels: names of the two snapshots for the message.
 
     Raises:
         TraceError: values of the two cannot stand in one map.
     """
-    first, second = found
+    first, second = pair
     if first is not None and second is not None:
         with suppress(MismatchError):
             return joined(first, second)
-    one, other = (f"{described(type_)} in {label}" for type_, label in zip(found, labels, strict=True))
-    raise TraceError(f"{what} differ and cannot be {verb}: {one}, {other}")
+    one, other = (f"{described(type_)} in {label}" for type_, label in zip(pair, labels, strict=True))
+    raise TraceError(f"{subject} differ and cannot be {verb}: {one}, {other}")
 
 
 def _same(first: object, second: object) -> None:
@@ -160,21 +160,15 @@ def _series(first: types.TSeries, second: types.TSeries) -> Type:
 
 
 _T = TypeVar("_T", bound=Type)
-_Make = Callable[[Type, Type], Type]
+_Union = Callable[[Type, Type], Type]
 
 
-def _row(kind: type[_T], make: Callable[[_T, _T], Type]) -> tuple[type[Type], _Make]:
+def _row(class_: type[_T], union: Callable[[_T, _T], Type]) -> tuple[type[Type], _Union]:
     """A row of the table, whose function is only called with types of its own class."""
-
-    def both(first: Type, second: Type) -> Type:
-        assert isinstance(first, kind)
-        assert isinstance(second, kind)
-        return make(first, second)
-
-    return kind, both
+    return class_, cast(_Union, union)
 
 
-_ROWS: dict[type[Type], _Make] = dict((
+ROWS: dict[type[Type], _Union] = dict((
     _row(types.Int, _int),
     _row(types.Enum, _enum),
     _row(types.Pointer, _pointer),

@@ -86,5 +86,5 @@ Counts: TypeAlias = dict[int, int]
 Series: TypeAlias = dict[int, tuple[int, int]]
 """A time series: interval numbers, and value and meta as :class:`pytrace.core.types.TSeries` describes them."""
 
-Value: TypeAlias = "Portable | Counts | Series"
+Value: TypeAlias = "Portable | Counts | Series | tuple[Value, ...]"
 """A value of a map."""

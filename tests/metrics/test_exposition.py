@@ -7,8 +7,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as classic
 
 from pytrace.core import types
-from pytrace.metrics.exposition import Exposition
+from pytrace.metrics.exposition import Exposition, SeriesCap
 from pytrace.results.snapshot import MapData, SnapshotData
+from pytrace.results.values import Portable, Value
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 ACCEPT = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1"
@@ -71,23 +72,6 @@ def test_one_snapshot_is_written_once_for_each_format() -> None:
     assert exposition.of(snapshot(), ACCEPT)[1] is not first
 
 
-def test_labels_are_made_once_for_each_key() -> None:
-    exposition = Exposition(10)
-    taken = snapshot()
-    exposition.of(taken, ACCEPT)
-    before = dict(exposition._labels["@calls"])
-    taken = snapshot()
-    entries = dict(taken.maps["@calls"].entries)
-    del entries["ls"]
-    taken.maps["@calls"].entries = {"zsh": 1, **entries, "awk": 5}
-    _, text = exposition.of(taken, ACCEPT)
-    after = exposition._labels["@calls"]
-    assert list(after) == sorted(after) == ['a"b\\\n', "awk", "cat", "zsh"]
-    assert after["cat"] is before["cat"]
-    assert text == Exposition(10).of(taken, ACCEPT)[1]
-    assert all("ls" not in dict(labels).values() for labels in exposition._label_texts)
-
-
 def test_each_map_has_the_time_at_which_it_was_read() -> None:
     taken = snapshot()
     taken.read = {"@calls": 1_500_000_000, "@level": 2_000_000_000}
@@ -108,3 +92,48 @@ def test_a_map_of_the_name_of_one_of_our_own() -> None:
     _, text = Exposition(10).of(SnapshotData((), maps), ACCEPT)
     found = values(openmetrics(text.decode()))
     assert found == {("pytrace_map_series_left_out", ()): 5}
+
+
+# ---------------------------------------------------------------------------------------------- the number of series
+
+COUNT = types.Count()
+
+
+def of_maps(
+    value: types.Type = COUNT, key: types.Type | None = types.INT64, **maps: dict[Portable, Value]
+) -> SnapshotData:
+    return SnapshotData((), {f"@{name}": MapData(f"@{name}", key, value, entries) for name, entries in maps.items()})
+
+
+def test_the_largest_values_come_first() -> None:
+    before = of_maps(a={1: 5, 2: 9, 3: 7}, b={1: 1, 2: 2})
+    after, left_out = SeriesCap(2).capped(before)
+    assert after.maps["@a"].entries == {2: 9, 3: 7}
+    assert after.maps["@b"] is before.maps["@b"]
+    assert left_out == {"@a": 1, "@b": 0}
+    assert len(before.maps["@a"].entries) == 3
+
+
+def test_a_key_that_was_shown_stays_until_the_map_has_lost_it() -> None:
+    cap = SeriesCap(2)
+    cap.capped(of_maps(a={1: 5, 2: 6}))
+    after, left_out = cap.capped(of_maps(a={1: 5, 2: 6, 3: 100}))
+    assert (after.maps["@a"].entries, left_out) == ({1: 5, 2: 6}, {"@a": 1})
+    after, _ = cap.capped(of_maps(a={2: 6, 3: 100, 4: 50}))
+    assert after.maps["@a"].entries == {2: 6, 3: 100}
+    cap.capped(of_maps(a={}))
+    after, _ = cap.capped(of_maps(a={2: 6, 3: 100, 4: 50}))
+    assert after.maps["@a"].entries == {3: 100, 4: 50}
+
+
+def test_averages_and_histograms_weigh_what_they_counted() -> None:
+    after, _ = SeriesCap(1).capped(of_maps(types.Avg(), a={1: (1000, 1), 2: (10, 5)}))
+    assert after.maps["@a"].entries == {2: (10, 5)}
+    after, _ = SeriesCap(1).capped(of_maps(types.Hist(0), a={1: {60: 1}, 2: {1: 2, 2: 2}}))
+    assert after.maps["@a"].entries == {2: {1: 2, 2: 2}}
+
+
+def test_a_map_without_keys_is_no_matter_of_the_cap() -> None:
+    after, left_out = SeriesCap(1).capped(of_maps(COUNT, None, a={None: 3}))
+    assert after.maps["@a"].entries == {None: 3}
+    assert left_out == {}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pytrace.core import types
 from pytrace.render.decoders import file_number
 from pytrace.render.forms import Decoders
-from pytrace.render.percpu_merge import divided
+from pytrace.render.value_types import divided
 from tests.support.encode import encode
 
 COLOUR = types.Enum("colour", 4, False, (("RED", 0), ("GREEN", 5)))

@@ -34,10 +34,10 @@ def test_python_programs_get_numbers_at_any_nesting() -> None:
     kind = types.Tuple((types.INT64, types.Record(("a",), (fixed,))))
     assert as_python(kind)((1, (150,))) == (1, (fixed.number(150),))
     plain = (1, 2)
-    assert PythonForms().made(types.Tuple((types.INT64, types.INT64)))(plain) is plain
+    assert PythonForms().form(types.Tuple((types.INT64, types.INT64)))(plain) is plain
 
 
 def test_restored_values_decode_as_before() -> None:
-    assert Restored().made(types.Tuple((types.String(4), types.Inet())))(("a", "127.0.0.1")) == (
+    assert Restored().form(types.Tuple((types.String(4), types.Inet())))(("a", "127.0.0.1")) == (
         b"a", (types.AF_INET, bytes((127, 0, 0, 1))),
     )  # fmt: skip

@@ -12,6 +12,9 @@ import pytest
 from pytrace.core.types import Stack, StackMode
 from pytrace.render import names as render_names
 from pytrace.render.names import Names
+from pytrace.results.formats.portable_forms import PortableNames
+from pytrace.results.values import Frame as PortableFrame
+from pytrace.results.values import StackTrace
 from pytrace.runtime.host.cgroups import Cgroups
 from pytrace.runtime.host.clocks import Clock
 from pytrace.runtime.host.host_names import HostNames
@@ -99,9 +102,9 @@ def test_what_a_signal_interrupted_is_where_it_was() -> None:
 
 @pytest.mark.parametrize("mode", [StackMode.BPFTRACE, StackMode.PERF, StackMode.RAW])
 @pytest.mark.parametrize("user", [False, True])
-def test_many_stacks_print_as_each_of_them_does(user: bool, mode: StackMode, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remembered_frames_print_as_others(user: bool, mode: StackMode, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every order of places: innermost, called, interrupted; with source lines, without, inlined, unknown."""
-    monkeypatch.setattr(render_names, "_KEPT_LINES", 3)
+    monkeypatch.setattr(render_names, "_REMEMBERED", 3)
     known = KNOWN | {
         0x4000: [Frame("start", 0, "/bin/prog", "b.c", 40)],
         0x5000: [Frame("loop", 8, "/bin/prog", "b.c", 50)],
@@ -110,14 +113,14 @@ def test_many_stacks_print_as_each_of_them_does(user: bool, mode: StackMode, mon
     symbols = Symbols(known, {0x2000: [Frame("main", 8, "/bin/prog", "src/b.c", 29)],
                               0x5000: [Frame("loop", 8, "/bin/prog", "b.c", 49)]})  # fmt: skip
     symbols.trampolines = {0x7000}
-    made = Names(symbols, Clock(), (), HostNames())
     kind = Stack(user, 127, mode)
-    many = made.many_stacks(kind, b"  ")
+    names = Names(symbols, Clock(), (), HostNames())
+    many, repeated = names.many_stacks(kind, b"  "), names.stack(kind, b"  ")
     places = (0x2000, 0x4000, 0x5000, 0x6000, 0x7000, 0x8000)
     for frames in [*permutations(places, 3), (0x5000,), (0x5000, 0x5000, 0x7000, 0x5000, 0x5000), ()]:
         for process in (1, 2):
-            assert many((process, frames, 0)) == made.stack(kind, b"  ")((process, frames, 0))
-    assert many((1, (), -2)) == made.stack(kind, b"  ")((1, (), -2))
+            once = Names(symbols, Clock(), (), HostNames()).stack(kind, b"  ")
+            assert many((process, frames, 0)) == repeated((process, frames, 0)) == once((process, frames, 0))
 
 
 def test_build_ids(names: Names) -> None:
@@ -183,3 +186,59 @@ def test_a_place_without_a_function(frame: Frame, plain: bytes, perf: bytes) -> 
     assert names.user_symbol((1, 0x5000)) == plain
     assert names.stack(Stack(True), b"")((1, (0x5000,), 0)) == b"\n" + plain + b"\n"
     assert names.stack(Stack(True, mode=StackMode.PERF))((1, (0x5000,), 0)) == b"\n" + perf
+
+
+# ---------------------------------------------------------------------------------------------- stacks on one line
+
+FUNCTIONS = {
+    0x1000: [Frame("leaf;[odd]\n", 16, "[kernel]")],
+    0x2000: [
+        Frame("helper", 4, "/bin/prog", "src/a.c", 12, True),
+        Frame("main", 8, "/bin/prog", "src/b.c", 30),
+    ],
+    0x4000: [Frame("", 0, "/usr/lib/libx.so.1")],
+}
+ADDRESSES = (0x1000, 0x2000, 0x3000, 0x4000)
+
+LINES = {
+    (StackMode.FOLDED, False): b"[libx.so.1];0x3000;main;helper;leaf:[odd]\\x0a",
+    (StackMode.FOLDED, True): b"[libx.so.1];0x3000;main;helper;leaf:[odd]\\x0a",
+    (StackMode.ANNOTATED, False): b"[libx.so.1]_[k];0x3000_[k];main_[k];helper_[i];leaf:[odd]\\x0a_[k]",
+    (StackMode.ANNOTATED, True): b"[libx.so.1];0x3000;main;helper_[i];leaf:[odd]\\x0a",
+    (StackMode.INVERTED, True): b"leaf:[odd]\\x0a;helper;main;0x3000;[libx.so.1]",
+}
+
+
+@pytest.mark.parametrize(("mode", "user"), list(LINES))
+def test_lines_of_a_run(mode: StackMode, user: bool) -> None:
+    text = Names(Symbols(FUNCTIONS), Clock(), (), HostNames()).stack(Stack(user, 127, mode))
+    assert text((7, ADDRESSES, 0)) == LINES[mode, user]
+
+
+@pytest.mark.parametrize(("mode", "user"), list(LINES))
+def test_lines_of_a_snapshot(mode: StackMode, user: bool) -> None:
+    frames = (
+        PortableFrame("leaf;[odd]\n", 16, "[kernel]"),
+        PortableFrame("helper", 4, "/bin/prog", inlined=True),
+        PortableFrame("main", 8, "/bin/prog"),
+        PortableFrame("", address=0x3000),
+        PortableFrame("", module="/usr/lib/libx.so.1", address=0x4000),
+    )
+    text = PortableNames().stack(Stack(user, 127, mode))
+    assert text(StackTrace(frames, user)) == LINES[mode, user]
+
+
+def test_lines_without_frames() -> None:
+    text = Names(Symbols(FUNCTIONS), Clock(), (), HostNames()).stack(Stack(True, 127, StackMode.FOLDED))
+    assert text((7, (), 0)) == b""
+    assert text((7, (), -14)) == b""
+    assert text((7, (), -22)) == b"[no stack: Invalid argument]"
+    saved = PortableNames().stack(Stack(True, 127, StackMode.FOLDED))
+    assert saved(StackTrace((), error="Invalid argument")) == b"[no stack: Invalid argument]"
+
+
+def test_callers_in_lines_are_where_they_called() -> None:
+    known = {0x2000: [Frame("main", 8, "/bin/prog", "b.c", 30)], 0x4000: [Frame("start", 1, "/bin/prog", "b.c", 40)]}
+    calls = {0x4000: [Frame("abort", 20, "/bin/prog", "b.c", 9)]}
+    text = Names(Symbols(known, calls), Clock(), (), HostNames()).stack(Stack(True, 127, StackMode.FOLDED))
+    assert text((0, (0x2000, 0x4000), 0)) == b"abort;main"

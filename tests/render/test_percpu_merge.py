@@ -10,7 +10,8 @@ import pytest
 from pytrace.core import types
 from pytrace.core.types import INT32, INT64, UINT64, Array, Avg, Count, Enum, Hist, Max, Min, Record, Stats, Sum, Tuple
 from pytrace.render.forms import Decoders
-from pytrace.render.percpu_merge import BUCKETED, OTHER, ROWS, divided
+from pytrace.render.percpu_merge import SINGLE
+from pytrace.render.value_types import ROWS, divided, merging_of
 from tests.support.encode import encode
 
 COLOUR = Enum("colour", 4, False, (("RED", 0), ("BLUE", 7)))
@@ -21,7 +22,7 @@ def merged(kind: types.Type, *copies: Any) -> Any:
     data = b"".join(encode(kind, item).ljust((kind.size + 7) & ~7, b"\0") for item in copies)
     if len(copies) == 1:
         data = data[: kind.size]
-    return ROWS.get(type(kind), OTHER).merge(kind, len(data), Decoders())(data)
+    return merging_of(kind).merge(kind, len(data), Decoders())(data)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def test_buckets_are_added_one_by_one() -> None:
 def test_intervals_of_a_series_are_those_that_were_used() -> None:
     kind = types.TSeries(1_000_000_000, 4, "sum")
     data = b"".join(struct.pack("=QqQ", *row) for row in ((7, -5, 1), (0, 9, 9), (8, 3, 2)))
-    assert ROWS[types.TSeries].merge(kind, len(data), Decoders())(data) == ((7, -5, 1), (8, 3, 2))
+    assert ROWS[types.TSeries].merging.merge(kind, len(data), Decoders())(data) == ((7, -5, 1), (8, 3, 2))
 
 
 @pytest.mark.parametrize(
@@ -76,13 +77,13 @@ def test_intervals_of_a_series_are_those_that_were_used() -> None:
     ],
 )  # fmt: skip
 def test_what_entries_are_ordered_by(kind: type[types.Type], value: Any, rank: int) -> None:
-    sort = ROWS[kind].rank
+    sort = ROWS[kind].merging.rank
     assert sort is not None
     assert sort(value) == rank
 
 
 def test_values_that_one_cpu_keeps_are_ordered_by_key() -> None:
-    assert OTHER.rank is OTHER.subtract is None
+    assert SINGLE.rank is SINGLE.subtract is None
 
 
 @pytest.mark.parametrize(
@@ -91,13 +92,13 @@ def test_values_that_one_cpu_keeps_are_ordered_by_key() -> None:
      (types.Hist, (3, 4), (1, 4), (2, 0))],
 )  # fmt: skip
 def test_an_earlier_value_off_a_later_one(kind: type[types.Type], new: Any, old: Any, rest: Any) -> None:
-    subtract = ROWS[kind].subtract
+    subtract = ROWS[kind].merging.subtract
     assert subtract is not None
     assert subtract(new, old) == rest
 
 
 def test_extremes_cannot_be_taken_off() -> None:
-    assert ROWS[types.Min].subtract is ROWS[types.Max].subtract is ROWS[types.TSeries].subtract is None
+    assert all(ROWS[kind].merging.subtract is None for kind in (types.Min, types.Max, types.TSeries))
 
 
 @pytest.mark.parametrize(
@@ -120,4 +121,4 @@ def test_members_of_structs_are_divided() -> None:
 
 
 def test_types_with_buckets_are_those_of_several_lines() -> None:
-    assert set(BUCKETED) == {types.Hist, types.LHist, types.TSeries}
+    assert {kind for kind, row in ROWS.items() if row.merging.bucketed} == {types.Hist, types.LHist, types.TSeries}

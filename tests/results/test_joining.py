@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytrace.core import types
+from pytrace.render.value_types import ROWS
 from pytrace.results import joining
 from pytrace.results.joining import joiner
 from pytrace.results.merge import merge
-from pytrace.results.values import Portable, Value
+from pytrace.results.values import Value
 from tests.support.portable import VALUES
 from tests.support.snapshots import COUNT, STRING, map_data, run, snapshot
 
@@ -46,25 +47,21 @@ def test_each_type_joins_in_its_way(kind: types.Type, first: Value, second: Valu
     assert (first, second) == before
 
 
-def test_aggregations_have_a_rule_and_plain_values_none() -> None:
-    for kind in types.ALL:
+def test_aggregations_have_a_row_and_plain_values_none() -> None:
+    for kind, row in ROWS.items():
         aggregation = kind in (
             types.Count, types.Sum, types.Avg, types.Stats, types.Min, types.Max, types.Hist, types.LHist,
             types.TSeries,
         )  # fmt: skip
-        assert (kind in joining.ROWS) is aggregation
+        assert (row.merging in joining.ROWS) is aggregation, kind
 
 
-def test_whole_maps_join_key_by_key() -> None:
-    rule = joining.rule(types.Hist())
-    assert rule is not None
-    into: dict[Portable, Value] = {}
-    given_ = {"a": {1: 1}, "b": {2: U64_MAX}}
-    for entries in (given_, {"b": {2: 1}, "c": {3: 1}}):
-        rule.absorb(into, entries)
-    rule.finish(into)
-    assert into == {"a": {1: 1}, "b": {2: 0}, "c": {3: 1}}
-    assert given_ == {"a": {1: 1}, "b": {2: U64_MAX}}
+def test_a_value_that_has_no_other_is_of_the_type_of_both() -> None:
+    assert joiner(types.Sum(True))(None, U64_MAX) == -1
+    assert joiner(types.Hist())(None, {1: 3}) == {1: 3}
+    assert joiner(types.TSeries(10, 5, "sum"))(None, {1: (U64_MAX, 1)}) == {1: (-1, 1)}
+    assert joiner(types.Min())(None, 5) == 5
+    assert joiner(STRING)(None, "a") == "a"
 
 
 @pytest.mark.parametrize("name", VALUES)

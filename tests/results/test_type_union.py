@@ -6,7 +6,7 @@ import pytest
 
 from pytrace.core import types
 from pytrace.core.types import Field, Type
-from pytrace.results.type_union import MismatchError, described, joined
+from pytrace.results.type_union import ROWS, MismatchError, described, joined
 from tests.support.snapshots import COUNT, STRING
 
 
@@ -78,3 +78,9 @@ def test_descriptions_name_what_decides() -> None:
     assert described(types.Tuple((types.INT64, types.Stack(True)))) == "(int64, ustack(bpftrace))"
     assert described(types.Record(("a", "b"), (types.INT64, types.INT8))) == "(a=int64, b=int8)"
     assert described(NARROW) == "struct x with members n"
+
+
+def test_every_type_with_parameters_has_a_row() -> None:
+    parameters = {kind: set(kind.__struct_fields__) for kind in types.ALL if issubclass(kind, types.Data)}
+    lacking = [kind.__name__ for kind, names in parameters.items() if names and kind not in ROWS]
+    assert not lacking, "rows of pytrace/results/type_union.py"

@@ -5,7 +5,7 @@ The code generator and the decoder both take all layouts from here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Union
 
 import msgspec
@@ -64,8 +64,8 @@ __all__ = [
     "VOID", "AddressSpace", "Array", "Avg", "Bool", "Buffer", "CgroupPath", "Count", "Data", "Enum", "Field", "Fixed",
     "Hist", "Inet", "Int", "InterfaceName", "Joined", "KSym", "LHist", "FieldLoader", "Mac", "Max", "Members", "Min",
     "NetworkNamespace", "Pointer", "Record", "Signed", "Stack", "StackMode", "Stats", "String", "Struct", "Sum",
-    "TSeries", "Timestamp", "Tuple", "Type", "USym", "Username", "Void", "decoded", "named_fields", "parts",
-    "rebuilt", "settled", "shown_name",
+    "TSeries", "Timestamp", "Tuple", "Type", "USym", "Username", "Void", "decoded", "member_types",
+    "named_fields", "parts", "rebuilt", "settled", "shown_name",
 ]  # fmt: skip
 
 # ---------------------------------------------------------------------------------------------- common instances
@@ -109,6 +109,13 @@ def named_fields(kind: Struct, base: int = 0) -> Iterator[Field]:
             yield Field(field.name, shown, base + field.offset, field.bit_offset, field.bit_size)
         elif isinstance(inner, Struct):
             yield from named_fields(inner, base + field.offset)
+
+
+def member_types(type_: Type) -> Sequence[Type]:
+    """The types of the members of a tuple, a record, or a struct as printed; none of other types."""
+    if isinstance(type_, Struct):
+        return tuple(field.type for field in named_fields(type_))
+    return type_.members if isinstance(type_, Members) else ()
 
 
 # ---------------------------------------------------------------------------------------------- encoding

@@ -217,6 +217,8 @@ class _Aggregate(Data, frozen=True):
 class Count(_Aggregate, frozen=True, tag="count"):
     """``u64`` per CPU; merged by adding."""
 
+    signed: ClassVar[bool] = False
+
 
 
 def truncated(total: int, count: int) -> int:

@@ -4,35 +4,26 @@ from __future__ import annotations
 
 import struct
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from pytrace.core import types
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types.builtin_types import truncated
-from pytrace.render import json
-from pytrace.render.decoders import Decode, Value, Values
+from pytrace.render import histogram, json, percpu_merge, tseries
+from pytrace.render.decoders import Decode, Value, Values, for_any
 from pytrace.render.forms import Decoders
-from pytrace.render.percpu_merge import (
-    BUCKETED,
-    OTHER,
-    ROWS,
-    Intervals,
-    Merge,
-    counts_of,
-    divided,
-    intervals_of,
-    itself,
-)
+from pytrace.render.percpu_merge import Intervals, Merge, itself
+from pytrace.render.value_types import merging_of, with_div
 
 if TYPE_CHECKING:
     # Loaded only by scripts that have such maps.
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pytrace.core.manifest import MapSpec
-    from pytrace.render import histogram, tseries
     from pytrace.render.forms import JsonForms, TextForms
+    from pytrace.render.large_maps.printing import LargeMap
     from pytrace.render.text import Form
 
 
@@ -77,25 +68,8 @@ class Shown(msgspec.Struct, frozen=True):
     clear: bool = False
 
 
-Given = TypeVar("Given")
 Entry = tuple[Value, Value]
 """Decoded key (``()`` for an unkeyed map) and merged value."""
-
-
-class LargeMap(Protocol):
-    """Entries of a map with very many keys, in order; each of the methods but the first can be called once."""
-
-    def fill(self, blocks: Iterable[Block]) -> None:
-        """Take all entries."""
-
-    def entries(self) -> Iterator[Entry]:
-        """The entries, decoded."""
-
-    def text(self) -> Iterator[bytes]:
-        """The entries as text."""
-
-    def json(self) -> Iterator[bytes] | None:
-        """The entries as a line of JSON; None when that needs all of them at once."""
 
 
 class MapPrinter:
@@ -109,16 +83,16 @@ class MapPrinter:
         self.value_type = value
         self.texts = texts
         self.jsons = jsons
-        self._row = ROWS.get(type(value), OTHER)
+        self._merging = merging_of(value)
         self._name = name.encode(errors="surrogateescape")
 
     def sort(self, found: list[Entry], order: str = "") -> None:
         """Order entries as they print."""
         found.sort(key=self.order_key(order.removeprefix("-")), reverse=order.startswith("-"))
 
-    def order_key(self, by: str = "") -> Callable[[Entry], Any]:
-        """What entries are ordered by: ``key``, ``value``, or as they print without an order."""
-        rank = self._row.rank
+    def order_key(self, by: str = "") -> Callable[[Entry], Value]:
+        """The sort key of entries: by ``key``, by ``value``, or as they print without an order."""
+        rank = self._merging.rank
         if by == "value" and rank is None:
             rank = itself
         if by == "key" or rank is None:
@@ -131,17 +105,17 @@ class MapPrinter:
     @property
     def json_type(self) -> str:
         """What JSON output calls such a map."""
-        return self._row.json_type
+        return self._merging.json_type
 
     def entries_text(self, entries: list[Entry], shown: Shown, last: int | None = None) -> bytes:
         """Entries as text, empty when there are none; *last* as for :meth:`window`."""
-        value = self._text_form(shown, entries, last)
+        value = self._form(shown, entries, last)
         if self.key_type is None:
-            opening = b":\n" if isinstance(self.value_type, BUCKETED) else b": "
+            opening = b":\n" if self._merging.bucketed else b": "
             return b"".join([b"%s%s%s\n" % (self._name, opening, value(item)) for _, item in entries])
         key = self.texts.key(self.key_type)
         line = self._name.replace(b"%", b"%%") + (
-            b"[%s]:\n%s\n" if isinstance(self.value_type, BUCKETED) else b"[%s]: %s\n"
+            b"[%s]:\n%s\n" if self._merging.bucketed else b"[%s]: %s\n"
         )
         return b"".join([line % (key(name), value(item)) for name, item in entries])
 
@@ -149,22 +123,22 @@ class MapPrinter:
         """Entries as one line of JSON, empty when there are none."""
         if not entries:
             return b""
-        value = self._json_form(shown, entries)
+        value = self._form(shown, entries, as_json=True)
         if self.key_type is None:
             data = value(entries[0][1])
         else:
             data = self._members([(name, value(item)) for name, item in entries])
-        return json.line(self._row.json_type, json.mapping([(self._name, data)]))
+        return json.line(self._merging.json_type, json.mapping([(self._name, data)]))
 
     def entries_json_parts(self, blocks: Iterable[list[Entry]], shown: Shown, last: int | None) -> Iterator[bytes]:
-        """As :meth:`entries_json`, of blocks of entries of which there is at least one."""
+        """As :meth:`entries_json`, of at least one block of entries."""
         if self.key_type is None or not json.distinct_keys(self.key_type):
             yield self.entries_json(list(chain.from_iterable(blocks)), shown)
             return
         # As json.line and json.mapping write it.
-        before = b'{"type": "%s", "data": {%s: {' % (self._row.json_type.encode(), json.quoted(self._name))
+        before = b'{"type": "%s", "data": {%s: {' % (self._merging.json_type.encode(), json.quoted(self._name))
         for block in blocks:
-            value = self._json_form(shown, block, last)
+            value = self._form(shown, block, last, as_json=True)
             yield before + self._members([(name, value(item)) for name, item in block])[1:-1]
             before = b", "
         yield b"}}}\n"
@@ -176,59 +150,37 @@ class MapPrinter:
         names = json.distinct([key(name) for name, _ in entries])
         return json.mapping(list(zip(names, (value for _, value in entries), strict=True)))
 
-    def _text_form(self, shown: Shown, entries: list[Entry], last: int | None = None) -> Form:
-        kind = self.value_type
-        if isinstance(kind, types.TSeries):
-            from pytrace.render import tseries
-
-            make = self.window(kind, entries, shown.div, last)
-            return lambda value: tseries.text(make(intervals_of(value)))
-        if isinstance(kind, types.Hist):
-            from pytrace.render import histogram
-
-            shape = histogram.shape(kind)
-            return lambda value: histogram.text(shape, counts_of(value), shown.div)
-        return self.value_form(self.texts.form(kind), shown.div)
-
-    def _json_form(self, shown: Shown, entries: list[Entry], last: int | None = None) -> Form:
-        kind = self.value_type
-        if isinstance(kind, types.TSeries):
-            make = self.window(kind, entries, shown.div, last)
-            return lambda value: json.series_form(make(intervals_of(value)))
-        if isinstance(kind, types.Hist):
-            from pytrace.render import histogram
-
-            shape = histogram.shape(kind)
-            return lambda value: json.histogram_form(shape, counts_of(value), shown.div)
-        return self.value_form(self.jsons.form(kind), shown.div)
-
-    def value_form(self, form: Callable[[Value], Given], div: int) -> Callable[[Value], Given]:
-        """*form* for values that are divided by *div* first."""
-        return with_div(form, self.value_type, div)
+    def _form(self, shown: Shown, entries: list[Entry], last: int | None = None, *, as_json: bool = False) -> Form:
+        """The form of values in text or JSON."""
+        type_ = self.value_type
+        if isinstance(type_, types.TSeries):
+            series = tseries.json_text if as_json else tseries.text
+            window = self.window(type_, entries, shown.div, last)
+            return for_any(lambda value: series(window(value)))
+        if isinstance(type_, types.Hist):
+            shape, buckets = histogram.shape(type_), histogram.json_text if as_json else histogram.text
+            return for_any(lambda value: buckets(shape, value, shown.div))
+        return with_div((self.jsons if as_json else self.texts).form(type_), type_, shown.div)
 
     def window(
         self, kind: types.TSeries, entries: list[Entry], div: int, last: int | None = None
     ) -> Callable[[Intervals], tseries.Series]:
-        """All series of a map end with the last interval that any of them has: *last*, or that of *entries*.
+        """The series of a value, divided by *div*.
 
-        Their values are divided by *div*.
+        All series of a map end with the last interval that any of them has: *last*, or that of *entries*.
         """
-        from pytrace.render import tseries
-
         if last is None:
-            last = max((item[0] - 1 for _, value in entries for item in intervals_of(value)), default=0)
+            last = last_interval(entries)
         end = last
 
-        def make(value: Intervals) -> tseries.Series:
-            found = {number: truncated(item, div) for number, item in tseries.merged(kind, value).items()}
-            return tseries.window(kind, found, end)
+        def window(value: Intervals) -> tseries.Series:
+            values = {number: truncated(item, div) for number, item in tseries.merged(kind, value).items()}
+            return tseries.window(kind, values, end)
 
-        return make
+        return window
 
     def shape(self) -> histogram.Shape:
         """The buckets of a map of histograms."""
-        from pytrace.render import histogram
-
         kind = self.value_type
         if not isinstance(kind, types.Hist | types.LHist):
             raise InternalError(f"percentiles of {self.name}, which is no histogram")
@@ -259,7 +211,7 @@ class MapView(MapPrinter):
         self._zeroed = False
         slot = spec.slot
         alone = spec.key is None and (slot is None or not slot.generation)
-        self._subtract = self._row.subtract if alone else None
+        self._subtract = self._merging.subtract if alone else None
 
     # ---- reading
 
@@ -269,7 +221,7 @@ class MapView(MapPrinter):
         if self._key is None:
             return self._scalar(shown, always)
         found = self._sorted(shown, self._key)
-        return found if isinstance(found, list) else list(found.entries())
+        return found if isinstance(found, list) else list(chain.from_iterable(found.entries()))
 
     def contents(self) -> list[Entry]:
         """The entries that would print, in no order."""
@@ -308,7 +260,7 @@ class MapView(MapPrinter):
             self._zeroed = False
         if not always and not (written and fresh):
             return []
-        if isinstance(self.spec.value, BUCKETED) and not (written and fresh):
+        if self._merging.bucketed and not (written and fresh):
             return []
         return [((), shown_value)]
 
@@ -322,7 +274,7 @@ class MapView(MapPrinter):
             split_keys = struct.iter_unpack(f"{len(keys) // count}s", keys)
             split_values = struct.iter_unpack(f"{len(values) // count}s", values)
             pairs += [(key, value) for (key,), (value,) in zip(split_keys, split_values, strict=True)]
-        if isinstance(self.spec.value, BUCKETED):
+        if self._merging.bucketed:
             return self._bucketed(pairs, self.spec.value, decode)
         if not pairs:
             return []
@@ -348,12 +300,13 @@ class MapView(MapPrinter):
         return tuple(counts)
 
     def _join_series(self, parts: list[tuple[int, bytes]]) -> Values:
-        return tuple(item for _, value in parts for item in intervals_of(self._merge(value)))
+        series = [self._merge(value) for _, value in parts]
+        return tuple(item for intervals in series if isinstance(intervals, tuple) for item in intervals)
 
     def _merger(self, size: int) -> Merge[Value]:
         found = self._merges.get(size)
         if found is None:
-            found = self._merges[size] = self._row.merge(self.spec.value, size, self.decoders)
+            found = self._merges[size] = self._merging.merge(self.spec.value, size, self.decoders)
         return found
 
     def _merge(self, data: bytes) -> Value:
@@ -404,42 +357,32 @@ class MapView(MapPrinter):
         found = self._scalar(shown, always) if self._key is None else self._sorted(shown, self._key)
         if isinstance(found, list):
             yield self.entries_json(found, shown)
-            return
-        parts = found.json()
-        if parts is None:
-            yield self.entries_json(list(found.entries()), shown)
         else:
-            yield from parts
+            yield from self.entries_json_parts(found.entries(), shown, None)
 
     # ---- percentiles
 
+    def quantiles(self, percents: Sequence[str]) -> Callable[[Value], list[histogram.Quantile]]:
+        """The percentiles of a value of a hist map."""
+        shape = self.shape()
+        return for_any(lambda counts: histogram.quantiles(shape, counts, percents))
+
     def quantiles_text(self, percents: Sequence[str]) -> bytes:
         """Percentiles of a hist map, a line for each."""
-        from pytrace.render import histogram
-
-        shape = self.shape()
+        quantiles = self.quantiles(percents)
         parts = []
-        for name, counts in self.entries():
-            label = self._name if self.spec.key is None else b"%s[%s]" % (self._name, self._key_text(name))
-            lines = [histogram.quantile_text(item) for item in histogram.quantiles(shape, counts_of(counts), percents)]
-            parts.append(b"%s:\n%s\n" % (label, b"".join(lines)))
+        for key, counts in self.entries():
+            label = self._name if self.spec.key is None else b"%s[%s]" % (self._name, self._key_text(key))
+            parts.append(b"%s:\n%s\n" % (label, b"".join(map(histogram.quantile_text, quantiles(counts)))))
         return b"".join(parts)
 
     def quantiles_json(self, percents: Sequence[str]) -> bytes:
         """Percentiles of a hist map as one line of JSON."""
-        from pytrace.render import histogram
-
-        shape = self.shape()
-        found = [
-            (name, json.quantile_form(histogram.quantiles(shape, counts_of(counts), percents)))
-            for name, counts in self.entries()
-        ]
-        if not found:
+        quantiles = self.quantiles(percents)
+        forms = [(key, histogram.quantile_json(quantiles(counts))) for key, counts in self.entries()]
+        if not forms:
             return b""
-        if self.spec.key is None:
-            data = found[0][1]
-        else:
-            data = self._members(found)
+        data = forms[0][1] if self.spec.key is None else self._members(forms)
         return json.line("quantiles", json.mapping([(self._name, data)]))
 
     def _key_text(self, name: Value) -> bytes:
@@ -447,9 +390,7 @@ class MapView(MapPrinter):
         return self.texts.key(self.spec.key)(name)
 
 
-def with_div(form: Callable[[Value], Given], kind: types.Type, div: int) -> Callable[[Value], Given]:
-    """*form* for values that are divided by *div* first."""
-    if div <= 1 or isinstance(kind, types.Stats | types.LHist):
-        return form
-    change = divided(kind, div)
-    return lambda value: form(change(value))
+def last_interval(entries: Iterable[Entry]) -> int:
+    """The number of the last interval of time series."""
+    epoch = for_any(percpu_merge.last_epoch)
+    return max((epoch(value) for _, value in entries), default=1) - 1

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from pytrace.core import types
 from pytrace.core.types.tables import Column, TableSchema, key_columns, map_schema
-from pytrace.render import csv
+from pytrace.render import csv, histogram, tseries
 from pytrace.render.decoders import Value, for_any
-from pytrace.render.maps.map_printer import Entry, MapPrinter, MapView, Shown, with_div
-from pytrace.render.percpu_merge import counts_of, intervals_of
+from pytrace.render.maps.map_printer import Entry, MapPrinter, MapView, Shown, last_interval
+from pytrace.render.percpu_merge import Counts, Intervals
 from pytrace.render.text import stats_members
+from pytrace.render.value_types import with_div
 
 if TYPE_CHECKING:
     from pytrace.render.tables import Page
@@ -28,7 +29,7 @@ def entries(view: MapView, page: Page, shown: Shown | None = None, *, always: bo
 
 def table(printer: MapPrinter, page: Page, found: list[Entry], shown: Shown) -> bytes:
     """Entries of a map, wherever they come from, as a table of their own; empty when there are none."""
-    last = _last_interval(found) if isinstance(printer.value_type, types.TSeries) else 0
+    last = last_interval(found) if isinstance(printer.value_type, types.TSeries) else 0
     return b"".join(table_parts(printer, page, [found] if found else [], shown, last))
 
 
@@ -40,22 +41,16 @@ def table_parts(
     return _table(printer, page, schema, blocks, _rows(printer, shown, last))
 
 
-def _last_interval(found: list[Entry]) -> int:
-    return max((item[0] - 1 for _, value in found for item in intervals_of(value)), default=0)
-
-
 def quantiles(view: MapView, page: Page, percents: Sequence[str]) -> bytes:
     """Percentiles of a hist map as a table of its own."""
-    from pytrace.render import histogram
-
-    shape, name = view.shape(), view.name
+    name, of_value = view.name, view.quantiles(percents)
     columns = [Column(f"{name}.{item}", types.INT64) for item in ("percentile", "value", "error", "min", "max")]
     schema = TableSchema((*key_columns(view.key_type), *columns))
 
     def rows(value: Value) -> list[list[bytes]]:
         return [
             [item.percent.encode(), *map(_bound, (item.value, item.error, item.low, item.high))]
-            for item in histogram.quantiles(shape, counts_of(value), percents)
+            for item in of_value(value)
         ]
 
     found = view.entries()
@@ -106,27 +101,23 @@ def _stats(value: tuple[int, int]) -> list[list[bytes]]:
 
 
 def _buckets(printer: MapPrinter, shown: Shown) -> Rows:
-    from pytrace.render import histogram
-
     shape = printer.shape()
     div = shown.div if shape.divisible else 1
 
-    def rows(value: Value) -> list[list[bytes]]:
+    def rows(value: Counts) -> list[list[bytes]]:
         return [
             [_bound(item.low), _bound(None if item.high is None else item.high - 1), b"%d" % (item.count // div)]
-            for item in histogram.used(shape, counts_of(value))
+            for item in histogram.used(shape, value)
         ]
 
-    return rows
+    return for_any(rows)
 
 
 def _intervals(printer: MapPrinter, kind: types.TSeries, shown: Shown, last: int) -> Rows:
-    from pytrace.render import tseries
+    window = printer.window(kind, [], shown.div, last)
 
-    make = printer.window(kind, [], shown.div, last)
-
-    def rows(value: Value) -> list[list[bytes]]:
-        points = make(intervals_of(value)).points
+    def rows(value: Intervals) -> list[list[bytes]]:
+        points = window(value).points
         return [[tseries.moment(start), b"%d" % item] for start, item in points if item is not None]
 
-    return rows
+    return for_any(rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pytrace.core import types
-from pytrace.render import json
+from pytrace.render import histogram, json, tseries
 from pytrace.render.decoders import Value as Decoded
 from pytrace.render.portable import encoded
 from pytrace.results.difference import Change, Difference, MapDifference, average, series_values
@@ -124,8 +124,6 @@ def _stats(value: Value | None) -> dict[str, int]:
 
 
 def _buckets_text(_printers: Printers, type_: types.Type) -> _Shown:
-    from pytrace.render import histogram
-
     assert isinstance(type_, types.Hist | types.LHist)
     shape = histogram.shape(type_)
 
@@ -148,8 +146,6 @@ def _counts(change: Change) -> Counts:
 
 
 def _series_text(_printers: Printers, type_: types.Type) -> _Shown:
-    from pytrace.render import tseries
-
     assert isinstance(type_, types.TSeries)
 
     def shown(change: Change) -> bytes:
@@ -225,18 +221,14 @@ def _stats_json(_type: types.Type, change: Change) -> bytes:
 
 
 def _buckets_json(type_: types.Type, change: Change) -> bytes:
-    from pytrace.render import histogram
-
     assert isinstance(type_, types.Hist | types.LHist)
-    return json.histogram_form(histogram.shape(type_), histogram.all_buckets(type_, _counts(change)))
+    return histogram.json_text(histogram.shape(type_), histogram.all_buckets(type_, _counts(change)))
 
 
 def _series_json(type_: types.Type, change: Change) -> bytes:
-    from pytrace.render import tseries
-
     assert isinstance(type_, types.TSeries)
     points = tuple((number * type_.interval, value) for number, value in _counts(change).items())
-    return json.series_form(tseries.Series(type_.interval, points))
+    return tseries.json_text(tseries.Series(type_.interval, points))
 
 
 _DELTAS: dict[type[types.Type], Callable[[types.Type, Change], bytes]] = {

@@ -14,18 +14,12 @@ from pytrace.results.snapshot import SnapshotData
 from pytrace.results.stack_samples import Label, Profile, Sample, profiles
 
 VALUES = ("total", "count", "average")
-"""What is shown of averages and stats."""
-
-class _Escaped(dict[str, str]):
-    """Names without what has a meaning in a line; each is looked through once."""
-
-    def __missing__(self, name: str) -> str:
-        self[name] = escaped = name.translate(_TABLE)
-        return escaped
+"""Numbers of averages and stats that can be shown."""
 
 
 _ESCAPES = {";": ":", **{chr(code): f"\\x{code:02x}" for code in (*range(32), 127)}}
 _TABLE = str.maketrans(_ESCAPES)
+"""Escapes of characters that have a meaning in a line."""
 
 
 def write(snapshot: SnapshotData, options: WriteOptions, file: BinaryIO) -> None:
@@ -66,17 +60,17 @@ def _joined(profile: Profile, root: list[str], options: WriteOptions) -> dict[st
     """Numbers by stack: those that differ only in what is not shown are one."""
     labels = _shown_labels(profile, options)
     names = _annotated if options.flag("annotate") else _names
-    join, escaped = profile.join, _Escaped()
+    join = profile.join
     joined: dict[str, tuple[int, ...]] = {}
     for sample in profile.samples:
-        stack = _line(escaped, [*root, *labels(sample), *names(sample)])
+        stack = _line([*root, *labels(sample), *names(sample)])
         known = joined.get(stack)
         joined[stack] = sample.values if known is None else tuple(map(join, known, sample.values))
     return joined
 
 
 def _shown_labels(profile: Profile, options: WriteOptions) -> Callable[[Sample], list[str]]:
-    """Which members of the key become frames at the root."""
+    """The members of a key that become frames at the root."""
     if options.flag("stacks"):
         return lambda _sample: []
     if not options.flag("process"):
@@ -107,9 +101,9 @@ def _annotated(sample: Sample) -> Sequence[str]:
     ]
 
 
-def _line(escaped: _Escaped, names: list[str]) -> str:
+def _line(names: list[str]) -> str:
     """A stack without its number; a last word that is a number would be read as that."""
-    line = ";".join(map(escaped.__getitem__, names))
+    line = ";".join([name.translate(_TABLE) for name in names])
     start, space, end = line.rpartition(" ")
     return f"{start}_{end}" if space and end.replace(".", "", 1).isdigit() else line
 

@@ -11,11 +11,13 @@ import msgspec
 
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError, did_you_mean
+from pytrace.render.portable import Held
+from pytrace.render.value_types import ROWS
 from pytrace.results.snapshot import MapData, SnapshotData
 
 
 class Content(Enum):
-    """What a map or table holds, as far as formats differ in what they can show; the value is what users read."""
+    """The content of a map or table, as far as formats differ in it; the value is the text for users."""
 
     STACKS = "numbers by stack"
     """The key is or holds a stack, the value is a number, or a total and a count."""
@@ -35,26 +37,26 @@ class FormatOption(msgspec.Struct, frozen=True):
     name: str
     help: str
     argument: str = ""
-    """What stands after ``=``; empty for a flag."""
+    """The name of its argument in help texts; empty for a flag."""
 
 
 class WriteOptions(msgspec.Struct, frozen=True):
-    """How a snapshot is to be written."""
+    """Options for writing a snapshot."""
 
     settings: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Values of the format's own options that were given; empty text for a flag."""
     about: bool = False
-    """Begin with what is known of the runs: host, kernel, times, losses. For formats that people read."""
+    """Begin with a description of the runs: host, kernel, times, losses. For formats that people read."""
 
     def flag(self, name: str) -> bool:
-        """Whether an option of the format was given."""
+        """True if an option of the format is set."""
         return name in self.settings
 
 
 Writer: TypeAlias = Callable[[SnapshotData, WriteOptions, BinaryIO], None]
 """Writes a snapshot, which holds only what the format can show, to a file opened for bytes.
 
-It raises :class:`pytrace.core.diagnostics.TraceError` for what it finds it cannot say, before it wrote anything.
+It raises :class:`pytrace.core.diagnostics.TraceError` for content that the format lacks, before anything is written.
 """
 
 
@@ -63,13 +65,13 @@ class Format(msgspec.Struct, frozen=True):
 
     name: str
     title: str
-    """What it is and who reads it, in half a line."""
+    """Content and readers, in half a line."""
     suffixes: tuple[str, ...]
     """Ends of file names that stand for it, dots included, in lower case."""
     shows: frozenset[Content]
     write: Writer
     binary: bool = False
-    """Whether it is nothing for a terminal."""
+    """It is not written to terminals."""
     options: tuple[FormatOption, ...] = ()
     library: str = ""
     """A module that the format needs and pytrace does not depend on."""
@@ -92,10 +94,10 @@ class Format(msgspec.Struct, frozen=True):
         return self.write
 
     def settings(self, text: str) -> dict[str, str]:
-        """The settings that *text* (``process,period=97``) gives.
+        """The settings in *text* (``process,period=97``).
 
         Raises:
-            TraceError: the format has no such option, or its argument is missing or not wanted.
+            TraceError: the format has no such option, or its argument is missing or superfluous.
         """
         known = {option.name: option for option in self.options}
         found: dict[str, str] = {}
@@ -117,24 +119,21 @@ class Format(msgspec.Struct, frozen=True):
         return did_you_mean(name, names) or ("its options are " + ", ".join(names),)
 
 
-# ---------------------------------------------------------------------------------------------- what maps hold
-
-_NUMBER = (
-    types.Bool, types.Int, types.Enum, types.Count, types.Sum, types.Avg, types.Stats, types.Min, types.Max,
-)  # fmt: skip
+# ---------------------------------------------------------------------------------------------- content of maps
 
 
 def content(data: MapData) -> Content:
-    """What a map holds."""
-    if isinstance(data.value, types.Hist | types.LHist):
+    """The content of a map."""
+    row = ROWS[type(data.value)]
+    if row.held is Held.COUNTS:
         return Content.HISTOGRAMS
-    if isinstance(data.value, types.TSeries):
+    if row.held is Held.SERIES:
         return Content.SERIES
-    if not isinstance(data.value, _NUMBER):
+    if not row.number:
         return Content.VALUES
     return Content.STACKS if data.key is not None and has_stack(data.key) else Content.NUMBERS
 
 
 def has_stack(type_: types.Type) -> bool:
-    """Whether values of a type are stacks or hold some."""
+    """True if values of a type are stacks or have stacks among their parts."""
     return any(isinstance(part, types.Stack) for part in types.parts((type_,)))

@@ -16,7 +16,7 @@ enum
 ======================== ===========================================================================================
 
 Labels are the columns of the key that ``-f csv`` shows. This has no dependency; :mod:`openmetrics` writes the text. A
-program that limits how many series a map gives leaves entries out of :attr:`MapData.entries` before.
+program that limits the series of a map removes entries from :attr:`MapData.entries` before.
 """
 
 from __future__ import annotations
@@ -26,16 +26,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import pairwise
 from operator import itemgetter
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Never, TypeAlias, cast
 
 import msgspec
 from msgspec.structs import replace
 
-from pytrace.base.dispatch import by_class, on
 from pytrace.core import byte_escapes, types
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types.tables import UNITS, key_columns
-from pytrace.render import csv, histogram, tseries
+from pytrace.render import csv, histogram, percpu_merge, tseries
+from pytrace.render.percpu_merge import Merging
+from pytrace.render.value_types import merging_of
+from pytrace.results.formats.format_row import Content, content
 from pytrace.results.formats.portable_forms import Printers
 from pytrace.results.snapshot import MapData, Run, SnapshotData
 from pytrace.results.values import Portable
@@ -46,9 +48,6 @@ PREFIX = "pytrace_"
 Labels: TypeAlias = "tuple[tuple[str, str], ...]"
 """Names and values; the names of one family are the same in all its samples, but for ``le``."""
 
-
-Known: TypeAlias = "dict[str, dict[Portable, Labels]]"
-"""Labels of keys, by map."""
 
 _Entry: TypeAlias = tuple[Labels, Any]
 """Labels, and a portable value of the map's type."""
@@ -66,7 +65,7 @@ class MetricKind(Enum):
 
     @property
     def suffixes(self) -> tuple[str, ...]:
-        """What the names of its samples end in, beyond the name of the family."""
+        """Suffixes of the names of its samples after the name of the family."""
         return _SUFFIXES[self]
 
 
@@ -96,18 +95,17 @@ class Family(msgspec.Struct, frozen=True):
     kind: MetricKind
     help: str
     unit: str
-    """What *name* ends in where that is a unit, else empty."""
+    """The unit in which *name* ends, or empty."""
     samples: tuple[Sample, ...]
 
 
-def families(snapshot: SnapshotData, *, timestamps: bool = False, known: Known | None = None) -> list[Family]:
+def families(snapshot: SnapshotData, *, timestamps: bool = False) -> list[Family]:
     """All families of a snapshot: about its runs, its losses, and those of its maps by name.
 
     Args:
-        snapshot: what there is; maps that are no numbers, histograms or time series are passed over, tables too.
-        timestamps: whether samples carry the time of the snapshot, those of a time series the end of each interval
-            (then all of them are given and not only the last).
-        known: labels of keys that need not be made again, by map; it is changed to those of this snapshot.
+        snapshot: the snapshot; tables and maps without numbers, histograms or time series are skipped.
+        timestamps: samples carry the time of the snapshot, those of a time series the end of each interval
+            (of all intervals and not only the last).
 
     Raises:
         TraceError: a histogram has negative counts, as differences have.
@@ -115,9 +113,8 @@ def families(snapshot: SnapshotData, *, timestamps: bool = False, known: Known |
     found = [*run_families(snapshot.runs), losses_family(snapshot.losses)]
     printers = Printers()
     for _, data in sorted(snapshot.maps.items()):
-        if type(data.value) in _ROWS:
-            labels = None if known is None else known.setdefault(data.name, {})
-            found += map_families(data, printers, timestamps=timestamps, known=labels)
+        if content(data) is not Content.VALUES:
+            found += map_families(data, printers, timestamps=timestamps)
     found.append(_read_family(snapshot.read))
     found = [family for family in found if family.samples]
     if timestamps:
@@ -125,38 +122,23 @@ def families(snapshot: SnapshotData, *, timestamps: bool = False, known: Known |
     return distinct(found)
 
 
-def map_families(
-    data: MapData,
-    printers: Printers | None = None,
-    *,
-    timestamps: bool = False,
-    known: dict[Portable, Labels] | None = None,
-) -> list[Family]:
+def map_families(data: MapData, printers: Printers | None = None, *, timestamps: bool = False) -> list[Family]:
     """The families of one map, whose names are not yet :func:`distinct` from those of others.
 
     Args:
         data: a map of numbers, histograms or time series.
-        printers: what gives the texts of keys; worth sharing between maps.
-        timestamps: whether a time series gives all its intervals, with their times.
-        known: labels of keys that need not be made again; it is changed to those of all keys.
+        printers: prints the texts of keys; maps can share one.
+        timestamps: a time series has all its intervals, with their times.
     """
-    label, before, values = _labels(data, printers or Printers()), known or {}, data.entries
-    # Those that are known are in order: then sorting has little to do.
-    found = [(labels, key) for key, labels in before.items() if key in values]
-    new = [(label(key), key) for key in values if key not in before]
-    if new:
-        found = sorted(found + new, key=itemgetter(0))
-    if known is not None and (new or len(found) < len(before)):
-        known.clear()
-        known.update({key: labels for labels, key in found})
-    entries = [(labels, values[key]) for labels, key in found]
+    label = _labels(data, printers or Printers())
+    entries = sorted(((label(key), value) for key, value in data.entries.items()), key=itemgetter(0))
     kind = data.value.tag if data.value.aggregate else data.value
     one = _One(metric_name(data.name), data.help or f"Map {data.name} ({kind})", timestamps)
-    return _ROWS[type(data.value)](one, data.value, _different(entries))
+    return _families(one, data.value, _different(entries))
 
 
 def run_families(runs: Iterable[Run]) -> list[Family]:
-    """What is known of the runs: an info metric, and when they started and ended."""
+    """Families of the runs: an info metric, and the times of their start and end."""
     items = list(runs)
     info, start, end = [], [], []
     for run in items:
@@ -175,14 +157,14 @@ def run_families(runs: Iterable[Run]) -> list[Family]:
 
 
 def _read_family(moments: Mapping[str, int]) -> Family:
-    """When each map was read: those of a running script are read one after another."""
+    """The time at which each map was read: those of a running script are read one after another."""
     samples = [Sample("", (("map", name),), time / 1e9) for name, time in sorted(moments.items())]
     text = "When reading of this map began"
     return Family(f"{PREFIX}map_read_seconds", MetricKind.GAUGE, text, "seconds", tuple(samples))
 
 
 def losses_family(losses: dict[str, dict[str, int]]) -> Family:
-    """What was lost or failed, as :attr:`SnapshotData.losses` has it."""
+    """Losses and failures, as in :attr:`SnapshotData.losses`."""
     samples = [
         Sample("_total", (("kind", _utf8(kind)), ("subject", _utf8(subject))), count)
         for kind, subjects in sorted(losses.items())
@@ -267,7 +249,7 @@ def _utf8(text: str) -> str:
 
 
 class _One(msgspec.Struct, frozen=True):
-    """What all families of one map share."""
+    """Name, help and times of all families of one map."""
 
     name: str
     help: str
@@ -288,16 +270,11 @@ def _gauge(one: _One, _kind: types.Type, entries: _Entries) -> list[Family]:
     return [one.family(MetricKind.GAUGE, (Sample("", labels, int(value)) for labels, value in entries))]
 
 
-def _count(one: _One, _kind: types.Type, entries: _Entries) -> list[Family]:
-    samples = [Sample("_total", *entry) for entry in entries]
-    return [_gauge_if_negative(one.family(MetricKind.COUNTER, samples, unit=False))]
-
-
-def _sum(one: _One, kind: types.Sum, entries: _Entries) -> list[Family]:
+def _sum(one: _One, kind: types.Count | types.Sum, entries: _Entries) -> list[Family]:
     if kind.signed:
         return _gauge(one, kind, entries)
-    samples = [Sample("_total", labels, value) for labels, value in entries]
-    return [_gauge_if_negative(one.family(MetricKind.COUNTER, samples))]
+    samples = [Sample("_total", *entry) for entry in entries]
+    return [_gauge_if_negative(one.family(MetricKind.COUNTER, samples, unit=isinstance(kind, types.Sum)))]
 
 
 def _gauge_if_negative(family: Family) -> Family:
@@ -369,20 +346,15 @@ def _at(family: Family, time: int) -> Family:
     return replace(family, samples=tuple(samples))
 
 
-_Make: TypeAlias = Callable[[_One, types.Type, _Entries], list[Family]]
+_ROWS: Mapping[Merging, Callable[[_One, Never, _Entries], list[Family]]] = {
+    percpu_merge.SUM: _sum,
+    percpu_merge.MEAN: _average,
+    percpu_merge.BUCKETS: _histogram,
+    percpu_merge.SERIES: _series,
+}
+"""Families by the way in which values merge; other numbers are gauges."""
 
 
-_ROWS: Mapping[type[types.Type], _Make] = by_class(
-    on(types.Bool, _gauge),
-    on(types.Int, _gauge),
-    on(types.Enum, _gauge),
-    on(types.Count, _count),
-    on(types.Sum, _sum),
-    on(types.Avg, _average),
-    on(types.Stats, _average),
-    on(types.Min, _gauge),
-    on(types.Max, _gauge),
-    on(types.Hist, _histogram),
-    on(types.LHist, _histogram),
-    on(types.TSeries, _series),
-)
+def _families(one: _One, type_: types.Type, entries: _Entries) -> list[Family]:
+    make = cast("Callable[[_One, types.Type, _Entries], list[Family]]", _ROWS.get(merging_of(type_), _gauge))
+    return make(one, type_, entries)

@@ -7,14 +7,14 @@ seconds for 100,000 series.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import BinaryIO, TypeAlias
+from typing import BinaryIO
 
 from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.formats.metric_families import Family, Labels, MetricKind, families
 from pytrace.results.snapshot import SnapshotData
 
 CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-"""What a server calls it."""
+"""The content type of the format."""
 OLDER_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """Prometheus' text format, which came before."""
 
@@ -24,30 +24,15 @@ def write(snapshot: SnapshotData, options: WriteOptions, file: BinaryIO) -> None
     file.write(exposition(families(snapshot, timestamps=options.flag("timestamps"))))
 
 
-LabelTexts: TypeAlias = "dict[Labels, str]"
-"""Labels as they are written."""
-
-
-def exposition(
-    found: Iterable[Family],
-    *,
-    older: bool = False,
-    known: LabelTexts | None = None,
-    used: LabelTexts | None = None,
-) -> bytes:
+def exposition(found: Iterable[Family], *, older: bool = False) -> bytes:
     """Families, whose names are distinct, as text with its closing line.
 
-    Args:
-        found: the families.
-        older: in Prometheus' text format 0.0.4, without a closing line.
-        known: texts of labels that need not be made again.
-        used: takes the texts of all labels.
+    *older*: in Prometheus' text format 0.0.4, without a closing line.
     """
-    known, used = known or {}, {} if used is None else used
     lines: list[str] = []
     for family in found:
         lines += _older_heading(family) if older else _heading(family)
-        lines += _samples(family, known, used)
+        lines += _samples(family)
     if not older:
         lines.append("# EOF")
     return "".join(f"{line}\n" for line in lines).encode()
@@ -63,7 +48,7 @@ def _heading(family: Family) -> list[str]:
 
 
 _OLDER = {MetricKind.COUNTER: ("_total", "counter"), MetricKind.INFO: ("_info", "gauge")}
-"""How the older format calls families: it has the names of samples."""
+"""Suffixes and types of families in the older format, which names families as their samples."""
 
 
 def _older_heading(family: Family) -> list[str]:
@@ -73,14 +58,11 @@ def _older_heading(family: Family) -> list[str]:
     return [*lines, f"# TYPE {family.name}{suffix} {kind}"]
 
 
-def _samples(family: Family, known: LabelTexts, used: LabelTexts) -> Iterator[str]:
-    name, get = family.name, known.get
+def _samples(family: Family) -> Iterator[str]:
     for sample in family.samples:
-        labels = sample.labels
-        used[labels] = text = get(labels) or _labels(labels)
         time = "" if sample.timestamp is None else f" {_seconds(sample.timestamp)}"
-        # repr() of a float is the shortest text that gives it back; an integer has all its digits.
-        yield f"{name}{sample.suffix}{text} {sample.value!r}{time}"
+        # repr() of a float is the shortest text of this value; an integer has all its digits.
+        yield f"{family.name}{sample.suffix}{_labels(sample.labels)} {sample.value!r}{time}"
 
 
 def _labels(labels: Labels) -> str:

@@ -15,8 +15,7 @@ from pytrace.core.types import StackMode
 from pytrace.render.decoders import Value as Decoded
 from pytrace.render.forms import JsonForms, Restored, TextForms
 from pytrace.render.maps.map_printer import Entry, MapPrinter
-from pytrace.render.names import build_id_line, no_stack, symbol_lines
-from pytrace.render.stack_lines import frame_word, joined_words
+from pytrace.render.names import build_id_line, frame_word, joined_words, no_stack, symbol_lines
 from pytrace.results import external_sort
 from pytrace.results.snapshot import MapData, SnapshotData, Table
 from pytrace.results.values import Portable, Series, StackTrace, Value
@@ -30,30 +29,11 @@ PortableForm = Callable[[Value], bytes]
 class PortableNames:
     """Names of values that were resolved when the snapshot was taken."""
 
-    def kernel_symbol(self, address: bytes) -> bytes:
-        return address
-
-    def user_symbol(self, value: bytes) -> bytes:
+    @staticmethod
+    def _name(value: bytes, /) -> bytes:
         return value
 
-    def user(self, identity: bytes) -> bytes:
-        return identity
-
-    def interface(self, index: bytes) -> bytes:
-        return index
-
-    def network_namespace(self, inode: bytes) -> bytes:
-        return inode
-
-    def timestamp(self, value: bytes) -> bytes:
-        return value
-
-    def cgroup(self, value: bytes) -> bytes:
-        return value
-
-    def many_stacks(self, kind: types.Stack, indent: bytes = b"        ") -> Callable[[StackTrace], bytes]:
-        """As :meth:`stack`."""
-        return self.stack(kind, indent)
+    kernel_symbol = user_symbol = user = interface = network_namespace = timestamp = cgroup = _name
 
     def stack(self, kind: types.Stack, indent: bytes = b"        ") -> Callable[[StackTrace], bytes]:
         """How stacks of type *kind* print: as the run prints them, with addresses as they are in the module."""
@@ -74,6 +54,8 @@ class PortableNames:
             return b"\n" + b"".join([symbol_lines((frame,), frame.address, indent, perf) for frame in value.frames])
 
         return text
+
+    many_stacks = stack
 
 
 def rows_of(snapshot: SnapshotData, table: Table) -> Iterator[tuple[Portable, ...]]:
@@ -98,15 +80,24 @@ class Printers:
 
     def entries(self, data: MapData) -> Iterator[Entry]:
         """The entries of a map, decoded."""
-        value = self._restored.made(data.value)
+        return map(self._decoded(data), data.entries.items())
+
+    def _decoded(self, data: MapData) -> Callable[[tuple[Value, ...]], Entry]:
+        value = self._restored.form(data.value)
         if data.key is None:
-            return (((), value(item)) for item in data.entries.values())
-        key = self._restored.made(data.key)
-        return ((key(name), value(item)) for name, item in data.entries.items())
+            return lambda item: ((), value(item[1]))
+        key = self._restored.form(data.key)
+        return lambda item: (key(item[0]), value(item[1]))
 
     def in_order(self, data: MapData) -> Iterator[list[Entry]]:
         """The entries of a map, decoded, as they print; some at a time."""
-        return external_sort.in_order(self.entries(data), self.printer(data).order_key())
+        decoded, order = self._decoded(data), self.printer(data).order_key()
+        if data.key is None:
+            yield from filter(None, [list(self.entries(data))])
+            return
+        type_ = types.Tuple((data.key, data.value))
+        for block in external_sort.in_order(data.entries.items(), lambda item: order(decoded(item)), type_):
+            yield list(map(decoded, block))
 
     def last_interval(self, data: MapData) -> int:
         """Of a map of time series the number of the last interval; 0 of others."""
@@ -116,11 +107,11 @@ class Printers:
 
     def restored(self, type_: types.Type) -> Callable[[Value], Decoded]:
         """What decodes portable values of a type."""
-        return self._restored.made(type_)
+        return self._restored.form(type_)
 
     def portable(self, type_: types.Type, form: Callable[[Decoded], Made]) -> Callable[[Value], Made]:
         """What *form* makes of portable values of a type."""
-        restore = self._restored.made(type_)
+        restore = self._restored.form(type_)
         return lambda value: form(restore(value))
 
     def portable_text(self, type_: types.Type) -> PortableForm:

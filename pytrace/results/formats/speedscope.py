@@ -28,26 +28,19 @@ _UNITS = {
 """Its name of a unit, and how many of these one of ours is; all others have none."""
 
 _FrameKey = tuple[str, str]
-"""Name, and source file or module: what a function is, wherever in it a call is made."""
+"""Name, and source file or module: the same for all calls in a function."""
 
 
 class _Frames(msgspec.Struct):
     """The frames that all profiles share, by their number."""
 
     numbers: dict[_FrameKey, int] = msgspec.field(default_factory=dict)
-    known: dict[int, int] = msgspec.field(default_factory=dict)
-    """By the identity of frames, which live as long as the samples: most are the same object many times."""
 
     def number(self, name: str, file: str) -> int:
         return self.numbers.setdefault((name, file), len(self.numbers))
 
     def of(self, frames: Iterable[Frame]) -> list[int]:
-        known = self.known
-        return [known[id(frame)] if id(frame) in known else self._add(frame) for frame in frames]
-
-    def _add(self, frame: Frame) -> int:
-        number = self.known[id(frame)] = self.number(frame_name(frame), frame.file or frame.module)
-        return number
+        return [self.number(frame_name(frame), frame.file or frame.module) for frame in frames]
 
     def shown(self) -> list[dict[str, str]]:
         return [

@@ -12,7 +12,9 @@ from pytrace.core.types.tables import Column, TableSchema, key_columns, map_sche
 from pytrace.render import csv, histogram, tseries
 from pytrace.render.maps import map_tables
 from pytrace.render.maps.map_printer import Shown
+from pytrace.render.portable import Held
 from pytrace.render.tables import Page
+from pytrace.render.value_types import ROWS
 from pytrace.results.flat_tables import ColumnKind, FlatColumn, FlatTable, library
 from pytrace.results.formats import about
 from pytrace.results.formats.format_row import WriteOptions
@@ -159,22 +161,18 @@ def _in_order(data: MapData) -> list[tuple[_Held, _Held]]:
 _Parts = Callable[[_Held], _Row]
 """From a portable value to those of its columns."""
 
-_KINDS: dict[type[types.Type], ColumnKind] = {
-    types.Bool: ColumnKind.BOOL,
-    types.Pointer: ColumnKind.UNSIGNED,
-    types.Buffer: ColumnKind.BYTES,
-    types.Stack: ColumnKind.LINES,
-    types.Fixed: ColumnKind.FLOAT,
-    types.Count: ColumnKind.UNSIGNED,
-    types.Hist: ColumnKind.UNSIGNED,
-    types.LHist: ColumnKind.UNSIGNED,
-}
+_KINDS = {Held.BOOL: ColumnKind.BOOL, Held.BYTES: ColumnKind.BYTES, Held.STACK: ColumnKind.LINES}
 
 
 def _kind(type_: types.Type) -> ColumnKind:
-    if isinstance(type_, types.Int | types.Signed):
+    """The kind of a column; values without one are text."""
+    if isinstance(type_, types.Fixed):
+        return ColumnKind.FLOAT
+    if isinstance(type_, types.Int | types.Count | types.Signed):
         return ColumnKind.SIGNED if type_.signed else ColumnKind.UNSIGNED
-    return _KINDS.get(type(type_), ColumnKind.TEXT)
+    if isinstance(type_, types.Pointer):
+        return ColumnKind.UNSIGNED
+    return _KINDS.get(ROWS[type(type_)].held, ColumnKind.TEXT)
 
 
 def _no_parts(_key: object) -> _Row:

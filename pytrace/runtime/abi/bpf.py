@@ -268,15 +268,15 @@ def obj_pin(descriptor: int, path: str) -> None:
 def ids(kind: str) -> list[int]:
     """Ids of all objects of *kind* in the kernel: ``prog``, ``map``, ``link`` or ``btf``."""
     number = Command[f"{kind.upper()}_GET_NEXT_ID"]
-    numbers: list[int] = []
+    found: list[int] = []
     current = 0
     while True:
         try:
             _, data = command(number, struct.pack("=III", current, 0, 0))
         except FileNotFoundError:
-            return numbers
+            return found
         current = struct.unpack_from("=I", data, 4)[0]
-        numbers.append(current)
+        found.append(current)
 
 
 def open_by_id(kind: str, number: int) -> int:

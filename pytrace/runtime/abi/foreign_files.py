@@ -37,13 +37,13 @@ def open_regular(path: str, flags: int = 0) -> BinaryIO:
     Raises:
         OSError: there is none, or it cannot be read.
     """
-    descriptor = _found(path, flags & os.O_NOFOLLOW)
+    found = _found(path, flags & os.O_NOFOLLOW)
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        if not stat.S_ISREG(os.fstat(found).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", path)
-        return open(f"/proc/self/fd/{descriptor}", "rb")
+        return open(f"/proc/self/fd/{found}", "rb")
     finally:
-        os.close(descriptor)
+        os.close(found)
 
 
 @contextmanager
@@ -59,11 +59,11 @@ def kernel_path(path: str) -> Iterator[str]:
     if _IN_ROOT.fullmatch(path) is None:
         yield path
         return
-    descriptor = _found(path, 0)
+    found = _found(path, 0)
     try:
-        yield f"/proc/self/fd/{descriptor}"
+        yield f"/proc/self/fd/{found}"
     finally:
-        os.close(descriptor)
+        os.close(found)
 
 
 def _found(path: str, flags: int) -> int:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from pytrace.core import types
 from pytrace.core.types import settled
 from pytrace.render.forms import PortableForms
-from pytrace.render.maps.map_printer import Entry, MapView, with_div
+from pytrace.render.maps.map_printer import Entry, MapView
+from pytrace.render.value_types import with_div
 from pytrace.results.joining import joiner
 from pytrace.results.snapshot import MapData
 
@@ -55,15 +56,15 @@ def portable(
         entries = [(name, item) for name, item in entries if _is_set(item)]
     key = _without_key if spec.key is None else forms.form(spec.key)
     value, join = with_div(forms.form(spec.value), spec.value, div), joiner(spec.value)
-    values: dict[Portable, Value] = {}
+    found: dict[Portable, Value] = {}
     for start in range(0, len(entries), SLICE):
         for name, item in entries[start : start + SLICE]:
             portable, converted = key(name), value(item)
-            if portable in values:
-                converted = join(values[portable], converted)
-            values[portable] = converted
+            if portable in found:
+                converted = join(found[portable], converted)
+            found[portable] = converted
         pause()
-    return values
+    return found
 
 
 def _without_key(_key: Decoded) -> None:

@@ -76,7 +76,7 @@ class Die(DeferredEntry):
     cu: Unit
     dwarfinfo: UnitTable
 
-    def value(self, name: str) -> int | bytes | list[int] | None:
+    def value(self, name: str) -> Any:
         """The meaning of an attribute: a string for an offset in a table of strings; None where it is missing."""
         attribute = self.attributes.get(name)
         if attribute is None:
@@ -84,8 +84,7 @@ class Die(DeferredEntry):
         form = MODERN.get(attribute.form, attribute.form)
         if form in _SUPPLEMENT_STRINGS:
             return self.dwarfinfo.supplement.get_string_from_table(attribute.raw_value)
-        meaning: int | bytes | list[int] | None = self.translated(form, attribute.raw_value)
-        return meaning
+        return self.translated(form, attribute.raw_value)
 
     def number(self, name: str, default: int = 0) -> int:
         """A constant; *default* where the attribute is missing or not a constant (but an expression or a reference)."""
@@ -104,8 +103,7 @@ class Die(DeferredEntry):
         attribute = self.attributes.get(name)
         if attribute is None or MODERN.get(attribute.form, attribute.form) not in _ADDRESSES:
             return None
-        value = self.value(name)
-        return value if isinstance(value, int) else None
+        return int(self.value(name))
 
     def follow(self, name: str) -> Die:
         """The entry that an attribute refers to.
@@ -115,13 +113,13 @@ class Die(DeferredEntry):
         """
         attribute = self.attributes[name]
         if attribute.form in _SUPPLEMENT_ENTRIES:
-            target = self.dwarfinfo.supplement.get_DIE_from_refaddr(attribute.raw_value)
+            found = self.dwarfinfo.supplement.get_DIE_from_refaddr(attribute.raw_value)
         else:
-            target = self.get_DIE_from_attribute(name)
-        if target.is_null():
-            raise DWARFError(f"a reference to {target.offset:#x} meets the end of a list")
-        assert isinstance(target, Die)
-        return target
+            found = self.get_DIE_from_attribute(name)
+        if found.is_null():
+            raise DWARFError(f"a reference to {found.offset:#x} meets the end of a list")
+        assert isinstance(found, Die)
+        return found
 
     def __contains__(self, name: str) -> bool:
         return name in self.attributes
@@ -271,9 +269,9 @@ class UnitTable(TableOfUnits):
 
     def unit(self, start: int) -> Unit:
         """The unit that begins at an offset of ``.debug_info``."""
-        unit = self.get_CU_at(start)
-        assert isinstance(unit, Unit)
-        return unit
+        found = self.get_CU_at(start)
+        assert isinstance(found, Unit)
+        return found
 
     def type_unit(self, signature: int) -> Unit | None:
         """The type unit with a signature; None when this table does not have it."""
@@ -327,7 +325,7 @@ class UnitTable(TableOfUnits):
     def code(self) -> list[tuple[int, int, int]]:
         """Start, end and unit of pieces of code, in order, from ``.debug_aranges``."""
         data, at = self._sections.section("aranges").data, 0
-        code: list[tuple[int, int, int]] = []
+        found: list[tuple[int, int, int]] = []
         while at + 12 <= len(data):
             # pyelftools 0.33 takes all sets for such of the 32-bit format, and pads from the start of the first one.
             wide = data[at : at + 4] == WIDE
@@ -341,21 +339,21 @@ class UnitTable(TableOfUnits):
             first = (struct.calcsize(layout) + width - 1) // width * width
             rows = data[at + first : at + before + size]
             pairs = struct.iter_unpack(pair, rows[: len(rows) // width * width])
-            code += [(low, low + length, unit) for low, length in pairs if length]
+            found += [(low, low + length, unit) for low, length in pairs if length]
             at += size + before
-        code.sort()
-        return code
+        found.sort()
+        return found
 
     @cached_property
     def ranges(self) -> RangeListsPair:
         """Lists of ranges, of any version."""
-        lists = self.range_lists()
-        assert isinstance(lists, RangeListsPair)
-        return lists
+        found = self.range_lists()
+        assert isinstance(found, RangeListsPair)
+        return found
 
     @cached_property
     def locations(self) -> LocationListsPair:
         """Lists of locations, of any version."""
-        lists = self.location_lists()
-        assert isinstance(lists, LocationListsPair)
-        return lists
+        found = self.location_lists()
+        assert isinstance(found, LocationListsPair)
+        return found

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from pytrace.core.diagnostics import InternalError
 from pytrace.render.maps import map_tables
 from pytrace.render.maps.map_printer import MapView, Shown
-from pytrace.runtime.abi.syscalls import can_sort_records, sort_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from pytrace.core.event_layout import PrintedMap
-    from pytrace.render.maps.map_printer import Block, LargeMap, Reader
+    from pytrace.render.large_maps.printing import LargeMap
+    from pytrace.render.maps.map_printer import Block, Reader
     from pytrace.runtime.output.context import Context
 
 
@@ -69,5 +69,6 @@ class MapOutput:
 def large_map(view: MapView, block: Block, shown: Shown) -> LargeMap | None:
     """The printer of a map with very many keys; *block* has some of them."""
     from pytrace.render.large_maps import printing  # few runs have such maps
+    from pytrace.runtime.abi import sorting
 
-    return printing.large_map(view, block, shown, sort_records if can_sort_records() else None)
+    return printing.large_map(view, block, shown, sorting.sort_records if sorting.available() else None)

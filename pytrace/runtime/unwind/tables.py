@@ -166,7 +166,7 @@ def compile_table(data: bytes, address: int) -> array[int]:
 def _compact(rows: list[int]) -> list[int]:
     """Sorted, one row for each address (a rule wins over the end of what is before), none that repeats the rule."""
     rows.sort()
-    compact: list[int] = []
+    found: list[int] = []
     rule = -1
     last = len(rows) - 1
     for at, row in enumerate(rows):
@@ -174,8 +174,8 @@ def _compact(rows: list[int]) -> list[int]:
             continue
         if row & 0xFFFFFFFF != rule:
             rule = row & 0xFFFFFFFF
-            compact.append(row)
-    return compact
+            found.append(row)
+    return found
 
 
 # ---------------------------------------------------------------------------------------------- cached tables

@@ -30,8 +30,12 @@ from pytrace.core.types import (
     Sum,
     Tuple,
 )
+from pytrace.render import histogram
+from pytrace.render.decoders import for_any
+from pytrace.render.forms import Decoders
+from pytrace.render.large_maps.printing import LAST, BucketTexts, RowFormat, cell, number_cell
 from pytrace.render.maps import map_printer
-from pytrace.runtime.output import map_output
+from pytrace.runtime.abi import sorting
 from tests.support.encode import Frame, Run, Symbols
 
 CPUS = 3
@@ -158,7 +162,7 @@ def test_values(kind: types.Type, static: dict[str, Any], monkeypatch: pytest.Mo
 
 
 def test_without_the_sorting_of_the_c_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(map_output, "can_sort_records", lambda: False)
+    monkeypatch.setattr(sorting, "available", lambda: False)
     for static in ORDERS:
         plain, large = both(run_of(INT32, Sum(True), 3), monkeypatch, static)
         assert plain == large
@@ -213,3 +217,49 @@ def test_maps_at_the_end_print_in_parts(monkeypatch: pytest.MonkeyPatch) -> None
     assert lines[1::2] == sorted(lines[1::2], key=int)
     assert len(lines) == 10000
     assert struct.calcsize("=Q") == 8
+
+
+# ---------------------------------------------------------------------------------------------- rows
+
+
+def test_numbers_and_texts() -> None:
+    decoders = Decoders()
+    key, value = number_cell(INT32, 0, decoders), number_cell(Sum(True), 16, decoders)
+    assert key is not None
+    assert value is not None
+    name = cell(String(6), 4, decoders, for_any(lambda text: text.upper()))
+    form = RowFormat(32, [b"100% [", key, b",", name, b"]=", value, b"\n"])
+    rows = bytearray(struct.pack("=i6s6xq8xi6s6xq8x", -5, b"ab", -7, 6, b"cdefgh", 8))
+    assert form.text(rows) == b"100% [-5,AB]=-7\n100% [6,CDEFGH]=8\n"
+    assert form.text(rows[:32]) == b"100% [-5,AB]=-7\n"
+
+
+def test_which_values_are_formatted_as_numbers() -> None:
+    decoders = Decoders()
+    pointer = number_cell(types.Pointer(types.VOID), 0, decoders)
+    assert pointer is not None
+    assert RowFormat(8, [pointer]).text(bytearray(struct.pack("=Q", 255))) == b"0xff"
+    assert number_cell(UINT64, 0, decoders) is not None
+    assert number_cell(types.Bool(), 0, decoders) is None
+    assert number_cell(String(8), 0, decoders) is None
+
+
+def test_texts_that_are_not_in_memory() -> None:
+    decoders = Decoders()
+    number, name = number_cell(INT32, 0, decoders), cell(String(4), 4, decoders, for_any(lambda text: text.upper()))
+    assert number is not None
+    form = RowFormat(8, [b"[", number, b",", name, b"]: ", LAST, b"%\n"])
+    rows = bytearray(struct.pack("=i4si4s", 5, b"ab", -6, b"c"))
+    assert form.text(rows, [b"first", b"100%"]) == b"[5,AB]: first%\n[-6,C]: 100%%\n"
+
+
+@pytest.mark.parametrize("div", [1, 3])
+@pytest.mark.parametrize("kind", [Hist(), Hist(1), LHist(0, 50, 5)], ids=str)
+def test_histograms_have_the_text_of_one_at_a_time(kind: Hist | LHist, div: int) -> None:
+    rng, shape = random.Random(1), histogram.shape(kind)
+    texts = BucketTexts(shape, div)
+    for _ in range(200):
+        counts = {rng.randrange(kind.buckets): rng.choice((0, 1, 2, 500)) for _ in range(rng.randrange(1, 5))}
+        words = tuple(word for pair in counts.items() for word in pair)
+        whole = histogram.all_buckets(kind, counts)
+        assert texts.text(words) == histogram.text(shape, whole, div)

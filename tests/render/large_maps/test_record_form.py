@@ -7,7 +7,8 @@ import random
 from pytrace.core.types import INT8, INT32, INT64, UINT64, Stack, String, Tuple, Type
 from pytrace.render.forms import Decoders
 from pytrace.render.large_maps.record_form import RecordForm
-from pytrace.render.large_maps.sort_keys import Piece, pieces
+from pytrace.render.sort_keys import Piece
+from pytrace.render.value_types import pieces
 from tests.render.large_maps.test_printing import value_of
 from tests.support.encode import encode
 

@@ -10,9 +10,9 @@ import pytest
 
 from pytrace.core import types
 from pytrace.core.types import INT8, INT64, UINT64, Avg, Count, Max, Min, Stats, String, Sum
-from pytrace.render import percpu_merge
 from pytrace.render.forms import Decoders
 from pytrace.render.large_maps.reduction import reduction
+from pytrace.render.value_types import merging_of
 
 KEYS = 40
 
@@ -32,11 +32,11 @@ def test_as_one_by_one(kind: Any, cpus: int) -> None:
         # Counts do not come near 64 bits.
         values = [bytes(0 if at % (8 * words) == 8 * words - 1 else byte for at, byte in enumerate(value))
                   for value in values]  # fmt: skip
-    reduced = reduction(kind, len(values[0]))
-    assert reduced is not None
-    data = reduced.one(b"".join(values), KEYS)
     decoders = Decoders()
-    merge = percpu_merge.ROWS[type(kind)].merge(kind, len(values[0]), decoders)
+    reduced = reduction(kind, len(values[0]), decoders)
+    assert reduced is not None
+    data = reduced.one(b"".join(values))
+    merge = merging_of(kind).merge(kind, len(values[0]), decoders)
     decode = decoders.decoder(reduced.type)
     size = reduced.size
     found = [decode(data, at * size) for at in range(KEYS)]
@@ -45,21 +45,14 @@ def test_as_one_by_one(kind: Any, cpus: int) -> None:
         found = [(item[0], bool(item[1])) for item in found]  # type: ignore[index]
         wanted = [(item[0], bool(item[1])) for item in wanted]  # type: ignore[index]
     assert found == wanted
-    rank = percpu_merge.ROWS[type(kind)].rank
+    rank = merging_of(kind).rank
     if reduced.ranks is not None:
         assert rank is not None
         assert list(reduced.ranks(data)) == [rank(item) for item in wanted]
 
 
-def test_cpus_that_did_not_run_cost_nothing() -> None:
-    reduced = reduction(Count(), 8 * 512)
-    assert reduced is not None
-    rows = [struct.pack("=Q", number).ljust(8 * 512, b"\0") for number in range(KEYS)]
-    assert reduced.one(b"".join(rows), KEYS) == struct.pack(f"={KEYS}Q", *range(KEYS))
-
-
 def test_other_values_stay() -> None:
-    reduced = reduction(String(5), 5)
+    reduced = reduction(String(5), 5, Decoders())
     assert reduced is not None
-    assert reduced.one(b"abcdefghij", 2) == b"abcdefghij"
-    assert reduction(types.TSeries(1_000_000_000, 5, "max"), 24) is None
+    assert reduced.one(b"abcdefghij") == b"abcdefghij"
+    assert reduction(types.TSeries(1_000_000_000, 5, "max"), 24, Decoders()) is None

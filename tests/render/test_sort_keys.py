@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pytrace.core import types
 from pytrace.core.types import INT32, UINT64, Array, Stack, StackMode, String, Tuple
-from pytrace.render.large_maps.sort_keys import Piece, pieces
+from pytrace.render.sort_keys import Piece
+from pytrace.render.value_types import pieces
 
 
 def test_numbers_texts_and_members() -> None:
