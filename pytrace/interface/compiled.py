@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import shlex
 import threading
-from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias, TypedDict, Unpack
 
 import msgspec
 from msgspec.structs import replace
@@ -19,6 +19,7 @@ from pytrace.core.diagnostics import Diagnostics, TraceError
 from pytrace.core.manifest import MapSpec
 from pytrace.core.options.compile_options import ENVIRONMENT, CompileOptions
 from pytrace.core.options.option_values import JOINT
+from pytrace.core.options.process_filters import ProcessFilters
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.source import Source
 from pytrace.core.types import Type
@@ -32,6 +33,9 @@ Script: TypeAlias = "str | os.PathLike[str]"
 Parameters: TypeAlias = "Sequence[object] | Mapping[str, object]"
 """Positional parameters (``$1`` …), or named ones (``getopt``); for a named one, None stands for a flag, and a list for
 the values of a repeated option."""
+
+Command: TypeAlias = "str | Sequence[str | os.PathLike[str]]"
+"""A list of words, or a string that is split as by a shell (without expansions)."""
 
 _COMPILING = threading.RLock()
 """Serialises compilation: threads share the parser, LLVM and the facts about this machine."""
@@ -174,72 +178,100 @@ def _described(spec: MapSpec) -> MapDescription:
 # ---------------------------------------------------------------------------------------------- compiling
 
 
-def compile(  # noqa: A001  (the name that users know from re and the like)
-    script: Script,
-    *,
-    parameters: Parameters = (),
-    pid: int | None = None,
-    pids: Sequence[int] = (),
-    comm: Names = (),
-    uid: Users = (),
-    cgroup: Names = (),
-    container: Names = (),
-    command: str | Sequence[str | os.PathLike[str]] | None = None,
-    follow: bool = False,
-    unsafe: bool = False,
-    include_directories: Sequence[str] = (),
-    includes: Sequence[str] = (),
-    probe_filter: str | None = None,
-    debuginfo: Sequence[str] = (),
-    no_features: Sequence[str] = (),
-    netns: str | None = None,
-    cached: bool = True,
-) -> CompiledScript:
-    """Compile a script.
+class Arguments(TypedDict, total=False):
+    """Keyword arguments of :func:`compile`, :func:`pytrace.open` and :func:`pytrace.run`."""
 
-    Args:
-        script: the text of a script, or the path of a file (a script, or what :meth:`CompiledScript.save` wrote).
-        parameters: see :data:`Parameters`.
-        pid: the process for which the script is compiled: the arguments of its probes may depend on it.
-        pids: trace only these processes.
-        comm: trace only threads with this name (or these).
-        uid: trace only processes of this user (or these): names or numbers.
-        cgroup: trace only processes in this cgroup of version 2 (or these), and those below it.
-        container: trace only processes of this container (or these): id, UID of a pod, or name.
-        command: the command that will be run.
-        follow: also trace child processes.
-        unsafe: allow functions that change the system (``system``, ``signal`` …).
-        include_directories: folders of C headers.
-        includes: C headers that come before those of the script.
-        probe_filter: a regular expression; probes whose name does not match it are left out.
-        debuginfo: folders with debug information.
-        no_features: kernel features that must not be used.
-        netns: trace only processes of this network namespace: name or path.
-        cached: use the result of an earlier run, and keep this one.
+    parameters: Parameters
+    """Positional parameters (a sequence), or named ones (a mapping)."""
+    pid: int | None
+    """Trace only this process; the run ends when it does."""
+    pids: Sequence[int]
+    """Trace only these processes; the run ends when all have ended."""
+    comm: Names
+    """Trace only threads with this name (or these)."""
+    uid: Users
+    """Trace only processes of this user (or these): names or numbers."""
+    cgroup: Names
+    """Trace only processes in this cgroup of version 2 (or these), and those below it."""
+    container: Names
+    """Trace only processes of this container (or these): id, UID of a pod, or name."""
+    netns: str | None
+    """Trace only processes of this network namespace (name or path), also the command and interface names."""
+    command: Command | None
+    """Run this (a list of words, or a string that is split as by a shell); the run ends when it does, and it is ended
+    when the trace is closed. A command that was started by a thread other than the main thread survives if this process
+    is killed (SIGKILL)."""
+    follow: bool
+    """Also trace processes that *pid* or *command* starts."""
+    unsafe: bool
+    """Allow functions that change the system (``system``, ``signal`` …)."""
+    include_directories: Sequence[str]
+    """Folders of C headers."""
+    includes: Sequence[str]
+    """C headers that come before those of the script."""
+    probe_filter: str | None
+    """A regular expression; probes whose name does not match it are left out."""
+    debuginfo: Sequence[str]
+    """Folders with debug information."""
+    no_features: Sequence[str]
+    """Kernel features that must not be used."""
+    cached: bool
+    """Use the cached result of an earlier compilation, and cache this one (the default)."""
+
+
+FIXED = ("unsafe", "include_directories", "includes", "probe_filter")
+"""Arguments that have no effect on compiled scripts."""
+
+
+def compile(script: Script, **arguments: Unpack[Arguments]) -> CompiledScript:  # noqa: A001  (as in re)
+    """Compile a script: a text, or the path of a file (a script, or what :meth:`CompiledScript.save` wrote).
+
+    *arguments* are those of :class:`Arguments`. The arguments of probes may depend on *pid* and *command*.
 
     Raises:
         ScriptError: the script has errors.
         TraceError: the file cannot be read, or this machine cannot compile it.
     """
-    positional, named = _parameters(parameters)
+    check_names(arguments)
+    options = _options(arguments)
+    source, data = read(script)
+    if data is not None:
+        refuse(arguments, FIXED, "the file is compiled already; give {} when it is compiled")
+        return CompiledScript(manifest.CompiledScript.from_bytes(data), source, options)
+    with _COMPILING:
+        return CompiledScript(build(source, options, arguments.get("cached", True)), source, options)
+
+
+def check_names(arguments: Arguments) -> None:
+    """Reject arguments of other names.
+
+    Raises:
+        TypeError: there is one.
+    """
+    for name in arguments.keys() - Arguments.__annotations__.keys():
+        raise TypeError(f"unexpected keyword argument {name!r}")
+
+
+def _options(arguments: Arguments) -> CompileOptions:
+    positional, named = _parameters(arguments.get("parameters", ()))
+    include_directories, includes = arguments.get("include_directories", ()), arguments.get("includes", ())
     for name, value in (("include_directories", include_directories), ("includes", includes)):
         if isinstance(value, str):
             raise TypeError(f"{name} must be a sequence of names, not a string")
-    words = command if command is None or isinstance(command, str) else shlex.join(os.fspath(word) for word in command)
-    filters = selection.filters(pid, pids, comm=comm, uid=uid, cgroup=cgroup, container=container, netns=netns)
-    options = CompileOptions(
+    command = command_text(arguments.get("command"))
+    return CompileOptions(
         positional=positional,
         named=named,
-        unsafe=unsafe,
-        filters=filters,
-        child=words is not None,
-        child_command=words or "",
+        unsafe=arguments.get("unsafe", False),
+        filters=process_filters(arguments),
+        child=command is not None,
+        child_command=command or "",
         include_directories=tuple(include_directories),
         includes=tuple(includes),
-        disabled=frozenset(no_features),
-        debuginfo=folders(debuginfo),
-        probe_filter=probe_filter,
-        follow=follow,
+        disabled=frozenset(arguments.get("no_features", ())),
+        debuginfo=folders(arguments.get("debuginfo", ())),
+        probe_filter=arguments.get("probe_filter"),
+        follow=arguments.get("follow", False),
         provenance=True,
         environment={
             name: value
@@ -247,20 +279,33 @@ def compile(  # noqa: A001  (the name that users know from re and the like)
             if name.startswith(ENVIRONMENT_PREFIXES) or name in ENVIRONMENT
         },
     )
-    source, data = read(script)
-    if data is not None:
-        fixed = {
-            "unsafe": unsafe, "include_directories": include_directories, "includes": includes,
-            "probe_filter": probe_filter,
-        }  # fmt: skip
-        refuse(fixed, "the file is compiled already; give {} when it is compiled")
-        return CompiledScript(manifest.CompiledScript.from_bytes(data), source, options)
-    with _COMPILING:
-        return CompiledScript(build(source, options, cached), source, options)
+
+
+def process_filters(arguments: Arguments) -> ProcessFilters:
+    """The process filters that the arguments select.
+
+    Raises:
+        TraceError: a value names something that does not exist.
+        TypeError: a process id is not an integer.
+    """
+    return selection.filters(
+        arguments.get("pid"),
+        arguments.get("pids", ()),
+        comm=arguments.get("comm", ()),
+        uid=arguments.get("uid", ()),
+        cgroup=arguments.get("cgroup", ()),
+        container=arguments.get("container", ()),
+        netns=arguments.get("netns"),
+    )
+
+
+def command_text(command: Command | None) -> str | None:
+    """A command as a string that is split again."""
+    return command if command is None or isinstance(command, str) else shlex.join(os.fspath(word) for word in command)
 
 
 def build(source: Source, options: CompileOptions, cached: bool = False) -> manifest.CompiledScript:
-    """Compile *source*, or take what an earlier run kept.
+    """Compile *source*, or use the cached result of an earlier run.
 
     Raises:
         ScriptError: the script has errors.
@@ -315,14 +360,14 @@ def folders(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(paths)
 
 
-def refuse(arguments: Mapping[str, object], text: str) -> None:
+def refuse(arguments: Mapping[str, object], names: Iterable[str], text: str) -> None:
     """Reject arguments that cannot have an effect any more: *text* is the message, with the name of the argument.
 
     Raises:
-        TraceError: one of the arguments *arguments* is set.
+        TraceError: one of the arguments *names* is set.
     """
-    for name, value in arguments.items():
-        if value:
+    for name in names:
+        if arguments.get(name):
             raise TraceError(text.format(name))
 
 
