@@ -15,7 +15,7 @@ from typing import NoReturn
 
 import pytrace
 from pytrace.base.terminal import prepare_streams
-from pytrace.cli import messages
+from pytrace.cli import messages, script_finder
 from pytrace.cli.options import CommandLine, help_text, read
 from pytrace.core.diagnostics import InternalError, Interrupted, ScriptError, TraceError
 
@@ -59,7 +59,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             sys.stdout.write(completion.answer(words[1], words[2]))
             return 0
-        return _dispatch(_read(words))
+        line = read(words, script_finder.find)
+        try:
+            script_finder.complete(line)
+            return _dispatch(line)
+        except TraceError as error:
+            raise line.explained(error) from None
     except TraceError as error:
         messages.show_error(error)
         return error.status
@@ -119,24 +124,6 @@ def _version() -> str:
     return f"{own}\n"
 
 
-def _read(words: list[str]) -> CommandLine:
-    line = read(words, _find)
-    if line.tool:
-        from pytrace.cli import script_finder
-
-        try:
-            script_finder.complete(line)
-        except TraceError as error:
-            raise line.explained(error) from None
-    return line
-
-
-def _find(line: CommandLine, rest: Sequence[str]) -> Sequence[str]:
-    from pytrace.cli import script_finder
-
-    return script_finder.find(line, rest)
-
-
 def _dispatch(line: CommandLine) -> int:
     if line.flag("help"):
         sys.stdout.write(help_text())
@@ -146,7 +133,4 @@ def _dispatch(line: CommandLine) -> int:
         return 0
     from pytrace.cli import commands
 
-    try:
-        return commands.run(line)
-    except TraceError as error:
-        raise line.explained(error) from None
+    return commands.run(line)

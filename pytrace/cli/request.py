@@ -7,7 +7,7 @@ import os
 import msgspec
 from msgspec.structs import replace
 
-from pytrace.cli import selection
+from pytrace.cli import script_finder, selection
 from pytrace.cli.options import CommandLine
 from pytrace.core.config import ENVIRONMENT_PREFIXES
 from pytrace.core.diagnostics import TraceError, did_you_mean
@@ -266,7 +266,7 @@ def script(line: CommandLine) -> Script:
         name = words.pop(0) if words else after.pop(0) if after and not after[0].startswith("--") else None
         if name is None:
             raise TraceError("no script given", hints=("give a FILE, or -e 'PROGRAM'; --help lists the options",))
-        source, compiled = line.script if line.script is not None else _read(name)
+        source, compiled = line.script if line.script is not None else script_finder.read_file(name)
     named: list[tuple[str, str | None]] = []
     wants_help = False
     for word in after:
@@ -280,19 +280,8 @@ def script(line: CommandLine) -> Script:
         else:
             words.append(word)
     if line.words is not None and not wants_help:
-        values = line.words.named(named)
-        if line.words.has_typed_values():
-            from pytrace.cli import option_subjects
-
-            option_subjects.check(line.words, other_network=line.text("netns") is not None)
-        return Script(source, tuple(words), values, wants_help, compiled)
+        named = list(script_finder.named_values(line, named))
     return Script(source, tuple(words), tuple(named), wants_help, compiled)
-
-
-def _read(name: str) -> tuple[Source, bytes | None]:
-    from pytrace.cli import script_finder
-
-    return script_finder.read_file(name)
 
 
 def _choice(line: CommandLine, key: str, option: str, allowed: tuple[str, ...], default: str) -> str:

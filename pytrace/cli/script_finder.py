@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from pytrace.cli import messages, selection
 from pytrace.cli.options import CommandLine, read
@@ -108,11 +108,7 @@ def complete(line: CommandLine) -> None:
     if line.script is None and line.words is not None:
         from pytrace.multitools.table import TOOLS
 
-        line.words.named(())
-        if line.words.has_typed_values():
-            from pytrace.cli import option_subjects
-
-            option_subjects.check(line.words, other_network=line.text("netns") is not None)
+        named_values(line, ())
         from pytrace.runtime.live_kernel import LiveKernel
 
         translation = TOOLS[tools.resolve(line.tool)[0]].translate(line.words.values(), LiveKernel())
@@ -128,6 +124,23 @@ def complete(line: CommandLine) -> None:
             sys.stderr.write("".join(f"NOTE: {note}\n" for note in translation.notes))
     if line.text("command") is not None:
         line.values["follow"] = True
+
+
+def named_values(
+    line: CommandLine, after: Iterable[tuple[str, str | None]]
+) -> tuple[tuple[str, str | None], ...]:
+    """The checked values of the script's options, as :meth:`ScriptWords.named` returns them.
+
+    Raises:
+        TraceError: a value is invalid, or names something that this machine does not have.
+    """
+    assert line.words is not None
+    values = line.words.named(after)
+    if line.words.has_typed_values():
+        from pytrace.cli import option_subjects
+
+        option_subjects.check(line.words, other_network=line.text("netns") is not None)
+    return values
 
 
 def _tell_letters(line: CommandLine) -> None:

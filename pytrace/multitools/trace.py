@@ -14,7 +14,7 @@ from pytrace.core.options.script_options import ScriptOption
 from pytrace.multitools.multitool import MULTI_PURPOSE, PID, MultiTool, Options, Translation
 from pytrace.multitools.script_parts import HEAD, literal, probe, script, unless
 from pytrace.multitools.specs import probe_text
-from pytrace.multitools.specs.expressions import Translator, split
+from pytrace.multitools.specs.expressions import Translator, split, text_end
 from pytrace.multitools.specs.probe_text import ProbeText
 from pytrace.multitools.specs.problems import SpecText
 from pytrace.multitools.specs.scope import Scope, unknown_at_return
@@ -101,18 +101,14 @@ def _predicate(spec: SpecText, scope: Scope) -> tuple[str, SpecText]:
     if not spec.text.startswith("("):
         return "", spec
     depth = end = 0
-    quote = ""
     while end < len(spec.text):
         character = spec.text[end]
-        if quote:
-            end += character == "\\"
-            quote = "" if character == quote else quote
-        elif character in "\"'":
-            quote = character
-        else:
-            depth += (character == "(") - (character == ")")
-            if not depth:
-                break
+        if character in "\"'":
+            end = text_end(spec.text, end)
+            continue
+        depth += (character == "(") - (character == ")")
+        if not depth:
+            break
         end += 1
     else:
         raise spec.error("the predicate has no end: ) is missing", length=1)

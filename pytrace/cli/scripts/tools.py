@@ -42,12 +42,6 @@ def resolve(name: str) -> tuple[str, tuple[str, ...]]:
     return (name, ()) if alias is None else (alias[0], alias[1:])
 
 
-def exists(name: str) -> bool:
-    """Whether there is a tool of that name."""
-    real, _ = resolve(name)
-    return is_name(name) and (real in TRANSLATED or bool(path(real)))
-
-
 def names() -> list[str]:
     """The names of all tools, aliases included."""
     own = [name for _, name, _ in rows()]

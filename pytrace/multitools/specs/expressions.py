@@ -268,7 +268,7 @@ def split(spec: SpecText, separator: str, most: int = 0) -> Iterator[SpecText]:
     while place < len(text):
         character = text[place]
         if character in "\"'":
-            place = _text_end(text, place)
+            place = text_end(text, place)
             continue
         depth += (character in "([{") - (character in ")]}")
         if character == "?" and separator == ":":
@@ -283,7 +283,7 @@ def split(spec: SpecText, separator: str, most: int = 0) -> Iterator[SpecText]:
     yield spec.part(start, len(text))
 
 
-def _text_end(text: str, place: int) -> int:
+def text_end(text: str, place: int) -> int:
     """End of the string literal that begins at *place*, after its closing quote."""
     quote, offset = text[place], place + 1
     while offset < len(text) and text[offset] != quote:

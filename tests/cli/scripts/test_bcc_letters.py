@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.cli import main as command
+from pytrace.cli import script_finder
 from pytrace.cli.main import main
+from pytrace.cli.options import read
 from pytrace.cli.scripts.bcc_letters import GivenLetter
 
 
@@ -68,7 +69,7 @@ def test_what_works_both_ways(letter: str, value: str, works: bool) -> None:
     ],
 )
 def test_notes_where_no_error_tells(words: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
-    command._read(words.split())
+    script_finder.complete(read(words.split(), script_finder.find))
     assert capsys.readouterr().err == told
 
 
