@@ -8,6 +8,7 @@ compilation can be checked with :func:`pytrace.runtime.host.fingerprints.still_t
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -25,20 +26,16 @@ from pytrace.core.kernel_info import (
 from pytrace.core.types import Enum, Struct, Type
 from pytrace.runtime.abi import perf
 from pytrace.runtime.btf.kernel import KernelTypes, locate
-from pytrace.runtime.host import fingerprints
+from pytrace.runtime.host import cgroups, fingerprints, procfs, tracefs
+from pytrace.runtime.host.fingerprints import Fact
+from pytrace.runtime.host.kallsyms import Kallsyms
+from pytrace.runtime.host.module_index import ModuleIndex
+from pytrace.runtime.host.traceable_functions import KernelFunctions, never_traceable
+from pytrace.runtime.host.tracefs import Tracepoints
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from pytrace.runtime.binaries.libraries import Libraries
     from pytrace.runtime.binaries.user_binary import UserBinaries
-    from pytrace.runtime.btf.kernel import KernelTypes
-    from pytrace.runtime.host.fingerprints import Fact
-    from pytrace.runtime.host.kallsyms import Kallsyms
-    from pytrace.runtime.host.module_index import ModuleIndex
-    from pytrace.runtime.host.traceable_functions import KernelFunctions
-    from pytrace.runtime.host.tracefs import Tracepoints
-
 
 AHEAD_CPUS = 64
 """Number of CPUs that ahead-of-time files have room for at least; of a larger machine, as many as that has."""
@@ -111,7 +108,7 @@ class LiveKernel:
         return bool(self._btf_path)
 
     def feature(self, name: str) -> bool:
-        from pytrace.runtime.load import features
+        from pytrace.runtime.load import features  # imports libbpf
 
         there = name not in self._disabled and features.has(name)
         if there:
@@ -173,7 +170,7 @@ class LiveKernel:
         return self.types.type_id(kind, name) if self.types else 0
 
     def object_functions(self, path: str, data: bytes) -> list[ObjectFunction]:
-        from pytrace.runtime.load import linker
+        from pytrace.runtime.load import linker  # few scripts import object files
 
         return linker.functions(path, data)
 
@@ -193,15 +190,10 @@ class LiveKernel:
     @cached_property
     def kallsyms(self) -> Kallsyms:
         """The kernel's symbol table."""
-        from pytrace.runtime.host.kallsyms import Kallsyms
-
         return Kallsyms()
 
     @cached_property
     def _functions(self) -> KernelFunctions:
-        from pytrace.runtime.host import tracefs
-        from pytrace.runtime.host.traceable_functions import KernelFunctions
-
         if self._traceable_file is not None:
             self._depend(fingerprints.file_fact(self._traceable_file))
             return KernelFunctions(self._traceable_file, lambda: self.kallsyms, live=False)
@@ -236,8 +228,6 @@ class LiveKernel:
         ``missing``, ``blacklisted`` (by the kernel), ``inlined`` (only its type is known), ``notrace``, ``variable``,
         or ``excluded`` (by pytrace).
         """
-        from pytrace.runtime.host.traceable_functions import never_traceable
-
         if self.kernel_functions(name):
             return ""
         if never_traceable(name):
@@ -252,8 +242,6 @@ class LiveKernel:
 
     @cached_property
     def _module_index(self) -> ModuleIndex:
-        from pytrace.runtime.host.module_index import ModuleIndex
-
         return ModuleIndex(self.release)
 
     def module_state(self, name: str) -> str:
@@ -280,8 +268,6 @@ class LiveKernel:
     @cached_property
     def tracepoint_files(self) -> Tracepoints:
         """The tracefs and its tracepoints."""
-        from pytrace.runtime.host import tracefs
-
         return tracefs.Tracepoints(tracefs.root(), self._tracepoint_type)
 
     def _tracepoint_type(self, kind: str, name: str) -> Type | None:
@@ -328,21 +314,19 @@ class LiveKernel:
 
     @cached_property
     def _libraries(self) -> Libraries:
-        from pytrace.runtime.binaries.libraries import Libraries
+        from pytrace.runtime.binaries.libraries import Libraries  # for user probes
 
         return Libraries(self._environment)
 
     @cached_property
     def _binaries(self) -> UserBinaries:
-        from pytrace.runtime.binaries.user_binary import UserBinaries
+        from pytrace.runtime.binaries.user_binary import UserBinaries  # for user probes
 
         return UserBinaries(self._debuginfo)
 
     def binaries(self, target: str, pid: int | None, command: str = "") -> list[str]:
         found = self._libraries.find(target, pid, command)
         if not found and pid is not None:
-            from pytrace.runtime.host import procfs
-
             procfs.check_visible(pid)
         if "*" in target:
             # Files of other processes come and go; what has been opened can be asked about to the end.
@@ -461,12 +445,10 @@ class LiveKernel:
     @cached_property
     def _cgroup_root(self) -> str:
         """Where the unified cgroup hierarchy is mounted."""
-        from pytrace.runtime.host import cgroups
-
         return next((mount.point for mount in cgroups.hierarchies() if mount.unified), "/sys/fs/cgroup")
 
     def headers(self) -> KernelHeaders:
-        from pytrace.runtime.host import kernel_headers
+        from pytrace.runtime.host import kernel_headers  # few scripts have C definitions
 
         for path in kernel_headers.candidates(self.release):
             self.depend_on_file(path)

@@ -16,16 +16,12 @@ A *row* is a tuple of texts, its kind first, as ``codegen.aot.layout_reliance`` 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 from pytrace.core.diagnostics import TraceError
+from pytrace.core.kernel_info import KernelInfo
+from pytrace.core.manifest import Manifest
 from pytrace.core.types import Array, Enum, Field, Pointer, Struct, Type, rebuilt
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from pytrace.core.kernel_info import KernelInfo
-    from pytrace.core.manifest import Manifest
 
 Row = tuple[str, ...]
 

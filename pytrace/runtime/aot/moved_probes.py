@@ -12,19 +12,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from pytrace.core.diagnostics import TraceError
+from pytrace.core.kernel_info import KernelInfo, UsdtProbe
+from pytrace.core.manifest import Manifest, ProgramSpec, Target
 from pytrace.core.probes.misread_instructions import misread
 from pytrace.core.probes.targets import FileTarget, StaticProbeTarget, TypedFunctionTarget, UserTarget
 from pytrace.runtime.elf.file import attach_path
 from pytrace.runtime.host import fingerprints
-
-if TYPE_CHECKING:
-    from pytrace.core.kernel_info import KernelInfo, UsdtProbe
-    from pytrace.core.manifest import Manifest, ProgramSpec, Target
 
 Row = Sequence[str]
 _LONGEST = 16

@@ -7,23 +7,19 @@ was compiled for. The rest of a run is that of any compiled script.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 import msgspec
 from msgspec.structs import replace
 
 from pytrace.core.diagnostics import TraceError, did_you_mean
+from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import LOAD_TIME_SECTION, CompiledScript, Manifest
+from pytrace.core.manifest_sections import AheadOfTime, Parameters
 from pytrace.core.numbers import parse_flag, parse_integer
+from pytrace.core.options.run_options import RunOptions
 from pytrace.runtime.aot import layouts, moved_probes
 from pytrace.runtime.host import fingerprints
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from pytrace.core.kernel_info import KernelInfo
-    from pytrace.core.manifest_sections import AheadOfTime, Parameters
-    from pytrace.core.options.run_options import RunOptions
 
 SHOWN = 5
 """How many differences a refusal tells."""

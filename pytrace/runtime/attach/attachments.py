@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 
 import msgspec
 from msgspec.structs import replace
 
+from pytrace.core.manifest import ProgramSpec
 from pytrace.core.probes.kinds import (
     FENTRY,
     FEXIT,
@@ -28,13 +30,7 @@ from pytrace.core.probes.kinds import (
 from pytrace.core.probes.targets import SYSTEM_CALLS
 from pytrace.runtime.attach.base import Attached, Attacher, AttachOptions, Failure, Job, Outcome, failure_error
 from pytrace.runtime.attach.opened import Opened
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from contextlib import ExitStack
-
-    from pytrace.core.manifest import ProgramSpec
-    from pytrace.runtime.load.loaded_script import LoadedScript
+from pytrace.runtime.load.loaded_script import LoadedScript
 
 __all__ = ["ATTACHERS", "Attached", "AttachOptions", "Attachments", "Failure", "attach_all", "attach_order"]
 

@@ -6,7 +6,6 @@ import errno
 import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -18,10 +17,6 @@ from pytrace.runtime.abi import bpf, perf
 from pytrace.runtime.attach.opened import Opened
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.load.loader import has_feature
-
-if TYPE_CHECKING:
-    # Loaded by the attachers of what has perf events.
-    from pytrace.runtime.abi import perf
 
 
 class AttachOptions(msgspec.Struct, frozen=True):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
 
+from pytrace.core.manifest import Target
 from pytrace.core.probes.kinds import HARDWARE, INTERVAL, PROFILE, SOFTWARE, WATCHPOINT
 from pytrace.core.probes.targets import CountedEventTarget, TimerTarget, WatchpointTarget
 from pytrace.runtime.abi import perf
@@ -17,10 +17,7 @@ from pytrace.runtime.attach.base import (
     attach_event_everywhere,
     one_by_one,
 )
-
-if TYPE_CHECKING:
-    from pytrace.core.manifest import Target
-    from pytrace.runtime.attach.opened import Opened
+from pytrace.runtime.attach.opened import Opened
 
 _REASONS = {
     errno.ENOENT: "this machine's CPU or kernel does not support that event",

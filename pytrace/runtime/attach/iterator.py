@@ -11,17 +11,15 @@ from __future__ import annotations
 import errno
 import os
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
+from pytrace.core.manifest import Target
 from pytrace.core.probes.targets import BPF_FILE_SYSTEM, IteratorTarget
 from pytrace.runtime.abi import bpf, bpf_maps
 from pytrace.runtime.attach.base import Attached, CannotAttachError, Job, one_by_one
+from pytrace.runtime.attach.opened import Opened
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from pytrace.core.manifest import Target
-    from pytrace.runtime.attach.opened import Opened
 
 @one_by_one
 def attach(job: Job, target: Target, opened: Opened) -> Attached:

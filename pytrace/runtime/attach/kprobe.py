@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import errno
 import re
+from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING
 
+from pytrace.core.manifest import Target
 from pytrace.core.probes.targets import KernelFunctionTarget
 from pytrace.runtime.abi import bpf, perf
 from pytrace.runtime.abi.syscalls import string_memory
@@ -20,13 +21,8 @@ from pytrace.runtime.attach.base import (
     attempt,
     in_one_link,
 )
+from pytrace.runtime.attach.opened import Opened
 from pytrace.runtime.host.kallsyms import Kallsyms
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pytrace.core.manifest import Target
-    from pytrace.runtime.attach.opened import Opened
 
 _REASONS = {
     errno.ENOENT: "the kernel has no function of that name",

@@ -18,14 +18,11 @@ import os
 import re
 import struct
 from functools import cache, partial
-from typing import TYPE_CHECKING
 
 from pytrace.runtime.abi import perf
 from pytrace.runtime.attach.base import CannotAttachError
+from pytrace.runtime.attach.opened import Opened
 from pytrace.runtime.host import fingerprints, procfs, tracefs
-
-if TYPE_CHECKING:
-    from pytrace.runtime.attach.opened import Opened
 
 _numbers = itertools.count()
 

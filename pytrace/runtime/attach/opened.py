@@ -24,7 +24,7 @@ import os
 import struct
 import threading
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -32,11 +32,8 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import MapType
 from pytrace.core.probes.kinds import KPROBE, KRETPROBE
 from pytrace.runtime.abi import bpf, bpf_maps, perf
+from pytrace.runtime.load.loaded_script import LoadedScript
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from pytrace.runtime.load.loaded_script import LoadedScript
 
 class Opened(msgspec.Struct):
     """Links, perf events and other clean-up steps of attached probes; the owner calls :meth:`close`."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import InternalError
+from pytrace.core.manifest import Target
 from pytrace.core.probes.kinds import FENTRY, FEXIT, RAWTRACEPOINT, TRACEPOINT, known_kind
 from pytrace.core.probes.targets import RAW_TRACEPOINT, SYSTEM_CALLS, TracepointTarget
 from pytrace.runtime.abi import bpf, perf
@@ -22,12 +22,10 @@ from pytrace.runtime.attach.base import (
     attach_event,
     one_by_one,
 )
+from pytrace.runtime.attach.opened import Opened
 from pytrace.runtime.host import tracefs
 from pytrace.runtime.load.loader import ATTACH_TYPES
 
-if TYPE_CHECKING:
-    from pytrace.core.manifest import Target
-    from pytrace.runtime.attach.opened import Opened
 
 @one_by_one
 def _attach_events(job: Job, target: Target, opened: Opened) -> Attached:

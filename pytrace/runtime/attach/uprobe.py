@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+from pytrace.core.manifest import Target
 from pytrace.core.probes.targets import FileTarget, StaticProbeTarget
 from pytrace.runtime.abi import bpf, perf
 from pytrace.runtime.abi.foreign_files import kernel_path
@@ -21,12 +22,7 @@ from pytrace.runtime.attach.base import (
     attempt,
     in_one_link,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pytrace.core.manifest import Target
-    from pytrace.runtime.attach.opened import Opened
+from pytrace.runtime.attach.opened import Opened
 
 _REASONS = {
     errno.ENOENT: "there is no such file",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 from pytrace.core.kernel_info import COMMON_FIELDS_END
 from pytrace.core.probes.kinds import FENTRY, FEXIT, ITER, KPROBE, RAWTRACEPOINT, TRACEPOINT, UPROBE
@@ -16,12 +16,8 @@ from pytrace.core.probes.targets import (
     UserTarget,
 )
 from pytrace.runtime.btf.reader import TYPE_KINDS, Kind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from pytrace.runtime.btf.value_types import Member, TypeReader
-    from pytrace.runtime.live_kernel import LiveKernel
+from pytrace.runtime.btf.value_types import Member, TypeReader
+from pytrace.runtime.live_kernel import LiveKernel
 
 
 def of(kernel: LiveKernel, kind: str, place: ProbeTarget) -> list[str]:

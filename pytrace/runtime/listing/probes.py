@@ -7,12 +7,13 @@ beginning, which become text in one step.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from pytrace.core.diagnostics import TraceError, did_you_mean
+from pytrace.core.manifest import Target
 from pytrace.core.probes import attach_point_text, perf_events
 from pytrace.core.probes.kinds import (
     BEGIN,
@@ -55,12 +56,7 @@ from pytrace.core.probes.targets import (
 from pytrace.runtime.host import procfs
 from pytrace.runtime.host.name_patterns import matching
 from pytrace.runtime.listing import arguments
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from pytrace.core.manifest import Target
-    from pytrace.runtime.live_kernel import LiveKernel
+from pytrace.runtime.live_kernel import LiveKernel
 
 KERNEL_KINDS = (KPROBE, TRACEPOINT, SOFTWARE, HARDWARE, FENTRY, ITER, RAWTRACEPOINT)
 """What is listed, in this order, when no provider is named."""

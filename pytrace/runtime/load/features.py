@@ -10,8 +10,8 @@ import errno
 import os
 import struct
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -21,9 +21,6 @@ from pytrace.runtime.abi.bpf import AttachType, ProgramType
 from pytrace.runtime.abi.syscalls import Memory
 from pytrace.runtime.host import fingerprints
 from pytrace.runtime.host.fingerprints import TRACEFS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _FILE = "features.json"
 

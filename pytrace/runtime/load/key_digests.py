@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import compress
 from typing import TYPE_CHECKING
@@ -17,8 +18,6 @@ from pytrace.core.manifest import DIGEST, MapType, RandomWords
 from pytrace.runtime.abi import bpf_maps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from pytrace.runtime.load.map_reader import Block
 
 ZERO_SEED = 1 << 6

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import ObjectFunction
@@ -14,9 +14,6 @@ from pytrace.runtime.btf.reader import Btf, Kind
 from pytrace.runtime.btf.value_types import TypeReader
 from pytrace.runtime.elf.file import ElfFile
 from pytrace.runtime.load.verifier import LoadError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _SYMBOL = struct.Struct("<IBBHQQ")
 _FUNC = 2

@@ -15,18 +15,12 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-from contextlib import suppress
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.manifest import MapType
+from pytrace.core.manifest import CompiledScript, MapType
 from pytrace.runtime.abi import bpf, bpf_maps
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from contextlib import ExitStack
-
-    from pytrace.core.manifest import CompiledScript
 
 _FIRST = bytes(4)
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -32,9 +32,6 @@ from pytrace.runtime.host import fingerprints
 from pytrace.runtime.load import key_digests
 from pytrace.runtime.load.loaded_script import Generations, LoadedScript
 from pytrace.runtime.load.verifier import LoadError, VerifierLogs, explain, map_refused
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 _PROGRAM_TYPES = {
     "kprobe": ProgramType.KPROBE,

@@ -9,17 +9,13 @@ from __future__ import annotations
 
 import errno
 import struct
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import DIGEST, PER_CPU_TYPES, SLOT_FLAG, GlobalSlot, MapSpec
 from pytrace.runtime.abi import bpf, bpf_maps, perf
 from pytrace.runtime.load import key_digests
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pytrace.runtime.load.loaded_script import LoadedScript
+from pytrace.runtime.load.loaded_script import LoadedScript
 
 Block = tuple[bytes, bytes, int]
 """Keys one after another, their values one after another, and how many they are."""

@@ -6,19 +6,14 @@ import errno
 import os
 import re
 import resource
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.runtime.abi import privileges
+from pytrace.core.manifest import Manifest, MapSpec, ProgramSpec
+from pytrace.runtime.abi import libbpf, privileges
 from pytrace.runtime.abi.syscalls import ZeroedMemory
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from pytrace.core.manifest import Manifest, MapSpec, ProgramSpec
-    from pytrace.runtime.abi import libbpf
 
 
 class LoadError(TraceError):

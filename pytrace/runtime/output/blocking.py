@@ -8,12 +8,9 @@ import select
 import signal
 import stat
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytrace.runtime.output.run_state import RunState
+from pytrace.runtime.output.run_state import RunState
 
 _LOOK_EVERY = 50
 """Milliseconds between two looks at whether the user has asked for the end."""

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pytrace.base import control_characters
+from pytrace.core.event_layout import EventSpec, Location
+from pytrace.core.manifest import Manifest
 from pytrace.render import json
+from pytrace.render.decoders import Values
 from pytrace.render.events import printf
 from pytrace.render.forms import Decoders, JsonForms, TextForms
-from pytrace.render.names import Names
+from pytrace.render.names import Names, Symbols
+from pytrace.runtime.host.clocks import Clock
 from pytrace.runtime.host.host_names import HostNames
 from pytrace.runtime.output import messages
+from pytrace.runtime.output.run_state import RenderOptions, RunState
+from pytrace.runtime.output.streams import Output
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from pytrace.core.event_layout import EventSpec, Location
-    from pytrace.core.manifest import Manifest
     from pytrace.core.types.tables import RowTable
-    from pytrace.render.decoders import Values
     from pytrace.render.maps.map_printer import Reader
-    from pytrace.render.names import Symbols
-    from pytrace.runtime.host.clocks import Clock
     from pytrace.runtime.output.handlers import PcapWriter
     from pytrace.runtime.output.map_output import MapOutput
     from pytrace.runtime.output.rows import Rows
-    from pytrace.runtime.output.run_state import RenderOptions, RunState
-    from pytrace.runtime.output.streams import Output
 
 
 class Context:

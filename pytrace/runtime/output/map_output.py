@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import InternalError
+from pytrace.core.event_layout import PrintedMap
 from pytrace.render.maps import map_tables
-from pytrace.render.maps.map_printer import MapView, Shown
+from pytrace.render.maps.map_printer import Block, MapView, Reader, Shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from pytrace.core.event_layout import PrintedMap
     from pytrace.render.large_maps.printing import LargeMap
-    from pytrace.render.maps.map_printer import Block, Reader
     from pytrace.runtime.output.context import Context
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
-if TYPE_CHECKING:
-    from pytrace.core.config import Config
-    from pytrace.core.event_layout import Location
-    from pytrace.core.manifest import Manifest, MapSpec
+from pytrace.core.config import Config
+from pytrace.core.event_layout import Location
+from pytrace.core.manifest import Manifest, MapSpec
 
 _COLOURS = {"ERROR": "\x1b[31m", "WARNING": "\x1b[33m", "NOTE": "\x1b[2m"}
 _RESET = "\x1b[0m"

@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import EXIT_STATUSES, STATIC_PARTS, EventSpec, Exit, RuntimeFailure, cut_exit_status
+from pytrace.core.manifest import Manifest
 from pytrace.render import json
+from pytrace.render.decoders import Values
 from pytrace.render.events.event_decoder import RunHandler, Tally
 from pytrace.render.events.event_decoder import reader as event_reader
 from pytrace.runtime.host.clocks import Clock
 from pytrace.runtime.output import messages
+from pytrace.runtime.output.messages import Totals
 from pytrace.runtime.output.run_state import RenderOptions, RunState
+from pytrace.runtime.output.streams import Output
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from pytrace.core.manifest import Manifest
     from pytrace.core.types.tables import RowTable
-    from pytrace.render.decoders import Values
     from pytrace.render.forms import TextForms
     from pytrace.render.maps.map_printer import MapView, Reader
     from pytrace.render.names import Symbols
     from pytrace.runtime.output.context import Context
     from pytrace.runtime.output.handlers import Make
-    from pytrace.runtime.output.messages import Totals
     from pytrace.runtime.output.rows import Rows
-    from pytrace.runtime.output.streams import Output
 
 _LARGE_PART = 4096
 """A part of a map that is longer than this is written at once."""

@@ -6,6 +6,7 @@ rows as they come prints them, too.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -17,15 +18,12 @@ from pytrace.core import types
 from pytrace.core.event_layout import RECORD_HEADER, EventSpec, FlatLayout, RowMembers
 from pytrace.core.types.tables import JOINED_TEXTS, NUMBERS, RowTable, row_tables
 from pytrace.render import csv, json
+from pytrace.render.decoders import Values
 from pytrace.render.events.event_decoder import Formatter, RowFormatter, RunHandler, Texts, reader
 from pytrace.render.events.printf import Piece
 from pytrace.render.tables import Page, Table, TextTable, cell, is_below, lines_below
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from pytrace.render.decoders import Values
-    from pytrace.render.events.event_decoder import RunHandler
     from pytrace.runtime.output.context import Context
 
 class Rows:

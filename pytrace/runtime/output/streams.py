@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from enum import Enum
 from functools import cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
 from pytrace.base import control_characters, whole_files
 from pytrace.base.interruption import EndRequests
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.output.channel import Batch, Channel
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 _BLOCK = 1 << 16
 _MOST_PARTS = 4096

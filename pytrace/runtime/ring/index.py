@@ -10,16 +10,13 @@ listed record by record.  Either way each record is looked at a fixed number of 
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from itertools import chain
 from operator import itemgetter
 from threading import Lock
-from typing import TYPE_CHECKING
 
 from pytrace.core.event_layout import RECORD_HEADER, WORD
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from contextlib import AbstractContextManager
 
 BUSY = 1 << 31
 DISCARD = 1 << 30

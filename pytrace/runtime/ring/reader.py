@@ -21,22 +21,17 @@ import select
 import sys
 import time
 from collections import deque
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from threading import Lock
-from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import RECORD_HEADER, WORD
+from pytrace.render.events.event_decoder import RunHandler
 from pytrace.runtime.abi import bpf
-from pytrace.runtime.ring.batches import Batches
+from pytrace.runtime.ring.batches import Batches, Group
 from pytrace.runtime.ring.index import Index, Listed, Repeated, Segment
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-
-    from pytrace.render.events.event_decoder import RunHandler
-    from pytrace.runtime.ring.batches import Batches, Group
 
 SLICE = 2048
 """Most records that are handled together; the ring is looked at between two slices."""

@@ -18,14 +18,11 @@ import struct
 import time
 from contextlib import ExitStack, suppress
 from threading import Lock, get_native_id
-from typing import TYPE_CHECKING
+from typing import NoReturn
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.abi import syscalls
 from pytrace.runtime.host import fingerprints
-
-if TYPE_CHECKING:
-    from typing import NoReturn
 
 _PTRACE_TRACEME = 0
 _PTRACE_PEEKUSER = 3

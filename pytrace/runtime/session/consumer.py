@@ -8,13 +8,12 @@ not the output is read.  After the user has asked for the end, what still waits 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from pytrace.base.interruption import EndRequests
-    from pytrace.runtime.output.renderer import Renderer
-    from pytrace.runtime.output.streams import Output
-    from pytrace.runtime.ring.reader import EventLoop, RingReader
+from pytrace.base.interruption import EndRequests
+from pytrace.runtime.output.renderer import Renderer
+from pytrace.runtime.output.streams import Output
+from pytrace.runtime.ring.reader import EventLoop, RingReader
 
 TURN = 0.005
 """Seconds that one turn takes about; the last slice of events may come on top."""

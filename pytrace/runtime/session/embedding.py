@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from threading import RLock
-from typing import TYPE_CHECKING
 
 import msgspec
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from pytrace.runtime.output.handlers import Make
-    from pytrace.runtime.output.streams import Output
-    from pytrace.runtime.session.signals import SignalSource
-    from pytrace.runtime.symbols.lazy import LazySymbols
+from pytrace.runtime.output.handlers import Make
+from pytrace.runtime.output.streams import Output
+from pytrace.runtime.session.signals import SignalSource
+from pytrace.runtime.symbols.lazy import LazySymbols
 
 
 class WakeUp:

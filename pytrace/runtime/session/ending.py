@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.probes.kinds import END
-from pytrace.runtime.session.loop import OVER_AT_ONCE
+from pytrace.runtime.session.loop import OVER_AT_ONCE, RunLoop
+from pytrace.runtime.session.resources import Resources
+from pytrace.runtime.session.services.losses import Key
 from pytrace.runtime.session.services.service import EndOfRun
-
-if TYPE_CHECKING:
-    from pytrace.runtime.session.loop import RunLoop
-    from pytrace.runtime.session.resources import Resources
-    from pytrace.runtime.session.services.losses import Key
 
 _NO_MAPS = "not all maps were printed because of the interrupt"
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.probes.kinds import BEGIN, BENCH, END, ITER, SELF, TEST
+from pytrace.runtime.session.resources import Resources
 from pytrace.runtime.session.services.losses import REPORT_EVERY
 
 if TYPE_CHECKING:
     from pytrace.runtime.attach.attachments import Attached
-    from pytrace.runtime.session.resources import Resources
 
 OVER_AT_ONCE = frozenset({BEGIN, END, ITER})
 """Probe kinds that have done all they will ever do once everything is attached."""

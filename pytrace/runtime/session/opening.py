@@ -6,17 +6,23 @@ import os
 import struct
 import sys
 import time
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from pytrace.base.interruption import EndRequests
 from pytrace.base.terminal import colour
+from pytrace.core.config import Config
 from pytrace.core.diagnostics import TraceError
+from pytrace.core.manifest import CompiledScript, Manifest, MapSpec, SessionData
 from pytrace.core.options.process_filters import NOT_YET, PROCESS_MAP, UNROLLED, ProcessFilters
+from pytrace.core.options.run_options import RunOptions
 from pytrace.core.types import Stack, StackMode, Type, USym, parts
 from pytrace.runtime.abi import privileges
 from pytrace.runtime.host.clocks import Clock, together
+from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.load.loader import LoadOptions, available_memory, load
 from pytrace.runtime.load.map_reader import MapReader
 from pytrace.runtime.output.renderer import Renderer
@@ -28,22 +34,15 @@ from pytrace.runtime.session.probes import Probes
 from pytrace.runtime.session.resources import Command, NoCommand, Notices, Resources
 from pytrace.runtime.session.services.losses import Losses
 from pytrace.runtime.session.services.processes import NothingUnwound, OwnProcess, Processes
+from pytrace.runtime.session.services.service import Service
 from pytrace.runtime.session.signals import Signals
 from pytrace.runtime.session.snapshots import Snapshots
 from pytrace.runtime.symbols.lazy import LazySymbols
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from contextlib import ExitStack
-
-    from pytrace.core.config import Config
-    from pytrace.core.manifest import CompiledScript, Manifest, MapSpec, SessionData
-    from pytrace.core.options.run_options import RunOptions
     from pytrace.runtime.capture.recording import RowKeeper
-    from pytrace.runtime.load.loaded_script import LoadedScript
     from pytrace.runtime.session.embedding import Embedding
     from pytrace.runtime.session.services.saving import Export
-    from pytrace.runtime.session.services.service import Service
     from pytrace.runtime.symbols.symbolizer import Symbolizer
     from pytrace.runtime.unwind.unwinder import Unwound
 

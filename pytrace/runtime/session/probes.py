@@ -6,17 +6,17 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.kinds import known_kind
+from pytrace.runtime.load.loaded_script import LoadedScript
+from pytrace.runtime.session.services.losses import Key
+from pytrace.runtime.session.services.processes import Processes
 
 if TYPE_CHECKING:
-    from pytrace.core.options.run_options import RunOptions
     from pytrace.runtime.attach.attachments import Attached, Attachments, AttachOptions
     from pytrace.runtime.attach.opened import MissReader, Opened
     from pytrace.runtime.capture.recording import Moment
-    from pytrace.runtime.load.loaded_script import LoadedScript
     from pytrace.runtime.session.resources import Notices
-    from pytrace.runtime.session.services.losses import Key
-    from pytrace.runtime.session.services.processes import Processes
 
 
 class Probes:

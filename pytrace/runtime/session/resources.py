@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import msgspec
 
-if TYPE_CHECKING:
-    from pytrace.base.interruption import EndRequests
-    from pytrace.core.manifest import ProgramSpec
-    from pytrace.core.options.run_options import RunOptions
-    from pytrace.runtime.load.loaded_script import LoadedScript
-    from pytrace.runtime.output.renderer import Renderer
-    from pytrace.runtime.output.streams import Output
-    from pytrace.runtime.ring.reader import EventLoop, RingReader
-    from pytrace.runtime.session.consumer import Consumer
-    from pytrace.runtime.session.probes import Probes
-    from pytrace.runtime.session.services.losses import Losses
-    from pytrace.runtime.session.services.processes import Processes
-    from pytrace.runtime.session.services.service import Service
-    from pytrace.runtime.session.signals import SignalSource
-    from pytrace.runtime.session.snapshots import Snapshots
-    from pytrace.runtime.symbols.lazy import LazySymbols
+from pytrace.base.interruption import EndRequests
+from pytrace.core.manifest import ProgramSpec
+from pytrace.core.options.run_options import RunOptions
+from pytrace.runtime.load.loaded_script import LoadedScript
+from pytrace.runtime.output.renderer import Renderer
+from pytrace.runtime.output.streams import Output
+from pytrace.runtime.ring.reader import EventLoop, RingReader
+from pytrace.runtime.session.consumer import Consumer
+from pytrace.runtime.session.probes import Probes
+from pytrace.runtime.session.services.losses import Losses
+from pytrace.runtime.session.services.processes import Processes
+from pytrace.runtime.session.services.service import Service
+from pytrace.runtime.session.signals import SignalSource
+from pytrace.runtime.session.snapshots import Snapshots
+from pytrace.runtime.symbols.lazy import LazySymbols
+
 
 class Notices:
     """Notices and warnings on standard error, after the output before them."""

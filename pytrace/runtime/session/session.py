@@ -11,18 +11,18 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from pytrace.core.manifest import CompiledScript
+from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.kinds import BENCH, TEST
 from pytrace.runtime.session import opening
 from pytrace.runtime.session.ending import Ending
 from pytrace.runtime.session.loop import RunLoop
+from pytrace.runtime.session.resources import Resources
 from pytrace.runtime.session.services.losses import REPORT_EVERY
 
 if TYPE_CHECKING:
-    from pytrace.core.manifest import CompiledScript
-    from pytrace.core.options.run_options import RunOptions
     from pytrace.results.snapshot import MapData, SnapshotData
     from pytrace.runtime.session.embedding import Embedding
-    from pytrace.runtime.session.resources import Resources
 
 
 def run(script: CompiledScript, options: RunOptions) -> int:

@@ -6,16 +6,15 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
+from types import FrameType
 from typing import TYPE_CHECKING, Protocol
 
+from pytrace.base.interruption import EndRequests
 from pytrace.core.diagnostics import Interrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from sys import UnraisableHookArgs
-    from types import FrameType
-
-    from pytrace.base.interruption import EndRequests
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _FORWARDED = (signal.SIGUSR1,)

@@ -5,18 +5,18 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from pytrace.core.manifest import Manifest
+from pytrace.core.options.run_options import RunOptions
 from pytrace.runtime.output import messages
+from pytrace.runtime.output.renderer import Renderer
+from pytrace.runtime.ring.reader import RingReader
+from pytrace.runtime.session.probes import Probes
+from pytrace.runtime.session.services.losses import Losses
+from pytrace.runtime.symbols.lazy import LazySymbols
 
 if TYPE_CHECKING:
-    from pytrace.core.manifest import Manifest
-    from pytrace.core.options.run_options import RunOptions
     from pytrace.results.snapshot import MapData, SnapshotData
     from pytrace.runtime.capture.recording import Recording, RowKeeper
-    from pytrace.runtime.output.renderer import Renderer
-    from pytrace.runtime.ring.reader import RingReader
-    from pytrace.runtime.session.probes import Probes
-    from pytrace.runtime.session.services.losses import Losses
-    from pytrace.runtime.symbols.lazy import LazySymbols
 
 
 class Snapshots:

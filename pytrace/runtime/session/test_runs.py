@@ -5,22 +5,18 @@ from __future__ import annotations
 import errno
 import os
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import msgspec
 
 from pytrace.base.terminal import colour
 from pytrace.core.diagnostics import TraceError
+from pytrace.core.manifest import ProgramSpec
 from pytrace.core.probes.kinds import BENCH, TEST
 from pytrace.core.probes.targets import NamedRunTarget
 from pytrace.render import json
 from pytrace.runtime.abi import bpf
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytrace.core.manifest import ProgramSpec
-    from pytrace.runtime.session.resources import Resources
+from pytrace.runtime.session.resources import Resources
 
 _LEAST_NS = 1_000_000
 """A benchmark is repeated until its runs take this long together."""

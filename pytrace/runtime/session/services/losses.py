@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import struct
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from pytrace.core.manifest import Counters
+from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.output import messages
+from pytrace.runtime.output.renderer import Renderer
+from pytrace.runtime.output.streams import Output
 from pytrace.runtime.session.services.service import Service
-
-if TYPE_CHECKING:
-    from pytrace.core.manifest import Counters
-    from pytrace.runtime.load.loaded_script import LoadedScript
-    from pytrace.runtime.output.renderer import Renderer
-    from pytrace.runtime.output.streams import Output
 
 Key = tuple[str, int]
 """Kind and subject of a counter, as in :attr:`pytrace.core.manifest.Counters.names`."""

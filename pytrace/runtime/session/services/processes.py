@@ -9,16 +9,14 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from typing import Protocol
 
+from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.session.services.service import Service
+from pytrace.runtime.symbols.lazy import LazySymbols
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from contextlib import ExitStack
-
-    from pytrace.runtime.load.loaded_script import LoadedScript
-    from pytrace.runtime.symbols.lazy import LazySymbols
 
 class Unwinding(Protocol):
     """Keeps the unwind tables of processes (:class:`pytrace.runtime.unwind.unwinder.Unwinder`)."""

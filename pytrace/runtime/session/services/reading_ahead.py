@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import struct
 import time
+from collections.abc import Collection, Iterable, Iterator
 from itertools import repeat
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import msgspec
 
 from pytrace.core import types
+from pytrace.core.manifest import MapSpec
 from pytrace.runtime.session.services.service import EndOfRun, Service
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
-
-    from pytrace.core.manifest import MapSpec
 
 SLICE = 0.004
 """Seconds of reading between two turns of the consumer."""

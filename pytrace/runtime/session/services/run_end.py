@@ -5,18 +5,14 @@ from __future__ import annotations
 import os
 import struct
 import time
-from typing import TYPE_CHECKING
+from contextlib import ExitStack
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.process_filters import NOT_YET
+from pytrace.core.options.run_options import RunOptions
+from pytrace.runtime.load.loaded_script import LoadedScript
+from pytrace.runtime.ring.reader import EventLoop
 from pytrace.runtime.session.services.service import Service
-
-if TYPE_CHECKING:
-    from contextlib import ExitStack
-
-    from pytrace.core.options.run_options import RunOptions
-    from pytrace.runtime.load.loaded_script import LoadedScript
-    from pytrace.runtime.ring.reader import EventLoop
 
 LOOK_EVERY = 0.1
 """Seconds between two looks at whether the program of ``--exec-wait`` was executed."""

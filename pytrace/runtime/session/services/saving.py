@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import os
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
 from pytrace.base import whole_files
 from pytrace.core.diagnostics import TraceError
+from pytrace.core.manifest import Manifest
+from pytrace.core.options.run_options import RunOptions
 from pytrace.core.types import Record
 from pytrace.results import file_form
 from pytrace.results.formats import table
@@ -18,13 +20,6 @@ from pytrace.results.formats.selection import select
 from pytrace.results.snapshot import MapData, SnapshotData, Table
 from pytrace.runtime.output.streams import Flush, Output
 from pytrace.runtime.session.services.service import EndOfRun, Service
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from pytrace.core.manifest import Manifest
-    from pytrace.core.options.run_options import RunOptions
-    from pytrace.results.snapshot import SnapshotData
 
 _UNSAVED = "no snapshot was saved at the end because of the interrupt"
 
