@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 
 import msgspec
@@ -169,6 +169,11 @@ def similar(name: str, known: Iterable[str]) -> list[str]:
 
     pool = list(dict.fromkeys(known))
     return difflib.get_close_matches(name, pool, n=3, cutoff=0.6)
+
+
+def either(names: Sequence[str]) -> str:
+    """``a``, ``a or b``, or ``a, b or c``."""
+    return " or ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
 def counted(number: int, noun: str) -> str:

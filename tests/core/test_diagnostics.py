@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytrace.core.diagnostics import Diagnostics, bytes_shown, counted, render_all
+from pytrace.core.diagnostics import Diagnostics, bytes_shown, counted, either, render_all
 from pytrace.core.source import Source, Span
 
 
@@ -82,3 +82,7 @@ def test_a_line_that_is_the_message_is_not_repeated() -> None:
     diagnostics = Diagnostics()
     diagnostics.error("nothing here", Span(Source("t.bt", text), 0, len(text) - 1))
     assert render_all(diagnostics.items) == "t.bt:1:1-21: ERROR: nothing here\n"
+
+
+def test_alternatives() -> None:
+    assert [either(tuple("abc"[:count])) for count in range(4)] == ["", "a", "a or b", "a, b or c"]

@@ -18,7 +18,7 @@ from functools import cache
 
 import msgspec
 
-from pytrace.core.diagnostics import Diagnostics, InternalError
+from pytrace.core.diagnostics import Diagnostics, InternalError, either
 from pytrace.core.kernel_info import NO_HEADERS, KernelHeaders, KernelInfo
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Span
@@ -401,14 +401,10 @@ def skipped_hints(translation: Translation, relation: str) -> list[str]:
     hints = []
     if translation.absent:
         verb = "is" if len(translation.absent) == 1 else "are"
-        hints.append(f"it may be {relation} {_or(translation.absent)}, which {verb} not installed")
+        hints.append(f"it may be {relation} {either(translation.absent)}, which {verb} not installed")
     if translation.partial:
-        names, paths = _or(list(translation.partial)), _or(list(translation.partial.values()))
+        names, paths = either(list(translation.partial)), either(list(translation.partial.values()))
         hints.append(f"it may be {relation} the kernel's {names}, which is not installed: {paths} is for programs")
     if hints:
         hints.append("install the headers of the running kernel, or set PYTRACE_KERNEL_SOURCE to their directory")
     return hints + [f"clang could not parse: {text}" for text in translation.tolerated[:1]]
-
-
-def _or(names: list[str]) -> str:
-    return " or ".join(names) if len(names) < 3 else f"{', '.join(names[:-1])} or {names[-1]}"

@@ -13,7 +13,7 @@ from msgspec import convert
 
 from pytrace.core import numbers
 from pytrace.core.config import ENVIRONMENT_PREFIXES, Config, Setting
-from pytrace.core.diagnostics import Diagnostics, Note, did_you_mean
+from pytrace.core.diagnostics import Diagnostics, Note, did_you_mean, either
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source, Span
 from pytrace.frontend.ast import nodes
@@ -135,7 +135,7 @@ def _choice(*allowed: str) -> Callable[[Setting], str]:
     def read(value: Setting) -> str:
         choice = known.get(str(value).lower()) if not isinstance(value, bool) else None
         if choice is None:
-            raise BadValueError(f"expects {_either(allowed)}")
+            raise BadValueError(f"expects {either(allowed)}")
         return choice
 
     return read
@@ -143,7 +143,7 @@ def _choice(*allowed: str) -> Callable[[Setting], str]:
 
 def _license(value: Setting) -> str:
     if value not in LICENSES:
-        raise BadValueError(f"expects a licence that the kernel takes as compatible with the GPL: {_either(LICENSES)}")
+        raise BadValueError(f"expects a licence that the kernel takes as compatible with the GPL: {either(LICENSES)}")
     return str(value)
 
 
@@ -167,10 +167,6 @@ def _unstable(value: Setting) -> str:
         except BadValueError:
             raise BadValueError("expects enable, warn or error") from None
     return str(value).lower()
-
-
-def _either(names: tuple[str, ...]) -> str:
-    return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
 class Key(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from pytrace.core.diagnostics import either
 from pytrace.core.source import Source, Span
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.syntax.grammar_support import LRParser
@@ -157,8 +158,7 @@ class Item:
             return "an expression"
         if kinds and set(kinds) >= _OPERATORS:
             kinds = [kind for kind in _ENDINGS if kind in kinds] or kinds
-        names = [kind_name(kind) for kind in kinds[:_MOST_NAMED]]
-        return " or ".join(names) if len(names) < 3 else f"{', '.join(names[:-1])} or {names[-1]}"
+        return either([kind_name(kind) for kind in kinds[:_MOST_NAMED]])
 
     def _report(self, token: Token, index: int) -> None:
         expected = self._expected()
