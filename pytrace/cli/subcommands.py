@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import BinaryIO, NoReturn, cast
+from typing import BinaryIO, NoReturn
 
 from pytrace.base import whole_files
 from pytrace.base.control_characters import printable_lines
@@ -200,26 +201,9 @@ def _path(output: str | None) -> str | None:
     return None if output == "-" else output
 
 
-class _Terminal:
-    """A terminal as a file: control characters are written as escapes."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-
-    def write(self, data: bytes) -> int:
-        """Write whole lines."""
-        self._file.write(printable_lines(data))
-        return len(data)
-
-    def writelines(self, lines: Iterable[bytes]) -> None:
-        """Write each of *lines*."""
-        for line in lines:
-            self.write(line)
-
-
 @contextmanager
 def _output(path: str | None, *, binary: bool) -> Iterator[BinaryIO]:
-    """Standard output, or a file that is replaced atomically.
+    """Standard output, on a terminal with control characters as escapes; or a file that is replaced atomically.
 
     Raises:
         TraceError: it cannot be written, or is a terminal and the format is binary.
@@ -228,7 +212,12 @@ def _output(path: str | None, *, binary: bool) -> Iterator[BinaryIO]:
         if binary and os.isatty(1):
             raise TraceError("this format is nothing for a terminal", hints=("-o FILE writes it to a file",))
         sys.stdout.flush()
-        yield cast(BinaryIO, _Terminal(sys.stdout.buffer)) if os.isatty(1) else sys.stdout.buffer
+        if os.isatty(1):
+            text = io.BytesIO()
+            yield text
+            sys.stdout.buffer.write(printable_lines(text.getvalue()))
+        else:
+            yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
     try:
