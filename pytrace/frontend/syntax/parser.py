@@ -213,21 +213,16 @@ class _ProgramParser:
         self._add(structure, token.span)
 
     def _body_item(self, token: Token) -> None:
-        self._later(token, "item")
-
-    def _map(self, token: Token) -> None:
-        self._later(token, "map")
+        """A macro, a function, or the declaration of a map."""
+        self.body = self.body or token.span
+        structure = Structure(self.lexer)
+        structure.item(token, "map" if token.type == "MAP_ITEM" else "item")
+        self._add(structure, token.span)
 
     def _option(self, token: Token) -> None:
         """A declaration of an option, allowed before and after imports and the C part."""
         structure = Structure(self.lexer)
         structure.item(token, "map")
-        self._add(structure, token.span)
-
-    def _later(self, token: Token, role: str) -> None:
-        self.body = self.body or token.span
-        structure = Structure(self.lexer)
-        structure.item(token, role)
         self._add(structure, token.span)
 
     # ------------------------------------------------------------------------------------------ conditions
@@ -439,7 +434,7 @@ _ITEMS = {
     "IMPORT_ITEM": _ProgramParser._import,
     "MACRO_ITEM": _ProgramParser._body_item,
     "FUNCTION_ITEM": _ProgramParser._body_item,
-    "MAP_ITEM": _ProgramParser._map,
+    "MAP_ITEM": _ProgramParser._body_item,
     "IF_ITEM": _ProgramParser._conditional,
     "FAIL_ITEM": _ProgramParser._fail,
     "OPTION_ITEM": _ProgramParser._option,
