@@ -268,15 +268,15 @@ def obj_pin(descriptor: int, path: str) -> None:
 def ids(kind: str) -> list[int]:
     """Ids of all objects of *kind* in the kernel: ``prog``, ``map``, ``link`` or ``btf``."""
     number = Command[f"{kind.upper()}_GET_NEXT_ID"]
-    found: list[int] = []
+    numbers: list[int] = []
     current = 0
     while True:
         try:
             _, data = command(number, struct.pack("=III", current, 0, 0))
         except FileNotFoundError:
-            return found
+            return numbers
         current = struct.unpack_from("=I", data, 4)[0]
-        found.append(current)
+        numbers.append(current)
 
 
 def open_by_id(kind: str, number: int) -> int:

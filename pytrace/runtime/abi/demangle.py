@@ -72,10 +72,10 @@ def demangle(name: str) -> str:
     # The compiler splits functions and marks the parts (.cold, .part.0, .isra.0); keep the mark readable.
     base, dot, suffix = name.partition(".")
     demangler = _cxx()
-    found = demangler(base.encode(errors="surrogateescape")) if demangler else None
-    if found is None:
+    text = demangler(base.encode(errors="surrogateescape")) if demangler else None
+    if text is None:
         return name
-    return f"{found} [clone {dot}{suffix}]" if dot else found
+    return f"{text} [clone {dot}{suffix}]" if dot else text
 
 
 def _rust(name: str) -> str | None:

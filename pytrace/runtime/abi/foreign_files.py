@@ -37,13 +37,13 @@ def open_regular(path: str, flags: int = 0) -> BinaryIO:
     Raises:
         OSError: there is none, or it cannot be read.
     """
-    found = _found(path, flags & os.O_NOFOLLOW)
+    descriptor = _found(path, flags & os.O_NOFOLLOW)
     try:
-        if not stat.S_ISREG(os.fstat(found).st_mode):
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", path)
-        return open(f"/proc/self/fd/{found}", "rb")
+        return open(f"/proc/self/fd/{descriptor}", "rb")
     finally:
-        os.close(found)
+        os.close(descriptor)
 
 
 @contextmanager
@@ -59,11 +59,11 @@ def kernel_path(path: str) -> Iterator[str]:
     if _IN_ROOT.fullmatch(path) is None:
         yield path
         return
-    found = _found(path, 0)
+    descriptor = _found(path, 0)
     try:
-        yield f"/proc/self/fd/{found}"
+        yield f"/proc/self/fd/{descriptor}"
     finally:
-        os.close(found)
+        os.close(descriptor)
 
 
 def _found(path: str, flags: int) -> int:

@@ -180,9 +180,9 @@ def possible_cpus() -> list[int]:
 
 def parse_cpu_list(text: str) -> list[int]:
     """The numbers of a kernel CPU list (``0-3,8``)."""
-    found: list[int] = []
+    cpus: list[int] = []
     for part in text.strip().split(","):
         if part:
             first, _, last = part.partition("-")
-            found.extend(range(int(first), int(last or first) + 1))
-    return found
+            cpus.extend(range(int(first), int(last or first) + 1))
+    return cpus

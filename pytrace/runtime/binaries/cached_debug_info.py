@@ -46,8 +46,8 @@ class CachedDebugInfo:
 
     def frames(self, address: int) -> list[Place]:
         """The functions of an address, see :meth:`pytrace.runtime.dwarf.debug_info.DebugInfo.frames`."""
-        found = self._places.find(address)
-        return self.decoder.frames(address) if found is None else found
+        places = self._places.find(address)
+        return self.decoder.frames(address) if places is None else places
 
     def reading(self, address: int) -> Iterator[None]:
         """Read what :meth:`frames` needs for an address, in steps of some milliseconds."""
@@ -72,10 +72,10 @@ class CachedDebugInfo:
 def _stamp(elf: ElfFile) -> tuple[str, ...] | None:
     """Values that identify a file and its build; None for one that is gone or no file of its own."""
     try:
-        found = os.stat(elf.path)
+        status = os.stat(elf.path)
     except OSError:
         return None
     # Of containers many share what they run, each under another path and inode.
-    identity = elf.build_id or f"{found.st_dev} {found.st_ino}"
+    identity = elf.build_id or f"{status.st_dev} {status.st_ino}"
     # The owner, too: a build id is easily given to another file, whose lines would be taken for those of a library.
-    return identity, str(found.st_size), str(found.st_mtime_ns), str(found.st_uid)
+    return identity, str(status.st_size), str(status.st_mtime_ns), str(status.st_uid)

@@ -106,17 +106,17 @@ class Libraries:
 
     def _library(self, name: str, pid: int | None, prefix: str) -> list[str]:
         """Libraries called ``name`` or ``name.so…``: those that the process has mapped, then the loader's cache."""
-        found: list[str] = []
+        paths: list[str] = []
         if pid is not None:
-            found += [path for path in procfs.mapped_files(pid) if _is_library(os.path.basename(path), name)]
+            paths += [path for path in procfs.mapped_files(pid) if _is_library(os.path.basename(path), name)]
         for soname, path in library_cache(prefix + LIBRARY_CACHE):
             if _is_library(soname, name):
-                found.append(_reached(prefix, path))
-        if not found:
+                paths.append(_reached(prefix, path))
+        if not paths:
             for folder in (*self._library_path(), *_LIBRARY_DIRECTORIES):
-                found += sorted(path for path in glob.glob(f"{glob.escape(prefix + folder)}/{glob.escape(name)}*")
+                paths += sorted(path for path in glob.glob(f"{glob.escape(prefix + folder)}/{glob.escape(name)}*")
                                 if _is_library(os.path.basename(path), name))  # fmt: skip
-        return [path for path in found if is_elf(path)]
+        return [path for path in paths if is_elf(path)]
 
 
 def _reached(prefix: str, path: str) -> str:
@@ -135,7 +135,7 @@ def _is_library(soname: str, name: str) -> bool:
 def _distinct(paths: Iterable[str]) -> list[str]:
     """Paths without those that lead to a file already named."""
     seen: set[tuple[int, int]] = set()
-    found = []
+    distinct = []
     for path in paths:
         try:
             status = os.stat(path)
@@ -144,8 +144,8 @@ def _distinct(paths: Iterable[str]) -> list[str]:
         key = (status.st_dev, status.st_ino)
         if key not in seen:
             seen.add(key)
-            found.append(path)
-    return found
+            distinct.append(path)
+    return distinct
 
 
 def library_cache(path: str = LIBRARY_CACHE) -> list[tuple[str, str]]:
@@ -168,12 +168,12 @@ def library_cache(path: str = LIBRARY_CACHE) -> list[tuple[str, str]]:
 def _cache_rows(data: bytes, start: int) -> list[tuple[str, str]]:
     (count,) = struct.unpack_from("=I", data, start + len(_CACHE_MAGIC))
     wanted = _FLAGS.get(os.uname().machine)
-    found = []
+    rows = []
     for number in range(count):
         flags, key, value = struct.unpack_from("=iII", data, start + 48 + 24 * number)
         if wanted is None or flags & 0xFF00 == wanted:
-            found.append((_text(data, start + key), _text(data, start + value)))
-    return found
+            rows.append((_text(data, start + key), _text(data, start + value)))
+    return rows
 
 
 def _text(data: bytes, at: int) -> str:

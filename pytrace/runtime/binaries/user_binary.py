@@ -61,8 +61,8 @@ class Binary:
     def tables(self) -> tuple[SymbolTable, ...]:
         """Symbol tables, the most complete first."""
         if self._tables is None:
-            found = [table for file in self._with_symbols() for table in file.tables]
-            self._tables = tuple(sorted(found, key=len, reverse=True))
+            tables = [table for file in self._with_symbols() for table in file.tables]
+            self._tables = tuple(sorted(tables, key=len, reverse=True))
         return self._tables
 
     def _with_symbols(self) -> list[ElfFile]:
@@ -86,11 +86,11 @@ class Binary:
 
     def functions(self, pattern: str) -> list[Symbol]:
         """Functions by ``*`` pattern in order of address, without repetition."""
-        found: dict[tuple[str, int], Symbol] = {}
+        by_place: dict[tuple[str, int], Symbol] = {}
         for table in self.tables:
             for symbol in table.match(pattern):
-                found.setdefault((symbol.name, symbol.address), symbol)
-        return sorted(found.values(), key=lambda symbol: (symbol.address, symbol.name))
+                by_place.setdefault((symbol.name, symbol.address), symbol)
+        return sorted(by_place.values(), key=lambda symbol: (symbol.address, symbol.name))
 
     def function_names(self, pattern: str) -> list[str]:
         """Names of functions by ``*`` pattern, sorted, each once."""
@@ -100,15 +100,15 @@ class Binary:
     def covering(self, address: int) -> Symbol | None:
         """The function at a virtual address of the file."""
         for table in self.tables:
-            found = table.covering(address)
-            if found is not None:
-                return found
+            symbol = table.covering(address)
+            if symbol is not None:
+                return symbol
         return None
 
     def function_start(self, address: int) -> int | None:
         """Where the function at a virtual address starts."""
-        found = self.covering(address)
-        return found.address if found is not None else None
+        symbol = self.covering(address)
+        return symbol.address if symbol is not None else None
 
     def plt_entry(self, address: int) -> Symbol | None:
         """The stub that calls another library, as ``NAME@plt``."""
@@ -119,19 +119,19 @@ class Binary:
 
     def address_of(self, name: str) -> int | None:
         """Virtual address of a function."""
-        found = self.functions(name)
-        return found[0].address if found else None
+        symbols = self.functions(name)
+        return symbols[0].address if symbols else None
 
     def variable(self, name: str) -> Symbol | None:
         """Any symbol, variables included."""
-        found = self.elf.any_symbol(name)
-        other = self._debug_file() if found is None else None
-        return found if other is None else other.any_symbol(name)
+        symbol = self.elf.any_symbol(name)
+        other = self._debug_file() if symbol is None else None
+        return symbol if other is None else other.any_symbol(name)
 
     def variable_address(self, name: str) -> int | None:
         """Virtual address of any symbol, variables included."""
-        found = self.variable(name)
-        return None if found is None else found.address
+        symbol = self.variable(name)
+        return None if symbol is None else symbol.address
 
     @property
     def debug(self) -> CachedDebugInfo | None:
@@ -183,8 +183,8 @@ class Binary:
     @property
     def files(self) -> list[str]:
         """Other files that former answers depend on, also such that are not there."""
-        found = [path for path, _ in debug_files.candidates(self.elf, self._search, self._root)] if self._looked else []
-        return [*found, *(self._debug.files if self._debug is not None else ())]
+        paths = [path for path, _ in debug_files.candidates(self.elf, self._search, self._root)] if self._looked else []
+        return [*paths, *(self._debug.files if self._debug is not None else ())]
 
 
 class UserBinaries:
@@ -202,8 +202,8 @@ class UserBinaries:
         """
         known = self._opened.get(path)
         try:
-            found = os.stat(attach_path(path))
-            stamp = (found.st_dev, found.st_ino, found.st_mtime_ns)
+            status = os.stat(attach_path(path))
+            stamp = (status.st_dev, status.st_ino, status.st_mtime_ns)
             if known is None or known[0] != stamp:
                 known = self._opened[path] = (stamp, Binary.open(path, self._search))
         except OSError as error:
@@ -222,7 +222,7 @@ class UserBinaries:
     def symbols(self, path: str, pattern: str) -> list[UserSymbol]:
         """Functions of a binary by ``*`` pattern."""
         binary = self.binary(path)
-        return [found for symbol in binary.functions(pattern) if (found := _placed(binary, symbol))]
+        return [placed for symbol in binary.functions(pattern) if (placed := _placed(binary, symbol))]
 
     def cpp_symbols(self, path: str, pattern: str) -> list[tuple[UserSymbol, str]]:
         """Functions whose demangled name a ``*`` pattern accepts, with that name."""
@@ -231,7 +231,7 @@ class UserBinaries:
         binary = self.binary(path)
         accepts = name_pattern(pattern).fullmatch
         whole = "(" in pattern
-        found = []
+        symbols = []
         for symbol in binary.functions("_Z*") + binary.functions("_R*"):
             if not mangled(symbol.name):
                 continue
@@ -239,8 +239,8 @@ class UserBinaries:
             if accepts(text if whole else qualified_name(text)):
                 placed = _placed(binary, symbol)
                 if placed is not None:
-                    found.append((placed, text))
-        return found
+                    symbols.append((placed, text))
+        return symbols
 
     def executable(self, path: str) -> bool:
         """True if a file is an ELF program or library."""
@@ -308,13 +308,13 @@ class UserBinaries:
         binary.ask_servers()
         if binary.debug is None:
             return []
-        found = []
+        places = []
         for address in binary.debug.decoder.addresses(file, line, column, binary.function_start):
             symbol = binary.covering(address)
             offset = binary.elf.file_offset(address)
             if offset is not None:
-                found.append(UserSymbol(symbol.name if symbol else "", address, offset, 0))
-        return found
+                places.append(UserSymbol(symbol.name if symbol else "", address, offset, 0))
+        return places
 
 
 def _placed(binary: Binary, symbol: Symbol) -> UserSymbol | None:
@@ -345,7 +345,7 @@ def stubs(file: ElfFile) -> list[Symbol]:
         header = 0
     strings = bytes(file.contents(file.linked(symbols)))
     entries = bytes(file.contents(symbols))
-    found = []
+    stub_symbols = []
     rows = file.contents(relocations)
     for position, (_, info, _) in enumerate(struct.iter_unpack("<QQq", rows[: len(rows) // 24 * 24])):
         number = info >> 32
@@ -355,8 +355,8 @@ def stubs(file: ElfFile) -> list[Symbol]:
             continue
         (at,) = struct.unpack_from("<I", entries, number * 24)
         name = strings[at : strings.find(b"\0", at)].decode(errors="surrogateescape")
-        found.append(Symbol(f"{name}@plt", address, _STUB))
-    return found
+        stub_symbols.append(Symbol(f"{name}@plt", address, _STUB))
+    return stub_symbols
 
 
 # ---------------------------------------------------------------------------------------------- static tracepoints
@@ -372,7 +372,7 @@ def static_tracepoints(file: ElfFile) -> list[UsdtProbe]:
         return []
     base = file.section(".stapsdt.base")
     addresses = struct.Struct("<QQQ" if file.wide else "<III")
-    found = []
+    probes = []
     for owner, kind, body in file.notes(section):
         if owner != b"stapsdt" or kind != _NOTE_TYPE or len(body) < addresses.size:
             continue
@@ -385,8 +385,8 @@ def static_tracepoints(file: ElfFile) -> list[UsdtProbe]:
             # The code was dropped (split debug file): nothing is there to attach to.
             continue
         counter = _data_offset(file, semaphore + moved) if semaphore else 0
-        found.append(UsdtProbe(file.path, provider, name, address + moved, offset, counter, arguments))
-    return found
+        probes.append(UsdtProbe(file.path, provider, name, address + moved, offset, counter, arguments))
+    return probes
 
 
 def _data_offset(file: ElfFile, address: int) -> int:

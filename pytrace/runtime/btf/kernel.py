@@ -116,15 +116,15 @@ class KernelTypes:
     def find(self, name: str, *kinds: int, module: str = "") -> tuple[TypeReader, int] | None:
         """The first definition of a name, with who defines it."""
         for reader in self.readers(module):
-            found = reader.btf.find(name, *kinds)
-            if found:
-                return reader, found
+            type_id = reader.btf.find(name, *kinds)
+            if type_id:
+                return reader, type_id
         return None
 
     def value_type(self, kind: str, name: str) -> Type | None:
         """A ``struct``, ``union``, ``enum`` or ``typedef`` by name; base types count as typedefs."""
-        found = self.find(name, *_named(kind))
-        return found[0].type(found[1]) if found else None
+        definition = self.find(name, *_named(kind))
+        return definition[0].type(definition[1]) if definition else None
 
     def type_id(self, kind: str, name: str) -> int:
         """Id of a type of the kernel proper, named as for :meth:`value_type`; 0 when it has none."""
@@ -132,10 +132,10 @@ class KernelTypes:
 
     def names(self, kind: str) -> list[str]:
         """Names of all definitions of a kind, without repetition."""
-        found: dict[str, None] = {}
+        names: dict[str, None] = {}
         for reader in self.readers():
-            found.update(dict.fromkeys(reader.btf.names(*btf_file.TYPE_KINDS[kind])))
-        return list(found)
+            names.update(dict.fromkeys(reader.btf.names(*btf_file.TYPE_KINDS[kind])))
+        return list(names)
 
     def enumerator(self, name: str) -> tuple[Enum, int] | None:
         """The enumeration with a member of that name, and the member's value."""
@@ -147,25 +147,25 @@ class KernelTypes:
         for reader in self.readers():
             type_id = _enum_with(reader, name)
             if type_id:
-                kind = reader.type(type_id)
-                assert isinstance(kind, Enum)
-                return kind, dict(kind.members)[name]
+                type_ = reader.type(type_id)
+                assert isinstance(type_, Enum)
+                return type_, dict(type_.members)[name]
         return None
 
     # ---- functions
 
     def function(self, name: str, module: str = "") -> FunctionPrototype | None:
         """Prototype of a function; the kernel proper wins over modules."""
-        found = self.find(name, btf_file.Kind.FUNC, module=module)
-        return found[0].prototype(found[1]) if found else None
+        definition = self.find(name, btf_file.Kind.FUNC, module=module)
+        return definition[0].prototype(definition[1]) if definition else None
 
     def functions(self, pattern: str, module: str = "") -> list[FunctionPrototype]:
         """Prototypes of all functions that match, in order of names."""
-        found = []
+        prototypes = []
         for reader in self.readers(module):
             for name, type_id in self._function_ids(reader, pattern):
-                found.append((name, reader.prototype(type_id)))
-        return [prototype for _, prototype in sorted(found, key=lambda pair: (pair[0], pair[1].module))]
+                prototypes.append((name, reader.prototype(type_id)))
+        return [prototype for _, prototype in sorted(prototypes, key=lambda pair: (pair[0], pair[1].module))]
 
     def function_names(self, pattern: str, module: str = "") -> dict[str, list[str]]:
         """Names of all functions that match, each once, by module, without their types."""
@@ -175,8 +175,8 @@ class KernelTypes:
     def _function_ids(reader: TypeReader, pattern: str) -> list[tuple[str, int]]:
         btf = reader.btf
         if exact(pattern):
-            found = btf.find(pattern, btf_file.Kind.FUNC)
-            return [(pattern, found)] if found else []
+            exact_id = btf.find(pattern, btf_file.Kind.FUNC)
+            return [(pattern, exact_id)] if exact_id else []
         pairs = [(btf.type_name(type_id), type_id) for type_id in btf.ids(btf_file.Kind.FUNC)]
         wanted = set(matching(pattern, [name for name, _ in pairs]))
         return [pair for pair in pairs if pair[0] in wanted]
@@ -198,10 +198,10 @@ class KernelTypes:
         The types are those of the typedef ``btf_trace_EVENT``, which the kernel itself goes by. Parameters of a
         function pointer may have no names in BTF; they are then those of a function that belongs to the tracepoint.
         """
-        found = self.find(f"btf_trace_{event}", btf_file.Kind.TYPEDEF)
-        if found is None:
+        definition = self.find(f"btf_trace_{event}", btf_file.Kind.TYPEDEF)
+        if definition is None:
             return None
-        reader, type_id = found
+        reader, type_id = definition
         words, at = reader.place(type_id)
         pointer, inside = reader.place(words[at + 2])
         proto_id = pointer[inside + 2]
@@ -217,14 +217,14 @@ class KernelTypes:
 
     def raw_tracepoint_prototype(self, event: str) -> FunctionPrototype | None:
         """Parameters of a raw tracepoint, without the context pointer that probes never see."""
-        found = self.raw_tracepoint(event)
-        if found is None:
+        definition = self.raw_tracepoint(event)
+        if definition is None:
             return None
-        reader, proto_id, names = found
+        reader, proto_id, names = definition
         type_id = reader.btf.find(f"btf_trace_{event}", btf_file.Kind.TYPEDEF)
-        made = reader.prototype_of(event, proto_id, type_id, skip=1)
-        pairs = zip(names, made.parameters, strict=True)
-        return replace(made, parameters=tuple((name, kind) for name, (_, kind) in pairs))
+        prototype = reader.prototype_of(event, proto_id, type_id, skip=1)
+        pairs = zip(names, prototype.parameters, strict=True)
+        return replace(prototype, parameters=tuple((name, kind) for name, (_, kind) in pairs))
 
     def iterator_names(self) -> list[str]:
         """Names of all BPF iterator targets, sorted."""
@@ -239,12 +239,12 @@ class KernelTypes:
 
     def _listed(self, what: str, pattern: str, module: str = "") -> dict[str, list[str]]:
         """The names of one sort that match, by module."""
-        found = {}
+        by_module = {}
         for owner in matching(module or "*", ["vmlinux", *self.modules]):
             names = self._lists.get(f"{what} {owner}")
             if names is not None:
-                found[owner] = matching(pattern, names)
-        return found
+                by_module[owner] = matching(pattern, names)
+        return by_module
 
     @cached_property
     def _lists(self) -> dict[str, list[str]]:
@@ -259,7 +259,7 @@ class KernelTypes:
         )
 
     def _make_lists(self) -> dict[str, list[str]]:
-        made = {}
+        lists = {}
         for reader in self.readers():
             btf = reader.btf
             iterators = [name.removeprefix("bpf_iter__") for name in btf.strings_with_prefix("bpf_iter__")]
@@ -267,10 +267,10 @@ class KernelTypes:
             # `bpf_iter__…__safe_trusted` and such are for the verifier's eyes.
             kind = btf_file.Kind.STRUCT
             targets = [name for name in iterators if "__" not in name and btf.find(f"bpf_iter__{name}", kind)]
-            made[f"{_FUNCTIONS} {btf.name}"] = list(dict.fromkeys(btf.names(btf_file.Kind.FUNC)))
-            made[f"{_RAW_TRACEPOINTS} {btf.name}"] = sorted(events)
-            made[f"{_ITERATORS} {btf.name}"] = targets
-        return made
+            lists[f"{_FUNCTIONS} {btf.name}"] = list(dict.fromkeys(btf.names(btf_file.Kind.FUNC)))
+            lists[f"{_RAW_TRACEPOINTS} {btf.name}"] = sorted(events)
+            lists[f"{_ITERATORS} {btf.name}"] = targets
+        return lists
 
 
 def _named(kind: str) -> tuple[int, ...]:

@@ -155,15 +155,15 @@ class Btf:
     def find(self, name: str, *kinds: int) -> int:
         """Id of the first type defined here (not in the base) with that name and one of *kinds*; 0 when none."""
         key = (name, kinds)
-        found = self._found.get(key)
-        if found is None:
-            found = self._found[key] = self._search(name, kinds) if name else 0
-        return found
+        type_id = self._found.get(key)
+        if type_id is None:
+            type_id = self._found[key] = self._search(name, kinds) if name else 0
+        return type_id
 
     def _search(self, name: str, kinds: tuple[int, ...]) -> int:
         if self._searches >= _SEARCHES:
-            found = min((self._by_name(kind).get(name, _NOWHERE) for kind in kinds), default=_NOWHERE)
-            return 0 if found == _NOWHERE else found
+            first = min((self._by_name(kind).get(name, _NOWHERE) for kind in kinds), default=_NOWHERE)
+            return 0 if first == _NOWHERE else first
         self._searches += 1
         for offset in self.string_offsets(name):
             for type_id in self._named(offset):
@@ -173,15 +173,15 @@ class Btf:
 
     def _by_name(self, kind: int) -> dict[str, int]:
         """The first type of each name among those of one kind."""
-        found = self._ids_by_name.get(kind)
-        if found is None:
-            found = self._ids_by_name[kind] = {}
+        ids = self._ids_by_name.get(kind)
+        if ids is None:
+            ids = self._ids_by_name[kind] = {}
             column, first, texts = self._names, self.first_id, self._text_of_all()
             for type_id in self.ids(kind):
                 offset = column[type_id - first]
                 if offset:
-                    found.setdefault(texts(offset), type_id)
-        return found
+                    ids.setdefault(texts(offset), type_id)
+        return ids
 
     def _text_of_all(self) -> Callable[[int], str]:
         """A faster :meth:`text`, for when most strings are wanted: what is here is copied once."""

@@ -77,14 +77,14 @@ class TypeReader:
 
     def type(self, type_id: int) -> Type:
         """The value type of a type id; qualifiers and typedefs are resolved."""
-        made = self._made.get(type_id)
-        if made is None:
+        type_ = self._made.get(type_id)
+        if type_ is None:
             row = self._rows.get(self.btf.kind(type_id))
             if row is None:
                 raise InternalError(f"BTF type {type_id} of {self.btf.name} is not a value type")
             words, at = self.place(type_id)
-            made = self._made[type_id] = row(words, at, type_id)
-        return made
+            type_ = self._made[type_id] = row(words, at, type_id)
+        return type_
 
     def place(self, type_id: int) -> tuple[Sequence[int], int]:
         """The words that hold a type, and where it starts in them."""
@@ -164,24 +164,24 @@ class TypeReader:
         count, signed = words[at + 1] & 0xFFFF, words[at + 1] >> 31
         wide = self.btf.kind(type_id) == Kind.ENUM64
         step, bits, text = (3, 64, self.btf.text) if wide else (2, 32, self.btf.text)
-        found = []
+        enumerators = []
         for i in range(at + 3, at + 3 + step * count, step):
             value = words[i + 1] | (words[i + 2] << 32 if wide else 0)
             if signed and value >> (bits - 1):
                 value -= 1 << bits
-            found.append((text(words[i]), value))
-        return found
+            enumerators.append((text(words[i]), value))
+        return enumerators
 
     def members(self, type_id: int) -> list[Member]:
         """Members of a struct or union in order."""
         words, at = self.place(type_id)
         count, flagged, text = words[at + 1] & 0xFFFF, words[at + 1] >> 31, self.btf.text
-        found = []
+        members = []
         for i in range(at + 3, at + 3 + 3 * count, 3):
             packed = words[i + 2]
             size, offset = (packed >> 24, packed & 0xFFFFFF) if flagged else (0, packed)
-            found.append(Member(text(words[i]), words[i + 1], offset, size or self._old_bitfield(words[i + 1])))
-        return found
+            members.append(Member(text(words[i]), words[i + 1], offset, size or self._old_bitfield(words[i + 1])))
+        return members
 
     def _old_bitfield(self, type_id: int) -> int:
         """Width of a bitfield in the older form, where the integer type itself is narrower than its size."""
@@ -221,13 +221,13 @@ class TypeReader:
         return [(self.btf.text(words[i]), words[i + 1]) for i in range(at + 3, at + 3 + 2 * count, 2)]
 
 
-def place_field(name: str, kind: Type, bit_offset: int, bit_size: int, struct_size: int) -> Field:
+def place_field(name: str, type_: Type, bit_offset: int, bit_size: int, struct_size: int) -> Field:
     """A member *bit_offset* bits into a struct; for a bitfield the aligned unit that holds it, where there is one."""
     if not bit_size:
-        return Field(name, kind, bit_offset // 8)
-    unit = kind.size
+        return Field(name, type_, bit_offset // 8)
+    unit = type_.size
     offset = bit_offset // (8 * unit) * unit
     if bit_offset + bit_size > 8 * (offset + unit) or offset + unit > struct_size:
         # Packed: no aligned unit holds it, so count from the byte where it starts.
         offset = bit_offset // 8
-    return Field(name, kind, offset, bit_offset - 8 * offset, bit_size)
+    return Field(name, type_, offset, bit_offset - 8 * offset, bit_size)

@@ -56,15 +56,15 @@ def portable(
         entries = [(name, item) for name, item in entries if _is_set(item)]
     key = _without_key if spec.key is None else forms.form(spec.key)
     value, join = with_div(forms.form(spec.value), spec.value, div), joiner(spec.value)
-    found: dict[Portable, Value] = {}
+    values: dict[Portable, Value] = {}
     for start in range(0, len(entries), SLICE):
         for name, item in entries[start : start + SLICE]:
             portable, converted = key(name), value(item)
-            if portable in found:
-                converted = join(found[portable], converted)
-            found[portable] = converted
+            if portable in values:
+                converted = join(values[portable], converted)
+            values[portable] = converted
         pause()
-    return found
+    return values
 
 
 def _without_key(_key: Decoded) -> None:

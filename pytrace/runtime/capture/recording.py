@@ -111,12 +111,12 @@ class Recording:
         """
         forms = PortableForms(self._texts, StackTraces(self._symbols))
         # All are read before any is converted, which takes longer: they are to be of one moment as far as may be.
-        found = []
+        contents = []
         for view in self._views:
-            found.append(read(view))
+            contents.append(read(view))
             pause()
-        maps = {item.view.spec.name: map_data(item, forms, pause) for item in found}
-        moments = {item.view.spec.name: item.time for item in found}
+        maps = {item.view.spec.name: map_data(item, forms, pause) for item in contents}
+        moments = {item.view.spec.name: item.time for item in contents}
         tables = () if rows is None else rows.tables(self._identity, forms)
         return SnapshotData((self._run(start, end),), maps, tables, losses, moments)
 

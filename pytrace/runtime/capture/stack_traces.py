@@ -58,13 +58,13 @@ class StackTraces:
         self._frames: dict[tuple[Frame, ...], tuple[Frame, ...]] = {}
         """The same place in many processes is one object."""
 
-    def form(self, kind: Stack) -> Callable[[Never], StackTrace]:
+    def form(self, type_: Stack) -> Callable[[Never], StackTrace]:
         """A function that converts decoded stacks of a type to portable ones; equal ones are one object."""
-        if kind.mode is StackMode.BUILD_ID:
-            return _form(kind.user, _by_build_id)
-        if kind.mode is StackMode.RAW:
-            return _form(kind.user, _raw)
-        return _form(kind.user, self._in_process if kind.user else self._in_kernel)
+        if type_.mode is StackMode.BUILD_ID:
+            return _form(type_.user, _by_build_id)
+        if type_.mode is StackMode.RAW:
+            return _form(type_.user, _raw)
+        return _form(type_.user, self._in_process if type_.user else self._in_kernel)
 
     def _in_kernel(self, value: Addresses) -> list[Frame]:
         return _joined(value[1], self._kernel, self._kernel_address)
@@ -76,18 +76,18 @@ class StackTraces:
 
     def _kernel_address(self, address: int) -> _Resolved:
         symbols = self._symbols
-        found = symbols.kernel(address)
-        innermost = calling = _kernel_frames(found, symbols.kernel_place(address))
-        if names.in_source(found):
+        frames = symbols.kernel(address)
+        innermost = calling = _kernel_frames(frames, symbols.kernel_place(address))
+        if names.in_source(frames):
             place = _after(symbols.kernel_place(address - 1))
             calling = _kernel_frames(symbols.kernel(address, caller=True), place)
         return _Resolved(innermost, calling)
 
     def _user_address(self, process: int, address: int) -> _Resolved:
         symbols = self._symbols
-        found = symbols.user(process, address)
-        innermost = calling = self._once(_frames(found, symbols.user_place(process, address)))
-        if names.in_source(found):
+        frames = symbols.user(process, address)
+        innermost = calling = self._once(_frames(frames, symbols.user_place(process, address)))
+        if names.in_source(frames):
             place = _after(symbols.user_place(process, address - 1))
             calling = self._once(_frames(symbols.user(process, address, caller=True), place))
         return _Resolved(innermost, calling, symbols.trampoline(process, address))
@@ -100,12 +100,12 @@ def _form(user: bool, frames: Callable[[_Decoded], list[Frame]]) -> Callable[[_D
     traces: dict[_Decoded, StackTrace] = {}
 
     def convert(value: _Decoded) -> StackTrace:
-        found = traces.get(value)
-        if found is None:
+        trace = traces.get(value)
+        if trace is None:
             error = value[2]
             text = os.strerror(-error) if error and error != names.NO_STACK else ""
-            found = traces[value] = StackTrace(tuple(frames(value)), user, text)
-        return found
+            trace = traces[value] = StackTrace(tuple(frames(value)), user, text)
+        return trace
 
     return convert
 
@@ -114,15 +114,15 @@ def _joined(
     addresses: Sequence[int], known: dict[int, _Resolved], resolve: Callable[[int], _Resolved]
 ) -> list[Frame]:
     """The frames of all addresses; see :meth:`pytrace.render.names.Names.stack` for the rule."""
-    found: list[Frame] = []
+    frames: list[Frame] = []
     called = False
     for address in addresses:
         place = known.get(address)
         if place is None:
             place = known[address] = resolve(address)
-        found += place.calling if called else place.innermost
+        frames += place.calling if called else place.innermost
         called = not place.interrupted
-    return found
+    return frames
 
 
 def _after(place: ImagePlace) -> ImagePlace:

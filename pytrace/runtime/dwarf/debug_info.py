@@ -138,13 +138,13 @@ class DebugInfo:
 
     def _function(self, symbol: str, address: int | None) -> Die | None:
         if address is None:
-            return next((found for unit in self._units if (found := self._named(unit, symbol))), None)
+            return next((die for unit in self._units if (die := self._named(unit, symbol))), None)
         unit = self._unit_at(address)
         if unit is None:
             return None
-        found = self._covering(unit, address)
-        if found is not None and address in {low for low, _ in ranges(found)}:
-            return found
+        die = self._covering(unit, address)
+        if die is not None and address in {low for low, _ in ranges(die)}:
+            return die
         return self._named(unit, symbol)
 
     def _named(self, unit: Unit, name: str) -> Die | None:
@@ -201,7 +201,7 @@ class DebugInfo:
         *file* is a path or its end (``main.c``, ``src/main.c``); *column* narrows the line to one statement. *start*
         knows where the function of an address starts when DWARF does not (a split unit that is not there).
         """
-        found: dict[object, int] = {}
+        starts: dict[object, int] = {}
         with self._reading():
             for unit in self._units:
                 table = self._lines(unit)
@@ -211,8 +211,8 @@ class DebugInfo:
                         die = self._covering(unit, row.address)
                         # A function may be in several pieces; what no function has stands for itself.
                         owner = (die.cu, die.offset) if die is not None else start(row.address) or row
-                        found[owner] = min(found.get(owner, row.address), row.address)
-        return sorted(set(found.values()))
+                        starts[owner] = min(starts.get(owner, row.address), row.address)
+        return sorted(set(starts.values()))
 
     def line_of(self, address: int) -> tuple[str, int]:
         """Source file and line of an address; empty and 0 when they are not known."""
@@ -237,11 +237,11 @@ class DebugInfo:
         """
         for _ in self.reading(address):
             pass
-        found = self._places.find(address)
-        if found is None:
+        places = self._places.find(address)
+        if places is None:
             file, line = self.line_of(address)
             return [Place("", file, line)] if line else []
-        return found
+        return places
 
     def reading(self, address: int) -> Iterator[None]:
         """Read what :meth:`frames` needs for an address, in steps of some milliseconds."""

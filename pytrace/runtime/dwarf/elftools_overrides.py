@@ -82,15 +82,15 @@ class Abbreviations(AbbrevTable):
 
     def get_abbrev(self, code: int) -> AbbrevDecl:
         while code not in self._abbrev_map:
-            found = _DECLARATION.match(self._data, self._at)
-            if found is None or found[1] == b"\0":
+            match = _DECLARATION.match(self._data, self._at)
+            if match is None or match[1] == b"\0":
                 raise DWARFError(f"abbreviation {code} is missing")
-            self._at = found.end()
-            declaration = self._known.get(found[2])
+            self._at = match.end()
+            declaration = self._known.get(match[2])
             if declaration is None:
-                declaration = struct_parse(self.structs.Dwarf_abbrev_declaration, BytesIO(found[2]))
-                self._known[found[2]] = declaration
-            number: int = struct_parse(self.structs.the_Dwarf_uleb128, BytesIO(found[1]))
+                declaration = struct_parse(self.structs.Dwarf_abbrev_declaration, BytesIO(match[2]))
+                self._known[match[2]] = declaration
+            number: int = struct_parse(self.structs.the_Dwarf_uleb128, BytesIO(match[1]))
             self._abbrev_map[number] = AbbrevDecl(number, declaration)
         return self._abbrev_map[code]
 
@@ -98,10 +98,10 @@ class Abbreviations(AbbrevTable):
 class DeferredEntry(DIE):
     """An entry whose values stay as they are stored until :meth:`translated` is called: of most entries few are."""
 
-    def _translate_attr_value(self, form: str, raw_value: Any) -> Any:  # noqa: ARG002 - pyelftools' signature
+    def _translate_attr_value(self, form: str, raw_value: object) -> object:  # noqa: ARG002 - pyelftools' signature
         return raw_value
 
-    def translated(self, form: str, raw_value: Any) -> Any:
+    def translated(self, form: str, raw_value: object) -> Any:
         """The meaning of a stored value: the string for an offset in a table of strings, and so on."""
         return super()._translate_attr_value(form, raw_value)
 
@@ -132,9 +132,9 @@ class TableOfUnits(DWARFInfo):
 
     def line_program(self, unit: CompileUnit) -> LineProgram | None:
         """The line program of a unit; pyelftools would cache it for good, with all that it decoded."""
-        found = self.line_program_for_CU(unit)
+        program = self.line_program_for_CU(unit)
         self._linetable_cache.clear()
-        return found
+        return program
 
     def _parse_line_program_at_offset(self, offset: int, structs: DWARFStructs) -> LineProgram:
         # pyelftools 0.33 takes the unit's format for that of its line table, but assemblers choose one of their own.

@@ -96,14 +96,14 @@ class Entries:
         plan = self._plans.get(code)
         if plan is None:
             plan = self._plans[code] = self._plan(code)
-        found: dict[str, Value] = {}
+        values: dict[str, Value] = {}
         for before, name, form, read, value in plan:
             for step in before:
                 place = place + step if isinstance(step, int) else step(place)
             if read is not None:
                 value, place = read(place)
-            found[name] = Value(form, value)
-        return found
+            values[name] = Value(form, value)
+        return values
 
     def _plan(self, code: int) -> tuple[_Stored, ...]:
         rows: list[_Stored] = []
@@ -164,10 +164,10 @@ class Entries:
         if table is None:
             return self.unit.entry(at).text(name)
         data = self.unit.dwarfinfo.section(table).data
-        found = _TEXT.match(data, value.number) if value.number < len(data) else None
-        if found is None:
+        match = _TEXT.match(data, value.number) if value.number < len(data) else None
+        if match is None:
             raise DWARFError("a string is outside its table")
-        return found[0].decode(errors="replace")
+        return match[0].decode(errors="replace")
 
     # ---- where code is
 
@@ -197,7 +197,7 @@ class Entries:
         """A list of ranges since DWARF 5."""
         data, number, base = self.unit.dwarfinfo.section("rnglists").data, unsigned, self.unit.low
         size = self._address_size
-        found: list[tuple[int, int]] = []
+        code: list[tuple[int, int]] = []
         while kind := data[at]:
             at += 1
             if kind == 4:  # DW_RLE_offset_pair
@@ -226,21 +226,21 @@ class Entries:
             else:
                 raise DWARFError(f"an entry of a list of ranges has the unknown kind {kind}")
             if high > low:
-                found.append((low, high))
-        return found
+                code.append((low, high))
+        return code
 
     def _pairs(self, at: int) -> list[tuple[int, int]]:
         """A list of ranges before DWARF 5."""
         pair = struct.Struct("<QQ" if self._address_size == 8 else "<II")
         data, base = self.unit.dwarfinfo.section("ranges").data, self.unit.low
         most = (1 << 8 * self._address_size) - 1
-        found: list[tuple[int, int]] = []
+        code: list[tuple[int, int]] = []
         while True:
             first, second = pair.unpack_from(data, at)
             at += pair.size
             if first == most:
                 base = second
             elif not first and not second:
-                return found
+                return code
             elif second > first:
-                found.append((base + first, base + second))
+                code.append((base + first, base + second))

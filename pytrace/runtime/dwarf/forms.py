@@ -121,9 +121,9 @@ class Extents:
                 steps[-1] += step
             else:
                 steps.append(step)
-        made = Shape(declared["tag"], code_here, declared.has_children(), sibling, tuple(steps))
-        self._shapes[code] = made
-        return made
+        shape = Shape(declared["tag"], code_here, declared.has_children(), sibling, tuple(steps))
+        self._shapes[code] = shape
+        return shape
 
     def step(self, form: str) -> Step:
         """How to get past a value."""
@@ -151,10 +151,10 @@ class Extents:
         return at + size
 
     def _behind_text(self, at: int) -> int:
-        found = _END_OF_TEXT.search(self._data, at)
-        if found is None:
+        match = _END_OF_TEXT.search(self._data, at)
+        if match is None:
             raise DWARFError("a string has no end")
-        return found.end()
+        return match.end()
 
     def _behind_indirect(self, at: int) -> int:
         number, at = unsigned(self._data, at)

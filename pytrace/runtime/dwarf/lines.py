@@ -67,12 +67,12 @@ class LineTable:
             # Before DWARF 5 both tables count from 1, and folder 0 is that of the compilation.
             folders.insert(0, self._compiled_in)
         folders[1:] = [_joined(self._compiled_in, folder) for folder in folders[1:]]
-        found = [] if header["version"] >= 5 else [""]
+        paths = [] if header["version"] >= 5 else [""]
         for entry in header["file_entry"] or ():
             number = entry.dir_index or 0
-            found.append(_joined(folders[number] if number < len(folders) else "", _text(entry.name)))
+            paths.append(_joined(folders[number] if number < len(folders) else "", _text(entry.name)))
         self._folders = folders
-        return found
+        return paths
 
     def file(self, number: int) -> str:
         """Path of a file by the number that rows and call sites use; empty when there is none."""

@@ -35,24 +35,24 @@ class Located(NamedTuple):
 
 def ranges(die: Die) -> list[tuple[int, int]]:
     """Start and end of the code of an entry; empty when it has none."""
-    at = die.value("DW_AT_ranges")
-    if at is None:
+    if "DW_AT_ranges" not in die:
         low, high = low_high(die)
         return [(low, high)] if high > low else []
     unit = owner = die.cu
+    at = die.number("DW_AT_ranges")
     if unit.version < 5 and unit.skeleton is not None:
         # GNU split units: the ranges are in the binary, and the skeleton says where those of the unit begin.
         owner = unit.skeleton
         at += owner.top.number("DW_AT_GNU_ranges_base")
-    found, base = [], unit.low
+    code, base = [], unit.low
     for entry in owner.dwarfinfo.ranges.get_range_list_at_offset(at, owner):
         if not isinstance(entry, RangeEntry):
             base = entry.base_address
             continue
         start = 0 if entry.is_absolute else base
         if entry.end_offset > entry.begin_offset:
-            found.append((start + entry.begin_offset, start + entry.end_offset))
-    return found
+            code.append((start + entry.begin_offset, start + entry.end_offset))
+    return code
 
 
 def low_high(die: Die) -> tuple[int, int]:
@@ -92,8 +92,8 @@ def _located(entries: Iterable[object], base: int) -> Iterator[Located]:
 def _split_entries(die: Die, at: int) -> list[object]:
     section = die.dwarfinfo.debug_loc_sec
     assert section is not None
-    found = struct_parse(_split_list(), section.stream, at)
-    return [entry_translate[entry.entry_type](entry, die.cu) for entry in found]
+    entries = struct_parse(_split_list(), section.stream, at)
+    return [entry_translate[entry.entry_type](entry, die.cu) for entry in entries]
 
 
 @cache

@@ -80,15 +80,15 @@ def placed_parameters(die: Die, entry: int, symbol: str, machine: int, types: Dw
     conventional = not _CLONE.search(symbol)
     for number, child in enumerate(die.children(_is_parameter)):
         typed = described(child, "DW_AT_type")
-        kind = types.of(typed)
-        by_reference = isinstance(kind, Struct) and (_passed_as_address(child) or _by_reference(typed))
-        by_convention = arguments.place(kind, by_reference=by_reference)
+        type_ = types.of(typed)
+        by_reference = isinstance(type_, Struct) and (_passed_as_address(child) or _by_reference(typed))
+        by_convention = arguments.place(type_, by_reference=by_reference)
         location = _register_at(child, entry, convention)
         if location is None and conventional:
             location = by_convention
         if location:
             name = described(child, "DW_AT_name").text("DW_AT_name") or f"arg{number}"
-            yield UserParameter(name, kind, location, type_text(typed))
+            yield UserParameter(name, type_, location, type_text(typed))
 
 
 def _is_parameter(shape: Shape) -> bool:
@@ -145,38 +145,38 @@ class _Arguments:
         """Leave out registers."""
         del self._registers[:count]
 
-    def place(self, kind: Type, *, by_reference: bool) -> str:
+    def place(self, type_: Type, *, by_reference: bool) -> str:
         """A register, or memory as ``register+distance``."""
-        if isinstance(kind, Struct) and not kind.size and not by_reference:
+        if isinstance(type_, Struct) and not type_.size and not by_reference:
             # Declared only, so how much room it takes is not known: nor are the places after it.
             self._known = False
         if not self._known:
             return ""
-        if by_reference or (isinstance(kind, Struct) and kind.size > 16 and self._convention.large_by_reference):
+        if by_reference or (isinstance(type_, Struct) and type_.size > 16 and self._convention.large_by_reference):
             where = self._word()
             return "" if "+" in where else f"{where}+0"
-        if kind.scalar and kind.size <= 8:
+        if type_.scalar and type_.size <= 8:
             return self._word()
-        if kind.scalar or isinstance(kind, Struct):
-            return self._words(kind)
+        if type_.scalar or isinstance(type_, Struct):
+            return self._words(type_)
         # Floating-point numbers are in registers that programs cannot read; only the largest are in memory.
-        if kind.size > 8 and self._convention is _CONVENTIONS[EM_X86_64]:
-            self._memory(kind.size)
+        if type_.size > 8 and self._convention is _CONVENTIONS[EM_X86_64]:
+            self._memory(type_.size)
         return ""
 
     def _word(self) -> str:
         return self._registers.pop(0) if self._registers else self._memory(8)
 
-    def _words(self, kind: Type) -> str:
+    def _words(self, type_: Type) -> str:
         """Of what may take two registers; only what is in one place can be read."""
-        if kind.size > 16:
-            return self._memory(kind.size)
-        needed = _integer_words(kind)
+        if type_.size > 16:
+            return self._memory(type_.size)
+        needed = _integer_words(type_)
         if needed > len(self._registers):
-            return self._memory(kind.size)
+            return self._memory(type_.size)
         used = self._registers[:needed]
         self.skip(needed)
-        return used[0] if needed == 1 and kind.size <= 8 else ""
+        return used[0] if needed == 1 and type_.size <= 8 else ""
 
     def _memory(self, size: int) -> str:
         place = f"sp+{self._stack}"
@@ -184,24 +184,24 @@ class _Arguments:
         return place
 
 
-def _integer_words(kind: Type) -> int:
+def _integer_words(type_: Type) -> int:
     """How many of the eight-byte parts of a small value are passed in integer registers."""
-    words = {at // 8 for at, size in _integers(kind) for at in (at, at + max(size, 1) - 1)}
+    words = {at // 8 for at, size in _integers(type_) for at in (at, at + max(size, 1) - 1)}
     return len(words)
 
 
-def _integers(kind: Type, at: int = 0) -> Iterator[tuple[int, int]]:
+def _integers(type_: Type, at: int = 0) -> Iterator[tuple[int, int]]:
     """Place and size of everything in a value that is no floating-point number (those are bytes here)."""
-    if isinstance(kind, Struct):
-        for field in kind.fields:
+    if isinstance(type_, Struct):
+        for field in type_.fields:
             yield from _integers(field.type, at + field.offset)
-    elif isinstance(kind, Array) and kind.element == UINT8 and kind.size in (4, 8, 16):
+    elif isinstance(type_, Array) and type_.element == UINT8 and type_.size in (4, 8, 16):
         return
-    elif isinstance(kind, Array) and kind.element.size:
-        for number in range(kind.size // kind.element.size):
-            yield from _integers(kind.element, at + number * kind.element.size)
+    elif isinstance(type_, Array) and type_.element.size:
+        for number in range(type_.size // type_.element.size):
+            yield from _integers(type_.element, at + number * type_.element.size)
     else:
-        yield at, kind.size
+        yield at, type_.size
 
 
 def _by_reference(die: Die) -> bool:
@@ -212,13 +212,13 @@ def _by_reference(die: Die) -> bool:
     """
     if "DW_AT_type" not in die:
         return False
-    kind = plain(die.follow("DW_AT_type"))
-    if kind.tag not in _CLASSES:
+    type_ = plain(die.follow("DW_AT_type"))
+    if type_.tag not in _CLASSES:
         return False
-    said = kind.number("DW_AT_calling_convention")
+    said = type_.number("DW_AT_calling_convention")
     if said in (_PASS_BY_REFERENCE, _PASS_BY_VALUE):
         return said == _PASS_BY_REFERENCE
-    return any(_needs_reference(child, kind) for child in kind.children())
+    return any(_needs_reference(child, type_) for child in type_.children())
 
 
 def _needs_reference(child: Die, owner: Die) -> bool:
@@ -238,15 +238,15 @@ def _needs_reference(child: Die, owner: Die) -> bool:
 
 def _copies(constructor: Die, owner: Die) -> bool:
     """True if a constructor takes another object of the class."""
-    given = [
+    explicit = [
         item
         for item in constructor.children(_is_parameter)
         if not item.number("DW_AT_artificial") and "DW_AT_type" in item
     ]
-    if not given:
+    if not explicit:
         return False
-    kind = given[0].follow("DW_AT_type")
-    if kind.tag not in ("DW_TAG_reference_type", "DW_TAG_rvalue_reference_type") or "DW_AT_type" not in kind:
+    type_ = explicit[0].follow("DW_AT_type")
+    if type_.tag not in ("DW_TAG_reference_type", "DW_TAG_rvalue_reference_type") or "DW_AT_type" not in type_:
         return False
-    target = plain(kind.follow("DW_AT_type"))
+    target = plain(type_.follow("DW_AT_type"))
     return (target.cu, target.offset) == (owner.cu, owner.offset)

@@ -90,12 +90,12 @@ class Places:
         scope, file, line = self._scopes[segment], self._texts[self._files[segment]], self._lines[segment]
         if not scope:
             return [Place("", file, line)] if line else []
-        found = []
+        places = []
         while scope:
-            found.append(Place(self._texts[self._functions[scope]], file, line))
+            places.append(Place(self._texts[self._functions[scope]], file, line))
             file, line = self._texts[self._call_files[scope]], self._call_lines[scope]
             scope = self._parents[scope]
-        return found
+        return places
 
     # ---- adding
 

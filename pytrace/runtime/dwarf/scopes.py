@@ -136,8 +136,8 @@ class Scope:
                 if not shape.code:
                     continue
                 if shape.tag == "DW_TAG_inlined_subroutine":
-                    found = entries.values(below)
-                    waiting.append((below, Scope(entries, below, scope, found), found))
+                    attributes = entries.values(below)
+                    waiting.append((below, Scope(entries, below, scope, attributes), attributes))
                 elif shape.tag == "DW_TAG_lexical_block":
                     waiting.append((below, scope, entries.values(below)))
 
@@ -176,12 +176,12 @@ def segments(low: int, high: int, function: Scope | None, table: LineTable) -> l
     for first, end, inner in inside:
         one, other = bisect_left(starts, first), bisect_left(starts, end)
         scopes[one:other] = [inner] * (other - one)
-    found: list[Segment] = []
+    pieces: list[Segment] = []
     file, line, at = -1, 0, 0
     for start, scope in zip(starts, scopes, strict=True):
         while at < len(lines) and lines[at][0] <= start:
             _, file, line = lines[at]
             at += 1
-        if not found or found[-1][1:] != (scope, file, line):
-            found.append(Segment(start, scope, file, line))
-    return found
+        if not pieces or pieces[-1][1:] != (scope, file, line):
+            pieces.append(Segment(start, scope, file, line))
+    return pieces

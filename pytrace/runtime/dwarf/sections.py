@@ -35,9 +35,9 @@ class ViewStream:
         """The next bytes, fewer at the end."""
         start = self._at
         end = len(self._view) if size < 0 else start + size
-        found = bytes(self._view[start:end])
-        self._at = start + len(found)
-        return found
+        data = bytes(self._view[start:end])
+        self._at = start + len(data)
+        return data
 
     def seek(self, offset: int, whence: int = 0, /) -> int:
         """Go to a place: from the start, from here (1) or from the end (2)."""
@@ -124,13 +124,13 @@ class FileSections:
 
     def _find(self, name: str) -> bytes | memoryview:
         sections = self.elf.sections
-        found = [number for number, section in enumerate(sections) if section.name in (f".{name}", f".z{name}")]
+        numbers = [number for number, section in enumerate(sections) if section.name in (f".{name}", f".z{name}")]
         # Object files, and `.dwo` files with them, have each type unit in a section of its own. References between
         # units count from the start of the one that is in no group.
-        found.sort(key=lambda number: bool(sections[number].flags & SHF_GROUP))
-        if len(found) == 1:
-            return self._contents(found[0])
-        return b"".join(self._contents(number) for number in found)
+        numbers.sort(key=lambda number: bool(sections[number].flags & SHF_GROUP))
+        if len(numbers) == 1:
+            return self._contents(numbers[0])
+        return b"".join(self._contents(number) for number in numbers)
 
     def _contents(self, number: int) -> bytes | memoryview:
         section = self.elf.sections[number]

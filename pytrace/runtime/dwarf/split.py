@@ -61,11 +61,11 @@ class PackageIndex:
         mask = self._slots - 1
         slot, step = signature & mask, (signature >> 32 & mask) | 1
         for _ in range(self._slots):
-            (found,) = struct.unpack_from("<Q", self._data, 16 + 8 * slot)
+            (known,) = struct.unpack_from("<Q", self._data, 16 + 8 * slot)
             (row,) = struct.unpack_from("<I", self._data, 16 + 8 * self._slots + 4 * slot)
             if not row:
                 return None
-            if found == signature:
+            if known == signature:
                 return self._parts(row)
             slot = (slot + step) & mask
         return None
@@ -152,9 +152,9 @@ class SplitUnits:
         if not name:
             return unit
         if unit not in self._units:
-            found = self._units[unit] = self._find(unit, name)
-            if found is not None:
-                found.skeleton = unit
+            whole = self._units[unit] = self._find(unit, name)
+            if whole is not None:
+                whole.skeleton = unit
         return self._units[unit]
 
     def forget(self) -> None:
@@ -169,17 +169,17 @@ class SplitUnits:
             self.problems[f"{unit.dwarfinfo.path}: a unit names {name} and has no id to know it by"] = None
             return None
         for package in self._dwp_files():
-            found = self._reading(package.path, partial(package.unit, identity))
-            if found is not None:
-                return found
+            whole = self._reading(package.path, partial(package.unit, identity))
+            if whole is not None:
+                return whole
         stale = ""
         for path in self._places(unit, name):
             table = self._table(path)
             if table is None:
                 continue
-            found = self._reading(path, partial(_unit_of, table, identity))
-            if found is not None:
-                return found
+            whole = self._reading(path, partial(_unit_of, table, identity))
+            if whole is not None:
+                return whole
             stale = stale or path
         self.problems[_complaint(unit, name, stale)] = None
         return None
@@ -201,14 +201,14 @@ class SplitUnits:
         compiled_in = unit.top.text("DW_AT_comp_dir")
         base = os.path.basename(name)
         whole = name if name.startswith("/") or not compiled_in else f"{compiled_in}/{name}"
-        found = [f"{self._root}{whole}"] if whole.startswith("/") else []
+        paths = [f"{self._root}{whole}"] if whole.startswith("/") else []
         folders = [os.path.dirname("".join(resolved(path))) for path in self._beside]
         for folder in folders:
-            found += [f"{folder}/{name}" if not name.startswith("/") else "", f"{folder}/{base}"]
+            paths += [f"{folder}/{name}" if not name.startswith("/") else "", f"{folder}/{base}"]
         for entry in self._folders:
             inside = [f"{self._root}{entry}"] if entry.startswith("/") else [f"{one}/{entry}" for one in folders]
-            found += [f"{one}/{path.removeprefix('/')}" for one in inside for path in (whole, name, base)]
-        yield from dict.fromkeys(os.path.normpath(path) for path in found if path)
+            paths += [f"{one}/{path.removeprefix('/')}" for one in inside for path in (whole, name, base)]
+        yield from dict.fromkeys(os.path.normpath(path) for path in paths if path)
 
     def _table(self, path: str) -> UnitTable | None:
         if path not in self._tables:
@@ -243,15 +243,15 @@ class SplitUnits:
         return self._packages
 
     def _dwp_places(self) -> Iterator[str]:
-        found = []
+        paths = []
         for path in self._beside:
             real = "".join(resolved(path))
             folder, base = os.path.split(real)
-            found += [f"{path}.dwp", f"{real}.dwp", f"{real.removesuffix('.debug')}.dwp"]
+            paths += [f"{path}.dwp", f"{real}.dwp", f"{real.removesuffix('.debug')}.dwp"]
             for entry in self._folders:
                 inside = f"{self._root}{entry}" if entry.startswith("/") else f"{folder}/{entry}"
-                found += [f"{inside}/{base}.dwp", f"{inside}/{base.removesuffix('.debug')}.dwp"]
-        yield from dict.fromkeys(os.path.normpath(path) for path in found)
+                paths += [f"{inside}/{base}.dwp", f"{inside}/{base.removesuffix('.debug')}.dwp"]
+        yield from dict.fromkeys(os.path.normpath(path) for path in paths)
 
 
 def _complaint(unit: Unit, name: str, stale: str) -> str:

@@ -76,7 +76,7 @@ class Die(DeferredEntry):
     cu: Unit
     dwarfinfo: UnitTable
 
-    def value(self, name: str) -> Any:
+    def value(self, name: str) -> int | bytes | list[int] | None:
         """The meaning of an attribute: a string for an offset in a table of strings; None where it is missing."""
         attribute = self.attributes.get(name)
         if attribute is None:
@@ -84,7 +84,8 @@ class Die(DeferredEntry):
         form = MODERN.get(attribute.form, attribute.form)
         if form in _SUPPLEMENT_STRINGS:
             return self.dwarfinfo.supplement.get_string_from_table(attribute.raw_value)
-        return self.translated(form, attribute.raw_value)
+        meaning: int | bytes | list[int] | None = self.translated(form, attribute.raw_value)
+        return meaning
 
     def number(self, name: str, default: int = 0) -> int:
         """A constant; *default* where the attribute is missing or not a constant (but an expression or a reference)."""
@@ -103,7 +104,8 @@ class Die(DeferredEntry):
         attribute = self.attributes.get(name)
         if attribute is None or MODERN.get(attribute.form, attribute.form) not in _ADDRESSES:
             return None
-        return int(self.value(name))
+        value = self.value(name)
+        return value if isinstance(value, int) else None
 
     def follow(self, name: str) -> Die:
         """The entry that an attribute refers to.
@@ -113,13 +115,13 @@ class Die(DeferredEntry):
         """
         attribute = self.attributes[name]
         if attribute.form in _SUPPLEMENT_ENTRIES:
-            found = self.dwarfinfo.supplement.get_DIE_from_refaddr(attribute.raw_value)
+            target = self.dwarfinfo.supplement.get_DIE_from_refaddr(attribute.raw_value)
         else:
-            found = self.get_DIE_from_attribute(name)
-        if found.is_null():
-            raise DWARFError(f"a reference to {found.offset:#x} meets the end of a list")
-        assert isinstance(found, Die)
-        return found
+            target = self.get_DIE_from_attribute(name)
+        if target.is_null():
+            raise DWARFError(f"a reference to {target.offset:#x} meets the end of a list")
+        assert isinstance(target, Die)
+        return target
 
     def __contains__(self, name: str) -> bool:
         return name in self.attributes
@@ -269,9 +271,9 @@ class UnitTable(TableOfUnits):
 
     def unit(self, start: int) -> Unit:
         """The unit that begins at an offset of ``.debug_info``."""
-        found = self.get_CU_at(start)
-        assert isinstance(found, Unit)
-        return found
+        unit = self.get_CU_at(start)
+        assert isinstance(unit, Unit)
+        return unit
 
     def type_unit(self, signature: int) -> Unit | None:
         """The type unit with a signature; None when this table does not have it."""
@@ -325,7 +327,7 @@ class UnitTable(TableOfUnits):
     def code(self) -> list[tuple[int, int, int]]:
         """Start, end and unit of pieces of code, in order, from ``.debug_aranges``."""
         data, at = self._sections.section("aranges").data, 0
-        found: list[tuple[int, int, int]] = []
+        code: list[tuple[int, int, int]] = []
         while at + 12 <= len(data):
             # pyelftools 0.33 takes all sets for such of the 32-bit format, and pads from the start of the first one.
             wide = data[at : at + 4] == WIDE
@@ -339,21 +341,21 @@ class UnitTable(TableOfUnits):
             first = (struct.calcsize(layout) + width - 1) // width * width
             rows = data[at + first : at + before + size]
             pairs = struct.iter_unpack(pair, rows[: len(rows) // width * width])
-            found += [(low, low + length, unit) for low, length in pairs if length]
+            code += [(low, low + length, unit) for low, length in pairs if length]
             at += size + before
-        found.sort()
-        return found
+        code.sort()
+        return code
 
     @cached_property
     def ranges(self) -> RangeListsPair:
         """Lists of ranges, of any version."""
-        found = self.range_lists()
-        assert isinstance(found, RangeListsPair)
-        return found
+        lists = self.range_lists()
+        assert isinstance(lists, RangeListsPair)
+        return lists
 
     @cached_property
     def locations(self) -> LocationListsPair:
         """Lists of locations, of any version."""
-        found = self.location_lists()
-        assert isinstance(found, LocationListsPair)
-        return found
+        lists = self.location_lists()
+        assert isinstance(lists, LocationListsPair)
+        return lists

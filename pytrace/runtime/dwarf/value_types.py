@@ -83,12 +83,12 @@ class DwarfTypes:
         """The type that a type DIE describes; kinds without a counterpart become bytes."""
         die = definition(die)
         key = die.cu, die.offset
-        made = self._made.get(key)
-        if made is None:
+        type_ = self._made.get(key)
+        if type_ is None:
             row = self._rows.get(die.tag)
-            made = row(die) if row is not None else Array(UINT8, die.number("DW_AT_byte_size"))
-            self._made[key] = made
-        return made
+            type_ = row(die) if row is not None else Array(UINT8, die.number("DW_AT_byte_size"))
+            self._made[key] = type_
+        return type_
 
     def _same(self, die: Die) -> Type:
         return self.of(die)
@@ -117,7 +117,7 @@ class DwarfTypes:
             child.number("DW_AT_upper_bound", child.number("DW_AT_count") - 1) + 1
             for child in die.children(lambda shape: shape.tag == "DW_TAG_subrange_type")
         ]
-        made = self.of(die)
+        type_ = self.of(die)
         element = plain(die.follow("DW_AT_type"))
         if (
             len(counts) == 1
@@ -127,8 +127,8 @@ class DwarfTypes:
         ):
             return String(counts[0])
         for count in reversed(counts):
-            made = Array(made, count)
-        return made
+            type_ = Array(type_, count)
+        return type_
 
     def _struct(self, die: Die) -> Type:
         kind = "union" if die.tag == "DW_TAG_union_type" else "struct"
@@ -137,15 +137,15 @@ class DwarfTypes:
         return Struct(kind, name, size, FieldLoader(lambda: self._fields(die, size)), origin)
 
     def _fields(self, die: Die, size: int) -> tuple[Field, ...]:
-        found = []
+        fields = []
         with self._reading():
             for child in die.children(lambda shape: shape.tag in ("DW_TAG_inheritance", "DW_TAG_member")):
                 if child.tag == "DW_TAG_inheritance":
                     # Members of a base class are found as those of an anonymous member are.
-                    found.append(Field("", self.of(child), _location(child)))
+                    fields.append(Field("", self.of(child), _location(child)))
                 elif "DW_AT_external" not in child:
-                    found.append(self._member(child, size))
-        return tuple(found)
+                    fields.append(self._member(child, size))
+        return tuple(fields)
 
     def _member(self, die: Die, size: int) -> Field:
         kind, bits = self.of(die), die.number("DW_AT_bit_size")

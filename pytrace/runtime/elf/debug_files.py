@@ -102,8 +102,8 @@ def candidates(binary: ElfFile, search: Iterable[str], root: str = "") -> Iterat
         absolute = os.path.isabs(directory)
         for base in dict.fromkeys((f"{root}{directory}", directory)) if absolute else (f"{folder}/{directory}",):
             places = [f"{base}{mirrored}", base] if absolute else [base]
-            found = [by_id] if build_id else []
-            for path in (*(f"{base}/{one}" for one in found), *(f"{at}/{one}" for at in places for one in names)):
+            by_build_id = [by_id] if build_id else []
+            for path in (*(f"{base}/{one}" for one in by_build_id), *(f"{at}/{one}" for at in places for one in names)):
                 yield os.path.normpath(path), by_checksum
     for path in fetched(build_id):
         yield path, False

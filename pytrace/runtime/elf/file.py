@@ -127,12 +127,12 @@ class ElfFile:
     @cached_property
     def segments(self) -> tuple[Segment, ...]:
         """The segments that are loaded into memory."""
-        found = []
+        segments = []
         for row in self._rows(self._layout.segment, self._segments_at, self._segment_size, self._segment_count):
             kind, flags, offset, address, file_size, memory_size = (row[i] for i in self._layout.segment_order)
             if kind == PT_LOAD:
-                found.append(Segment(offset, address, file_size, memory_size, bool(flags & PF_X)))
-        return tuple(found)
+                segments.append(Segment(offset, address, file_size, memory_size, bool(flags & PF_X)))
+        return tuple(segments)
 
     @cached_property
     def sections(self) -> tuple[Section, ...]:
@@ -146,12 +146,12 @@ class ElfFile:
             raise TraceError(f"{self.path} is damaged: the names of its {len(rows)} sections are in section {names}")
         strings_at, strings_size = (rows[names][i] for i in self._layout.section_order[4:6])
         strings = bytes(self.view[strings_at : strings_at + strings_size])
-        found = []
+        sections = []
         for row in rows:
             name, *rest = (row[i] for i in self._layout.section_order)
             title = strings[name : strings.find(b"\0", name)].decode(errors="replace")
-            found.append(Section(title, *rest))
-        return tuple(found)
+            sections.append(Section(title, *rest))
+        return tuple(sections)
 
     def _section_rows(self) -> list[tuple[int, ...]]:
         count = self._section_count
@@ -228,9 +228,9 @@ class ElfFile:
     def any_symbol(self, name: str) -> Symbol | None:
         """A symbol of any type (functions, variables, labels); None when it is not defined here."""
         for section in self.symbol_sections:
-            found = SymbolTable.read(self, section, types=None).match(name)
-            if found:
-                return found[0]
+            symbols = SymbolTable.read(self, section, types=None).match(name)
+            if symbols:
+                return symbols[0]
         return None
 
     @cached_property
@@ -295,21 +295,21 @@ class ElfFile:
 
     def checksum(self) -> int:
         """CRC32 of the whole file, as debug links have it."""
-        found = 0
+        checksum = 0
         for piece in pieces(self.view):
-            found = zlib.crc32(piece, found)
-        return found
+            checksum = zlib.crc32(piece, checksum)
+        return checksum
 
 
 def parse_notes(data: bytes) -> list[tuple[bytes, int, bytes]]:
     """``(owner, type, body)`` of notes in a row, as a section or ``/sys/kernel/notes`` has them."""
-    found, at = [], 0
+    notes, at = [], 0
     while at + 12 <= len(data):
         owner_size, size, kind = struct.unpack_from("<III", data, at)
         body = at + 12 + (owner_size + 3 & ~3)
-        found.append((data[at + 12 : at + 12 + owner_size].rstrip(b"\0"), kind, data[body : body + size]))
+        notes.append((data[at + 12 : at + 12 + owner_size].rstrip(b"\0"), kind, data[body : body + size]))
         at = body + (size + 3 & ~3)
-    return found
+    return notes
 
 
 # ---------------------------------------------------------------------------------------------- archives

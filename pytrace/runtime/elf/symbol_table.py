@@ -149,8 +149,8 @@ class SymbolTable:
         first = index
         while first and addresses[first - 1] == start:
             first -= 1
-        found = [self.symbol(i) for i in range(first, index + 1)]
-        fitting = [symbol for symbol in found if address < start + symbol.size] or found
+        aliases = [self.symbol(i) for i in range(first, index + 1)]
+        fitting = [symbol for symbol in aliases if address < start + symbol.size] or aliases
         return min(fitting, key=lambda symbol: (len(symbol.name) - len(symbol.name.lstrip("_")), symbol.name))
 
 

@@ -31,13 +31,13 @@ def mounts(table: str = MOUNTS) -> list[Mount]:
     """All mounts of cgroup hierarchies, in the order of *table* (proc_pid_mountinfo(5))."""
     with open(table, encoding="utf-8", errors="surrogateescape") as file:
         rows = [line.partition(" - ") for line in file]
-    found = []
+    hierarchy_mounts = []
     for mount, _, source in rows:
         kind = source.partition(" ")[0]
         if kind in ("cgroup", "cgroup2"):
             _, _, device, root, point, *_ = mount.split(" ")
-            found.append(Mount(device, _unescaped(root), _unescaped(point), kind == "cgroup2"))
-    return found
+            hierarchy_mounts.append(Mount(device, _unescaped(root), _unescaped(point), kind == "cgroup2"))
+    return hierarchy_mounts
 
 
 def _unescaped(path: str) -> str:
@@ -50,12 +50,12 @@ def hierarchies(table: str = MOUNTS) -> list[Mount]:
 
     It is the first that shows the whole hierarchy, or the first of all.
     """
-    found: dict[str, Mount] = {}
+    by_device: dict[str, Mount] = {}
     for mount in mounts(table):
-        known = found.setdefault(mount.device, mount)
+        known = by_device.setdefault(mount.device, mount)
         if known.root != "/" == mount.root:
-            found[mount.device] = mount
-    return list(found.values())
+            by_device[mount.device] = mount
+    return list(by_device.values())
 
 
 def unified_mounts() -> list[str]:
@@ -82,19 +82,19 @@ class Cgroups:
         The unified hierarchy comes first under the name ``unified``, then those of version 1 by name. The text is
         empty for a cgroup that no hierarchy has (it was removed).
         """
-        found = []
+        paths = []
         for name, root in self._hierarchies():
             if not pattern or fnmatch.fnmatchcase(name, pattern.replace("[", "[[]").replace("?", "[?]")):
                 path = self._path(root, identity)
                 if path:
-                    found.append(f"{name}:{path}")
-        return ",".join(found)
+                    paths.append(f"{name}:{path}")
+        return ",".join(paths)
 
     def _hierarchies(self) -> tuple[tuple[str, str], ...]:
         if self._roots is None:
-            found = hierarchies(self._table)
-            unified = [("unified", mount.point) for mount in found if mount.unified]
-            named = [(os.path.basename(mount.point), mount.point) for mount in found if not mount.unified]
+            mounted = hierarchies(self._table)
+            unified = [("unified", mount.point) for mount in mounted if mount.unified]
+            named = [(os.path.basename(mount.point), mount.point) for mount in mounted if not mount.unified]
             self._roots = (*unified, *sorted(named))
         return self._roots
 

@@ -38,19 +38,19 @@ def cgroups(wanted: str) -> list[str]:
         TraceError: there is none, there are several, or its cgroup is one of version 1.
     """
     identity = plain(wanted) if _PREFIX.fullmatch(wanted) and len(plain(wanted)) >= SHORTEST else ""
-    found = in_hierarchies(identity, unified_mounts()) if identity else {}
-    if not found:
+    by_id = in_hierarchies(identity, unified_mounts()) if identity else {}
+    if not by_id:
         # Names may look like ids.
         named = by_name(wanted)
         if named:
-            identity, found = named, in_hierarchies(named, unified_mounts())
-    if len(found) > 1:
+            identity, by_id = named, in_hierarchies(named, unified_mounts())
+    if len(by_id) > 1:
         raise TraceError(
-            f"{len(found)} containers have an id that begins with {wanted!r}", hints=("they are " + ", ".join(found),)
+            f"{len(by_id)} containers have an id that begins with {wanted!r}", hints=("they are " + ", ".join(by_id),)
         )
-    if not found:
+    if not by_id:
         raise _missing(wanted, identity)
-    return next(iter(found.values()))
+    return next(iter(by_id.values()))
 
 
 def plain(identity: str) -> str:
@@ -60,7 +60,7 @@ def plain(identity: str) -> str:
 
 def in_hierarchies(identity: str, mounts: list[str]) -> dict[str, list[str]]:
     """The cgroups that are named by an id that begins with *identity*, by the whole id; those in them are left out."""
-    found: dict[str, list[str]] = {}
+    by_id: dict[str, list[str]] = {}
     for mount in mounts:
         for path in sorted(directories(mount)):
             name = os.path.basename(path)
@@ -69,10 +69,10 @@ def in_hierarchies(identity: str, mounts: list[str]) -> dict[str, list[str]]:
                 continue
             for match in _IDENTITY.findall(name):
                 whole = plain(match)
-                known = found.get(whole, [])
+                known = by_id.get(whole, [])
                 if whole.startswith(identity) and not any(path.startswith(f"{other}/") for other in known):
-                    found.setdefault(whole, []).append(path)
-    return found
+                    by_id.setdefault(whole, []).append(path)
+    return by_id
 
 
 def by_name(name: str, docker: str = DOCKER, podman: str = PODMAN) -> str:
@@ -136,7 +136,7 @@ def _missing(wanted: str, identity: str) -> TraceError:
 
 def processes(identity: str, proc: str = "/proc") -> list[int]:
     """Processes in a cgroup, of any version, that is named by an id that begins with *identity*."""
-    found = []
+    pids = []
     for name in os.listdir(proc):
         if not name.isdigit():
             continue
@@ -147,5 +147,5 @@ def processes(identity: str, proc: str = "/proc") -> list[int]:
             continue
         parts = (part for line in text.splitlines() for part in line.split("/")[1:] if "conmon" not in part)
         if any(plain(match).startswith(identity) for part in parts for match in _IDENTITY.findall(part)):
-            found.append(int(name))
-    return sorted(found)
+            pids.append(int(name))
+    return sorted(pids)

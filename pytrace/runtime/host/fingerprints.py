@@ -62,10 +62,10 @@ def kept_lists(name: str, stamp: Fact, make: Callable[[], dict[str, list[str]]])
     first, *parts = (read_kept(name) or b"").decode(errors="surrogateescape").split("\n\n")
     if first == head:
         return {title: names for title, *names in (part.split("\n") for part in parts)}
-    made = make()
-    text = "\n\n".join([head, *("\n".join((title, *names)) for title, names in made.items())])
+    lists = make()
+    text = "\n\n".join([head, *("\n".join((title, *names)) for title, names in lists.items())])
     keep(name, text.encode(errors="surrogateescape"))
-    return made
+    return lists
 
 
 # ---------------------------------------------------------------------------------------------- making facts
@@ -97,10 +97,10 @@ def boot_fact() -> Fact:
 def file_fact(path: str) -> Fact:
     """A file as it is now (size, modification time, inode), or its absence."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return ("file", path, "absent")
-    return ("file", path, str(found.st_size), str(found.st_mtime_ns), str(found.st_ino))
+    return ("file", path, str(status.st_size), str(status.st_mtime_ns), str(status.st_ino))
 
 
 def files_fact(paths: Iterable[str]) -> Fact:
@@ -117,10 +117,10 @@ def _files_fact(folder: str, names: str) -> Fact:
 
 def _state(path: str) -> str:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return "absent"
-    return f"{found.st_size} {found.st_mtime_ns} {found.st_ino}"
+    return f"{status.st_size} {status.st_mtime_ns} {status.st_ino}"
 
 
 def modules_fact() -> Fact:
@@ -166,10 +166,10 @@ def process_fact(pid: int) -> Fact:
 def pid_namespace_fact() -> Fact:
     """The pid namespace that we are in: device and inode."""
     try:
-        found = os.stat("/proc/self/ns/pid")
+        status = os.stat("/proc/self/ns/pid")
     except OSError:
         return ("pid_namespace", "0", "0")
-    return ("pid_namespace", str(found.st_dev), str(found.st_ino))
+    return ("pid_namespace", str(status.st_dev), str(status.st_ino))
 
 
 def environment_fact(variable: str) -> Fact:

@@ -137,24 +137,24 @@ class Kallsyms:
             owner = rf"\t\[({re.escape(module)})\]"
         barred = f"(?!{without})" if without else ""
         accepts = re.compile(_bytes(rf"(?m) [tTwW] {barred}{re.escape(name)}{owner}$"))
-        found: dict[str, None] = {}
+        modules: dict[str, None] = {}
         # Searched for as it is, which is quicker, then checked by the expression.
         needle = b" " + _bytes(name)
         at = self.text.find(needle)
         while at >= 0:
             match = accepts.match(self.text, at - 2)
             if match:
-                found[(match.group(1) or b"").decode()] = None
+                modules[(match.group(1) or b"").decode()] = None
             at = self.text.find(needle, at + 1)
-        return list(found)
+        return list(modules)
 
     def function_lists(self, without: str) -> dict[str, list[str]]:
         """Names of all code symbols by module (empty for the kernel), each once; *without* as in :meth:`owners`."""
         core, added = self.text[: self._core_end].decode(), self.text[self._core_end :].decode()
-        found = {"": list(dict.fromkeys(re.findall(rf" [tTwW] (?!{without})(\S+)\n", core)))}
+        by_module = {"": list(dict.fromkeys(re.findall(rf" [tTwW] (?!{without})(\S+)\n", core)))}
         for name, owner in dict.fromkeys(re.findall(rf" [tTwW] (?!{without})(\S+)\t\[(.*)\]\n", added)):
-            found.setdefault(owner, []).append(name)
-        return found
+            by_module.setdefault(owner, []).append(name)
+        return by_module
 
     # ---- kernel proper
 

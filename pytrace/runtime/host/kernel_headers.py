@@ -145,8 +145,8 @@ def _installed(release: str, root: str) -> tuple[str, str]:
     source, build = (path if os.path.isdir(path) else "" for path in (first, second))
     if source or build:
         return source, build
-    found = next((path for path in others if _is_tree(path)), "")
-    return ("", found) if found or root else ("", _unpacked())
+    tree = next((path for path in others if _is_tree(path)), "")
+    return ("", tree) if tree or root else ("", _unpacked())
 
 
 def _partners(source: str, build: str, release: str) -> tuple[str, str]:
@@ -231,16 +231,16 @@ def _kept(folder: Folder, name: str) -> str:
 
 def _tree_digest(tree: str) -> bytes:
     """A digest of the names and contents of all files below a directory."""
-    made = hashlib.blake2b()
+    digest = hashlib.blake2b()
     for parent, folders, files in os.walk(tree):
         folders.sort()
         for name in sorted(files):
             path = os.path.join(parent, name)
             with open(path, "rb") as file:
                 data = file.read()
-            made.update(f"{path.removeprefix(tree)}\0{len(data)}\0".encode(errors="surrogateescape"))
-            made.update(data)
-    return made.digest()
+            digest.update(f"{path.removeprefix(tree)}\0{len(data)}\0".encode(errors="surrogateescape"))
+            digest.update(data)
+    return digest.digest()
 
 
 def _unpack(data: bytes, folder: Folder, name: str) -> str:

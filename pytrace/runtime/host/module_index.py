@@ -40,8 +40,8 @@ class ModuleIndex:
         owners: dict[str, list[str]] = {}
         for symbol, owner in self._exports:
             owners.setdefault(symbol, []).append(owner)
-        found = dict.fromkeys(owner for symbol in matching(pattern, list(owners)) for owner in owners[symbol])
-        return list(found)[:MOST]
+        modules = dict.fromkeys(owner for symbol in matching(pattern, list(owners)) for owner in owners[symbol])
+        return list(modules)[:MOST]
 
     def named_like(self, pattern: str) -> list[str]:
         """The module whose whole name stands before a function's name, and those of its kin that it needs.

@@ -155,8 +155,8 @@ def _is_network(descriptor: int) -> bool:
 
 
 def _known(name: str, directory: str) -> tuple[str, ...]:
-    found = names(directory)
-    if not found:
+    known = names(directory)
+    if not known:
         return ("no network namespace has a name here; ip netns add NAME makes one",)
-    near = similar(name, found)
-    return (f"did you mean {' or '.join(near)}?",) if near else (f"known network namespaces: {', '.join(found)}",)
+    near = similar(name, known)
+    return (f"did you mean {' or '.join(near)}?",) if near else (f"known network namespaces: {', '.join(known)}",)

@@ -41,14 +41,14 @@ def writable_mappings(text: bytes) -> list[Mapping]:
 
 
 def _mappings(text: bytes, right: str, letter: bytes) -> list[Mapping]:
-    found = []
+    mappings = []
     for match in _LINE.finditer(text):
         if match[right] == letter:
             start, end, _, _, offset, major, minor, inode, path = match.groups()
             device = os.makedev(int(major, 16), int(minor, 16))
             name = path.decode(errors="surrogateescape").removesuffix(" (deleted)")
-            found.append(Mapping(int(start, 16), int(end, 16), int(offset, 16), device, int(inode), name))
-    return found
+            mappings.append(Mapping(int(start, 16), int(end, 16), int(offset, 16), device, int(inode), name))
+    return mappings
 
 
 def read_maps(pid: int) -> bytes:

@@ -69,12 +69,12 @@ def cgroups(paths: Iterable[str], identities: Iterable[str] = ()) -> tuple[tuple
     Raises:
         TraceError: there is no such cgroup or container, or it is not in the unified hierarchy.
     """
-    found = [_cgroup(path) for path in paths]
+    selected = [_cgroup(path) for path in paths]
     for identity in identities:
         from pytrace.runtime.host import containers  # few runs select containers; its imports take milliseconds
 
-        found += [_placed(directory) for directory in containers.cgroups(identity)]
-    return _distinct(found, "--cgroup")
+        selected += [_placed(directory) for directory in containers.cgroups(identity)]
+    return _distinct(selected, "--cgroup")
 
 
 def _cgroup(path: str) -> tuple[int, int]:
@@ -144,7 +144,7 @@ def namespace(name: str) -> int:
 
 
 def _distinct(values: Iterable[T], option: str) -> tuple[T, ...]:
-    found = tuple(dict.fromkeys(values))
-    if len(found) > MOST:
-        raise TraceError(f"{option} takes {MOST} values at most, not {len(found)}")
-    return found
+    distinct = tuple(dict.fromkeys(values))
+    if len(distinct) > MOST:
+        raise TraceError(f"{option} takes {MOST} values at most, not {len(distinct)}")
+    return distinct

@@ -53,8 +53,8 @@ class KernelFunctions:
         key = (pattern, module)
         if key not in self._found:
             single = exact(pattern) and exact(module)
-            found = self._one(pattern, module) if single else self._several(pattern, module)
-            self._found[key] = {owner: names for owner, names in found.items() if names}
+            by_module = self._one(pattern, module) if single else self._several(pattern, module)
+            self._found[key] = {owner: names for owner, names in by_module.items() if names}
         return self._found[key]
 
     def blacklisted(self, name: str) -> bool:
@@ -71,8 +71,8 @@ class KernelFunctions:
         if self._list is not None:
             owners = self._list.owners(name, module)
         else:
-            found = self._kallsyms().owners(name, module, without=rf"{_STUBS}|{NEVER}")
-            owners = [owner for owner in found if not _made(owner)]
+            modules = self._kallsyms().owners(name, module, without=rf"{_STUBS}|{NEVER}")
+            owners = [owner for owner in modules if not _made(owner)]
         return {owner: [name] for owner in owners}
 
     def _several(self, pattern: str, module: str) -> ByModule:
@@ -90,14 +90,14 @@ class KernelFunctions:
 
     def _read(self) -> ByModule:
         if self._list is not None:
-            found = self._list.lists()
+            by_module = self._list.lists()
         else:
             lists = self._kallsyms().function_lists(without=rf"{_STUBS}|{NEVER}")
-            found = {owner: names for owner, names in lists.items() if not _made(owner)}
+            by_module = {owner: names for owner, names in lists.items() if not _made(owner)}
         # Parts of functions that the compiler split off are found by their full name only.
         return {
             owner: [name for name in names if ".part." not in name and name not in self._blacklist]
-            for owner, names in found.items()
+            for owner, names in by_module.items()
         }
 
 
@@ -134,9 +134,9 @@ class TraceableFunctions:
         if module and module != "vmlinux":
             return self._owners(self._all(), name, module)
         while True:
-            found = self._owners(self._text, name, module)
-            if found or not self._read_more():
-                return found
+            modules = self._owners(self._text, name, module)
+            if modules or not self._read_more():
+                return modules
 
     def lists(self) -> ByModule:
         """All names, each once, by module."""
@@ -144,11 +144,11 @@ class TraceableFunctions:
         bracket = text.find(b"[")
         end = len(text) if bracket < 0 else text.rfind(b"\n", 0, bracket) + 1
         core = re.compile(r"\n((?!" + NEVER + r")\S+)(?=\s*\n)")
-        found = {"": list(dict.fromkeys(core.findall(text[:end].decode())))}
+        by_module = {"": list(dict.fromkeys(core.findall(text[:end].decode())))}
         added = re.compile(r"(?m)^((?!" + NEVER + r")\S+)[ \t]*(?:\[([^\]\n]*)\])?[ \t]*$")
         for name, owner in dict.fromkeys(added.findall(text[end:].decode())):
-            found.setdefault(owner, []).append(name)
-        return found
+            by_module.setdefault(owner, []).append(name)
+        return by_module
 
     def _all(self) -> bytes:
         while self._read_more():

@@ -53,9 +53,9 @@ class Tracepoints:
     def _events(self) -> list[tuple[str, str]]:
         with open(f"{self.path}/available_events", encoding="ascii") as file:
             rows = [row.partition(":") for row in fingerprints.lasting(file.read())]
-        found = sorted((category, event) for category, _, event in rows if event)
+        pairs = sorted((category, event) for category, _, event in rows if event)
         # ftrace's own records are no tracepoints, although they have formats.
-        return [pair for pair in found if pair[0] != "ftrace"]
+        return [pair for pair in pairs if pair[0] != "ftrace"]
 
     def match(self, category: str, event: str) -> list[tuple[str, str]]:
         """``(category, event)`` pairs that two ``*`` patterns accept, in order."""
@@ -127,10 +127,10 @@ def _field(match: re.Match[str], lookup: TypeLookup, space: AddressSpace) -> Tra
         raise TraceError(f"a tracepoint's format has a field that is not a C declaration: {declaration!r}")
     declared = _declared(parts["type"])
     if parts["count"] is not None and not (declared.stars and size == 8):
-        kind = _array_type(declared, size, lookup, space)
+        type_ = _array_type(declared, size, lookup, space)
     else:
-        kind = _scalar_type(declared, size, signed, lookup, space)
-    return TracepointField(parts["name"], kind, offset, size, declaration)
+        type_ = _scalar_type(declared, size, signed, lookup, space)
+    return TracepointField(parts["name"], type_, offset, size, declaration)
 
 
 def _declared(text: str) -> _Declared:
@@ -201,13 +201,13 @@ def _target_type(declared: _Declared, lookup: TypeLookup, space: AddressSpace) -
     if declared.user:
         space = AddressSpace.USER
     if _is_base(declared.name):
-        made = _base_type(declared.name)
+        type_ = _base_type(declared.name)
     elif declared.name in ("void", ""):
-        made = VOID
+        type_ = VOID
     else:
-        made = lookup(declared.kind or "typedef", declared.name) or VOID
-        if isinstance(made, Struct) and not made.size and not declared.stars:
-            made = VOID
+        type_ = lookup(declared.kind or "typedef", declared.name) or VOID
+        if isinstance(type_, Struct) and not type_.size and not declared.stars:
+            type_ = VOID
     for _ in range(declared.stars):
-        made = Pointer(made, space)
-    return made
+        type_ = Pointer(type_, space)
+    return type_

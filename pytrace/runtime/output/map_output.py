@@ -10,6 +10,7 @@ from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import PrintedMap
 from pytrace.render.maps import map_tables
 from pytrace.render.maps.map_printer import Block, MapView, Reader, Shown
+from pytrace.runtime.abi.syscalls import can_sort_records, sort_records
 
 if TYPE_CHECKING:
     from pytrace.render.large_maps.printing import LargeMap
@@ -67,6 +68,5 @@ class MapOutput:
 def large_map(view: MapView, block: Block, shown: Shown) -> LargeMap | None:
     """The printer of a map with very many keys; *block* has some of them."""
     from pytrace.render.large_maps import printing  # few runs have such maps
-    from pytrace.runtime.abi import sorting
 
-    return printing.large_map(view, block, shown, sorting.sort_records if sorting.available() else None)
+    return printing.large_map(view, block, shown, sort_records if can_sort_records() else None)

@@ -69,13 +69,13 @@ class AddressSpace:
         now = time.monotonic()
         if not self.ended and now - self._checked_at > _RECHECK:
             self._check(now)
-        found = self._find(address)
-        if found is None and not self.ended and (not self._rows or now - self._read_at > _REREAD):
+        mapping = self._find(address)
+        if mapping is None and not self.ended and (not self._rows or now - self._read_at > _REREAD):
             self.read()
-            found = self._find(address)
-        if found is None and self.previous is not None:
-            found = self.previous._find(address)
-        return found
+            mapping = self._find(address)
+        if mapping is None and self.previous is not None:
+            mapping = self.previous._find(address)
+        return mapping
 
     def _find(self, address: int) -> Mapping | None:
         self._parse()

@@ -57,11 +57,11 @@ def in_process(
         return ImagePlace("" if image is None else build_id(image), distance)
     if not is_file(mapping):
         return ImagePlace("", address if space.perf_map.find(address) is None else 0)
-    found = binary(space, mapping)
-    inside = None if found is None else found.elf.address_at(distance + mapping.offset)
-    if found is None or inside is None:
+    opened = binary(space, mapping)
+    inside = None if opened is None else opened.elf.address_at(distance + mapping.offset)
+    if opened is None or inside is None:
         return ImagePlace("", distance + mapping.offset)
-    return ImagePlace(build_id(found), inside)
+    return ImagePlace(build_id(opened), inside)
 
 
 def build_id(binary: Binary) -> str:
@@ -80,10 +80,10 @@ class KernelImages:
 
     def place(self, kallsyms: Kallsyms, address: int) -> ImagePlace:
         """Where an address of the kernel lies."""
-        found = kallsyms.place(address)
-        if found is None:
+        symbol = kallsyms.place(address)
+        if symbol is None:
             return ImagePlace("", address)
-        module = found.module
+        module = symbol.module
         if not module:
             start = kallsyms.text_start
             linked = address if start is None else address - start + _KERNEL_LINKED.get(os.uname().machine, 0)

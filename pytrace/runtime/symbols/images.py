@@ -83,22 +83,22 @@ class Images:
             TraceError: not an ELF file, or not readable.
         """
         stamp = (status.st_dev, status.st_ino, status.st_mtime_ns)
-        found = self._binaries.pop(stamp, None)
-        if found is None:
+        binary = self._binaries.pop(stamp, None)
+        if binary is None:
             try:
-                found = Binary.open(path, self._search, root)
+                binary = Binary.open(path, self._search, root)
             except OSError as error:
                 raise TraceError(f"cannot read {path}: {error.strerror}") from error
             if root and self._lines:
                 # It is reached through a process, which may end before the next process that runs it is looked at.
-                self._open_debug(found)
+                self._open_debug(binary)
             if len(self._binaries) >= _BINARIES:
                 self._binaries.pop(next(iter(self._binaries))).keep_lines()
                 self._places.clear()
                 self.dropped += 1
-            _ = found.elf.segments  # damage is reported here; no address is looked up in a damaged file
-        self._binaries[stamp] = found
-        return found
+            _ = binary.elf.segments  # damage is reported here; no address is looked up in a damaged file
+        self._binaries[stamp] = binary
+        return binary
 
     def _open_debug(self, binary: Binary) -> None:
         """Open the debug information now; what is wrong with it is reported when it is asked."""

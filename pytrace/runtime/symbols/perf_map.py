@@ -58,10 +58,10 @@ class PerfMap:
 
     def find(self, address: int) -> tuple[str, int] | None:
         """Name of the function at an address, and how far into it the address is."""
-        found = self._find(address)
-        if found is None and self._read_on():
-            found = self._find(address)
-        return found
+        function = self._find(address)
+        if function is None and self._read_on():
+            function = self._find(address)
+        return function
 
     def _find(self, address: int) -> tuple[str, int] | None:
         at = bisect_right(self._starts, address) - 1
@@ -90,13 +90,13 @@ class PerfMap:
             OSError: there is none, or somebody else has put it there.
         """
         # Links are not followed, and nothing but regular files is opened.
-        found = foreign_files.open_regular(path, os.O_NOFOLLOW)
-        owner = os.fstat(found.fileno()).st_uid
+        file = foreign_files.open_regular(path, os.O_NOFOLLOW)
+        owner = os.fstat(file.fileno()).st_uid
         if owner not in self._owners:
-            found.close()
+            file.close()
             self.problem = f"{path} is not used: it belongs to user {owner}"
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
-        return found
+        return file
 
     def _read_on(self) -> bool:
         """Read what the first file that can be read has new; whether that has functions."""

@@ -143,8 +143,8 @@ class Symbolizer:
         """Changes since the last call that :meth:`poll` has read, see :attr:`MappingRecorder.changes`."""
         if self._recorder is None:
             return []
-        found, self._recorder.changes = self._recorder.changes, []
-        return found
+        changes, self._recorder.changes = self._recorder.changes, []
+        return changes
 
     def poll(self) -> None:
         """Read the kernel's records of processes; called several times a second while a session runs."""
@@ -191,12 +191,12 @@ class Symbolizer:
             distance = address - mapping.start
             return self._in_image(vdso_image(), mapping, distance, distance, caller)
         if not is_file(mapping):
-            found = space.perf_map.find(address)
-            if found is None:
+            compiled = space.perf_map.find(address)
+            if compiled is None:
                 if space.perf_map.problem:
                     self._unreadable[f"names of functions that process {pid} compiled"] = space.perf_map.problem
                 return [Frame("", module=mapping.path)]
-            return [Frame(found[0], found[1] + caller, mapping.path or "[jit]")]
+            return [Frame(compiled[0], compiled[1] + caller, mapping.path or "[jit]")]
         binary = self._binary(space, mapping)
         position = address - mapping.start + mapping.offset
         inside = None if binary is None else binary.elf.address_at(position)
@@ -324,18 +324,18 @@ class Symbolizer:
 
     def notices(self) -> list[str]:
         """Sentences about symbols that are missing and why, for the end of a session."""
-        found = [f"no {what}: {reason}" for what, reason in sorted(self._unreadable.items())]
+        notices = [f"no {what}: {reason}" for what, reason in sorted(self._unreadable.items())]
         if self._unknown:
             pids = ", ".join(str(pid) for pid in list(self._unknown)[: _NAMED_UNKNOWN - 1])
             more = ", …" if len(self._unknown) == _NAMED_UNKNOWN else ""
-            found.append(f"user addresses of exited processes are shown as numbers (pid {pids}{more})")
+            notices.append(f"user addresses of exited processes are shown as numbers (pid {pids}{more})")
         if self._reading.late:
-            found.append(
+            notices.append(
                 f"source lines were read for {ENDING:g} s after the interrupt; functions that were left have none"
             )
         if self._recorder is not None and self._recorder.lost:
-            found.append(f"{self._recorder.lost} mapping events lost; some user addresses are shown as numbers")
-        return found
+            notices.append(f"{self._recorder.lost} mapping events lost; some user addresses are shown as numbers")
+        return notices
 
 
 def _cache_mode(value: str) -> str:

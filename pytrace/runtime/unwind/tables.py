@@ -166,7 +166,7 @@ def compile_table(data: bytes, address: int) -> array[int]:
 def _compact(rows: list[int]) -> list[int]:
     """Sorted, one row for each address (a rule wins over the end of what is before), none that repeats the rule."""
     rows.sort()
-    found: list[int] = []
+    compact: list[int] = []
     rule = -1
     last = len(rows) - 1
     for at, row in enumerate(rows):
@@ -174,8 +174,8 @@ def _compact(rows: list[int]) -> list[int]:
             continue
         if row & 0xFFFFFFFF != rule:
             rule = row & 0xFFFFFFFF
-            found.append(row)
-    return found
+            compact.append(row)
+    return compact
 
 
 # ---------------------------------------------------------------------------------------------- cached tables

@@ -35,7 +35,7 @@ from pytrace.render.decoders import for_any
 from pytrace.render.forms import Decoders
 from pytrace.render.large_maps.printing import LAST, BucketTexts, RowFormat, cell, number_cell
 from pytrace.render.maps import map_printer
-from pytrace.runtime.abi import sorting
+from pytrace.runtime.output import map_output
 from tests.support.encode import Frame, Run, Symbols
 
 CPUS = 3
@@ -162,7 +162,7 @@ def test_values(kind: types.Type, static: dict[str, Any], monkeypatch: pytest.Mo
 
 
 def test_without_the_sorting_of_the_c_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sorting, "available", lambda: False)
+    monkeypatch.setattr(map_output, "can_sort_records", lambda: False)
     for static in ORDERS:
         plain, large = both(run_of(INT32, Sum(True), 3), monkeypatch, static)
         assert plain == large

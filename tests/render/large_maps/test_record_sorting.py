@@ -8,10 +8,10 @@ import pytest
 
 from pytrace.render.large_maps import record_sorting
 from pytrace.render.large_maps.record_sorting import Sort, padded, sorter
-from pytrace.runtime.abi import sorting
+from pytrace.runtime.abi import syscalls
 
 SORTS = [
-    pytest.param(sorting.sort_records if sorting.available() else None, id="C library"),
+    pytest.param(syscalls.sort_records if syscalls.can_sort_records() else None, id="C library"),
     pytest.param(None, id="objects"),
 ]
 

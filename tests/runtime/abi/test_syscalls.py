@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -171,3 +172,23 @@ def test_strings_end_in_nul(text: str | bytes, data: bytes) -> None:
     memory = string_memory(text)
     assert bytes(memory.data) == data
     assert memory.address
+
+
+# ---------------------------------------------------------------------------------------------- sorting
+
+
+@pytest.mark.parametrize("size", [1, 3, 8, 16, 24, 40])
+def test_records_sort_as_bytes_compare(size: int) -> None:
+    assert syscalls.can_sort_records()
+    rng = random.Random(size)
+    records = [rng.randbytes(size) for _ in range(500)]
+    data = bytearray(b"".join(records))
+    syscalls.sort_records(data, size)
+    assert bytes(data) == b"".join(sorted(records))
+    data += b"x"
+
+
+def test_nothing_to_sort() -> None:
+    data = bytearray()
+    syscalls.sort_records(data, 8)
+    assert data == b""
