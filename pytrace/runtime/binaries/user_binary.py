@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import struct
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import TraceError
@@ -34,12 +35,6 @@ class Binary:
         self.elf = elf
         self._search = tuple(debug_directories)
         self._root = root
-        self._tables: tuple[SymbolTable, ...] | None = None
-        self._debug_path: str | None = None
-        self._looked = False
-        self._stubs: dict[int, Symbol] | None = None
-        self._debug: CachedDebugInfo | None = None
-        self._without_debug = False
         self._asked = False
         self._unanswered: list[str] = []
         self._gone: dict[str, None] = {}
@@ -49,21 +44,16 @@ class Binary:
         """The binary at a path; *root* is how absolute paths of its process are reached from here."""
         return cls(ElfFile.open(path), debug_directories, root)
 
-    @property
+    @cached_property
     def debug_path(self) -> str | None:
         """Path of the separate debug file."""
-        if not self._looked:
-            self._debug_path = debug_files.find(self.elf, self._search, self._root)
-            self._looked = True
-        return self._debug_path
+        return debug_files.find(self.elf, self._search, self._root)
 
-    @property
+    @cached_property
     def tables(self) -> tuple[SymbolTable, ...]:
         """Symbol tables, the most complete first."""
-        if self._tables is None:
-            tables = [table for file in self._with_symbols() for table in file.tables]
-            self._tables = tuple(sorted(tables, key=len, reverse=True))
-        return self._tables
+        tables = [table for file in self._with_symbols() for table in file.tables]
+        return tuple(sorted(tables, key=len, reverse=True))
 
     def _with_symbols(self) -> list[ElfFile]:
         """The files with the symbol tables of this binary."""
@@ -112,10 +102,12 @@ class Binary:
 
     def plt_entry(self, address: int) -> Symbol | None:
         """The stub that calls another library, as ``NAME@plt``."""
-        if self._stubs is None:
-            self._stubs = {stub.address: stub for stub in stubs(self.elf)}
         # Stubs are 16 bytes long and aligned to that on the machines that have this form.
         return self._stubs.get(address & ~15)
+
+    @cached_property
+    def _stubs(self) -> dict[int, Symbol]:
+        return {stub.address: stub for stub in stubs(self.elf)}
 
     def address_of(self, name: str) -> int | None:
         """Virtual address of a function."""
@@ -134,19 +126,19 @@ class Binary:
         return None if symbol is None else symbol.address
 
     @property
-    def debug(self) -> CachedDebugInfo | None:
-        """DWARF of the binary or of its debug file; None when there is none."""
-        if self._debug is None and not self._without_debug:
-            self._debug = self._open_debug()
-            self._without_debug = self._debug is None
-        return self._debug
+    def _opened_debug(self) -> CachedDebugInfo | None:
+        """The DWARF as far as :attr:`debug` was asked for."""
+        debug: CachedDebugInfo | None = self.__dict__.get("debug")
+        return debug
 
     def keep_lines(self) -> None:
         """Cache the source lines that were read for stacks for later runs."""
-        if self._debug is not None:
-            self._debug.keep()
+        if self._opened_debug is not None:
+            self._opened_debug.keep()
 
-    def _open_debug(self) -> CachedDebugInfo | None:
+    @cached_property
+    def debug(self) -> CachedDebugInfo | None:
+        """DWARF of the binary or of its debug file; None when there is none."""
         own = self.path if debug_files.has_dwarf(self.elf) else None
         for path in (own, self.debug_path):
             # What is no file of its own: a member of an archive, the image of the vdso, a file that went since.
@@ -168,23 +160,23 @@ class Binary:
         self._asked = True
         if not os.environ.get("DEBUGINFOD_URLS"):
             return
-        from pytrace.runtime.elf import debug_files
-
         path, self._unanswered = debug_files.fetch(self.elf.build_id)
         if path is not None and debug_files.has_build_id(path, self.elf.build_id):
-            self._debug_path, self._looked, self._without_debug = path, True, False
+            self.debug_path = path
+            del self.debug
 
     @property
     def problems(self) -> list[str]:
         """Which files with debug information former questions missed, as sentences."""
         missed = [*(f"{self.path}: {text}" for text in self._unanswered), *self._gone]
-        return [*missed, *(self._debug.problems if self._debug is not None else ())]
+        return [*missed, *(self._opened_debug.problems if self._opened_debug is not None else ())]
 
     @property
     def files(self) -> list[str]:
         """Other files that former answers depend on, also such that are not there."""
-        paths = [path for path, _ in debug_files.candidates(self.elf, self._search, self._root)] if self._looked else []
-        return [*paths, *(self._debug.files if self._debug is not None else ())]
+        looked = "debug_path" in self.__dict__
+        paths = [path for path, _ in debug_files.candidates(self.elf, self._search, self._root)] if looked else []
+        return [*paths, *(self._opened_debug.files if self._opened_debug is not None else ())]
 
 
 class UserBinaries:

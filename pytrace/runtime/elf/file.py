@@ -56,16 +56,15 @@ class _Layout(msgspec.Struct, frozen=True):
 
     header: str
     section: str
-    section_order: tuple[int, ...]
     segment: str
     segment_order: tuple[int, ...]
 
 
-# Columns, in order: name, type, flags, address, offset, size, link; and for segments: type, flags, offset, address,
-# file size, memory size.
+# Sections start with name, type, flags, address, offset, size and link. The order of segments is: type, flags, offset,
+# address, file size, memory size.
 _LAYOUTS = {
-    1: _Layout("16xHHIIIIIHHHHHH", "IIIIIIIIII", (0, 1, 2, 3, 4, 5, 6), "IIIIIIII", (0, 6, 1, 2, 4, 5)),
-    2: _Layout("16xHHIQQQIHHHHHH", "IIQQQQIIQQ", (0, 1, 2, 3, 4, 5, 6), "IIQQQQQQ", (0, 1, 2, 3, 5, 6)),
+    1: _Layout("16xHHIIIIIHHHHHH", "IIIIIIIIII", "IIIIIIII", (0, 6, 1, 2, 4, 5)),
+    2: _Layout("16xHHIQQQIHHHHHH", "IIQQQQIIQQ", "IIQQQQQQ", (0, 1, 2, 3, 5, 6)),
 }
 
 
@@ -141,14 +140,14 @@ class ElfFile:
         if not rows:
             return ()
         # Numbers that do not fit into the header are in the first section.
-        names = rows[0][self._layout.section_order[6]] if self._names == _ELSEWHERE else self._names
+        names = rows[0][6] if self._names == _ELSEWHERE else self._names
         if names >= len(rows):
             raise TraceError(f"{self.path} is damaged: the names of its {len(rows)} sections are in section {names}")
-        strings_at, strings_size = (rows[names][i] for i in self._layout.section_order[4:6])
+        strings_at, strings_size = rows[names][4:6]
         strings = bytes(self.view[strings_at : strings_at + strings_size])
         sections = []
         for row in rows:
-            name, *rest = (row[i] for i in self._layout.section_order)
+            name, *rest = row[:7]
             title = strings[name : strings.find(b"\0", name)].decode(errors="replace")
             sections.append(Section(title, *rest))
         return tuple(sections)
@@ -158,7 +157,7 @@ class ElfFile:
         if not count and self._sections_at:
             # There are too many for the header: the first one's size is their number.
             first = self._rows(self._layout.section, self._sections_at, self._section_size, 1)
-            count = first[0][self._layout.section_order[5]]
+            count = first[0][5]
         return self._rows(self._layout.section, self._sections_at, self._section_size, count)
 
     def linked(self, section: Section) -> Section:

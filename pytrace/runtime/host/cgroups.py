@@ -7,6 +7,8 @@ import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from pytrace.runtime.host import fingerprints
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -100,20 +102,13 @@ class Cgroups:
 
     def _path(self, root: str, identity: int) -> str:
         known = self._known.get((root, identity))
-        if known is not None and _inode(root + known) == identity:
+        if known is not None and fingerprints.inode(root + known) == identity:
             return known
         # One walk serves all ids: every directory that it passes is remembered.
         result = ""
         for path in directories(root):
-            relative, inode = path.removeprefix(root.rstrip("/")) or "/", _inode(path)
-            self._known[root, inode] = relative
-            if inode == identity:
+            relative, number = path.removeprefix(root.rstrip("/")) or "/", fingerprints.inode(path)
+            self._known[root, number] = relative
+            if number == identity:
                 result = relative
         return result
-
-
-def _inode(path: str) -> int:
-    try:
-        return os.stat(path).st_ino
-    except OSError:
-        return 0

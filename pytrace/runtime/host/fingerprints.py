@@ -129,13 +129,14 @@ def modules_fact() -> Fact:
     # a change, has another inode, even where name, size and address are the same.
     lines = [line.split() for line in read_text("/proc/modules").splitlines()]
     text = "\n".join(
-        f"{parts[0]} {parts[1]} {parts[-1] if len(parts) < 6 else parts[5]} {_inode(f'/sys/module/{parts[0]}')}"
+        f"{parts[0]} {parts[1]} {parts[-1] if len(parts) < 6 else parts[5]} {inode(f'/sys/module/{parts[0]}')}"
         for parts in lines
     )
     return ("modules", digest(text.encode()))
 
 
-def _inode(path: str) -> int:
+def inode(path: str) -> int:
+    """The inode of a file; 0 when there is none."""
     try:
         return os.stat(path).st_ino
     except OSError:

@@ -25,6 +25,7 @@ from pytrace.base import private_files
 from pytrace.base.private_folders import Folder, UnusableError, cache_folder
 from pytrace.core.config import ENVIRONMENT_PREFIXES
 from pytrace.core.kernel_info import NO_HEADERS, KernelHeaders
+from pytrace.runtime.host.fingerprints import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -173,7 +174,7 @@ def _source_of(build: str) -> str:
     if os.path.isfile(f"{build}/include/linux/kconfig.h"):
         return build
     choices = [os.path.realpath(f"{build}/source")]
-    match = _INCLUDED.search(_text(f"{build}/Makefile"))
+    match = _INCLUDED.search(read_text(f"{build}/Makefile"))
     if match is not None:
         named = os.path.join(build, match["file"] or match["tree"])
         # Packages that were unpacked elsewhere lie side by side as in /usr/src.
@@ -189,14 +190,6 @@ def _build_of(source: str, release: str) -> str:
     names = [f"linux-headers-{release}", *sorted(os.listdir(parent))]
     beside = (f"{parent}/{name}" for name in names if name.startswith("linux-headers-"))
     return next((path for path in beside if _configured(path) and _source_of(path) == source), source)
-
-
-def _text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            return file.read(1 << 16)
-    except OSError:
-        return ""
 
 
 def _unpacked(archive: str = ARCHIVE) -> str:

@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import TraceError, similar
+from pytrace.runtime.host.fingerprints import inode as inode_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,11 +81,11 @@ class NetworkNamespaces:
         """The name of a namespace; None when it has none."""
         known = self._known.get(inode)
         # The kernel reuses the number of a namespace that is gone.
-        if known is not None and _inode(f"{self._directory}/{known}") == inode:
+        if known is not None and inode_of(f"{self._directory}/{known}") == inode:
             return known
         changed = self._stamp()
         if known is not None or changed != self._changed or self._clock() >= self._due:
-            self._known = {_inode(f"{self._directory}/{name}"): name for name in reversed(names(self._directory))}
+            self._known = {inode_of(f"{self._directory}/{name}"): name for name in reversed(names(self._directory))}
             # A name appears in the directory just before the namespace is mounted on it: hence the second look.
             self._changed, self._due = changed, self._clock() + AGAIN
         return self._known.get(inode)
@@ -94,13 +95,6 @@ class NetworkNamespaces:
             return os.stat(self._directory).st_mtime_ns
         except OSError:
             return 0
-
-
-def _inode(path: str) -> int:
-    try:
-        return os.stat(path).st_ino
-    except OSError:
-        return 0
 
 
 def names(directory: str = DIRECTORY) -> list[str]:
@@ -144,7 +138,7 @@ def _by_number(number: int, directory: str) -> str:
     """The path of the namespace with an inode number: one with a name, or that of a process."""
     named = (f"{directory}/{name}" for name in names(directory))
     running = (f"/proc/{entry}/ns/net" for entry in os.listdir("/proc") if entry.isdigit())
-    return next((path for path in (*named, *running) if _inode(path) == number), f"{directory}/{number}")
+    return next((path for path in (*named, *running) if inode_of(path) == number), f"{directory}/{number}")
 
 
 def _is_network(descriptor: int) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.runtime.host import cgroups
+from pytrace.runtime.host import cgroups, fingerprints
 from pytrace.runtime.host.cgroups import Cgroups
 
 
@@ -66,7 +66,7 @@ def test_only_a_star_is_special_in_a_pattern(root: Path, pattern: str, shown: bo
 def test_the_unified_hierarchy_comes_first(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hierarchies are file systems of their own, so one id may be in several."""
     roots = [f"{root}/{folder}" for folder in ("memory", "unified", "cpu,cpuacct")]
-    monkeypatch.setattr(cgroups, "_inode", lambda path: 7 if path.rstrip("/") in roots else 1)
+    monkeypatch.setattr(fingerprints, "inode", lambda path: 7 if path.rstrip("/") in roots else 1)
     assert made(root).paths(7) == "unified:/,cpu,cpuacct:/,memory:/"
 
 
