@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from pytrace.core.source import Span
-
-if TYPE_CHECKING:
-    from pytrace.frontend.ast.nodes import Block
 
 
 class Node(msgspec.Struct, frozen=True, eq=False):
@@ -244,18 +239,3 @@ class RecordLiteral(Expr, frozen=True, eq=False):
 
     names: tuple[str, ...]
     members: tuple[Expr, ...]
-
-
-class If(Expr, frozen=True, eq=False):
-    """``if [comptime] condition { … } else …``: a statement, or an expression when the blocks have values."""
-
-    condition: Expr
-    then: Block
-    other: Block | If | None
-    comptime: bool = False
-
-
-class BlockExpr(Expr, frozen=True, eq=False):
-    """``{ …; value }`` used as an expression, or a bare block used as a statement."""
-
-    block: Block

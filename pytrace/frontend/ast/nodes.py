@@ -44,6 +44,21 @@ class Block(Node, frozen=True, eq=False):
     angle: bool = False
 
 
+class If(Expr, frozen=True, eq=False):
+    """``if [comptime] condition { … } else …``: a statement, or an expression when the blocks have values."""
+
+    condition: Expr
+    then: Block
+    other: Block | If | None
+    comptime: bool = False
+
+
+class BlockExpr(Expr, frozen=True, eq=False):
+    """``{ …; value }`` used as an expression, or a bare block used as a statement."""
+
+    block: Block
+
+
 class ExprStmt(Stmt, frozen=True, eq=False):
     """An expression statement."""
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from pytrace.core.types import Avg, Bool, Count, Hist, Int, LHist, Max, Min, Stats, Sum, TSeries, Type
 from pytrace.frontend.ast import nodes
-from pytrace.frontend.check.inference.argument_checks import Arguments, Node, expression, literal_integer, unstable
-from pytrace.frontend.check.inference.checker import Checker
+from pytrace.frontend.check.inference.argument_checks import expression, literal_integer, unstable
+from pytrace.frontend.check.inference.checker import Arguments, Checker, Node
 from pytrace.frontend.check.inference.conversions import (
     INT64_MAX,
     UNKNOWN,

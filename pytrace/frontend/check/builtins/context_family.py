@@ -7,8 +7,8 @@ from pytrace.core.probes.kinds import BEGIN, END, SELF
 from pytrace.core.types import UINT8, UINT64, VOID, AddressSpace, KSym, Pointer, Stack, StackMode, String, Type, USym
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import ArgumentIndex
-from pytrace.frontend.check.inference.argument_checks import Arguments, Node, require_args, unstable
-from pytrace.frontend.check.inference.checker import Checker
+from pytrace.frontend.check.inference.argument_checks import require_args, unstable
+from pytrace.frontend.check.inference.checker import Arguments, Checker, Node
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown
 
 

@@ -7,8 +7,8 @@ from pytrace.core.types import BOOL, INT64, VOID, Stack, Stats, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import MapAccess
 from pytrace.frontend.check.builtins.output_family import require_map
-from pytrace.frontend.check.inference.argument_checks import Arguments, Node, expression
-from pytrace.frontend.check.inference.checker import Checker
+from pytrace.frontend.check.inference.argument_checks import expression
+from pytrace.frontend.check.inference.checker import Arguments, Checker, Node
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, settle
 from pytrace.frontend.check.inference.resources import send
 from pytrace.frontend.check.inference.slots import MapState, put

@@ -16,16 +16,13 @@ from pytrace.core.types import BOOL, UINT64, VOID, Array, Enum, Int, Pointer, Re
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import Existence, OneOf
 from pytrace.frontend.check.inference.argument_checks import (
-    Arguments,
-    Node,
-    check_format,
     expression,
-    expressions,
+    formatted,
     is_text,
     literal_text,
     require_args,
 )
-from pytrace.frontend.check.inference.checker import Checker
+from pytrace.frontend.check.inference.checker import Arguments, Checker, Node
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, literal, settle
 from pytrace.frontend.check.inference.type_names import operand_type, resolve
 from pytrace.frontend.check.rules.expressions import unreplaced_parameter
@@ -103,9 +100,7 @@ def output_format(checker: Checker, node: Node, arguments: Arguments) -> Type:
 
 def fail(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``fail(fmt, …)``."""
-    text = checker.constant_text(arguments[0], "the format of fail()")
-    values = expressions(checker, arguments[1:])
-    format_ = check_format(checker, node, "fail", text, values) if text is not None else None
+    format_, values = formatted(checker, node, arguments)
     if format_ is None:
         return VOID
     shown = []

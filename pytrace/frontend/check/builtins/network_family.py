@@ -18,14 +18,8 @@ from pytrace.core.types import (
     Type,
 )
 from pytrace.frontend.ast.compile_time_facts import NetworkAddress
-from pytrace.frontend.check.inference.argument_checks import (
-    Arguments,
-    Node,
-    expression,
-    integer_argument,
-    struct_argument,
-)
-from pytrace.frontend.check.inference.checker import Checker
+from pytrace.frontend.check.inference.argument_checks import expression, integer_argument, struct_argument
+from pytrace.frontend.check.inference.checker import Arguments, Checker, Node
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, is_integer, settle
 
 MAC_BYTES = 6

@@ -36,10 +36,8 @@ from pytrace.core.types import (
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import DebugFormat, SignalNumber
 from pytrace.frontend.ast.typed_program import LIBRARY_PREFIX
+from pytrace.frontend.check.inference import argument_checks
 from pytrace.frontend.check.inference.argument_checks import (
-    Arguments,
-    Node,
-    check_format,
     expression,
     expressions,
     integer_argument,
@@ -49,7 +47,7 @@ from pytrace.frontend.check.inference.argument_checks import (
     pointer_argument,
     struct_argument,
 )
-from pytrace.frontend.check.inference.checker import Checker
+from pytrace.frontend.check.inference.checker import Arguments, Checker, Node
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, settle
 from pytrace.frontend.check.inference.removed_code import undefined_map
 from pytrace.frontend.check.inference.resources import send, text_of
@@ -70,11 +68,7 @@ DEFAULT_PERCENTS = (50.0, 90.0, 99.0, 99.9)
 
 def formatted(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """printf, heading, errorf, warnf, cat, system."""
-    text = checker.constant_text(arguments[0], f"the format of {node.name}()")
-    values = expressions(checker, arguments[1:])
-    if text is None:
-        return VOID
-    format_ = check_format(checker, node, node.name, text, values)
+    format_, values = argument_checks.formatted(checker, node, arguments)
     if format_ is not None:
         assertion = node.name == "errorf" and node.span.source.name.startswith(LIBRARY_PREFIX)
         send(checker, node, node.name, Formatted(text_of(format_.text), assertion), values)
@@ -83,9 +77,7 @@ def formatted(checker: Checker, node: Node, arguments: Arguments) -> Type:
 
 def debugf(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``debugf(fmt, …)``, within the limits of bpf_trace_printk (kernel/trace/bpf_trace.c)."""
-    text = checker.constant_text(arguments[0], "the format of debugf()")
-    values = expressions(checker, arguments[1:])
-    format_ = check_format(checker, node, "debugf", text, values) if text is not None else None
+    format_, values = argument_checks.formatted(checker, node, arguments)
     if format_ is None:
         return VOID
     for conversion, value in zip(format_.conversions, values, strict=True):

@@ -23,14 +23,8 @@ from pytrace.core.types import (
 )
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import CgroupFilter, Clock, DateFormat, PidNamespace
-from pytrace.frontend.check.inference.argument_checks import (
-    Arguments,
-    Node,
-    expression,
-    integer_argument,
-    struct_argument,
-)
-from pytrace.frontend.check.inference.checker import Checker
+from pytrace.frontend.check.inference.argument_checks import expression, integer_argument, struct_argument
+from pytrace.frontend.check.inference.checker import Arguments, Checker, Node
 from pytrace.frontend.check.inference.conversions import UNKNOWN
 from pytrace.frontend.check.inference.resources import send, string_index, text_of
 

@@ -10,14 +10,12 @@ from pytrace.core.types import INT64, VOID, Enum, Fixed, Int, Joined, Record, Tu
 from pytrace.core.types.tables import Column, TableSchema, joined_path
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.check.inference.argument_checks import (
-    Arguments,
-    Node,
-    check_format,
     expressions,
+    formatted,
     integer_argument,
     literal_integer,
 )
-from pytrace.frontend.check.inference.checker import Checker
+from pytrace.frontend.check.inference.checker import Arguments, Checker, Node
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, settle
 from pytrace.frontend.check.inference.resources import send, text_of
 
@@ -139,13 +137,11 @@ def joined(checker: Checker, _node: Node, arguments: Arguments) -> Type:
 
 def sprintf(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``sprintf(fmt, value…)``."""
-    text = checker.constant_text(arguments[0], "the format of sprintf()")
-    values = expressions(checker, arguments[1:])
-    if text is None:
+    format_, values = formatted(checker, node, arguments)
+    if format_ is None:
         return UNKNOWN
-    format_ = check_format(checker, node, "sprintf", text, values)
     types = tuple(checker.value(value) for value in values)
-    if format_ is None or any(isinstance(type_, Unknown) for type_ in types):
+    if any(isinstance(type_, Unknown) for type_ in types):
         return UNKNOWN
     return Joined(text_of(format_.text), types, formatted=True)
 

@@ -8,8 +8,6 @@ from pytrace.core.types import BOOL, INT64, UINT64, Array, Buffer, Int, Pointer,
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import BufferLength, ComparedLength, StringLength
 from pytrace.frontend.check.inference.argument_checks import (
-    Arguments,
-    Node,
     expression,
     integer_argument,
     is_text,
@@ -18,7 +16,7 @@ from pytrace.frontend.check.inference.argument_checks import (
     size_of_text,
     text_argument,
 )
-from pytrace.frontend.check.inference.checker import Checker
+from pytrace.frontend.check.inference.checker import Arguments, Checker, Node
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, is_integer, settle
 
 LONGEST_CHAIN = 20

@@ -9,14 +9,12 @@ from pytrace.core.probes.targets import FileTarget
 from pytrace.core.types import BOOL, UINT64, VOID, AddressSpace, Int, KSym, Pointer, String, Type, USym
 from pytrace.frontend.ast.compile_time_facts import KernelVariable, RegisterName, UserSymbol
 from pytrace.frontend.check.inference.argument_checks import (
-    Arguments,
-    Node,
     expression,
     integer_argument,
     literal_text,
     pointer_argument,
 )
-from pytrace.frontend.check.inference.checker import Checker
+from pytrace.frontend.check.inference.checker import Arguments, Checker, Node
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, is_integer, settle
 
 _X86 = {

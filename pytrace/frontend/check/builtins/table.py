@@ -23,8 +23,7 @@ from pytrace.frontend.check.builtins import (
     string_family,
     symbol_family,
 )
-from pytrace.frontend.check.inference.argument_checks import Arguments, Node
-from pytrace.frontend.check.inference.checker import Checker
+from pytrace.frontend.check.inference.checker import Arguments, Checker, Node
 
 Check = Callable[["Checker", Node, Arguments], Type]
 

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from pytrace.core.formats import UNSUPPORTED, Conversion, Format, parse
 from pytrace.core.types import Array, Bool, Buffer, Int, Pointer, String, Struct, Type, Void
 from pytrace.frontend.ast import nodes
+from pytrace.frontend.check.inference.checker import Arguments, Checker, Node
 from pytrace.frontend.check.inference.conversions import Unknown, is_integer, settle
-
-if TYPE_CHECKING:
-    from pytrace.frontend.check.inference.checker import Checker
-
-Node = nodes.Call | nodes.Identifier
-Arguments = tuple[nodes.Expr | nodes.TypeExpr, ...]
 
 
 def unstable(checker: Checker, name: str, node: nodes.Expr) -> bool:
@@ -161,12 +155,15 @@ CONVERSIONS: dict[str, tuple[Callable[[Type], bool], str]] = {
 """For each conversion, a test of accepted types and their name for messages."""
 
 
-def check_format(
-    checker: Checker, node: nodes.Expr, name: str, text: bytes, values: tuple[nodes.Expr, ...]
-) -> Format | None:
-    """Check the *values* of a call of *name* against its format; reports errors. Returns None after an error."""
-    types = [checker.value(value) for value in values]
-    format_ = parse(text)
+def formatted(checker: Checker, node: Node, arguments: Arguments) -> tuple[Format | None, tuple[nodes.Expr, ...]]:
+    """The format of a call, and the values for it, which are checked against it; no format after an error."""
+    text = checker.constant_text(arguments[0], f"the format of {node.name}()")
+    values = expressions(checker, arguments[1:])
+    return None if text is None else _checked(checker, node, parse(text), values), values
+
+
+def _checked(checker: Checker, node: Node, format_: Format, values: tuple[nodes.Expr, ...]) -> Format | None:
+    name, types = node.name, [checker.value(value) for value in values]
     wanted = format_.conversions
     refused = next((item for item in wanted if item.name in UNSUPPORTED), None)
     if refused is not None:

@@ -31,7 +31,6 @@ from pytrace.frontend.ast.typed_program import (
     user_span,
 )
 from pytrace.frontend.c.definitions import Definitions
-from pytrace.frontend.check.inference.argument_checks import Arguments, Node
 from pytrace.frontend.check.inference.conversions import (
     UNKNOWN,
     Unknown,
@@ -41,6 +40,10 @@ from pytrace.frontend.check.inference.conversions import (
     settle,
 )
 from pytrace.frontend.check.inference.slots import MapState, Removed, Scope, Slot, VariableState, new_variable
+
+Node = nodes.Call | nodes.Identifier
+"""A use of a builtin: a call, or its bare name."""
+Arguments = tuple[nodes.Expr | nodes.TypeExpr, ...]
 
 N_contra = TypeVar("N_contra", contravariant=True)
 

@@ -14,10 +14,8 @@ from pytrace.core.types import VOID, Bool, Enum, Int, Pointer, Struct, Type, Voi
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import FunctionInfo, ImportedFunction
 from pytrace.frontend.check.inference.argument_checks import is_text
-from pytrace.frontend.check.inference.checker import Checker
+from pytrace.frontend.check.inference.checker import Arguments, Checker
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, fits, is_condition, settle
-
-Arguments = tuple[nodes.Expr | nodes.TypeExpr, ...]
 
 
 def call(checker: Checker, node: nodes.Call) -> Type:
