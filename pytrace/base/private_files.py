@@ -11,7 +11,6 @@ import contextlib
 import errno
 import hashlib
 import os
-import shutil
 import stat
 import time
 from collections.abc import Callable, Iterable
@@ -137,6 +136,8 @@ def _remove(folder: Folder, name: str) -> None:
     try:
         os.unlink(name, dir_fd=folder.descriptor)
     except IsADirectoryError:
+        import shutil
+
         # Does not follow links on its way down, as the platform has directory descriptors.
         shutil.rmtree(name, dir_fd=folder.descriptor)
 

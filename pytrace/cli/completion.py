@@ -16,7 +16,7 @@ import msgspec
 
 from pytrace.cli import program_text, request, subcommands
 from pytrace.cli.option_subjects import names, offered
-from pytrace.cli.options import OPTIONS, Option
+from pytrace.cli.options import OPTIONS, SUBCOMMANDS, Option
 from pytrace.cli.scripts import declared, tools
 from pytrace.core import script_files
 from pytrace.core.diagnostics import Diagnostics, TraceError
@@ -34,7 +34,6 @@ Candidate = tuple[str, str]
 """The text of the whole word, and its description."""
 
 FILES, FOLDERS = ":files", ":folders"
-SUBCOMMANDS = {"merge": "merge snapshots", "diff": "compare two snapshots", "show": "print a snapshot"}
 
 _SHOWN = tuple(row for row in OPTIONS if not row.hidden)
 

@@ -16,14 +16,11 @@ from typing import NoReturn
 import pytrace
 from pytrace.base.terminal import prepare_streams
 from pytrace.cli import messages, script_finder
-from pytrace.cli.options import CommandLine, help_text, read
+from pytrace.cli.options import SUBCOMMANDS, CommandLine, help_text, read
 from pytrace.core.diagnostics import InternalError, Interrupted, ScriptError, TraceError
 
 LANGUAGE = "0.27.1"
 """The version of bpftrace whose language is implemented."""
-
-SUBCOMMANDS = ("merge", "diff", "show")
-"""Subcommands; a script of such a name is run by its path, ``./merge``."""
 
 
 def command() -> NoReturn:

@@ -105,6 +105,9 @@ OPTIONS: tuple[Option, ...] = (
 _SHORT = {row.short: row for row in OPTIONS if row.short}
 _LONG = {row.long: row for row in OPTIONS if row.long}
 
+SUBCOMMANDS = {"merge": "merge snapshots", "diff": "compare two snapshots", "show": "print a snapshot"}
+"""Subcommands with their summaries; a script of such a name is run by its path, ``./merge``."""
+
 USAGE = """\
 usage: pytrace [options] TOOL [options of the tool and of pytrace]
        pytrace --tools [WORD]                 (TOOL -h shows the options of a tool)

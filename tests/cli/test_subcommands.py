@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from pytrace.cli import main, subcommands
+from pytrace.cli.options import SUBCOMMANDS
 from pytrace.core import types
 from pytrace.results import external_sort, file_form, stored_document
 from pytrace.results.formats import table as formats
@@ -204,7 +205,7 @@ def test_without_arguments_a_command_describes_itself(typed: Any, name: str) -> 
 
 
 def test_the_commands_are_those_that_the_command_line_knows() -> None:
-    assert set(subcommands._COMMANDS) == set(main.SUBCOMMANDS)
+    assert set(subcommands._COMMANDS) == set(SUBCOMMANDS)
 
 
 @pytest.mark.parametrize(

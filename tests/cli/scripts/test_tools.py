@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.cli.main import SUBCOMMANDS
+from pytrace.cli.options import SUBCOMMANDS
 from pytrace.cli.scripts import tools
 
 
