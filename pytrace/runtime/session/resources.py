@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
@@ -21,6 +21,9 @@ from pytrace.runtime.session.services.service import Service
 from pytrace.runtime.session.signals import SignalSource
 from pytrace.runtime.session.snapshots import Snapshots
 from pytrace.runtime.symbols.lazy import LazySymbols
+
+if TYPE_CHECKING:
+    from pytrace.runtime.session.child import Child
 
 
 class Notices:
@@ -42,35 +45,11 @@ class Notices:
             self._output.message(f"WARNING: {text}\n" + "".join(f"HINT: {hint}\n" for hint in hints))
 
 
-class Command(Protocol):
-    """The process of ``-c`` (:class:`pytrace.runtime.session.child.Child`)."""
-
-    @property
-    def pid(self) -> int | None:
-        """Its process id; None without ``-c``."""
-
-    @property
-    def descriptors(self) -> tuple[int, ...]:
-        """A descriptor that is readable once it has ended (a pidfd)."""
-
-    def stop_after_exec(self) -> None:
-        """Let it become its program, and hold it there."""
-
-    def run_to_entry(self) -> bool:
-        """Let the stopped program start its libraries; whether it did."""
-
-    def release(self) -> None:
-        """Let the program run."""
-
-    def poll(self) -> int | None:
-        """Its exit status, or minus the number of the signal that ended it; None while it runs."""
-
-
 class NoCommand:
     """A run without ``-c``."""
 
-    pid = None
-    descriptors = ()
+    pid: None = None
+    descriptors: tuple[int, ...] = ()
 
     def stop_after_exec(self) -> None:
         """Do nothing."""
@@ -85,6 +64,10 @@ class NoCommand:
     def poll(self) -> int | None:
         """Return None: nothing has ended."""
         return None
+
+
+Command: TypeAlias = "Child | NoCommand"
+"""The process of ``-c``."""
 
 
 class Resources(msgspec.Struct, kw_only=True, eq=False):
