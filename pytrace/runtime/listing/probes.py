@@ -1,14 +1,15 @@
-"""``-l``: which probes there are, and with ``-v`` what arguments they have; definitions of kernel types.
+"""``-l``: the probes of this machine, and with ``-v`` their arguments; definitions of kernel types.
 
-One row for each probe kind in :data:`ROWS`; a row turns the parts of a pattern into places. Lists of functions are
-long, 100,000 lines and more: where only names are asked for, rows of :data:`BULK` give them in groups that share their
-beginning, which become text in one step.
+A row of :data:`ROWS` for each probe kind turns the parts of a pattern into groups of probes. Lists of functions have
+100,000 lines and more: where only names are asked for, a group becomes text in one step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain, islice
+from functools import partial
+from itertools import chain, groupby, islice
+from operator import attrgetter
 
 import msgspec
 
@@ -75,10 +76,16 @@ class Question(msgspec.Struct, frozen=True):
 
 
 Place = tuple[str, ProbeTarget]
-"""One line of a listing: the probe's name, and what of its place is known (for ``-v``: not where in a file it is)."""
+"""One line of a listing: the name of the probe, and its target (without offsets in files)."""
 
-Group = tuple[str, "Iterable[str]"]
-"""Lines of a listing: what all of them begin with, and how they go on; no line appears twice."""
+
+class Group(msgspec.Struct, frozen=True):
+    """Probes whose names begin with *start* and go on with one of *names*; *target* is called with the latter."""
+
+    start: str
+    names: Iterable[str]
+    target: Callable[[str], ProbeTarget]
+
 
 _NOWHERE = NoTarget()
 _END = "\n"
@@ -131,21 +138,26 @@ def _type_word(pattern: str) -> str:
 
 
 def _bulk_text(question: Question) -> Iterator[str]:
-    row = BULK.get(question.kind)
-    if row is None:
-        yield _text(dict.fromkeys(probe for probe, _ in ROWS[question.kind](question)))
-        return
-    for start, names in row(question):
-        rest, following = iter(names), _END + start
-        while lines := list(islice(rest, _LINES)):
+    for start, groups in groupby(ROWS[question.kind](question), key=attrgetter("start")):
+        lists = [group.names for group in groups]
+        # Modules may have functions of the same name.
+        names = iter(lists[0] if len(lists) == 1 else dict.fromkeys(chain.from_iterable(lists)))
+        following = _END + start
+        while lines := list(islice(names, _LINES)):
             yield f"{start}{following.join(lines)}{_END}"
 
 
-def targets(kernel: LiveKernel, found: Iterable[tuple[str, Target]], *, verbose: bool = False) -> str:
+def _places(question: Question) -> Iterator[Place]:
+    for group in ROWS[question.kind](question):
+        for name in group.names:
+            yield group.start + name, group.target(name)
+
+
+def targets(kernel: LiveKernel, wanted: Iterable[tuple[str, Target]], *, verbose: bool) -> str:
     """The text of ``-l`` for the places of a script: kind and target of each."""
     if not verbose:
-        return _text(dict.fromkeys(target.probe for _, target in found))
-    return _text(dict.fromkeys(_entry(kernel, kind, (target.probe, target.place)) for kind, target in found))
+        return _text(dict.fromkeys(target.probe for _, target in wanted))
+    return _text(dict.fromkeys(_entry(kernel, kind, (target.probe, target.place)) for kind, target in wanted))
 
 
 def places(kernel: LiveKernel, pattern: str, *, pid: int | None = None) -> Iterator[tuple[str, Place]]:
@@ -157,7 +169,7 @@ def places(kernel: LiveKernel, pattern: str, *, pid: int | None = None) -> Itera
     if pid is not None:
         procfs.check_exists(pid)
     for question in _questions(kernel, pattern, pid):
-        for place in ROWS[question.kind](question):
+        for place in _places(question):
             yield question.kind, place
 
 
@@ -175,11 +187,8 @@ def _entry(kernel: LiveKernel, kind: str, place: Place) -> str:
 
 def _probes(kernel: LiveKernel, pattern: str, pid: int | None, verbose: bool) -> Iterator[str]:
     for question in _questions(kernel, pattern, pid, verbose):
-        places = ROWS[question.kind](question)
-        if verbose:
-            yield from (_entry(kernel, question.kind, place) for place in places)
-        else:
-            yield from (probe for probe, _ in places)
+        for place in _places(question):
+            yield _entry(kernel, question.kind, place) if verbose else place[0]
 
 
 def _questions(kernel: LiveKernel, pattern: str, pid: int | None, verbose: bool = False) -> Iterator[Question]:
@@ -217,107 +226,88 @@ def _owner_and_name(question: Question) -> tuple[str, str]:
     return ("", parts[0]) if len(parts) == 1 else (parts[0], parts[1])
 
 
-def _kernel_functions(question: Question) -> Iterator[Place]:
+def _one(probe: str, target: ProbeTarget = _NOWHERE) -> Group:
+    """A group of one probe."""
+    return Group("", (probe,), lambda _name: target)
+
+
+def _kernel_functions(question: Question) -> Iterator[Group]:
     module, name = _owner_and_name(question)
     for owner, names in question.kernel.kernel_function_lists(name.partition("+")[0], module).items():
         prefix = _prefix(owner) if module else ""
-        for function in names:
-            yield f"{question.kind}:{prefix}{function}", KernelFunctionTarget(function, owner)
-
-
-def _kernel_function_groups(question: Question) -> Iterator[Group]:
-    module, name = _owner_and_name(question)
-    lists = question.kernel.kernel_function_lists(name.partition("+")[0], module)
-    if module:
-        for owner, names in lists.items():
-            yield f"{question.kind}:{_prefix(owner)}", names
-    else:
-        # Modules may have functions of the same name.
-        several = len(lists) > 1
-        found: Iterable[str] = chain.from_iterable(lists.values())
-        yield f"{question.kind}:", dict.fromkeys(found) if several else found
+        yield Group(f"{question.kind}:{prefix}", names, partial(KernelFunctionTarget, module=owner))
 
 
 def _prefix(owner: str) -> str:
     return f"{owner or 'vmlinux'}:"
 
 
-def _trampolines(question: Question) -> Iterator[Place]:
+def _trampolines(question: Question) -> Iterator[Group]:
+    """Functions that have both a type and a place to hook."""
     if question.parts[:1] == ("bpf",):
         yield from _program_functions(question)
-    for owner, names in _trampoline_lists(question):
-        for function in names:
-            yield f"{question.kind}:{owner}:{function}", TypedFunctionTarget(function, owner)
-
-
-def _trampoline_groups(question: Question) -> Iterator[Group]:
-    if question.parts[:1] == ("bpf",):
-        yield "", (probe for probe, _ in _program_functions(question))
-    for owner, names in _trampoline_lists(question):
-        yield f"{question.kind}:{owner}:", names
-
-
-def _trampoline_lists(question: Question) -> Iterator[tuple[str, list[str]]]:
-    """Module and names of functions that have both a type and a place to hook."""
+        return
     types = question.kernel.types
-    if types is None or question.parts[:1] == ("bpf",):
+    if types is None:
         return
     module, name = _owner_and_name(question)
     traceable = set(chain.from_iterable(question.kernel.kernel_function_lists(name, module).values()))
     for owner, names in types.function_names(name, module).items():
-        yield owner, [function for function in names if function in traceable]
+        functions = [function for function in names if function in traceable]
+        yield Group(f"{question.kind}:{owner}:", functions, partial(TypedFunctionTarget, module=owner))
 
 
-def _program_functions(question: Question) -> Iterator[Place]:
+def _program_functions(question: Question) -> Iterator[Group]:
     """``bpf:[id:]name``: functions of the BPF programs that are loaded."""
     parts = [part or "*" for part in question.parts[1:]] or ["*"]
     wanted = parts[0] if len(parts) > 1 else "*"
     for number, function in question.kernel.bpf_programs(parts[-1]):
         if matching(wanted, [str(number)]):
-            yield f"{question.kind}:bpf:{number}:{function}", TypedFunctionTarget(function, program_id=number)
+            probe = f"{question.kind}:bpf:{number}:{function}"
+            yield _one(probe, TypedFunctionTarget(function, program_id=number))
 
 
-def _tracepoints(question: Question) -> Iterator[Place]:
+def _tracepoints(question: Question) -> Iterator[Group]:
     category, event = _owner_and_name(question)
     for group, name in question.kernel.tracepoints(category or "*", event):
-        yield f"tracepoint:{group}:{name}", TracepointTarget(group, name)
+        yield _one(f"tracepoint:{group}:{name}", TracepointTarget(group, name))
 
 
-def _raw_tracepoints(question: Question) -> Iterator[Place]:
+def _raw_tracepoints(question: Question) -> Iterator[Group]:
     module, event = _owner_and_name(question)
     for owner, name in question.kernel.raw_tracepoints(event):
         if not module or matching(module, [owner]):
-            yield f"rawtracepoint:{owner}:{name}", RawTracepointTarget(name, owner)
+            yield _one(f"rawtracepoint:{owner}:{name}", RawTracepointTarget(name, owner))
 
 
-def _iterators(question: Question) -> Iterator[Place]:
+def _iterators(question: Question) -> Iterator[Group]:
     for name in matching((question.parts or ("*",))[0] or "*", question.kernel.iterator_names()):
         if name not in ITERATORS_OF_ONE_OBJECT:
-            yield f"iter:{name}", IteratorTarget(name)
+            yield _one(f"iter:{name}", IteratorTarget(name))
 
 
-def _events(question: Question) -> Iterator[Place]:
+def _events(question: Question) -> Iterator[Group]:
     table = perf_events.SOFTWARE if question.kind == SOFTWARE else perf_events.HARDWARE
     for name in matching((question.parts or ("*",))[0] or "*", perf_events.names(table)):
-        yield f"{question.kind}:{name}:", _NOWHERE
+        yield _one(f"{question.kind}:{name}:")
 
 
-def _timers(question: Question) -> Iterator[Place]:
+def _timers(question: Question) -> Iterator[Group]:
     for unit in matching((question.parts or ("*",))[0] or "*", TIMER_UNITS):
-        yield f"{question.kind}:{unit}:", _NOWHERE
+        yield _one(f"{question.kind}:{unit}:")
 
 
-def _special(question: Question) -> Iterator[Place]:
-    yield question.kind, _NOWHERE
+def _special(question: Question) -> Iterator[Group]:
+    yield _one(question.kind)
 
 
-def _signals(question: Question) -> Iterator[Place]:
+def _signals(question: Question) -> Iterator[Group]:
     kind, name = ([part or "*" for part in question.parts] + ["*", "*"])[:2]
     if matching(kind, ["signal"]) and matching(name, ["SIGUSR1"]):
-        yield "self:signal:SIGUSR1", SignalTarget("SIGUSR1")
+        yield _one("self:signal:SIGUSR1", SignalTarget("SIGUSR1"))
 
 
-def _nothing(_question: Question) -> Iterator[Place]:
+def _nothing(_question: Question) -> Iterator[Group]:
     """Kinds whose places are addresses or belong to a script (``watchpoint``, ``test``, ``bench``)."""
     yield from ()
 
@@ -333,25 +323,21 @@ def _binaries(question: Question, target: str) -> list[str]:
     return found
 
 
-def _functions(question: Question) -> Iterator[Place]:
+def _functions(question: Question) -> Iterator[Group]:
     """``[binary:][cpp:]function``; without a binary the program of ``-p``."""
     target, pattern, cpp = _user_parts(question)
     for path in _programs(question, target):
         if cpp:
             for symbol, name in question.kernel.cpp_symbols(path, pattern):
-                yield f'{question.kind}:{path}:cpp:"{name}"', UserTarget(path, symbol.offset, symbol=symbol.name)
+                probe = f'{question.kind}:{path}:cpp:"{name}"'
+                yield _one(probe, UserTarget(path, symbol.offset, symbol=symbol.name))
         else:
-            for name in question.kernel.user_symbol_names(path, pattern):
-                yield f"{question.kind}:{path}:{name}", UserTarget(path, 0, symbol=name)
+            names = question.kernel.user_symbol_names(path, pattern)
+            yield Group(f"{question.kind}:{path}:", names, partial(_function, path))
 
 
-def _function_groups(question: Question) -> Iterator[Group]:
-    target, pattern, cpp = _user_parts(question)
-    if cpp:
-        yield "", dict.fromkeys(probe for probe, _ in _functions(question))
-        return
-    for path in _programs(question, target):
-        yield f"{question.kind}:{path}:", question.kernel.user_symbol_names(path, pattern)
+def _function(path: str, name: str) -> UserTarget:
+    return UserTarget(path, 0, symbol=name)
 
 
 def _programs(question: Question, target: str) -> Iterator[str]:
@@ -373,7 +359,7 @@ def _user_parts(question: Question) -> tuple[str, str, bool]:
     return parts[0], (parts[-1] if len(parts) > 1 else "*") or "*", False
 
 
-def _static_probes(question: Question) -> Iterator[Place]:
+def _static_probes(question: Question) -> Iterator[Group]:
     """``binary:[provider:]name``; with ``-p`` the binary may be left out and means everything that is mapped."""
     parts = list(question.parts)
     if question.pid is not None and (not parts or parts[0] in ("", "*")):
@@ -388,7 +374,8 @@ def _static_probes(question: Question) -> Iterator[Place]:
             text = f"usdt:{path}:{probe.provider}:{probe.name}"
             if text not in seen:
                 seen.add(text)
-                yield text, StaticProbeTarget(path, probe.offset, provider=probe.provider, name=probe.name)
+                place = StaticProbeTarget(path, probe.offset, provider=probe.provider, name=probe.name)
+                yield _one(text, place)
 
 
 # ---------------------------------------------------------------------------------------------- types
@@ -405,7 +392,7 @@ def _types(kernel: LiveKernel, word: str, pattern: str, verbose: bool) -> Iterat
         yield "\n".join([*lines, ""]) if verbose else f"{word} {name}"
 
 
-ROWS: dict[str, Callable[[Question], Iterable[Place]]] = {
+ROWS: dict[str, Callable[[Question], Iterable[Group]]] = {
     KPROBE: _kernel_functions,
     KRETPROBE: _kernel_functions,
     TRACEPOINT: _tracepoints,
@@ -427,14 +414,4 @@ ROWS: dict[str, Callable[[Question], Iterable[Place]]] = {
     BENCH: _nothing,
     WATCHPOINT: _nothing,
 }
-"""What lists each probe kind."""
-
-BULK: dict[str, Callable[[Question], Iterable[Group]]] = {
-    KPROBE: _kernel_function_groups,
-    KRETPROBE: _kernel_function_groups,
-    FENTRY: _trampoline_groups,
-    FEXIT: _trampoline_groups,
-    UPROBE: _function_groups,
-    URETPROBE: _function_groups,
-}
-"""What lists the names of kinds with very many, faster than their rows in :data:`ROWS`."""
+"""The lister of each probe kind."""
