@@ -8,7 +8,7 @@ from pytrace.codegen.emit import loops, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.ir_values import I1, I64, TRUE, Number, Ptr
 from pytrace.codegen.ir.operands import Memory, Operand
-from pytrace.core.types import AddressSpace, Members, Record, String
+from pytrace.core.types import Members, Record, String
 
 FOLLOWED = 4096
 """Memory up to this size is compared by an inline loop, of which the verifier follows each iteration."""
@@ -24,10 +24,9 @@ def equal(e: Emitter, left: Operand, right: Operand) -> I1:
     """``i1``: two values of comparable types are equal."""
     if left.type.scalar:
         return e.b.icmp("eq", memory.number(e, left), memory.number(e, right))
-    if isinstance(left.type, String) and isinstance(right.type, String):
-        return strings(e, e.place(left), e.place(right))
     if isinstance(left.type, Members):
         return _members(e, left, right)
+    # Strings are padded with NUL to their capacity, so whole words can be compared.
     first, second = e.place(left), e.place(right)
     return bytes_equal(e, first, second, min(left.type.size, right.type.size))
 
@@ -44,9 +43,7 @@ def _members(e: Emitter, left: Operand, right: Operand) -> I1:
     equal_so_far, done = e.b.register(), e.b.block()
     e.b.store(0, equal_so_far)
     for one, other in others:
-        same = e.b.block()
-        e.b.branch(result, same, done)
-        e.b.start(same)
+        e.b.jump_unless(result, done)
         result = equal(e, one, other)
     e.b.store(e.b.number(result), equal_so_far)
     e.b.jump(done)
@@ -60,14 +57,6 @@ def _pairs(e: Emitter, left: Operand, right: Operand) -> Iterator[tuple[Operand,
     for index in range(len(memory.members_of(left.type)[0])):
         other = right.type.names.index(names[index]) if names and isinstance(right.type, Record) else index
         yield memory.member_of(e, left, index), memory.member_of(e, right, other)
-
-
-def strings(e: Emitter, left: Memory, right: Memory) -> I1:
-    """Equal up to the first NUL or the smaller capacity.
-
-    Strings are padded with NUL to their capacity, so whole words can be compared.
-    """
-    return bytes_equal(e, left, right, min(left.type.size, right.type.size))
 
 
 def bytes_equal(e: Emitter, left: Memory, right: Memory, size: int) -> I1:
@@ -118,13 +107,10 @@ def _long_equal(e: Emitter, left: Memory, right: Memory, size: int) -> I1:
     def body(inner: Emitter, index: I64) -> None:
         distance = inner.b.mul(inner.b.at_most(index, rounds - 1), UNROLLED)
         one, other = (inner.b.offset(inner.area(offset), distance) for offset in places)
-        differ, same = inner.b.block(), inner.b.block()
         difference = _difference(inner, one, other, UNROLLED, 8)
-        inner.b.branch(inner.b.icmp("ne", difference, 0), differ, same, likely=False)
-        inner.b.start(differ)
-        inner.b.store(1, inner.area(differing))
-        loops.leave(inner)
-        inner.b.start(same)
+        with inner.b.when(inner.b.icmp("ne", difference, 0), likely=False):
+            inner.b.store(1, inner.area(differing))
+            loops.leave(inner)
 
     loops.run(e, e.span, rounds, body)
     return e.b.icmp("eq", e.b.load(e.area(differing)), 0)
@@ -139,20 +125,15 @@ def _words_equal(e: Emitter, left: Ptr, right: Ptr, size: int) -> I1:
         # Compared before the loop: the verifier would follow code after it once for each exit of the loop.
         offset = size - rest
         ends = [Memory(e.b.offset(side, offset), String(rest)) for side in (left, right)]
-        same = e.b.block()
-        e.b.branch(bytes_equal(e, ends[0], ends[1], rest), same, done)
-        e.b.start(same)
+        e.b.jump_unless(bytes_equal(e, ends[0], ends[1], rest), done)
     e.b.store(1, result)
 
     def step(index: I64, leave: Callable[[], None]) -> None:
         offset = e.b.mul(index, UNROLLED)
         one, other = e.b.offset(left, offset), e.b.offset(right, offset)
-        differ, same = e.b.block(), e.b.block()
-        e.b.branch(e.b.icmp("ne", _difference(e, one, other, UNROLLED, 8), 0), differ, same, likely=False)
-        e.b.start(differ)
-        e.b.store(0, result)
-        leave()
-        e.b.start(same)
+        with e.b.when(e.b.icmp("ne", _difference(e, one, other, UNROLLED, 8), 0), likely=False):
+            e.b.store(0, result)
+            leave()
 
     loops.counted(e, size // UNROLLED, step)
     e.b.jump(done)
@@ -160,10 +141,3 @@ def _words_equal(e: Emitter, left: Ptr, right: Ptr, size: int) -> I1:
     return e.b.truth(e.b.load(result))
 
 
-def text_length(e: Emitter, value: Operand) -> I64:
-    """Length of a string in bytes."""
-    type_ = value.type
-    capacity = type_.size
-    text = e.place(value)
-    room = e.scratch(capacity + 8)
-    return memory.string_tail(e, room, capacity, e.b.address(text.pointer), AddressSpace.KERNEL, capacity)

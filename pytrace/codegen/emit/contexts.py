@@ -84,16 +84,12 @@ def function_address(e: Emitter) -> I64:
     counter = register(e, table.pc)
     if not e.program.unit.kind.returns or returned_function.helper_suffices(e):
         return e.b.select(e.b.icmp("eq", reported, 0), counter, reported)
-    missing, done = e.b.block(), e.b.block()
     before = e.b.current
-    e.b.branch(e.b.icmp("eq", reported, 0), missing, done)
-    e.b.start(missing)
-    # On x86 the return address was on the stack, and has been popped by now.
-    place = e.b.add(register(e, table.stack), -8 if table.pc == "ip" else 0)
-    returning = returned_function.address(e, place, counter)
-    after = e.b.current
-    e.b.jump(done)
-    e.b.start(done)
+    with e.b.when(e.b.icmp("eq", reported, 0)):
+        # On x86 the return address was on the stack, and has been popped by now.
+        place = e.b.add(register(e, table.stack), -8 if table.pc == "ip" else 0)
+        returning = returned_function.address(e, place, counter)
+        after = e.b.current
     return e.b.phi([(reported, before), (returning, after)])
 
 

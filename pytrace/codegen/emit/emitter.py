@@ -18,7 +18,7 @@ from pytrace.codegen.ir.builder import Builder
 from pytrace.codegen.ir.function_text import Block, FunctionText
 from pytrace.codegen.ir.ir_values import CONTEXT, I1, I64, Number, Ptr, Scope, global_pointer
 from pytrace.codegen.ir.module import PERCPU, SHARED
-from pytrace.codegen.ir.operands import Memory, Operand, Scalar
+from pytrace.codegen.ir.operands import Memory, Operand
 from pytrace.codegen.storage.scratch_memory import CLAIM, COPIES
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.source import Span
@@ -259,14 +259,11 @@ class Emitter:
 
     def end_early(self, condition: I1) -> None:
         """End the program unless *condition* holds; values that only later code needs are computed after this."""
-        on, other = self.b.block(), self.b.block()
-        self.b.branch(condition, on, other, likely=True)
-        self.b.start(other)
-        if self._claimed is None:
-            self.b.ret(self.early_result)
-        else:
-            self.leave(None)
-        self.b.start(on)
+        with self.b.unless(condition, likely=True):
+            if self._claimed is None:
+                self.b.ret(self.early_result)
+            else:
+                self.leave(None)
         self.b.new_prologue()
 
     def finish(self) -> None:
@@ -412,7 +409,3 @@ class Emitter:
     def space(self) -> AddressSpace:
         """The address space of pointers without one, in this probe."""
         return self.program.unit.kind.space
-
-    def scalar(self, value: Number, type_: Type) -> Scalar:
-        """A scalar operand."""
-        return Scalar(value, type_)

@@ -99,12 +99,8 @@ def reserve(
 def output(e: Emitter, pointer: Ptr, size: Number) -> None:
     """Copy an event into the ring, or count a lost event."""
     result = e.b.helper(helpers.RINGBUF_OUTPUT, global_pointer(RING), pointer, size, 0)
-    full, done = e.b.block(), e.b.block()
-    e.b.branch(e.b.icmp("eq", result, 0), done, full, likely=True)
-    e.b.start(full)
-    e.counter("lost", e.program.index)
-    e.b.jump(done)
-    e.b.start(done)
+    with e.b.unless(e.b.icmp("eq", result, 0), likely=True):
+        e.counter("lost", e.program.index)
 
 
 def header(e: Emitter, spec: EventSpec, pointer: Ptr, tail: Number) -> None:
@@ -188,9 +184,9 @@ def text(e: Emitter, operand: Operand, pointer: Ptr, limit: int) -> Number:
     if isinstance(operand, Made) and operand.tail is not None:
         return operand.tail(pointer, limit)
     if isinstance(operand, Remote):
-        return memory.string_tail(e, pointer, limit, operand.address, operand.space, limit)
+        return memory.string_tail(e, pointer, limit, operand.address, operand.space)
     text = e.place(operand)
-    return memory.string_tail(e, pointer, limit, e.b.address(text.pointer), AddressSpace.KERNEL, limit)
+    return memory.string_tail(e, pointer, limit, e.b.address(text.pointer), AddressSpace.KERNEL)
 
 
 def _bytes(e: Emitter, operand: Operand, pointer: Ptr, limit: int) -> Number:
@@ -233,15 +229,11 @@ def check_helper(
     """
     if e.script.options.checks < level and level > 1:
         return
-    failed, done = e.b.block(), e.b.block()
-    e.b.branch(e.b.icmp("slt", code, 0), failed, done, likely=False)
-    e.b.start(failed)
-    if e.script.options.checks >= level:
-        failed_call(e, node, helper, code, map_name, most)
-    else:
-        e.counter("helper", e.script.layout.site(helper, location(node.span)))
-    e.b.jump(done)
-    e.b.start(done)
+    with e.b.when(e.b.icmp("slt", code, 0), likely=False):
+        if e.script.options.checks >= level:
+            failed_call(e, node, helper, code, map_name, most)
+        else:
+            e.counter("helper", e.script.layout.site(helper, location(node.span)))
 
 
 def check_read(e: Emitter, helper: str, code: Number) -> None:
@@ -283,27 +275,19 @@ def _failure_function(e: Emitter, spec: EventSpec) -> str:
     inner = Emitter(program, text, scope, program.unit.span, e.depth + 1, FRAME)
     place = inner.b.offset(inner.b.offset(inner.base, e.module.late("counters")), number_parameter("counter"))
     before = inner.b.fetch("add", place, 1)
-    again, done = inner.b.block(), inner.b.block()
-    inner.b.branch(inner.b.icmp("ult", before, number_parameter("most")), again, done)
-    inner.b.start(again)
+    with inner.b.when(inner.b.icmp("ult", before, number_parameter("most"))):
 
-    def fill(pointer: Ptr) -> None:
-        inner.b.store(number_parameter("event"), pointer, 32)
-        inner.b.store(0, inner.b.offset(pointer, 4), 32)
-        inner.b.store(number_parameter("code"), inner.b.offset(pointer, spec.layout.offsets[0]), 32)
+        def fill(pointer: Ptr) -> None:
+            inner.b.store(number_parameter("event"), pointer, 32)
+            inner.b.store(0, inner.b.offset(pointer, 4), 32)
+            inner.b.store(number_parameter("code"), inner.b.offset(pointer, spec.layout.offsets[0]), 32)
 
-    reserve(inner, spec.layout.fixed_size, fill)
-    inner.b.jump(done)
-    inner.b.start(done)
+        reserve(inner, spec.layout.fixed_size, fill)
     inner.b.ret(0)
     return program.failure_function
 
 
 def first_ones(e: Emitter, before: Number, action: Callable[[], None], most: int = REPORTED) -> None:
     """Emit *action* for the first failures on a CPU; later ones are only counted, to save ring space."""
-    again, done = e.b.block(), e.b.block()
-    e.b.branch(e.b.icmp("ult", before, most), again, done)
-    e.b.start(again)
-    action()
-    e.b.jump(done)
-    e.b.start(done)
+    with e.b.when(e.b.icmp("ult", before, most)):
+        action()

@@ -58,9 +58,7 @@ def counted(e: Emitter, count: Number, step: Step, most: int | None = None) -> N
     e.b.branch(e.b.icmp("ult", current, count), body, done)
     e.b.start(body)
     if most is not None:
-        inside = e.b.block()
-        e.b.branch(e.b.icmp("ult", current, most), inside, done)
-        e.b.start(inside)
+        e.b.jump_unless(e.b.icmp("ult", current, most), done)
     step(current, lambda: e.b.jump(done))
     e.b.store(e.b.add(current, 1), index)
     e.b.jump(head)
@@ -101,19 +99,15 @@ def _bpf_loop(
 ) -> None:
     """Call ``bpf_loop``. Kernels since 6.8 reject a call with a constant count of 0: they remove only the callback."""
     with budget(e, loop, count) as (turns, spend):
-        some, done = e.b.block(), e.b.block()
-        e.b.branch(e.b.icmp("ne", turns, 0), some, done)
-        e.b.start(some)
-        # If the verifier inlines the helper, its error code is only 32 bits wide.
-        rounds = e.b.fit(e.b.helper(helpers.LOOP, turns, global_pointer(callback), frame, 0), 32, signed=True)
-        spend(rounds)
-        if isinstance(loop, nodes.While):
-            # The kernel ends the loop after this number of iterations.
-            rounds = e.b.select(e.b.icmp("eq", rounds, MOST), -errno.E2BIG, rounds)
-        if loop is not None:
-            events.check_helper(e, loop, "bpf_loop", rounds)
-        e.b.jump(done)
-        e.b.start(done)
+        with e.b.when(e.b.icmp("ne", turns, 0)):
+            # If the verifier inlines the helper, its error code is only 32 bits wide.
+            rounds = e.b.fit(e.b.helper(helpers.LOOP, turns, global_pointer(callback), frame, 0), 32, signed=True)
+            spend(rounds)
+            if isinstance(loop, nodes.While):
+                # The kernel ends the loop after this number of iterations.
+                rounds = e.b.select(e.b.icmp("eq", rounds, MOST), -errno.E2BIG, rounds)
+            if loop is not None:
+                events.check_helper(e, loop, "bpf_loop", rounds)
 
 
 @contextmanager
@@ -144,18 +138,16 @@ def budget(
 
     yield turns, spend
     spent = e.area(offset + SPENT)
-    out, first, on = e.b.block(), e.b.block(), e.b.block()
-    e.b.branch(e.b.both(short, e.b.icmp("eq", e.b.load(rounds_made), turns)), out, on, likely=False)
-    e.b.start(out)
-    e.b.branch(e.b.truth(e.b.load(spent)), on, first)
-    e.b.start(first)
+    exceeded = e.b.both(short, e.b.icmp("eq", e.b.load(rounds_made), turns))
+    on = e.b.block()
+    e.b.jump_unless(exceeded, on, likely=False)
+    e.b.jump_if(e.b.truth(e.b.load(spent)), on)
     events.failed_call(e, loop, "bpf_loop", -errno.ELOOP)
     e.b.store(0, e.area(offset))
     e.b.store(1, spent)
     if e.loops and not e.part:
         leave(e)
-    else:
-        e.b.jump(on)
+    e.b.jump(on)
     e.b.start(on)
 
 
@@ -163,11 +155,8 @@ def turn(e: Emitter, loop: nodes.For | nodes.While | None, body: Callable[[], No
     """One iteration of *loop*, which ends the loop instead if the budget of all loops is spent."""
     offset = e.program.loop_budget
     if loop is not None and offset is not None:
-        out, on = e.b.block(), e.b.block()
-        e.b.branch(e.b.truth(e.b.load(e.area(offset + SPENT))), out, on, likely=False)
-        e.b.start(out)
-        leave(e)
-        e.b.start(on)
+        with e.b.when(e.b.truth(e.b.load(e.area(offset + SPENT))), likely=False):
+            leave(e)
     body()
 
 
@@ -218,8 +207,5 @@ def in_function(e: Emitter, span: Span, body: Callable[[Emitter], None]) -> None
 
 def _leave_too(e: Emitter, flag: int) -> None:
     """After a loop, return from the function if the loop body has returned."""
-    out, on = e.b.block(), e.b.block()
-    e.b.branch(e.b.truth(e.b.load(e.area(flag))), out, on, likely=False)
-    e.b.start(out)
-    e.leave_again()
-    e.b.start(on)
+    with e.b.when(e.b.truth(e.b.load(e.area(flag))), likely=False):
+        e.leave_again()

@@ -89,6 +89,8 @@ def resolve_space(e: Emitter, space: AddressSpace) -> AddressSpace:
     kind = e.program.unit.kind
     both = kind.context in (Context.TRACEPOINT, Context.PERF_EVENT) or kind.special
     return AddressSpace.NONE if both and e.script.kernel.arch in _SEPARATE else e.space
+
+
 def load(e: Emitter, pointer: Ptr, type_: Type, align: int = 8) -> Scalar:
     """Load a scalar from the program's memory."""
     return Scalar(e.b.load(pointer, bits(type_), is_signed(type_), min(align, type_.size)), type_)
@@ -353,31 +355,24 @@ def _read_text(e: Emitter, pointer: Ptr, capacity: int, address: Number, space: 
     """Read a string, and its last byte if it has no NUL. Returns the helper's result."""
     resolved = resolve_space(e, space)
     length = _reported(e, read_helper(resolved, string=True), pointer, capacity, address)
-    full, done = e.b.block(), e.b.block()
-    e.b.branch(e.b.icmp("eq", length, capacity), full, done, likely=False)
-    e.b.start(full)
-    # The helper writes a NUL to the last byte; the source byte shows whether the string ends there.
-    last = capacity - 1
-    end = e.b.offset(pointer, last)
-    e.b.helper(read_helper(resolved), end, 1, e.b.add(address, last))
-    if capacity >= longest_string(e):
-        e.count_cut(e.b.truth(e.b.load(end, 8)))
-    e.b.jump(done)
-    e.b.start(done)
+    with e.b.when(e.b.icmp("eq", length, capacity), likely=False):
+        # The helper writes a NUL to the last byte; the source byte shows whether the string ends there.
+        last = capacity - 1
+        end = e.b.offset(pointer, last)
+        e.b.helper(read_helper(resolved), end, 1, e.b.add(address, last))
+        if capacity >= longest_string(e):
+            e.count_cut(e.b.truth(e.b.load(end, 8)))
     return length
 
 
-def string_tail(
-    e: Emitter, pointer: Ptr, limit: Number, address: Number, space: AddressSpace, most: int
-) -> I64:
-    """Read a string of at most *limit* bytes (at most the constant *most*) without its NUL. Returns its length."""
-    room = limit + 1 if isinstance(limit, int) else e.b.add(limit, 1)
-    result = _reported(e, read_helper(resolve_space(e, space), string=True), pointer, room, address)
-    return text_length(e, result, most)
+def string_tail(e: Emitter, pointer: Ptr, limit: int, address: Number, space: AddressSpace) -> I64:
+    """Read a string of at most *limit* bytes without its NUL. Returns its length."""
+    result = _reported(e, read_helper(resolve_space(e, space), string=True), pointer, limit + 1, address)
+    return text_length(e, result)
 
 
-def text_length(e: Emitter, result: Number, _most: int) -> I64:
-    """The result of a string read as a length without NUL in 0 … *most*, in a form that the verifier can follow.
+def text_length(e: Emitter, result: Number) -> I64:
+    """The result of a string read as a length without NUL, in a form that the verifier can follow.
 
     The path with the widest range comes first, so that the verifier prunes the other one.
     """

@@ -38,12 +38,9 @@ def address(e: Emitter, place: Number, otherwise: Number) -> Number:
 
     def step(_index: Number, leave: Callable[[], None]) -> None:
         current = e.b.load(instance)
-        same, other = e.b.block(), e.b.block()
-        e.b.branch(e.b.icmp("eq", _member(e, current, "return_instance", "stack"), place), same, other)
-        e.b.start(same)
-        e.b.store(_member(e, current, "return_instance", "func"), function)
-        leave()
-        e.b.start(other)
+        with e.b.when(e.b.icmp("eq", _member(e, current, "return_instance", "stack"), place)):
+            e.b.store(_member(e, current, "return_instance", "func"), function)
+            leave()
         e.b.store(_member(e, current, "return_instance", "next"), instance)
 
     loops.counted(e, INSTANCES, step)

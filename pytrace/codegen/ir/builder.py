@@ -158,6 +158,36 @@ class Builder:
         self._emit(f"br i1 {condition}, label %{then.label}, label %{other.label}{hint}")
         self._block.closed = True
 
+    def jump_if(self, condition: I1, target: Block, *, likely: bool | None = None) -> None:
+        """Branch to *target* if *condition* holds, and continue here otherwise."""
+        on = self.block()
+        self.branch(condition, target, on, likely=likely)
+        self.start(on)
+
+    def jump_unless(self, condition: I1, target: Block, *, likely: bool | None = None) -> None:
+        """Branch to *target* unless *condition* holds."""
+        on = self.block()
+        self.branch(condition, on, target, likely=likely)
+        self.start(on)
+
+    @contextmanager
+    def when(self, condition: I1, *, likely: bool | None = None) -> Iterator[None]:
+        """Emit code that runs if *condition* holds; what is emitted after it runs in either case."""
+        after = self.block()
+        self.jump_unless(condition, after, likely=likely)
+        yield
+        self.jump(after)
+        self.start(after)
+
+    @contextmanager
+    def unless(self, condition: I1, *, likely: bool | None = None) -> Iterator[None]:
+        """Emit code that runs if *condition* does not hold."""
+        after = self.block()
+        self.jump_if(condition, after, likely=likely)
+        yield
+        self.jump(after)
+        self.start(after)
+
     def switch(self, value: Number, cases: Sequence[tuple[int, Block]], other: Block) -> None:
         """Branch to the block of the case equal to *value*, or to *other*."""
         ways = " ".join(f"i64 {case}, label %{block.label}" for case, block in cases)

@@ -56,12 +56,8 @@ def each_cpu(e: Emitter, info: MapInfo, key: Key | None, visit: Callable[[Ptr], 
 
 
 def _if_found(e: Emitter, place: Ptr, visit: Callable[[Ptr], None]) -> None:
-    present, skip = e.b.block(), e.b.block()
-    e.b.branch(e.b.is_null(place), skip, present, likely=False)
-    e.b.start(present)
-    visit(place)
-    e.b.jump(skip)
-    e.b.start(skip)
+    with e.b.unless(e.b.is_null(place), likely=False):
+        visit(place)
 
 
 def delete_buckets(e: Emitter, node: nodes.Node, info: MapInfo, operand: Operand) -> I1:
@@ -78,12 +74,9 @@ def has_buckets(e: Emitter, node: nodes.Node, info: MapInfo, operand: Operand) -
     """Whether a key has a bucket, as an ``i1``."""
     def one(inner: Emitter, key: Ptr, place: Ptr) -> None:
         bucket = inner.b.helper(helpers.MAP_LOOKUP_ELEM, map_access.map_symbol(inner, info), key)
-        present, on = inner.b.block(), inner.b.block()
-        inner.b.branch(inner.b.is_null(bucket), on, present)
-        inner.b.start(present)
-        inner.b.store(1, place)
-        loops.leave(inner)
-        inner.b.start(on)
+        with inner.b.unless(inner.b.is_null(bucket)):
+            inner.b.store(1, place)
+            loops.leave(inner)
 
     return _over_buckets(e, node, info, operand, one)
 

@@ -98,12 +98,8 @@ def _extreme_update(e: Emitter, type_: Type, place: Ptr, n: Number) -> None:
     if e.contended:
         _raise_to(e, place, rank)
     else:
-        better, done = e.b.block(), e.b.block()
-        e.b.branch(e.b.icmp("ugt", rank, e.b.load(place)), better, done)
-        e.b.start(better)
-        e.b.store(rank, place)
-        e.b.jump(done)
-        e.b.start(done)
+        with e.b.when(e.b.icmp("ugt", rank, e.b.load(place))):
+            e.b.store(rank, place)
     e.b.store(1, _second(e, place))
 
 
@@ -115,12 +111,9 @@ def _raise_to(e: Emitter, place: Ptr, rank: Number) -> None:
     done = e.b.block()
     old = e.b.load(place)
     for _ in range(ATTEMPTS):
-        better, again = e.b.block(), e.b.block()
-        e.b.branch(e.b.icmp("ugt", rank, old), better, done)
-        e.b.start(better)
+        e.b.jump_unless(e.b.icmp("ugt", rank, old), done)
         previous = e.b.exchange_if(place, old, rank)
-        e.b.branch(e.b.icmp("eq", previous, old), done, again, likely=True)
-        e.b.start(again)
+        e.b.jump_if(e.b.icmp("eq", previous, old), done, likely=True)
         old = previous
     e.counter("collided", e.program.index)
     e.b.jump(done)

@@ -171,11 +171,8 @@ def _chain(e: Emitter, node: nodes.Ternary) -> Operand:
 
     link: nodes.Expr = node
     while isinstance(link, nodes.Ternary) and link.then is not None:
-        first, second = e.b.block(), e.b.block()
-        e.b.branch(memory.truth(e, e.value(link.condition)), first, second)
-        e.b.start(first)
-        meet(link.then)
-        e.b.start(second)
+        with e.b.when(memory.truth(e, e.value(link.condition))):
+            meet(link.then)
         if not _continues(e, link, link.other):
             break
         link = link.other
@@ -241,9 +238,7 @@ def _long_chain(e: Emitter, node: nodes.If, chain: Chain) -> None:
     for group in chain.groups:
         e.b.store(0, e.area(none))
         loops.in_function(e, node.span, partial(_arms, arms=group, none=none))
-        further = e.b.block()
-        e.b.branch(e.b.truth(e.b.load(e.area(none))), further, done)
-        e.b.start(further)
+        e.b.jump_unless(e.b.truth(e.b.load(e.area(none))), done)
     if chain.other is not None:
         e.run_block(chain.other)
     e.b.jump(done)
@@ -254,13 +249,11 @@ def _arms(e: Emitter, arms: tuple[Arm, ...], none: int) -> None:
     """Run the first branch of *arms* whose condition holds; if none does, set a flag at the scratch offset *none*."""
     done = e.b.block()
     for arm in arms:
-        then, other = e.b.block(), e.b.block()
         with e.temporaries():
-            e.b.branch(memory.truth(e, e.value(arm.condition)), then, other)
-        e.b.start(then)
-        e.run_block(arm.then)
-        e.b.jump(done)
-        e.b.start(other)
+            condition = memory.truth(e, e.value(arm.condition))
+        with e.b.when(condition):
+            e.run_block(arm.then)
+            e.b.jump(done)
     e.b.store(1, e.area(none))
     e.b.jump(done)
     e.b.start(done)
@@ -329,24 +322,8 @@ def members_in_order(e: Emitter, type_: Type, values: tuple[nodes.Expr, ...]) ->
     return Memory(pointer, type_)
 
 
-def _field(e: Emitter, node: nodes.FieldAccess) -> Operand:
-    return members.field(e, node)
-
-
 def _tuple_access(e: Emitter, node: nodes.TupleAccess) -> Operand:
     return memory.member_of(e, e.value(node.base), node.index)
-
-
-def _index(e: Emitter, node: nodes.Index) -> Operand:
-    return members.index(e, node)
-
-
-def _map(e: Emitter, node: nodes.MapRef | nodes.MapIndex) -> Operand:
-    return maps.read(e, node)
-
-
-def _name(e: Emitter, node: nodes.Identifier | nodes.Call) -> Operand:
-    return calls.call(e, node)
 
 
 def _comptime(e: Emitter, node: nodes.Comptime) -> Operand:
@@ -357,29 +334,25 @@ def _type_info(e: Emitter, node: nodes.TypeInfo) -> Operand:
     return e.value(e.checked.fact(node, TypeDescription).record)
 
 
-def _binary(e: Emitter, node: nodes.Binary) -> Operand:
-    return operators.binary(e, node)
-
-
 _EMIT: Mapping[type[nodes.Expr], Callable[[Emitter, nodes.Expr], Operand]] = by_class(
     on(nodes.IntLiteral, _literal),
     on(nodes.BoolLiteral, _literal),
     on(nodes.StringLiteral, _literal),
     on(nodes.Variable, _variable),
     on(nodes.Unary, _unary),
-    on(nodes.Binary, _binary),
+    on(nodes.Binary, operators.binary),
     on(nodes.Ternary, _ternary),
     on(nodes.Cast, _cast),
     on(nodes.TupleLiteral, _tuple),
     on(nodes.RecordLiteral, _tuple),
     on(nodes.TypeInfo, _type_info),
-    on(nodes.FieldAccess, _field),
+    on(nodes.FieldAccess, members.field),
     on(nodes.TupleAccess, _tuple_access),
-    on(nodes.Index, _index),
-    on(nodes.MapRef, _map),
-    on(nodes.MapIndex, _map),
-    on(nodes.Identifier, _name),
-    on(nodes.Call, _name),
+    on(nodes.Index, members.index),
+    on(nodes.MapRef, maps.read),
+    on(nodes.MapIndex, maps.read),
+    on(nodes.Identifier, calls.call),
+    on(nodes.Call, calls.call),
     on(nodes.If, _if),
     on(nodes.BlockExpr, _block),
     on(nodes.Comptime, _comptime),

@@ -31,18 +31,14 @@ def _for_range(e: Emitter, node: nodes.For, span: nodes.Range) -> None:
     e.b.store(start, e.area(first))
     # The verifier (seen in 6.18) removes the callback of a loop that it knows to run zero times, but not the reference
     # to it: for an empty range, branch around the loop.
-    some, over = e.b.block(), e.b.block()
-    e.b.branch(e.b.icmp("slt", start, stop), some, over)
-    e.b.start(some)
+    with e.b.when(e.b.icmp("slt", start, stop)):
 
-    def body(inner: Emitter, index: I64) -> None:
-        value = inner.b.add(inner.b.load(inner.area(first)), index)
-        _set(inner, info, Scalar(memory.fit(inner, value, info.type), INT64))
-        _body(inner, node.body)
+        def body(inner: Emitter, index: I64) -> None:
+            value = inner.b.add(inner.b.load(inner.area(first)), index)
+            _set(inner, info, Scalar(memory.fit(inner, value, info.type), INT64))
+            _body(inner, node.body)
 
-    loops.run(e, node.span, e.b.sub(stop, start), body, loop=node)
-    e.b.jump(over)
-    e.b.start(over)
+        loops.run(e, node.span, e.b.sub(stop, start), body, loop=node)
 
 
 def _set(e: Emitter, info: VariableInfo, operand: Operand) -> None:
@@ -61,12 +57,10 @@ def while_true(e: Emitter, node: nodes.While) -> None:
     """``while``: a loop with the maximum count, left once the condition is false."""
 
     def body(inner: Emitter, _index: I64) -> None:
-        go, stop = inner.b.block(), inner.b.block()
         with inner.temporaries():
-            inner.b.branch(memory.truth(inner, inner.value(node.condition)), go, stop)
-        inner.b.start(stop)
-        loops.leave(inner)
-        inner.b.start(go)
+            condition = memory.truth(inner, inner.value(node.condition))
+        with inner.b.unless(condition):
+            loops.leave(inner)
         _body(inner, node.body)
 
     loops.run(e, node.span, loop_bounds.MOST, body, loop=node)
@@ -100,18 +94,14 @@ def _for_map(e: Emitter, node: nodes.For) -> None:
 
     # The number of keys is not known in advance: iteration over the last map is always completed.
     with loops.budget(e, node, 1) as (turns, spend):
-        some, over = e.b.block(), e.b.block()
-        e.b.branch(e.b.icmp("ne", turns, 0), some, over)
-        e.b.start(some)
-        loops.with_callback(
-            e,
-            node.span,
-            ("*map", "*key", "*value", "*frame"),
-            lambda inner: loops.turn(inner, node, lambda: body(inner)),
-            lambda name, frame: spend(_each(e, node, map_access.map_symbol(e, info), name, frame)),
-        )
-        e.b.jump(over)
-        e.b.start(over)
+        with e.b.when(e.b.icmp("ne", turns, 0)):
+            loops.with_callback(
+                e,
+                node.span,
+                ("*map", "*key", "*value", "*frame"),
+                lambda inner: loops.turn(inner, node, lambda: body(inner)),
+                lambda name, frame: spend(_each(e, node, map_access.map_symbol(e, info), name, frame)),
+            )
 
 
 def _each(e: Emitter, node: nodes.For, map_: Ptr, callback: str, frame: Ptr) -> I64:

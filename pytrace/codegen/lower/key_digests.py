@@ -21,8 +21,7 @@ from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.program import Script
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Builder
-from pytrace.codegen.ir.function_text import Block
-from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr, global_pointer, number_parameter, pointer_parameter
+from pytrace.codegen.ir.ir_values import I64, Number, Ptr, global_pointer, number_parameter, pointer_parameter
 from pytrace.codegen.ir.module import SHARED
 from pytrace.core.types import Type
 
@@ -109,25 +108,20 @@ class _Digest:
         first = min(count, count % BLOCK + BLOCK)
         for number in range(0, first, FEW):
             if part.frame:
-                self._unless(b.icmp("sle", used, number), done)
+                b.jump_if(b.icmp("sle", used, number), done)
             ended = self.sums.add_all(part.start + number, min(FEW, first - number))
             if part.text:
-                self._unless(b.truth(ended), done)
+                b.jump_if(b.truth(ended), done)
         blocks = (count - first) // BLOCK
         if blocks:
             rounds: Number = blocks
             if part.frame:
-                self._unless(b.icmp("sle", used, first), done)
+                b.jump_if(b.icmp("sle", used, first), done)
                 rounds = b.op("lshr", b.add(used, BLOCK - 1 - first), BLOCK.bit_length() - 1)
             each = self._call if self.script.kernel.feature("bpf_loop") else self._follow
             each(part.start + first, blocks, rounds, ends=part.text)
         b.jump(done)
         b.start(done)
-
-    def _unless(self, condition: I1, done: Block) -> None:
-        on = self.b.block()
-        self.b.branch(condition, done, on)
-        self.b.start(on)
 
     def finish(self) -> None:
         """Store the first sum, and return the second one from the function."""
@@ -153,32 +147,27 @@ class _Digest:
         text, _ = self.script.module.function(name, ("index", "*frame"), None)
         b, frame = Builder(text), pointer_parameter("frame")
         index = b.opaque(number_parameter("index"))
-        inside, outside = b.block(), b.block()
-        b.branch(b.icmp("ult", index, blocks), inside, outside, likely=True)
-        b.start(inside)
-        sums = _Sums(self.script, b, b.load_pointer(frame), (b.register(), b.register()))
-        for number, place in enumerate(sums.places, 1):
-            b.store(b.load(b.offset(frame, number * WORD)), place)
-        ended = sums.add_all(start, BLOCK, b.mul(index, BLOCK * WORD))
-        for number, place in enumerate(sums.places, 1):
-            b.store(b.load(place), b.offset(frame, number * WORD))
-        b.ret(b.number(b.truth(ended)) if ends else 0)
-        b.start(outside)
+        with b.when(b.icmp("ult", index, blocks), likely=True):
+            sums = _Sums(self.script, b, b.load_pointer(frame), (b.register(), b.register()))
+            for number, place in enumerate(sums.places, 1):
+                b.store(b.load(b.offset(frame, number * WORD)), place)
+            ended = sums.add_all(start, BLOCK, b.mul(index, BLOCK * WORD))
+            for number, place in enumerate(sums.places, 1):
+                b.store(b.load(place), b.offset(frame, number * WORD))
+            b.ret(b.number(b.truth(ended)) if ends else 0)
         b.ret(1)
 
     def _follow(self, start: int, blocks: int, rounds: Number, *, ends: bool) -> None:
         """Add blocks in an inline loop, each iteration of which the verifier follows."""
         b, index = self.b, self.b.register()
         b.store(0, index)
-        head, within, body, done = b.block(), b.block(), b.block(), b.block()
+        head, done = b.block(), b.block()
         b.jump(head)
         b.start(head)
         # Opaque, so that LLVM neither unrolls the loop nor compares addresses in place of numbers.
         current = b.opaque(b.load(index))
-        b.branch(b.icmp("ult", current, rounds), within, done)
-        b.start(within)
-        b.branch(b.icmp("ult", b.opaque(current), blocks), body, done)
-        b.start(body)
+        b.jump_unless(b.icmp("ult", current, rounds), done)
+        b.jump_unless(b.icmp("ult", b.opaque(current), blocks), done)
         ended = self.sums.add_all(start, BLOCK, b.mul(current, BLOCK * WORD))
         b.store(b.add(current, 1), index)
         if ends:

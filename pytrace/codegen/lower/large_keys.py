@@ -64,11 +64,7 @@ def clear(e: Emitter, key: Ptr, size: int, texts: tuple[Text, ...]) -> Ptr:
         source, target = e.b.offset(key, offset), e.b.offset(copy, offset)
         memory.zero(e, target, room)
         length = e.b.helper(helpers.PROBE_READ_KERNEL_STR, target, room, e.b.address(source))
-        full, done = e.b.block(), e.b.block()
-        e.b.branch(e.b.icmp("eq", length, room), full, done, likely=False)
-        e.b.start(full)
-        # The helper writes a NUL to the last byte.
-        e.b.store(e.b.load(e.b.offset(source, room - 1), 8), e.b.offset(target, room - 1), 8)
-        e.b.jump(done)
-        e.b.start(done)
+        with e.b.when(e.b.icmp("eq", length, room), likely=False):
+            # The helper writes a NUL to the last byte.
+            e.b.store(e.b.load(e.b.offset(source, room - 1), 8), e.b.offset(target, room - 1), 8)
     return copy

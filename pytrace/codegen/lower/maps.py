@@ -13,7 +13,7 @@ from pytrace.codegen.ir.module import PERCPU
 from pytrace.codegen.ir.operands import Memory, Operand, Scalar
 from pytrace.codegen.lower import aggregate_reading, map_access
 from pytrace.core.manifest import SLOT_FLAG
-from pytrace.core.types import Bool, Int, Type
+from pytrace.core.types import Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import MapInfo
 
@@ -175,8 +175,3 @@ def has_key(e: Emitter, node: nodes.Node, info: MapInfo, keys: Sequence[nodes.Ex
         return aggregate_reading.has_buckets(e, node, info, map_access.key_operand(e, info.key, keys))
     pointer = map_access.lookup(e, info, map_access.key_pointer(e, info, keys))
     return e.b.truth(e.b.there(pointer))
-
-
-def integer(type_: Type) -> bool:
-    """Whether values of a type can be added to in place."""
-    return isinstance(type_, Int | Bool)

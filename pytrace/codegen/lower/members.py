@@ -25,7 +25,7 @@ def follow(e: Emitter, operand: Operand, pointer: Type, type_: Type) -> Operand:
     """The target of a pointer, as a value of *type_*."""
     if not isinstance(pointer, Pointer):
         raise InternalError(f"{pointer} is no pointer")
-    return at_address(e, _address(e, operand), type_, pointer.space, _direct(operand, pointer))
+    return at_address(e, _address(e, operand), type_, pointer.space, _direct(operand))
 
 
 def _address(e: Emitter, operand: Operand) -> Number:
@@ -33,7 +33,7 @@ def _address(e: Emitter, operand: Operand) -> Number:
     return operand.value if isinstance(operand, Scalar) and operand.direct else memory.number(e, operand)
 
 
-def _direct(operand: Operand, _pointer: Pointer) -> bool:
+def _direct(operand: Operand) -> bool:
     """Whether plain loads may follow a pointer: only while the verifier knows the provenance of the register."""
     return isinstance(operand, Scalar) and operand.direct
 
@@ -87,7 +87,7 @@ def _target(e: Emitter, base: Operand, pointer: Pointer) -> Operand:
     if isinstance(base, Scalar) and base.pointer:
         return Memory(base.pointer, pointer.target, 8, context=True)
     address = _address(e, base)
-    direct = _direct(base, pointer)
+    direct = _direct(base)
     if pointer.space is AddressSpace.BPF and direct:
         return Memory(e.b.pointer(address), pointer.target, 8)
     resolved = AddressSpace.KERNEL if pointer.space is AddressSpace.BPF else memory.resolve_space(e, pointer.space)
@@ -196,9 +196,7 @@ def _unchecked_argument(e: Emitter, node: nodes.Expr) -> Slot | None:
 
 def _not_null(e: Emitter, address: Number, missing: Block) -> Number:
     """*address*, after a null check."""
-    present = e.b.block()
-    e.b.branch(e.b.icmp("eq", address, 0), missing, present)
-    e.b.start(present)
+    e.b.jump_if(e.b.icmp("eq", address, 0), missing)
     return address
 
 
@@ -246,7 +244,8 @@ def _checked_element(e: Emitter, node: nodes.Index, base: Operand, array: Type, 
     """An element at a variable index; an index out of bounds is reported, and the value is zero."""
     count = array.count if isinstance(array, Array) else array.size
     number = e.b.opaque(e.number(node.index))
-    place = base if isinstance(base, Remote) else _addressable(e, base)
+    # Memory may be read at a variable offset: the verifier allows it for map values and the stack.
+    place = base if isinstance(base, Remote) else e.place(base)
     target = e.temporary(element.size)
     good, bad, done = e.b.block(), e.b.block(), e.b.block()
     e.b.branch(e.b.icmp("ult", number, count), good, bad, likely=True)
@@ -263,10 +262,5 @@ def _checked_element(e: Emitter, node: nodes.Index, base: Operand, array: Type, 
     e.b.start(done)
     copy = Memory(target, element)
     return memory.load(e, target, element) if element.scalar else copy
-
-
-def _addressable(e: Emitter, base: Operand) -> Memory:
-    """Memory that may be read at a variable offset, which the verifier allows for map values and the stack."""
-    return e.place(base)
 
 

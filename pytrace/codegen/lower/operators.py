@@ -62,19 +62,12 @@ def target_size(pointer: Pointer) -> int:
 
 
 def _logical(e: Emitter, node: nodes.Binary) -> Operand:
-    other, done = e.b.block(), e.b.block()
     left = memory.truth(e, e.value(node.left))
     start = e.b.current
-    decided = 0 if node.operator == "&&" else 1
-    if node.operator == "&&":
-        e.b.branch(left, other, done)
-    else:
-        e.b.branch(left, done, other)
-    e.b.start(other)
-    right = e.b.number(memory.truth(e, e.value(node.right)))
-    end = e.b.current
-    e.b.jump(done)
-    e.b.start(done)
+    undecided, decided = (e.b.when, 0) if node.operator == "&&" else (e.b.unless, 1)
+    with undecided(left):
+        right = e.b.number(memory.truth(e, e.value(node.right)))
+        end = e.b.current
     return Scalar(e.b.phi([(decided, start), (right, end)]), BOOL)
 
 

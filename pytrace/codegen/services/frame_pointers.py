@@ -18,7 +18,7 @@ from pytrace.codegen.emit.program import Script
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Builder
 from pytrace.codegen.ir.function_text import Block
-from pytrace.codegen.ir.ir_values import I1, Number, Ptr, global_pointer, number_parameter, pointer_parameter
+from pytrace.codegen.ir.ir_values import Number, Ptr, global_pointer, number_parameter, pointer_parameter
 from pytrace.core.probes.kinds import Context
 from pytrace.core.source import Span
 from pytrace.core.types import Stack, StackMode
@@ -79,16 +79,15 @@ def walk(e: Emitter, type_: Stack, frames: Ptr, helper: Callable[[], Number]) ->
         The number of frames, or the helper's error.
     """
     b, result = e.b, e.b.register()
-    ours, plain, done = b.block(), b.block(), b.block()
+    plain, done = b.block(), b.block()
     window = e.area(e.reserve(_WORDS))
-    _unless(b, b.icmp("eq", current_task.member(e, "mm", 64), 0), plain)
-    _unless(b, b.truth(b.op("and", current_task.member(e, "flags", 32), WITHOUT_STACK)), plain)
-    _unless(b, b.truth(current_task.member(e, "utask", 64)), plain)
+    b.jump_if(b.icmp("eq", current_task.member(e, "mm", 64), 0), plain, likely=False)
+    b.jump_if(b.truth(b.op("and", current_task.member(e, "flags", 32), WITHOUT_STACK)), plain, likely=False)
+    b.jump_if(b.truth(current_task.member(e, "utask", 64)), plain, likely=False)
     task = b.helper(helpers.GET_CURRENT_TASK_BTF)
     saved, table = b.pointer(b.helper(helpers.TASK_PT_REGS, task)), registers(e)
     ip, fp, segment = (b.load(b.offset(saved, table.offset(name))) for name in ("ip", "bp", "cs"))
-    b.branch(b.icmp("eq", b.op("and", segment, 0xFFFF), CODE_64), ours, plain, likely=True)
-    b.start(ours)
+    b.jump_unless(b.icmp("eq", b.op("and", segment, 0xFFFF), CODE_64), plain, likely=True)
     room = type_.limit * type_.frame_size
     if memory.inline(room, 8):
         b.clear(frames, room)
@@ -101,12 +100,6 @@ def walk(e: Emitter, type_: Stack, frames: Ptr, helper: Callable[[], Number]) ->
     b.jump(done)
     b.start(done)
     return b.load(result)
-
-
-def _unless(b: Builder, condition: I1, other: Block) -> None:
-    on = b.block()
-    b.branch(condition, other, on, likely=False)
-    b.start(on)
 
 
 def _function(script: Script, limit: int, span: Span) -> str:
@@ -196,25 +189,21 @@ class _Steps:
         b = self.b
         if not isinstance(number, int):
             number = b.opaque(number)
-            _unless(b, b.icmp("uge", number, self.limit), ended)
+            b.jump_if(b.icmp("uge", number, self.limit), ended, likely=False)
         fp, place = b.load(self.fp), b.register()
-        _unless(b, b.icmp("ult", fp, LOWEST), ended)
+        b.jump_if(b.icmp("ult", fp, LOWEST), ended, likely=False)
         offset = b.sub(fp, b.load(self.start))
         b.store(offset, place)
-        missing, copied = b.block(), b.block()
-        b.branch(b.icmp("ult", offset, b.load(self.valid)), copied, missing, likely=True)
-        b.start(missing)
-        valid = b.call(READ, [self.window], [fp])
-        _unless(b, b.icmp("eq", valid, 0), ended)
-        b.store(valid, self.valid)
-        b.store(fp, self.start)
-        # An opaque 0: the verifier would follow the code after it once more for a known one.
-        b.store(b.sub(fp, b.opaque(fp)), place)
-        b.jump(copied)
-        b.start(copied)
+        with b.unless(b.icmp("ult", offset, b.load(self.valid)), likely=True):
+            valid = b.call(READ, [self.window], [fp])
+            b.jump_if(b.icmp("eq", valid, 0), ended, likely=False)
+            b.store(valid, self.valid)
+            b.store(fp, self.start)
+            # An opaque 0: the verifier would follow the code after it once more for a known one.
+            b.store(b.sub(fp, b.opaque(fp)), place)
         inside = b.opaque(b.load(place))
         # Always holds, but the verifier does not know the valid range.
-        _unless(b, b.icmp("ugt", inside, WINDOW - FRAME), ended)
+        b.jump_if(b.icmp("ugt", inside, WINDOW - FRAME), ended, likely=False)
         frame = b.offset(self.window, inside)
         following = b.load(frame, again=True)
         # A frame that points to itself is the last one (glibc's clone3, in threads): it would repeat forever.

@@ -65,10 +65,9 @@ def in_scope(e: Emitter, task: tasks.Task) -> Number:
     done = e.b.block()
     results: list[tuple[Number, Block]] = []
     for test in chosen[:-1]:
-        held, on = test(e, task), e.b.block()
+        held = test(e, task)
         results.append((0, e.b.current))
-        e.b.branch(held, on, done)
-        e.b.start(on)
+        e.b.jump_unless(held, done)
     last = e.b.number(chosen[-1](e, task))
     results.append((last, e.b.current))
     e.b.jump(done)
@@ -96,14 +95,10 @@ def _pid_in_map(e: Emitter, task: tasks.Task) -> I1:
 def _pid_at_load_time(e: Emitter, task: tasks.Task) -> I1:
     """Test for ``-p`` of the run that loads an ahead-of-time file; 0 stands for no ``-p``."""
     pid = load_time_values.integer(e, "pid", (), 0)
-    some, done = e.b.block(), e.b.block()
     before = e.b.current
-    e.b.branch(e.b.icmp("eq", pid, 0), done, some)
-    e.b.start(some)
-    same = e.b.number(e.b.icmp("eq", task.process("tracer"), pid))
-    after = e.b.current
-    e.b.jump(done)
-    e.b.start(done)
+    with e.b.unless(e.b.icmp("eq", pid, 0)):
+        same = e.b.number(e.b.icmp("eq", task.process("tracer"), pid))
+        after = e.b.current
     return e.b.truth(e.b.phi([(1, before), (same, after)]))
 
 

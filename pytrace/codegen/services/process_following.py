@@ -68,13 +68,10 @@ def check(e: Emitter, task: tasks.Task | None = None) -> I1:
     """``i1``: the process of *task* (default: the current one) is that of ``-p`` or ``-c``, or descends from it."""
     task = task or tasks.CurrentTask(e)
     itself = _root(e, task)
-    first, other, done = e.b.current, e.b.block(), e.b.block()
-    e.b.branch(itself, done, other)
-    e.b.start(other)
-    is_member = e.b.number(wanted_values.is_in_map(e, task.process("init"), MAP))
-    last = e.b.current
-    e.b.jump(done)
-    e.b.start(done)
+    first = e.b.current
+    with e.b.unless(itself):
+        is_member = e.b.number(wanted_values.is_in_map(e, task.process("init"), MAP))
+        last = e.b.current
     return e.b.truth(e.b.phi([(1, first), (is_member, last)]))
 
 
@@ -169,10 +166,8 @@ def _starter(script: Script) -> ProgramSpec:
 
 def _start(e: Emitter) -> None:
     """Follow the first process with the awaited program's name; the kernel has set the name before this tracepoint."""
-    on = e.b.block()
     named = wanted_values.is_named(e, tasks.CurrentTask(e), e.script.options.shape.awaited_at, 1)
-    e.b.branch(named, on, e.exit, likely=False)
-    e.b.start(on)
+    e.b.jump_unless(named, e.exit, likely=False)
     e.b.exchange_if(e.session(SESSION.root), NOT_YET, current_task.process_ids(e, "tracer")[0])
 
 
@@ -205,12 +200,9 @@ def _list(e: Emitter) -> None:
     The tracer reads it, so pids are those of the tracer's pid namespace, as in ``/proc`` and ``-p``.
     """
     task = e.launder(e.b.load(e.b.offset(e.context, TASK)))
-    some, first = e.b.block(), e.b.block()
-    e.b.branch(e.b.truth(task), some, e.exit)
-    e.b.start(some)
+    e.b.jump_unless(e.b.truth(task), e.exit)
     process = _member(e, task, current_task.task_field(e, "tgid"), INT32)
-    e.b.branch(e.b.icmp("eq", _member(e, task, current_task.task_field(e, "pid"), INT32), process), first, e.exit)
-    e.b.start(first)
+    e.b.jump_unless(e.b.icmp("eq", _member(e, task, current_task.task_field(e, "pid"), INT32), process), e.exit)
     real_parent = _member(e, task, current_task.task_field(e, "real_parent"), UINT64)
     parent = _member(e, real_parent, current_task.task_field(e, "tgid"), INT32)
     data = e.b.alloca(ROW)
@@ -243,20 +235,16 @@ def _member(e: Emitter, address: Number, offset: Number, type_: Type) -> Number:
 
 
 def _add(e: Emitter, number: Read) -> None:
-    on, off, full = e.b.block(), e.b.block(), e.b.block()
-    e.b.branch(check(e), on, off, likely=False)
-    e.b.start(off)
-    # The pid may be reused from a followed process whose exit was missed because the program could not run then.
-    _remove(e, number)
-    e.b.jump(e.exit)
-    e.b.start(on)
+    with e.b.unless(check(e), likely=False):
+        # The pid may be reused from a followed process whose exit was missed because the program could not run then.
+        _remove(e, number)
+        e.b.jump(e.exit)
     # Threads are included: their ids are not those of processes.
     e.b.store(number(e), e.cell, 32)
     value = e.b.alloca(8)
     e.b.store(1, value)
     failed = e.b.helper(helpers.MAP_UPDATE_ELEM, global_pointer(MAP), e.cell, value, 0)
-    e.b.branch(e.b.truth(failed), full, e.exit, likely=False)
-    e.b.start(full)
+    e.b.jump_unless(e.b.truth(failed), e.exit, likely=False)
     e.counter(*UNFOLLOWED)
 
 

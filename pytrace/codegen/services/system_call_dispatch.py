@@ -76,10 +76,8 @@ def _ways(units: Sequence[ProbeUnit]) -> dict[int, tuple[str, ...]]:
 
 def _run(script: Script, b: Builder, abi: call_numbers.Abi, parts: Sequence[str], leave: Block) -> None:
     """Call functions, unless the system call is a 32-bit one."""
-    native = b.block()
     mode = b.op("and", _thread_flags(script, b, abi), abi.compat[1])
-    b.branch(b.icmp("eq", mode, 0), native, leave, likely=True)
-    b.start(native)
+    b.jump_unless(b.icmp("eq", mode, 0), leave, likely=True)
     for part in parts:
         b.call(part, [CONTEXT])
     b.jump(leave)

@@ -67,9 +67,7 @@ def _rule_function(module: Module) -> None:
     first, count = _halves(b, space)
     index = _search(b, key, RANGES, _RANGE_STEPS, first, count, lambda entry: b.icmp("ule", b.load(entry), address))
     entry = _entry(b, key, RANGES, index, none)
-    inside = b.block()
-    b.branch(b.icmp("ult", address, b.load(b.offset(entry, 8))), inside, none)
-    b.start(inside)
+    b.jump_unless(b.icmp("ult", address, b.load(b.offset(entry, 8))), none)
     place = b.sub(address, b.load(b.offset(entry, 16)))
     first, count = _halves(b, b.load(b.offset(entry, 24)))
     index = _search(
@@ -93,9 +91,7 @@ def _lookup(b: Builder, key: Ptr, symbol: str, index: I64) -> Ptr:
 def _entry(b: Builder, key: Ptr, symbol: str, index: I64, none: Block) -> Ptr:
     """Entry *index* of an array; continues at *none* if there is none (index -1)."""
     entry = _lookup(b, key, symbol, index)
-    present = b.block()
-    b.branch(b.is_null(entry), none, present, likely=False)
-    b.start(present)
+    b.jump_if(b.is_null(entry), none, likely=False)
     return entry
 
 
@@ -111,19 +107,15 @@ def _search(
     end = b.add(first, count)
     b.store(first, result)
     b.store(1 << steps - 1, step)
-    head, try_it, look, compare, take, again, done = (b.block() for _ in range(7))
+    head, again, done = b.block(), b.block(), b.block()
     b.jump(head)
     b.start(head)
-    b.branch(b.truth(b.load(step)), try_it, done)
-    b.start(try_it)
+    b.jump_unless(b.truth(b.load(step)), done)
     ahead = b.add(b.load(result), b.load(step))
-    b.branch(b.icmp("ule", ahead, end), look, again)
-    b.start(look)
+    b.jump_unless(b.icmp("ule", ahead, end), again)
     entry = _lookup(b, key, symbol, b.sub(ahead, 1))
-    b.branch(b.is_null(entry), again, compare)
-    b.start(compare)
-    b.branch(before(entry), take, again)
-    b.start(take)
+    b.jump_if(b.is_null(entry), again)
+    b.jump_unless(before(entry), again)
     b.store(ahead, result)
     b.jump(again)
     b.start(again)

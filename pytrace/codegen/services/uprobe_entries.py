@@ -57,7 +57,7 @@ def stack(e: Emitter, type_: Stack, frames: Ptr, call: StackCall) -> Number:
     """
     b, result = e.b, e.b.register()
     caller = e.temporary(_WORD)
-    walked, added, plain, done = (b.block() for _ in range(4))
+    plain, done = b.block(), b.block()
     b.store(0, caller)
     b.helper(helpers.PROBE_READ_USER, caller, _WORD, register(e, "sp"))
     # One word too far, to leave room for the caller.
@@ -66,14 +66,12 @@ def stack(e: Emitter, type_: Stack, frames: Ptr, call: StackCall) -> Number:
     b.store(0, frames)
     b.store(length, result)
     call.check(length)
-    b.branch(b.icmp("slt", length, _WORD), done, walked, likely=False)
-    b.start(walked)
+    b.jump_if(b.icmp("slt", length, _WORD), done, likely=False)
     address = b.load(caller, again=True)
     address = b.select(b.icmp("eq", b.op("and", register(e, "cs"), 0xFFFF), CODE_64), address, 0)
     second = b.load(b.offset(frames, 2 * _WORD), again=True) if type_.limit > 2 else 0
     missing = b.select(b.icmp("eq", address, 0), 0, second)  # there is no address to insert
-    b.branch(b.icmp("eq", address, missing), plain, added, likely=False)
-    b.start(added)
+    b.jump_if(b.icmp("eq", address, missing), plain, likely=False)
     b.store(b.load(b.offset(frames, _WORD), again=True), frames)
     b.store(address, b.offset(frames, _WORD))
     b.store(b.add(b.op("udiv", length, _WORD), 1), result)

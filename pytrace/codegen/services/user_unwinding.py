@@ -78,11 +78,8 @@ def _start(e: Emitter, node: nodes.Call | nodes.Identifier, target: Ptr, state: 
     """Set up ranges and registers, or jump to *done* with an error in the stack."""
     b = e.b
     task = b.helper(helpers.GET_CURRENT_TASK)
-    user, kernel_thread = b.block(), b.block()
-    b.branch(b.truth(_read_kernel(e, b.add(task, task_field(e, "mm")))), user, kernel_thread)
-    b.start(kernel_thread)
-    _fail(e, target, _NO_STACK, done)
-    b.start(user)
+    with b.unless(b.truth(_read_kernel(e, b.add(task, task_field(e, "mm"))))):
+        _fail(e, target, _NO_STACK, done)
     space = b.register()
     has_tables, no_tables = b.block(), b.block()
     b.branch(_find_space(e, space, process_ids(e, "tracer")[0]), has_tables, no_tables, likely=True)
@@ -103,12 +100,8 @@ def _find_space(e: Emitter, space: Ptr, pid: Number) -> I1:
     b.store(0, space)
     b.store(pid, e.cell, 32)
     location = b.helper(helpers.MAP_LOOKUP_ELEM, global_pointer(SPACES), e.cell)
-    present, done = b.block(), b.block()
-    b.branch(b.is_null(location), done, present, likely=False)
-    b.start(present)
-    b.store(b.load(location), space)
-    b.jump(done)
-    b.start(done)
+    with b.unless(b.is_null(location), likely=False):
+        b.store(b.load(location), space)
     return b.truth(b.load(space))
 
 
@@ -125,9 +118,8 @@ def _find_parents_space(e: Emitter, task: Number, space: Ptr, known: Block) -> N
     files = [
         _read_kernel(e, b.add(_read_kernel(e, b.add(owner, task_field(e, "mm"))), file)) for owner in (task, parent)
     ]
-    same, other = b.block(), b.block()
-    b.branch(b.icmp("eq", *files), same, other)
-    b.start(same)
+    other = b.block()
+    b.jump_unless(b.icmp("eq", *files), other)
     number = b.op("and", _read_kernel(e, b.add(parent, task_field(e, "tgid"))), 0xFFFFFFFF)
     b.branch(_find_space(e, space, number), known, other)
     b.start(other)
@@ -139,12 +131,8 @@ def _tell(e: Emitter, node: nodes.Call | nodes.Identifier) -> None:
     e.counter("user_stack", e.script.layout.site(_SITE, location(node.span)))
     b.store(process_ids(e, "tracer")[0], e.cell, 32)
     failed = b.helper(helpers.MAP_UPDATE_ELEM, global_pointer(TOLD), e.cell, e.cell, _NEW)
-    new, done = b.block(), b.block()
-    b.branch(b.truth(failed), done, new)
-    b.start(new)
-    events.report(e, node, "no_dwarf")
-    b.jump(done)
-    b.start(done)
+    with b.unless(b.truth(failed)):
+        events.report(e, node, "no_dwarf")
 
 
 def _read_kernel(e: Emitter, address: Number) -> I64:
@@ -161,10 +149,8 @@ def _registers(e: Emitter, state: int) -> None:
         return
     entered, done = b.block(), b.block()
     if row.program_type == "perf_event":
-        own = b.block()
         level = b.op("and", contexts.register(e, "cs"), _USER_MODE)
-        b.branch(b.icmp("eq", level, _USER_MODE), own, entered)
-        b.start(own)
+        b.jump_unless(b.icmp("eq", level, _USER_MODE), entered)
         _store_registers(e, state, lambda name: contexts.register(e, name))
         b.jump(done)
         b.start(entered)
@@ -226,12 +212,9 @@ class _Frame(msgspec.Struct, frozen=True):
         base = b.op("and", rule, 15)
         self._leave_if(b.icmp("eq", base, Rule.LAST.value))
         self._cut_if(b.icmp("eq", base, Rule.NONE.value))
-        signal, plain = b.block(), b.block()
-        b.branch(b.icmp("eq", base, Rule.SIGNAL.value), signal, plain, likely=False)
-        b.start(signal)
-        self._signal_frame()
-        b.ret(0)
-        b.start(plain)
+        with b.when(b.icmp("eq", base, Rule.SIGNAL.value), likely=False):
+            self._signal_frame()
+            b.ret(0)
         self._plain_frame(rule, base, ip)
 
     def _rule(self, place: Number, ip: Number) -> I64:
@@ -242,12 +225,10 @@ class _Frame(msgspec.Struct, frozen=True):
         members = _members(self.e)
         if members is None:
             return b.load(rule)
-        unknown, replaced, done = b.block(), b.block(), b.block()
-        b.branch(b.icmp("eq", b.op("or", b.load(rule), self._load(_EXACT)), 0), unknown, done, likely=False)
-        b.start(unknown)
+        done = b.block()
+        b.jump_unless(b.icmp("eq", b.op("or", b.load(rule), self._load(_EXACT)), 0), done, likely=False)
         original = self._original(members)
-        b.branch(b.truth(original), replaced, done)
-        b.start(replaced)
+        b.jump_unless(b.truth(original), done)
         b.store(original, b.offset(self.e.area(self.out + self.kind.header), b.op("shl", place, 3)))
         b.store(self._find(b.sub(original, 1)), rule)
         b.jump(done)
@@ -272,12 +253,9 @@ class _Frame(msgspec.Struct, frozen=True):
 
         def step(_index: I64, leave: Callable[[], None]) -> None:
             address = b.load(instance)
-            end, present, matching, other = (b.block() for _ in range(4))
-            b.branch(b.truth(address), present, end)
-            b.start(present)
-            stack = _read_kernel(e, b.add(address, members.stack))
-            b.branch(b.icmp("eq", stack, place), matching, other)
-            b.start(matching)
+            end, other = b.block(), b.block()
+            b.jump_unless(b.truth(address), end)
+            b.jump_unless(b.icmp("eq", _read_kernel(e, b.add(address, members.stack)), place), other)
             b.store(_read_kernel(e, b.add(address, members.original)), original)
             b.jump(end)
             b.start(end)
@@ -295,20 +273,14 @@ class _Frame(msgspec.Struct, frozen=True):
         self.e.b.store(value, self.e.area(self.state + offset))
 
     def _leave_if(self, condition: I1) -> None:
-        leave, on = self.e.b.block(), self.e.b.block()
-        self.e.b.branch(condition, leave, on, likely=False)
-        self.e.b.start(leave)
-        loops.leave(self.e)
-        self.e.b.start(on)
+        with self.e.b.when(condition, likely=False):
+            loops.leave(self.e)
 
     def _cut_if(self, condition: I1) -> None:
         """End with the frames so far, and count a truncated stack."""
-        cut, on = self.e.b.block(), self.e.b.block()
-        self.e.b.branch(condition, cut, on, likely=False)
-        self.e.b.start(cut)
-        self.e.counter("stack_cut", self.site)
-        loops.leave(self.e)
-        self.e.b.start(on)
+        with self.e.b.when(condition, likely=False):
+            self.e.counter("stack_cut", self.site)
+            loops.leave(self.e)
 
     def _read(self, address: Number) -> I64:
         """A word of user memory; if it cannot be read, the stack is truncated."""
@@ -344,15 +316,13 @@ class _Frame(msgspec.Struct, frozen=True):
         )
         cfa = b.register()
         b.store(b.add(b.select(by_bp, self._load(_BP), sp), b.op("shl", distance, 3)), cfa)
-        plt, other, indirect, done = (b.block() for _ in range(4))
-        b.branch(b.icmp("eq", base, Rule.PLT.value), plt, other, likely=False)
-        b.start(plt)
+        other, done = b.block(), b.block()
+        b.jump_unless(b.icmp("eq", base, Rule.PLT.value), other, likely=False)
         pushed = b.number(b.icmp("uge", b.op("and", ip, 15), distance))
         b.store(b.add(b.add(sp, 8), b.op("shl", pushed, 3)), cfa)
         b.jump(done)
         b.start(other)
-        b.branch(in_memory, indirect, done, likely=False)
-        b.start(indirect)
+        b.jump_unless(in_memory, done, likely=False)
         b.store(self._read(b.load(cfa)), cfa)
         b.jump(done)
         b.start(done)
@@ -360,11 +330,7 @@ class _Frame(msgspec.Struct, frozen=True):
 
     def _caller_rbp(self, rule: Number, cfa: Number) -> None:
         b = self.e.b
-        saved, done = b.block(), b.block()
-        b.branch(b.truth(rule), saved, done)
-        b.start(saved)
-        at_rbp = b.icmp("eq", rule, WHERE_RBP_POINTS)
-        place = b.select(at_rbp, self._load(_BP), b.sub(cfa, b.op("shl", rule, 3)))
-        self._store(_BP, self._read(place))
-        b.jump(done)
-        b.start(done)
+        with b.when(b.truth(rule)):
+            at_rbp = b.icmp("eq", rule, WHERE_RBP_POINTS)
+            place = b.select(at_rbp, self._load(_BP), b.sub(cfa, b.op("shl", rule, 3)))
+            self._store(_BP, self._read(place))

@@ -47,10 +47,8 @@ def _one_of_texts(e: Emitter, operand: Operand, entries: list[bytes]) -> I1:
     result, done = e.b.register(), e.b.block()
     e.b.store(1, result)
     for entry in entries:
-        other = e.b.block()
         text = expressions.constant(e, entry, String(len(entry) + 1))
-        e.b.branch(comparison.equal(e, place, text), done, other)
-        e.b.start(other)
+        e.b.jump_if(comparison.equal(e, place, text), done)
     e.b.store(0, result)
     e.b.jump(done)
     e.b.start(done)

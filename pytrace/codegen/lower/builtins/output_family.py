@@ -51,10 +51,8 @@ def _join(e: Emitter, node: nodes.Call) -> Operand:
         e.b.store(0, count)
         e.b.store(0, filled)
         for index in range(len(layout.args) - 1):
-            present = e.b.block()
             item = memory.read_scalar(e, e.b.add(start, 8 * index), Pointer(VOID), space).value
-            e.b.branch(e.b.icmp("eq", item, 0), done, present)
-            e.b.start(present)
+            e.b.jump_if(e.b.icmp("eq", item, 0), done)
             place = e.b.offset(pointer, layout.offsets[index + 1])
             if tails:
                 _join_tail(e, item, place, e.b.offset(pointer, layout.fixed_size), filled, text.capacity, space)
@@ -75,7 +73,7 @@ def _join_tail(
     e: Emitter, item: Number, place: Ptr, start: Ptr, filled: Ptr, capacity: int, space: AddressSpace
 ) -> None:
     offset = e.b.load(filled)
-    length = memory.string_tail(e, e.b.offset(start, offset), capacity, item, space, capacity)
+    length = memory.string_tail(e, e.b.offset(start, offset), capacity, item, space)
     e.b.store(events.count_word(e, length, capacity), place, 32)
     e.b.store(e.b.add(offset, length), filled)
 

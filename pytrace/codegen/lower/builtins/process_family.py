@@ -75,14 +75,10 @@ def _comm_of(e: Emitter, node: nodes.Call) -> Operand:
         e.module.kernel_function("bpf_task_from_pid", ("int",), "task_struct")
         e.module.kernel_function("bpf_task_release", ("task_struct",), "void")
         task = e.b.kernel_object("bpf_task_from_pid", number)
-        present, done = e.b.block(), e.b.block()
-        e.b.branch(e.b.is_null(task), done, present)
-        e.b.start(present)
-        address = e.b.add(e.b.address(task), task_field(e, "comm"))
-        e.b.helper(helpers.PROBE_READ_KERNEL, pointer, COMM, address)
-        e.b.release("bpf_task_release", task)
-        e.b.jump(done)
-        e.b.start(done)
+        with e.b.unless(e.b.is_null(task)):
+            address = e.b.add(e.b.address(task), task_field(e, "comm"))
+            e.b.helper(helpers.PROBE_READ_KERNEL, pointer, COMM, address)
+            e.b.release("bpf_task_release", task)
 
     return Made(type_, write)
 

@@ -65,16 +65,12 @@ def _stack(e: Emitter, node: Node) -> Operand:
 
 def _check(e: Emitter, node: Node, type_: Stack, result: Number) -> None:
     """Count and report a stack that could not be walked, which has a negative error code instead of a frame count."""
-    failed, done = e.b.block(), e.b.block()
-    e.b.branch(e.b.icmp("slt", result, 0), failed, done, likely=False)
-    e.b.start(failed)
-    site = e.script.layout.site("bpf_get_stack", location(node.span))
-    before = e.counter("user_stack" if type_.user else "kernel_stack", site)
-    if e.script.options.checks:
-        error = "user_stack" if type_.user else "kernel_stack"
-        events.first_ones(e, before, lambda: events.report(e, node, error))
-    e.b.jump(done)
-    e.b.start(done)
+    with e.b.when(e.b.icmp("slt", result, 0), likely=False):
+        site = e.script.layout.site("bpf_get_stack", location(node.span))
+        before = e.counter("user_stack" if type_.user else "kernel_stack", site)
+        if e.script.options.checks:
+            error = "user_stack" if type_.user else "kernel_stack"
+            events.first_ones(e, before, lambda: events.report(e, node, error))
 
 
 def _dwarf(e: Emitter, node: Node) -> Operand:

@@ -58,7 +58,7 @@ def _str(e: Emitter, node: nodes.Call) -> Operand:
         memory.read_string(e, pointer, type_.capacity, address, space, align)
 
     def tail(pointer: Ptr, limit: int) -> I64:
-        return memory.string_tail(e, pointer, min(limit, type_.capacity), address, space, min(limit, type_.capacity))
+        return memory.string_tail(e, pointer, min(limit, type_.capacity), address, space)
 
     def only(pointer: Ptr, cleared: int) -> None:
         memory.read_string_only(e, pointer, type_.capacity, address, space, cleared)
@@ -88,7 +88,7 @@ def _str_of_length(e: Emitter, node: nodes.Call, type_: String, address: Number,
 
     def tail(pointer: Ptr, limit: int) -> I64:
         room = e.b.at_most(e.b.add(length, 1), min(limit, type_.capacity) + 1)
-        return memory.text_length(e, e.b.helper(helper, pointer, room, address), limit)
+        return memory.text_length(e, e.b.helper(helper, pointer, room, address))
 
     return Made(type_, write, tail)
 
@@ -155,17 +155,12 @@ def _text(e: Emitter, node: nodes.Expr) -> Memory:
     if isinstance(type_, String):
         return e.place(operand)
     if isinstance(type_, Array):
-        return e.place(compare_view(operand, type_.size))
+        return e.place(memory.as_string(operand, type_.size))
     address, space = source_of(e, operand)
     capacity = memory.longest_string(e)
     pointer = e.scratch(capacity)
     memory.read_string(e, pointer, capacity, address, space)
     return Memory(pointer, String(capacity))
-
-
-def compare_view(operand: Operand, capacity: int) -> Operand:
-    """A byte array as a string."""
-    return memory.as_string(operand, capacity)
 
 
 def _strlen(e: Emitter, node: nodes.Call) -> Operand:
@@ -175,7 +170,7 @@ def _strlen(e: Emitter, node: nodes.Call) -> Operand:
     address, space = source_of(e, operand)
     with e.temporaries():
         room = e.scratch(capacity + events.SLACK)
-        return Scalar(memory.string_tail(e, room, capacity, address, space, capacity), UINT64)
+        return Scalar(memory.string_tail(e, room, capacity, address, space), UINT64)
 
 
 def _strcap(e: Emitter, node: nodes.Call) -> Operand:
@@ -209,12 +204,9 @@ def _memcmp(e: Emitter, node: nodes.Call) -> Operand:
 
     def step(index: I64, leave: Callable[[], None]) -> None:
         one, other = (e.b.load(e.b.offset(side.pointer, index), 8) for side in sides)
-        differ, same = e.b.block(), e.b.block()
-        e.b.branch(e.b.icmp("ne", one, other), differ, same)
-        e.b.start(differ)
-        e.b.store(e.b.sub(one, other), result)
-        leave()
-        e.b.start(same)
+        with e.b.when(e.b.icmp("ne", one, other)):
+            e.b.store(e.b.sub(one, other), result)
+            leave()
 
     if size <= FOLLOWED:
         loops.counted(e, count, step, most=None if compared.constant else size)
@@ -233,12 +225,9 @@ def _memcmp_long(e: Emitter, node: nodes.Call, sides: list[Memory], size: int, c
     def body(inner: Emitter, index: I64) -> None:
         offset = inner.b.at_most(index, size - 1)
         one, other = (inner.b.load(inner.b.offset(inner.area(place), offset), 8) for place in places)
-        differ, same = inner.b.block(), inner.b.block()
-        inner.b.branch(inner.b.icmp("ne", one, other), differ, same)
-        inner.b.start(differ)
-        inner.b.store(inner.b.sub(one, other), inner.area(difference))
-        loops.leave(inner)
-        inner.b.start(same)
+        with inner.b.when(inner.b.icmp("ne", one, other)):
+            inner.b.store(inner.b.sub(one, other), inner.area(difference))
+            loops.leave(inner)
 
     loops.run(e, node.span, count, body)
     return Scalar(e.b.load(e.area(difference)), INT64)
@@ -280,9 +269,9 @@ def _str_concat(e: Emitter, node: nodes.Call) -> Operand:
     first, second = left.type.size, right.type.size
     pointer = e.scratch(type_.size + first + second + events.SLACK)
     memory.zero(e, pointer, type_.size + first + second)
-    length = memory.string_tail(e, pointer, first, e.b.address(left.pointer), AddressSpace.KERNEL, first)
+    length = memory.string_tail(e, pointer, first, e.b.address(left.pointer), AddressSpace.KERNEL)
     end = e.b.offset(pointer, length)
-    more = memory.string_tail(e, end, second, e.b.address(right.pointer), AddressSpace.KERNEL, second)
+    more = memory.string_tail(e, end, second, e.b.address(right.pointer), AddressSpace.KERNEL)
     if type_.size >= memory.longest_string(e):
         e.count_cut(e.b.icmp("uge", e.b.add(length, more), type_.size))
     return Memory(pointer, type_)
@@ -296,8 +285,7 @@ def _bswap(e: Emitter, node: nodes.Call) -> Operand:
     value = e.number(_expr(node, 0))
     if not isinstance(type_, Int) or type_.width == 1:
         return Scalar(memory.fit(e, value, type_), type_)
-    width = 8 * type_.width
-    return Scalar(e.b.swap_bytes(value, width), type_)
+    return Scalar(e.b.swap_bytes(value, 8 * type_.width), type_)
 
 
 def _named(table: Callable[[Emitter], list[bytes]], *, absolute: bool = False) -> Emission:

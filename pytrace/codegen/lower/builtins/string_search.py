@@ -63,11 +63,8 @@ def _hit(e: Emitter, place: Ptr, position: Number) -> None:
 
 def _end_of_text(e: Emitter, start: Ptr) -> None:
     """End the search at the NUL of the haystack."""
-    over, on = e.b.block(), e.b.block()
-    e.b.branch(e.b.icmp("eq", e.b.load(start, 8), 0), over, on)
-    e.b.start(over)
-    loops.leave(e)
-    e.b.start(on)
+    with e.b.when(e.b.icmp("eq", e.b.load(start, 8), 0)):
+        loops.leave(e)
 
 
 def _match(
@@ -77,21 +74,16 @@ def _match(
     differ = e.b.block()
     if constant is not None and len(constant) <= NEEDLE_INLINE:
         for offset, byte in enumerate(constant):
-            same = e.b.block()
             character = e.b.load(e.b.offset(start, offset), 8)
-            e.b.branch(e.b.icmp("eq", character, byte), same, differ)
-            e.b.start(same)
+            e.b.jump_unless(e.b.icmp("eq", character, byte), differ)
         hit()
     else:
         matched = e.b.block()
 
         def step(index: I64, _leave: Callable[[], None]) -> None:
             want = e.b.load(e.b.offset(needle, index), 8)
-            more, same = e.b.block(), e.b.block()
-            e.b.branch(e.b.icmp("eq", want, 0), matched, more)
-            e.b.start(more)
-            e.b.branch(e.b.icmp("eq", want, e.b.load(e.b.offset(start, index), 8)), same, differ)
-            e.b.start(same)
+            e.b.jump_if(e.b.icmp("eq", want, 0), matched)
+            e.b.jump_unless(e.b.icmp("eq", want, e.b.load(e.b.offset(start, index), 8)), differ)
 
         loops.counted(e, needle_size, step)
         e.b.jump(matched)
@@ -119,22 +111,13 @@ def _match_long(
         step = inner.b.at_most(index, needle_size - 1)
         place = inner.b.at_most(inner.b.load(inner.area(begin)), room - 1)
         want = inner.b.load(inner.b.offset(inner.area(texts[1]), step), 8)
-        over, more, wrong, same = (inner.b.block() for _ in range(4))
-        inner.b.branch(inner.b.icmp("eq", want, 0), over, more)
-        inner.b.start(over)
-        loops.leave(inner)
-        inner.b.start(more)
+        with inner.b.when(inner.b.icmp("eq", want, 0)):
+            loops.leave(inner)
         character = inner.b.load(inner.b.offset(inner.b.offset(inner.area(texts[0]), place), step), 8)
-        inner.b.branch(inner.b.icmp("eq", want, character), same, wrong)
-        inner.b.start(wrong)
-        inner.b.store(1, inner.area(differs))
-        loops.leave(inner)
-        inner.b.start(same)
+        with inner.b.unless(inner.b.icmp("eq", want, character)):
+            inner.b.store(1, inner.area(differs))
+            loops.leave(inner)
 
     loops.run(e, node.span, needle_size, body)
-    equal, on = e.b.block(), e.b.block()
-    e.b.branch(e.b.icmp("eq", e.b.load(e.area(differs)), 0), equal, on)
-    e.b.start(equal)
-    hit()
-    e.b.jump(on)
-    e.b.start(on)
+    with e.b.when(e.b.icmp("eq", e.b.load(e.area(differs)), 0)):
+        hit()
