@@ -14,7 +14,7 @@ from pytrace.codegen.lower.operators import target_size
 from pytrace.core.diagnostics import InternalError, PlacedError
 from pytrace.core.probes.kinds import RAWTRACEPOINT, Context
 from pytrace.core.types import AddressSpace, Array, Pointer, String, Struct, Type
-from pytrace.core.types.plain_loads import plainly_read
+from pytrace.core.types.basic_types import plainly_read
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import BoundsCheck
 from pytrace.frontend.ast.probe_context import Slot

@@ -32,6 +32,10 @@ class Type:
 
     __slots__ = ()
 
+    _size: ClassVar[int] = 8
+    _align: ClassVar[int] = 8
+    """Size and alignment of classes in which all types have the same."""
+
     @property
     def tag(self) -> str:
         """The name of the class in files."""
@@ -40,12 +44,12 @@ class Type:
     @property
     def size(self) -> int:
         """Bytes that a value takes in memory."""
-        raise NotImplementedError(type(self).__name__)
+        return self._size
 
     @property
     def align(self) -> int:
         """Alignment of a value in memory."""
-        raise NotImplementedError(type(self).__name__)
+        return self._align
 
     @property
     def scalar(self) -> bool:
@@ -65,6 +69,9 @@ class Data(Type, msgspec.Struct, frozen=True, array_like=True):
     def tag(self) -> str:
         return str(self.__struct_config__.tag)
 
+    def __str__(self) -> str:
+        return self.tag
+
 
 # ---------------------------------------------------------------------------------------------- scalars
 
@@ -72,38 +79,29 @@ class Data(Type, msgspec.Struct, frozen=True, array_like=True):
 class Void(Data, frozen=True, tag="void"):
     """No value: the type of a call that only has side effects."""
 
-    @property
-    def size(self) -> int:
-        return 0
+    _size: ClassVar[int] = 0
+    _align: ClassVar[int] = 1
+
+
+class ScalarType(Data, frozen=True):
+    """A value that fits a register, aligned to its size."""
 
     @property
     def align(self) -> int:
-        return 1
-
-    def __str__(self) -> str:
-        return "void"
-
-
-class Bool(Data, frozen=True, tag="bool"):
-    """true or false, one byte."""
-
-    @property
-    def size(self) -> int:
-        return 1
-
-    @property
-    def align(self) -> int:
-        return 1
+        return self.size
 
     @property
     def scalar(self) -> bool:
         return True
 
-    def __str__(self) -> str:
-        return "bool"
+
+class Bool(ScalarType, frozen=True, tag="bool"):
+    """true or false, one byte."""
+
+    _size: ClassVar[int] = 1
 
 
-class Int(Data, frozen=True, tag="int"):
+class Int(ScalarType, frozen=True, tag="int"):
     """An integer of 1, 2, 4 or 8 bytes (16 only as a struct member)."""
 
     width: int
@@ -112,14 +110,6 @@ class Int(Data, frozen=True, tag="int"):
     @property
     def size(self) -> int:
         return self.width
-
-    @property
-    def align(self) -> int:
-        return self.width
-
-    @property
-    def scalar(self) -> bool:
-        return True
 
     @property
     def low(self) -> int:
@@ -135,7 +125,7 @@ class Int(Data, frozen=True, tag="int"):
         return f"{'' if self.signed else 'u'}int{8 * self.width}"
 
 
-class Enum(Data, frozen=True, tag="enum"):
+class Enum(ScalarType, frozen=True, tag="enum"):
     """A C enumeration; values print as member names."""
 
     name: str
@@ -148,14 +138,6 @@ class Enum(Data, frozen=True, tag="enum"):
         return self.width
 
     @property
-    def align(self) -> int:
-        return self.width
-
-    @property
-    def scalar(self) -> bool:
-        return True
-
-    @property
     def integer(self) -> Int:
         """The integer type that carries the values."""
         return Int(self.width, self.signed)
@@ -164,7 +146,7 @@ class Enum(Data, frozen=True, tag="enum"):
         return f"enum {self.name}"
 
 
-class Pointer(Data, frozen=True, tag="pointer"):
+class Pointer(ScalarType, frozen=True, tag="pointer"):
     """An address of a *target* in *space*.
 
     *trusted* marks a pointer that the verifier knows by BTF (``curtask``, fentry arguments), which plain loads may
@@ -174,18 +156,6 @@ class Pointer(Data, frozen=True, tag="pointer"):
     target: Type
     space: AddressSpace = AddressSpace.NONE
     trusted: bool = False
-
-    @property
-    def size(self) -> int:
-        return 8
-
-    @property
-    def align(self) -> int:
-        return 8
-
-    @property
-    def scalar(self) -> bool:
-        return True
 
     def __str__(self) -> str:
         return f"{self.target} *" if not isinstance(self.target, Pointer) else f"{self.target}*"
@@ -198,14 +168,11 @@ class String(Data, frozen=True, tag="string"):
     """Up to *capacity* bytes; ends at the first NUL, or has none when it was truncated."""
 
     capacity: int
+    _align: ClassVar[int] = 1
 
     @property
     def size(self) -> int:
         return self.capacity
-
-    @property
-    def align(self) -> int:
-        return 1
 
     def __str__(self) -> str:
         return f"string[{self.capacity}]"
@@ -216,14 +183,11 @@ class Buffer(Data, frozen=True, tag="buffer"):
 
     capacity: int
     header: ClassVar[int] = 4
+    _align: ClassVar[int] = 4
 
     @property
     def size(self) -> int:
         return self.header + self.capacity
-
-    @property
-    def align(self) -> int:
-        return 4
 
     def __str__(self) -> str:
         return f"buffer[{self.capacity}]"
@@ -396,3 +360,20 @@ class Struct(Data, frozen=True, dict=True, tag="struct"):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}" if self.name else f"{self.kind} {{…}}"
+
+
+def plainly_read(type_: Type, offset: int, size: int) -> bool:
+    """Whether the verifier accepts a plain load of *size* bytes at *offset* of a typed pointer's target.
+
+    It takes the first member that covers the offset, and rejects a load that extends beyond that member, even if
+    another member of a union has the right size (``btf_struct_walk`` in kernel/bpf/btf.c; ``struct qstr.hash_len``).
+    """
+    if isinstance(type_, Array) and type_.element.size:
+        return plainly_read(type_.element, offset % type_.element.size, size)
+    if not isinstance(type_, Struct):
+        return offset + size <= type_.size
+    for member in type_.fields:
+        if member.bit_size or not member.offset <= offset < member.offset + member.type.size:
+            continue
+        return plainly_read(member.type, offset - member.offset, size)
+    return True

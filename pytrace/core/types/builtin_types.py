@@ -9,7 +9,7 @@ from collections.abc import Callable
 from enum import Enum as PyEnum
 from typing import ClassVar
 
-from pytrace.core.types.basic_types import Data, Members, Type
+from pytrace.core.types.basic_types import Data, Members, ScalarType, Type
 
 # ---------------------------------------------------------------------------------------------- stacks, names
 
@@ -55,38 +55,15 @@ class Stack(Data, frozen=True, tag="stack"):
     def size(self) -> int:
         return self.header + self.frame_size * self.limit
 
-    @property
-    def align(self) -> int:
-        return 8
-
     def __str__(self) -> str:
         return "ustack" if self.user else "kstack"
 
 
-class _Fixed(Data, frozen=True):
-    """A type whose size does not depend on parameters."""
-
-    _size: ClassVar[int] = 8
-    _align: ClassVar[int] = 8
-
-    @property
-    def size(self) -> int:
-        return self._size
-
-    @property
-    def align(self) -> int:
-        return self._align
-
-    def __str__(self) -> str:
-        return self.tag
-
-
-class KSym(_Fixed, frozen=True, tag="ksym_t"):
+class KSym(Data, frozen=True, tag="ksym_t"):
     """A kernel address (``u64``) that prints as a symbol."""
 
 
-
-class USym(_Fixed, frozen=True, tag="usym_t"):
+class USym(Data, frozen=True, tag="usym_t"):
     """``u64`` user address, ``u32`` process id, ``u32`` zero; prints as a symbol of that process."""
 
     _size: ClassVar[int] = 16
@@ -96,48 +73,45 @@ AF_INET, AF_INET6 = 2, 10
 """Address families (``include/linux/socket.h``); the module ``socket`` is not imported for them."""
 
 
-class Inet(_Fixed, frozen=True, tag="inet"):
+class Inet(Data, frozen=True, tag="inet"):
     """``u32`` address family (2 or 10) and 16 bytes of address in network order (unused bytes are zero)."""
 
     _size: ClassVar[int] = 20
     _align: ClassVar[int] = 4
 
 
-class Mac(_Fixed, frozen=True, tag="macaddr_t"):
+class Mac(Data, frozen=True, tag="macaddr_t"):
     """Six bytes of hardware address."""
 
     _size: ClassVar[int] = 6
     _align: ClassVar[int] = 1
 
 
-class Timestamp(_Fixed, frozen=True, tag="timestamp"):
+class Timestamp(Data, frozen=True, tag="timestamp"):
     """``u64`` nanoseconds, ``u32`` index of the format in the string table, ``u32`` clock (0 boot, 1 tai, 2 sw_tai)."""
 
     _size: ClassVar[int] = 16
 
 
-class Username(_Fixed, frozen=True, tag="username"):
+class Username(Data, frozen=True, tag="username"):
     """``u64`` user id that prints as the user's name."""
 
 
-
-class InterfaceName(_Fixed, frozen=True, tag="ifname_t"):
+class InterfaceName(Data, frozen=True, tag="ifname_t"):
     """``u64`` index of a network interface that prints as its name."""
 
 
-
-class NetworkNamespace(_Fixed, frozen=True, tag="netns_t"):
+class NetworkNamespace(Data, frozen=True, tag="netns_t"):
     """``u64`` inode of a network namespace that prints as its name."""
 
 
-
-class CgroupPath(_Fixed, frozen=True, tag="cgroup_path_t"):
+class CgroupPath(Data, frozen=True, tag="cgroup_path_t"):
     """``u64`` cgroup id, ``u32`` index of the filter in the string table, ``u32`` zero; prints as the path."""
 
     _size: ClassVar[int] = 16
 
 
-class Fixed(Data, frozen=True, tag="fixed_t"):
+class Fixed(ScalarType, frozen=True, tag="fixed_t"):
     """A 64-bit integer that prints as a decimal number: divided by *divisor*, with *digits* decimals.
 
     With a *path* it is not the value sent but, at the time of decoding, word number *word* (from 1) of that file.
@@ -148,18 +122,6 @@ class Fixed(Data, frozen=True, tag="fixed_t"):
     signed: bool = True
     path: str = ""
     word: int = 0
-
-    @property
-    def size(self) -> int:
-        return 8
-
-    @property
-    def align(self) -> int:
-        return 8
-
-    @property
-    def scalar(self) -> bool:
-        return True
 
     @property
     def one(self) -> int:
@@ -176,9 +138,6 @@ class Fixed(Data, frozen=True, tag="fixed_t"):
         """The printed number as a float."""
         return self.scaled(value) / self.one
 
-    def __str__(self) -> str:
-        return self.tag
-
 
 class Joined(Members, frozen=True, tag="joined_t"):
     """Values that print as one text, laid out as a tuple of them.
@@ -190,9 +149,6 @@ class Joined(Members, frozen=True, tag="joined_t"):
     members: tuple[Type, ...]
     formatted: bool = False
 
-    def __str__(self) -> str:
-        return self.tag
-
 
 # ---------------------------------------------------------------------------------------------- aggregations
 
@@ -202,14 +158,6 @@ class _Aggregate(Data, frozen=True):
     def aggregate(self) -> bool:
         return True
 
-    @property
-    def align(self) -> int:
-        return 8
-
-    @property
-    def size(self) -> int:
-        return 8
-
     def __str__(self) -> str:
         return f"{self.tag}_t"
 
@@ -218,7 +166,6 @@ class Count(_Aggregate, frozen=True, tag="count"):
     """``u64`` per CPU; merged by adding."""
 
     signed: ClassVar[bool] = False
-
 
 
 def truncated(total: int, count: int) -> int:
@@ -233,7 +180,6 @@ def wrapped(signed: bool) -> Callable[[int], int]:
     if signed:
         return lambda value: ((value + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
     return lambda value: value & ((1 << 64) - 1)
-
 
 
 class Signed(_Aggregate, frozen=True):
@@ -251,22 +197,16 @@ class Sum(Signed, frozen=True, tag="sum"):
     """64-bit sum per CPU; merged by adding."""
 
 
-
 class _Pair(Signed, frozen=True):
-
-    @property
-    def size(self) -> int:
-        return 16
+    _size: ClassVar[int] = 16
 
 
 class Avg(_Pair, frozen=True, tag="avg"):
     """64-bit total, ``u64`` count; merged by adding both, prints total / count."""
 
 
-
 class Stats(_Pair, frozen=True, tag="stats"):
     """64-bit total, ``u64`` count; merged by adding both, prints count, average and total."""
-
 
 
 class _Extreme(_Pair, frozen=True):
@@ -301,7 +241,6 @@ class Min(_Extreme, frozen=True, tag="min"):
 
 class Max(_Extreme, frozen=True, tag="max"):
     """The greatest value."""
-
 
 
 class Hist(_Aggregate, frozen=True, tag="hist"):

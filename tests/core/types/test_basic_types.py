@@ -12,6 +12,7 @@ from pytrace.core.types import (
     INT64,
     UINT8,
     UINT16,
+    UINT32,
     UINT64,
     AddressSpace,
     Array,
@@ -32,6 +33,7 @@ from pytrace.core.types import (
     Tuple,
     parts,
 )
+from pytrace.core.types.basic_types import plainly_read
 
 SAMPLES: dict[str, types.Type] = {
     "void": types.VOID,
@@ -132,3 +134,16 @@ def test_settled_types_refer_to_nothing() -> None:
     assert [field.type for field in struct.fields] == [Pointer(types.VOID), INT64]
     assert (struct.name, struct.size, struct.origin) == ("node", 16, "")
     assert pointer == Pointer(types.VOID, types.AddressSpace.USER)
+
+
+def test_plain_loads_that_the_verifier_refuses() -> None:
+    pair = Struct("struct", "", 8, (Field("hash", UINT32, 0), Field("len", UINT32, 4)), origin="a")
+    both = Struct("union", "", 8, (Field("", pair, 0), Field("hash_len", UINT64, 0)), origin="b")
+    name = Struct("struct", "qstr", 16, (Field("", both, 0), Field("name", Pointer(INT8), 8)), origin="c")
+    names = Struct("struct", "names", 48, (Field("kind", INT8, 0), Field("each", Array(name, 2), 16)), origin="d")
+    assert plainly_read(name, 0, 4)
+    assert plainly_read(name, 4, 4)
+    assert not plainly_read(name, 0, 8)
+    assert plainly_read(name, 8, 8)
+    assert [plainly_read(names, offset, 8) for offset in (16, 24, 32, 40)] == [False, True, False, True]
+    assert plainly_read(names, 36, 4)
