@@ -13,18 +13,17 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
-from typing import TYPE_CHECKING
 
 import pytrace
-from pytrace.base import private_files
+from pytrace.base import private_files, private_folders
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import FORMAT, CompiledScript
 from pytrace.core.options.compile_options import PROCESSES, CompileOptions
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from pytrace.core.source import Source
+from pytrace.runtime.host import fingerprints
 
 KIND = "scripts"
 """The kind of cached files (:mod:`pytrace.base.private_files`)."""
@@ -37,6 +36,30 @@ DATA = ("stdlib", "frontend/c", "frontend/c/include")
 
 _IMPORTED = time.time_ns()
 """A source file that was modified after this time may differ from the running code."""
+
+
+def load_or_compile(
+    source: Source, options: CompileOptions, compile_script: Callable[[], CompiledScript]
+) -> tuple[CompiledScript, bool]:
+    """Load the result of an earlier compilation, or compile the script and keep the result.
+
+    Args:
+        source: the script.
+        options: the options that it is compiled with.
+        compile_script: compiles it; called when the cache has no result that still holds.
+
+    Returns:
+        The compiled script, and whether it comes from the cache. The warnings of an earlier compilation are in its
+        manifest.
+    """
+    name = key(source.text, source.path or source.name, options)
+    cached = load(name, options, fingerprints.still_true)
+    if cached is not None:
+        return cached, True
+    script = compile_script()
+    if not store(name, script):
+        private_folders.note(f"the compiled script is not cached: {directory()} cannot be written")
+    return script, False
 
 
 def directory() -> str:

@@ -12,12 +12,13 @@ from msgspec.structs import replace
 
 import pytrace
 from pytrace import cache
-from pytrace.base import private_files
+from pytrace.base import private_files, private_folders
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import CompiledScript, Manifest
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.options.process_filters import ProcessFilters
+from pytrace.core.source import Source
 from tests.core.test_manifest import SCRIPT
 
 
@@ -184,3 +185,39 @@ def test_files_of_other_formats_are_refused() -> None:
         CompiledScript.from_bytes(bytes(data))
     with pytest.raises(TraceError, match="not a compiled"):
         CompiledScript.from_bytes(b"#!/bin/sh")
+
+
+SOURCE = Source("stdin", "begin { }")
+
+
+def compile_script() -> CompiledScript:
+    return SCRIPT
+
+
+def refuse() -> CompiledScript:
+    pytest.fail("compiled again")
+
+
+@pytest.fixture
+def facts_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache.fingerprints, "still_true", lambda facts: True)
+
+
+def test_a_script_is_compiled_once(tmp_path: Path, facts_hold: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache.load_or_compile(SOURCE, CompileOptions(), compile_script) == (SCRIPT, False)
+    assert cache.load_or_compile(SOURCE, CompileOptions(), refuse) == (SCRIPT, True)
+    other = CompileOptions(unsafe=True)
+    assert cache.load_or_compile(SOURCE, other, compile_script) == (SCRIPT, False)
+
+
+def test_a_cache_that_cannot_be_written_is_noted(
+    tmp_path: Path, facts_hold: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(cache, "store", lambda name, script: False)
+    monkeypatch.setattr(private_folders, "NOTES", {})
+    for _ in range(2):
+        assert cache.load_or_compile(SOURCE, CompileOptions(), compile_script) == (SCRIPT, False)
+    noted = f"the compiled script is not cached: {tmp_path}/pytrace/scripts cannot be written"
+    assert noted in private_folders.NOTES

@@ -101,14 +101,14 @@ def _run_script(line: CommandLine, script: Script, compile_options: CompileOptio
 def _compiled(
     line: CommandLine, script: Script, compile_options: CompileOptions, options: RunOptions
 ) -> CompiledScript:
-    from pytrace import cached_compilation
+    from pytrace import cache
 
     def compile_now() -> CompiledScript:
         return compile_script(script, compile_options, options)
 
     if line.flag("no_cache"):
         return compile_now()
-    result, from_cache = cached_compilation.load_or_compile(script.source, compile_options, compile_now)
+    result, from_cache = cache.load_or_compile(script.source, compile_options, compile_now)
     if from_cache and options.warnings:
         sys.stderr.write("".join(result.manifest.warnings))
     return result

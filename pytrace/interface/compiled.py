@@ -11,7 +11,7 @@ from typing import TypeAlias, TypedDict, Unpack
 import msgspec
 from msgspec.structs import replace
 
-from pytrace import cached_compilation
+from pytrace import cache
 from pytrace.base import whole_files
 from pytrace.core import manifest, script_files
 from pytrace.core.config import ENVIRONMENT_PREFIXES
@@ -312,7 +312,7 @@ def build(source: Source, options: CompileOptions, cached: bool = False) -> mani
     """
     if not cached:
         return _compiled(source, options)
-    script, _ = cached_compilation.load_or_compile(source, options, lambda: _compiled(source, options))
+    script, _ = cache.load_or_compile(source, options, lambda: _compiled(source, options))
     return script
 
 
