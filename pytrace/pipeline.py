@@ -19,8 +19,7 @@ from msgspec.structs import replace
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics, PlacedError, ScriptError, render
 from pytrace.core.kernel_info import KernelInfo
-from pytrace.core.manifest import CompiledScript
-from pytrace.core.manifest_sections import AheadOfTime
+from pytrace.core.manifest import AheadOfTime, CompiledScript
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.probes.attach_point_text import kind_of
 from pytrace.core.source import Source

@@ -208,7 +208,7 @@ _IR = re.compile(
 )
 """What only LLVM IR has: registers, globals, metadata, types, instructions."""
 
-_PRINTF = {"codegen/emit/seq_file.py"}
+_PRINTF = {"codegen/emit/events.py"}
 """Modules whose ``%`` is a conversion of printf."""
 
 

@@ -6,10 +6,9 @@ import msgspec
 
 from pytrace.codegen.analysis import (
     body_splitting,
-    inserted_elements,
+    element_accesses,
     large_keys,
     loop_bounds,
-    repeated_reads,
     stack_use,
 )
 from pytrace.codegen.analysis.shared_variables import all_variables, called_functions, shared_variables
@@ -60,7 +59,7 @@ def generate(
     for info in checked.maps.values():
         map_access.declare(module, layout, info)
     # With -k, each read of a missing element is reported.
-    elements = repeated_reads.element_maps(checked) if checked.maps and options.checks < 2 else frozenset()
+    elements = element_accesses.element_maps(checked) if checked.maps and options.checks < 2 else frozenset()
     script = Script(
         LOWERING,
         checked,
@@ -73,7 +72,7 @@ def generate(
         ahead=load_time_values.Ahead(kernel) if options.ahead else None,
         sparing=sparing,
         element_maps=elements,
-        inserted=inserted_elements.inserted_maps(checked, elements) if elements else {},
+        inserted=element_accesses.inserted_maps(checked, elements) if elements else {},
     )
     process_filters.declare(module, options.shape)
     services: tuple[ProgramSpec, ...] = ()
@@ -109,7 +108,7 @@ def _program(script: Script, unit: ProbeUnit, number: int) -> None:
         program.repeated = {
             read: earlier
             for body in (unit.body, *(function.body for function in functions))
-            for read, earlier in repeated_reads.repeated_reads(checked, body, script.element_maps).items()
+            for read, earlier in element_accesses.repeated_reads(checked, body, script.element_maps).items()
         }
         program.read_again = frozenset(program.repeated.values())
     limit = checked.config.max_loop_iterations

@@ -1,14 +1,64 @@
-"""All builtins, one row each.
+"""The builtin table: one row for each builtin value and function.
 
-The rows are data; see :mod:`pytrace.core.builtin_row` for what each column means.  Look rows up with :func:`builtin`.
+A row is data: names, arguments, mode, safety, allowed probes, documentation. Its three functions are looked up by name:
+the check in ``frontend.check.builtins.table``, the emission in ``codegen.lower.builtins.families``, the handler of an
+asynchronous one in ``runtime.output.handlers`` (by event kind). A test checks that none is missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from enum import Enum
 
-from pytrace.core.builtin_row import Builtin, Mode
+import msgspec
+
 from pytrace.core.probes.kinds import FENTRY, FEXIT, ITER, KPROBE, PROBE_KINDS, Context
+
+IN_SCOPE = "in_scope"
+"""The builtin by which a script applies the process filters itself."""
+
+
+class Mode(Enum):
+    """Where a builtin is evaluated."""
+
+    KERNEL = "kernel"
+    """In the BPF program."""
+    ASYNC = "async"
+    """The program sends an event that the runtime handles."""
+    COMPILE = "compile"
+    """When the script is compiled."""
+
+
+class Builtin(msgspec.Struct, frozen=True):
+    """One row.
+
+    *signature* is shown in documentation and messages. *least* … *most* is the number of arguments of a call
+    (most None: any number); *value* says that the bare name may be used without parentheses. *probes* are the kinds
+    that allow it (None for all). *family* names the module of its check and emission.
+    """
+
+    name: str
+    family: str
+    signature: str
+    doc: str
+    mode: Mode = Mode.KERNEL
+    least: int = 0
+    most: int | None = 0
+    value: bool = False
+    call: bool = True
+    unsafe: bool = False
+    probes: frozenset[str] | None = None
+    example: str = ""
+    """A script that shows the use, for the documentation; a test compiles it."""
+    no_loop: bool = False
+    """Not allowed in the body of a ``for`` over a map (reads the context)."""
+    yields: bool = False
+    """A function of the script with its name takes precedence: bpftrace has no such builtin."""
+
+    @property
+    def bare(self) -> bool:
+        """Whether the name without parentheses denotes this builtin; otherwise it may be a constant or type."""
+        return self.value or self.least == 0
+
 
 _CTX = (Context.REGISTERS, Context.PERF_EVENT, Context.ITERATOR)
 
@@ -423,17 +473,7 @@ AGGREGATES: tuple[Builtin, ...] = (
 BUILTINS: tuple[Builtin, ...] = (*VALUES, *FUNCTIONS, *AGGREGATES)
 
 
-def _index(rows: Iterable[Builtin]) -> dict[str, Builtin]:
-    by_name: dict[str, Builtin] = {}
-    for row in rows:
-        for name in (row.name, *row.aliases):
-            if name in by_name:
-                raise ValueError(f"duplicate builtin {name!r}")
-            by_name[name] = row
-    return by_name
-
-
-_INDEX = _index(BUILTINS)
+_INDEX = {row.name: row for row in BUILTINS}
 
 
 def builtin(name: str) -> Builtin | None:

@@ -12,8 +12,17 @@ from pytrace.cli.options import read
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import ScriptError, TraceError
 from pytrace.core.event_layout import Location
-from pytrace.core.manifest import INTERPRETER, MAGIC, CompiledScript, Manifest, ProgramSpec, Target, is_compiled
-from pytrace.core.manifest_sections import AheadOfTime, Parameters
+from pytrace.core.manifest import (
+    INTERPRETER,
+    MAGIC,
+    AheadOfTime,
+    CompiledScript,
+    Manifest,
+    Parameters,
+    ProgramSpec,
+    Target,
+    is_compiled,
+)
 from pytrace.core.probes.targets import NoTarget, TimerTarget
 
 

@@ -16,18 +16,21 @@ from pytrace.core.event_layout import Location
 from pytrace.core.manifest import (
     FORMAT,
     MAGIC,
+    AheadOfTime,
     CompiledScript,
     Counters,
     GlobalSlot,
     Manifest,
     MapSpec,
+    OpenValue,
+    Parameters,
     ProgramSpec,
     SessionData,
     Site,
     Target,
+    UnwindMaps,
     file_form,
 )
-from pytrace.core.manifest_sections import AheadOfTime, OpenValue, Parameters, UnwindMaps
 from pytrace.core.probes.targets import FileTarget, KernelFunctionTarget, NoTarget, TimerTarget, UserTarget
 from pytrace.core.types import INT64, Count, String
 

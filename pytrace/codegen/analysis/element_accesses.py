@@ -1,6 +1,10 @@
-"""Reads of a map's element that repeat an earlier read: ``/@start[tid]/ { @us = hist(nsecs - @start[tid]); … }``.
+"""Accesses to elements of maps that need no look-up.
 
-The value of the earlier read is reused, and the key is looked up once. The script could have observed the same
+These are reads that repeat an earlier one (``/@start[tid]/ { @us = hist(nsecs - @start[tid]); … }``), and assignments
+that mostly insert a new element (``@start[tid] = nsecs``, where another probe deletes the element).
+
+
+The value of an earlier read is reused, and the key is looked up once. The script could have observed the same
 without this: unless the program itself writes the element between two reads, only another CPU or an interrupting
 program can. A loop reads again in each iteration, so that it sees writes of others.
 """
@@ -254,3 +258,42 @@ def _constant(name: str) -> bool:
 
 def _maps_in(node: nodes.Node) -> set[str]:
     return {item.name for item in walk(node) if isinstance(item, nodes.MapRef)}
+
+
+# ---------------------------------------------------------------------------------------------- insertions
+
+
+def inserted_maps(checked: CheckedProgram, names: frozenset[str]) -> dict[nodes.Block, frozenset[str]]:
+    """For each probe body, the maps that it mostly inserts into when it assigns to an element.
+
+    An assignment looks the key up first and stores in place, which is cheaper than having the kernel replace an
+    element. Where the key is mostly missing, the look-up is wasted.
+
+    These are the maps in *names* whose elements some probe reads and deletes (the return of a pair of entry and return
+    probes), except for those that the body itself reads.
+    """
+    if not names:
+        return {}
+    accesses = {unit.body: _used(unit.body) for unit in checked.units}
+    names_taken = names & {name for read, deleted in accesses.values() for name in read & deleted}
+    return {body: names_taken - read for body, (read, _) in accesses.items()}
+
+
+def _used(body: nodes.Block) -> tuple[set[str], set[str]]:
+    """Names of the maps whose elements *body* reads, and of those whose elements it deletes."""
+    read: set[str] = set()
+    deleted: set[str] = set()
+    targets: set[nodes.Expr] = set()
+    for node in walk(body):
+        if isinstance(node, nodes.Assign) and node.operator == "=":
+            targets.add(node.target)
+        elif isinstance(node, nodes.Call) and node.name == "delete" and node.args:
+            argument = node.args[0]
+            if isinstance(argument, nodes.MapIndex):
+                targets.add(argument)
+                deleted.add(argument.map.name)
+            elif isinstance(argument, nodes.MapRef):
+                deleted.add(argument.name)
+        elif isinstance(node, nodes.MapIndex) and node not in targets:
+            read.add(node.map.name)
+    return read, deleted

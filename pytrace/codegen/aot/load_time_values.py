@@ -18,7 +18,7 @@ from pytrace.codegen.ir.ir_values import Number, Ptr, global_pointer, signed_con
 from pytrace.codegen.ir.module import LOAD_TIME
 from pytrace.codegen.ir.operands import Memory, Operand, Scalar
 from pytrace.core.kernel_info import KernelInfo
-from pytrace.core.manifest_sections import AheadOfTime, OpenValue, Row
+from pytrace.core.manifest import AheadOfTime, OpenValue, Row
 from pytrace.core.types import Array, Field, Pointer, Struct, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import FieldPath, LoadTime

@@ -6,7 +6,8 @@ import os
 from collections.abc import Callable, Mapping
 
 from pytrace.base.dispatch import by_class, on
-from pytrace.codegen.emit import memory, raw_tracepoints, returned_function, system_calls
+from pytrace.codegen.emit import loops, memory, raw_tracepoints
+from pytrace.codegen.emit.current_task import kernel_field, read_word
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.ir_values import I64, Number, Ptr
@@ -82,13 +83,13 @@ def function_address(e: Emitter) -> I64:
     reported = e.b.helper(helpers.GET_FUNC_IP, e.raw_context)
     table = registers(e)
     counter = register(e, table.pc)
-    if not e.program.unit.kind.returns or returned_function.helper_suffices(e):
+    if not e.program.unit.kind.returns or _helper_suffices(e):
         return e.b.select(e.b.icmp("eq", reported, 0), counter, reported)
     before = e.b.current
     with e.b.when(e.b.icmp("eq", reported, 0)):
         # On x86 the return address was on the stack, and has been popped by now.
         place = e.b.add(register(e, table.stack), -8 if table.pc == "ip" else 0)
-        returning = returned_function.address(e, place, counter)
+        returning = _returning_function(e, place, counter)
         after = e.b.current
     return e.b.phi([(reported, before), (returning, after)])
 
@@ -143,11 +144,11 @@ def _return_value(e: Emitter, _place: ReturnValue, type_: Type) -> Operand:
 
 
 def _call_register(e: Emitter, place: CallRegister, type_: Type) -> Operand:
-    return _by_register(e, system_calls.register(e, place.offset, place.size, signed=place.signed), type_)
+    return _by_register(e, raw_tracepoints.call_register(e, place.offset, place.size, signed=place.signed), type_)
 
 
 def _call_result(e: Emitter, _place: CallResult, type_: Type) -> Operand:
-    return _by_register(e, e.b.load(e.b.offset(e.context, system_calls.RESULT)), type_)
+    return _by_register(e, e.b.load(e.b.offset(e.context, raw_tracepoints.CALL_RESULT)), type_)
 
 
 def _location(e: Emitter, place: RegisterLocation, type_: Type) -> Operand:
@@ -215,3 +216,44 @@ def positional(e: Emitter, index: int) -> Number:
     return function_argument(e, index)
 
 
+# ---------------------------------------------------------------------------------------------- uretprobes
+
+RETURN_INSTANCES = 16
+"""Maximum number of ``struct return_instance`` that are searched."""
+
+
+def _helper_suffices(e: Emitter) -> bool:
+    """Whether to use only ``bpf_get_func_ip``: on kernels with the instances of Linux 6.13, or without BTF of these."""
+    instance = e.script.kernel.struct("struct", "return_instance")
+    task = e.script.kernel.struct("struct", "task_struct")
+    if instance is None or task is None or task.find("utask") is None:
+        return True
+    return e.script.ahead is None and instance.find("cons_cnt") is not None
+
+
+def _returning_function(e: Emitter, place: Number, otherwise: Number) -> Number:
+    """Address of the function whose return address was at stack address *place*; *otherwise* if there is none.
+
+    The kernel keeps a ``struct return_instance`` for each probed call that has not returned, innermost first
+    (``kernel/events/uprobes.c``). Calls that an exception or ``longjmp`` left are still listed, so the returning one is
+    identified by the stack address of its return address.
+    """
+    task = e.b.helper(helpers.GET_CURRENT_TASK)
+    uprobes = read_word(e, e.b.add(task, kernel_field(e, "task_struct", "utask")))
+    function, instance = e.b.register(), e.b.register()
+    e.b.store(otherwise, function)
+    e.b.store(_kernel_word(e, uprobes, "uprobe_task", "return_instances"), instance)
+
+    def step(_index: Number, leave: Callable[[], None]) -> None:
+        current = e.b.load(instance)
+        with e.b.when(e.b.icmp("eq", _kernel_word(e, current, "return_instance", "stack"), place)):
+            e.b.store(_kernel_word(e, current, "return_instance", "func"), function)
+            leave()
+        e.b.store(_kernel_word(e, current, "return_instance", "next"), instance)
+
+    loops.counted(e, RETURN_INSTANCES, step)
+    return e.b.load(function)
+
+
+def _kernel_word(e: Emitter, address: Number, owner: str, name: str) -> Number:
+    return read_word(e, e.b.add(address, kernel_field(e, owner, name)))

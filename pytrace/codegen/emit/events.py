@@ -8,13 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pytrace.codegen.emit import evaluation_order, memory, seq_file, system_calls
+from pytrace.codegen.emit import evaluation_order, memory, raw_tracepoints
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.ir_values import FRAME, Number, Ptr, global_pointer, number_parameter
+from pytrace.codegen.ir.ir_values import FRAME, NULL, Number, Ptr, global_pointer, number_parameter
 from pytrace.codegen.ir.operands import Made, Operand, Remote, Scalar
-from pytrace.core.diagnostics import InternalError
-from pytrace.core.event_layout import CUT, EventLayout, EventSpec, HelperFailure, LayoutWithProbe, RuntimeFailure
+from pytrace.core import formats
+from pytrace.core.diagnostics import InternalError, TraceError
+from pytrace.core.event_layout import (
+    CUT,
+    EventLayout,
+    EventSpec,
+    Formatted,
+    HelperFailure,
+    LayoutWithProbe,
+    RuntimeFailure,
+)
+from pytrace.core.formats import Conversion, Format
 from pytrace.core.manifest import RING
 from pytrace.core.types import INT32, AddressSpace, Buffer, String, Type
 from pytrace.frontend.ast import nodes
@@ -33,7 +43,7 @@ SLACK = 8
 def send_node(e: Emitter, node: nodes.Expr) -> None:
     """Send the event of a call, with its arguments."""
     if e.program.unit.pinned:
-        seq_file.write(e, node)
+        _write_to_pin(e, node)
         return
     spec = e.checked.events[node]
     arguments = e.checked.event_arguments.get(node, ())
@@ -124,7 +134,7 @@ def target_index(e: Emitter) -> Number:
     """Index of the target that fired among those of the program: its attach cookie."""
     unit = e.program.unit
     if unit.calls:
-        return system_calls.target_index(e, unit)
+        return raw_tracepoints.call_index(e, unit)
     return e.b.helper(helpers.GET_ATTACH_COOKIE, e.raw_context)
 
 
@@ -291,3 +301,81 @@ def first_ones(e: Emitter, before: Number, action: Callable[[], None], most: int
     """Emit *action* for the first failures on a CPU; later ones are only counted, to save ring space."""
     with e.b.when(e.b.icmp("ult", before, most)):
         action()
+
+
+# ---------------------------------------------------------------------------------------------- pinned iterators
+
+MOST_IN_PIN = 12
+"""Values of one call of ``bpf_seq_printf``."""
+
+_KERNEL_NAMES = frozenset("diuxXpcs")
+
+
+def _write_to_pin(e: Emitter, node: nodes.Expr) -> None:
+    """Emit a ``printf`` into the pinned file, which is read after the tracer has exited: events have no receiver then.
+
+    ``bpf_seq_printf`` (kernel/trace/bpf_trace.c, ``bpf_bprintf_prepare`` in kernel/bpf/helpers.c) formats integers,
+    characters and strings.
+
+    Raises:
+        TraceError: the call is not a printf, or the kernel cannot format it.
+    """
+    spec = e.checked.events[node]
+    arguments = e.checked.event_arguments.get(node, ())
+    if spec.kind != "printf":
+        raise TraceError(
+            f"line {spec.location.line}: {spec.kind.replace('_', ' ')} is not possible in a pinned iterator",
+            hints=("what is read from the pin is what printf() writes",),
+        )
+    format_ = formats.parse(spec.static_part(Formatted).format.encode("utf-8", "surrogateescape"))
+    text = _kernel_format(format_, spec.location.line)
+    data = e.b.alloca(8 * len(arguments)) if arguments else NULL
+    with e.temporaries():
+        for index, (item, conversion) in enumerate(zip(arguments, format_.conversions, strict=True)):
+            e.b.store(_kernel_value(e, item, conversion.name == "s", spec.location.line), e.b.offset(data, 8 * index))
+        state = e.b.load(e.context)
+        file = e.b.load(e.b.pointer(state))
+        e.b.helper(helpers.SEQ_PRINTF, file, e.module.constant(text), len(text), data, 8 * len(arguments))
+
+
+def _kernel_format(format_: Format, line: int) -> bytes:
+    """The kernel's format string: every integer is 64 bits wide."""
+    conversions = format_.conversions
+    if len(conversions) > MOST_IN_PIN or not all(_in_kernel(item) for item in conversions):
+        text = format_.text.decode("utf-8", "surrogateescape")
+        what = f"more than {MOST_IN_PIN} values" if len(conversions) > MOST_IN_PIN else f"format {text!r}"
+        raise TraceError(
+            f"line {line}: the kernel cannot print {what} in a pinned iterator",
+            hints=("%d %i %u %x %X %p %c and %s with a width are there",),
+        )
+    parts = (_widen(part) if isinstance(part, Conversion) else part.replace(b"%", b"%%") for part in format_.parts)
+    return b"".join(parts) + b"\0"
+
+
+def _in_kernel(conversion: Conversion) -> bool:
+    plain = "#" not in conversion.flags and conversion.width != "*" and not conversion.precision
+    return plain and conversion.name in _KERNEL_NAMES
+
+
+def _widen(conversion: Conversion) -> bytes:
+    head, name = conversion.flags + conversion.width, conversion.name
+    if name == "p":
+        return f"0x%{head}llx".encode()
+    return (f"%{head}{name}" if name in "cs" else f"%{head}ll{name}").encode()
+
+
+def _kernel_value(e: Emitter, item: nodes.Expr, string: bool, line: int) -> Number:
+    operand = e.value(item)
+    if operand.type.scalar and not string:
+        return memory.number(e, operand)
+    if not (isinstance(operand.type, String) and string):
+        raise TraceError(
+            f"line {line}: a value of type {operand.type} cannot be printed so in a pinned iterator",
+            hints=("integers and strings can, %s is for strings only",),
+        )
+    size = operand.type.capacity
+    pointer = e.temporary(size + 8)
+    # A string that fills its buffer has no NUL.
+    e.b.store(0, e.b.offset(pointer, size), 64, align=1)
+    memory.write(e, operand, pointer, operand.type)
+    return e.b.address(pointer)

@@ -20,7 +20,7 @@ from pytrace.codegen.ir.module import Module
 from pytrace.codegen.ir.operands import Operand
 from pytrace.codegen.storage.data_sections import Layout
 from pytrace.codegen.storage.scratch_memory import USER_AREA, Scratch, unit_area
-from pytrace.core.builtin_row import Builtin
+from pytrace.core.builtins import Builtin
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.types import Type
@@ -70,9 +70,9 @@ class Script(msgspec.Struct, eq=False):
     sparing: bool = False
     """Whether variables and large temporaries are in scratch memory, because the stack is too small."""
     element_maps: frozenset[str] = frozenset()
-    """Maps for which repeated reads of an element are eliminated (:mod:`pytrace.codegen.analysis.repeated_reads`)."""
+    """Maps for which repeated reads of an element are eliminated (:mod:`pytrace.codegen.analysis.element_accesses`)."""
     inserted: Mapping[nodes.Block, frozenset[str]] = msgspec.field(default_factory=dict)
-    """By body, maps whose elements are mostly missing when they are assigned (:mod:`..analysis.inserted_elements`)."""
+    """By body, maps whose elements are mostly missing when they are assigned (:mod:`..analysis.element_accesses`)."""
 
     def counting_callback(self) -> Ptr:
         """An empty callback: ``bpf_for_each_map_elem`` with it returns the number of entries."""
@@ -106,7 +106,7 @@ class Program(msgspec.Struct, eq=False):
     results: dict[FunctionInfo, int] = msgspec.field(default_factory=dict)
     """Scratch memory of function results that do not fit a register."""
     origins: dict[VariableInfo, nodes.Expr] | None = None
-    """Provenance of variables (:mod:`pytrace.codegen.emit.provenance`), computed on first use."""
+    """Provenance of variables (:mod:`pytrace.codegen.lower.members`), computed on first use."""
     failure_function: str = ""
     """The function that counts and reports failed helper calls, if it has been emitted."""
     repeated: Mapping[nodes.Expr, nodes.MapIndex] = msgspec.field(default_factory=dict)

@@ -1,4 +1,8 @@
-"""Tracepoint fields computed in programs of raw tracepoints, as the kernel's ``TP_fast_assign`` computes them."""
+"""Programs of raw tracepoints that stand in for tracepoints.
+
+Fields are computed as the kernel's ``TP_fast_assign`` computes them; for system calls there are registers, result, and
+the index of the target that fired.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,10 @@ from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.ir_values import I1, I64, Number
 from pytrace.codegen.ir.operands import Operand, Remote, Scalar
+from pytrace.core.probes.system_calls import ABIS
 from pytrace.core.types import AddressSpace, Type
 from pytrace.frontend.ast.probe_context import RawField, RawRead
+from pytrace.frontend.ast.typed_program import ProbeUnit
 
 _MINOR_BITS = 20
 """``MINORBITS`` of include/linux/kdev_t.h."""
@@ -70,6 +76,26 @@ def _load(e: Emitter, address: Number, size: int, *, signed: bool = False) -> I6
     cell = e.cell
     e.b.helper(helpers.PROBE_READ_KERNEL, cell, size, address)
     return e.b.load(cell, 8 * size, signed)
+
+
+# ---------------------------------------------------------------------------------------------- system calls
+
+CALL_RESULT = 8
+"""Offset of the system call's result in the context of the raw tracepoint ``sys_exit``."""
+
+
+def call_register(e: Emitter, offset: int, size: int = 8, *, signed: bool = False) -> I64:
+    """The value at *offset* in the ``struct pt_regs`` of the system call, which the verifier knows by type."""
+    return e.b.load(e.b.offset(e.b.pointer(e.b.load(e.context)), offset), 8 * size, signed)
+
+
+def call_index(e: Emitter, unit: ProbeUnit) -> I64:
+    """Index of the current system call among the targets of *unit*."""
+    most = max(unit.calls)
+    indexes = dict(zip(unit.calls, range(len(unit.calls)), strict=True))
+    table = b"".join(indexes.get(number, 0).to_bytes(2, "little") for number in range(most + 1))
+    number = e.b.at_most(call_register(e, ABIS[e.script.kernel.arch].number, 4), most)
+    return e.b.load(e.b.offset(e.module.constant(table), e.b.mul(number, 2)), 16)
 
 
 # ---------------------------------------------------------------------------------------------- formulas

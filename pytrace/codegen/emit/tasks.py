@@ -1,4 +1,6 @@
-"""Properties of a task for process filters: of the current task, by helpers, or of another one, from its memory."""
+"""Tasks for process filters: properties of the current task, by helpers, or of another one, from its memory, and
+comparisons with the values of filters in the session data.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ from pytrace.codegen.emit.current_task import (
 )
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.ir_values import Number, Ptr
+from pytrace.codegen.ir.ir_values import I1, Number, Ptr, global_pointer
+from pytrace.codegen.storage.data_sections import SESSION
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import INT32, UINT32, UINT64, AddressSpace, Array, Int, Struct
 
@@ -147,3 +150,39 @@ class OtherTask(msgspec.Struct, frozen=True):
 
     def _read(self, address: Number, type_: Int) -> Number:
         return memory.read_scalar(self.e, address, type_, AddressSpace.KERNEL).value
+
+
+# ---------------------------------------------------------------------------------------------- values of filters
+
+
+def is_any_of(e: Emitter, value: Number, offset: int, count: int) -> I1:
+    """Whether *value* is one of the *count* numbers at the offset *offset* of the values."""
+    same: Number = 0
+    for number in range(count):
+        candidate = e.b.load(e.session(SESSION.filters + offset + 8 * number))
+        same = e.b.op("or", same, e.b.number(e.b.icmp("eq", value, candidate)))
+    return e.b.truth(same)
+
+
+def is_named(e: Emitter, task: Task, offset: int, count: int) -> I1:
+    """Whether *task* has one of the *count* names at the offset *offset* of the values."""
+    name = e.b.alloca(COMM)
+    # Kernels before 6.3 do not clear the bytes after the NUL (strscpy).
+    memory.zero(e, name, COMM, 8)
+    task.name(name)
+    low, high = e.b.load(name), e.b.load(e.b.offset(name, 8))
+    different: Number | None = None
+    for number in range(count):
+        place = SESSION.filters + offset + COMM * number
+        one = e.b.op("xor", low, e.b.load(e.session(place)))
+        other = e.b.op("xor", high, e.b.load(e.session(place + 8)))
+        differs = e.b.number(e.b.truth(e.b.op("or", one, other)))
+        different = differs if different is None else e.b.op("and", different, differs)
+    return e.b.icmp("eq", different or 0, 0)
+
+
+def is_in_map(e: Emitter, number: Number, name: str) -> I1:
+    """Whether the 32-bit *number* is a key of the map *name*."""
+    e.b.store(number, e.cell, 32)
+    missing = e.b.number(e.b.is_null(e.b.helper(helpers.MAP_LOOKUP_ELEM, global_pointer(name), e.cell)))
+    return e.b.icmp("eq", missing, 0)

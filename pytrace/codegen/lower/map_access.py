@@ -17,8 +17,8 @@ from pytrace.codegen.ir.function_text import Block
 from pytrace.codegen.ir.ir_values import I64, NULL, Number, Ptr, global_pointer, pointer_parameter
 from pytrace.codegen.ir.module import SHARED, Module
 from pytrace.codegen.ir.operands import Memory, Operand, Parts, Scalar
-from pytrace.codegen.lower import key_digests, large_keys
-from pytrace.codegen.lower.large_keys import Text
+from pytrace.codegen.lower import key_digests
+from pytrace.codegen.lower.key_digests import Text
 from pytrace.codegen.storage.data_sections import Layout
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import DIGEST, MAP_TYPES, SLOT_FLAG, MapType
@@ -143,8 +143,8 @@ def digested(e: Emitter, info: MapInfo, operand: Operand, size: int) -> Key:
     if info.key is None:
         raise InternalError("no key")
     room = padded_key(info)
-    full_key, digest = e.temporary(room + large_keys.SLACK), e.temporary(size)
-    texts = large_keys.write(e, operand, full_key, info.key)
+    full_key, digest = e.temporary(room + key_digests.SLACK), e.temporary(size)
+    texts = key_digests.write_key(e, operand, full_key, info.key)
     for offset in range(info.key.size, room):
         # Only now, as the slack of a string may overlap the padding.
         e.b.store(0, e.b.offset(full_key, offset), 8)
@@ -367,7 +367,7 @@ def _keep_whole(e: Emitter, node: nodes.Node, info: MapInfo, key: Key, dropped: 
     with e.temporaries():
         full_key = key.whole
         if key.texts:
-            full_key = large_keys.clear(e, full_key, padded_key(info), key.texts)
+            full_key = key_digests.cleared(e, full_key, padded_key(info), key.texts)
         keys = global_pointer(keys_symbol(info.name))
         error = _put(e, keys, key.pointer, full_key, NOEXIST)
     on = e.b.block()

@@ -6,7 +6,6 @@ from pytrace.codegen.aot import load_time_values
 from pytrace.codegen.emit import contexts, events, memory
 from pytrace.codegen.emit.contexts import text_view
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.emit.provenance import origin
 from pytrace.codegen.ir.function_text import Block
 from pytrace.codegen.ir.ir_values import Number
 from pytrace.codegen.ir.operands import Memory, Operand, Remote, Scalar
@@ -18,7 +17,8 @@ from pytrace.core.types.basic_types import plainly_read
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import BoundsCheck
 from pytrace.frontend.ast.probe_context import Slot
-from pytrace.frontend.ast.typed_program import FieldPath
+from pytrace.frontend.ast.typed_program import CheckedProgram, FieldPath, VariableInfo
+from pytrace.frontend.ast.visitor import walk
 
 
 def follow(e: Emitter, operand: Operand, pointer: Type, type_: Type) -> Operand:
@@ -153,7 +153,7 @@ def typed_address(e: Emitter, node: nodes.Expr, missing: Block) -> Number:
     Raises:
         PlacedError: the value is not reached from the probe's arguments alone.
     """
-    expression, node = node, origin(e, node)
+    expression, node = node, _origin(e, node)
     if e.program.unit.kind.context is Context.ITERATOR and isinstance(node, nodes.FieldAccess):
         path = e.checked.fields[node]
         distance = load_time_values.member_offset(e, node, path, movable=True)
@@ -167,7 +167,7 @@ def typed_address(e: Emitter, node: nodes.Expr, missing: Block) -> Number:
     maybe_null = _unchecked_argument(e, node)
     if maybe_null is not None:
         return _not_null(e, contexts.slot(e, maybe_null.index), missing)
-    if isinstance(node, nodes.FieldAccess) and origin(e, node.base) is not node.base:
+    if isinstance(node, nodes.FieldAccess) and _origin(e, node.base) is not node.base:
         path = e.checked.fields[node]
         distance = load_time_values.member_offset(e, node, path, movable=True)
         address = e.b.add(typed_address(e, node.base, missing), distance)
@@ -198,6 +198,64 @@ def _not_null(e: Emitter, address: Number, missing: Block) -> Number:
     """*address*, after a null check."""
     e.b.jump_if(e.b.icmp("eq", address, 0), missing)
     return address
+
+
+# ---------------------------------------------------------------------------------------------- provenance of pointers
+
+_ARGUMENTS = frozenset({"args", "ctx"})
+
+
+def _origin(e: Emitter, node: nodes.Expr) -> nodes.Expr:
+    """*node* without pointer-to-pointer casts, and with variables replaced by the expressions assigned to them."""
+    if e.program.origins is None:
+        e.program.origins = _of_variables(e.checked, e.program.unit.body)
+    while True:
+        if isinstance(node, nodes.Cast) and _is_pointer(e, node) and _is_pointer(e, node.operand):
+            node = node.operand
+        elif isinstance(node, nodes.Variable) and e.checked.variables[node] in e.program.origins:
+            node = e.program.origins[e.checked.variables[node]]
+        else:
+            return node
+
+
+def _is_pointer(e: Emitter, node: nodes.Expr) -> bool:
+    return isinstance(e.type(node), Pointer)
+
+
+def _of_variables(checked: CheckedProgram, body: nodes.Block) -> dict[VariableInfo, nodes.Expr]:
+    """The assigned expressions of variables that are reached from a probe argument and not changed later."""
+    origins: dict[VariableInfo, nodes.Expr] = {}
+    changed: set[VariableInfo] = set()
+    for node in walk(body):
+        if isinstance(node, nodes.Let) and node.value is not None:
+            origins[checked.variables[node.variable]] = node.value
+        elif isinstance(node, nodes.Assign) and isinstance(node.target, nodes.Variable):
+            info = checked.variables[node.target]
+            if node.operator == "=" and info.span == node.target.span and info not in origins:
+                origins[info] = node.value
+            else:
+                changed.add(info)
+        else:
+            changed.update(checked.variables[item] for item in _written(node) if item in checked.variables)
+    return {info: value for info, value in origins.items() if info not in changed and _lasting(value)}
+
+
+def _written(node: nodes.Node) -> list[nodes.Variable]:
+    """Variables that a node other than an assignment may change."""
+    if isinstance(node, nodes.Unary):
+        places: tuple[nodes.Node, ...] = (node.operand,) if node.operator in ("++", "--", "&") else ()
+    elif isinstance(node, nodes.For):
+        places = (node.variable,)
+    else:
+        places = node.args if isinstance(node, nodes.Call) and node.name == "find" else ()
+    return [place for place in places if isinstance(place, nodes.Variable)]
+
+
+def _lasting(value: nodes.Expr) -> bool:
+    """Whether *value* is an argument, a variable, or a member reached from one."""
+    while isinstance(value, nodes.Cast | nodes.FieldAccess):
+        value = value.operand if isinstance(value, nodes.Cast) else value.base
+    return isinstance(value, nodes.Variable) or (isinstance(value, nodes.Identifier) and value.name in _ARGUMENTS)
 
 
 # ---------------------------------------------------------------------------------------------- elements
@@ -262,5 +320,3 @@ def _checked_element(e: Emitter, node: nodes.Index, base: Operand, array: Type, 
     e.b.start(done)
     copy = Memory(target, element)
     return memory.load(e, target, element) if element.scalar else copy
-
-

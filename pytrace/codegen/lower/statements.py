@@ -1,22 +1,25 @@
-"""Lowering of statements, one function for each node class."""
+"""Lowering of statements, one function for each node class; loops over ranges and maps."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
 from pytrace.base.dispatch import by_class, on
-from pytrace.codegen.analysis.aliasing import overlaps
+from pytrace.codegen.analysis import loop_bounds
 from pytrace.codegen.emit import loops, memory
 from pytrace.codegen.emit.emitter import Emitter, Loop
-from pytrace.codegen.ir.ir_values import Number
-from pytrace.codegen.ir.operands import Operand, Scalar
-from pytrace.codegen.lower import aggregates, for_loops, map_access, maps, operators
+from pytrace.codegen.emit.evaluation_order import overlaps
+from pytrace.codegen.ir import helpers
+from pytrace.codegen.ir.ir_values import I64, Number, Ptr, global_pointer, pointer_parameter
+from pytrace.codegen.ir.operands import Memory, Operand, Scalar
+from pytrace.codegen.lower import aggregate_reading, aggregates, map_access, maps, operators
 from pytrace.codegen.lower.expressions import store_variable
+from pytrace.codegen.lower.map_access import Key
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.types import VOID, Pointer, Type, Void
+from pytrace.core.types import INT64, VOID, Pointer, Tuple, Type, Void
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import Signedness
-from pytrace.frontend.ast.typed_program import MapInfo
+from pytrace.frontend.ast.typed_program import MapInfo, VariableInfo
 from pytrace.frontend.ast.visitor import walk
 
 
@@ -174,7 +177,11 @@ def _store(e: Emitter, target: nodes.Expr, operand: Operand) -> None:
 def _unroll(e: Emitter, node: nodes.Unroll) -> None:
     rounds = int(e.checked.constants[node.count])
     if node in e.program.plan.loops:
-        loops.run(e, node.span, rounds, lambda inner, _index: _body(inner, node.body))
+
+        def body(inner: Emitter, _index: I64) -> None:
+            block(inner, node.body)
+
+        loops.run(e, node.span, rounds, body)
         return
     done = e.b.block()
     for _ in range(rounds):
@@ -186,10 +193,6 @@ def _unroll(e: Emitter, node: nodes.Unroll) -> None:
         e.b.start(again)
     e.b.jump(done)
     e.b.start(done)
-
-
-def _body(e: Emitter, node: nodes.Block) -> None:
-    block(e, node)
 
 
 def _break(e: Emitter, _node: nodes.Break) -> None:
@@ -208,13 +211,103 @@ def _return(e: Emitter, node: nodes.Return) -> None:
     e.leave(e.value(node.value) if node.value is not None else None)
 
 
+# ---------------------------------------------------------------------------------------------- loops
+
+
+def _for(e: Emitter, node: nodes.For) -> None:
+    """``for``: over a range or a map."""
+    if isinstance(node.source, nodes.Range):
+        _for_range(e, node, node.source)
+    else:
+        _for_map(e, node)
+
+
+def _for_range(e: Emitter, node: nodes.For, span: nodes.Range) -> None:
+    start, stop = e.number(span.start), e.number(span.stop)
+    info = e.checked.variables[node.variable]
+    first = e.reserve(8)
+    e.b.store(start, e.area(first))
+    # The verifier (seen in 6.18) removes the callback of a loop that it knows to run zero times, but not the reference
+    # to it: for an empty range, branch around the loop.
+    with e.b.when(e.b.icmp("slt", start, stop)):
+
+        def body(inner: Emitter, index: I64) -> None:
+            value = inner.b.add(inner.b.load(inner.area(first)), index)
+            _set(inner, info, Scalar(memory.fit(inner, value, info.type), INT64))
+            block(inner, node.body)
+
+        loops.run(e, node.span, e.b.sub(stop, start), body, loop=node)
+
+
+def _set(e: Emitter, info: VariableInfo, operand: Operand) -> None:
+    place = e.variable(info)
+    if place.register is not None:
+        e.b.store(memory.number(e, operand), place.register)
+    else:
+        memory.write(e, operand, e.variable_pointer(info), info.type)
+
+
+def _while(e: Emitter, node: nodes.While) -> None:
+    """``while``: a loop with the maximum count, left once the condition is false."""
+
+    def body(inner: Emitter, _index: I64) -> None:
+        with inner.temporaries():
+            condition = memory.truth(inner, inner.value(node.condition))
+        with inner.b.unless(condition):
+            loops.leave(inner)
+        block(inner, node.body)
+
+    loops.run(e, node.span, loop_bounds.MOST, body, loop=node)
+
+
+def _for_map(e: Emitter, node: nodes.For) -> None:
+    if not isinstance(node.source, nodes.Expr):
+        raise InternalError("not a map")
+    info, _ = map_access.info_of(e, node.source)
+    variable = e.checked.variables[node.variable]
+    pair = variable.type
+    if not isinstance(pair, Tuple) or info.key is None:
+        raise InternalError("iteration over a map yields pairs")
+    key_type = info.key
+
+    def body(inner: Emitter) -> None:
+        inner.variable(variable)
+        pointer = inner.variable_pointer(variable)
+        key_place, value_place = inner.b.offset(pointer, pair.offsets[0]), inner.b.offset(pointer, pair.offsets[1])
+        memory.zero(inner, pointer, pair.size)
+        memory.write(inner, Memory(pointer_parameter("key"), key_type), key_place, pair.members[0])
+        with inner.temporaries():
+            value: Operand = Memory(pointer_parameter("value"), info.value)
+            if info.value.aggregate:
+                value = aggregate_reading.read(inner, info, Key(pointer_parameter("key")), pair.members[1])
+            memory.write(inner, value, value_place, pair.members[1], memory.natural(8, pair.offsets[1]))
+        block(inner, node.body)
+
+    # The number of keys is not known in advance: iteration over the last map is always completed.
+    with loops.budget(e, node, 1) as (turns, spend):
+        with e.b.when(e.b.icmp("ne", turns, 0)):
+            loops.with_callback(
+                e,
+                node.span,
+                ("*map", "*key", "*value", "*frame"),
+                lambda inner: loops.turn(inner, node, lambda: body(inner)),
+                lambda name, frame: spend(_each(e, node, map_access.map_symbol(e, info), name, frame)),
+            )
+
+
+def _each(e: Emitter, node: nodes.For, map_: Ptr, callback: str, frame: Ptr) -> I64:
+    """Iterate over a map. Returns the number of keys plus the cost of empty buckets, in iterations."""
+    keys = e.b.helper(helpers.FOR_EACH_MAP_ELEM, map_, global_pointer(callback), frame, 0)
+    return e.b.add(keys, loop_bounds.of_map(e.checked, node))
+
+
 _EMIT: Mapping[type[nodes.Stmt], Callable[[Emitter, nodes.Stmt], None]] = by_class(
     on(nodes.ExprStmt, _expression),
     on(nodes.Discard, _discard),
     on(nodes.Let, _let),
     on(nodes.Assign, _assign),
-    on(nodes.For, for_loops.for_each),
-    on(nodes.While, for_loops.while_true),
+    on(nodes.For, _for),
+    on(nodes.While, _while),
     on(nodes.Unroll, _unroll),
     on(nodes.Break, _break),
     on(nodes.Continue, _continue),

@@ -15,7 +15,7 @@ from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.function_text import Block
 from pytrace.codegen.ir.ir_values import I1, Number
 from pytrace.codegen.ir.module import Module
-from pytrace.codegen.services import process_following, wanted_values
+from pytrace.codegen.services import process_following
 from pytrace.codegen.storage.data_sections import SESSION
 from pytrace.core.manifest import MapType
 from pytrace.core.options.process_filters import PROCESS_MAP, UNROLLED, FilterShape
@@ -85,11 +85,11 @@ def _pid_tests(e: Emitter, shape: FilterShape) -> list[Test]:
 
 
 def _pid(e: Emitter, task: tasks.Task) -> I1:
-    return wanted_values.is_any_of(e, task.process("tracer"), 0, e.script.options.shape.pids)
+    return tasks.is_any_of(e, task.process("tracer"), 0, e.script.options.shape.pids)
 
 
 def _pid_in_map(e: Emitter, task: tasks.Task) -> I1:
-    return wanted_values.is_in_map(e, task.process("tracer"), PROCESS_MAP)
+    return tasks.is_in_map(e, task.process("tracer"), PROCESS_MAP)
 
 
 def _pid_at_load_time(e: Emitter, task: tasks.Task) -> I1:
@@ -104,17 +104,17 @@ def _pid_at_load_time(e: Emitter, task: tasks.Task) -> I1:
 
 def _uid(e: Emitter, task: tasks.Task) -> I1:
     shape = e.script.options.shape
-    return wanted_values.is_any_of(e, task.user(), shape.uids_at, shape.uids)
+    return tasks.is_any_of(e, task.user(), shape.uids_at, shape.uids)
 
 
 def _namespace(e: Emitter, task: tasks.Task) -> I1:
     shape = e.script.options.shape
-    return wanted_values.is_any_of(e, task.network_namespace(), shape.namespaces_at, shape.namespaces)
+    return tasks.is_any_of(e, task.network_namespace(), shape.namespaces_at, shape.namespaces)
 
 
 def _comm(e: Emitter, task: tasks.Task) -> I1:
     shape = e.script.options.shape
-    return wanted_values.is_named(e, task, shape.comms_at, shape.comms)
+    return tasks.is_named(e, task, shape.comms_at, shape.comms)
 
 
 def _cgroup(e: Emitter, task: tasks.Task) -> I1:

@@ -19,9 +19,8 @@ from pytrace.codegen.emit.program import Program, Script
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.ir_values import I1, Number, global_pointer
 from pytrace.codegen.ir.module import Module, program_section
-from pytrace.codegen.services import wanted_values
 from pytrace.codegen.storage.data_sections import SESSION, UNFOLLOWED
-from pytrace.core.builtin_row import IN_SCOPE, Builtin
+from pytrace.core.builtins import IN_SCOPE, Builtin
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import MapType, ProgramSpec, Target
@@ -70,7 +69,7 @@ def check(e: Emitter, task: tasks.Task | None = None) -> I1:
     itself = _root(e, task)
     first = e.b.current
     with e.b.unless(itself):
-        is_member = e.b.number(wanted_values.is_in_map(e, task.process("init"), MAP))
+        is_member = e.b.number(tasks.is_in_map(e, task.process("init"), MAP))
         last = e.b.current
     return e.b.truth(e.b.phi([(1, first), (is_member, last)]))
 
@@ -82,8 +81,8 @@ def _root(e: Emitter, task: tasks.Task) -> I1:
     if count < 2:
         return e.b.icmp("eq", number, e.b.load(e.session(SESSION.root)))
     if count > UNROLLED:
-        return wanted_values.is_in_map(e, number, PROCESS_MAP)
-    return wanted_values.is_any_of(e, number, 0, count)
+        return tasks.is_in_map(e, number, PROCESS_MAP)
+    return tasks.is_any_of(e, number, 0, count)
 
 
 def services(script: Script) -> tuple[ProgramSpec, ...]:
@@ -166,7 +165,7 @@ def _starter(script: Script) -> ProgramSpec:
 
 def _start(e: Emitter) -> None:
     """Follow the first process with the awaited program's name; the kernel has set the name before this tracepoint."""
-    named = wanted_values.is_named(e, tasks.CurrentTask(e), e.script.options.shape.awaited_at, 1)
+    named = tasks.is_named(e, tasks.CurrentTask(e), e.script.options.shape.awaited_at, 1)
     e.b.jump_unless(named, e.exit, likely=False)
     e.b.exchange_if(e.session(SESSION.root), NOT_YET, current_task.process_ids(e, "tracer")[0])
 

@@ -17,8 +17,7 @@ from pytrace.codegen.ir.builder import Builder
 from pytrace.codegen.ir.function_text import Block
 from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr, global_pointer, number_parameter
 from pytrace.codegen.ir.module import Module
-from pytrace.core.manifest import MapType
-from pytrace.core.manifest_sections import UnwindMaps
+from pytrace.core.manifest import MapType, UnwindMaps
 from pytrace.core.unwind_format import RANGE_SIZE
 
 SPACES, RANGES, ROWS, TOLD = "unwind_spaces", "unwind_ranges", "unwind_rows", "unwind_told"

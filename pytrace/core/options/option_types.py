@@ -15,7 +15,6 @@ import msgspec
 
 from pytrace.core.diagnostics import did_you_mean
 from pytrace.core.numbers import parse_integer
-from pytrace.core.options.script_options import plain_integer
 
 MOST_PID = 0x400000
 """PID_MAX_LIMIT of 64-bit kernels (``include/linux/threads.h``)."""
@@ -66,17 +65,9 @@ def suggestions(type_: OptionType, entry: str) -> tuple[str, ...]:
     return did_you_mean(entry.upper() if all(map(str.isupper, known)) else entry, known)
 
 
-def integer(text: str) -> int | None:
-    """The integer that the whole *text* denotes, or None; as :func:`pytrace.core.numbers.parse_integer`."""
-    value = plain_integer(text)
-    if value is not None:
-        return value
-    return parse_integer(text)
-
-
 def _between(least: int, most: int | None) -> Callable[[str], int | None]:
     def entry(text: str) -> int | None:
-        value = integer(text)
+        value = parse_integer(text)
         return None if value is None or value < least or (most is not None and value > most) else value
 
     return entry
@@ -94,7 +85,7 @@ def _time(text: str) -> int | None:
     if text.isascii() and (whole + part).isdigit() and len(text) < 30:
         value: int | None = int(whole or 0) * NANOSECONDS + int((part + "0" * 9)[:9])
     else:
-        value = integer(text) if text[:1].isdigit() and text[-1:] in "smhd" else None
+        value = parse_integer(text) if text[:1].isdigit() and text[-1:] in "smhd" else None
     return value if value is not None and value <= LONGEST else None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytrace.core.diagnostics import did_you_mean
 from pytrace.core.numbers import parse_flag, parse_integer
-from pytrace.core.options.script_options import ScriptOption, Value, plain_integer
+from pytrace.core.options.script_options import ScriptOption, Value
 
 JOINT = "\n"
 """Separator of the values of a repeated option."""
@@ -99,9 +99,7 @@ def _flag(text: str | None) -> bool:
 
 
 def _integer(text: str) -> int:
-    value = plain_integer(text)
-    if value is None:
-        value = parse_integer(text)
+    value = parse_integer(text)
     if value is None:
         raise WrongValueError("an integer")
     if not -(2**63) <= value < 2**64:

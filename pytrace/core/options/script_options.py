@@ -57,10 +57,3 @@ class ScriptOption(msgspec.Struct, frozen=True):
     def words(self) -> tuple[str, ...]:
         """The names of more than one letter, written with two dashes."""
         return tuple(name for name in self.names if len(name) > 1)
-
-
-def plain_integer(text: str) -> int | None:
-    """The value of a text of decimal digits only, the most common form; None for others."""
-    digits = text.removeprefix("-")
-    plain = digits.isascii() and digits.isdigit() and (digits[0] != "0" or digits == "0") and len(digits) < 20
-    return int(text) if plain else None

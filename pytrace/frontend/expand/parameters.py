@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from msgspec.structs import replace
 
 from pytrace.base.dispatch import by_class, on
-from pytrace.core import manifest_sections, numbers
+from pytrace.core import manifest, numbers
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.options.script_options import Value as OptionValue
@@ -33,7 +33,7 @@ def substitute(program: nodes.Program, options: CompileOptions, diagnostics: Dia
     return replace(result, items=tuple(x for x in result.items if not isinstance(x, nodes.OptionDeclaration)))
 
 
-def describe(program: nodes.Program, options: CompileOptions) -> manifest_sections.Parameters:
+def describe(program: nodes.Program, options: CompileOptions) -> manifest.Parameters:
     """The parameters for the manifest of an ahead-of-time file: fixed values, and those that each run may set.
 
     Options that are declared at the root are fixed: attach points and types may depend on them.
@@ -44,7 +44,7 @@ def describe(program: nodes.Program, options: CompileOptions) -> manifest_sectio
     roots = option_declarations.read(program, Diagnostics())
     named = dict(options.named)
     defaults = tuple((x.name, str(x.default)) for x in roots.options if not named.keys() & set(x.names))
-    return manifest_sections.Parameters(
+    return manifest.Parameters(
         options.positional,
         (*options.named, *defaults),
         tuple(item.name for item in known),

@@ -6,8 +6,7 @@ import re
 
 import msgspec
 
-from pytrace.core.builtin_row import Mode
-from pytrace.core.builtins import BUILTINS
+from pytrace.core.builtins import BUILTINS, Mode
 from pytrace.core.diagnostics import TraceError
 from pytrace.multitools.specs.c_types import Parameter
 from pytrace.multitools.specs.expressions import Call, Names, Token, Translator
@@ -21,18 +20,16 @@ _TASK = {
 }  # fmt: skip
 """Values of the current task; ``$pid`` is the kernel's pid, that of the thread, as in bcc."""
 FUNCTIONS = frozenset(
-    name
+    row.name
     for row in BUILTINS
     if row.call and row.most != 0 and row.mode is not Mode.ASYNC and not row.unsafe
     and row.family not in ("aggregate", "map")
-    for name in (row.name, *row.aliases)
 )  # fmt: skip
 """Functions of scripts that expressions may call as they are: all that give a value of their arguments."""
 _VALUES = frozenset(
-    name
+    row.name
     for row in BUILTINS
     if row.value and row.probes is None and row.mode is not Mode.ASYNC
-    for name in (row.name, *row.aliases)
 ) - {"args", "argN", "ctx", "retval"}  # fmt: skip
 """Builtins that are available in every probe; those that depend on the probe are in :class:`Scope`."""
 _SWAPS = {"ntohs": "uint16", "htons": "uint16", "bpf_ntohs": "uint16", "bpf_htons": "uint16", "ntohl": "uint32",

@@ -14,8 +14,7 @@ from msgspec.structs import replace
 
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.kernel_info import KernelInfo
-from pytrace.core.manifest import LOAD_TIME_SECTION, CompiledScript, Manifest
-from pytrace.core.manifest_sections import AheadOfTime, Parameters
+from pytrace.core.manifest import LOAD_TIME_SECTION, AheadOfTime, CompiledScript, Manifest, Parameters
 from pytrace.core.numbers import parse_flag, parse_integer
 from pytrace.core.options.run_options import RunOptions
 from pytrace.runtime.aot import layouts, moved_probes

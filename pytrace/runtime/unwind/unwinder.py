@@ -24,8 +24,7 @@ from pytrace.runtime.unwind import tables
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from pytrace.core.manifest import Manifest
-    from pytrace.core.manifest_sections import UnwindMaps
+    from pytrace.core.manifest import Manifest, UnwindMaps
     from pytrace.runtime.host.procfs import Mapping
     from pytrace.runtime.load.loaded_script import LoadedScript
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.core.manifest_sections import AheadOfTime
+from pytrace.core.manifest import AheadOfTime
 from pytrace.core.options.compile_options import CompileOptions
 from tests.codegen.running import compiled
 from tests.support.facts import RecordedKernel

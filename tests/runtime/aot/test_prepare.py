@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from pytrace import pipeline
 from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError
-from pytrace.core.manifest import LOAD_TIME_SECTION, CompiledScript
-from pytrace.core.manifest_sections import OpenValue
+from pytrace.core.manifest import LOAD_TIME_SECTION, CompiledScript, OpenValue
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.options.process_filters import ProcessFilters
 from pytrace.core.options.run_options import RunOptions

@@ -8,7 +8,7 @@ import os
 from msgspec.structs import replace
 
 import pytrace
-from pytrace.core.manifest_sections import AheadOfTime, Parameters
+from pytrace.core.manifest import AheadOfTime, Parameters
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.types import INT64, Count, Record, String, Username
 from pytrace.core.types.tables import RowTable, TableSchema

@@ -12,7 +12,7 @@ from pytrace.codegen.ir.operands import Made, Operand, Remote, Scalar
 from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.services import process_filters
 from pytrace.codegen.storage.data_sections import SESSION
-from pytrace.core.builtin_row import IN_SCOPE
+from pytrace.core.builtins import IN_SCOPE
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import RuntimeFailure
 from pytrace.core.types import INT32, UINT64, AddressSpace, CgroupPath, Pointer, String

@@ -4,16 +4,19 @@
 
 from __future__ import annotations
 
-from pytrace.codegen.emit import events
+from collections.abc import Callable
+
+from pytrace.codegen.emit import contexts, events
 from pytrace.codegen.emit.current_task import process_ids
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.ir_values import Number, Ptr
+from pytrace.codegen.ir.ir_values import I64, Number, Ptr
 from pytrace.codegen.ir.operands import Made, Operand
 from pytrace.codegen.lower.builtins.families import Emission
-from pytrace.codegen.services import frame_pointers, uprobe_entries, user_unwinding
+from pytrace.codegen.services import frame_pointers, user_unwinding
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.probes.kinds import FENTRY, FEXIT, RAWTRACEPOINT
+from pytrace.core.probes.kinds import FENTRY, FEXIT, RAWTRACEPOINT, UPROBE
+from pytrace.core.probes.targets import UserTarget
 from pytrace.core.types import Stack, StackMode
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import location
@@ -25,6 +28,7 @@ USER_BUILD_ID = 1 << 11
 SKIPPED = 2
 """Frames that do not belong to the traced stack: the program and its caller, ``bpf_trace_run1`` … or a trampoline,
 whose address kallsyms resolves to an unrelated symbol."""
+_WORD = 8
 _RUN_BY_OTHERS = frozenset({RAWTRACEPOINT, FENTRY, FEXIT})
 """Probe kinds whose stacks begin inside the program itself."""
 
@@ -36,31 +40,81 @@ def _stack(e: Emitter, node: Node) -> Operand:
     flags = (USER_STACK if type_.user else 0) | (USER_BUILD_ID if type_.mode is StackMode.BUILD_ID else 0)
     if not type_.user and e.program.unit.kind.name in _RUN_BY_OTHERS:
         flags |= SKIPPED
-    room = type_.limit * type_.frame_size
     context = e.raw_context
     tgid = process_ids(e, "tracer")[0] if type_.user else 0
+
+    def get_stack(place: Ptr, limit: int) -> I64:
+        # The helper zeroes the rest after the last frame, and everything if it fails (__bpf_get_stack), which keys
+        # require.
+        length = e.b.helper(helpers.GET_STACK, context, place, limit * type_.frame_size, flags)
+        _check(e, node, type_, length)
+        return length
 
     def write(pointer: Ptr, _align: int) -> None:
         frames = e.b.offset(pointer, type_.header)
 
         def helped() -> Number:
-            # The helper zeroes the rest after the last frame, and everything if it fails (__bpf_get_stack), which keys
-            # require.
-            length = e.b.helper(helpers.GET_STACK, context, frames, room, flags)
-            _check(e, node, type_, length)
+            length = get_stack(frames, type_.limit)
             return e.b.select(e.b.icmp("slt", length, 0), length, e.b.op("udiv", length, type_.frame_size))
 
         if frame_pointers.walks(e, type_):
             count = frame_pointers.walk(e, type_, frames, helped)
-        elif uprobe_entries.begins_function(e, type_):
-            call = uprobe_entries.StackCall(context, flags, helped, lambda length: _check(e, node, type_, length))
-            count = uprobe_entries.stack(e, type_, frames, call)
+        elif _may_lack_caller(e, type_):
+            count = _with_caller(e, type_, frames, get_stack, helped)
         else:
             count = helped()
         e.b.store(count, pointer, 32)
         e.b.store(tgid, e.b.offset(pointer, 4), 32)
 
     return Made(type_, write)
+
+
+def _may_lack_caller(e: Emitter, type_: Stack) -> bool:
+    """Whether such a stack may lack the caller."""
+    unit = e.program.unit
+    if not type_.user or type_.mode is StackMode.BUILD_ID or type_.limit < 2 or e.script.kernel.arch != "x86_64":
+        return False
+    if unit.kind.name != UPROBE:
+        return False
+    targets = [target.of(UserTarget) for target in unit.targets]
+    return all(target.symbol and not target.inside for target in targets)
+
+
+def _with_caller(
+    e: Emitter, type_: Stack, frames: Ptr, get_stack: Callable[[Ptr, int], I64], helped: Callable[[], Number]
+) -> Number:
+    """Write the frames of a user stack at the first instruction of a function (x86-64), including the caller.
+
+    There the frame pointer is still the caller's, so a walk along frame pointers skips the caller. Its address is on
+    top of the stack, and is inserted as the second frame. Kernels since 6.11 insert it themselves if the function
+    begins with ``push %rbp`` or ``endbr64`` (``is_uprobe_at_func_entry`` of arch/x86/events/core.c). Returns the number
+    of frames, or the helper's error.
+    """
+    b, result = e.b, e.b.register()
+    caller = e.temporary(_WORD)
+    plain, done = b.block(), b.block()
+    b.store(0, caller)
+    b.helper(helpers.PROBE_READ_USER, caller, _WORD, contexts.register(e, "sp"))
+    # One word too far, to leave room for the caller.
+    length = get_stack(b.offset(frames, _WORD), type_.limit - 1)
+    b.store(0, frames)
+    b.store(length, result)
+    b.jump_if(b.icmp("slt", length, _WORD), done, likely=False)
+    address = b.load(caller, again=True)
+    segment = b.op("and", contexts.register(e, "cs"), 0xFFFF)
+    address = b.select(b.icmp("eq", segment, frame_pointers.CODE_64), address, 0)
+    second = b.load(b.offset(frames, 2 * _WORD), again=True) if type_.limit > 2 else 0
+    missing = b.select(b.icmp("eq", address, 0), 0, second)  # there is no address to insert
+    b.jump_if(b.icmp("eq", address, missing), plain, likely=False)
+    b.store(b.load(b.offset(frames, _WORD), again=True), frames)
+    b.store(address, b.offset(frames, _WORD))
+    b.store(b.add(b.op("udiv", length, _WORD), 1), result)
+    b.jump(done)
+    b.start(plain)
+    b.store(helped(), result)
+    b.jump(done)
+    b.start(done)
+    return b.load(result)
 
 
 def _check(e: Emitter, node: Node, type_: Stack, result: Number) -> None:

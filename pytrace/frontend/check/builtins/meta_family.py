@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 from msgspec.structs import asdict
 
-from pytrace.core.builtin_row import IN_SCOPE
-from pytrace.core.builtins import bare_builtin
+from pytrace.core.builtins import IN_SCOPE, bare_builtin
 from pytrace.core.diagnostics import Diagnostics, TraceError, did_you_mean
 from pytrace.core.formats import Format
 from pytrace.core.kernel_info import FEATURES

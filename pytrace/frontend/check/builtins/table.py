@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from pytrace.core.builtin_row import IN_SCOPE
+from pytrace.core.builtins import IN_SCOPE
 from pytrace.core.types import Type
 from pytrace.frontend.check.builtins import (
     aggregate_family,
