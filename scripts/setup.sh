@@ -128,8 +128,8 @@ pip_wheel() {
 ensure_venv() {
     level=$1
     stamp=$venv/pytrace-$level.stamp
-    wanted=$(cat "$root/pyproject.toml" "$root/scripts/requirements.txt" "$root/scripts/requirements-dev.txt" \
-        "$root/scripts/setup.sh" | cksum)
+    wanted=$(cat "$root/pyproject.toml" "$root/scripts/requirements.txt" "$root/scripts/requirements-build.txt" \
+        "$root/scripts/requirements-dev.txt" "$root/scripts/setup.sh" | cksum)
     if [ -r "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && [ -x "$venv/bin/python" ]; then
         touch "$stamp" 2>/dev/null || :
         return 0
@@ -150,15 +150,35 @@ make_venv() {
         "$base_python" -m venv --without-pip --clear "$venv" || return 1
     fi
     pip_command || return 1
-    requirements=$root/scripts/requirements.txt
-    if [ "$level" = dev ]; then requirements=$root/scripts/requirements-dev.txt; fi
-    { install_with_pip -r "$requirements" && install_with_pip --no-deps -e "$root"; } >"$log_file" 2>&1 ||
+    requirements=$root/scripts/requirements-dev.txt
+    set -- -r "$requirements"
+    if [ "$level" = run ]; then
+        requirements=$root/scripts/requirements.txt
+        set -- -r "$requirements" -r "$root/scripts/requirements-build.txt"
+    fi
+    # The package is built by what the requirements have installed: nothing comes without a hash.
+    { install_with_pip --require-hashes "$@" && install_with_pip --no-deps --no-build-isolation -e "$root"; } >"$log_file" 2>&1 ||
         { grep -v '^WARNING: Location' "$log_file" >&2; say "could not install the packages of $requirements"; return 1; }
     rm -f "$log_file"
     # Byte code now, so that the first start and read-only places have it.
     "$venv/bin/python" -m compileall -q "$root/pytrace" >/dev/null 2>&1 || :
     if [ "$level" = dev ]; then printf '%s\n' "$wanted" >"$venv/pytrace-run.stamp"; fi
     printf '%s\n' "$wanted" >"$stamp"
+}
+
+# ensure_release_venv: sets `venv` to an environment with what requirements-release.txt names, apart from the checkout's, which is made of files that
+# these tools write.
+ensure_release_venv() {
+    venv=$cache/release
+    wanted=$(cksum <"$root/scripts/requirements-release.txt")
+    if [ -x "$venv/bin/uv" ] && [ "$(cat "$venv/stamp" 2>/dev/null)" = "$wanted" ]; then return 0; fi
+    base_python=$(find_python) || return 1
+    say "setting up $venv (once)"
+    "$base_python" -m venv --without-pip --clear "$venv" && pip_command &&
+        install_with_pip --require-hashes -r "$root/scripts/requirements-release.txt" >"$log_file" 2>&1 ||
+        { cat "$log_file" >&2; say "could not install the tools of releases"; return 1; }
+    rm -f "$log_file"
+    printf '%s\n' "$wanted" >"$venv/stamp"
 }
 
 # ---------------------------------------------------------------- libbpf

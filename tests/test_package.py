@@ -55,6 +55,20 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
+def test_two_builds_have_equal_bytes(tmp_path: Path) -> None:
+    pytest.importorskip("hatchling")
+    for folder in ("first", "second"):
+        run(
+            sys.executable, "-c", "import os, sys; os.chdir(sys.argv.pop(1)); from hatchling.cli import hatchling; hatchling()",
+            ROOT, "build", "-d", tmp_path / folder,
+        )  # fmt: skip
+    names = sorted(path.name for path in (tmp_path / "first").iterdir())
+    assert [name.partition("-")[0] for name in names] == ["pytrace", "pytrace"]
+    for name in names:
+        assert (tmp_path / "first" / name).read_bytes() == (tmp_path / "second" / name).read_bytes()
+
+
+@pytest.mark.slow
 def test_a_wheel_has_what_a_run_needs(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     package = ROOT / "pytrace"
