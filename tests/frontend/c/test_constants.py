@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "scripts"))
+
+from generating import constants as generator
+
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.core.types import Enum
-from pytrace.frontend.c import constant_generator, constants, declarations
+from pytrace.frontend.c import constants, declarations
 from pytrace.frontend.c.definitions import Definitions
 from pytrace.frontend.syntax import parser
 from pytrace.runtime.host import kernel_headers
@@ -53,13 +58,13 @@ NAMES = (*constants.tables().values, "GFP_ATOMIC")
 @cache
 def own() -> dict[str, int]:
     """What the kernel's own headers have of the names."""
-    return constant_generator.own_constants(debian_headers(), NAMES)
+    return generator.own_constants(debian_headers(), NAMES)
 
 
 @cache
 def for_programs(machine: str) -> dict[str, int]:
     """What the headers for programs have of the names."""
-    return constant_generator.user_constants(debian_headers(), machine, NAMES)
+    return generator.user_constants(debian_headers(), machine, NAMES)
 
 
 def test_values_are_those_of_a_kernels_headers() -> None:
@@ -72,7 +77,7 @@ def test_values_are_those_of_a_kernels_headers() -> None:
     assert len(set(shipped) - set(expected)) < len(shipped) // 10
 
 
-@pytest.mark.parametrize("machine", constant_generator.MACHINES)
+@pytest.mark.parametrize("machine", generator.MACHINES)
 def test_values_of_machines(machine: str) -> None:
     of_x86, expected = for_programs("x86_64"), for_programs(machine)
     kernel = RecordedKernel(arch=machine)

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 
-from pytrace.frontend.c import constant_generator
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
+
+from generating import constants as generator
 
 
 def test_constants_on_which_kernels_differ_are_left_out() -> None:
     tables = [{"A": 1, "B": 2, "C": 3}, {"A": 1, "B": 5, "D": 4}]
-    assert constant_generator._agreed(tables) == {"A": 1, "C": 3, "D": 4}
+    assert generator._agreed(tables) == {"A": 1, "C": 3, "D": 4}
 
 
 @pytest.mark.parametrize(("machine", "folder"), [("x86_64", "x86"), ("aarch64", "arm64")])
 def test_architectures(machine: str, folder: str) -> None:
-    assert constant_generator.architecture(machine) == folder
+    assert generator.architecture(machine) == folder
 
 
 def test_values_of_names() -> None:
-    found = constant_generator._values(
+    found = generator._values(
         "enum { A = 5 };\n#define B (A + 1)\n#define C nothing\n", ["A", "B", "C", "D"], []
     )
     assert found == {"A": 5, "B": 6}
