@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.cli import examples
+from pytrace.cli import script_texts
 from tests.support.patience import patience
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -19,18 +19,18 @@ SCRIPTS = sorted(path.relative_to(ROOT / "docs/examples") for path in (ROOT / "d
 
 
 def test_examples_of_a_checkout() -> None:
-    assert examples.folder() == str(ROOT / "docs" / "examples")
-    lines = examples.listing().splitlines()
-    assert lines[0] == examples.folder()
+    assert script_texts.examples_folder() == str(ROOT / "docs" / "examples")
+    lines = script_texts.examples().splitlines()
+    assert lines[0] == script_texts.examples_folder()
     for name in (path for path in SCRIPTS if len(path.parts) == 1):
         line = next(line for line in lines if line.startswith(f"  {name} "))
         assert line.rstrip(")").endswith(("?", ".")), line
 
 
 def test_a_copy_without_examples(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(examples, "__file__", str(tmp_path / "pytrace" / "examples.py"))
-    assert examples.folder() == ""
-    assert "no example scripts" in examples.listing()
+    monkeypatch.setattr(script_texts, "__file__", str(tmp_path / "pytrace" / "cli" / "script_texts.py"))
+    assert script_texts.examples_folder() == ""
+    assert "no example scripts" in script_texts.examples()
 
 
 def run(*command: str | Path, **environment: str) -> str:
