@@ -16,7 +16,7 @@ from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.options.process_filters import ProcessFilters
 from pytrace.core.source import Source
 from pytrace.core.types import INT32, UINT32, UINT64, Array, Field, Struct
-from tests.frontend.attach.test_sessions import SESSIONS
+from tests.frontend.attach.test_programs import SESSIONS
 from tests.support.facts import RecordedKernel, event, tracepoint_field
 
 
