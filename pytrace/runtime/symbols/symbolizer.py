@@ -165,12 +165,6 @@ class Symbolizer:
         if self._kernel_debug is not None:
             self._kernel_debug[0].keep()
 
-    def __enter__(self) -> Symbolizer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def user(self, pid: int, address: int, *, caller: bool = False) -> list[Frame]:
         """Functions of an address of a process, inlined ones first; one frame without a name when it is unknown.
 

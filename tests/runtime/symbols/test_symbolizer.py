@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -100,13 +101,13 @@ def test_lines_that_were_not_read_in_time_are_reported(tmp_path: Path, monkeypat
     with subprocess.Popen([path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         address = int(child.stdout.readline(), 16)
-        with Symbolizer(lines=True, requests=asked()) as symbols:
+        with closing(Symbolizer(lines=True, requests=asked())) as symbols:
             (frame,) = symbols.user(child.pid, address)
             assert (frame.name, frame.file) == ("main", "")
             assert symbols.notices() == [
                 "source lines were read for 0.4 s after the interrupt; functions that were left have none"
             ]
-        with Symbolizer(lines=True) as symbols:
+        with closing(Symbolizer(lines=True)) as symbols:
             assert symbols.user(child.pid, address)[0].line == 2
             assert symbols.notices() == []
         child.communicate("\n")
@@ -121,7 +122,7 @@ def test_a_place_in_a_stripped_binary_is_that_of_the_file(tmp_path: Path, monkey
     with subprocess.Popen([path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         address = int(child.stdout.readline(), 16)
-        with Symbolizer() as symbols:
+        with closing(Symbolizer()) as symbols:
             assert symbols.user(child.pid, address) == [Frame("", linked, str(path))]
             assert symbols.user(child.pid, address, caller=True) == [Frame("", linked, str(path))]
         child.communicate("\n")
