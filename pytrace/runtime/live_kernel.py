@@ -65,7 +65,7 @@ class LiveKernel:
         self._disabled = frozenset(disabled)
         self._least_cpus = AHEAD_CPUS if ahead else 0
         self._features_used: set[str] = set()
-        """Features that were asked for and are there."""
+        """Features that were asked for and are available."""
         self._system = os.uname()
         self._facts: dict[Fact, None] = {}
 
@@ -205,7 +205,7 @@ class LiveKernel:
             return KernelFunctions("", lambda: self.kallsyms)
 
     def kernel_function_lists(self, pattern: str, module: str = "") -> Mapping[str, list[str]]:
-        """Names of the functions that :meth:`kernel_functions` gives, by module (empty for the kernel proper)."""
+        """Names of the functions of :meth:`kernel_functions`, by module (empty for the kernel proper)."""
         found = self._functions.match(pattern, module)
         if module or "*" in pattern or found.keys() != {""}:
             self._depend_on_modules()
@@ -293,7 +293,7 @@ class LiveKernel:
         return self.types.raw_tracepoint_prototype(event) if self.types else None
 
     def iterator_names(self) -> list[str]:
-        """Names of the targets that :meth:`iterators` gives."""
+        """Names of the targets of :meth:`iterators`."""
         return self.types.iterator_names() if self.types else []
 
     def iterators(self) -> dict[str, Struct]:
@@ -410,7 +410,7 @@ class LiveKernel:
         return self._binaries.all_problems() if "_binaries" in self.__dict__ else []
 
     def _depend_on_binary(self, path: str) -> str:
-        """Depend on a binary's file, which is the archive for a member of one; gives the file's path."""
+        """Depend on a binary's file, which is the archive for a member of one. Returns the file's path."""
         from pytrace.runtime.elf.file import attach_path
 
         file = attach_path(path)

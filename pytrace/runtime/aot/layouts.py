@@ -27,7 +27,7 @@ Row = tuple[str, ...]
 
 
 def differences(kernel: KernelInfo, rows: Iterable[Row]) -> list[str]:
-    """What of *rows* is not so on this kernel, one sentence each."""
+    """Differences between *rows* and this kernel, a sentence each."""
     found = (_CHECKS[row[0]](kernel, row) if row[0] in _CHECKS else f"unknown fact {row[0]!r}" for row in rows)
     return [text for text in found if text]
 

@@ -21,7 +21,7 @@ from pytrace.runtime.aot import layouts, moved_probes
 from pytrace.runtime.host import fingerprints
 
 SHOWN = 5
-"""How many differences a refusal tells."""
+"""Maximum number of differences in an error."""
 
 
 class Given(msgspec.Struct, frozen=True):
@@ -32,14 +32,14 @@ class Given(msgspec.Struct, frozen=True):
 
 
 class Prepared(msgspec.Struct):
-    """A script that is ready to be loaded, and what there is to say about it."""
+    """A script that is ready to be loaded, and warnings about it."""
 
     script: CompiledScript
     warnings: list[str] = msgspec.field(default_factory=list)
 
 
 def usage(script: CompiledScript, name: str) -> str:
-    """What ``pytrace FILE -- --help`` prints."""
+    """The text of ``pytrace FILE -- --help``."""
     parameters = _ahead(script.manifest).parameters
     lines = [f"parameters of {name}:\n{parameters.help}"] if parameters.names else []
     count = parameters.most

@@ -1,4 +1,4 @@
-"""What all attachers share: options, results, and the one way to put a program on a perf event."""
+"""Shared by all attachers: options, results, and attachment to perf events."""
 
 from __future__ import annotations
 

@@ -60,13 +60,13 @@ from pytrace.runtime.listing import arguments
 from pytrace.runtime.live_kernel import LiveKernel
 
 KERNEL_KINDS = (KPROBE, TRACEPOINT, SOFTWARE, HARDWARE, FENTRY, ITER, RAWTRACEPOINT)
-"""What is listed, in this order, when no provider is named."""
+"""Kinds that are listed, in this order, when no provider is named."""
 USER_KINDS = (UPROBE, USDT)
 TYPE_WORDS = ("struct", "union", "enum")
 
 
 class Question(msgspec.Struct, frozen=True):
-    """What a row is asked: the parts after the provider, the process of ``-p``, and where facts come from."""
+    """The argument of a row: the parts after the provider, the process of ``-p``, and the source of facts."""
 
     kernel: LiveKernel
     kind: str

@@ -1,4 +1,4 @@
-"""What the kernel's verifier says about a program: its logs, and one line that tells what was wrong."""
+"""Logs of the kernel's verifier, and the one line in them that says why a program was refused."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _SOURCE = r"^; .* @ ([^@]+:\d+)\s*$"
 
 
 def finding(log: str) -> Finding:
-    """What a verifier log of a refused program comes down to."""
+    """The complaint in a verifier log of a refused program."""
     place = text = ""
     for line in log.splitlines():
         match = re.match(_SOURCE, line)
@@ -76,7 +76,7 @@ _REASONS = (
     ("number of maps per program", f"a program has at most 64 maps with keys: {_SPLIT}, or use longer keys"),
     ("too many subprograms", f"a program has at most 256 functions: {_SPLIT}"),
 )
-"""What to do about limits of the kernel, by what the verifier says."""
+"""Hints for limits of the kernel, by a part of the verifier's text."""
 
 
 def _hint(number: int, reason: str = "") -> str:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Context:
-    """What the handlers of one run share. *keep_row* is called with each decoded row, which is printed, too."""
+    """Shared by the handlers of one run. *keep_row* is called with each decoded row, which is printed, too."""
 
     def __init__(
         self,

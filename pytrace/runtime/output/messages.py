@@ -24,7 +24,7 @@ RUNTIME_ERRORS: dict[str, str] = {
     "no_dwarf": "there are no unwind tables for this process; dw_ustack needs them when tracing starts",
     "no_child": "cpid is 0: there is no child process, as -c was not given",
 }
-"""What a run-time error of a kind says."""
+"""Texts of run-time errors by kind."""
 
 
 def located(
@@ -63,7 +63,7 @@ def _expand(text: str) -> str:
 
 
 def helper_failure(helper: str, code: int, subject: MapSpec | None, config: Config) -> tuple[str, str]:
-    """What a failed BPF helper means to the user, without helper and number, and a hint (may be empty)."""
+    """The message about a failed BPF helper, without helper and number, and a hint (may be empty)."""
     name = subject.name if subject is not None else "the map"
     text, hint = os.strerror(-code), ""
     if helper == "bpf_map_update_elem" and code == -errno.E2BIG:
@@ -91,7 +91,7 @@ Totals = Mapping[tuple[str, int], int]
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """What a counter counts: how its number reads, and what its subject is (``program``, ``map``, ``site`` or nothing).
+    """A row for a kind of counter: its noun, and the kind of its subject (``program``, ``map``, ``site`` or nothing).
 
     *told* is how many of a kind at most were reported one by one while the script ran, by events with their places in
     the script (:data:`ALL`: all of them can be seen in the output); only more than that are reported as a sum while it
@@ -106,7 +106,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 ALL = 1 << 64
 _EACH = 64
-"""How many failures a CPU reports one by one (``codegen.emit.events.REPORTED``)."""
+"""Number of failures that a CPU reports one by one (``codegen.emit.events.REPORTED``)."""
 
 
 FAILURES: dict[str, Failure] = {
@@ -145,7 +145,7 @@ def failure(kind: str) -> Failure:
 
 
 def subject_name(manifest: Manifest, kind: str, subject: int) -> str:
-    """What a counter is about: a probe by its name, a map with its size."""
+    """The subject of a counter: the name of a probe or map, or the place of a call."""
     name = _SUBJECTS.get(failure(kind).subject)
     return "total" if name is None else name(manifest, subject)
 
@@ -205,11 +205,11 @@ def summary_lines(manifest: Manifest, totals: Totals, told: Collection[str] = ()
 
 
 _SHOWN = 10
-"""Most subjects that a sentence names."""
+"""Maximum number of subjects in a sentence."""
 
 
 def map_sizes(manifest: Manifest, names: Iterable[str]) -> dict[str, int]:
-    """How many keys the maps of these names hold."""
+    """Maximum numbers of keys of the maps *names*."""
     sizes = {item.name: item.max_entries for item in manifest.maps}
     return {name: sizes[name] for name in names}
 

@@ -8,7 +8,7 @@ from pytrace.base.interruption import EndRequests
 
 
 class RunState(msgspec.Struct):
-    """What events ask of the session."""
+    """Requests of events to the session."""
 
     exit_requested: bool = False
     """``exit()`` was called: end probes run, then the maps print."""

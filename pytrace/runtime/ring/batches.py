@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from pytrace.render.tables import Again
 
 Group = Callable[[bytes, int, int], None]
-"""``group(data, offset, count)``: handle a sequence of events that is there *count* times."""
+"""``group(data, offset, count)``: handle *count* repetitions of a sequence of events."""
 
 SEQUENCES = 64
-"""Most sequences that functions are compiled for; events of others are formatted record by record."""
+"""Maximum number of compiled sequences; events of others are formatted record by record."""
 
 
 class Batches:
-    """What one run has compiled for sequences of kinds."""
+    """Functions that one run has compiled for sequences of kinds."""
 
     def __init__(self) -> None:
         self._groups: dict[tuple[tuple[int, ...], tuple[int, ...], int], tuple[list[RunHandler], Group]] = {}
 
     def sequence(self, handlers: Sequence[RunHandler], part: Repeated) -> Group | None:
-        """What handles the sequence of *part*; None when its events have to be looked at one by one."""
+        """The function for the sequence of *part*; None when its events have to be handled one by one."""
         if max(part.identities) >= len(handlers):
             return None
         involved = [handlers[identity] for identity in part.identities]
@@ -80,7 +80,7 @@ class Batches:
 
 
 def _nothing(_data: bytes, _offset: int) -> bytes:
-    """What an event prints that is only counted."""
+    """The text of an event that is only counted."""
     return b""
 
 
@@ -117,7 +117,7 @@ def _batched(handlers: Sequence[RunHandler], identity: int) -> bool:
 
 
 def _tallies(involved: list[RunHandler]) -> Group | None:
-    """What counts a sequence of events that are only counted."""
+    """The function for a sequence of events that are only counted."""
     tallies = [handler for handler in involved if isinstance(handler, Tally)]
     if len(tallies) < len(involved):
         return None
@@ -130,7 +130,7 @@ def _tallies(involved: list[RunHandler]) -> Group | None:
 
 
 def _texts(involved: list[RunHandler], part: Repeated) -> Group | None:
-    """What prints a sequence of events of fixed length."""
+    """The function that prints a sequence of events of fixed length."""
     texts = [handler for handler in involved if isinstance(handler, Texts)]
     if len(texts) < len(involved) or not all(item.quick and item.formatter.fixed for item in texts):
         return None
@@ -146,7 +146,7 @@ def _texts(involved: list[RunHandler], part: Repeated) -> Group | None:
 
 
 def _rows(texts: list[Texts], part: Repeated, run: Callable[[bytes, int, int], list[bytes]]) -> Group:
-    """What prints a sequence that has rows of tables, or texts for several places."""
+    """The function that prints a sequence with rows of tables, or with texts for several outputs."""
     length, stride, extend = len(texts), part.stride, texts[0].extend
     tables = {id(item.table): item.table for item in texts if item.table is not None}
     table = next(iter(tables.values())) if len(tables) == 1 and len({item.extend for item in texts}) == 1 else None

@@ -1,4 +1,4 @@
-"""Where the records of the event ring are: one pass over what has arrived.
+"""Index of the records in the event ring: one pass over the records that have arrived.
 
 Most of a flood is regular: events of one kind, or the same sequence of kinds again and again, as a probe with several
 ``printf`` sends it.  Looking at each record by itself costs as much as formatting it does when that is done for many
@@ -32,7 +32,7 @@ _GUESS_LARGEST = 1 << 14
 
 
 class Repeated:
-    """A sequence of records that is there *count* times.
+    """A sequence of records that is repeated *count* times.
 
     *offset* is where the first one's payload starts, *stride* the bytes from one repetition to the next; *identities*,
     *starts* (bytes from the sequence's first payload) and *lengths* are of the records of one repetition.
@@ -53,7 +53,7 @@ class Repeated:
 
     @property
     def records(self) -> int:
-        """How many records these are."""
+        """Number of records."""
         return self.count * len(self.identities)
 
     @property
@@ -98,7 +98,7 @@ class Listed:
 
     @property
     def records(self) -> int:
-        """How many records are still to be handled."""
+        """Number of records that are still to be handled."""
         return len(self.places) - self.next
 
     @property
@@ -131,7 +131,7 @@ class Index:
     def segments(self, start: int, end: int) -> tuple[list[Segment], int]:
         """The complete records from *start* on, up to the first one that is unfinished or starts at *end* or after it.
 
-        Places in segments count from *start*. Also gives the place where the first record that is left out starts.
+        Places in segments count from *start*. Also returns the offset of the first record that is not in a segment.
         """
         found: list[Segment] = []
         words = self._words[start // WORD :]
@@ -158,7 +158,7 @@ class Index:
         return found, start + place * WORD
 
     def _list(self, words: memoryview, place: int, end: int, most: int, places: list[int]) -> tuple[int, bool]:
-        """Note *most* records; gives where the next one starts, and whether so many are there."""
+        """Append the places of *most* records. Returns the start of the next one, and whether there are that many."""
         steps, note = self._steps, places.append
         before = len(places)
         while (missing := before + most - len(places)) and place < end:
@@ -192,7 +192,7 @@ class Index:
             return _at(words[RECORD_HEADER // WORD :], places)
 
     def _repeated(self, words: memoryview, places: list[int], end: int) -> Repeated | None:
-        """What the window of records at *places* repeats, and how often; None when that is not worth while."""
+        """The sequence that the window of records at *places* repeats; None when it has too few repetitions."""
         if len(places) < WINDOW:
             return None
         keys = list(zip(_at(words, places), self._identities(words, places), strict=True))

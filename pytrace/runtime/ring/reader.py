@@ -34,13 +34,13 @@ from pytrace.runtime.ring.batches import Batches, Group
 from pytrace.runtime.ring.index import Index, Listed, Repeated, Segment
 
 SLICE = 2048
-"""Most records that are handled together; the ring is looked at between two slices."""
+"""Maximum number of records that are handled together; the ring is drained between two slices."""
 _SLICE_FIRST = 32
 _SLICE_SECONDS = 0.002
 """A slice that takes longer than this makes the next one shorter."""
 
 COLLECT = 1 << 19
-"""Most bytes that are copied out of the ring at once."""
+"""Maximum number of bytes that are copied out of the ring at once."""
 
 FIRST = 1 << 18
 """Bytes of the ring that are mapped at once. The kernel fills in all pages of a mapping, which takes milliseconds for a
@@ -109,11 +109,11 @@ class RingReader:
         self.position = 0
         """How far the output was before that (*position* of :meth:`drain`)."""
         self.peak_backlog = 0
-        """Most bytes that the backlog ever held, with its index."""
+        """Maximum size of the backlog so far, with its index."""
 
     @cached_property
     def _batches(self) -> Batches:
-        """What handles events of several kinds together; a script that only ends sends none."""
+        """Handles events of several kinds together; created when such events come."""
         return Batches()
 
     def _mapped(self, size: int) -> memoryview:
@@ -148,12 +148,12 @@ class RingReader:
 
     @property
     def produced(self) -> int:
-        """How far programs have written: a position that :attr:`handled` reaches later."""
+        """The position up to which programs have written; :attr:`handled` reaches it later."""
         return self._producer[0]
 
     @property
     def handled(self) -> int:
-        """Up to which position everything has been handled."""
+        """The position up to which everything has been handled."""
         return self._backlog[0].position if self._backlog else self._position
 
     def drain(
@@ -163,7 +163,7 @@ class RingReader:
         position: Callable[[], int] = int,
         enough: Callable[[], bool] = bool,
     ) -> int:
-        """Hand events to ``handlers[event id]``, in the order in which they were reserved; gives their number.
+        """Hand events to ``handlers[event id]``, in the order in which they were reserved. Returns their number.
 
         Returns when nothing is left, when *enough* says so (it is asked after each slice), or, with *limit*, after
         about that many events. A handler may raise: its run counts as taken, and the next call goes on after it.
@@ -184,7 +184,7 @@ class RingReader:
         return total
 
     def discard(self) -> int:
-        """Drop everything that waits; gives the number of events, without those of a handler that was interrupted."""
+        """Drop all waiting events. Returns their number, without those of a handler that was interrupted."""
         dropped = sum(part.records for chunk in self._backlog for part in chunk.segments)
         self._backlog.clear()
         self._backlog_bytes = 0
@@ -378,7 +378,7 @@ class EventLoop:
             self._full = descriptor
 
     def wait(self, timeout: float | None, drained: int = 0, *, events: bool = True) -> list[int]:
-        """Wait for at most *timeout* seconds; gives the ready descriptors among those of :meth:`watch`.
+        """Wait for at most *timeout* seconds. Returns the ready descriptors among those of :meth:`watch`.
 
         *drained* is how many events the drain before gave; ``reader.pending`` tells afterwards whether to drain.
         Without *events* the ring is not waited for.

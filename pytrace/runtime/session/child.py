@@ -34,9 +34,9 @@ _RIP = 16 * 8
 _BREAKPOINT = b"\xcc"
 _AT_ENTRY = 9
 _NOT_ENTERED = "namespace "
-"""What comes before the error number when the child could not enter its network namespace."""
+"""Prefix of the error number when the child could not enter its network namespace."""
 _UNKNOWN = 0
-"""The status of a process that somebody else has waited for: what ``subprocess`` says then."""
+"""The status of a process that somebody else has waited for, as in ``subprocess``."""
 _FORKING = Lock()
 _PATIENCE = 2.0
 """Seconds that the child gets to end after SIGTERM, and to start its libraries when it sleeps meanwhile."""
@@ -166,7 +166,7 @@ class Child:
         return self._status
 
     def close(self) -> None:
-        """End the program if it still runs (SIGTERM, later SIGKILL), and forget it."""
+        """End the program if it still runs, by SIGTERM, later by SIGKILL."""
         for descriptor in (self._gate, self._report):
             if descriptor >= 0:
                 os.close(descriptor)
@@ -191,7 +191,7 @@ class Child:
         self._gate = -1
 
     def _check_exec(self) -> None:
-        """The report pipe closes by itself when the program is executed, or says why that failed."""
+        """Read the report pipe, which is closed by a successful exec, or has the reason why that failed."""
         text = os.read(self._report, 64)
         os.close(self._report)
         self._report = -1
@@ -218,7 +218,7 @@ def start(command: str, stack: ExitStack, namespace: int | None = None) -> Child
     """
     words = _words(command)
     path = _program(words[0])
-    # Where several threads do this at once, no child may hold the ends of another's pipes that tell of its own end.
+    # Of several threads that fork at once, no child may inherit the pipes of another, whose end would stay unnoticed.
     with _FORKING:
         gate_read, gate = os.pipe()
         report, report_write = os.pipe()
@@ -259,9 +259,9 @@ def _program(name: str) -> str:
 def _become(
     path: str, words: list[str], gate: int, report: int, others: list[int], namespace: int | None, bound: bool
 ) -> NoReturn:
-    """The child's side: wait for the word, then become the program. *bound*: the tracer's end is the child's, too."""
+    """In the child: wait for the gate, then execute the program. *bound*: the child ends with the tracer."""
     try:
-        # A signal must not be told to the event loop of the program that was forked, which has the same pipe.
+        # A signal must not reach the event loop of the forked program, which has the same pipe.
         signal.set_wakeup_fd(-1)
         for descriptor in others:
             os.close(descriptor)

@@ -1,8 +1,8 @@
-"""From the ring to the output in turns of a few milliseconds, and how that ends.
+"""The consumer: events from the ring to the output, in turns of a few milliseconds.
 
 Between two turns the session looks at signals, at ``exit()`` and at the traced process, whatever arrives and whether or
-not the output is read.  After the user has asked for the end, what still waits may take :data:`ENDING` seconds, or
-:data:`STUCK` where nobody reads it; what is left then is dropped and counted.
+not the output is read.  After the user has asked for the end, waiting events are printed for :data:`ENDING` seconds,
+or :data:`STUCK` where nobody reads them; the rest is dropped and counted.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from pytrace.runtime.output.streams import Output
 from pytrace.runtime.ring.reader import EventLoop, RingReader
 
 TURN = 0.005
-"""Seconds that one turn takes about; the last slice of events may come on top."""
+"""Approximate duration of a turn in seconds, without its last slice of events."""
 LOOK_EVERY = 0.01
-"""Most seconds between two looks at signals and the like while the output takes nothing."""
+"""Maximum seconds between two checks of signals while the output has no room."""
 ENDING = 0.3
-"""Seconds in which what waits is printed after the user has asked for the end and all probes are detached."""
+"""Seconds for which waiting events are printed after the user has asked for the end and all probes are detached."""
 STUCK = 0.2
-"""Seconds after which an output that takes nothing is not waited for any more then."""
+"""Seconds after which an output without room is not waited for any more then."""
 
 UNPRINTED = ("unprinted", 0)
 
@@ -60,14 +60,14 @@ class Consumer:
         self._deadline: float | None = None
         self._progress = (-1, -1)
         self._since = 0.0
-        """How far the output was when it was last seen to go on, and when that was."""
+        """The last progress of the output, and its time."""
         self._drained = 0
         self._more = False
-        """Whether the last turn was over before everything was handled."""
+        """Whether the last turn ended before everything was handled."""
         ring.notice(renderer.kinds("exit"), probes.detach)
 
     def turn(self) -> int:
-        """Handle what waits, for :data:`TURN` seconds, and let its output be seen; gives the number of events."""
+        """Handle waiting events for :data:`TURN` seconds, and write their output. Returns the number of events."""
         output = self._output
         output.advance()
         if output.congested:
@@ -88,7 +88,7 @@ class Consumer:
         return self._drained
 
     def wait(self, loop: EventLoop, most: float) -> list[int]:
-        """Wait until there is something for a turn to do, at most so many seconds; gives what *loop* gives."""
+        """Wait for events or room in the output, at most *most* seconds. Returns the ready descriptors of *loop*."""
         output = self._output
         polls = output.waiting and not output.channel.unsure
         loop.wait_for_room(output.channel.fileno() if polls else None)
@@ -99,14 +99,14 @@ class Consumer:
         return loop.wait(0 if self._more else most, self._drained)
 
     def drain(self) -> None:
-        """Handle all events that have been sent by now, or those that there is time for once the end was asked for."""
+        """Handle all events sent so far; after a request to end the run, as many as there is time for."""
         end = self._ring.produced
         while self._ring.handled < end and not self._late():
             if not self.turn() and not self._pause():
                 break
 
     def finish(self) -> None:
-        """The probes are detached: handle all that is left; too late, drop and count it."""
+        """Handle all events that are left after detaching; drop and count those that there is no time for."""
         self._deadline = None
         while self._ring.pending or self._output.waiting:
             if self._late():
@@ -116,7 +116,7 @@ class Consumer:
                 break
 
     def _pause(self) -> bool:
-        """Wait for the reader of the output for a moment; False when it is not what holds things up."""
+        """Wait for the reader of the output for a moment. Returns False when the output does not wait for it."""
         if not self._output.waiting:
             return False
         self._output.channel.wait(LOOK_EVERY)
@@ -135,12 +135,12 @@ class Consumer:
     # ---- what was left
 
     def break_off(self) -> None:
-        """Drop and count everything that waits, at whatever point a handler was interrupted."""
+        """Drop and count all waiting events, at whatever point a handler was interrupted."""
         # It may have printed some of its events before.
         rest = max(0, self._ring.handling - (self._output.accepted - self._ring.position))
         self._output.left += self._ring.discard() + rest + self._output.drop()
 
     def totals(self) -> dict[tuple[str, int], int]:
-        """How many events were left unprinted, if any."""
+        """Number of unprinted events, if any."""
         left = self._output.left
         return {UNPRINTED: left} if left else {}

@@ -16,7 +16,7 @@ from pytrace.runtime.symbols.lazy import LazySymbols
 
 
 class WakeUp:
-    """In place of signals: nothing is asked for by the system, and :meth:`wake` interrupts a wait from any thread."""
+    """Takes the place of signals: :meth:`wake` interrupts a wait from any thread."""
 
     def __init__(self) -> None:
         # Another thread must not write to a descriptor that is somebody else's by then; a handler of signals may call
@@ -52,9 +52,9 @@ class WakeUp:
 
 
 class Embedding(msgspec.Struct, frozen=True):
-    """What takes the place of standard output, of printing and of signals."""
+    """Replacements of standard output, of printing and of signals."""
 
     output: Output
     handlers: Callable[[LazySymbols], Mapping[str, Make]]
-    """Makes the handlers of each kind of event, given what resolves addresses."""
+    """Creates the handlers of each kind of event; the argument resolves addresses."""
     signals: SignalSource

@@ -1,4 +1,4 @@
-"""The end of a run: probes are detached, end probes run, what waits is printed, then the maps and what was lost."""
+"""The end of a run: probes are detached, end probes run, waiting events are printed, then maps and losses."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class Ending:
         run.output.events_over = True
         errors = [] if run.options.dry_run else self._finish_maps()
         self._sum_up(totals)
-        self._tell_silence()
-        self._tell_command()
+        self._report_silence()
+        self._report_command()
         for text in run.symbols.notices():
             run.notices.warn(text)
         if errors:
@@ -101,8 +101,8 @@ class Ending:
                 run.renderer.broken_off(totals)
         self._summed_up = True
 
-    def _tell_silence(self) -> None:
-        """Tell somebody at a terminal that nothing was printed because nothing happened."""
+    def _report_silence(self) -> None:
+        """At a terminal, report that no event came."""
         run = self._run
         output = run.output
         if output.json or output.csv or run.options.exports:
@@ -112,7 +112,7 @@ class Ending:
             if not run.kinds() <= OVER_AT_ONCE and not run.renderer.state.exit_code:
                 run.notices.tell(f"No event in {(end - start) / 1e9:.1f} s\n")
 
-    def _tell_command(self) -> None:
+    def _report_command(self) -> None:
         """With ``-v``: report how the ``-c`` process ended."""
         status = self._run.command.poll() if self._run.options.verbose else None
         if status is not None:

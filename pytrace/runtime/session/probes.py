@@ -42,7 +42,7 @@ class Probes:
         self._links = stack.enter_context(ExitStack())
         self._opened: list[Opened] = []
         self._miss_readers: list[MissReader] = []
-        """Readers of misses, as long as probes are attached."""
+        """Readers of skipped hits, as long as probes are attached."""
         self._missed: dict[Key, int] = {}
         self._started = _now()
         self._detached: Moment | None = None
@@ -108,7 +108,7 @@ class Probes:
             self._processes.add(pid)
 
     def missed(self) -> dict[Key, int]:
-        """Hits that the kernel left out, up to now or to when the probes were detached."""
+        """Hits that the kernel skipped, up to now or until the probes were detached."""
         for reader in self._miss_readers:
             self._missed = reader.totals()
         return self._missed
@@ -128,7 +128,7 @@ class Probes:
         self._detached = self._detached or _now()
 
     def period(self) -> tuple[Moment, Moment]:
-        """When the probes were attached, and when they were detached, or now."""
+        """Moments when the probes were attached, and when they were detached, or now."""
         return self._started, self._detached or _now()
 
 

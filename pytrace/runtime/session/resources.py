@@ -1,4 +1,4 @@
-"""What a run owns, opened in order by :func:`pytrace.runtime.session.opening.open_run`."""
+"""The resources of a run, opened in order by :func:`pytrace.runtime.session.opening.open_run`."""
 
 from __future__ import annotations
 

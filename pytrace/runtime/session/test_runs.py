@@ -1,4 +1,4 @@
-"""``--test`` and ``--bench``: programs that are run by hand, judged or timed."""
+"""``--test`` and ``--bench``: programs that the session runs, and their results or times."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from pytrace.runtime.abi import bpf
 from pytrace.runtime.session.resources import Resources
 
 _LEAST_NS = 1_000_000
-"""A benchmark is repeated until its runs take this long together."""
+"""Minimum total time of the runs of a benchmark."""
 
 _GREEN, _RED, _RESET = b"\x1b[32m", b"\x1b[31m", b"\x1b[0m"
 
 
 class TestResult(msgspec.Struct, frozen=True):
-    """What became of one test; *duration* in nanoseconds, *output* and *messages* what the script printed meanwhile."""
+    """Result of one test; *duration* in nanoseconds, *output* and *messages* of the script meanwhile."""
 
     name: str
     passed: bool

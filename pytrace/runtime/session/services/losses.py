@@ -18,7 +18,7 @@ Key = tuple[str, int]
 
 
 class CounterReader:
-    """Reads the counters of one loaded script; a script without counters has none that are not zero."""
+    """Reads the counters of one loaded script, if it has any."""
 
     def __init__(self, loaded: LoadedScript) -> None:
         counters = loaded.manifest.counters
@@ -26,7 +26,7 @@ class CounterReader:
         self._memory = loaded.section(self._layout.section) if self._layout is not None else memoryview(b"")
 
     def totals(self) -> dict[Key, int]:
-        """All counters that are not zero, summed over the CPUs, in the manifest's order."""
+        """Nonzero counters, summed over the CPUs, in the manifest's order."""
         layout = self._layout
         if layout is None:
             return {}
@@ -38,18 +38,18 @@ class CounterReader:
 
 
 REPORT_EVERY = 1.0
-"""Seconds between two looks at the counters of lost events."""
+"""Seconds between two readings of the counters of lost events."""
 
 
 class Missed(Protocol):
-    """Attached probes, as far as the kernel counts their losses."""
+    """Attached probes, whose skipped hits the kernel counts."""
 
     def missed(self) -> dict[Key, int]:
-        """Hits of probes that the kernel left out."""
+        """Hits of probes that the kernel skipped."""
 
 
 class Unprinted(Protocol):
-    """What hands over events, as far as it counts those that it drops."""
+    """The consumer of events, which counts those that it drops."""
 
     def totals(self) -> dict[Key, int]:
         """Events that were left unprinted."""

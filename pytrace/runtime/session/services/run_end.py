@@ -1,4 +1,4 @@
-"""What ends a run beside the script and signals: the traced processes have ended, or its time is over."""
+"""The end of a run by the end of the traced processes, or when its time is over."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pytrace.runtime.ring.reader import EventLoop
 from pytrace.runtime.session.services.service import Service
 
 LOOK_EVERY = 0.1
-"""Seconds between two looks at whether the program of ``--exec-wait`` was executed."""
+"""Seconds between two checks whether the program of ``--exec-wait`` was executed."""
 
 
 class RunEnd(Service):
@@ -50,7 +50,7 @@ class RunEnd(Service):
         return self._over
 
     def begin(self) -> None:
-        """The time begins."""
+        """The time of the run begins."""
         if self._duration is not None:
             self._deadline = time.monotonic() + self._duration
 
@@ -63,7 +63,7 @@ class RunEnd(Service):
         return longest
 
     def woken(self, ready: list[int]) -> None:
-        """Look which processes have ended."""
+        """Check which processes have ended."""
         self._over = self._over or self._reached(ready)
 
     def _reached(self, ready: list[int]) -> bool:
@@ -80,7 +80,7 @@ class RunEnd(Service):
         return not self._targets
 
     def _executed(self) -> bool:
-        """Look whether the program of ``--exec-wait`` was executed. Returns whether its process has ended already."""
+        """Check whether the program of ``--exec-wait`` was executed. Returns whether its process has ended already."""
         data = self._loaded.manifest.session
         if data is None:
             return False

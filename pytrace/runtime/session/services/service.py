@@ -1,4 +1,4 @@
-"""What a run does beside handling events, as services that the loop calls at each phase of the run."""
+"""Services: the tasks of a run beside the handling of events, called at each phase of the run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class EndOfRun(msgspec.Struct):
-    """What happens to the maps at the end of a run; services change it in :meth:`Service.finish`."""
+    """Decisions about the end of a run, which services change in :meth:`Service.finish`."""
 
     print_maps: bool
     """Whether the maps are printed."""
