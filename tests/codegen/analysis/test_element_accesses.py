@@ -11,10 +11,8 @@ from pytrace.core.options.compile_options import CompileOptions
 from tests.codegen.analysis.test_shared_variables import checked
 from tests.codegen.running import helpers, machine, ran
 
-LOOKUP = 1
-"""Number of ``bpf_map_lookup_elem``."""
-
-
+LOOKUP, UPDATE, DELETE = 1, 2, 3
+"""Numbers of the BPF helpers for elements."""
 
 
 @pytest.mark.parametrize(
@@ -94,7 +92,6 @@ def test_values_and_look_ups(options: CompileOptions, spares: bool) -> None:
     assert (helpers(found).count(LOOKUP) < helpers(plain).count(LOOKUP)) is spares
 
 
-LOOKUP, UPDATE, DELETE = 1, 2, 3
 TAKES = "end /@start[tid]/ { @us = hist(nsecs - @start[tid]); delete(@start[tid]); }"
 
 

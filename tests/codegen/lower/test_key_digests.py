@@ -172,7 +172,7 @@ def test_the_random_words_are_enough() -> None:
 
 
 FULL = b"f" * 1024
-TEXTS = [b"x" * 1023, b"a", FULL, b"", b"a", b"y" * 300, b"b" * 31, b"b" * 32, b"b" * 33, b"b" * 7, b"b" * 8]
+READ_TEXTS = [b"x" * 1023, b"a", FULL, b"", b"a", b"y" * 300, b"b" * 31, b"b" * 32, b"b" * 33, b"b" * 7, b"b" * 8]
 KEYS = {
     "str(arg0)": lambda text: text,
     "str(arg0), pid": lambda text: (text, 4321),
@@ -203,10 +203,10 @@ def wholes(found: Machine) -> list[bytes]:
 @pytest.mark.parametrize("value", ["count()", "hist(1)"])
 @pytest.mark.parametrize("key", KEYS)
 def test_what_longer_strings_left_is_in_no_key(key: str, value: str) -> None:
-    found = ran_with(f"config = {{ max_strlen = 1024 }} kprobe:f {{ @[{key}] = {value}; }}", TEXTS)
+    found = ran_with(f"config = {{ max_strlen = 1024 }} kprobe:f {{ @[{key}] = {value}; }}", READ_TEXTS)
     (spec,) = found.script.manifest.maps
     assert spec.key is not None
-    wanted = {KEYS[key](text[:1024]): text for text in TEXTS}
+    wanted = {KEYS[key](text[:1024]): text for text in READ_TEXTS}
     given = {value_of(spec.key, whole): whole for whole in wholes(found)}
     assert given.keys() == wanted.keys()
     assert len(wholes(found)) == len(given)
