@@ -49,11 +49,7 @@ def test_each_type_joins_in_its_way(kind: types.Type, first: Value, second: Valu
 
 def test_aggregations_have_a_row_and_plain_values_none() -> None:
     for kind, row in ROWS.items():
-        aggregation = kind in (
-            types.Count, types.Sum, types.Avg, types.Stats, types.Min, types.Max, types.Hist, types.LHist,
-            types.TSeries,
-        )  # fmt: skip
-        assert (row.merging in joining.ROWS) is aggregation, kind
+        assert (row.merging in joining.ROWS) is (kind in types.AGGREGATIONS), kind
 
 
 def test_a_value_that_has_no_other_is_of_the_type_of_both() -> None:

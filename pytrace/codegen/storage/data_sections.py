@@ -10,7 +10,7 @@ from pytrace.codegen.ir.module import PERCPU_SECTION, SHARED_SECTION, Module
 from pytrace.codegen.storage.scratch_memory import CLAIM, COPIES, USER_AREA
 from pytrace.core.event_layout import EmptiedMap, Location, PrintedMap
 from pytrace.core.manifest import SLOT_FLAG, Counters, GlobalSlot, RandomWords, SessionData, Site
-from pytrace.core.types import Avg, Count, Hist, LHist, Stats, Sum
+from pytrace.core.types import SUMS
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import CheckedProgram, MapInfo
 from pytrace.frontend.ast.visitor import children
@@ -178,7 +178,7 @@ def snapshots(checked: CheckedProgram) -> frozenset[str]:
             emptied.add(static.map)
     unkeyed = {name for name in printed | emptied if checked.maps[name].key is None}
     read = frozenset(_read(checked)) if unkeyed else frozenset()
-    buffered = {name for name in unkeyed if name in read or not _is_sum(checked.maps[name])}
+    buffered = {name for name in unkeyed if name in read or not isinstance(checked.maps[name].value, SUMS)}
     return frozenset(buffered | (printed - unkeyed))
 
 
@@ -188,10 +188,6 @@ def emptied(checked: CheckedProgram) -> frozenset[str]:
     return frozenset(
         part.map for part in parts if isinstance(part, EmptiedMap) or (isinstance(part, PrintedMap) and part.clear)
     )
-
-
-def _is_sum(info: MapInfo) -> bool:
-    return isinstance(info.value, Count | Sum | Avg | Stats | Hist | LHist)
 
 
 def _read(checked: CheckedProgram) -> Iterator[str]:

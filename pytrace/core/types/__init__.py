@@ -6,7 +6,8 @@ The code generator and the decoder both take all layouts from here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Union
+from functools import reduce
+from operator import or_
 
 import msgspec
 from msgspec.structs import replace
@@ -34,6 +35,7 @@ from pytrace.core.types.basic_types import (
 from pytrace.core.types.builtin_types import (
     AF_INET,
     AF_INET6,
+    Aggregate,
     Avg,
     CgroupPath,
     Count,
@@ -60,12 +62,12 @@ from pytrace.core.types.builtin_types import (
 )
 
 __all__ = [
-    "AF_INET", "AF_INET6", "ALL", "BOOL", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64",
-    "VOID", "AddressSpace", "Array", "Avg", "Bool", "Buffer", "CgroupPath", "Count", "Data", "Enum", "Field", "Fixed",
-    "Hist", "Inet", "Int", "InterfaceName", "Joined", "KSym", "LHist", "FieldLoader", "Mac", "Max", "Members", "Min",
-    "NetworkNamespace", "Pointer", "Record", "Signed", "Stack", "StackMode", "Stats", "String", "Struct", "Sum",
-    "TSeries", "Timestamp", "Tuple", "Type", "USym", "Username", "Void", "decoded", "member_types",
-    "named_fields", "parts", "rebuilt", "settled", "shown_name",
+    "AF_INET", "AF_INET6", "AGGREGATIONS", "ALL", "BOOL", "INT16", "INT32", "INT64", "INT8", "SUMS", "UINT16",
+    "UINT32", "UINT64", "UINT8", "VOID", "AddressSpace", "Array", "Avg", "Bool", "Buffer", "CgroupPath", "Count",
+    "Data", "Enum", "Field", "FieldLoader", "Fixed", "Hist", "Inet", "Int", "InterfaceName", "Joined", "KSym",
+    "LHist", "Mac", "Max", "Members", "Min", "NetworkNamespace", "Pointer", "Record", "Signed", "Stack", "StackMode",
+    "Stats", "String", "Struct", "Sum", "TSeries", "Timestamp", "Tuple", "Type", "USym", "Username", "Void",
+    "decoded", "member_types", "named_fields", "parts", "rebuilt", "settled", "shown_name",
 ]  # fmt: skip
 
 # ---------------------------------------------------------------------------------------------- common instances
@@ -82,7 +84,11 @@ ALL: tuple[type[Type], ...] = (
 )
 """Every concrete type; a renderer, decoder or LLVM table that lacks one of them is incomplete."""
 
-_ANY: Any = Union[ALL]  # noqa: UP007  (of a tuple)
+AGGREGATIONS = tuple(kind for kind in ALL if issubclass(kind, Aggregate))
+SUMS = (Count, Sum, Avg, Stats, Hist, LHist)
+"""Aggregations that only add to their value or buckets."""
+
+_ANY = reduce(or_, ALL)
 
 def parts(roots: Iterable[Type]) -> Iterator[Type]:
     """*roots* and the types of all parts of their values (without the targets of pointers)."""

@@ -153,7 +153,9 @@ class Joined(Members, frozen=True, tag="joined_t"):
 # ---------------------------------------------------------------------------------------------- aggregations
 
 
-class _Aggregate(Data, frozen=True):
+class Aggregate(Data, frozen=True):
+    """Base of the types of aggregations."""
+
     @property
     def aggregate(self) -> bool:
         return True
@@ -162,7 +164,7 @@ class _Aggregate(Data, frozen=True):
         return f"{self.tag}_t"
 
 
-class Count(_Aggregate, frozen=True, tag="count"):
+class Count(Aggregate, frozen=True, tag="count"):
     """``u64`` per CPU; merged by adding."""
 
     signed: ClassVar[bool] = False
@@ -182,7 +184,7 @@ def wrapped(signed: bool) -> Callable[[int], int]:
     return lambda value: value & ((1 << 64) - 1)
 
 
-class Signed(_Aggregate, frozen=True):
+class Signed(Aggregate, frozen=True):
     """Aggregations whose numbers may be signed."""
 
     signed: bool = True
@@ -243,7 +245,7 @@ class Max(_Extreme, frozen=True, tag="max"):
     """The greatest value."""
 
 
-class Hist(_Aggregate, frozen=True, tag="hist"):
+class Hist(Aggregate, frozen=True, tag="hist"):
     """Log2 histogram with 2**bits buckets for each power of two: ``u64`` counts, bucket numbers as in bpftrace."""
 
     bits: int = 0
@@ -258,7 +260,7 @@ class Hist(_Aggregate, frozen=True, tag="hist"):
         return 8 * self.buckets
 
 
-class LHist(_Aggregate, frozen=True, tag="lhist"):
+class LHist(Aggregate, frozen=True, tag="lhist"):
     """Linear histogram: ``u64`` counts of values below, in each step, and above."""
 
     low: int = 0
@@ -275,7 +277,7 @@ class LHist(_Aggregate, frozen=True, tag="lhist"):
         return 8 * self.buckets
 
 
-class TSeries(_Aggregate, frozen=True, tag="tseries"):
+class TSeries(Aggregate, frozen=True, tag="tseries"):
     """Ring of *count* intervals of *interval* nanoseconds.
 
     Each: ``u64`` epoch (interval number plus 1; 0 for never used), 64-bit value, ``u64`` meta (samples for avg, time

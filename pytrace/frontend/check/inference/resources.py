@@ -20,7 +20,7 @@ from pytrace.core.diagnostics import did_you_mean
 from pytrace.core.event_layout import AnyStaticPart, EmptiedMap, EventSpec, OfMap, PrintedMap
 from pytrace.core.manifest import MAP_TYPES
 from pytrace.core.source import Span
-from pytrace.core.types import Avg, Count, Hist, LHist, Stats, Sum, Type
+from pytrace.core.types import SUMS, Hist, LHist, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import CheckedProgram, MapInfo
 from pytrace.frontend.ast.visitor import walk
@@ -28,9 +28,6 @@ from pytrace.frontend.check.inference.checker import Checker
 from pytrace.frontend.check.inference.conversions import settle
 from pytrace.frontend.check.inference.removed_code import undefined_map
 from pytrace.frontend.check.inference.slots import MapState
-
-SUMS = (Count, Sum, Avg, Stats, Hist, LHist)
-"""Aggregations that only add to their value or buckets."""
 
 MANY_KEYS = 1 << 16
 """Minimum number of keys of a shared map: with fewer keys, CPUs often add to the same one at the same time."""
