@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pytrace.core.event_layout import EventSpec, FlatLayout, Formatted, LayoutWithProbe, PrintedMap
 from pytrace.core.manifest import ProgramSpec
 from pytrace.core.types import Record, Type, parts, shown_name
-from pytrace.interface.events import Event, Place
+from pytrace.interface.events import Event, EventSource
 from pytrace.render.decoders import Values
 from pytrace.render.events.event_decoder import RunHandler, Tally, each, formatter, reader
 from pytrace.render.events.printf import compile_pieces
@@ -55,9 +55,9 @@ class Collector(Output):
         """Number of events that were dropped because they were not taken."""
         self._most, self._most_bytes, self._bytes = most, most_bytes, 0
         self._taken = 0
-        self._current: tuple[Place, bytes] | None = None
+        self._current: tuple[EventSource, bytes] | None = None
         location = programs[0].location
-        self._iterator = Place("iter", location, (), bytes, lambda _record: (), lambda _record: "iter", True)
+        self._iterator = EventSource("iter", location, (), bytes, lambda _record: (), lambda _record: "iter", True)
 
     # ---- what a session calls
 
@@ -73,10 +73,10 @@ class Collector(Output):
 
     def write(self, data: bytes) -> None:
         """Keep a text that a handler or an iterator writes."""
-        place, record = self._current or (self._iterator, b"")
+        source, record = self._current or (self._iterator, b"")
         text = data.decode("utf-8", "surrogateescape")
-        value = text.removesuffix("\n") if place.kind in WITH_LINE_END else text
-        self.add(Event(place, record, data, (value,)))
+        value = text.removesuffix("\n") if source.kind in WITH_LINE_END else text
+        self.add(Event(source, record, data, (value,)))
 
     def extend(self, parts: Iterable[bytes]) -> None:
         """Keep texts."""
@@ -116,24 +116,24 @@ class Collector(Output):
         """Does nothing, as nothing was opened."""
 
     @contextmanager
-    def during(self, place: Place, record: bytes) -> Iterator[None]:
-        """In the block, written text belongs to an event of *place*."""
-        self._current = place, record
+    def during(self, source: EventSource, record: bytes) -> Iterator[None]:
+        """In the block, written text belongs to an event of *source*."""
+        self._current = source, record
         try:
             yield
         finally:
             self._current = None
 
 
-class Places:
-    """Creates the places of events from the manifest; *symbols* resolve stacks."""
+class EventSources:
+    """Creates the sources of events from the manifest; *symbols* resolve stacks."""
 
     def __init__(self, programs: tuple[ProgramSpec, ...], symbols: Symbols) -> None:
         self._programs = programs
         self._symbols = symbols
 
-    def place(self, context: Context, spec: EventSpec, text: Callable[[bytes], bytes]) -> Place:
-        """The place that *spec* describes."""
+    def source(self, context: Context, spec: EventSpec, text: Callable[[bytes], bytes]) -> EventSource:
+        """The source that *spec* describes."""
         layout = FlatLayout.of(spec.layout) if spec.kind == "row" else spec.layout
         read: Callable[[bytes, int], Values] = reader(layout, context.decoders)
         durable = all(ROWS[type(inner)].durable for inner in parts(layout.args))
@@ -150,7 +150,7 @@ class Places:
 
         kind = PRINTED.get(spec.kind, spec.kind)
         names = tuple(spec.schema.names) if spec.kind == "row" else _names(spec.args)
-        return Place(kind, spec.location, names, text, values, self._probe(spec), durable)
+        return EventSource(kind, spec.location, names, text, values, self._probe(spec), durable)
 
     def forms(self, context: Context) -> PortableForms:
         """Conversions of decoded values to plain ones."""
@@ -184,40 +184,40 @@ def _unseen(_context: Context, _spec: EventSpec) -> RunHandler:
     return Tally(lambda _count: None)
 
 
-def table(collector: Collector, places: Places) -> Mapping[str, Make]:
+def table(collector: Collector, sources: EventSources) -> Mapping[str, Make]:
     """Handlers by kind of event: events that print become objects, the others are handled as usual."""
     rows: dict[str, Make] = dict(HANDLERS)
     rows |= {
-        "printf": _formatted(collector, places),
+        "printf": _formatted(collector, sources),
         "heading": _unseen,
-        "errorf": _formatted(collector, places, error=True),
-        "warnf": _formatted(collector, places),
-        "print_value": _value(collector, places),
-        "print_map": _map(collector, places),
-        "row": _row(collector, places),
+        "errorf": _formatted(collector, sources, error=True),
+        "warnf": _formatted(collector, sources),
+        "print_value": _value(collector, sources),
+        "print_map": _map(collector, sources),
+        "row": _row(collector, sources),
     }
     for kind in FOLLOWED_BY_TEXT:
-        rows[kind] = _text(collector, places, HANDLERS[kind])
+        rows[kind] = _text(collector, sources, HANDLERS[kind])
     return rows
 
 
-def _keep(collector: Collector, place: Place) -> RunHandler:
+def _keep(collector: Collector, source: EventSource) -> RunHandler:
     def run(data: bytes, offset: int, length: int, stride: int, count: int) -> None:
         for start in range(offset, offset + stride * count, stride):
-            event = Event(place, data[start : start + length])
-            if not place.durable:
+            event = Event(source, data[start : start + length])
+            if not source.durable:
                 event.decode()
             collector.add(event)
 
     return run
 
 
-def _formatted(collector: Collector, places: Places, *, error: bool = False) -> Make:
+def _formatted(collector: Collector, sources: EventSources, *, error: bool = False) -> Make:
     def make(context: Context, spec: EventSpec) -> RunHandler:
         static = spec.static_part(Formatted)
         parts = compile_pieces(static_bytes(static.format), spec.args, context.texts)
         one = formatter(spec.layout, context.decoders, parts)
-        keep = _keep(collector, places.place(context, spec, lambda record: one(record, 0)))
+        keep = _keep(collector, sources.source(context, spec, lambda record: one(record, 0)))
         if not error:
             return keep
 
@@ -231,53 +231,53 @@ def _formatted(collector: Collector, places: Places, *, error: bool = False) -> 
     return make
 
 
-def _value(collector: Collector, places: Places) -> Make:
+def _value(collector: Collector, sources: EventSources) -> Make:
     def make(context: Context, spec: EventSpec) -> RunHandler:
         one = formatter(spec.layout, context.decoders, compile_pieces(b"%s\n", spec.args, context.texts))
-        return _keep(collector, places.place(context, spec, lambda record: one(record, 0)))
+        return _keep(collector, sources.source(context, spec, lambda record: one(record, 0)))
 
     return make
 
 
-def _row(collector: Collector, places: Places) -> Make:
+def _row(collector: Collector, sources: EventSources) -> Make:
     def make(context: Context, spec: EventSpec) -> RunHandler:
         from pytrace.runtime.output import rows
 
         text = rows.line(context, spec)
-        collect = _keep(collector, places.place(context, spec, lambda record: text(record, 0)))
+        collect = _keep(collector, sources.source(context, spec, lambda record: text(record, 0)))
         return rows.waiting(context, spec, rows.keeping(context, spec, collect))
 
     return make
 
 
-def _map(collector: Collector, places: Places) -> Make:
+def _map(collector: Collector, sources: EventSources) -> Make:
     def make(context: Context, spec: EventSpec) -> RunHandler:
         static = spec.static_part(PrintedMap)
         shown = Shown(static.top, static.div or 1, static.order, static.clear)
         view = context.maps.view(static.map)
-        place = places.place(context, spec, bytes)
+        source = sources.source(context, spec, bytes)
 
         def handle(data: bytes, offset: int) -> None:
             entries = view.entries(shown, always=True)
             text = view.entries_text(entries, shown)
-            values = portable(view.spec, entries, places.forms(context), div=shown.div)
+            values = portable(view.spec, entries, sources.forms(context), div=shown.div)
             form = as_python(view.spec.value)
             mapping = {key: form(value) for key, value in values.items()}
-            collector.add(Event(place, data[offset : offset + spec.layout.fixed_size], text, (mapping,)))
+            collector.add(Event(source, data[offset : offset + spec.layout.fixed_size], text, (mapping,)))
 
         return each(handle)
 
     return make
 
 
-def _text(collector: Collector, places: Places, original: Make) -> Make:
+def _text(collector: Collector, sources: EventSources, original: Make) -> Make:
     def make(context: Context, spec: EventSpec) -> RunHandler:
         inner = original(context, spec)
-        place = places.place(context, spec, bytes)
+        source = sources.source(context, spec, bytes)
 
         def run(data: bytes, offset: int, length: int, stride: int, count: int) -> None:
             for start in range(offset, offset + stride * count, stride):
-                with collector.during(place, data[start : start + length]):
+                with collector.during(source, data[start : start + length]):
                     inner(data, start, length, stride, 1)
 
         return run

@@ -11,7 +11,7 @@ from pytrace.render.python_values import Result
 from pytrace.results.values import Portable
 
 
-class Place(msgspec.Struct, frozen=True):
+class EventSource(msgspec.Struct, frozen=True):
     """The properties that all events from one statement of a script share."""
 
     kind: str
@@ -33,12 +33,12 @@ class Event:
     The parts of an event are decoded on first use.
     """
 
-    __slots__ = ("_place", "_record", "_text", "_values", "size")
+    __slots__ = ("_source", "_record", "_text", "_values", "size")
 
     def __init__(
-        self, place: Place, record: bytes, text: bytes | None = None, values: tuple[Result, ...] | None = None
+        self, source: EventSource, record: bytes, text: bytes | None = None, values: tuple[Result, ...] | None = None
     ) -> None:
-        self._place = place
+        self._source = source
         self._record = record
         self._text = text
         self._values = values
@@ -47,31 +47,31 @@ class Event:
 
     def decode(self) -> None:
         """Decode all parts now instead of on first use."""
-        self._text = self._place.text(self._record)
-        self._values = self._place.values(self._record)
+        self._text = self._source.text(self._record)
+        self._values = self._source.values(self._record)
 
     @property
     def kind(self) -> str:
         """The function that sent it: ``printf``, ``print`` (a value), ``map``, ``quantiles``, ``time``, ``join``,
         ``cat``, ``system``, ``errorf``, ``warnf``, ``row``, or ``iter`` (output of an iterator).
         """
-        return self._place.kind
+        return self._source.kind
 
     @property
     def probe(self) -> str:
         """Full name of the probe that fired."""
-        return self._place.probe(self._record)
+        return self._source.probe(self._record)
 
     @property
     def location(self) -> Location:
         """The location in the script."""
-        return self._place.location
+        return self._source.location
 
     @property
     def raw_text(self) -> bytes:
         """The printed text as bytes: strings of traced programs may contain any bytes."""
         if self._text is None:
-            self._text = self._place.text(self._record)
+            self._text = self._source.text(self._record)
         return self._text
 
     @property
@@ -85,13 +85,13 @@ class Event:
         dictionary. ``pytrace.results.values`` describes the Python value of each type.
         """
         if self._values is None:
-            self._values = self._place.values(self._record)
+            self._values = self._source.values(self._record)
         return self._values
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of :attr:`values` for a ``row`` or a record; empty for other events."""
-        return self._place.names
+        return self._source.names
 
     def __str__(self) -> str:
         return self.text

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.run_options import RunOptions
-from pytrace.interface.collector import Collector, Places, table
+from pytrace.interface.collector import Collector, EventSources, table
 from pytrace.interface.compiled import CompiledScript
 from pytrace.interface.errors import LossWarning, TraceWarning, warn
 from pytrace.interface.events import Event
@@ -69,7 +69,9 @@ class Trace:
             prepared = script.prepared(options)
             programs = prepared.manifest.programs
             self._collector = collector = Collector(programs)
-            embedding = Embedding(collector, lambda symbols: table(collector, Places(programs, symbols)), self._wake)
+            embedding = Embedding(
+                collector, lambda symbols: table(collector, EventSources(programs, symbols)), self._wake
+            )
             self._session = Session.open(prepared, options, self._stack, embedding)
             self._names = tuple(spec.name for spec in prepared.manifest.maps)
             self._session.start()

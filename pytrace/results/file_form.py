@@ -27,7 +27,7 @@ from pytrace.results.external_sort import batches
 from pytrace.results.snapshot import MapData, Run, SnapshotData, Table
 from pytrace.results.stored_columns import StoredEntries, StoredRows, StoredTimes
 from pytrace.results.stored_document import BLOCK_ROWS, Block, Blocks, BlocksWriter, damaged, guarded
-from pytrace.results.stored_tables import Numbers, TablesReader, TablesWriter, raw, text, tuple_of
+from pytrace.results.stored_tables import Column, Numbers, TablesReader, TablesWriter, raw, text, tuple_of
 from pytrace.results.stored_types import type_from, type_to
 from pytrace.results.values import Portable, Value
 
@@ -248,12 +248,12 @@ class _Writer:
     def _map(self, data: MapData) -> _Map:
         times = data.times
 
-        def pack(entries: Sequence[tuple[Portable, Value]]) -> list[Any]:
+        def pack(entries: Sequence[tuple[Portable, Value]]) -> list[Column]:
             keys, values = zip(*entries, strict=True)
-            found: list[Any] = [] if data.key is None else [columns.pack(self._tables, data.key, keys)]
-            found.append(columns.pack(self._tables, data.value, values))
+            stored: list[Column] = [] if data.key is None else [columns.pack(self._tables, data.key, keys)]
+            stored.append(columns.pack(self._tables, data.value, values))
             # A time that a key lacks is that of the snapshot's end: the mark for it is -1.
-            return found if times is None else [*found, Numbers.of([times.get(key, -1) for key in keys])]
+            return stored if times is None else [*stored, Numbers.of([times.get(key, -1) for key in keys])]
 
         blocks = self._blocks(data.entries.items(), pack)
         return _Map(
@@ -310,7 +310,7 @@ class _Opened:
             }
         return SnapshotData(runs, {data.name: data for data in maps}, tables, losses)
 
-    def _blocks(self, subject: str, blocks: Sequence[Block], form: Any) -> Blocks:
+    def _blocks(self, subject: str, blocks: Sequence[Block], form: object) -> Blocks:
         """The next blocks of the document."""
         found = Blocks(self._name, subject, self._document, self._next, blocks, form)
         self._next += sum(block.size for block in blocks)

@@ -72,7 +72,7 @@ class Blocks(msgspec.Struct, frozen=True):
     start: int
     """Of the first in the document."""
     blocks: Sequence[Block]
-    form: Any
+    form: object
     """The type of their columns."""
 
     @property
@@ -115,7 +115,7 @@ class BlocksWriter:
         self.size += len(data)
         return len(data)
 
-    def blocks(self, rows: Sequence[T], pack: Callable[[Sequence[T]], Any]) -> Iterator[Block]:
+    def blocks(self, rows: Sequence[T], pack: Callable[[Sequence[T]], object]) -> Iterator[Block]:
         """Write rows, whose columns *pack* makes: one block, or several where it would be too large."""
         data = msgspec.msgpack.encode(pack(rows))
         if len(data) > BLOCK_BYTES and len(rows) > 1:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -165,7 +165,13 @@ _Union = Callable[[Type, Type], Type]
 
 def _row(class_: type[_T], union: Callable[[_T, _T], Type]) -> tuple[type[Type], _Union]:
     """A row of the table, whose function is only called with types of its own class."""
-    return class_, cast(_Union, union)
+
+    def both(first: Type, second: Type) -> Type:
+        assert isinstance(first, class_)
+        assert isinstance(second, class_)
+        return union(first, second)
+
+    return class_, both
 
 
 ROWS: dict[type[Type], _Union] = dict((

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from pytrace.core import types
 from pytrace.core.types import StackMode
@@ -18,7 +18,7 @@ from pytrace.render.maps.map_printer import Entry, MapPrinter
 from pytrace.render.names import build_id_line, frame_word, joined_words, no_stack, symbol_lines
 from pytrace.results import external_sort
 from pytrace.results.snapshot import MapData, SnapshotData, Table
-from pytrace.results.values import Portable, Series, StackTrace, Value
+from pytrace.results.values import Portable, StackTrace, Value
 
 Made = TypeVar("Made")
 
@@ -103,7 +103,8 @@ class Printers:
         """Of a map of time series the number of the last interval; 0 of others."""
         if not isinstance(data.value, types.TSeries):
             return 0
-        return max((number for value in data.entries.values() for number in cast(Series, value)), default=0)
+        series = (value for value in data.entries.values() if isinstance(value, dict))
+        return max((number for value in series for number in value), default=0)
 
     def restored(self, type_: types.Type) -> Callable[[Value], Decoded]:
         """What decodes portable values of a type."""
