@@ -79,7 +79,7 @@ class CompiledScript:
 
     @property
     def ahead(self) -> bool:
-        """Whether it comes from a file that :meth:`save` or ``--aot`` wrote."""
+        """It comes from a file that :meth:`save` or ``--aot`` wrote."""
         return self._script.manifest.ahead is not None
 
     @property

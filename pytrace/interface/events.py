@@ -24,7 +24,7 @@ class EventSource(msgspec.Struct, frozen=True):
     probe: Callable[[bytes], str]
     """Returns the probe that sent the event in a record."""
     durable: bool
-    """Whether the result of decoding a record does not depend on the time."""
+    """The result of decoding a record does not depend on the time."""
 
 
 class Event:

@@ -126,7 +126,7 @@ class Snapshot:
         return file.getvalue()
 
     def merge(self, *others: Snapshot) -> Snapshot:
-        """What one run that had seen everything would hold.
+        """The state of one run that had seen everything.
 
         Raises:
             TraceError: the maps do not fit, or two snapshots are of one run.
@@ -144,7 +144,7 @@ class Snapshot:
 
 
 def merge(snapshots: Iterable[Snapshot]) -> Snapshot:
-    """What one run that had seen everything would hold.
+    """The state of one run that had seen everything.
 
     Raises:
         TraceError: the maps do not fit, or two snapshots are of one run.

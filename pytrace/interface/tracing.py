@@ -133,13 +133,13 @@ class Trace:
         import asyncio
 
         loop = asyncio.get_running_loop()
-        given = 0
+        yielded = 0
         while True:
             event = self._next(0)
             if event is not None:
                 yield event
-                given += 1
-                if given % TOGETHER == 0:
+                yielded += 1
+                if yielded % TOGETHER == 0:
                     await asyncio.sleep(0)
             elif self._finished:
                 return
@@ -218,7 +218,7 @@ class Trace:
 
     @property
     def ended(self) -> bool:
-        """Whether the run is over: the probes are detached."""
+        """True if the run is over: the probes are detached."""
         return self._finished
 
     @property
@@ -355,7 +355,7 @@ class Trace:
 
     @property
     def closed(self) -> bool:
-        """Whether :meth:`close` was called."""
+        """True after :meth:`close`."""
         return self._closed
 
     def __repr__(self) -> str:
@@ -364,7 +364,7 @@ class Trace:
 
 
 def _is_loss(text: str) -> bool:
-    """Whether a warning means that results are incomplete."""
+    """True for a warning about incomplete results."""
     rows = FAILURES.values()
     return text.startswith("Lost ") or " is full" in text or any(row.one in text or row.many in text for row in rows)
 

@@ -48,7 +48,7 @@ def _escaped_field(text: bytes) -> bytes:
 
 
 def _maker(kind: types.Type) -> Callable[[bytes], bytes]:
-    """What makes a field of the text of a value of this type."""
+    """Makes a field of the text of a value of this type."""
     if isinstance(kind, _NUMERIC):
         return bytes
     return _escaped_field if isinstance(kind, types.Buffer) else field
@@ -78,7 +78,7 @@ def line(fields: Iterable[bytes]) -> bytes:
 
 
 def form(forms: TextForms, kind: types.Type, *, alone: bool) -> Form | None:
-    """How a value becomes a field, *alone* in its line or not; None for a number, which is one."""
+    """The form of values as fields, *alone* in their lines or not; None for numbers, which are fields."""
     if isinstance(kind, NUMBERS):
         return None
     make = _maker(kind)

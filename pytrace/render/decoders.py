@@ -1,6 +1,6 @@
 """Decoders of values, compiled from their types.
 
-A decoder takes memory and an offset and gives a plain Python value that compares and sorts as the language does:
+A decoder takes memory and an offset and returns a plain Python value that compares and sorts as the language does:
 
 =========================== ==========================================================
 type                        decoded form

@@ -1,4 +1,4 @@
-"""What stands for numbers in output: symbols of addresses, stacks, users, times, cgroups."""
+"""Names in output in place of numbers: symbols of addresses, stacks, users, times, cgroups."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Frame(Protocol):
 
 
 class Symbols(Protocol):
-    """What output needs of the symboliser."""
+    """The part of the symbolizer that output uses."""
 
     def kernel(self, address: int, *, caller: bool = False) -> Sequence[Frame]:
         """Functions of a kernel address, inlined ones first; *caller*: of the call before it."""
@@ -54,11 +54,11 @@ class Symbols(Protocol):
         """Functions of an address of a process, inlined ones first; *caller*: of the call before it."""
 
     def trampoline(self, pid: int, address: int) -> bool:
-        """Whether an address of a process is where handlers of signals return to."""
+        """True if handlers of signals return to this address of a process."""
 
 
 class Clock(Protocol):
-    """What output needs of the kernel's clocks."""
+    """The part of the kernel's clocks that output uses."""
 
     def wall(self, nanoseconds: int, clock: int = ...) -> int:
         """Wall time (nanoseconds since 1970) of a reading of *clock* (:class:`pytrace.core.types.Timestamp`)."""
@@ -85,7 +85,7 @@ _REMEMBERED = 1 << 16
 
 
 class ValueNames(Protocol):
-    """What text forms need of names; the values are those of the decoder, or what stands for them in a snapshot."""
+    """Names for text forms; the values are decoded ones, or the portable ones of a snapshot."""
 
     def kernel_symbol(self, address: Never) -> bytes:
         """The function at a kernel address."""
@@ -109,7 +109,7 @@ class ValueNames(Protocol):
         """The path of a cgroup."""
 
     def stack(self, kind: Stack, indent: bytes = ...) -> Callable[[Never], bytes]:
-        """How stacks of a type print."""
+        """The text form of stacks of a type."""
 
     def many_stacks(self, kind: Stack, indent: bytes = ...) -> Callable[[Never], bytes]:
         """As :meth:`stack`, for very many of them at one moment."""
@@ -169,7 +169,7 @@ class Names:
         return os.fsencode(self._host.cgroup(identity, self._strings[pattern]))
 
     def stack(self, kind: Stack, indent: bytes = b"        ") -> Callable[[Never], bytes]:
-        """How decoded stacks of type *kind* print: an empty line, then a line for each frame; or one line."""
+        """The text form of decoded stacks of type *kind*: an empty line, then a line for each frame; or one line."""
         if kind.mode is StackMode.BUILD_ID:
             return _stack_text(_build_id_line, indent)
         if kind.mode.one_line:
@@ -240,7 +240,7 @@ def _unread(error: int) -> str:
 
 
 def in_source(frames: Sequence[Frame]) -> bool:
-    """Whether source lines are known, and the byte before the address belongs to the same function."""
+    """True if source lines are known, and the byte before the address belongs to the same function."""
     return bool(frames) and bool(frames[-1].file) and frames[-1].offset > 0
 
 
@@ -251,14 +251,14 @@ def _function(frames: Sequence[Frame], address: int) -> bytes:
 
 
 def _unnamed(frame: Frame, address: int) -> bytes:
-    """What stands for a place without a known function: the binary and the place in it, as it was linked."""
+    """The text of an address without a known function: the binary and the offset in it, as it was linked."""
     if not frame.module or not frame.offset:
         return b"0x%x" % address
     return b"%s+0x%x" % (os.fsencode(os.path.basename(frame.module)), frame.offset)
 
 
 def no_stack(indent: bytes, why: str) -> bytes:
-    """What stands for a stack that could not be read."""
+    """The text of a stack that could not be read."""
     return b"\n%s[no stack: %s]\n" % (indent, os.fsencode(why))
 
 

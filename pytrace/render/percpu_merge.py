@@ -33,7 +33,7 @@ Divide: TypeAlias = Callable[[Never, int], Value]
 
 
 class OneMerging(msgspec.Struct, Generic[T, V], frozen=True, eq=False):
-    """What types of values have in common that merge in the same way."""
+    """The properties of types whose values merge in the same way."""
 
     merge: Callable[[T, int, Decoders], Merge[V]]
     """Creates the function that merges the copies of a type, all of which take so many bytes together."""

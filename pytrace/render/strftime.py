@@ -16,7 +16,7 @@ _CONVERSION = re.compile(r"(?s)%(?:%|[-_0^#+]*[0-9]*[EO]?.)")
 def strftime(layout: str, wall: int) -> bytes:
     """*wall* (nanoseconds since 1970) in local time, by the C library's conversions and three more.
 
-    ``%f`` gives microseconds (6 digits), ``%k`` nanoseconds (9 digits), ``%l`` milliseconds (3 digits).
+    ``%f`` are microseconds (6 digits), ``%k`` nanoseconds (9 digits), ``%l`` milliseconds (3 digits).
     """
     second, rest = divmod(wall, _SECOND)
     parts = []

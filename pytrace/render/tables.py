@@ -40,10 +40,10 @@ _CONTROLS = tuple(bytes((code,)) for code in (*range(10), *range(11, 32), 127))
 
 
 class Page:
-    """What the headings of a run share: which table was printed last, and how much of the screen is left.
+    """The state that the headings of a run share: the table that was printed last, and the rows left on the screen.
 
-    *height* gives the lines of the terminal that the output goes to, None where it goes elsewhere; *cuts* changes when
-    what was printed may not be seen (:attr:`pytrace.runtime.output.streams.Output.cuts`).
+    *height* returns the lines of the terminal that the output goes to, None where it goes elsewhere; *cuts* changes
+    when printed rows may no longer be visible (:attr:`pytrace.runtime.output.streams.Output.cuts`).
     """
 
     def __init__(self, height: Callable[[], int] | None = None, cuts: Callable[[], int] = int) -> None:
@@ -55,7 +55,7 @@ class Page:
         self._cuts = 0
 
     def due(self, table: Table) -> bool:
-        """Whether the heading of *table* comes before its next row."""
+        """True if the heading of *table* comes before its next row."""
         if (cuts := self.cuts()) != self._cuts:
             self._cuts, self.last = cuts, None
         return self.last is not table
@@ -126,7 +126,7 @@ class TextTable(Table):
         self._columns = columns
         self._widths = [max(len(item.title), _width(item)) for item in columns]
         self.open = not columns[-1].right
-        """Whether the last column is text, which is as wide as it is."""
+        """The last column is text, which has no fixed width."""
         self._aligned = len(columns) - self.open
         self._textual = any(not item.right for item in columns)
         self._grown = False
@@ -223,7 +223,7 @@ class TextTable(Table):
 
 
 def _width(column: Column) -> int:
-    """How wide a column starts."""
+    """The initial width of a column."""
     kind = column.type
     if isinstance(kind, types.Int):
         return _INTEGER_WIDTHS.get(kind.width, 20)
@@ -240,7 +240,7 @@ def _side(column: Column) -> bytes:
 
 
 def _suspicious(rows: list[bytes]) -> bool:
-    """Whether a row may not be one line of plain text."""
+    """True if a row may not be one line of plain text."""
     whole = b"".join(rows)
     # Of all ways to look at many bytes, searching for one of them at a time is the fastest.
     return not whole.isascii() or whole.count(b"\n") != len(rows) or any(code in whole for code in _CONTROLS)
@@ -277,7 +277,7 @@ def _columns(text: bytes) -> int:
 
 
 def cell(forms: TextForms, kind: types.Type) -> Form | None:
-    """How a value that is no number is shown in one place of a table; None for a string that is its own text."""
+    """The form of values in one cell of a table, numbers excepted; None for a string that is its own text."""
     if isinstance(kind, types.String) and not forms.printable:
         return None
     form = forms.form(kind)
@@ -285,7 +285,7 @@ def cell(forms: TextForms, kind: types.Type) -> Form | None:
 
 
 def is_below(kind: types.Type) -> bool:
-    """Whether values stand below their row: stacks, but for those that are made as one line."""
+    """True for values that are printed below their row: stacks, except those in one line."""
     return isinstance(kind, types.Stack) and not kind.mode.one_line
 
 

@@ -56,7 +56,7 @@ def unpack(tables: TablesReader, type_: Type, column: Column, count: int) -> lis
 
 
 class Row(msgspec.Struct, Generic[_V, _C], frozen=True):
-    """How columns of one form are written and read."""
+    """Writing and reading of columns of one form."""
 
     form: Callable[[Type], Form]
     """The type of the column, for msgspec."""
@@ -203,7 +203,7 @@ ROWS: dict[Held, Row[Value, Column]] = {
     Held.COUNTS: _any(Row(lambda _type: tuple[Numbers, Numbers, Numbers], _pack_buckets, _unpack_buckets)),
     Held.SERIES: _plain(tuple[Numbers, Numbers, Numbers, Numbers], _pack_series, _series),
 }
-"""How columns of each form are written and read."""
+"""Writing and reading of columns of each form."""
 
 
 def _row(type_: Type) -> Row[Value, Column]:

@@ -32,7 +32,7 @@ class Change(msgspec.Struct, frozen=True):
     histograms the buckets that differ, of time series the intervals (their values, as they print). None for what is no
     number, and for min and max where a value is missing."""
     size: int
-    """How large the change is, never negative; 0 for what is no number."""
+    """The size of the change, never negative; 0 for values that are no numbers."""
 
 
 class MapDifference(msgspec.Struct, frozen=True):
@@ -58,7 +58,7 @@ class Difference(msgspec.Struct, frozen=True):
 
     @property
     def of_one_run(self) -> bool:
-        """Whether these are two moments of the same run or runs."""
+        """True for two moments of the same run or runs."""
         return {run.identity for run in self.before} == {run.identity for run in self.after}
 
     def signed(self) -> SnapshotData:

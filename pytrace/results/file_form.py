@@ -32,7 +32,7 @@ from pytrace.results.stored_types import type_from, type_to
 from pytrace.results.values import Portable, Value
 
 SUFFIX = ".pts"
-"""What names of snapshot files end with."""
+"""The suffix of names of snapshot files."""
 
 MARK = b"\x89PTS\r\n\x1a\n"
 """The first bytes of a file. A transfer as text damages them, so that it is found out at once."""
@@ -49,7 +49,7 @@ _LEVEL = 3
 # ---------------------------------------------------------------------------------------------- the contents
 
 class _Origin(msgspec.Struct, frozen=True):
-    """What many runs have in common; texts are bytes, as they may be no UTF-8."""
+    """The properties that many runs have in common; texts are bytes, as they may be no UTF-8."""
 
     host: bytes
     kernel: bytes
@@ -92,8 +92,8 @@ class _Table(msgspec.Struct, frozen=True):
 
 
 class _Contents(msgspec.Struct, frozen=True):
-    """What a document has. Blocks lie one after another, from the start of the document, in the order in which they
-    stand here.
+    """The contents of a document. Blocks lie one after another, from the start of the document, in the order of these
+    fields.
     """
 
     maps: tuple[_Map, ...]

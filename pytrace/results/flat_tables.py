@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ColumnKind(Enum):
-    """What the values of a column are; each may be None where there is none."""
+    """Kinds of values of a column; each value may be None where there is none."""
 
     SIGNED = "int64"
     UNSIGNED = "uint64"

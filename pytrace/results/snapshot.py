@@ -56,7 +56,7 @@ class MapData(msgspec.Struct):
 
 
 class Table(msgspec.Struct):
-    """What ``row()`` statements of one shape sent, in the order of their arrival."""
+    """The rows of ``row()`` statements of one shape, in the order of their arrival."""
 
     type: Record
     """Names and types of the columns."""
@@ -69,7 +69,7 @@ class Table(msgspec.Struct):
 
 
 class SnapshotData(msgspec.Struct):
-    """What one run, or several that were merged, has at one moment."""
+    """The state of one run, or of several that were merged, at one moment."""
 
     runs: tuple[Run, ...]
     """Ordered by start and identity."""
@@ -82,7 +82,7 @@ class SnapshotData(msgspec.Struct):
 
     @property
     def title(self) -> str:
-        """What messages call it that know no better name."""
+        """Its name in messages that know no better one."""
         return " and ".join(f"{run.script} on {run.host}" for run in self.runs) or "an empty snapshot"
 
     @property

@@ -49,7 +49,7 @@ class Sample(NamedTuple):
     names: tuple[str, ...]
     """Their names (:func:`frame_name`)."""
     kernel: int
-    """How many of them, at the end, are those of the kernel."""
+    """The number of frames of the kernel, at the end."""
     labels: tuple[Label, ...]
     values: tuple[int, ...]
     """One for each measure."""

@@ -31,7 +31,7 @@ _MOST_WINDOW = 8 << 20
 """Bytes that decompression may look back; files are written with a quarter of that."""
 
 _DAMAGE = (ValueError, LookupError, TypeError, ArithmeticError, AttributeError, RecursionError)
-"""What reading a document raises that no version of pytrace wrote; errors of msgspec are ValueErrors."""
+"""Errors from reading a damaged document; those of msgspec are ValueErrors."""
 
 T = TypeVar("T")
 
@@ -81,7 +81,7 @@ class Blocks(msgspec.Struct, frozen=True):
         return sum(block.rows for block in self.blocks)
 
     def read(self, unpack: Callable[[Any, int], list[T]]) -> Iterator[list[T]]:
-        """What *unpack* makes of the columns of each block and the number of its rows.
+        """The results of *unpack* for the columns of each block and the number of its rows.
 
         Raises:
             TraceError: a block is damaged.

@@ -50,7 +50,7 @@ class Frame(NamedTuple):
     """Source file; empty when unknown."""
     line: int = 0
     inlined: bool = False
-    """Whether the function was inlined into that of the next frame."""
+    """The function was inlined into that of the next frame."""
     address: int = 0
     """Address in the module as it was linked (of the kernel as if it had not been moved).
 

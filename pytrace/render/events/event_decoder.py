@@ -126,7 +126,7 @@ def _compiled(source: str, names: dict[str, object]) -> Any:
 
 
 def reader(layout: EventLayout, decoders: Decoders) -> Callable[[bytes, int], V_co]:
-    """A function that gives the decoded arguments of an event as a tuple.
+    """A function that returns the decoded arguments of an event as a tuple.
 
     The caller says what type that tuple has: it depends on what kind of event *layout* is of.
     """
@@ -145,7 +145,7 @@ def reader(layout: EventLayout, decoders: Decoders) -> Callable[[bytes, int], V_
 def formatter(
     layout: EventLayout, decoders: Decoders, parts: list[bytes | printf.Piece]
 ) -> Callable[[bytes, int], bytes]:
-    """A function that gives the formatted text of one event."""
+    """A function that returns the formatted text of one event."""
     return Formatter(layout, decoders, parts).one
 
 
@@ -163,11 +163,11 @@ class Formatter:
         self.constant = None if self._pieces else self.text % ()
         """The text, when the events have no arguments."""
         self.fixed = not any(layout.tails)
-        """Whether all events have the same length."""
+        """True if all events have the same length."""
         self._by_stride: dict[int, Callable[[memoryview], Unpacked]] = {}
 
     def plan(self, prefix: str = "") -> Plan:
-        """How arguments are decoded."""
+        """The decoding of the arguments."""
         return Plan(self._layout, self._decoders, self._pieces, prefix)
 
     @cached_property
@@ -351,7 +351,7 @@ class Texts:
         self.extend = extend
         """Prints texts one after another."""
         self.quick = quick
-        """Whether no event takes long (symbols and stacks do): how many are formatted together needs no care."""
+        """True if no event takes long (symbols and stacks do), so that any number can be formatted together."""
         self.table = table
         """The table that the texts are rows of."""
 

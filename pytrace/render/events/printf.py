@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """How one argument prints.
+    """The form of one argument.
 
     *format* is the conversion of Python's bytes formatting. *layout* is how the argument is read from the event when
     the conversion decides that (truncated numbers), None for the decoded form of its type. *render* turns the value
@@ -59,7 +59,7 @@ def compile_pieces(layout: bytes, kinds: tuple[types.Type, ...], forms: TextForm
 
 
 def of_values(kind: types.Joined, forms: TextForms) -> Callable[[Value], bytes]:
-    """The text of decoded values, by the format of ``sprintf`` that they were given to."""
+    """The text of decoded values, by the format of their ``sprintf``."""
     layout = kind.separator.encode("utf-8", "surrogateescape")
     pieces = compile_pieces(layout, kind.members, forms)
     shown = b"".join([piece.replace(b"%", b"%%") if isinstance(piece, bytes) else piece.format for piece in pieces])
@@ -78,7 +78,7 @@ def of_values(kind: types.Joined, forms: TextForms) -> Callable[[Value], bytes]:
 
 
 def _of_value(piece: Piece, type_: types.Type) -> Callable[[Value], object]:
-    """What a piece shows of a decoded value: the number as its conversion reads it, rendered."""
+    """The text of a decoded value in a piece: the number as its conversion reads it, rendered."""
     render = for_any(piece.render) if piece.render is not None else None
     if piece.layout is None:
         return render or _same
@@ -135,7 +135,7 @@ def _number_type(kind: types.Type) -> types.Int | None:
 
 
 def _read(source: types.Int, width: int, signed: bool) -> tuple[str, int]:
-    """How to read a number of type *source* as one of *width* bytes: layout, and a mask when that is not enough."""
+    """The layout that reads a number of type *source* as one of *width* bytes, and a mask where that is not enough."""
     if width <= source.width:
         code, rest = integer_code(width, signed), source.width - width
         padding = f"{rest}x" if rest else ""
@@ -254,7 +254,7 @@ ROWS: dict[str, Callable[[Conversion, types.Type, TextForms], Piece]] = {
     "rx": _buffer(hex_escaped),
     "rh": _buffer(hex_spaced),
 }
-"""How each conversion of :data:`pytrace.core.formats.NAMES` is compiled."""
+"""The compilation of each conversion of :data:`pytrace.core.formats.NAMES`."""
 
 
 def escaping(piece: Piece, escape: Callable[[bytes], bytes]) -> Piece:

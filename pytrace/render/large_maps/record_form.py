@@ -32,7 +32,7 @@ Records = tuple[bytearray, int]
 
 
 class _Unit(msgspec.Struct, frozen=True):
-    """What is copied at once: *size* bytes of all rows.
+    """A part that is copied at once: *size* bytes of all rows.
 
     They are in column *source* from *start* on, at *place* of the record and at *row* of the row that comes back. In a
     string *after* is the index of the unit after it, otherwise 0.
@@ -62,7 +62,7 @@ class _Stack(msgspec.Struct, frozen=True):
 
 
 class RecordForm:
-    """How rows of several columns become records.
+    """Conversion of rows of several columns to records.
 
     Args:
         sizes: bytes of a row in each column.
@@ -194,7 +194,7 @@ def _or_error(count: int, error: int) -> int:
 
 
 def _rest(sizes: Sequence[int], order: Sequence[tuple[int, Piece]]) -> list[tuple[int, Piece]]:
-    """What no piece of *order* covers."""
+    """The parts that no piece of *order* covers."""
     found = []
     for source, size in enumerate(sizes):
         covered = sorted((piece.start, piece.start + piece.size) for index, piece in order if index == source)

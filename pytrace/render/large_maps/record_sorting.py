@@ -22,10 +22,10 @@ Sort = Callable[[bytearray, int], None]
 
 
 class RecordSorter(Protocol):
-    """Takes records, and gives them back in order."""
+    """Sorts records."""
 
     whole: bool
-    """Whether records must have their whole size."""
+    """Records must have their whole size."""
 
     def add(self, records: Records) -> None:
         """Take some records."""
@@ -35,7 +35,7 @@ class RecordSorter(Protocol):
 
 
 def sorter(size: int, sort: Sort | None, *, top: int = 0, descending: bool = False) -> RecordSorter:
-    """What sorts records of *size* bytes; of all only the last *top* of the order are wanted unless that is 0.
+    """A sorter of records of *size* bytes; of all only the last *top* of the order are returned unless that is 0.
 
     *sort* sorts short ones in place, where the machine has such a function.
     """

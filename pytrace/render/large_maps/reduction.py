@@ -24,7 +24,7 @@ _WORD = 8
 
 
 class Reduction(msgspec.Struct, frozen=True):
-    """How values of one type become one copy each, of type *type* and of *size* bytes.
+    """Conversion of values of one type to one copy each, of type *type* and of *size* bytes.
 
     *one* takes values and returns their copies. *ranks* returns, for such copies, the numbers by which entries are
     sorted where these are not in the memory; *signed*: these are signed.

@@ -35,7 +35,7 @@ Block = tuple[bytes, bytes, int]
 
 
 class Reader(Protocol):
-    """What is needed of :class:`pytrace.runtime.load.map_reader.MapReader`."""
+    """The part of :class:`pytrace.runtime.load.map_reader.MapReader` that printing uses."""
 
     def blocks(self, spec: MapSpec, *, clear: bool = False) -> Iterator[Block]:
         """The rows of a keyed map, some thousand at a time; values are the copies of all CPUs in a row.
@@ -44,7 +44,7 @@ class Reader(Protocol):
         """
 
     def slot(self, spec: MapSpec) -> tuple[bool, bytes]:
-        """Whether an unkeyed map was written, and its copies in a row."""
+        """True if an unkeyed map was written, and its copies one after another."""
 
     def slot_and_clear(self, spec: MapSpec) -> tuple[bool, bytes]:
         """As :meth:`slot`, clearing it in the same step."""
@@ -57,7 +57,7 @@ class Reader(Protocol):
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """How a map is to print: the last *top* entries (0: all) in *order*, numbers divided by *div*.
+    """Options of ``print()`` of a map: the last *top* entries (0: all) in *order*, numbers divided by *div*.
 
     *order* is empty for the usual one, or ``key``, ``-key``, ``value``, ``-value``.
     """
@@ -104,7 +104,7 @@ class MapPrinter:
 
     @property
     def json_type(self) -> str:
-        """What JSON output calls such a map."""
+        """The type of the map's lines in JSON output."""
         return self._merging.json_type
 
     def entries_text(self, entries: list[Entry], shown: Shown, last: int | None = None) -> bytes:
@@ -265,7 +265,7 @@ class MapView(MapPrinter):
         return [((), shown_value)]
 
     def _fresh(self, value: Value) -> bool:
-        """Whether something was written since the map was emptied, if it was."""
+        """True if the map was never emptied, or written since."""
         return self._zeroed or self._baseline is None or bool(value != self._baseline)
 
     def _decoded(self, blocks: Iterable[Block], decode: Decode) -> list[Entry]:

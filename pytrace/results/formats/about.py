@@ -1,4 +1,4 @@
-"""What is known of the runs of a snapshot: hosts, times, losses."""
+"""Descriptions of the runs of a snapshot: hosts, times, losses."""
 
 from __future__ import annotations
 

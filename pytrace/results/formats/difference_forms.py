@@ -1,4 +1,4 @@
-"""How differences of snapshots print: in text and as lines of JSON, the largest change last, as maps print."""
+"""Differences of snapshots as text and as lines of JSON: the largest change last, as maps print."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def _series_text(_printers: Printers, type_: types.Type) -> _Shown:
 
 
 def _intervals(type_: types.TSeries, value: Value | None) -> Counts:
-    """What the intervals of a time series print; none where there is no value."""
+    """The values of the intervals of a time series, as they print; none without a value."""
     found = value if isinstance(value, dict) else {}
     return series_values(type_, {number: item for number, item in found.items() if isinstance(item, tuple)})
 
@@ -173,7 +173,7 @@ _TEXTS: dict[type[types.Type], Callable[[Printers, types.Type], _Shown]] = {
     types.LHist: _buckets_text,
     types.TSeries: _series_text,
 }
-"""What does not print as a number, or as a value before and after."""
+"""Types that do not print as a number, or as a value before and after."""
 
 
 # ---------------------------------------------------------------------------------------------- JSON

@@ -44,7 +44,7 @@ class WriteOptions(msgspec.Struct, frozen=True):
     """Options for writing a snapshot."""
 
     settings: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """Values of the format's own options that were given; empty text for a flag."""
+    """Values of the format's own options; empty text for a flag."""
     about: bool = False
     """Begin with a description of the runs: host, kernel, times, losses. For formats that people read."""
 

@@ -1,7 +1,7 @@
 """Portable values in the forms that output decodes and prints (:mod:`pytrace.render`).
 
-What the machine of the run resolved already (symbols, users, times, stacks) stays as it is, and :class:`PortableNames`
-gives it as text.
+Values that the machine of the run resolved already (symbols, users, times, stacks) stay as they are, and
+:class:`PortableNames` prints them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class PortableNames:
     kernel_symbol = user_symbol = user = interface = network_namespace = timestamp = cgroup = _name
 
     def stack(self, kind: types.Stack, indent: bytes = b"        ") -> Callable[[StackTrace], bytes]:
-        """How stacks of type *kind* print: as the run prints them, with addresses as they are in the module."""
+        """The text form of stacks of type *kind*: as in the run, with addresses as they are in the module."""
         mode = kind.mode
 
         def text(value: StackTrace) -> bytes:
@@ -75,7 +75,7 @@ class Printers:
         self._restored = Restored()
 
     def printer(self, data: MapData) -> MapPrinter:
-        """What prints entries of a map that :meth:`entries` gave."""
+        """A printer of the entries of a map, as :meth:`entries` returns them."""
         return MapPrinter(data.name, data.key, data.value, self.texts, self.jsons)
 
     def entries(self, data: MapData) -> Iterator[Entry]:
@@ -107,11 +107,11 @@ class Printers:
         return max((number for value in series for number in value), default=0)
 
     def restored(self, type_: types.Type) -> Callable[[Value], Decoded]:
-        """What decodes portable values of a type."""
+        """The decoder of portable values of a type."""
         return self._restored.form(type_)
 
     def portable(self, type_: types.Type, form: Callable[[Decoded], Made]) -> Callable[[Value], Made]:
-        """What *form* makes of portable values of a type."""
+        """*form* for portable values of a type."""
         restore = self._restored.form(type_)
         return lambda value: form(restore(value))
 

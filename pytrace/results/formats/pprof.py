@@ -53,7 +53,7 @@ class _Mapping(msgspec.Struct):
     file: str
     build_id: str
     functions: bool = True
-    """Whether all its frames have a function, a source file, a line, inlined ones beside them."""
+    """All its frames have a function, a source file, a line, and inlined functions beside them."""
     files: bool = True
     lines: bool = True
     inlined: bool = True

@@ -1,4 +1,4 @@
-"""Which maps and tables of a snapshot a format shows, and what is said about the others."""
+"""Selection of the maps and tables of a snapshot that a format shows, and messages about the others."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Selection(msgspec.Struct, frozen=True):
 
 
 def select(snapshot: SnapshotData, row: Format, names: Sequence[str] = ()) -> Selection:
-    """What *row* shows of *snapshot*.
+    """The part of *snapshot* that *row* shows.
 
     Args:
-        snapshot: what there is; it is not changed.
+        snapshot: the snapshot, which is not changed.
         row: the format.
         names: names of maps (with or without ``@``), or :data:`ROWS` for the tables; none: everything that fits.
 

@@ -121,7 +121,7 @@ def chosen(wanted: str | None, path: str | None, *, about: bool = False) -> tupl
     """The format that ``-f`` (``NAME`` or ``NAME:OPTION,…``) asks for, else that of the file's name, else text.
 
     Args:
-        wanted: the argument of ``-f``; None when it was not given.
+        wanted: the argument of ``-f``; None without one.
         path: the file that ``-o`` names; None for standard output.
         about: as :attr:`WriteOptions.about`.
 

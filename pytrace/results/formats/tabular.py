@@ -132,7 +132,7 @@ def map_table(data: MapData) -> FlatTable:
 
 
 def rows_table(snapshot: SnapshotData, table: Table) -> FlatTable:
-    """What ``row()`` statements of one shape sent, of all runs."""
+    """The rows of ``row()`` statements of one shape, of all runs."""
     schema = TableSchema.of(("",), (table.type,))
     parts = _parts(table.type, schema.columns)
     return _table("rows", schema, [parts(row) for row in rows_of(snapshot, table)])

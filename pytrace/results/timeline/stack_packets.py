@@ -26,7 +26,7 @@ MOST_SAMPLES = 1_000_000
 _CLEARED, _NEEDED = 1, 2
 """``SequenceFlags``: the packet begins, and needs, what is interned on its sequence."""
 _MADE_UP = 1 << 22
-"""The first process number that Linux never gives (``PID_MAX_LIMIT``): processes of maps without one."""
+"""The first process number that Linux never assigns (``PID_MAX_LIMIT``): processes of maps without one."""
 
 
 class _Sample(msgspec.Struct, frozen=True):
@@ -113,7 +113,7 @@ def _is_task(column: Column, key: types.Type) -> bool:
 
 
 def _weight(data_: MapData, value: Held) -> int:
-    """How many samples a value stands for: of averages and stats how many there were."""
+    """The number of samples of a value: of averages and stats their counts."""
     weight = int(value[1] if isinstance(value, tuple) else value)
     if weight < 0:
         raise TraceError(f"{data_.name} has negative numbers, which a trace cannot show",
@@ -125,7 +125,7 @@ def _weight(data_: MapData, value: Held) -> int:
 
 
 class _Interned:
-    """What samples refer to by number: stacks, frames, binaries, texts. ``InternedData`` of one sequence."""
+    """Stacks, frames, binaries and texts, to which samples refer by number: ``InternedData`` of one sequence."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[int, object], int] = {}
