@@ -18,6 +18,8 @@ from pytrace.results.values import Counts, Pair, Series, Value
 
 V = TypeVar("V")
 
+_MASK = (1 << 64) - 1
+
 Join: TypeAlias = Callable[[V | None, V], V]
 """Joins a portable value (:mod:`pytrace.results.values`) to another of its type, or to None; changes neither."""
 
@@ -34,11 +36,11 @@ def _sum(type_: types.Count | types.Sum) -> Join[int]:
 
 
 def _pair(type_: types.Avg | types.Stats) -> Join[Pair]:
-    total, count = wrapped(type_.signed), wrapped(False)
+    wrap = wrapped(type_.signed)
 
     def join(first: Pair | None, second: Pair) -> Pair:
-        before = first or (0, 0)
-        return total(before[0] + second[0]), count(before[1] + second[1])
+        total, count = first or (0, 0)
+        return wrap(total + second[0]), (count + second[1]) & _MASK
 
     return join
 
@@ -52,12 +54,11 @@ def _greatest(_type: types.Type) -> Join[int]:
 
 
 def _buckets(_type: types.Hist | types.LHist) -> Join[Counts]:
-    wrap = wrapped(False)
-
     def join(first: Counts | None, second: Counts) -> Counts:
         counts = dict(first or ())
+        get = counts.get
         for bucket, count in second.items():
-            counts[bucket] = wrap(counts.get(bucket, 0) + count)
+            counts[bucket] = (get(bucket, 0) + count) & _MASK
         return counts
 
     return join
