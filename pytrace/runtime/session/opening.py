@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytrace.base.interruption import EndRequests
+from pytrace.base.interruption import EndRequests, postponed
 from pytrace.base.terminal import colour
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import TraceError
@@ -20,7 +20,7 @@ from pytrace.core.manifest import CompiledScript, Manifest, MapSpec, SessionData
 from pytrace.core.options.process_filters import NOT_YET, PROCESS_MAP, UNROLLED, ProcessFilters
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.types import Stack, StackMode, Type, USym, parts
-from pytrace.runtime.abi import privileges
+from pytrace.runtime.abi import bpf_maps, privileges
 from pytrace.runtime.host.clocks import Clock, together
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.load.loader import LoadOptions, available_memory, load
@@ -157,8 +157,7 @@ def command(options: RunOptions, namespace: int | None, *, embedded: bool, stack
         sys.stdout.flush()
         sys.stderr.flush()
         return child.start(options.command, stack, namespace)
-    from pytrace.base.interruption import postponed  # in other programs Ctrl-C raises, and nobody would end the child
-
+    # In other programs Ctrl-C raises, and nobody would end the child.
     with postponed():
         return child.start(options.command, stack, namespace)
 
@@ -234,8 +233,6 @@ def _fill_filters(loaded: LoadedScript, data: SessionData, options: RunOptions) 
     filters.pack(memory, data.filters)
     if filters.shape.pids <= UNROLLED:
         return
-    from pytrace.runtime.abi import bpf_maps
-
     descriptor = loaded.map_fd(PROCESS_MAP)
     for pid in filters.pids:
         bpf_maps.update(descriptor, struct.pack("=I", pid), struct.pack("=I", 1))
