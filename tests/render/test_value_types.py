@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from pytrace.core import types
-from pytrace.render import portable
+from pytrace.core.types import builtin_types
+from pytrace.render import percpu_merge, portable
 from pytrace.render.value_types import ROWS
+from pytrace.results import columns, joining
 from tests.support import encode
 
 
@@ -36,3 +38,12 @@ def test_what_is_resolved_late_is_traced(kind: type[types.Type]) -> None:
     row = ROWS[kind]
     if row.portable is portable.printed and not row.durable:
         assert row.traced, "a name may have control characters"
+
+
+@pytest.mark.parametrize("kind", types.ALL, ids=lambda kind: kind.__name__)
+def test_aggregations_merge_by_a_row_of_their_own(kind: type[types.Type]) -> None:
+    row = ROWS[kind]
+    aggregation = row.merging not in (percpu_merge.SINGLE, percpu_merge.RANKED, percpu_merge.NUMBER)
+    assert aggregation is issubclass(kind, builtin_types.Aggregate)
+    assert (row.merging in joining.ROWS) is aggregation, "row of pytrace/results/joining.py"
+    assert row.held in columns.ROWS, "row of pytrace/results/columns.py"
