@@ -17,7 +17,6 @@ from pytrace.codegen.emit import events, loops, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.program import Lowering, Program, Script
 from pytrace.codegen.ir import target
-from pytrace.codegen.ir.builder import Builder
 from pytrace.codegen.ir.ir_values import CONTEXT
 from pytrace.codegen.ir.module import Module, program_section
 from pytrace.codegen.ir.operands import Operand
@@ -32,7 +31,6 @@ from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import CompiledScript, Manifest, MapSpec, ProgramSpec
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.probes.kinds import Context
-from pytrace.core.types import INT64
 from pytrace.frontend.ast.typed_program import (
     KPROBE_SESSION,
     SESSION_IS_RETURN,
@@ -127,14 +125,11 @@ def _entry(program: Program) -> None:
     unit = program.unit
     module = program.script.module
     if not unit.combined:
-        text, scope = module.function(unit.symbol, ("*ctx",), unit.span, section=program_section(unit.symbol))
+        b = module.function(unit.symbol, ("*ctx",), unit.span, section=program_section(unit.symbol))
     else:
         alone = system_call_dispatch.alone(program.script, unit)
-        text, scope = module.function(f"{unit.symbol}{PART}", ("*ctx",), unit.span, inlined=alone)
-    e = Emitter(program, text, scope, unit.span, 0, None)
-    e.result_type = INT64
-    e.leave = lambda value: _leave(e, value)
-    e.early_result = _result(unit)
+        b = module.function(f"{unit.symbol}{PART}", ("*ctx",), unit.span, inlined=alone)
+    e = Emitter(program, b, unit.span, 0, None, leave=_leave, early_result=_result(unit))
     process_filters.require(e, process_filters.tests(e, pid=unit.pid_filter, others=unit.filtered, follow=unit.follow))
     if unit.kind.context is Context.ITERATOR:
         # The object is null in the final call of an iterator (Documentation/bpf/bpf_iterators.rst).
@@ -153,9 +148,7 @@ def _entry(program: Program) -> None:
 def _session(script: Script, returns: ProbeUnit) -> None:
     """The program of a kprobe session: calls the code of the entry or of the return."""
     module, symbol = script.module, returns.part_of
-    text, scope = module.function(symbol, ("*ctx",), returns.span, section=program_section(symbol))
-    b = Builder(text)
-    b.location = module.debug.location(scope, returns.span, returns.span.source)
+    b = module.function(symbol, ("*ctx",), returns.span, section=program_section(symbol))
     module.kernel_function(SESSION_IS_RETURN, (), "int")
     # The kfunc returns a bool: only the low bits are defined.
     left = b.kernel_number(SESSION_IS_RETURN)

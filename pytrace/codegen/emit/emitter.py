@@ -15,8 +15,8 @@ from pytrace.codegen.emit import memory
 from pytrace.codegen.emit.program import Program, Variable
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import Builder
-from pytrace.codegen.ir.function_text import Block, FunctionText
-from pytrace.codegen.ir.ir_values import CONTEXT, I1, I64, Number, Ptr, Scope, global_pointer
+from pytrace.codegen.ir.function_text import Block
+from pytrace.codegen.ir.ir_values import CONTEXT, I1, I64, Number, Ptr, global_pointer
 from pytrace.codegen.ir.module import PERCPU, SHARED
 from pytrace.codegen.ir.operands import Memory, Operand
 from pytrace.codegen.storage.scratch_memory import CLAIM, COPIES
@@ -40,32 +40,56 @@ class Loop(msgspec.Struct, frozen=True):
     again: Block | None
 
 
+Leave = Callable[["Emitter", Operand | None], None]
+
+
 class Emitter:
     """Emits one function of a program."""
 
     def __init__(
-        self, program: Program, text: FunctionText, scope: Scope, span: Span, depth: int, frame: Ptr | None
+        self,
+        program: Program,
+        b: Builder,
+        span: Span,
+        depth: int,
+        frame: Ptr | None,
+        *,
+        leave: Leave | None = None,
+        result_type: Type = INT64,
+        early_result: int = 0,
+        outer: Emitter | None = None,
     ) -> None:
+        """Start a function.
+
+        Args:
+            program: the program that it belongs to.
+            b: builder of the function.
+            span: script location of its start.
+            depth: number of functions that call each other around it.
+            frame: its parameter for context and per-CPU data; None for the entry function.
+            leave: emits ``return`` with a value; None where the script cannot return.
+            result_type: type of the returned value.
+            early_result: the program's result after :meth:`end_early`.
+            outer: the emitter of the function around the loop of which this is the body.
+        """
         self.program = program
         self.script = program.script
         self.checked = program.script.checked
         self.module = program.script.module
-        self.b = Builder(text)
+        self.b = b
         self.depth = depth
         self.loops: list[Loop] = []
-        self.leave: Callable[[Operand | None], None] = self._no_return
-        self.result_type: Type = INT64
-        self.early_result = 0
-        """The program's result after :meth:`end_early`."""
+        self.result_type: Type = result_type if outer is None else outer.result_type
+        self._leave = leave
+        self._early_result = early_result
         self.inner_returned = False
         self.part = False
         """Whether this function is a part of a long block, not the body of a loop."""
         self.variables: dict[VariableInfo, Variable] = {}
         self.reads: dict[nodes.Expr, Ptr] = {}
         """Registers with the values of map elements that are read again."""
-        self._returned: tuple[int, int] | None = None
-        self._outer: Emitter | None = None
-        self._scope = scope
+        self._outer = outer
+        self._returned: tuple[int, int] | None = None if outer is None else outer.returned
         self._source = span.source
         self._frame = frame
         self._entry = frame is None
@@ -97,31 +121,31 @@ class Emitter:
 
     # ------------------------------------------------------------------ leaving from inside a loop
 
+    def leave(self, value: Operand | None) -> None:
+        """Return from the script's function, or end the program."""
+        if self._leave is None:
+            raise InternalError("return outside of a function")
+        self._leave(self, value)
+
     @property
-    def returned_flag(self) -> int:
-        """Scratch offset of the flag that a loop body has returned."""
+    def returned(self) -> tuple[int, int]:
+        """Scratch offsets of the flag that a loop body has returned, and of the result."""
         if self._returned is None:
             scratch = self.program.scratch
             self._returned = (scratch.allocate(8), scratch.allocate(max(8, self.result_type.size)))
-        return self._returned[0]
+        return self._returned
 
-    def share_result(self, outer: Emitter) -> None:
-        """Let this callback use the flag and result of *outer*."""
-        outer.returned_flag  # noqa: B018 - made on first use
-        self._returned = outer._returned
-        self.result_type = outer.result_type
-        self._outer = outer
-
-    def keep_result(self, inner: Emitter, value: Operand | None) -> None:
-        """In the callback *inner*, store the result of the function around the loop."""
-        inner.inner_returned = True
-        if self._returned is None:
-            raise InternalError("no storage for a result")
-        place, type_ = inner.area(self._returned[1]), self.result_type
+    def leave_loop_body(self, value: Operand | None) -> None:
+        """In the body of a loop, store the result of the function around it, and end the loop."""
+        self.inner_returned = True
+        flag, result = self.returned
+        place, type_ = self.area(result), self.result_type
         if value is not None and not isinstance(type_, Void):
-            memory.write(inner, value, place, type_)
+            memory.write(self, value, place, type_)
         else:
-            memory.zero(inner, place, 8)
+            memory.zero(self, place, 8)
+        self.b.store(1, self.area(flag))
+        self.b.ret(1)
 
     def leave_again(self) -> None:
         """After a loop whose body returned: return from the function, or end the enclosing loop."""
@@ -129,9 +153,7 @@ class Emitter:
             self.inner_returned = True
             self.b.ret(1)
             return
-        if self._returned is None:
-            raise InternalError("no storage for a result")
-        place, type_ = self.area(self._returned[1]), self.result_type
+        place, type_ = self.area(self.returned[1]), self.result_type
         value: Operand | None = None
         if type_.scalar:
             value = memory.load(self, place, type_)
@@ -139,15 +161,12 @@ class Emitter:
             value = Memory(place, type_)
         self.leave(value)
 
-    def _no_return(self, _value: Operand | None) -> None:
-        raise InternalError("return outside of a function")
-
     # ------------------------------------------------------------------ script locations
 
     def set_location(self, span: Span) -> None:
         """Set the script location of the following instructions to *span*."""
         self.span = span
-        self.b.location = self.module.debug.location(self._scope, span, self._source)
+        self.b.location = self.module.debug.location(self.b.scope, span, self._source)
 
     # ------------------------------------------------------------------ state that the program's functions share
 
@@ -261,7 +280,7 @@ class Emitter:
         """End the program unless *condition* holds; values that only later code needs are computed after this."""
         with self.b.unless(condition, likely=True):
             if self._claimed is None:
-                self.b.ret(self.early_result)
+                self.b.ret(self._early_result)
             else:
                 self.leave(None)
         self.b.new_prologue()

@@ -281,8 +281,8 @@ def _failure_function(e: Emitter, spec: EventSpec) -> str:
         return program.failure_function
     program.failure_function = program.name("failed")
     parameters = ("*frame", "counter", "event", "code", "most")
-    text, scope = e.module.function(program.failure_function, parameters, program.unit.span)
-    inner = Emitter(program, text, scope, program.unit.span, e.depth + 1, FRAME)
+    function = e.module.function(program.failure_function, parameters, program.unit.span)
+    inner = Emitter(program, function, program.unit.span, e.depth + 1, FRAME)
     place = inner.b.offset(inner.b.offset(inner.base, e.module.late("counters")), number_parameter("counter"))
     before = inner.b.fetch("add", place, 1)
     with inner.b.when(inner.b.icmp("ult", before, number_parameter("most"))):

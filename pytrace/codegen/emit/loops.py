@@ -16,7 +16,6 @@ from pytrace.codegen.emit import events
 from pytrace.codegen.emit.emitter import Emitter, Loop
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.ir_values import FRAME, I64, Number, Ptr, global_pointer, number_parameter
-from pytrace.codegen.ir.operands import Operand
 from pytrace.core.source import Span
 from pytrace.frontend.ast import nodes
 
@@ -175,28 +174,17 @@ def with_callback(
     """
     program = e.program
     name = program.name("loop")
-    text, scope = e.module.function(name, parameters, span)
-    inner = Emitter(program, text, scope, span, e.depth + 1, FRAME)
+    function = e.module.function(name, parameters, span)
+    inner = Emitter(program, function, span, e.depth + 1, FRAME, leave=Emitter.leave_loop_body, outer=e)
     inner.loops.append(Loop(None, None))
     inner.part = part
-    flag, returned = e.returned_flag, False
-
-    def leave_all(value: Operand | None) -> None:
-        nonlocal returned
-        returned = True
-        e.keep_result(inner, value)
-        inner.b.store(1, inner.area(flag))
-        inner.b.ret(1)
-
-    inner.leave = leave_all
-    inner.share_result(e)
+    flag, _ = e.returned
     body(inner)
     inner.b.ret(0)
-    returned = returned or inner.inner_returned
-    if returned:
+    if inner.inner_returned:
         e.b.store(0, e.area(flag))
     call(name, e.frame)
-    if returned:
+    if inner.inner_returned:
         _leave_too(e, flag)
 
 

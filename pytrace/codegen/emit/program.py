@@ -14,7 +14,6 @@ import msgspec
 from pytrace.codegen.analysis.body_splitting import Plan
 from pytrace.codegen.analysis.large_keys import Words
 from pytrace.codegen.aot.load_time_values import Ahead
-from pytrace.codegen.ir.builder import Builder
 from pytrace.codegen.ir.ir_values import Number, Ptr, global_pointer
 from pytrace.codegen.ir.module import Module
 from pytrace.codegen.ir.operands import Operand
@@ -78,8 +77,7 @@ class Script(msgspec.Struct, eq=False):
         """An empty callback: ``bpf_for_each_map_elem`` with it returns the number of entries."""
         if not self.counting:
             self.counting = "count_entry"
-            text, _ = self.module.function(self.counting, ("*map", "*key", "*value", "*frame"), None)
-            Builder(text).ret(0)
+            self.module.function(self.counting, ("*map", "*key", "*value", "*frame"), None).ret(0)
         return global_pointer(self.counting)
 
 

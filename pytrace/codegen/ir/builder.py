@@ -23,6 +23,7 @@ from pytrace.codegen.ir.ir_values import (
     Operation,
     Predicate,
     Ptr,
+    Scope,
 )
 
 P = ParamSpec("P")
@@ -37,11 +38,16 @@ AT_ONCE = 5
 _NATURAL = {8: 1, 16: 2, 32: 4, 64: 8}
 
 
+NO_SCOPE = Scope("")
+
+
 class Builder:
     """Appends instructions to the current block of one function."""
 
-    def __init__(self, function: FunctionText) -> None:
+    def __init__(self, function: FunctionText, scope: Scope = NO_SCOPE) -> None:
         self.function = function
+        self.scope = scope
+        """The debug scope of the function's instructions."""
         self.location = Location("")
         self._numbers = 0
         self._target: list[Instruction] = []

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from pytrace.codegen.ir.builder import Builder
 from pytrace.codegen.ir.debug_info import DebugInfo
 from pytrace.codegen.ir.function_text import FunctionText
-from pytrace.codegen.ir.ir_values import Late, Ptr, Scope, global_pointer
+from pytrace.codegen.ir.ir_values import Late, Ptr, global_pointer
 from pytrace.codegen.ir.target import TRIPLE
 from pytrace.core.manifest import LOAD_TIME_SECTION, RING, MapType
 from pytrace.core.source import Source, Span
@@ -70,8 +71,8 @@ class Module:
 
     def function(
         self, name: str, parameters: tuple[str, ...], span: Span | None, *, section: str = "", inlined: bool = False
-    ) -> tuple[FunctionText, Scope]:
-        """A new function and the debug scope of its instructions; *section* makes it global, *inlined* inlines it.
+    ) -> Builder:
+        """The builder of a new function; *section* makes it global, *inlined* inlines it.
 
         *parameters* are names, those of pointers with a leading ``*``.
         """
@@ -85,7 +86,10 @@ class Module:
         )
         function = FunctionText(name, head)
         self.functions.append(function)
-        return function, scope
+        builder = Builder(function, scope)
+        if span is not None:
+            builder.location = self.debug.location(scope, span, span.source)
+        return builder
 
     # ------------------------------------------------------------------ data
 

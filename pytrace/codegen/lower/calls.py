@@ -88,16 +88,9 @@ def generate(program: Program, target: FunctionInfo) -> None:
     module = program.script.module
     name = f"{program.unit.symbol}__{target.symbol}"
     program.functions[target] = name
-    text, scope = module.function(name, ("*frame",), target.span)
-    e = Emitter(program, text, scope, target.span, 1, FRAME)
-    for parameter in target.parameters:
-        # Parameters are live from the start, so the function's temporaries must not overlap them.
-        e.variable(parameter)
     result = target.result
-    if not result.scalar and not isinstance(result, Void):
-        program.results[target] = program.scratch.allocate(result.size)
 
-    def leave(value: Operand | None) -> None:
+    def leave(e: Emitter, value: Operand | None) -> None:
         if value is None or isinstance(result, Void):
             e.b.ret(0)
         elif result.scalar:
@@ -106,8 +99,13 @@ def generate(program: Program, target: FunctionInfo) -> None:
             memory.write(e, value, e.area(program.results[target]), result)
             e.b.ret(0)
 
-    e.leave = leave
-    e.result_type = result
+    b = module.function(name, ("*frame",), target.span)
+    e = Emitter(program, b, target.span, 1, FRAME, leave=leave, result_type=result)
+    for parameter in target.parameters:
+        # Parameters are live from the start, so the function's temporaries must not overlap them.
+        e.variable(parameter)
+    if not result.scalar and not isinstance(result, Void):
+        program.results[target] = program.scratch.allocate(result.size)
     value = e.run_block(target.body, result)
     if not e.b.closed:
-        leave(value)
+        e.leave(value)

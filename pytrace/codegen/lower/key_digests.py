@@ -95,8 +95,7 @@ class _Digest:
 
     def __init__(self, script: Script, name: str) -> None:
         self.script, self.name = script, name
-        text, _ = script.module.function(name, ("*key", "*digest"), None)
-        self.b = b = Builder(text)
+        self.b = b = script.module.function(name, ("*key", "*digest"), None)
         self.sums = _Sums(script, b, pointer_parameter("key"), (b.register(), b.register()))
         for place in self.sums.places:
             b.store(0, place)
@@ -149,8 +148,7 @@ class _Digest:
         self._callback(callback, start, blocks, ends=ends)
 
     def _callback(self, name: str, start: int, blocks: int, *, ends: bool) -> None:
-        text, _ = self.script.module.function(name, ("index", "*frame"), None)
-        b, frame = Builder(text), pointer_parameter("frame")
+        b, frame = self.script.module.function(name, ("index", "*frame"), None), pointer_parameter("frame")
         index = b.opaque(number_parameter("index"))
         with b.when(b.icmp("ult", index, blocks), likely=True):
             sums = _Sums(self.script, b, b.load_pointer(frame), (b.register(), b.register()))

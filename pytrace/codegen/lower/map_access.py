@@ -12,7 +12,6 @@ from pytrace.codegen.emit import events, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.evaluation_order import in_order
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.builder import Builder
 from pytrace.codegen.ir.function_text import Block
 from pytrace.codegen.ir.ir_values import I64, NULL, Number, Ptr, global_pointer, pointer_parameter
 from pytrace.codegen.ir.module import SHARED, Module
@@ -225,9 +224,7 @@ def _lookup_function(e: Emitter, info: MapInfo) -> str:
     name = program.lookup_functions.get(info.name)
     if name is None:
         name = program.lookup_functions[info.name] = program.name("lookup")
-        text, scope = e.module.function(name, ("*key",), program.unit.span)
-        b = Builder(text)
-        b.location = e.module.debug.location(scope, program.unit.span, program.unit.span.source)
+        b = e.module.function(name, ("*key",), program.unit.span)
         b.ret(b.address(b.helper(helpers.MAP_LOOKUP_ELEM, global_pointer(symbol(info.name)), pointer_parameter("key"))))
     return name
 

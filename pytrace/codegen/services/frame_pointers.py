@@ -110,7 +110,7 @@ def _function(script: Script, limit: int, span: Span) -> str:
     if not script.walks:
         _read_function(script, span)
     script.walks.add(name)
-    b = _builder(script, name, ("*frames", "*window", "ip", "fp"), span)
+    b = script.module.function(name, ("*frames", "*window", "ip", "fp"), span)
     steps = _Steps(b, limit, pointer_parameter("frames"), pointer_parameter("window"))
     steps.begin(number_parameter("fp"))
     b.store(number_parameter("ip"), steps.frames)
@@ -133,17 +133,9 @@ def _function(script: Script, limit: int, span: Span) -> str:
     return name
 
 
-def _builder(script: Script, name: str, parameters: tuple[str, ...], span: Span) -> Builder:
-    """Builder of a shared function of the module, whose line information is that of the first probe that calls it."""
-    text, scope = script.module.function(name, parameters, span)
-    b = Builder(text)
-    b.location = script.module.debug.location(scope, span, span.source)
-    return b
-
-
 def _callback(script: Script, name: str, limit: int, span: Span) -> None:
     """Walk over the next :data:`BLOCK` frames."""
-    b, both = _builder(script, name, ("index", "*both"), span), pointer_parameter("both")
+    b, both = script.module.function(name, ("index", "*both"), span), pointer_parameter("both")
     steps = _Steps(b, limit, b.load_pointer(both), b.load_pointer(b.offset(both, 8)))
     steps.restore()
     first = b.add(b.mul(number_parameter("index"), BLOCK), 1 + BLOCK)
@@ -217,7 +209,7 @@ READ = "read_frames"
 
 def _read_function(script: Script, span: Span) -> None:
     """``read_frames(window, fp)`` copies the stack from *fp* on. Returns the end of the valid offsets in the copy."""
-    b = _builder(script, READ, ("*window", "fp"), span)
+    b = script.module.function(READ, ("*window", "fp"), span)
     window, fp = pointer_parameter("window"), number_parameter("fp")
     left = b.sub(PAGE, b.op("and", fp, PAGE - 1))
     far, near, done, none = (b.block() for _ in range(4))

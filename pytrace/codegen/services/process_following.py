@@ -183,8 +183,8 @@ def _service(
     span = script.checked.units[0].span
     unit = ProbeUnit(symbol, -1, kind, (target,), ProbeContext(), nodes.Block(span, ()), span, multi)
     program = Program(script, unit, -1, frozenset())
-    text, scope = script.module.function(symbol, ("*ctx",), span, section=program_section(symbol))
-    e = Emitter(program, text, scope, span, 0, None)
+    b = script.module.function(symbol, ("*ctx",), span, section=program_section(symbol))
+    e = Emitter(program, b, span, 0, None)
     e.b.store(result, e.result)
     write(e)
     e.b.jump(e.exit)

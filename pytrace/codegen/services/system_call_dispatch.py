@@ -46,9 +46,7 @@ def _units_of(script: Script, owner: str) -> list[ProbeUnit]:
 
 def _program(script: Script, units: Sequence[ProbeUnit]) -> None:
     owner, abi = units[0], call_numbers.ABIS[script.kernel.arch]
-    text, scope = script.module.function(owner.symbol, ("*ctx",), owner.span, section=program_section(owner.symbol))
-    b = Builder(text)
-    b.location = script.module.debug.location(scope, owner.span, owner.span.source)
+    b = script.module.function(owner.symbol, ("*ctx",), owner.span, section=program_section(owner.symbol))
     context = b.unfolded(CONTEXT)
     if owner.raw_tracepoint == ENTER:
         number = b.load(b.offset(context, _NUMBER))

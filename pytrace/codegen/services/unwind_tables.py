@@ -58,8 +58,7 @@ def declare(module: Module) -> None:
 
 def _rule_function(module: Module) -> None:
     """``unwind_rule(address, space)``: the low half of the row that covers a user address; 0 if there is none."""
-    text, _ = module.function(RULE_FUNCTION, ("address", "space"), None)
-    b = Builder(text)
+    b = module.function(RULE_FUNCTION, ("address", "space"), None)
     address, space = number_parameter("address"), number_parameter("space")
     key = b.alloca(8)
     none = b.block()

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from pytrace.codegen.ir.builder import Builder
 from pytrace.codegen.ir.function_text import callees
 from pytrace.codegen.ir.helpers import LOOP
 from pytrace.codegen.ir.ir_values import CONTEXT, global_pointer
@@ -9,9 +8,9 @@ from pytrace.codegen.ir.module import Module
 
 def test_callees_are_functions_that_are_called_or_handed_over() -> None:
     module = Module(None, "GPL")
-    Builder(module.function("leaf", (), None)[0]).ret(0)
-    Builder(module.function("round", ("index", "*frame"), None)[0]).ret(0)
-    b = Builder(module.function("main", ("*ctx",), None, section="pytrace/main")[0])
+    module.function("leaf", (), None).ret(0)
+    module.function("round", ("index", "*frame"), None).ret(0)
+    b = module.function("main", ("*ctx",), None, section="pytrace/main")
     b.helper(LOOP, 3, global_pointer("round"), CONTEXT, 0)
     b.load(global_pointer("events"))
     b.ret(b.call("leaf"))
@@ -21,7 +20,7 @@ def test_callees_are_functions_that_are_called_or_handed_over() -> None:
 
 def test_callees_of_other_functions_are_left_out() -> None:
     module = Module(None, "GPL")
-    Builder(module.function("leaf", (), None)[0]).ret(0)
-    b = Builder(module.function("main", ("*ctx",), None, section="pytrace/main")[0])
+    module.function("leaf", (), None).ret(0)
+    b = module.function("main", ("*ctx",), None, section="pytrace/main")
     b.ret(b.call("leaf"))
     assert callees(module.text(0, 0), {"main"}) == {"main": set()}

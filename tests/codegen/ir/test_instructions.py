@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def function(module: Module, *parameters: str) -> Builder:
-    return Builder(module.function("main", parameters, None, section="pytrace/main")[0])
+    return module.function("main", parameters, None, section="pytrace/main")
 
 
 def accepted(module: Module) -> str:
@@ -155,7 +155,7 @@ def test_a_helper_takes_as_many_arguments_as_its_row_has() -> None:
 
 def test_calls_of_functions_are_valid() -> None:
     module = Module(None, "GPL")
-    Builder(module.function("part", ("*frame", "a", "b"), None)[0]).ret(0)
+    module.function("part", ("*frame", "a", "b"), None).ret(0)
     module.kernel_function("bpf_session_is_return", (), "int")
     module.kernel_function("bpf_task_from_pid", ("int",), "task_struct")
     module.kernel_function("bpf_task_release", ("task_struct",), "void")
