@@ -42,7 +42,10 @@ def _run(line: CommandLine, options: RunOptions) -> int:
     if line.flag("info"):
         from pytrace.cli import info
 
-        sys.stdout.write(info.report(options.disabled))
+        if options.format not in ("text", "json"):
+            raise TraceError(f"-f {options.format} is for rows and maps", hints=("--info reports as text or json",))
+        report = info.json_report if options.format == "json" else info.report
+        sys.stdout.write(report(options.disabled))
         return 0
     if line.flag("examples"):
         from pytrace.cli import script_texts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import json
 import os
 import platform
 from collections.abc import Iterable, Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytrace
 from pytrace.core.diagnostics import TraceError
+from pytrace.runtime.abi import privileges
 from pytrace.runtime.load import features
 
 _PACKAGES = ("llvmlite", "ply", "pyelftools", "pyroute2", "libclang")
@@ -61,8 +63,31 @@ _AS_BUILT_ELSEWHERE = (
 
 
 def report(disabled: frozenset[str] = frozenset()) -> str:
-    """The whole report; *disabled* are the features that ``--no-feature`` disables."""
-    parts = [_block("System", _system()), _block("Build", _build())]
+    """The report as text; *disabled* are the features that ``--no-feature`` disables."""
+    return "\n".join(
+        f"{title}\n" + "".join(f"  {name}: {value}\n" for name, value in rows) for title, rows in _sections(disabled)
+    )
+
+
+def json_report(disabled: frozenset[str] = frozenset()) -> str:
+    """The report as one JSON object: an object for each section, with ``yes`` and ``no`` as booleans, and numbers."""
+    sections = {
+        title.lower().replace(" ", "_"): {name: _json_value(value) for name, value in rows}
+        for title, rows in _sections(disabled)
+    }
+    return json.dumps({"type": "info", "data": sections}) + "\n"
+
+
+def _json_value(text: str) -> str | int | bool:
+    if text in ("yes", "no"):
+        return text == "yes"
+    return int(text) if text.isdecimal() else text
+
+
+def _sections(disabled: frozenset[str]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    yield "System", list(_system())
+    yield "Privileges", list(_privileges())
+    yield "Build", list(_build())
     listed = {name for _, names in _SECTIONS for name in names}
     rest = tuple(name for name in features.FEATURES if name not in listed)
     for index, (title, names) in enumerate(_SECTIONS):
@@ -71,12 +96,21 @@ def report(disabled: frozenset[str] = frozenset()) -> str:
         answers = list(_answers([*_AS_ELSEWHERE.get(title, ()), *rows], disabled))
         if title == "Kernel features":
             answers.insert(0, ("Instruction limit", str(_INSTRUCTIONS[features.has("large_programs")])))
-        parts.append(_block(title, answers))
-    return "\n".join(parts)
+        yield title, answers
 
 
-def _block(title: str, rows: Iterable[tuple[str, str]]) -> str:
-    return f"{title}\n" + "".join(f"  {name}: {value}\n" for name, value in rows)
+def _privileges() -> Iterator[tuple[str, str]]:
+    """What this process may do, and whether that suffices for a run."""
+    held = privileges.effective_capabilities()
+    yield "user id", str(os.geteuid())
+    for name in privileges.CAPABILITIES:
+        yield name, "yes" if name in held else "no"
+    try:
+        privileges.check()
+    except TraceError as error:
+        yield "tracing", f"no ({'; '.join((error.message, *error.hints))})"
+    else:
+        yield "tracing", "yes"
 
 
 def _system() -> Iterator[tuple[str, str]]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
+
 import pytest
 
 from pytrace.cli import info
 from pytrace.core.diagnostics import TraceError
-from pytrace.runtime.abi import libbpf
+from pytrace.runtime.abi import libbpf, privileges
 from pytrace.runtime.load import features
 
 
@@ -31,6 +34,33 @@ def test_answers(report: str) -> None:
     assert "  kprobe: no\n" in report
     assert "  fentry: switched off\n" in report
     assert "  uprobe: yes\n" in report
+
+
+def test_json_has_the_same_answers(monkeypatch: pytest.MonkeyPatch, report: str) -> None:
+    message = json.loads(info.json_report(frozenset({"fentry"})))
+    assert message["type"] == "info"
+    data = message["data"]
+    assert list(data) == ["system", "privileges", "build", "kernel_helpers", "kernel_features", "probe_types"]
+    assert (data["probe_types"]["kprobe"], data["probe_types"]["uprobe"]) == (False, True)
+    assert data["probe_types"]["fentry"] == "switched off"
+    words = {True: "yes", False: "no"}
+    assert data["system"]["CPUs"] == os.cpu_count()
+    rows = [row for section in data.values() for row in section.items()]
+    lines = [f"  {name}: {words[value] if isinstance(value, bool) else value}" for name, value in rows]
+    assert lines == [line for line in report.splitlines() if line.startswith("  ")]
+
+
+@pytest.mark.parametrize(("held", "answer"), [({"CAP_BPF", "CAP_PERFMON"}, "no (tracing needs root; "), (None, "yes")])
+def test_privileges_say_what_is_missing(monkeypatch: pytest.MonkeyPatch, held: set[str] | None, answer: str) -> None:
+    monkeypatch.setattr(features, "has", lambda name: True)
+    names = privileges.CAPABILITIES if held is None else held
+    monkeypatch.setattr(privileges, "effective_capabilities", lambda: frozenset(names))
+    monkeypatch.setattr(privileges, "check_bpf", lambda: None)
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    report = info.report()
+    assert f"  tracing: {answer}" in report
+    assert f"  CAP_SYSLOG: {'yes' if held is None else 'no'}\n" in report
+    assert held is None or "CAP_DAC_READ_SEARCH" in report.split("tracing: ")[1]
 
 
 def test_the_build_is_told(report: str) -> None:
