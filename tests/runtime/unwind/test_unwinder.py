@@ -21,9 +21,9 @@ def test_slice_rests_before_it_is_used_again() -> None:
     first, second = slices.take(10), slices.take(10)
     assert first is not None
     assert second is not None
-    slices.give(first, 10)
+    slices.free(first, 10)
     assert slices.take(10) not in (first, second)
-    slices.give(second, 10)
+    slices.free(second, 10)
     assert slices.take(10) == first
 
 
@@ -32,7 +32,7 @@ def test_no_room() -> None:
     first, second = slices.take(16), slices.take(16)
     assert slices.take(1) is None
     assert first is not None
-    slices.give(first, 16)
+    slices.free(first, 16)
     assert slices.take(9) == first
     assert second == 16
 
