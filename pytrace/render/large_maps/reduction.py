@@ -38,9 +38,7 @@ class Reduction(msgspec.Struct, frozen=True):
 
 
 def reduction(type_: types.Type, size: int, decoders: Decoders) -> Reduction | None:
-    """The reduction of values of a type that take *size* bytes each; None for time series, which are merged singly."""
-    if isinstance(type_, types.TSeries):
-        return None
+    """The reduction of values of a type that take *size* bytes each; None if they are merged singly, as time series."""
     if isinstance(type_, types.Hist | types.LHist):
         # The map has an entry for each bucket.
         type_ = types.Count()
@@ -57,7 +55,7 @@ def reduction(type_: types.Type, size: int, decoders: Decoders) -> Reduction | N
     if isinstance(type_, types.Min | types.Max):
         words, rank = struct.Struct("=QQ").pack, type_.rank
         return _ranked(type_, size, for_any(lambda value: words(rank(value[0]) * value[1], value[1])), decoders)
-    return Reduction(type_, size, _unchanged)
+    return None if isinstance(type_, types.AGGREGATIONS) else Reduction(type_, size, _unchanged)
 
 
 def _ranked(type_: types.Signed, size: int, pack: Callable[[Value], bytes], decoders: Decoders) -> Reduction:

@@ -13,6 +13,7 @@ from pytrace.core.types import INT8, INT64, UINT64, Avg, Count, Max, Min, Stats,
 from pytrace.render.forms import Decoders
 from pytrace.render.large_maps.reduction import reduction
 from pytrace.render.value_types import merging_of
+from tests.core.types.test_basic_types import SAMPLES
 
 KEYS = 40
 
@@ -56,3 +57,14 @@ def test_other_values_stay() -> None:
     assert reduced is not None
     assert reduced.one(b"abcdefghij") == b"abcdefghij"
     assert reduction(types.TSeries(1_000_000_000, 5, "max"), 24, Decoders()) is None
+
+
+AGGREGATIONS = [kind for kind in SAMPLES.values() if isinstance(kind, types.Aggregate)]
+
+
+@pytest.mark.parametrize("kind", AGGREGATIONS, ids=str)
+def test_no_aggregation_keeps_the_value_of_one_processor(kind: types.Type) -> None:
+    """It has a reduction that merges, or none: then entries are merged one by one."""
+    size = 2 * (kind.size + 7) // 8 * 8
+    reduced = reduction(kind, size, Decoders())
+    assert reduced is None or reduced.size < size
