@@ -12,6 +12,7 @@ from html import escape
 import msgspec
 
 from pytrace.core import byte_escapes, types
+from pytrace.core.types.tables import RIGHT
 from pytrace.render import csv, histogram
 from pytrace.render.forms import as_python
 from pytrace.render.python_values import Histogram, Result, Stats
@@ -31,7 +32,6 @@ MOST_PARTS = 50
 MOST_CHARACTERS = 2000
 """Maximum length of one text."""
 
-NUMBERS = (types.Int, types.Fixed, types.Count, types.Sum, types.Min, types.Max, types.Avg)
 ADDED = (types.Int, types.Count, types.Sum)
 """Types whose values can be summed along a tree of functions."""
 
@@ -97,7 +97,7 @@ def _entries(data: MapData) -> str:
     printers, key_types = Printers(), _key_types(data)
     forms = [printers.portable_text(type_) for type_ in key_types]
     names = list(map(types.shown_name, data.key.names)) if isinstance(data.key, types.Record) else [""] * len(key_types)
-    columns = [*((name, isinstance(type_, NUMBERS)) for name, type_ in zip(names, key_types, strict=True))]
+    columns = [*((name, isinstance(type_, RIGHT)) for name, type_ in zip(names, key_types, strict=True))]
     columns += _value_columns(data.value)
     rows = []
     for key, value in _largest(data, MOST_ROWS):
@@ -109,7 +109,7 @@ def _entries(data: MapData) -> str:
 def _value_columns(type_: types.Type) -> list[tuple[str, bool]]:
     if isinstance(type_, types.Stats):
         return [("count", True), ("average", True), ("total", True)]
-    return [("", isinstance(type_, NUMBERS))]
+    return [("", isinstance(type_, RIGHT))]
 
 
 def _value_cells(data: MapData, printers: Printers, key: Result, value: Result) -> list[str]:
@@ -124,7 +124,7 @@ def _rows(table: Table) -> str:
     all_rows = [row for rows in table.rows.values() for row in rows]
     rows = [[_shown(form, cell) for form, cell in zip(forms, row, strict=True)] for row in all_rows[-MOST_ROWS:]]
     names = map(types.shown_name, table.type.names)
-    columns = [(name, isinstance(kind, NUMBERS)) for name, kind in zip(names, kinds, strict=True)]
+    columns = [(name, isinstance(kind, RIGHT)) for name, kind in zip(names, kinds, strict=True)]
     return f"<div>{_table(columns, rows)}{_more(len(all_rows) - len(rows) + table.dropped, 'older rows')}</div>"
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import pytest
 
+from pytrace.frontend.check.inference.type_names import NAMED
+from pytrace.frontend.syntax.lexical.tokens import TYPE_NAMES
 from tests.frontend.checking import refused, value, warned
 from tests.support.front import analyse
 
@@ -64,3 +66,8 @@ def test_warned(script: str, place: str, message: str) -> None:
 def test_suggestions_leave_endings_out() -> None:
     (error,) = analyse("begin { let $x: ksim_t; }").diagnostics.errors
     assert error.hints == ("did you mean 'ksym_t'?",)
+
+
+def test_the_parser_knows_each_name() -> None:
+    """Else it is a type where only a type may stand, and a variable in ``sizeof(NAME)``."""
+    assert set(NAMED) - TYPE_NAMES == {"username"}, "which is a value, too"
