@@ -60,8 +60,8 @@ def _warn_same(checker: Checker, node: nodes.Cast, target: Type, source: Type) -
     checker.warn(f"the value already has type {target}", cast_span(node), hints=["leave the cast out"])
 
 
-_MACHINE_TYPED = frozenset({"retval", "curtask", "ctx"})
-"""Builtins whose type comes from BTF or DWARF, where there is any."""
+_MACHINE_TYPED = frozenset({"retval", "ctx"})
+"""Builtins whose type comes from BTF or DWARF; that of ``curtask`` is the same everywhere, and bpftrace warns, too."""
 
 
 def _of_machine(checker: Checker, node: nodes.Expr) -> bool:

@@ -103,7 +103,6 @@ def test_casts_that_say_something(body: str) -> None:
 @pytest.mark.parametrize(
     "script",
     [
-        "begin { print((struct task_struct *)curtask); }",
         "begin { print((int32)curtask.pid); }",
         "begin { print((struct task_struct *)curtask.real_parent); }",
         "begin { print((int32)curtask.real_parent.pid); }",
@@ -114,6 +113,11 @@ def test_casts_that_say_something(body: str) -> None:
 def test_types_of_the_machine_may_be_cast(script: str) -> None:
     """Another kernel may have other types, which a portable script casts."""
     assert not analyse(script).diagnostics.items
+
+
+def test_the_type_of_curtask_is_the_same_everywhere() -> None:
+    checked = analyse("begin { print((struct task_struct *)curtask); }")
+    assert [message for _, message in checked.warnings] == ["the value already has type struct task_struct *"]
 
 
 def test_types_of_the_script_need_no_cast() -> None:
