@@ -8,7 +8,7 @@ import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import BinaryIO, NoReturn
+from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
 from pytrace.base import whole_files
 from pytrace.base.control_characters import printable_lines
@@ -20,6 +20,9 @@ from pytrace.results.formats.format_row import Format, WriteOptions
 from pytrace.results.formats.selection import select
 from pytrace.results.merge import merge
 from pytrace.results.snapshot import SnapshotData
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 
 def run(words: Sequence[str]) -> int:
@@ -201,6 +204,14 @@ def _path(output: str | None) -> str | None:
     return None if output == "-" else output
 
 
+class _Terminal(io.BufferedWriter):
+    """Writes control characters as escapes; each write has whole lines."""
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        super().write(printable_lines(bytes(data)))
+        return len(memoryview(data))
+
+
 @contextmanager
 def _output(path: str | None, *, binary: bool) -> Iterator[BinaryIO]:
     """Standard output, on a terminal with control characters as escapes; or a file that is replaced atomically.
@@ -213,12 +224,11 @@ def _output(path: str | None, *, binary: bool) -> Iterator[BinaryIO]:
             raise TraceError("this format is nothing for a terminal", hints=("-o FILE writes it to a file",))
         sys.stdout.flush()
         if os.isatty(1):
-            text = io.BytesIO()
-            yield text
-            sys.stdout.buffer.write(printable_lines(text.getvalue()))
+            with _Terminal(io.FileIO(1, "wb", closefd=False)) as terminal:
+                yield terminal
         else:
             yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
+            sys.stdout.buffer.flush()
         return
     try:
         with whole_files.replacing(path) as place, open(place, "wb") as file:

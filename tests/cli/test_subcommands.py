@@ -71,6 +71,29 @@ def test_show_prints_as_a_format_or_into_a_file(typed: Any) -> None:
     assert typed("show a.pts -v -m c")[1].startswith("# x.bt (SHA-256 abababababab) on here, Linux 6.1.0 x86_64\n")
 
 
+def test_a_terminal_gets_escapes_map_by_map(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """And what is written is not kept for the end."""
+    save("c.pts", "run-3", {"a\x1b[31mb": 3, "cat": 4}, {3: 5})
+    master, terminal = os.openpty()
+    code = """if 1:
+        import sys
+        from pytrace.cli import main, subcommands
+        written = []
+        plain = subcommands._Terminal.write
+        subcommands._Terminal.write = lambda self, data: written.append(len(data)) or plain(self, data)
+        status = main.main(["show", "c.pts", "-m", "c", "-m", "h"])
+        print(status, len(written), file=sys.stderr)
+        """
+    done = subprocess.run(
+        [sys.executable, "-c", code], stdout=terminal, stderr=subprocess.PIPE, text=True, check=True, env=tree_only()
+    )
+    os.close(terminal)
+    assert os.read(master, 1 << 16).startswith(b"@c[a\\x1b[31mb]: 3\r\n@c[cat]: 4\r\n")
+    os.close(master)
+    status, writes = map(int, done.stderr.split())
+    assert (status, writes > 1) == (0, True)
+
+
 @pytest.mark.parametrize("form", ["text", "json", "csv"])
 def test_what_is_sorted_in_parts_is_the_same(typed: Any, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
     words = [f"w{at * 7919 % 100}" * (1 + at % 3) for at in range(60)]
