@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
-
 from benching import report, runs
 from benching.plots import Plot
 from benching.rows import FLOOR, Line, Measure, Plan, Row, paired

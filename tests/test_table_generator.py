@@ -9,14 +9,11 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from generating.tables import Generated, generate, generate_lexer
 
 from pytrace.frontend.syntax import grammar_tables
 from pytrace.frontend.syntax.lexical import lexer_tables, token_rules
 from pytrace.frontend.syntax.lexical.scan import Lexeme, matches
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
-
-from generating.tables import Generated, generate, generate_lexer
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from functools import cache
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "scripts"))
-
 from generating import constants as generator
 
 from pytrace.core.diagnostics import Diagnostics
