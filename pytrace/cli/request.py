@@ -74,6 +74,7 @@ def run_options(line: CommandLine) -> RunOptions:
         save=_save(line),
         save_every=_save_every(line),
         metrics=_metrics(line),
+        measure=line.flag("verbose"),
     )
 
 

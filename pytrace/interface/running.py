@@ -31,7 +31,11 @@ from pytrace.runtime.abi import privileges
 
 
 def open(  # noqa: A001  (as io.open, tarfile.open and others)
-    script: Script | CompiledScript, *, duration: float | None = None, **arguments: Unpack[Arguments]
+    script: Script | CompiledScript,
+    *,
+    duration: float | None = None,
+    measure: bool = False,
+    **arguments: Unpack[Arguments],
 ) -> Trace:
     """Compile and load a script, attach its probes, and start the command.
 
@@ -39,6 +43,7 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
         script: the text of a script, the path of a file, or a result of :func:`compile` (which has its own parameters
             and compile options).
         duration: end the run this number of seconds after the probes were attached.
+        measure: measure what tracing costs (:attr:`Trace.cost`).
         arguments: those of :class:`pytrace.interface.compiled.Arguments`.
 
     Raises:
@@ -72,6 +77,7 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
         script=script.name,
         text=script.source.text,
         parameters=script.parameters,
+        measure=measure,
     )
     return Trace(script, options)
 
@@ -97,6 +103,7 @@ def run(
     script: Script | CompiledScript,
     *,
     duration: float | None = None,
+    measure: bool = False,
     until: Callable[[Trace], object] | None = None,
     on_event: Callable[[Event], object] | None = None,
     **arguments: Unpack[Arguments],
@@ -106,6 +113,7 @@ def run(
     Args:
         script: as for :func:`open`, like *arguments*.
         duration: end the run this number of seconds after the probes were attached.
+        measure: measure what tracing costs (:attr:`Snapshot.costs`).
         until: called about once a second and after each event; the run ends when it returns a true value.
         on_event: called with each event; without it events are dropped.
         arguments: those of :class:`pytrace.interface.compiled.Arguments`.
@@ -113,7 +121,7 @@ def run(
     Raises:
         ScriptError, TraceError: as for :func:`open`.
     """
-    with open(script, **arguments) as trace:
+    with open(script, measure=measure, **arguments) as trace:
         _watch(trace, duration, until, on_event)
     return trace.snapshot()
 

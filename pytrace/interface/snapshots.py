@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Self
 
+from pytrace.core.costs import RunCost
 from pytrace.core.diagnostics import TraceError
 from pytrace.interface.maps import Maps, ResultMap
 from pytrace.render.python_values import Result
@@ -46,6 +47,11 @@ class Snapshot:
     def losses(self) -> dict[str, dict[str, int]]:
         """Losses and failures: counts by kind, then by probe, map or location."""
         return self.data.losses
+
+    @property
+    def costs(self) -> Mapping[str, RunCost]:
+        """What runs have cost, by their identity; of those that measured it."""
+        return self.data.costs
 
     def to_dict(self, name: str) -> dict[Result, Result]:
         """A map as a dictionary."""

@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from pytrace.core.costs import RunCost
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.run_options import RunOptions
 from pytrace.interface.collector import Collector, EventSources, table
@@ -63,6 +64,7 @@ class Trace:
         self._warned: deque[str] = deque(maxlen=MOST_WARNINGS)
         self._told_dropped = False
         self._losses: dict[str, dict[str, int]] = {}
+        self._cost: RunCost | None = None
         self._last: Snapshot | None = None
         """The snapshot from when the trace was closed."""
         try:
@@ -251,6 +253,12 @@ class Trace:
         return {kind: {name: count for name, count in names.items() if count} for kind, names in losses.items()}
 
     @property
+    def cost(self) -> RunCost | None:
+        """What the run has cost so far, by probe; None unless it is measured (``measure=True``)."""
+        with self._lock:
+            return self._cost if self._closed else self._session.cost()
+
+    @property
     def lost(self) -> int:
         """Number of events that were lost so far."""
         return sum(self.losses.get("lost", {}).values()) + self._collector.dropped
@@ -346,6 +354,7 @@ class Trace:
             try:
                 if not was_closed:
                     self._losses = self._session.losses()
+                    self._cost = self._session.cost()
                     if os.getpid() == self._process:
                         self._last = Snapshot(self._session.last_snapshot())
             finally:

@@ -27,7 +27,7 @@ from pytrace.results.external_sort import batches
 from pytrace.results.snapshot import MapData, Run, SnapshotData, Table
 from pytrace.results.stored_columns import StoredEntries, StoredRows, StoredTimes
 from pytrace.results.stored_document import BLOCK_ROWS, Block, Blocks, BlocksWriter, damaged, guarded
-from pytrace.results.stored_tables import Column, Numbers, TablesReader, TablesWriter, raw, text, tuple_of
+from pytrace.results.stored_tables import Column, Numbers, StoredCost, TablesReader, TablesWriter, raw, text, tuple_of
 from pytrace.results.stored_types import type_from, type_to
 from pytrace.results.values import Portable, Value
 
@@ -104,6 +104,7 @@ class _Contents(msgspec.Struct, frozen=True):
     origins: tuple[_Origin, ...]
     runs: tuple[_Run, ...]
     losses: dict[bytes, dict[bytes, int]]
+    costs: tuple[StoredCost, ...] = ()
 
 
 # ---------------------------------------------------------------------------------------------- files
@@ -239,7 +240,8 @@ class _Writer:
             raw(kind): {raw(subject): count for subject, count in subjects.items()}
             for kind, subjects in snapshot.losses.items()
         }
-        return _Contents(maps, rows, frames, stacks, strings, tuple(origins), runs, losses)
+        costs = tuple(StoredCost.of(numbers[run], cost) for run, cost in snapshot.costs.items())
+        return _Contents(maps, rows, frames, stacks, strings, tuple(origins), runs, losses, costs)
 
     def _blocks(self, rows: Iterable[Any], pack: Callable[[Sequence[Any]], Any]) -> tuple[Block, ...]:
         document = self.document
@@ -308,7 +310,8 @@ class _Opened:
                 text(kind): {text(subject): count for subject, count in subjects.items()}
                 for kind, subjects in contents.losses.items()
             }
-        return SnapshotData(runs, {data.name: data for data in maps}, tables, losses)
+            costs = {runs[stored.run].identity: stored.cost() for stored in contents.costs}
+        return SnapshotData(runs, {data.name: data for data in maps}, tables, losses, costs=costs)
 
     def _blocks(self, subject: str, blocks: Sequence[Block], form: object) -> Blocks:
         """The next blocks of the document."""

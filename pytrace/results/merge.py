@@ -41,6 +41,7 @@ def merge(snapshots: Iterable[SnapshotData], names: Sequence[str] = ()) -> Snaps
         {name: _merge_map(name, parts) for name, parts in sorted(maps.items())},
         _merge_tables(items, runs),
         _merge_losses(item.losses for item in items),
+        costs={run: cost for item in items for run, cost in item.costs.items()},
     )
 
 

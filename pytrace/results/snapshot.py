@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
+from pytrace.core.costs import RunCost
 from pytrace.core.types import Record, Type
 from pytrace.results.values import Portable, Value
 
@@ -79,6 +80,8 @@ class SnapshotData(msgspec.Struct):
     """Kind of loss or failure, then the probe, map or place in the script that it concerns, and how often."""
     read: Mapping[str, int] = msgspec.field(default_factory=dict)
     """When reading of each map began, as wall time, where one run was still going on; not in files."""
+    costs: Mapping[str, RunCost] = msgspec.field(default_factory=dict)
+    """What runs have cost, by their identity; of runs that measured it."""
 
     @property
     def title(self) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from pytrace.core.costs import ProbeCost, RunCost
 from pytrace.results.values import Frame, StackTrace
 
 Code: TypeAlias = Literal["B", "b", "H", "h", "I", "i", "Q", "q", "O", "o"]
@@ -269,3 +270,38 @@ class TablesReader:
         start = self._ends[number - 1] if number else 0
         frames = [self._frames[frame] for frame in self._numbers[start : self._ends[number]]]
         return StackTrace(tuple(frames), bool(self._users[number]), self._string(self._errors[number]))
+
+
+# ---------------------------------------------------------------------------------------------- costs
+
+
+class _StoredProbe(msgspec.Struct, frozen=True, array_like=True):
+    """As :class:`pytrace.core.costs.ProbeCost`."""
+
+    probe: bytes
+    hits: int
+    run_time: int
+    entry: int
+
+
+class StoredCost(msgspec.Struct, frozen=True):
+    """As :class:`pytrace.core.costs.RunCost`; *run* is the number of the run in the file."""
+
+    run: int
+    duration: int
+    processors: int
+    probes: tuple[_StoredProbe, ...]
+    own_time: int
+    memory: int
+    maps: int
+
+    @classmethod
+    def of(cls, run: int, cost: RunCost) -> StoredCost:
+        """The stored form of a run's cost."""
+        probes = tuple(_StoredProbe(raw(item.probe), item.hits, item.run_time, item.entry) for item in cost.probes)
+        return cls(run, cost.duration, cost.processors, probes, cost.own_time, cost.memory, cost.maps)
+
+    def cost(self) -> RunCost:
+        """Inverse of :meth:`of`."""
+        probes = tuple(ProbeCost(text(item.probe), item.hits, item.run_time, item.entry) for item in self.probes)
+        return RunCost(self.duration, self.processors, probes, self.own_time, self.memory, self.maps)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pytrace.core import types
+from pytrace.core.costs import ProbeCost, RunCost
 from pytrace.core.diagnostics import TraceError
 from pytrace.results import file_form, stored_document
 from pytrace.results.merge import merge
@@ -46,6 +47,13 @@ def test_what_is_written_is_read(found: list[SnapshotData]) -> None:
         read = again(item)
         assert read == comparable(item)
         assert repr(read) == repr(item)
+
+
+def test_costs_of_runs_are_read_back() -> None:
+    found = merge([snapshot(of=run("1")), snapshot(of=run("2"))])
+    probes = (ProbeCost("uprobe:/tmp/\udcff:f", 1, 2, 3), ProbeCost("profile:hz:99", 4, 5, 6))
+    found.costs = {"2": RunCost(10, 2, probes, 7, 8, 9)}
+    assert again(found).costs == found.costs
 
 
 @pytest.mark.parametrize("name", VALUES)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytrace.core import types
+from pytrace.core.costs import ProbeCost, RunCost
 from pytrace.core.diagnostics import TraceError
 from pytrace.results.merge import merge
 from pytrace.results.snapshot import MapData, SnapshotData
@@ -254,6 +255,13 @@ def test_rows_stay_in_the_order_of_their_run_and_runs_in_theirs() -> None:
     assert [one.identity for one in found.runs] == ["earlier", "later"]
     assert len(found.tables) == 1
     assert list(found.tables[0].rows.items()) == [("earlier", [(9,), (8,)]), ("later", [(5,), (4,)])]
+
+
+def test_costs_are_those_of_each_run() -> None:
+    first, second, third = snapshot(of=run("1")), snapshot(of=run("2")), snapshot(of=run("3"))
+    costs = [RunCost(10, 2, (ProbeCost("k:f", 1, 2, 3),), 4, 5, 6), RunCost(20, 2, (), 4, 5, 6)]
+    first.costs, second.costs = {"1": costs[0]}, {"2": costs[1]}
+    assert merge([first, third, second]).costs == {"1": costs[0], "2": costs[1]}
 
 
 def test_losses_add_up() -> None:

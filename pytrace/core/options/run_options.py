@@ -58,6 +58,8 @@ class RunOptions(msgspec.Struct, frozen=True):
     """Seconds between two snapshots of the run, and the directory that they are saved in."""
     metrics: Address | None = None
     """Address on which metrics are served while the script runs."""
+    measure: bool = False
+    """Whether the costs of the run are measured and reported."""
 
     @property
     def exports(self) -> bool:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
+from pytrace.core.costs import RunCost
 from pytrace.render import json
 from pytrace.render.portable import encoded
+from pytrace.results.formats.cost_forms import cost_json, cost_text
 from pytrace.results.snapshot import Run, SnapshotData
 
 
@@ -23,7 +25,10 @@ def lines(snapshot: SnapshotData) -> Iterator[str]:
         origins.setdefault(origin, []).append(run)
     for runs in origins.values():
         yield _origin(runs[0])
-        yield from map(_times, runs)
+        for run in runs:
+            yield _times(run)
+            if run.identity in snapshot.costs:
+                yield from _cost(snapshot.costs[run.identity])
     for kind, subjects in sorted(snapshot.losses.items()):
         for subject, count in sorted(subjects.items()):
             yield f"# {kind}: {count} ({subject})\n" if subject else f"# {kind}: {count}\n"
@@ -42,6 +47,11 @@ def _times(run: Run) -> str:
     return f"# {span}, run {run.identity}, pytrace {run.version}\n"
 
 
+def _cost(cost: RunCost) -> Iterator[str]:
+    for line in cost_text(cost).splitlines():
+        yield f"# {line}\n"
+
+
 def moment(nanoseconds: int) -> str:
     """A wall time, in UTC and to the millisecond."""
     seconds, rest = divmod(nanoseconds, 1_000_000_000)
@@ -52,8 +62,11 @@ def json_line(snapshot: SnapshotData) -> bytes:
     """One line of JSON with the runs and what was lost; times are nanoseconds since 1970, and as texts."""
     runs = [json.mapping(_members(run)) for run in snapshot.runs]
     losses = [(encoded(kind), _numbers(found)) for kind, found in sorted(snapshot.losses.items())]
-    data = json.mapping([(b"runs", b"[%s]" % b", ".join(runs)), (b"losses", json.mapping(losses))])
-    return json.line("snapshot", data)
+    members = [(b"runs", b"[%s]" % b", ".join(runs)), (b"losses", json.mapping(losses))]
+    if snapshot.costs:
+        costs = [(run.encode(), cost_json(cost)) for run, cost in snapshot.costs.items()]
+        members.append((b"costs", json.mapping(costs)))
+    return json.line("snapshot", json.mapping(members))
 
 
 def _numbers(counts: dict[str, int]) -> bytes:

@@ -48,6 +48,7 @@ def select(snapshot: SnapshotData, row: Format, names: Sequence[str] = ()) -> Se
         {name: data for name, data in snapshot.maps.items() if name in fits},
         snapshot.tables if ROWS in fits else (),
         snapshot.losses,
+        costs=snapshot.costs,
     )
     return Selection(part, tuple(_sentence(row, name, contents[name]) for name in wrong))
 

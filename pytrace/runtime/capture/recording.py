@@ -20,6 +20,7 @@ from pytrace.runtime.capture.stack_traces import StackTraces, Symbols
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from pytrace.core.costs import RunCost
     from pytrace.core.manifest import Manifest
     from pytrace.core.options.run_options import RunOptions
     from pytrace.core.types.tables import RowTable
@@ -99,6 +100,7 @@ class Recording:
         losses: dict[str, dict[str, int]],
         rows: RowKeeper | None,
         pause: Callable[[], None],
+        cost: RunCost | None = None,
     ) -> SnapshotData:
         """All that there is at this moment.
 
@@ -108,6 +110,7 @@ class Recording:
             losses: see :func:`pytrace.runtime.output.messages.by_kind`.
             rows: the rows that were kept, where rows are kept.
             pause: called now and then while it takes long, for what must not wait.
+            cost: what the run has cost, if that is measured.
         """
         forms = PortableForms(self._texts, StackTraces(self._symbols))
         # All are read before any is converted, which takes longer: they are to be of one moment as far as may be.
@@ -118,7 +121,8 @@ class Recording:
         maps = {item.view.spec.name: map_data(item, forms, pause) for item in contents}
         moments = {item.view.spec.name: item.time for item in contents}
         tables = () if rows is None else rows.tables(self._identity, forms)
-        return SnapshotData((self._run(start, end),), maps, tables, losses, moments)
+        costs = {} if cost is None else {self._identity: cost}
+        return SnapshotData((self._run(start, end),), maps, tables, losses, moments, costs)
 
     def map_data(self, name: str, pause: Callable[[], None]) -> MapData:
         """The contents of one map at this moment."""

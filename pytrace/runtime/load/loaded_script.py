@@ -76,6 +76,12 @@ class LoadedScript:
         """Symbols of the loaded programs."""
         return list(self._programs)
 
+    @property
+    def map_fds(self) -> list[int]:
+        """Descriptors of all maps, data sections and both buffers of double-buffered maps included."""
+        buffers = [fd for generations in self.generations.values() for fd in generations.descriptors]
+        return [*self._maps.values(), *buffers]
+
     def section(self, name: str) -> memoryview:
         """The mapped memory of a data section (``.data.slots``), shared with the programs and writable.
 
@@ -138,6 +144,11 @@ class Generations:
         """Put the map in use into the loaded array."""
         self._outer = outer
         self._put()
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """Descriptors of both maps."""
+        return tuple(self._maps)
 
     @property
     def current(self) -> int:

@@ -48,6 +48,8 @@ class Ending:
         self._report_command()
         for text in run.symbols.notices():
             run.notices.warn(text)
+        for service in () if run.options.dry_run else run.services:
+            service.report()
         if errors:
             raise TraceError("; ".join(errors))
         return run.renderer.state.exit_code

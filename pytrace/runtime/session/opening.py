@@ -42,6 +42,7 @@ from pytrace.runtime.symbols.lazy import LazySymbols
 if TYPE_CHECKING:
     from pytrace.runtime.capture.recording import RowKeeper
     from pytrace.runtime.session.embedding import Embedding
+    from pytrace.runtime.session.services.costs import Costs
     from pytrace.runtime.session.services.saving import Export
     from pytrace.runtime.symbols.symbolizer import Symbolizer
     from pytrace.runtime.unwind.unwinder import Unwound
@@ -78,8 +79,10 @@ def open_run(
     probes = Probes(loaded, options, traced.pid, processes, notices, stack)
     consumer = Consumer(ring, printer, written, requests, probes)
     losses = Losses(loaded, probes, consumer, printer, written)
-    snapshots = Snapshots(manifest, options, printer, ring, lazy, probes, losses, rows)
+    measured = costs(options, loaded, written, notices.tell, stack)
+    snapshots = Snapshots(manifest, options, printer, ring, lazy, probes, losses, rows, measured)
     all_services: list[Service] = [*(() if embedding else (OwnProcess(),)), processes, losses]
+    all_services += [] if measured is None else [measured]
     all_services += services(options, exports, loaded, lazy, snapshots, notices, traced, loop, stack)
     if traced.pid is None:
         printer.no_child()
@@ -365,6 +368,17 @@ def services(
 
         wanted.append(RunEnd(options, command.descriptors, loaded, loop, stack))
     return wanted
+
+
+def costs(
+    options: RunOptions, loaded: LoadedScript, written: Output, tell: Callable[[str], None], stack: ExitStack
+) -> Costs | None:
+    """The measurement of the run's costs, if it is wanted."""
+    if not options.measure or options.dry_run:
+        return None
+    from pytrace.runtime.session.services.costs import Costs
+
+    return Costs(loaded, written, tell, stack)
 
 
 def maps_with_lines(manifest: Manifest, options: RunOptions) -> list[MapSpec]:

@@ -21,6 +21,7 @@ from pytrace.runtime.session.resources import Resources
 from pytrace.runtime.session.services.losses import REPORT_EVERY
 
 if TYPE_CHECKING:
+    from pytrace.core.costs import RunCost
     from pytrace.results.snapshot import MapData, SnapshotData
     from pytrace.runtime.session.embedding import Embedding
 
@@ -126,6 +127,10 @@ class Session:
     def losses(self) -> dict[str, dict[str, int]]:
         """Losses and failures so far: counts by kind and subject."""
         return self._run.losses.by_kind()
+
+    def cost(self) -> RunCost | None:
+        """What the run has cost so far, if that is measured."""
+        return self._run.snapshots.cost()
 
     @property
     def child_pid(self) -> int | None:

@@ -15,12 +15,17 @@ from pytrace.runtime.session.services.losses import Losses
 from pytrace.runtime.symbols.lazy import LazySymbols
 
 if TYPE_CHECKING:
+    from pytrace.core.costs import RunCost
     from pytrace.results.snapshot import MapData, SnapshotData
     from pytrace.runtime.capture.recording import Recording, RowKeeper
+    from pytrace.runtime.session.services.costs import Costs
 
 
 class Snapshots:
-    """Takes snapshots of a run. *rows* has the rows that were printed; without it snapshots have none."""
+    """Takes snapshots of a run.
+
+    *rows* has the rows that were printed, *costs* what the run costs; without them snapshots have none.
+    """
 
     def __init__(
         self,
@@ -32,6 +37,7 @@ class Snapshots:
         probes: Probes,
         losses: Losses,
         rows: RowKeeper | None,
+        costs: Costs | None = None,
     ) -> None:
         self._manifest = manifest
         self._options = options
@@ -41,6 +47,7 @@ class Snapshots:
         self._probes = probes
         self._losses = losses
         self._rows = rows
+        self._costs = costs
 
     def take(self) -> SnapshotData:
         """A snapshot: of this moment, or of the end once the probes are detached."""
@@ -49,7 +56,11 @@ class Snapshots:
         totals = self._renderer.all_losses(self._losses.totals())
         losses = messages.by_kind(self._manifest, totals)
         start, end = self._probes.period()
-        return recording.snapshot(start, end, losses, self._rows, self._collect)
+        return recording.snapshot(start, end, losses, self._rows, self._collect, self.cost())
+
+    def cost(self) -> RunCost | None:
+        """What the run has cost so far, if that is measured."""
+        return None if self._costs is None else self._costs.read()
 
     def map_data(self, name: str) -> MapData:
         """The current content of the map *name*."""

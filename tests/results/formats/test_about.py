@@ -6,6 +6,7 @@ import json
 
 from msgspec.structs import replace
 
+from pytrace.core.costs import ProbeCost, RunCost
 from pytrace.results.formats import about
 from tests.support.snapshots import run, snapshot
 
@@ -40,6 +41,18 @@ def test_a_line_of_json_has_the_same() -> None:
     assert (line["type"], one["script"], one["parameters"], one["end"]) == ("snapshot", "x.bt", [], 110 * 10**9)
     assert one["end_time"] == "1970-01-01 00:01:50.000 UTC"
     assert line["data"]["losses"] == {"lost": {"begin": 3}}
+
+
+def test_the_cost_of_a_run_follows_its_times() -> None:
+    found = snapshot(of=run())
+    found.costs = {"run-1": RunCost(10**9, 2, (ProbeCost("k:f", 10, 1000, 4000),), 10**7, 1 << 20, 1 << 19)}
+    assert about.text(found).splitlines()[2:6] == [
+        "# cost of tracing: 1.00% of one CPU in 1.0 s",
+        "# probe           hits  ns/hit  entry    total  of a CPU",
+        "# k:f               10     100    400   0.0 ms     0.00%",
+        "# pytrace itself                       10.0 ms     1.00%",
+    ]
+    assert json.loads(about.json_line(found))["data"]["costs"]["run-1"]["own_time"] == 10**7
 
 
 def test_moments_are_in_utc_to_the_millisecond() -> None:

@@ -49,5 +49,8 @@ class Service:
     def finish(self, end: EndOfRun) -> None:
         """All events have been handled, and maps are about to be printed."""
 
+    def report(self) -> None:
+        """The run is over, and all of its output and losses have been printed."""
+
     def break_off(self) -> None:
         """The user does not wait for the end of the run: nothing more is printed or saved."""

@@ -1,0 +1,96 @@
+"""What tracing costs: the programs of a run by probe, and the tracer itself.
+
+The kernel times programs (``run_time_ns``), but not the path that leads to them: the trap of a uprobe, the interrupt of
+a timer. :data:`ENTRY` has that path's cost for each probe kind.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from pytrace.core.manifest import ProgramSpec
+from pytrace.core.probes import kinds
+from pytrace.core.probes.targets import RAW_TRACEPOINT, SYSTEM_CALLS
+
+ENTRY: dict[str, int] = {
+    kinds.TRACEPOINT: 75,
+    kinds.RAWTRACEPOINT: 75,
+    kinds.UPROBE: 9250,
+    kinds.URETPROBE: 9830,
+    kinds.USDT: 620,
+    kinds.PROFILE: 12400,
+    kinds.INTERVAL: 12400,
+    kinds.SOFTWARE: 12400,
+    kinds.HARDWARE: 12400,
+    kinds.WATCHPOINT: 12400,
+    kinds.KPROBE: 480,
+    kinds.KRETPROBE: 790,
+    kinds.FENTRY: 400,
+    kinds.FEXIT: 400,
+}
+"""Nanoseconds that a hit costs apart from its program, by probe kind.
+
+The rows ``kinds.*.empty`` of ``scripts/bench`` (what an empty program adds), as docs/performance.md has them: of 23
+November 2026 on an AMD EPYC in a virtual machine, Linux 6.18; kprobes and trampolines in an emulated machine. Kinds
+that were not measured have the cost of ``profile``, which is a perf event as well (and fentry that of fexit, whose
+trampoline it shares). A trap is several times cheaper where the kernel runs on the hardware itself.
+"""
+
+STATISTICS = 40
+"""Nanoseconds that the kernel's timing adds to each run of a program, most of which it does not see itself.
+
+Two reads of the clock and the update of the counters (``__bpf_prog_enter``, ``bpf_prog_run`` under
+``bpf_stats_enabled_key``).
+"""
+
+
+class ProbeCost(msgspec.Struct, frozen=True):
+    """What the program of a probe has cost. All times are nanoseconds."""
+
+    probe: str
+    """Its name; of a program with several targets or blocks the first one, and the number of others."""
+    hits: int
+    """Runs of the program, those that a filter or a condition ended included."""
+    run_time: int
+    """Time inside the program, as the kernel measured it."""
+    entry: int
+    """Cost of reaching the program, of all hits: :data:`ENTRY`."""
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.run_time + self.entry
+
+
+class RunCost(msgspec.Struct, frozen=True):
+    """What a run has cost. Times are nanoseconds, sizes bytes."""
+
+    duration: int
+    """Time since the probes were attached, until they were detached."""
+    processors: int
+    """Processors of the machine that are online."""
+    probes: tuple[ProbeCost, ...]
+    """Most expensive first."""
+    own_time: int
+    """Processor time of pytrace itself, in that time."""
+    memory: int
+    """Most memory that pytrace itself had at a time (its resident set)."""
+    maps: int
+    """Memory of the maps in the kernel."""
+
+    @property
+    def total(self) -> int:
+        """Processor time of everything."""
+        return self.own_time + sum(cost.total for cost in self.probes)
+
+    @property
+    def share(self) -> float:
+        """Part of one processor's time."""
+        return self.total / self.duration if self.duration else 0.0
+
+
+def entry_cost(program: ProgramSpec) -> int:
+    """Nanoseconds that a hit of a program costs apart from the program; 0 if the tracer itself runs it."""
+    # Tracepoints that were compiled for the raw tracepoint; an iterator runs when the tracer reads it.
+    kind = kinds.RAWTRACEPOINT if program.multi in (SYSTEM_CALLS, RAW_TRACEPOINT) else program.kind
+    return ENTRY.get(kind, 0)

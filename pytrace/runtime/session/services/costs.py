@@ -1,0 +1,108 @@
+"""What a run costs: programs as the kernel times them, the cost of reaching them, the tracer itself."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+
+from pytrace.core.costs import ProbeCost, RunCost, entry_cost
+from pytrace.core.manifest import Manifest, ProgramSpec
+from pytrace.core.probes.kinds import known_kind
+from pytrace.results.formats.cost_forms import cost_line, cost_text
+from pytrace.runtime.abi import bpf
+from pytrace.runtime.load.loaded_script import LoadedScript
+from pytrace.runtime.output.streams import Output
+from pytrace.runtime.session.services.service import Service
+
+
+class Costs(Service):
+    """Measures the costs of a run from when its probes are attached; reports them at its end.
+
+    *tell* prints a notice on standard error; *stack* ends the kernel's measurement.
+    """
+
+    def __init__(
+        self, loaded: LoadedScript, output: Output, tell: Callable[[str], None], stack: ExitStack
+    ) -> None:
+        self._loaded = loaded
+        self._output = output
+        self._tell = tell
+        self._start = self._own_start = 0
+        self._end: tuple[int, int] | None = None
+        self.refused = ""
+        """Why the kernel does not time programs, if it does not."""
+        try:
+            stack.callback(os.close, bpf.enable_statistics())
+        except OSError as error:
+            self.refused = error.strerror or str(error)
+        self._programs = _programs(loaded)
+
+    def attached(self) -> None:
+        """Costs count from here."""
+        self._start, self._own_start = _now()
+
+    def stop(self) -> None:
+        """The end of what is measured."""
+        self._end = _now()
+
+    def read(self) -> RunCost:
+        """Costs so far, or of the whole run after its end."""
+        end, own_end = self._end or _now()
+        costs = [self._cost(spec) for spec in self._programs]
+        return RunCost(
+            duration=end - self._start,
+            processors=os.cpu_count() or 1,
+            probes=tuple(sorted(costs, key=lambda cost: (-cost.total, cost.probe))),
+            own_time=own_end - self._own_start,
+            memory=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10,
+            maps=sum(map(_locked, self._loaded.map_fds)),
+        )
+
+    def _cost(self, spec: ProgramSpec) -> ProbeCost:
+        run_time, hits = bpf.run_statistics(self._loaded.program_fd(spec.symbol))
+        return ProbeCost(probe_name(self._loaded.manifest, spec), hits, run_time, hits * entry_cost(spec))
+
+    def report(self) -> None:
+        """Report the costs, as a table on standard error, or as a line of JSON output."""
+        if self.refused:
+            self._tell(f"the cost of tracing is not measured: {self.refused}\n")
+            return
+        output, cost = self._output, self.read()
+        if output.json:
+            output.write(cost_line(cost))
+            output.flush()
+        else:
+            self._tell(cost_text(cost))
+
+
+def _programs(loaded: LoadedScript) -> list[ProgramSpec]:
+    """The programs that events run, each of which may have the code of several blocks."""
+    specs = loaded.manifest.programs
+    return [spec for spec in specs if spec.symbol in loaded.symbols and not known_kind(spec.kind).special]
+
+
+def _now() -> tuple[int, int]:
+    """Monotonic time, and processor time of this process, in nanoseconds."""
+    return time.monotonic_ns(), time.process_time_ns()
+
+
+def _locked(descriptor: int) -> int:
+    """Bytes of a map in the kernel (``memlock`` of its ``fdinfo``)."""
+    with suppress(OSError, ValueError), open(f"/proc/self/fdinfo/{descriptor}", encoding="ascii") as file:
+        for line in file:
+            name, _, value = line.partition(":")
+            if name == "memlock":
+                return int(value)
+    return 0
+
+
+def probe_name(manifest: Manifest, program: ProgramSpec) -> str:
+    """The first probe of a program, and how many others run it."""
+    probes = [target.probe for target in program.targets]
+    probes += [target.probe for part in manifest.programs if part.part_of == program.symbol for target in part.targets]
+    if not probes:
+        return program.kind
+    return probes[0] if len(probes) == 1 else f"{probes[0]} and {len(probes) - 1} more"
