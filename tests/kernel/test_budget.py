@@ -53,6 +53,9 @@ def test_costs_are_a_table_after_all_output(server: Server, programs: Path) -> N
     assert len({len(line) for line in table[1:5]}) == 1
     assert table[4].startswith("pytrace itself ")
     assert table[5].startswith("memory: ")
+    for quiet in ("-q", "-v -q", "-v -q -f json"):
+        done = run(server, COUNTS, *quiet.split(), "-c", f"{programs}/flood 10")
+        assert "cost" not in done.stderr + done.stdout
     assert "cost" not in run(server, COUNTS, "-c", f"{programs}/flood 10").stderr
 
 

@@ -378,7 +378,7 @@ def costs(
         return None
     from pytrace.runtime.session.services.costs import Costs
 
-    return Costs(loaded, written, tell, stack)
+    return Costs(loaded, written, None if options.quiet else tell, stack)
 
 
 def maps_with_lines(manifest: Manifest, options: RunOptions) -> list[MapSpec]:

@@ -21,11 +21,11 @@ from pytrace.runtime.session.services.service import Service
 class Costs(Service):
     """Measures the costs of a run from when its probes are attached; reports them at its end.
 
-    *tell* prints a notice on standard error; *stack* ends the kernel's measurement.
+    *tell* prints a notice on standard error; None: nothing is reported. *stack* ends the kernel's measurement.
     """
 
     def __init__(
-        self, loaded: LoadedScript, output: Output, tell: Callable[[str], None], stack: ExitStack
+        self, loaded: LoadedScript, output: Output, tell: Callable[[str], None] | None, stack: ExitStack
     ) -> None:
         self._loaded = loaded
         self._output = output
@@ -67,6 +67,8 @@ class Costs(Service):
 
     def report(self) -> None:
         """Report the costs, as a table on standard error, or as a line of JSON output."""
+        if self._tell is None:
+            return
         if self.refused:
             self._tell(f"the cost of tracing is not measured: {self.refused}\n")
             return
