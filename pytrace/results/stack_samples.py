@@ -143,6 +143,20 @@ def _profile(data: MapData, text: Callable[[types.Type], Text]) -> Profile:
     return Profile(data.name, measures, samples, join, texts)
 
 
+def by_labels(profile: Profile) -> Iterator[tuple[str, list[Sample]]]:
+    """The samples of each combination of labels, with the name of both; the one with most first.
+
+    A map without entries has one combination without samples: there is still a map that was empty.
+    """
+    groups: dict[tuple[Label, ...], list[Sample]] = {}
+    for sample in profile.samples:
+        groups.setdefault(sample.labels, []).append(sample)
+    weights = {labels: sum(sample.values[-1] for sample in samples) for labels, samples in groups.items()}
+    for labels in sorted(groups, key=lambda labels: -weights[labels]) or [()]:
+        text = ", ".join(label.text for label in labels)
+        yield f"{profile.name} {text}".rstrip(), groups.get(labels, [])
+
+
 def members_of(type_: types.Type, value: Portable) -> Iterator[Portable]:
     """The values of the columns of a key or row (``core.types.tables.key_columns``): members at any nesting."""
     if not isinstance(type_, types.Record | types.Tuple) or not type_.members:

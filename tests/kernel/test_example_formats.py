@@ -46,6 +46,10 @@ def _speedscope(_data: bytes, path: Path) -> None:
     assert readers.speedscope(path)["profiles"]
 
 
+def _firefox(_data: bytes, path: Path) -> None:
+    assert readers.firefox(path)
+
+
 def _pprof(_data: bytes, path: Path) -> None:
     assert readers.pprof(path)["sample"]
 
@@ -69,7 +73,8 @@ def _perfetto(data: bytes, _path: Path) -> None:
 
 
 READ: dict[str, Callable[[bytes, Path], None]] = {
-    "text": _text, "json": _json, "csv": _csv, "folded": _folded, "speedscope": _speedscope, "pprof": _pprof,
+    "text": _text, "json": _json, "csv": _csv, "folded": _folded, "speedscope": _speedscope,
+    "firefox": _firefox, "pprof": _pprof,
     "openmetrics": _openmetrics, "arrow": _arrow, "parquet": _parquet, "perfetto": _perfetto,
 }  # fmt: skip
 

@@ -79,3 +79,9 @@ def pprof(path: Path) -> dict[str, Any]:
     """A profile as the package pprof-format decodes it."""
     found: dict[str, Any] = _read("pprof.cjs", path)
     return found
+
+
+def firefox(path: Path) -> list[dict[str, Any]]:
+    """A profile's threads as the Firefox Profiler's command line reads them: name, stacks with weights, markers."""
+    found: list[dict[str, Any]] = _read("firefox.cjs", path)
+    return found

@@ -16,7 +16,7 @@ from pytrace.render.portable import encoded
 from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.formats.portable_forms import Printers
 from pytrace.results.snapshot import SnapshotData
-from pytrace.results.stack_samples import Label, Measure, Profile, Sample, frame_name, profiles
+from pytrace.results.stack_samples import Measure, Profile, Sample, by_labels, frame_name, profiles
 from pytrace.results.values import Frame
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
@@ -57,7 +57,7 @@ def write(snapshot: SnapshotData, options: WriteOptions, file: BinaryIO) -> None
     """
     frames = _Frames()
     found = profiles(snapshot.maps.values(), Printers().portable_text)
-    groups = _together if options.flag("together") else _by_labels
+    groups = _together if options.flag("together") else _apart
     shown = [
         _shown(profile, number, name, samples, frames)
         for profile in found
@@ -85,16 +85,10 @@ def _together(profile: Profile) -> Iterator[_Group]:
     yield profile.name, [([label.text for label in sample.labels], sample) for sample in profile.samples]
 
 
-def _by_labels(profile: Profile) -> Iterator[_Group]:
-    """A profile for each combination of labels, the one with most first."""
-    groups: dict[tuple[Label, ...], list[Sample]] = {}
-    for sample in profile.samples:
-        groups.setdefault(sample.labels, []).append(sample)
-    weights = {labels: sum(sample.values[-1] for sample in samples) for labels, samples in groups.items()}
-    # Without an entry there is still a map that was empty.
-    for labels in sorted(groups, key=lambda labels: -weights[labels]) or [()]:
-        name = ", ".join(label.text for label in labels)
-        yield f"{profile.name} {name}".rstrip(), [([], sample) for sample in groups.get(labels, [])]
+def _apart(profile: Profile) -> Iterator[_Group]:
+    """A profile for each combination of labels."""
+    for name, samples in by_labels(profile):
+        yield name, [([], sample) for sample in samples]
 
 
 def _shown(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from pytrace.core.diagnostics import TraceError, did_you_mean
-from pytrace.results.formats import folded, openmetrics, pprof, speedscope, tabular, text_and_json
+from pytrace.results.formats import firefox, folded, openmetrics, pprof, speedscope, tabular, text_and_json
 from pytrace.results.formats.format_row import Content, Format, FormatOption, WriteOptions
 from pytrace.results.timeline import perfetto
 
@@ -35,6 +35,10 @@ FORMATS: tuple[Format, ...] = (
     Format(
         "speedscope", "profiles for speedscope.app", (".speedscope.json", ".speedscope"), _STACKS, speedscope.write,
         options=(FormatOption("together", "keys beside stacks are root frames, not profiles of their own"),),
+    ),
+    Format(
+        "firefox", "a profile for profiler.firefox.com: stacks, and rows with a time", (".firefox.json",),
+        frozenset({Content.STACKS, Content.ROWS}), firefox.write,
     ),
     Format(
         "pprof", "a profile for go tool pprof", (".pb.gz", ".pprof"), _STACKS, pprof.write, binary=True,
