@@ -151,6 +151,7 @@ _COMPILE_ONLY = {
     "aot": "--aot",
     "emit_elf": "--emit-elf",
     "emit_llvm": "--emit-llvm",
+    "mark_unreadable": "--mark-unreadable",
     "include_directories": "-I",
     "includes": "--include",
     "probe_filter": "--probe-filter",
@@ -164,7 +165,7 @@ _OF_THE_TEXT = {"format": "--fmt", "codegen": "--mode codegen", "compiler-bench"
 
 def _refuse_compile_options(line: CommandLine, options: RunOptions) -> None:
     for key, name in _COMPILE_ONLY.items():
-        if line.text(key) or line.many(key):
+        if line.values.get(key):
             raise TraceError(f"the file is already compiled; give {name} when compiling it")
     option = _OF_THE_TEXT.get(options.mode)
     if line.flag("verify_llvm_ir"):

@@ -29,8 +29,8 @@ _SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
                          "semaphores")),
     ("Probe types", (
         "kprobe", "perf_kprobe", "kprobe_multi", "kprobe_session", "uprobe", "perf_uprobe", "uprobe_multi",
-        "uprobe_session", "tracepoint", "rawtracepoint", "fentry", "iter", "vma_iterator", "perf_hardware",
-        "watchpoint",
+        "uprobe_session", "sleepable_uprobe", "tracepoint", "rawtracepoint", "fentry", "iter", "vma_iterator",
+        "perf_hardware", "watchpoint",
     )),
 )  # fmt: skip
 """Titles and features; features that are not listed are shown under the last title."""

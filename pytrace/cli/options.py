@@ -74,6 +74,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("verbose", "v", "verbose", "", "more messages", "output"),
     Option("no_warnings", "", "no-warnings", "", "suppress warnings and reports of failed helpers", "output"),
     Option("warnings", "k", "warnings", "", "also report failed memory reads and map look-ups", "output", repeat=True),
+    Option("mark_unreadable", "", "mark-unreadable", "",
+           "print <unreadable> for strings that cannot be read, and count failed reads", "output"),
     Option("unsafe", "", "unsafe", "", "allow functions that change the system", "behaviour"),
     Option("probe_filter", "", "probe-filter", "REGEX", "attach only probes whose name matches REGEX", "behaviour"),
     Option("no_feature", "", "no-feature", "LIST",

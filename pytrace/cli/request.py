@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from pytrace.cli import script_finder, selection
 from pytrace.cli.options import CommandLine
-from pytrace.core.config import ENVIRONMENT_PREFIXES
+from pytrace.core.config import ENVIRONMENT_PREFIXES, MARK_UNREADABLE
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.options.compile_options import ENVIRONMENT, CompileOptions
 from pytrace.core.options.run_options import STREAMED, Address, RunOptions
@@ -215,6 +215,8 @@ def compile_options(line: CommandLine, run: RunOptions, script: Script | None) -
         for name, value in os.environ.items()
         if name.startswith(ENVIRONMENT_PREFIXES) or name in ENVIRONMENT
     }
+    if line.flag("mark_unreadable"):
+        environment[MARK_UNREADABLE] = "1"
     return CompileOptions(
         positional=script.positional if script else (),
         named=script.named if script else (),

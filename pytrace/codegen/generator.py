@@ -119,6 +119,8 @@ def _program(script: Script, unit: ProbeUnit, number: int) -> None:
         program.scratch = Scratch(program.scratch.size)
     _entry(program)
     script.layout.area(program.area, program.scratch.size)
+    if program.sleeps:
+        script.sleepable.add(unit.symbol)
 
 
 def _entry(program: Program) -> None:
@@ -198,6 +200,7 @@ def _manifest(script: Script, services: tuple[ProgramSpec, ...]) -> Manifest:
             location(unit.span),
             unit.multi,
             unit.part_of,
+            sleepable=unit.symbol in script.sleepable,
         )
         for unit in checked.units
     )

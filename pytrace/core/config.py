@@ -7,6 +7,9 @@ import msgspec
 ENVIRONMENT_PREFIXES = ("PYTRACE_", "BPFTRACE_")
 """Prefixes of environment variables; the first one that is set takes precedence."""
 
+MARK_UNREADABLE = f"{ENVIRONMENT_PREFIXES[0]}MARK_UNREADABLE"
+"""The variable that the option ``--mark-unreadable`` stands for."""
+
 Setting = bool | int | str
 """The value of a key."""
 
@@ -20,6 +23,8 @@ class Config(msgspec.Struct, frozen=True):
     lazy_symbolication: bool = True
     license: str = "GPL"
     log_size: int = 1_000_000
+    mark_unreadable: bool = False
+    """A string that could not be read is ``<unreadable>``, and counted; else it is empty."""
     max_bpf_progs: int = 1024
     max_cat_bytes: int = 10240
     max_loop_iterations: int = 1 << 23

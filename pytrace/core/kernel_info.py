@@ -23,6 +23,7 @@ FEATURES = (
     "perf_uprobe",
     "uprobe_multi",
     "uprobe_session",
+    "sleepable_uprobe",
     "nop5_uprobes",
     "semaphores",
     "fentry",

@@ -72,6 +72,8 @@ class ProgramSpec(msgspec.Struct, frozen=True):
     """The program that contains this one's code: for the return part of a kprobe session, and for system calls."""
     service: bool = False
     """A service program (``--follow``): attaches before the others, must not fail, and is not a probe of the script."""
+    sleepable: bool = False
+    """Loaded as a program that may sleep."""
 
 
 RING = "events"

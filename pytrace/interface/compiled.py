@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from pytrace import cache
 from pytrace.base import whole_files
 from pytrace.core import manifest, script_files
-from pytrace.core.config import ENVIRONMENT_PREFIXES
+from pytrace.core.config import ENVIRONMENT_PREFIXES, MARK_UNREADABLE
 from pytrace.core.diagnostics import Diagnostics, TraceError
 from pytrace.core.manifest import MapSpec
 from pytrace.core.options.compile_options import ENVIRONMENT, CompileOptions
@@ -215,11 +215,13 @@ class Arguments(TypedDict, total=False):
     """Folders with debug information."""
     no_features: Sequence[str]
     """Kernel features that must not be used."""
+    mark_unreadable: bool
+    """Show ``<unreadable>`` for strings that cannot be read, and count failed reads."""
     cached: bool
     """Use the cached result of an earlier compilation, and cache this one (the default)."""
 
 
-FIXED = ("unsafe", "include_directories", "includes", "probe_filter")
+FIXED = ("unsafe", "include_directories", "includes", "probe_filter", "mark_unreadable")
 """Arguments that have no effect on compiled scripts."""
 
 
@@ -259,6 +261,13 @@ def _options(arguments: Arguments) -> CompileOptions:
         if isinstance(value, str):
             raise TypeError(f"{name} must be a sequence of names, not a string")
     command = command_text(arguments.get("command"))
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(ENVIRONMENT_PREFIXES) or name in ENVIRONMENT
+    }
+    if arguments.get("mark_unreadable"):
+        environment[MARK_UNREADABLE] = "1"
     return CompileOptions(
         positional=positional,
         named=named,
@@ -273,11 +282,7 @@ def _options(arguments: Arguments) -> CompileOptions:
         probe_filter=arguments.get("probe_filter"),
         follow=arguments.get("follow", False),
         provenance=True,
-        environment={
-            name: value
-            for name, value in os.environ.items()
-            if name.startswith(ENVIRONMENT_PREFIXES) or name in ENVIRONMENT
-        },
+        environment=environment,
     )
 
 

@@ -465,7 +465,7 @@ _HELPERS: dict[int, Callable[..., int]] = {
     58: lambda m, *_: 0, 67: lambda m, *_: 0, 80: lambda m, *_: 99, 109: lambda m, *_: 0, 112: _read, 113: _read,
     114: _read_string, 115: _read_string, 117: lambda m, *_: 0, 118: lambda m, *_: 55, 120: _in_namespace,
     123: _ancestor, 125: lambda m, *_: NOW + 10**9, 126: lambda m, *_: 0, 127: lambda m, *_: 0, 130: _output,
-    131: _reserve, 132: _submit, 147: lambda m, *_: 0, 158: lambda m, *_: m.current, 164: _for_each,
+    131: _reserve, 132: _submit, 147: lambda m, *_: 0, 148: _read, 158: lambda m, *_: m.current, 164: _for_each,
     173: lambda m, *_: 0x1234, 174: lambda m, *_: 0, 181: _loop, 195: lambda m, a, b, c, *_: _lookup(m, a, b, cpu=c),
     208: lambda m, *_: NOW + 2 * 10**9,
 }  # fmt: skip

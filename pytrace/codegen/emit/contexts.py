@@ -201,7 +201,7 @@ def all_arguments(e: Emitter, type_: Struct) -> Operand:
             value = text_view(argument(e, item), field.type)
             memory.write(e, value, e.b.offset(pointer, field.offset), field.type, memory.natural(align, field.offset))
 
-    return Made(type_, write)
+    return Made(type_, write, reads=True)
 
 
 def positional(e: Emitter, index: int) -> Number:

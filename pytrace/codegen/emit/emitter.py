@@ -108,6 +108,8 @@ class Emitter:
         """The expression being evaluated, for reports of failed reads."""
         self.current_maps: dict[str, Ptr] = {}
         """The buffers in use of double-buffered maps."""
+        self.atomic: bool = outer is not None and outer.atomic
+        """Whether this function must not sleep."""
         self.contended = False
         """Whether another program on this CPU may interrupt the current update of an aggregate."""
         self.set_location(span)
@@ -167,6 +169,13 @@ class Emitter:
         """Set the script location of the following instructions to *span*."""
         self.span = span
         self.b.location = self.module.debug.location(self.b.scope, span, self._source)
+
+    @contextmanager
+    def at_node(self, node: nodes.Node) -> Iterator[None]:
+        """Report failed reads in the ``with`` block at *node*: what it reads is emitted where its value is needed."""
+        around, self.node = self.node, node
+        yield
+        self.node = around
 
     # ------------------------------------------------------------------ state that the program's functions share
 
@@ -275,6 +284,11 @@ class Emitter:
             self._claimed = (word, bit)
             start = b.offset(word, CLAIM)
             return b.offset(start, b.mul(index, self.module.late(f"size.{area}")))
+
+    @property
+    def copies_in_use(self) -> Ptr:
+        """The bitmap of the area's copies that are in use on this CPU."""
+        return self.b.offset(self._base_here, self.module.late(f"area.{self.program.area}"))
 
     def end_early(self, condition: I1) -> None:
         """End the program unless *condition* holds; values that only later code needs are computed after this."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pytrace.codegen.emit import evaluation_order, memory, raw_tracepoints
+from pytrace.codegen.emit import evaluation_order, memory, raw_tracepoints, user_memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.ir_values import FRAME, NULL, Number, Ptr, global_pointer, number_parameter
-from pytrace.codegen.ir.operands import Made, Operand, Remote, Scalar
+from pytrace.codegen.ir.operands import Made, Operand, Parts, Remote, Scalar
 from pytrace.core import formats
 from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.event_layout import (
@@ -74,7 +74,8 @@ def send(
     *full* is called instead of counting a lost event (for events without a tail).
     """
     layout = spec.layout
-    if any(layout.tails):
+    if any(layout.tails) or (any(map(_reads, operands)) and user_memory.may_sleep(e)):
+        # Nothing sleeps with room reserved in the ring: the records after it would have to wait.
         _send_tailed(e, spec, layout, operands)
         return
 
@@ -84,6 +85,13 @@ def send(
             memory.write(e, operand, e.b.offset(pointer, offset), type_, memory.natural(8, offset))
 
     reserve(e, layout.fixed_size, fill, full)
+
+
+def _reads(operand: Operand) -> bool:
+    """Whether foreign memory is read when the operand is written."""
+    if isinstance(operand, Parts):
+        return any(map(_reads, operand.members))
+    return isinstance(operand, Remote) or (isinstance(operand, Made) and operand.reads)
 
 
 def reserve(

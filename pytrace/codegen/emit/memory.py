@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytrace.codegen.emit import user_memory
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.builder import INLINE_BYTES
 from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr
@@ -106,14 +107,7 @@ def store(e: Emitter, pointer: Ptr, value: Number, type_: Type, align: int = 8) 
 
 def read(e: Emitter, pointer: Ptr, size: Number | int, address: Number, space: AddressSpace) -> I64:
     """Read kernel or user memory. Returns the helper's error code. On a fault the kernel zeroes the destination."""
-    return _reported(e, read_helper(resolve_space(e, space)), pointer, size, address)
-
-
-def _reported(e: Emitter, helper: helpers.ReadHelper, pointer: Ptr, size: Number, address: Number) -> I64:
-    """Call a read helper; failures are reported if all helper errors are enabled (``-k``)."""
-    result = e.b.helper(helper, pointer, size, address)
-    e.script.lowering.check_read(e, helper.symbol, result)
-    return result
+    return user_memory.read(e, read_helper(resolve_space(e, space)), pointer, size, address)
 
 
 def read_scalar(e: Emitter, address: Number, type_: Type, space: AddressSpace) -> Scalar:
@@ -354,7 +348,7 @@ def _clear_words(e: Emitter, pointer: Ptr, size: int) -> None:
 def _read_text(e: Emitter, pointer: Ptr, capacity: int, address: Number, space: AddressSpace) -> I64:
     """Read a string, and its last byte if it has no NUL. Returns the helper's result."""
     resolved = resolve_space(e, space)
-    length = _reported(e, read_helper(resolved, string=True), pointer, capacity, address)
+    length = user_memory.read(e, read_helper(resolved, string=True), pointer, capacity, address)
     with e.b.when(e.b.icmp("eq", length, capacity), likely=False):
         # The helper writes a NUL to the last byte; the source byte shows whether the string ends there.
         last = capacity - 1
@@ -367,7 +361,7 @@ def _read_text(e: Emitter, pointer: Ptr, capacity: int, address: Number, space: 
 
 def string_tail(e: Emitter, pointer: Ptr, limit: int, address: Number, space: AddressSpace) -> I64:
     """Read a string of at most *limit* bytes without its NUL. Returns its length."""
-    result = _reported(e, read_helper(resolve_space(e, space), string=True), pointer, limit + 1, address)
+    result = user_memory.read(e, read_helper(resolve_space(e, space), string=True), pointer, limit + 1, address)
     return text_length(e, result)
 
 

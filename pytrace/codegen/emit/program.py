@@ -61,6 +61,10 @@ class Script(msgspec.Struct, eq=False):
     walks: set[str] = msgspec.field(default_factory=set)
     """Functions that walk user stacks."""
     counting: str = ""
+    sleepable: set[str] = msgspec.field(default_factory=set)
+    """Symbols of the programs that call helpers that sleep."""
+    string_function: str = ""
+    """The function that repeats the read of a string (``codegen.emit.user_memory``)."""
     uses_session: bool = False
     unwinds: bool = False
     """Whether a program unwinds user stacks by unwind tables."""
@@ -117,6 +121,10 @@ class Program(msgspec.Struct, eq=False):
     """Functions that look up keys, by map name."""
     loop_budget: int | None = None
     """Scratch offset of the remaining loop budget (``codegen.emit.loops``); None if they cannot exceed it."""
+    may_sleep: bool | None = None
+    """Whether the program may be sleepable; None if that has not been asked."""
+    sleeps: bool = False
+    """Whether the program calls helpers that sleep."""
     numbers: int = 0
 
     @property

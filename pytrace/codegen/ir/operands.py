@@ -57,13 +57,14 @@ class Made(msgspec.Struct, frozen=True):
     *write(pointer, align)* fills all ``type.size`` bytes. *tail(pointer, limit)*, for strings and buffers, writes at
     most *limit* bytes of text (and possibly a NUL after them) and returns their number, an ``i64`` in 0 … *limit*.
     *only(pointer, cleared)*, for strings, writes the text and *cleared* zero bytes after it, and leaves the rest of
-    the value unwritten.
+    the value unwritten. *reads*: it is read from foreign memory when it is written.
     """
 
     type: Type
     write: Callable[[Ptr, int], None]
     tail: Callable[[Ptr, int], Number] | None = None
     only: Callable[[Ptr, int], None] | None = None
+    reads: bool = False
 
 
 class Nothing(msgspec.Struct, frozen=True):

@@ -101,6 +101,8 @@ def generate(program: Program, target: FunctionInfo) -> None:
 
     b = module.function(name, ("*frame",), target.span)
     e = Emitter(program, b, target.span, 1, FRAME, leave=leave, result_type=result)
+    # A function may be called from the body of a loop over a map.
+    e.atomic = True
     for parameter in target.parameters:
         # Parameters are live from the start, so the function's temporaries must not overlap them.
         e.variable(parameter)

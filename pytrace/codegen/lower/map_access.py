@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from pytrace.codegen.analysis.large_keys import WORD
-from pytrace.codegen.emit import events, memory
+from pytrace.codegen.emit import events, memory, user_memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.evaluation_order import in_order
 from pytrace.codegen.ir import helpers
@@ -281,7 +281,9 @@ def read_key(e: Emitter, node: nodes.Node, info: MapInfo, key: Key) -> Operand:
     if info.value.scalar:
         return Scalar(e.b.phi([(value, present), (0, missing_end)]), info.value)
     zeros = e.module.zeros(info.value.size)
-    return Memory(e.b.phi_pointer([(pointer, present), (zeros, missing_end)]), info.value)
+    operand = Memory(e.b.phi_pointer([(pointer, present), (zeros, missing_end)]), info.value)
+    # While a program sleeps, the element may be deleted and its memory used for another one.
+    return memory.copied(e, operand) if user_memory.may_sleep(e) else operand
 
 
 def store_key(e: Emitter, node: nodes.Node, info: MapInfo, key: Key, operand: Operand) -> None:

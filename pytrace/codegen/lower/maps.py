@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Sequence
 
-from pytrace.codegen.emit import events, loops, memory
+from pytrace.codegen.emit import events, loops, memory, user_memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.ir_values import I1, I64, AtomicOperation, Number, Ptr, global_pointer
@@ -54,6 +54,9 @@ def assign(e: Emitter, node: nodes.Expr, operand: Operand) -> None:
     """Assign a value to a map or element."""
     info, keys = map_access.info_of(e, node)
     if info.key is None:
+        if user_memory.may_sleep(e) and not info.value.scalar:
+            # Others would see half of the value while this program sleeps.
+            operand = memory.copied(e, operand, info.value)
         memory.write(e, operand, map_access.slot_value(e, info), info.value)
         map_access.mark_written(e, info)
         return

@@ -271,6 +271,8 @@ def _for_map(e: Emitter, node: nodes.For) -> None:
     key_type = info.key
 
     def body(inner: Emitter) -> None:
+        # bpf_for_each_hash_elem() calls it under the RCU lock.
+        inner.atomic = True
         inner.variable(variable)
         pointer = inner.variable_pointer(variable)
         key_place, value_place = inner.b.offset(pointer, pair.offsets[0]), inner.b.offset(pointer, pair.offsets[1])

@@ -186,6 +186,7 @@ KEYS: tuple[Key, ...] = (
     Key("lazy_symbolication", _boolean, "accepted for compatibility: symbols are resolved when they are printed"),
     Key("license", _license, "licence that the programs are loaded under"),
     Key("log_size", _COUNT, "bytes of verifier log"),
+    Key("mark_unreadable", _boolean, "strings that cannot be read are <unreadable>, and counted"),
     Key("max_bpf_progs", _COUNT, "how many BPF programs a script may become"),
     Key("max_cat_bytes", _SIZE, "how much of a file cat() prints"),
     Key("max_loop_iterations", _integer(1, 2**62), "iterations of all loops together, each time that a probe fires"),

@@ -76,6 +76,9 @@ class AttachType(IntEnum):
     TRACE_UPROBE_SESSION = 57
 
 
+SLEEPABLE = 1 << 4
+"""``BPF_F_SLEEPABLE``."""
+
 MULTI_RETURN = 1
 """``BPF_F_KPROBE_MULTI_RETURN`` and ``BPF_F_UPROBE_MULTI_RETURN``."""
 

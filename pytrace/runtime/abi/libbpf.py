@@ -97,6 +97,7 @@ FUNCTIONS: dict[str, tuple[type | None, tuple[type, ...], _Policy]] = {
     "bpf_program__set_type": (c_int, (c_void_p, c_int), _zero_or_error),
     "bpf_program__set_expected_attach_type": (c_int, (c_void_p, c_int), _zero_or_error),
     "bpf_program__set_attach_target": (c_int, (c_void_p, c_int, c_char_p), _zero_or_error),
+    "bpf_program__set_flags": (c_int, (c_void_p, c_uint32), _zero_or_error),
     "bpf_program__set_autoload": (c_int, (c_void_p, c_bool), _zero_or_error),
     "bpf_program__set_log_buf": (c_int, (c_void_p, c_void_p, c_size_t), _zero_or_error),
     "bpf_program__set_log_level": (c_int, (c_void_p, c_uint32), _zero_or_error),

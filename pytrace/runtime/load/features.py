@@ -301,6 +301,9 @@ def _raw_syscalls() -> bool:
 _PMU = "/sys/bus/event_source/devices"
 _K, _T, _R, _B = ProgramType.KPROBE, ProgramType.TRACEPOINT, ProgramType.RAW_TRACEPOINT, ProgramType.TRACING
 _FENTRY = _tracing("bpf_fentry_test1", AttachType.TRACE_FENTRY, attach=True)
+_SLEEPABLE = _tried(
+    lambda stack: _open(stack, bpf.prog_load(ProgramType.KPROBE, _RETURN_ZERO, flags=bpf.SLEEPABLE)) >= 0
+)
 _RAW = _tracing("sys_enter", AttachType.TRACE_RAW_TP, attach=False)
 
 _ROWS = (
@@ -312,6 +315,7 @@ _ROWS = (
     Feature("perf_uprobe", "user probes through perf events", _file(f"{_PMU}/uprobe")),
     Feature("uprobe_multi", "many user functions with one link", _uprobe_multi(session=False)),
     Feature("uprobe_session", "entry and return of a user function by one program", _uprobe_multi(session=True)),
+    Feature("sleepable_uprobe", "programs of user probes that wait for memory", _SLEEPABLE),
     Feature("nop5_uprobes", "5-byte nops under user probes become calls, over the red zone", _nop5_uprobes),
     Feature("semaphores", "USDT semaphores raised by the kernel", _file(f"{_PMU}/uprobe/format/ref_ctr_offset")),
     Feature("fentry", "BPF trampolines on kernel functions", _FENTRY),

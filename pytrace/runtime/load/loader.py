@@ -273,6 +273,8 @@ def _prepare_program(
     attach_type = ATTACH_TYPES[multi or kind.attach_type]
     if attach_type:
         lib.bpf_program__set_expected_attach_type(item, attach_type)
+    if spec.sleepable:
+        lib.bpf_program__set_flags(item, bpf.SLEEPABLE)
     if program_type != "tracing":
         return True
     return _set_target(lib, item, spec, targets)

@@ -132,6 +132,7 @@ FAILURES: dict[str, Failure] = {
     "not_run": Failure("system() command not run because of the interrupt",
                        "system() commands not run because of the interrupt", ""),
     "cut": Failure("string truncated", "strings truncated", "program", told=ALL),
+    "unreadable": Failure("read of memory failed", "reads of memory failed", "site"),
     "unjoined": Failure("list of strings truncated by join() after 16 strings",
                         "lists of strings truncated by join() after 16 strings", "program"),
     "unfollowed": Failure("forked process could not be followed", "forked processes could not be followed", ""),

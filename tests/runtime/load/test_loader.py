@@ -97,6 +97,9 @@ class FakeLibrary:
     def bpf_program__set_autoload(self, item: int, value: bool) -> int:
         return self._tell(item, "autoload", value)
 
+    def bpf_program__set_flags(self, item: int, flags: int) -> int:
+        return self._tell(item, "flags", flags)
+
     def bpf_program__set_log_buf(self, item: int, _address: int, size: int) -> int:
         return self._tell(item, "log", size)
 
@@ -176,6 +179,8 @@ def loaded(
         (spec("p", "iter", IteratorTarget("task")), (),
          [("type", ProgramType.TRACING), ("attach", AttachType.TRACE_ITER), ("target", 0, b"task")]),
         (spec("p", "profile", NoTarget()), (), [("type", ProgramType.PERF_EVENT)]),
+        (spec("p", "usdt", UserTarget("/a", 1), sleepable=True), (),
+         [("type", ProgramType.KPROBE), ("flags", bpf.SLEEPABLE)]),
     ],
 )  # fmt: skip
 def test_what_libbpf_is_told_of_a_program(

@@ -45,7 +45,7 @@ def _macaddr(e: Emitter, node: nodes.Call) -> Operand:
     if isinstance(source, Scalar):
         # A number is the address of the six bytes.
         source = Remote(source.value, Mac(), memory.resolve_space(e, AddressSpace.NONE))
-    return Made(Mac(), lambda pointer, _align: _put(e, source, pointer, MAC))
+    return Made(Mac(), lambda pointer, _align: _put(e, source, pointer, MAC), reads=isinstance(source, Remote))
 
 
 def _ifname(e: Emitter, node: nodes.Call) -> Operand:
@@ -76,7 +76,7 @@ def _ntop(e: Emitter, node: nodes.Call) -> Operand:
             e.b.jump(done)
         e.b.start(done)
 
-    return Made(Inet(), write)
+    return Made(Inet(), write, reads=isinstance(source, Remote))
 
 
 def _socket_cookie(e: Emitter, node: nodes.Call) -> Operand:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pytrace.codegen.emit import comparison, events, loops, memory
+from pytrace.codegen.emit import comparison, events, loops, memory, user_memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers, name_tables
 from pytrace.codegen.ir.ir_values import I64, TRUE, Number, Ptr
@@ -55,15 +55,18 @@ def _str(e: Emitter, node: nodes.Call) -> Operand:
         return _str_of_length(e, node, type_, address, space)
 
     def write(pointer: Ptr, align: int) -> None:
-        memory.read_string(e, pointer, type_.capacity, address, space, align)
+        with e.at_node(node):
+            memory.read_string(e, pointer, type_.capacity, address, space, align)
 
     def tail(pointer: Ptr, limit: int) -> I64:
-        return memory.string_tail(e, pointer, min(limit, type_.capacity), address, space)
+        with e.at_node(node):
+            return memory.string_tail(e, pointer, min(limit, type_.capacity), address, space)
 
     def only(pointer: Ptr, cleared: int) -> None:
-        memory.read_string_only(e, pointer, type_.capacity, address, space, cleared)
+        with e.at_node(node):
+            memory.read_string_only(e, pointer, type_.capacity, address, space, cleared)
 
-    return Made(type_, write, tail, only)
+    return Made(type_, write, tail, only, reads=True)
 
 
 def _str_of_length(e: Emitter, node: nodes.Call, type_: String, address: Number, space: AddressSpace) -> Operand:
@@ -78,19 +81,24 @@ def _str_of_length(e: Emitter, node: nodes.Call, type_: String, address: Number,
         full, part, done = e.b.block(), e.b.block(), e.b.block()
         e.b.branch(e.b.icmp("eq", length, type_.capacity), full, part, likely=False)
         e.b.start(full)
-        memory.read_string(e, pointer, type_.capacity, address, space, align)
+        with e.at_node(node):
+            memory.read_string(e, pointer, type_.capacity, address, space, align)
         e.b.jump(done)
         e.b.start(part)
         memory.zero(e, pointer, type_.capacity, align)
-        e.b.helper(helper, pointer, e.b.at_most(e.b.add(length, 1), type_.capacity), address)
+        room = e.b.at_most(e.b.add(length, 1), type_.capacity)
+        with e.at_node(node):
+            user_memory.read(e, helper, pointer, room, address, type_.capacity)
         e.b.jump(done)
         e.b.start(done)
 
     def tail(pointer: Ptr, limit: int) -> I64:
-        room = e.b.at_most(e.b.add(length, 1), min(limit, type_.capacity) + 1)
-        return memory.text_length(e, e.b.helper(helper, pointer, room, address))
+        most = min(limit, type_.capacity) + 1
+        room = e.b.at_most(e.b.add(length, 1), most)
+        with e.at_node(node):
+            return memory.text_length(e, user_memory.read(e, helper, pointer, room, address, most))
 
-    return Made(type_, write, tail)
+    return Made(type_, write, tail, reads=True)
 
 
 def _buf(e: Emitter, node: nodes.Call) -> Operand:
@@ -114,8 +122,8 @@ def _buf(e: Emitter, node: nodes.Call) -> Operand:
     helper = memory.read_helper(memory.resolve_space(e, space))
 
     def copy(pointer: Ptr) -> None:
-        error = e.b.helper(helper, pointer, length, address)
-        events.check_helper(e, node, helper.symbol, error, level=2)
+        with e.at_node(node):
+            user_memory.read(e, helper, pointer, length, address, type_.capacity)
 
     def write(pointer: Ptr, align: int) -> None:
         memory.zero(e, pointer, type_.size, min(4, align))
@@ -126,7 +134,7 @@ def _buf(e: Emitter, node: nodes.Call) -> Operand:
         copy(pointer)
         return length
 
-    return Made(type_, write, tail)
+    return Made(type_, write, tail, reads=True)
 
 
 def _path(e: Emitter, node: nodes.Call) -> Operand:

@@ -1,0 +1,167 @@
+"""Reads of foreign memory, and what is done where they fail.
+
+``bpf_probe_read_user`` never waits, so it fails where a page is not resident: a constant of a program that has just
+started, a file that was mapped and not touched yet.  Programs of user probes run in a context that may sleep: where the
+kernel accepts that (``BPF_F_SLEEPABLE``), a read that failed is repeated after ``bpf_copy_from_user`` has brought the
+page in.  A read that succeeds at once costs one comparison more.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+from pytrace.codegen.ir import helpers
+from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr, number_parameter, pointer_parameter
+from pytrace.codegen.storage.scratch_memory import COPIES
+from pytrace.core.diagnostics import InternalError
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.typed_program import location
+from pytrace.frontend.ast.visitor import walk
+
+if TYPE_CHECKING:
+    from pytrace.codegen.emit.emitter import Emitter
+    from pytrace.codegen.emit.program import Program
+
+UNREADABLE = b"<unreadable>"
+"""The value of a string that could not be read, with ``mark_unreadable``."""
+
+_FEATURE = "sleepable_uprobe"
+
+_PAGE = 4096
+"""The smallest page size; with larger pages some are touched more than once."""
+
+_STRINGS = (helpers.PROBE_READ_USER_STR, helpers.PROBE_READ_KERNEL_STR, helpers.PROBE_READ_STR)
+
+
+def read(
+    e: Emitter, helper: helpers.ReadHelper, pointer: Ptr, size: Number, address: Number, most: int | None = None
+) -> I64:
+    """Call a read helper. Returns its result.
+
+    *most* is the maximum of *size*, where that is not a constant. Failures are reported if all helper errors are
+    enabled (``-k``). With ``mark_unreadable`` they are counted, and a string is :data:`UNREADABLE` then.
+    """
+    result = e.b.helper(helper, pointer, size, address)
+    if helper in (helpers.PROBE_READ_USER, helpers.PROBE_READ_USER_STR) and may_sleep(e):
+        most = size if isinstance(size, int) else most
+        if most is None:
+            raise InternalError("a read of variable size needs its maximum")
+        result = _again(e, helper, pointer, size, address, most, result)
+    e.script.lowering.check_read(e, helper.symbol, result)
+    if e.checked.config.mark_unreadable:
+        result = _marked(e, helper, pointer, size, address, result)
+    return result
+
+
+def may_sleep(e: Emitter) -> bool:
+    """Whether reads may sleep here."""
+    program = e.program
+    if e.atomic or not program.unit.kind.user:
+        return False
+    if program.may_sleep is None:
+        program.may_sleep = _permitted(program)
+    return program.may_sleep
+
+
+def _permitted(program: Program) -> bool:
+    """Whether the program may be sleepable.
+
+    ``maybe_wait_bpf_programs`` (kernel/bpf/syscall.c) does not wait for sleepable programs, and the runtime relies on
+    that wait when it exchanges the buffers of a map. Imported functions are unknown. An ahead-of-time file has to run
+    on kernels without the feature.
+    """
+    script = program.script
+    if script.checked.objects or script.ahead is not None:
+        return False
+    buffered = script.layout.generations
+    if buffered and any(
+        isinstance(node, nodes.MapRef) and node.name in buffered
+        for body in (program.unit.body, *(function.body for function in program.functions))
+        for node in walk(body)
+    ):
+        return False
+    return script.kernel.feature(_FEATURE)
+
+
+def _again(
+    e: Emitter, helper: helpers.ReadHelper, pointer: Ptr, size: Number, address: Number, most: int, first: I64
+) -> I64:
+    """The result of a read; one that failed is repeated after its pages have been brought in."""
+    e.program.sleeps = True
+    result = e.b.register()
+    e.b.store(first, result)
+    with e.b.when(e.b.icmp("slt", first, 0), likely=False):
+        with e.b.when(_copy_left(e)):
+            if helper is helpers.PROBE_READ_USER:
+                e.b.store(e.b.helper(helpers.COPY_FROM_USER, pointer, size, address), result)
+            else:
+                pages = (most + _PAGE - 1) // _PAGE
+                e.b.store(e.b.call(_string_function(e), [pointer], (size, address, pages)), result)
+    return e.b.load(result)
+
+
+def _copy_left(e: Emitter) -> I1:
+    """Whether another program on this CPU can still claim scratch memory while this one sleeps, as an ``i1``.
+
+    So the last copy is never held for as long as a page takes to arrive, and sleeping causes no missed hits.
+    """
+    if e.program.scratch.size == 0:
+        e.program.scratch.size = 8
+    used = e.b.load(e.copies_in_use)
+    return e.b.icmp("ne", used, (1 << COPIES) - 1)
+
+
+def _string_function(e: Emitter) -> str:
+    """The function that repeats the read of a string: first with its first page, then with all that it may reach.
+
+    Pages after the first are touched only when the string goes on there, and no page after one that is not mapped.
+    """
+    script = e.script
+    if script.string_function:
+        return script.string_function
+    script.string_function = "read_string_again"
+    b = script.module.function(script.string_function, ("*target", "size", "address", "pages"), None)
+    target, size, address = pointer_parameter("target"), number_parameter("size"), number_parameter("address")
+    byte, index = b.alloca(8), b.register()
+    failed, on, head, body, more, last = (b.block() for _ in range(6))
+    b.jump_if(b.icmp("slt", b.helper(helpers.COPY_FROM_USER, byte, 1, address), 0), failed)
+    again = b.helper(helpers.PROBE_READ_USER_STR, target, size, address)
+    b.branch(b.icmp("slt", again, 0), on, last)
+    b.start(last)
+    b.ret(again)
+    b.start(on)
+    b.store(0, index)
+    b.jump(head)
+    b.start(head)
+    page = b.load(index)
+    b.branch(b.icmp("ult", page, number_parameter("pages")), body, more)
+    b.start(body)
+    place = b.add(b.add(b.op("or", address, _PAGE - 1), 1), b.mul(page, _PAGE))
+    b.jump_unless(b.icmp("ult", b.sub(place, address), size), more)
+    b.jump_if(b.icmp("slt", b.helper(helpers.COPY_FROM_USER, byte, 1, place), 0), more)
+    b.store(b.add(page, 1), index)
+    b.jump(head)
+    b.start(more)
+    b.ret(b.helper(helpers.PROBE_READ_USER_STR, target, size, address))
+    b.start(failed)
+    b.ret(-errno.EFAULT)
+    return script.string_function
+
+
+def _marked(
+    e: Emitter, helper: helpers.ReadHelper, pointer: Ptr, size: Number, address: Number, first: I64
+) -> I64:
+    """The result of a read; one that failed is counted, and a string becomes :data:`UNREADABLE`.
+
+    At a null pointer there is nothing to read: that is an empty string.
+    """
+    result = e.b.register()
+    e.b.store(first, result)
+    with e.b.when(e.b.icmp("slt", first, 0), likely=False):
+        with e.b.when(e.b.truth(address)):
+            e.counter("unreadable", e.script.layout.site(helper.symbol, location(e.node.span)))
+            if helper in _STRINGS:
+                text = e.b.address(e.module.constant(UNREADABLE + b"\0"))
+                e.b.store(e.b.helper(helpers.PROBE_READ_KERNEL_STR, pointer, size, text), result)
+    return e.b.load(result)
