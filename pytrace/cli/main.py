@@ -76,13 +76,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:  # noqa: BLE001  (no traceback ever reaches a user)
+        return _failed(error)
+
+
+def _failed(error: Exception) -> int:
+    """Report an error that no step expected: a limit of the machine, files of pytrace that are gone, or a bug."""
+    known: TraceError | None = None
+    try:
         from pytrace.core import limits
 
-        limit = limits.met_by(error)
-        if limit is None:
-            return _bug(error)
-        messages.show_error(limit)
-        return limit.status
+        known = limits.met_by(error)
+    except ImportError as other:
+        # The package was removed, and the module for the error with it.
+        error = error if isinstance(error, ImportError) else other
+    if known is None and isinstance(error, ImportError):
+        hint = "pytrace was upgraded or removed while it ran, or is not completely installed"
+        known = TraceError(f"a part of pytrace is missing: {error}", hints=(hint,))
+    if known is None:
+        return _bug(error)
+    messages.show_error(known)
+    return known.status
 
 
 def _bug(error: Exception) -> int:

@@ -1,4 +1,4 @@
-"""Errors for resource limits that any step of a run may hit: memory, open files, threads, disk space."""
+"""Errors for resource limits that any step of a run may hit: memory, open files, processes, threads, disk space."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 from pytrace.core.diagnostics import TraceError
 
+NO_PROCESSES = "ulimit -u and pids.max of the cgroup"
+"""Limits of the number of processes and threads, for a hint."""
 FILES = frozenset({errno.EMFILE, errno.ENFILE})
 _OUTPUT = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF, errno.EIO})
 _NO_MEMORY = (
@@ -48,10 +50,10 @@ def _limit(error: BaseException) -> TraceError | None:
         # C functions that fail without setting MemoryError: "error return without exception set".
         return no_memory()
     if isinstance(error, RuntimeError) and "start new thread" in str(error):
-        return TraceError(
-            "cannot start another thread",
-            hints=("see ulimit -u, ulimit -v and pids.max of the cgroup",),
-        )
+        return TraceError("cannot start another thread", hints=(f"see ulimit -v, {NO_PROCESSES}",))
+    if number == errno.EAGAIN:
+        # fork(2): everything else that may have to be repeated is.
+        return TraceError("cannot start another process", hints=(f"see {NO_PROCESSES}",))
     if isinstance(error, OSError) and number in FILES:
         return no_files(error.errno)
     if isinstance(error, OSError) and number in _OUTPUT and error.filename is None:

@@ -83,6 +83,21 @@ def test_bugs_say_where_and_show_no_traceback(
     assert "Traceback" not in text
 
 
+def test_files_of_the_package_that_are_gone_are_no_bug(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failing(monkeypatch, ModuleNotFoundError("No module named 'pytrace.render.text'"))
+    assert main.main(["-q"]) == 1
+    text = capsys.readouterr().err
+    assert text.startswith("ERROR: a part of pytrace is missing: No module named 'pytrace.render.text'\n")
+    assert "upgraded or removed" in text
+    monkeypatch.setitem(sys.modules, "pytrace.core.limits", None)
+    monkeypatch.delattr("pytrace.core.limits", raising=False)
+    failing(monkeypatch, ValueError("odd"))
+    assert main.main(["-q"]) == 1
+    assert "a part of pytrace is missing: " in capsys.readouterr().err
+
+
 def test_tracebacks_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTRACE_TRACEBACK", "1")
     failing(monkeypatch, ValueError("odd"))

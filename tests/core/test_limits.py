@@ -63,6 +63,10 @@ def test_threads_and_output() -> None:
     found = limits.met_by(RuntimeError("can't start new thread"))
     assert found is not None
     assert found.message == "cannot start another thread"
+    found = limits.met_by(BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"))
+    assert found is not None
+    assert found.message == "cannot start another process"
+    assert found.hints == ("see ulimit -u and pids.max of the cgroup",)
     found = limits.met_by(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
     assert found is not None
     assert found.message == "cannot write output: No space left on device"

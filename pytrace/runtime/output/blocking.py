@@ -85,6 +85,9 @@ def run_command(command: bytes, state: RunState) -> tuple[bytes, bool]:
     """Run *command* in a shell. Returns its standard output, and whether it ended by itself.
 
     When the user ends the run, the command and its descendants are ended.
+
+    Raises:
+        OSError: the shell cannot be started.
     """
     # A request that comes while the command is started ends it, too.
     wait = Wait(state)

@@ -201,7 +201,11 @@ def _system(context: Context, spec: EventSpec) -> RunHandler:
         # The command's standard error must appear after earlier output.
         context.output.flush()
         command = text(data, offset)
-        printed, whole = blocking.run_command(command, context.state)
+        try:
+            printed, whole = blocking.run_command(command, context.state)
+        except OSError as error:
+            context.warn(spec, f"system: cannot run {os.fsdecode(command)!r}: {error.strerror}")
+            return
         _emit(context, "syscall", printed, b"\n")
         if not whole:
             context.warn(spec, f"system: {os.fsdecode(command)!r} killed because of the interrupt")

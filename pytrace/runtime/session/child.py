@@ -214,7 +214,7 @@ def start(command: str, stack: ExitStack, namespace: int | None = None) -> Child
     *namespace* is an open network namespace, which the child enters before it becomes its program.
 
     Raises:
-        TraceError: the command is empty, is not well quoted, or names no program.
+        TraceError: the command is empty, is not well quoted, or names no program; or no process can be started.
     """
     words = _words(command)
     path = _program(words[0])
@@ -224,7 +224,15 @@ def start(command: str, stack: ExitStack, namespace: int | None = None) -> Child
         report, report_write = os.pipe()
         # The signal comes when the *thread* that forked ends; only the first one lives as long as the process.
         bound = get_native_id() == os.getpid()
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            from pytrace.core import limits
+
+            for descriptor in (gate_read, gate, report, report_write):
+                os.close(descriptor)
+            hints = (f"see {limits.NO_PROCESSES}",) if error.errno == errno.EAGAIN else ()
+            raise TraceError(f"cannot run {words[0]}: {error.strerror}", hints=hints) from None
         if pid == 0:
             _become(path, words, gate_read, report_write, [gate, report], namespace, bound)
         os.close(gate_read)

@@ -33,7 +33,7 @@ from pytrace.runtime.session.consumer import Consumer
 from pytrace.runtime.session.probes import Probes
 from pytrace.runtime.session.resources import Command, NoCommand, Notices, Resources
 from pytrace.runtime.session.services.losses import Losses
-from pytrace.runtime.session.services.processes import NothingUnwound, OwnProcess, Processes
+from pytrace.runtime.session.services.processes import NothingUnwound, OwnModules, OwnProcess, Processes
 from pytrace.runtime.session.services.service import Service
 from pytrace.runtime.session.signals import Signals
 from pytrace.runtime.session.snapshots import Snapshots
@@ -83,6 +83,7 @@ def open_run(
     snapshots = Snapshots(manifest, options, printer, ring, lazy, probes, losses, rows, measured)
     all_services: list[Service] = [*(() if embedding else (OwnProcess(),)), processes, losses]
     all_services += [] if measured is None else [measured]
+    all_services.append(OwnModules(manifest, options, embedded=embedding is not None))
     all_services += services(options, exports, loaded, lazy, snapshots, notices, traced, loop, stack)
     if traced.pid is None:
         printer.no_child()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import struct
@@ -13,7 +14,7 @@ from pytrace.core.config import Config
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import INT32, INT64, UINT8, UINT32, UINT64, Buffer, String
 from pytrace.runtime.host.clocks import Clock
-from pytrace.runtime.output import messages
+from pytrace.runtime.output import blocking, messages
 from pytrace.runtime.output.handlers import HANDLERS, PcapWriter
 from pytrace.runtime.output.run_state import RenderOptions
 from tests.support.encode import PLACE, Run
@@ -78,6 +79,17 @@ def test_system_output_that_is_no_text() -> None:
         run.send(run.event("system", [UINT8], format="printf 'a\\377b%d'"), 7)
         expected = b'{"type": "syscall", "data": "a\\uffffffffb7"}\n' if run.json else b"a\xffb7\n"
         assert run.printed() == expected
+
+
+def test_system_without_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> tuple[bytes, bool]:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(blocking, "run_command", full)
+    run = Run()
+    run.send(run.event("system", format="true"))
+    assert run.printed() == b""
+    assert b"system: cannot run 'true': Resource temporarily unavailable" in run.messages
 
 
 # ---------------------------------------------------------------------------------------------- messages

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import select
 import shutil
@@ -231,3 +232,15 @@ def test_standard_streams_of_a_program_are_not_touched(monkeypatch: pytest.Monke
 def test_commands_that_are_none(command: str) -> None:
     with pytest.raises(TraceError, match="-c command is"):
         child._words(command)
+
+
+def test_no_process_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full() -> int:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    before = os.listdir("/proc/self/fd")
+    monkeypatch.setattr(os, "fork", full)
+    with ExitStack() as stack, pytest.raises(TraceError, match="cannot run true: Resource") as caught:
+        child.start("true", stack)
+    assert caught.value.hints == ("see ulimit -u and pids.max of the cgroup",)
+    assert len(os.listdir("/proc/self/fd")) == len(before)

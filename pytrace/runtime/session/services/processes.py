@@ -1,7 +1,7 @@
 """Processes of a run as services: the traced ones, and the tracer's own.
 
 Of traced processes mappings are followed, for names of addresses, and unwind tables, for ``dw_ustack``. The own process
-notifies systemd and test benches, and starts the garbage collector.
+notifies systemd and test benches, starts the garbage collector, and imports what the end of a long run needs.
 """
 
 from __future__ import annotations
@@ -9,10 +9,13 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from typing import Protocol
 
+from pytrace.core.manifest import Manifest
+from pytrace.core.options.run_options import RunOptions
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.session.services.service import Service
 from pytrace.runtime.symbols.lazy import LazySymbols
@@ -93,6 +96,45 @@ class OwnProcess(Service):
     def stop(self) -> None:
         """Notify the service manager that tracing ends."""
         systemd("STOPPING=1")
+
+
+MODULES_AFTER = 1.0
+"""Seconds after which a run imports ahead: what ends earlier is not delayed by that."""
+_REST = 0.002
+"""Seconds between two imports, which take some milliseconds each: events are handled meanwhile."""
+
+
+class OwnModules(Service):
+    """Imports what the run may need until its end (:mod:`pytrace.runtime.session.services.module_loading`)."""
+
+    def __init__(self, manifest: Manifest, options: RunOptions, *, embedded: bool) -> None:
+        self._run = (manifest, options, embedded)
+        self._next = float("inf")
+        self._steps: Iterator[None] | None = None
+
+    def begin(self) -> None:
+        """The time of the run begins."""
+        self._next = time.monotonic() + MODULES_AFTER
+
+    def pause(self, longest: float) -> float:
+        """Seconds until the next import, at most *longest*."""
+        return max(0.0, min(longest, self._next - time.monotonic()))
+
+    def work(self, _handled: int) -> None:
+        """Import one module, if its time has come."""
+        if time.monotonic() < self._next:
+            return
+        self._steps = self._steps or self._begin()
+        over = next(self._steps, True)
+        self._next = float("inf") if over else time.monotonic() + _REST
+
+    def _begin(self) -> Iterator[None]:
+        try:
+            from pytrace.runtime.session.services import module_loading  # most runs end before
+        except ImportError:
+            # The files are gone already. What is needed of them may have been imported.
+            return iter(())
+        return module_loading.steps(module_loading.names(*self._run))
 
 
 def systemd(state: str) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import gc
 import os
 import socket
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from pytrace.runtime.session.services import processes
+from pytrace.runtime.session.services import module_loading, processes
 from pytrace.runtime.session.services.processes import NothingUnwound, Processes
 
 Change = tuple[str, int, int]
@@ -120,3 +121,32 @@ def test_garbage_is_collected_once_tracing_has_begun() -> None:
     finally:
         gc.enable()
         gc.unfreeze()
+
+
+def test_a_long_run_imports_ahead_one_module_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(processes.time, "monotonic", lambda: now[0])
+    imported: list[str] = []
+    monkeypatch.setattr(module_loading, "names", lambda *_: ("a", "b"))
+    monkeypatch.setattr(module_loading, "steps", lambda names: (imported.append(name) for name in names))
+    service = processes.OwnModules(cast(Any, None), cast(Any, None), embedded=False)
+    assert service.pause(5.0) == 5.0
+    service.begin()
+    service.work(0)
+    assert (service.pause(5.0), imported) == (processes.MODULES_AFTER, [])
+    for expected in (["a"], ["a", "b"], ["a", "b"]):
+        now[0] += 1.0
+        assert service.pause(5.0) == 0.0
+        service.work(3)
+        assert imported == expected
+    assert service.pause(5.0) == 5.0
+
+
+def test_modules_that_are_gone_already_end_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "MODULES_AFTER", 0.0)
+    monkeypatch.setitem(sys.modules, module_loading.__name__, None)
+    monkeypatch.delattr("pytrace.runtime.session.services.module_loading")
+    service = processes.OwnModules(cast(Any, None), cast(Any, None), embedded=False)
+    service.begin()
+    service.work(0)
+    assert service.pause(5.0) == 5.0
