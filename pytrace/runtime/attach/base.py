@@ -14,7 +14,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import ProgramSpec, Target
 from pytrace.core.probes.kinds import PidFilter, ProbeKind, known_kind
 from pytrace.runtime.abi import bpf, perf
-from pytrace.runtime.attach.opened import Opened
+from pytrace.runtime.attach.opened import CpuEvents, Opened
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.load.loader import has_feature
 
@@ -244,14 +244,34 @@ def attach_event(job: Job, event: int, cookie: int, opened: Opened, *, tracepoin
     perf.enable(event)
 
 
-def attach_event_everywhere(job: Job, attr: perf.EventAttr, cookie: int, opened: Opened, pid: int | None) -> None:
+def attach_event_on_cpus(
+    job: Job, attr: perf.EventAttr, target: Target, opened: Opened, *, one: bool = False
+) -> None:
+    """Put the program on an event of every online CPU, or of any one; *opened* can attach it to other CPUs later."""
+
+    def attach(cpu: int, part: Opened) -> None:
+        attach_event(job, perf.open_event(attr, cpu=cpu), target.cookie, part)
+
+    events = CpuEvents(target.probe, attach, one)
+    opened.cpu_events.append(events)
+    for cpu in perf.online_cpus():
+        try:
+            events.add(cpu)
+        except OSError:
+            if cpu in perf.online_cpus():
+                raise
+            continue  # it went offline in the meantime
+        if one:
+            return
+
+
+def attach_event_everywhere(job: Job, attr: perf.EventAttr, target: Target, opened: Opened, pid: int | None) -> None:
     """Put the program on an event of every online CPU, or of every thread of the process *pid*.
 
     Threads that start later are covered because events are inherited; the kernel does that from the parent thread.
     """
     if pid is None:
-        for cpu in perf.online_cpus():
-            attach_event(job, perf.open_event(attr, cpu=cpu), cookie, opened)
+        attach_event_on_cpus(job, attr, target, opened)
         return
     inherited = attr.inheriting(threads_only=not job.options.follow)
     for thread in threads(pid):
@@ -259,7 +279,7 @@ def attach_event_everywhere(job: Job, attr: perf.EventAttr, cookie: int, opened:
             event = perf.open_event(inherited, pid=thread)
         except ProcessLookupError:
             continue
-        attach_event(job, event, cookie, opened)
+        attach_event(job, event, target.cookie, opened)
 
 
 def threads(pid: int) -> list[int]:

@@ -13,8 +13,8 @@ from pytrace.runtime.attach.base import (
     Attacher,
     CannotAttachError,
     Job,
-    attach_event,
     attach_event_everywhere,
+    attach_event_on_cpus,
     one_by_one,
 )
 from pytrace.runtime.attach.opened import Opened
@@ -44,7 +44,7 @@ def _timer(target: Target) -> perf.EventAttr:
 def _everywhere(job: Job, target: Target, attr: perf.EventAttr, opened: Opened, child: int | None = None) -> Attached:
     pid = job.options.event_pid
     try:
-        attach_event_everywhere(job, attr, target.cookie, opened, child if pid is None else pid)
+        attach_event_everywhere(job, attr, target, opened, child if pid is None else pid)
     except OSError as error:
         raise _refusal(target, error) from None
     return Attached(job.spec, target)
@@ -71,7 +71,7 @@ def _attach_profile(job: Job, target: Target, opened: Opened) -> Attached:
 def _attach_interval(job: Job, target: Target, opened: Opened) -> Attached:
     """Attach to a timer on one CPU."""
     try:
-        attach_event(job, perf.open_event(_timer(target), cpu=job.cpu), target.cookie, opened)
+        attach_event_on_cpus(job, _timer(target), target, opened, one=True)
     except OSError as error:
         raise _refusal(target, error) from None
     return Attached(job.spec, target)

@@ -24,7 +24,7 @@ import os
 import struct
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -33,6 +33,41 @@ from pytrace.core.manifest import MapType
 from pytrace.core.probes.kinds import KPROBE, KRETPROBE
 from pytrace.runtime.abi import bpf, bpf_maps, perf
 from pytrace.runtime.load.loaded_script import LoadedScript
+
+
+class CpuEvents(msgspec.Struct):
+    """The perf events of one probe that belong to CPUs. The kernel ends such an event when its CPU goes offline.
+
+    *attach* opens and links the event of a CPU. With *one* the probe has an event on any one CPU (``interval``), else
+    on each that is online.
+    """
+
+    probe: str
+    attach: Callable[[int, Opened], None]
+    one: bool = False
+    parts: dict[int, Opened] = msgspec.field(default_factory=dict)
+    """Link and event by CPU."""
+
+    def add(self, cpu: int) -> None:
+        """Attach to a CPU, in place of what was attached to it before.
+
+        Raises:
+            OSError: the kernel refuses.
+        """
+        self.drop(cpu)
+        part = Opened()
+        try:
+            self.attach(cpu, part)
+            self.parts[cpu] = part
+        except BaseException:
+            part.close()
+            raise
+
+    def drop(self, cpu: int) -> None:
+        """Close what is attached to a CPU, if anything."""
+        part = self.parts.pop(cpu, None)
+        if part is not None:
+            part.close()
 
 
 class Opened(msgspec.Struct):
@@ -48,6 +83,7 @@ class Opened(msgspec.Struct):
     """Kernel probes made through tracefs: name of the event and symbol of the program."""
     watched: dict[int, Opened] = msgspec.field(default_factory=dict)
     """Links and events of watchpoints by address: the script may remove them while others stay."""
+    cpu_events: list[CpuEvents] = msgspec.field(default_factory=list)
 
     def take(self, other: Opened) -> None:
         """Become the owner of everything in *other*."""
@@ -58,8 +94,9 @@ class Opened(msgspec.Struct):
         self.traced.update(other.traced)
         for address, part in other.watched.items():
             self.watchpoint(address).take(part)
+        self.cpu_events += other.cpu_events
         other.links, other.events, other.idle_events = [], [], []
-        other.steps, other.traced, other.watched = [], {}, {}
+        other.steps, other.traced, other.watched, other.cpu_events = [], {}, {}, []
 
     def watchpoint(self, address: int) -> Opened:
         """Links and events of the watchpoints on an address."""
@@ -71,12 +108,21 @@ class Opened(msgspec.Struct):
         if part is not None:
             part.close()
 
+    def on_cpus(self) -> Iterator[CpuEvents]:
+        """The probes whose events belong to CPUs."""
+        yield from self.cpu_events
+        for part in self.watched.values():
+            yield from part.cpu_events
+
     def close(self) -> None:
         """Detach: programs first leave their events, then the events go, then the other steps follow."""
         closing = Opened()
         closing.take(self)
         for part in closing.watched.values():
             closing.take(part)
+        for events in closing.cpu_events:
+            for part in events.parts.values():
+                closing.take(part)
         close_all(closing.links)
         close_all(closing.events)
         close_later(closing.idle_events)

@@ -19,6 +19,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import CompiledScript, Manifest, MapSpec, SessionData
 from pytrace.core.options.process_filters import NOT_YET, PROCESS_MAP, UNROLLED, ProcessFilters
 from pytrace.core.options.run_options import RunOptions
+from pytrace.core.probes.kinds import known_kind
 from pytrace.core.types import Stack, StackMode, Type, USym, parts
 from pytrace.runtime.abi import bpf_maps, privileges
 from pytrace.runtime.host.clocks import Clock, together
@@ -84,6 +85,7 @@ def open_run(
     all_services: list[Service] = [*(() if embedding else (OwnProcess(),)), processes, losses]
     all_services += [] if measured is None else [measured]
     all_services.append(OwnModules(manifest, options, embedded=embedding is not None))
+    all_services += changes(manifest, options.filters.pids, probes, lazy, loop, notices, stack)
     all_services += services(options, exports, loaded, lazy, snapshots, notices, traced, loop, stack)
     if traced.pid is None:
         printer.no_child()
@@ -380,6 +382,24 @@ def costs(
     from pytrace.runtime.session.services.costs import Costs
 
     return Costs(loaded, written, None if options.quiet else tell, stack)
+
+
+def changes(
+    manifest: Manifest,
+    pids: tuple[int, ...],
+    probes: Probes,
+    lazy: LazySymbols,
+    loop: EventLoop,
+    notices: Notices,
+    stack: ExitStack,
+) -> list[Service]:
+    """The service that looks for changes of the machine, for scripts that attach to anything."""
+    if all(known_kind(program.kind).special for program in manifest.programs):
+        return []
+    from pytrace.runtime.session.services import machine_changes
+
+    files = machine_changes.probed_files(manifest)
+    return [machine_changes.MachineChanges(probes, lazy, loop, files, pids, notices.warn, stack)]
 
 
 def maps_with_lines(manifest: Manifest, options: RunOptions) -> list[MapSpec]:

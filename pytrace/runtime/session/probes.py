@@ -6,8 +6,10 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.kinds import known_kind
+from pytrace.runtime.abi import perf
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.session.services.losses import Key
 from pytrace.runtime.session.services.processes import Processes
@@ -112,6 +114,30 @@ class Probes:
         for reader in self._miss_readers:
             self._missed = reader.totals()
         return self._missed
+
+    def renew(self, cpu: int, *, online: bool) -> tuple[list[str], list[str]]:
+        """Attach the probes whose events belong to CPUs to one that came online, and move those of one that went.
+
+        Returns:
+            The probes, and sentences about those that could not be attached.
+        """
+        renewed: list[str] = []
+        failures: list[str] = []
+        for opened in self._opened:
+            for events in opened.on_cpus():
+                here = cpu in events.parts
+                events.drop(cpu)
+                if not online and not (events.one and here):
+                    continue
+                if online and events.one and not here and events.parts:
+                    continue
+                try:
+                    events.add(cpu if online else perf.online_cpus()[0])
+                    renewed.append(events.probe)
+                except (OSError, TraceError) as error:
+                    reason = error.message if isinstance(error, TraceError) else error.strerror
+                    failures.append(f"{events.probe} does not observe it: {reason}")
+        return renewed, failures
 
     def unwatch(self, addresses: list[int]) -> None:
         """Detach the watchpoints on *addresses*, and empty the list."""

@@ -204,19 +204,12 @@ class MappingRecorder:
         """Events (``map``, ``fork``, ``exit``), processes, and the parents of forked ones; empty unless *prompt*."""
         self._prompt = prompt
         self._ended: OrderedDict[int, None] = OrderedDict()
-        self._rings: list[tuple[int, mmap.mmap]] = []
+        self._rings: dict[int, tuple[int, mmap.mmap]] = {}
+        """Descriptor and ring by CPU."""
         self._early: list[tuple[int, int, int, bytes]] = []
-        attr = _SidebandAttr(perf.EventType.SOFTWARE, perf.SOFTWARE_DUMMY)
-        if prompt:
-            attr = replace(attr, watermark=1)
         try:
             for cpu in perf.online_cpus():
-                descriptor = perf.open_event(attr, cpu=cpu)
-                try:
-                    self._rings.append((descriptor, mmap.mmap(descriptor, (1 + _PAGES) * mmap.PAGESIZE)))
-                except OSError:
-                    os.close(descriptor)
-                    raise
+                self._open(cpu)
         except OSError as error:
             self.close()
             raise TraceError(f"cannot record mappings of processes: {error.strerror}") from error
@@ -226,17 +219,45 @@ class MappingRecorder:
             if text:
                 self.spaces[pid] = AddressSpace(pid, text)
 
+    def _open(self, cpu: int) -> int:
+        attr = _SidebandAttr(perf.EventType.SOFTWARE, perf.SOFTWARE_DUMMY)
+        if self._prompt:
+            attr = replace(attr, watermark=1)
+        descriptor = perf.open_event(attr, cpu=cpu)
+        try:
+            self._rings[cpu] = (descriptor, mmap.mmap(descriptor, (1 + _PAGES) * mmap.PAGESIZE))
+        except OSError:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def _close(self, cpu: int) -> None:
+        descriptor, ring = self._rings.pop(cpu)
+        ring.close()
+        os.close(descriptor)
+
+    def renew(self, cpu: int) -> list[int]:
+        """Record on a CPU that came online; the kernel ended what was recorded on it before. Returns its descriptor.
+
+        It returns none if the kernel refuses: then processes that start there are known once they are looked up.
+        """
+        self.drain()
+        if cpu in self._rings:
+            self._close(cpu)
+        try:
+            return [self._open(cpu)]
+        except OSError:
+            return []
+
     @property
     def descriptors(self) -> list[int]:
         """Descriptors that become readable when there are records to drain."""
-        return [descriptor for descriptor, _ in self._rings]
+        return [descriptor for descriptor, _ in self._rings.values()]
 
     def close(self) -> None:
         """Stop recording; what is known stays."""
-        for descriptor, ring in self._rings:
-            ring.close()
-            os.close(descriptor)
-        self._rings.clear()
+        for cpu in list(self._rings):
+            self._close(cpu)
 
     def drain(self) -> None:
         """Read all records up to now, in the order of their times."""
@@ -244,7 +265,7 @@ class MappingRecorder:
         # newer than this moment waits for what came before it, and once only, should a namespace move our clock.
         until = max(time.monotonic_ns(), *(row[0] for row in self._early), 0)
         rows, self._early = self._early, []
-        for _, ring in self._rings:
+        for _, ring in self._rings.values():
             rows += _records(ring)
         rows.sort(key=lambda row: row[0])
         for when, kind, misc, body in rows:

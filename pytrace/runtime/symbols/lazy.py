@@ -57,6 +57,10 @@ class LazySymbols:
         if self._made is not None:
             self._made.poll()
 
+    def renew(self, cpu: int) -> list[int]:
+        """Follow mappings on a CPU that came online. Returns the new descriptors."""
+        return [] if self._made is None else self._made.renew(cpu)
+
     @property
     def descriptors(self) -> list[int]:
         """Descriptors that become readable when :meth:`poll` should be called."""

@@ -151,6 +151,10 @@ class Symbolizer:
         if self._recorder is not None:
             self._recorder.drain()
 
+    def renew(self, cpu: int) -> list[int]:
+        """Follow mappings on a CPU that came online. Returns the new descriptors."""
+        return self._recorder.renew(cpu) if self._recorder is not None else []
+
     @property
     def descriptors(self) -> list[int]:
         """Descriptors that become readable when :meth:`poll` should be called soon."""

@@ -201,6 +201,7 @@ def test_want_of_memory_is_not_the_fault_of_a_target(opened: Opened) -> None:
 # ---------------------------------------------------------------------------------------------- events
 
 ATTR = perf.EventAttr(perf.EventType.SOFTWARE, 1, period=5)
+PLACE = Target("profile:hz:9", 7, NoTarget())
 
 
 @pytest.mark.parametrize(("tracepoint", "kept"), [(False, "events"), (True, "idle_events")])
@@ -230,10 +231,39 @@ def test_a_link_that_fails_leaves_the_event_to_its_owner(fake: Kernel, opened: O
 
 
 def test_an_event_of_each_cpu(fake: Kernel, opened: Opened) -> None:
-    base.attach_event_everywhere(job(PROBE), ATTR, 7, opened, None)
+    base.attach_event_everywhere(job(PROBE), ATTR, PLACE, opened, None)
     assert fake.options("open_event") == [{"cpu": 2}, {"cpu": 5}]
     assert fake.arguments("open_event") == [(ATTR,), (ATTR,)]
     assert [arguments[2] for arguments in fake.arguments("link_perf_event")] == [7, 7]
+
+
+def test_an_event_of_any_cpu(fake: Kernel, opened: Opened) -> None:
+    base.attach_event_on_cpus(job(PROBE), ATTR, PLACE, opened, one=True)
+    assert fake.options("open_event") == [{"cpu": 2}]
+    (events,) = opened.on_cpus()
+    assert (events.probe, events.one, list(events.parts)) == (PLACE.probe, True, [2])
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_a_cpu_that_goes_offline_meanwhile_is_passed_over(
+    fake: Kernel, opened: Opened, gone: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer, online = fake.answer("open_event"), [2, 5]
+
+    def some(attr: perf.EventAttr, *, cpu: int) -> int:
+        if cpu == 2:
+            online[:] = [5] if gone else [2, 5]
+            raise OSError(errno.ENODEV, "No such device")
+        return int(answer(attr, cpu=cpu))
+
+    monkeypatch.setattr(perf, "open_event", some)
+    monkeypatch.setattr(perf, "online_cpus", lambda: list(online))
+    if gone:
+        base.attach_event_everywhere(job(PROBE), ATTR, PLACE, opened, None)
+        assert fake.options("open_event") == [{"cpu": 5}]
+    else:
+        with pytest.raises(OSError, match="No such device"):
+            base.attach_event_everywhere(job(PROBE), ATTR, PLACE, opened, None)
 
 
 @pytest.mark.parametrize("follow", [False, True])
@@ -241,7 +271,7 @@ def test_an_event_of_each_thread(
     fake: Kernel, opened: Opened, follow: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(base, "threads", lambda pid: [pid, pid + 1])
-    base.attach_event_everywhere(job(PROBE, follow=follow), ATTR, 7, opened, 100)
+    base.attach_event_everywhere(job(PROBE, follow=follow), ATTR, PLACE, opened, 100)
     assert fake.options("open_event") == [{"pid": 100}, {"pid": 101}]
     assert {arguments[0] for arguments in fake.arguments("open_event")} == {ATTR.inheriting(threads_only=not follow)}
 
@@ -258,7 +288,7 @@ def test_a_thread_that_ends_meanwhile_is_passed_over(
         return int(answer(attr, pid=pid))
 
     monkeypatch.setattr(perf, "open_event", some)
-    base.attach_event_everywhere(job(PROBE), ATTR, 7, opened, 1)
+    base.attach_event_everywhere(job(PROBE), ATTR, PLACE, opened, 1)
     assert fake.options("open_event") == [{"pid": 1}, {"pid": 3}]
 
 

@@ -114,7 +114,8 @@ def test_watchpoints_are_kept_by_address(fake: Kernel) -> None:
     place = target(WatchpointTarget(0x1000, 8, "w"))
     ATTACHERS["watchpoint"](job(spec("w", "watchpoint", (place,))), opened)
     assert list(opened.watched) == [0x1000]
-    assert len(opened.watched[0x1000].links) == 2
+    assert [list(events.parts) for events in opened.on_cpus()] == [[2, 5]]
+    assert len(fake.left_open) == 4
     opened.unwatch(0x1000)
     assert fake.left_open == []
 

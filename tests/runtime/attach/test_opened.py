@@ -13,7 +13,7 @@ import pytest
 
 from pytrace.runtime.abi import bpf, bpf_maps
 from pytrace.runtime.attach import opened
-from pytrace.runtime.attach.opened import MissReader, Opened, link_misses, profile_misses
+from pytrace.runtime.attach.opened import CpuEvents, MissReader, Opened, link_misses, profile_misses
 from pytrace.runtime.host import tracefs
 from tests.support.attach_requests import spec
 
@@ -46,6 +46,29 @@ def test_programs_leave_before_their_events_go(closed: list[object]) -> None:
     assert -3 in closed, "an idle event may go whenever there is time"
     made.close()
     assert len(closed) == 5, "only once"
+
+
+def test_events_of_cpus(closed: list[object]) -> None:
+    def attach(cpu: int, part: Opened) -> None:
+        part.links.append(cpu)
+        if cpu == 9:
+            raise OSError("no such CPU")
+
+    made = Opened()
+    made.cpu_events.append(CpuEvents("profile:hz:1", attach))
+    made.watchpoint(8).cpu_events.append(CpuEvents("watchpoint:8:8:w", attach))
+    for cpu, events in enumerate(made.on_cpus(), 1):
+        events.add(cpu)
+        events.add(cpu)
+        with pytest.raises(OSError, match="no such CPU"):
+            events.add(9)
+        events.drop(9)
+    assert closed == [1, 9, 2, 9]
+    whole = Opened()
+    whole.take(made)
+    assert made == Opened()
+    whole.close()
+    assert sorted(closed[4:], key=str) == [1, 2]
 
 
 def test_taking_over(closed: list[object]) -> None:

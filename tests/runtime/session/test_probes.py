@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import errno
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,9 +14,10 @@ from pytrace.core.config import Config
 from pytrace.core.manifest import Manifest, ProgramSpec
 from pytrace.core.options.process_filters import ProcessFilters
 from pytrace.core.options.run_options import RunOptions
+from pytrace.runtime.abi import perf
 from pytrace.runtime.attach import attachments, iterator, opened
 from pytrace.runtime.attach.attachments import Attached, Attachments, AttachOptions, Failure
-from pytrace.runtime.attach.opened import Opened
+from pytrace.runtime.attach.opened import CpuEvents, Opened
 from pytrace.runtime.session.probes import Probes
 from tests.support.fake_run import program
 
@@ -146,3 +148,34 @@ def test_descendants_are_followed_and_unwound(kernel: Kernel, monkeypatch: pytes
     kernel.probes(PROBE, follow_map="f", filters=ProcessFilters((7,)), follow=True).attach()
     assert kernel.unwound == [21, 22]
     assert kernel.said == ["1 processes that 7 forked earlier are not followed: there are too many"]
+
+
+def test_events_of_cpus_are_attached_again(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On each CPU that comes online; of a timer on one CPU only when that one goes."""
+    asked: list[tuple[str, int]] = []
+
+    def attach(name: str) -> Callable[[int, Opened], None]:
+        def attached(cpu: int, _part: Opened) -> None:
+            asked.append((name, cpu))
+            if cpu == 7:
+                raise OSError(errno.EBUSY, "Device or resource busy")
+
+        return attached
+
+    monkeypatch.setattr(perf, "online_cpus", lambda: [0])
+    every, single = CpuEvents("profile:hz:1", attach("p")), CpuEvents("interval:s:1", attach("i"), one=True)
+    for cpu in (0, 1):
+        every.add(cpu)
+    single.add(1)
+    asked.clear()
+    kernel.opened.cpu_events += [every, single]
+    probes = kernel.probes(PROBE)
+    probes.attach()
+    assert probes.renew(1, online=False) == (["interval:s:1"], [])
+    assert (asked, list(every.parts), list(single.parts)) == ([("i", 0)], [0], [0])
+    assert probes.renew(1, online=True) == (["profile:hz:1"], [])
+    assert (asked[1:], sorted(every.parts), list(single.parts)) == ([("p", 1)], [0, 1], [0])
+    # Offline and online again before anybody looked.
+    assert probes.renew(0, online=True) == (["profile:hz:1", "interval:s:1"], [])
+    failure = "profile:hz:1 does not observe it: Device or resource busy"
+    assert probes.renew(7, online=True) == ([], [failure])

@@ -340,8 +340,9 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[MappingRecorder]:
     if os.geteuid():
         pytest.skip("the mappings of all processes are for root")
     first = perf.online_cpus()[0]
-    monkeypatch.setattr(perf, "online_cpus", lambda: [first, first])
-    found = MappingRecorder([])
+    monkeypatch.setattr(perf, "online_cpus", lambda: [first])
+    found, other = MappingRecorder([]), MappingRecorder([])
+    found._rings[first + 1] = other._rings.pop(first)
     yield found
     found.close()
 
@@ -375,6 +376,19 @@ def test_the_clock_of_records_is_ours() -> None:
     made = MappingRecorder([])
     before = time.monotonic_ns()
     subprocess.run(["true"], check=True)
-    times = [when for _, ring in made._rings for when, *_ in address_space._records(ring)]
+    times = [when for _, ring in made._rings.values() for when, *_ in address_space._records(ring)]
     made.close()
     assert before <= max(times) <= time.monotonic_ns()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the mappings of all processes are for root")
+def test_a_cpu_that_came_online_is_recorded_again() -> None:
+    made = MappingRecorder([])
+    cpu = perf.online_cpus()[0]
+    before = set(made.descriptors)
+    (descriptor,) = made.renew(cpu)
+    assert descriptor in made.descriptors
+    assert len(made.descriptors) == len(before)
+    assert made.renew(1 << 16) == []
+    made.close()
+    assert made.descriptors == []

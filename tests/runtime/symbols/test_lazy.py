@@ -35,7 +35,7 @@ ASKING: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
 ]
 IDLE: list[tuple[str, tuple[Any, ...], Any]] = [
     ("changes", (), []), ("poll", (), None), ("hurry", (None,), None), ("give_up_lines", (), False),
-    ("notices", (), []), ("close", (), None),
+    ("notices", (), []), ("close", (), None), ("renew", (1,), []),
 ]  # fmt: skip
 
 

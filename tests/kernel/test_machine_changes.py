@@ -1,0 +1,163 @@
+"""The machine changes during a run: CPUs go and come back, probed files are replaced; what is missed is reported."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.compile import tool
+from tests.support.machine import need
+from tests.support.patience import patience
+from tests.support.running import Tracer
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.usefixtures("no_leaks")
+
+CPU1 = Path("/sys/devices/system/cpu/cpu1/online")
+
+
+@pytest.fixture
+def hotplug() -> Iterator[None]:
+    """CPU 1 can go offline; it is online at the end of the test, whatever happens."""
+    if not CPU1.exists() or not os.access(CPU1, os.W_OK):
+        pytest.skip("CPU 1 cannot go offline here")
+    yield
+    CPU1.write_text("1")
+
+
+def off_and_on(seconds: float) -> None:
+    CPU1.write_text("0")
+    time.sleep(seconds)
+    CPU1.write_text("1")
+
+
+ON_CPUS = (
+    "profile:hz:50 { @profile[cpu] = count(); } software:cpu-clock:20000000 { @software[cpu] = count(); } "
+    "tracepoint:sched:sched_switch { @switches[cpu] = count(); } interval:ms:20 { @interval = count(); } "
+    "self:signal:SIGUSR1 { clear(@profile); clear(@software); clear(@switches); }"
+)
+
+
+def test_a_cpu_that_goes_and_comes_back_is_observed_again(hotplug: None) -> None:
+    need("perf_events", "tracepoint")
+    with Tracer("-e", ON_CPUS) as tracer:
+        time.sleep(0.5)
+        off_and_on(0.2)
+        tracer.said("CPU 1 came online: profile:hz:50 and 1 more were attached again")
+        tracer.signal("SIGUSR1")
+        time.sleep(1.0)
+        status, out, _ = tracer.end()
+    assert status == 0
+    counts = {name: int(count) for name, count in re.findall(r"@(\S+): (\d+)", out)}
+    # Half of what an undisturbed machine counts.
+    assert counts["profile[1]"] >= 25
+    assert counts["software[1]"] >= 25
+    assert counts["switches[1]"] > 0
+    assert counts["interval"] >= 40
+
+
+HOME = """
+import sys
+from pytrace.runtime.abi import perf
+online = perf.online_cpus
+perf.online_cpus = lambda: sorted(online(), reverse=True)
+from pytrace.cli.entry import command
+command()
+"""
+"""pytrace with events that need one CPU on the last one."""
+
+
+def test_events_of_one_cpu_move_when_it_goes(hotplug: None) -> None:
+    """Timers of intervals are attached elsewhere; the programs of tracepoints run for events of all CPUs anyway."""
+    need("perf_events", "syscalls")
+    script = (
+        "config = { syscall_tracepoints = plain } interval:ms:10 { @ticks = count(); } "
+        "tracepoint:syscalls:sys_enter_getppid /pid == cpid/ { @calls = count(); } "
+        "self:signal:SIGUSR1 { print(@ticks); clear(@ticks); }"
+    )
+    child = "import os, time\nwhile True: os.getppid(); time.sleep(0.01)"
+    with Tracer("-e", script, "-c", f'{sys.executable} -c "{child}"', code=HOME) as tracer:
+        time.sleep(0.3)
+        CPU1.write_text("0")
+        tracer.said("CPU 1 went offline: interval:ms:10 was attached again")
+        tracer.signal("SIGUSR1")
+        time.sleep(1.0)
+        _, out, _ = tracer.end()
+    ticks, calls = (int(re.findall(rf"@{name}: (\d+)", out)[-1]) for name in ("ticks", "calls"))
+    assert ticks >= 40
+    assert calls >= 60
+
+
+# ------------------------------------------------------------------------------------------------ probed files
+
+
+@pytest.fixture
+def program(programs: Path, tmp_path: Path) -> Path:
+    """A program of this test alone, which calls ``add`` once in a millisecond until its input ends."""
+    source, made = tmp_path / "traced.c", tmp_path / "traced"
+    source.write_text(
+        "#include <poll.h>\nint calls;\n__attribute__((noinline)) int add(int n) { return calls += n; }\n"
+        "int main(void) { struct pollfd in = {0, POLLIN, 0}; while (!poll(&in, 1, 1)) add(1); return 0; }\n"
+    )
+    tool("gcc", "-O1", "-g", "-o", made, source)
+    return made
+
+
+def run(program: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([program], stdin=subprocess.PIPE)
+
+
+def over(process: subprocess.Popen[bytes]) -> None:
+    process.communicate(timeout=patience(10))
+
+
+def replace(path: Path) -> None:
+    """As a package manager does."""
+    shutil.copy(path, path.with_name("new"))
+    os.replace(path.with_name("new"), path)
+
+
+@pytest.mark.parametrize(("how", "word"), [(replace, "replaced"), (Path.unlink, "removed")], ids=["rename", "unlink"])
+def test_a_program_that_is_replaced_while_it_is_traced(program: Path, how: object, word: str) -> None:
+    """The old file goes on to be observed, with its names; that the new one is not is said."""
+    need("uprobe")
+    traced = run(program)
+    with Tracer("-e", f"uprobe:{program}:add {{ @[ustack(1)] = count(); }}") as tracer:
+        how(program)  # type: ignore[operator]
+        time.sleep(0.2)
+        status, out, said = tracer.end()
+    over(traced)
+    assert status == 0
+    assert re.search(r"add\+0.*\n\]: \d\d", out)
+    assert f"WARNING: {program} was {word} while it was traced: only the old file is observed" in said
+
+
+def test_a_library_that_is_overwritten_in_place(tmp_path: Path) -> None:
+    """The file stays the same one for the kernel, whose probes stay at their offsets."""
+    need("uprobe")
+    library = tmp_path / "libtraced.so"
+    shutil.copy(next(Path("/lib").glob("*/libm.so.6")), library)
+    with Tracer("-e", f"uprobe:{library}:cos {{ @ = count(); }}") as tracer:
+        library.write_bytes(b"")
+        status, _, said = tracer.end()
+    assert status == 0
+    assert f"{library} was overwritten while it was traced: probes in it may be at wrong instructions" in said
+
+
+def test_a_process_that_runs_an_older_file(program: Path) -> None:
+    need("uprobe")
+    traced = run(program)
+    until(lambda: os.readlink(f"/proc/{traced.pid}/exe") == str(program))
+    replace(program)
+    with Tracer("-e", f"uprobe:{program}:add {{ @ = count(); }}", "-p", str(traced.pid)) as tracer:
+        _, _, said = tracer.end()
+    over(traced)
+    assert f"process {traced.pid} runs an older {program}, which was replaced or removed" in said
