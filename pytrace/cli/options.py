@@ -77,6 +77,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("mark_unreadable", "", "mark-unreadable", "",
            "print <unreadable> for strings that cannot be read, and count failed reads", "output"),
     Option("unsafe", "", "unsafe", "", "allow functions that change the system", "behaviour"),
+    Option("max_rate", "", "max-rate", "[PROBE=]N/s", "handle at most N hits per second of each block", "behaviour",
+           repeat=True),
     Option("probe_filter", "", "probe-filter", "REGEX", "attach only probes whose name matches REGEX", "behaviour"),
     Option("no_feature", "", "no-feature", "LIST",
            "disable kernel features: uprobe_multi, kprobe_multi, kprobe_session, ...", "behaviour", repeat=True),

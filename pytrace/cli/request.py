@@ -12,7 +12,7 @@ from pytrace.cli.options import CommandLine
 from pytrace.core.config import ENVIRONMENT_PREFIXES, MARK_UNREADABLE
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.options.compile_options import ENVIRONMENT, CompileOptions
-from pytrace.core.options.run_options import STREAMED, Address, RunOptions
+from pytrace.core.options.run_options import STREAMED, Address, Rate, RunOptions
 from pytrace.core.source import Source
 
 MODES = ("codegen", "compiler-bench", "bench", "test", "format")
@@ -74,6 +74,7 @@ def run_options(line: CommandLine) -> RunOptions:
         save=_save(line),
         save_every=_save_every(line),
         metrics=_metrics(line),
+        rates=tuple(map(_rate, line.many("max_rate"))),
         measure=line.flag("verbose"),
     )
 
@@ -190,6 +191,23 @@ def _metrics(line: CommandLine) -> Address | None:
     return address.parse(text)
 
 
+def _rate(text: str) -> Rate:
+    """A limit of ``--max-rate``: ``N/s``, or ``PROBE=N/s``."""
+    pattern, _, number = text.rpartition("=")
+    try:
+        hits = float(number.removesuffix("/s"))
+    except ValueError:
+        hits = 0.0
+    if not LEAST_RATE <= hits <= MOST_RATE:
+        hints = ("for example --max-rate 1000/s, or --max-rate 'uprobe:/bin/bash:*=50/s'",)
+        raise TraceError(f"--max-rate needs a number of hits per second, not {text!r}", hints=hints)
+    return Rate(hits, pattern)
+
+
+LEAST_RATE, MOST_RATE = 0.001, 1e9
+"""Hits per second; a limit is a whole number of nanoseconds."""
+
+
 def _check_saving(line: CommandLine) -> None:
     """Reject ``--save`` unless the probes of a script are run."""
     if line.text("save") is None and not line.many("save_every"):
@@ -235,6 +253,7 @@ def compile_options(line: CommandLine, run: RunOptions, script: Script | None) -
         mode=run.mode if run.mode in ("test", "bench") else "run",
         verbose=run.verbose,
         ahead=line.text("aot") is not None,
+        limited=bool(run.rates),
         environment=environment,
     )
 

@@ -22,7 +22,7 @@ from pytrace.codegen.ir.module import Module, program_section
 from pytrace.codegen.ir.operands import Operand
 from pytrace.codegen.lower import calls, expressions, map_access, statements
 from pytrace.codegen.lower.builtins.families import emission
-from pytrace.codegen.services import process_filters, process_following, system_call_dispatch, unwind_tables
+from pytrace.codegen.services import gates, process_filters, process_following, system_call_dispatch, unwind_tables
 from pytrace.codegen.services.system_call_dispatch import PART
 from pytrace.codegen.storage.data_sections import SESSION, Layout
 from pytrace.codegen.storage.scratch_memory import Scratch
@@ -73,6 +73,7 @@ def generate(
         inserted=element_accesses.inserted_maps(checked, elements) if elements else {},
     )
     process_filters.declare(module, options.shape)
+    gates.declare(script)
     services: tuple[ProgramSpec, ...] = ()
     if process_following.wanted(checked, script.options):
         process_following.declare(module)
@@ -137,6 +138,7 @@ def _entry(program: Program) -> None:
         # The object is null in the final call of an iterator (Documentation/bpf/bpf_iterators.rst).
         e.end_early(e.b.truth(e.launder(e.b.load(e.b.offset(e.context, _FIRST_OBJECT)))))
     body = statements.after_predicates(e, unit.body)
+    gates.limit(e)
     _zero_shared(e)
     if program.loop_budget is not None:
         e.b.store(program.script.checked.config.max_loop_iterations, e.area(program.loop_budget))
@@ -235,6 +237,7 @@ def _manifest(script: Script, services: tuple[ProgramSpec, ...]) -> Manifest:
         objects=tuple(checked.objects),
         ahead=None if script.ahead is None else script.ahead.section(script.layout.copies),
         output_format=checked.output_format,
+        limits=script.layout.limits(),
         random_words=script.layout.random_words(),
     )
 

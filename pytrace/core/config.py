@@ -33,6 +33,8 @@ class Config(msgspec.Struct, frozen=True):
     max_metric_series: int = 2000
     """Maximum number of keys of one map that ``--metrics`` exports."""
     max_probes: int = 1024
+    max_rate: int = 0
+    """Hits per second of each block that run it, as ``--max-rate``; 0: all."""
     max_strlen: int = 1024
     missing_probes: str = "error"
     on_stack_limit: int = 32

@@ -186,6 +186,21 @@ class Counters(msgspec.Struct, frozen=True):
     sites: tuple[Site, ...] = ()
 
 
+class RateLimits(msgspec.Struct, frozen=True):
+    """Location of the limits of ``--max-rate``: :data:`RATE_LINE` bytes for each block, by :attr:`ProgramSpec.index`.
+
+    The session writes two ``u64``: nanoseconds for each hit (0: no limit), and nanoseconds by which hits may be ahead
+    of that. Programs keep in a third one when the next hit is due.
+    """
+
+    section: str
+    offset: int
+
+
+RATE_LINE = 64
+"""A cache line, as all CPUs read and write it."""
+
+
 class SessionData(msgspec.Struct, frozen=True):
     """Offsets of a running session's values (``u64`` each) in the data section *section*.
 
@@ -302,6 +317,8 @@ class Manifest(msgspec.Struct, frozen=True):
     """Set in ahead-of-time files."""
     output_format: str = ""
     """The format of ``output_format()``; a run without ``-f`` is written in it."""
+    limits: RateLimits | None = None
+    """Set when programs limit the rate of their hits."""
     random_words: RandomWords | None = None
     """Set when a map has digests of keys (:attr:`MapSpec.keys`)."""
 

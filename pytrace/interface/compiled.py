@@ -211,6 +211,8 @@ class Arguments(TypedDict, total=False):
     """C headers that come before those of the script."""
     probe_filter: str | None
     """A regular expression; probes whose name does not match it are left out."""
+    max_rate: float | Mapping[str, float]
+    """Hits per second of each block that are handled; or by probe (shell patterns of full names)."""
     debuginfo: Sequence[str]
     """Folders with debug information."""
     no_features: Sequence[str]
@@ -281,6 +283,7 @@ def _options(arguments: Arguments) -> CompileOptions:
         debuginfo=folders(arguments.get("debuginfo", ())),
         probe_filter=arguments.get("probe_filter"),
         follow=arguments.get("follow", False),
+        limited=bool(arguments.get("max_rate")),
         provenance=True,
         environment=environment,
     )

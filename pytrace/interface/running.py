@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Unpack
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import FEATURES
-from pytrace.core.options.run_options import RunOptions
+from pytrace.core.options.run_options import Rate, RunOptions
 from pytrace.interface import selection
 from pytrace.interface.compiled import (
     FIXED,
@@ -77,9 +77,17 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
         script=script.name,
         text=script.source.text,
         parameters=script.parameters,
+        rates=_rates(arguments.get("max_rate", {})),
         measure=measure,
     )
     return Trace(script, options)
+
+
+def _rates(limits: float | Mapping[str, float]) -> tuple[Rate, ...]:
+    by_probe = limits if isinstance(limits, Mapping) else {"": limits}
+    if any(hits <= 0 for hits in by_probe.values()):
+        raise ValueError("max_rate must be more than 0 hits per second")
+    return tuple(Rate(hits, pattern) for pattern, hits in by_probe.items())
 
 
 def _checked(pids: bool, command: Command | None, follow: bool, no_features: Sequence[str]) -> str | None:

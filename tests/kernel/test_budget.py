@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import pytrace
 from tests.support.machine import need
 from tests.support.server import Result, Server
@@ -73,3 +75,63 @@ def test_python_and_snapshots_have_the_costs(programs: Path, tmp_path: Path) -> 
     with pytrace.open(COUNTS, command="true") as trace:
         trace.wait()
         assert trace.cost is None
+
+
+# ---------------------------------------------------------------------------------------------- limited
+
+
+def limited(done: Result) -> int:
+    return sum(sum(item["data"].get("limited", {}).values()) for item in lines(done, "losses"))
+
+
+def elapsed(done: Result) -> float:
+    """Seconds of the program's loop."""
+    numbers = next(line for line in done.stdout.splitlines() if line[:1].isdigit()).split()
+    return int(numbers[1]) / 1e9
+
+
+@pytest.mark.parametrize(
+    ("words", "config"),
+    [(["--max-rate", "2000/s"], ""), (["--max-rate", "t:*getppid=2000/s"], ""), ([], "config = { max_rate = 2000 } ")],
+)
+def test_hits_over_the_rate_are_dropped_and_counted(
+    server: Server, programs: Path, words: list[str], config: str
+) -> None:
+    need("tracepoint")
+    calls = 600_000
+    done = run(server, config + COUNTS, "-f", "json", *words, "-c", f"{programs}/flood {calls} 2")
+    (count,) = (item["data"]["@"] for item in lines(done, "map"))
+    # A burst of a tenth of a second, and what the clocks of the program and of the kernel are apart.
+    assert 0.95 * 2000 * elapsed(done) <= count <= 2000 * (elapsed(done) + 0.1) * 1.05 + 10
+    assert count + limited(done) == 2 * calls
+
+
+def test_hits_under_the_rate_are_untouched(server: Server, programs: Path) -> None:
+    need("tracepoint")
+    script = f"{COUNTS} interval:ms:1 {{ @i = count(); }} begin {{ @b = count(); }}"
+    done = run(server, script, "--max-rate", "1000000000/s", "-c", f"{programs}/flood {CALLS}")
+    assert f"@: {CALLS}\n" in done.stdout
+    assert "WARNING" not in done.stderr
+
+
+def test_user_probes_are_limited_by_block(server: Server, programs: Path) -> None:
+    need("uprobe")
+    times = 2000
+    script = (
+        f"uprobe:{programs}/calls:add {{ @few = count(); }} "
+        f"uprobe:{programs}/calls:add,uprobe:{programs}/calls:leaf {{ @all = count(); }} end {{ @e = count(); }}"
+    )
+    words = ["--max-rate", "1000000/s", "--max-rate", "uprobe:*:leaf=20000/s", "--max-rate", "uprobe:*:leaf=10/s"]
+    done = run(server, script, *words, "-f", "json", "-c", f"{programs}/calls {times}")
+    found = {name: value for item in lines(done, "map") for name, value in item["data"].items()}
+    assert (found["@e"], found["@few"]) == (1, times)
+    assert 1 <= found["@all"] <= 100
+    assert found["@all"] + limited(done) == 2 * times
+
+
+def test_python_limits_rates(programs: Path) -> None:
+    need("tracepoint")
+    with pytrace.open(COUNTS, command=f"{programs}/flood {CALLS}", max_rate={"tracepoint:*": 10}) as trace:
+        trace.wait()
+    assert trace.maps["@"].value < 50
+    assert sum(trace.losses["limited"].values()) > CALLS - 50

@@ -293,11 +293,15 @@ class Emitter:
     def end_early(self, condition: I1) -> None:
         """End the program unless *condition* holds; values that only later code needs are computed after this."""
         with self.b.unless(condition, likely=True):
-            if self._claimed is None:
-                self.b.ret(self._early_result)
-            else:
-                self.leave(None)
+            self.end()
         self.b.new_prologue()
+
+    def end(self) -> None:
+        """End the program here."""
+        if self._claimed is None:
+            self.b.ret(self._early_result)
+        else:
+            self.leave(None)
 
     def finish(self) -> None:
         """Emit the exit of the entry function, which releases scratch memory."""

@@ -9,7 +9,16 @@ import msgspec
 from pytrace.codegen.ir.module import PERCPU_SECTION, SHARED_SECTION, Module
 from pytrace.codegen.storage.scratch_memory import CLAIM, COPIES, USER_AREA
 from pytrace.core.event_layout import EmptiedMap, Location, PrintedMap
-from pytrace.core.manifest import SLOT_FLAG, Counters, GlobalSlot, RandomWords, SessionData, Site
+from pytrace.core.manifest import (
+    RATE_LINE,
+    SLOT_FLAG,
+    Counters,
+    GlobalSlot,
+    RandomWords,
+    RateLimits,
+    SessionData,
+    Site,
+)
 from pytrace.core.types import SUMS
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import CheckedProgram, MapInfo
@@ -45,6 +54,8 @@ class Layout(msgspec.Struct):
     key_words: int = 0
     """Offset in the shared section of the random words of digests, *key_bytes* in total."""
     key_bytes: int = 0
+    rates: int | None = None
+    """Offset in the shared section of the limits of rates; None without them."""
     percpu: int = 0
     shared: int = 0
     stride: int = 0
@@ -74,6 +85,15 @@ class Layout(msgspec.Struct):
             if info.key is None:
                 layout._place(info)
         return layout
+
+    def limit_rates(self, blocks: int) -> None:
+        """Place the limits of the rates of *blocks* blocks."""
+        self.rates = self.shared
+        self.shared += RATE_LINE * blocks
+
+    def limits(self) -> RateLimits | None:
+        """Location of the limits of rates, for the manifest; None without them."""
+        return None if self.rates is None else RateLimits(SHARED_SECTION, self.rates)
 
     def _place_random(self, checked: CheckedProgram) -> None:
         sizes = [info.key.size for info in checked.maps.values() if info.name in self.digested and info.key is not None]

@@ -49,6 +49,8 @@ class CompileOptions(msgspec.Struct, frozen=True):
     """For an ahead-of-time file: missing parameters and facts about the machine become load-time values."""
     provenance: bool = False
     """Whether events carry their provenance, the probe that sent them."""
+    limited: bool = False
+    """``--max-rate``: programs limit the rate of their hits."""
     environment: dict[str, str] = msgspec.field(default_factory=dict)
 
     @property

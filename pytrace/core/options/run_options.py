@@ -17,6 +17,13 @@ class Address(msgspec.Struct, frozen=True):
     port: int
 
 
+class Rate(msgspec.Struct, frozen=True):
+    """A limit of ``--max-rate``: *hits* per second of blocks with a probe that matches *pattern* (empty: of all)."""
+
+    hits: float
+    pattern: str = ""
+
+
 class RunOptions(msgspec.Struct, frozen=True):
     """Options of one run that compilation does not depend on (see ``compile_options``)."""
 
@@ -58,6 +65,8 @@ class RunOptions(msgspec.Struct, frozen=True):
     """Seconds between two snapshots of the run, and the directory that they are saved in."""
     metrics: Address | None = None
     """Address on which metrics are served while the script runs."""
+    rates: tuple[Rate, ...] = ()
+    """``--max-rate``."""
     measure: bool = False
     """Whether the costs of the run are measured and reported."""
 

@@ -193,6 +193,7 @@ KEYS: tuple[Key, ...] = (
     Key("max_map_keys", _COUNT, "entries of a keyed map that is not declared"),
     Key("max_metric_series", _COUNT, "how many keys of a map --metrics shows"),
     Key("max_probes", _COUNT, "how many probes a script may attach"),
+    Key("max_rate", _COUNT, "how many hits per second run a block; 0 is no limit"),
     Key("max_strlen", _integer(1, MAX_STRING), "bytes of str(), buf() and path() results"),
     Key("missing_probes", _choice("error", "warn", "ignore"), "what to do when a probe cannot be attached"),
     Key("on_stack_limit", _integer(0, 512), "larger objects (bytes) live in memory outside the BPF stack"),

@@ -114,6 +114,7 @@ FAILURES: dict[str, Failure] = {
     "missed": Failure("probe hit missed", "probe hits missed", "program"),
     "recursion": Failure("recursive probe hit skipped", "recursive probe hits skipped",
                          "program"),
+    "limited": Failure("hit over --max-rate dropped", "hits over --max-rate dropped", "program", told=ALL),
     "ignored": Failure("event after exit() dropped", "events after exit() dropped",
                        "", told=ALL),
     "map_full": Failure("map update dropped", "map updates dropped", "map", told=1),

@@ -113,6 +113,10 @@ def _load(
     unwinding = unwound(manifest, options, traced)
     loaded = programs(script, options, unwinding, stack)
     fill_session_data(loaded, options, traced.pid)
+    if manifest.limits is not None or options.rates:
+        from pytrace.runtime.session import rates  # few runs limit rates
+
+        rates.write(loaded, options.rates)
     stack.callback(lazy.close)
     processes = Processes(lazy, unwinding.start(loaded, stack, notices.warn))
     follow_mappings(manifest, options, traced.pid, lazy, notices.warn)
