@@ -117,8 +117,8 @@ def _in_other_namespaces(name: str) -> bool:
 def _devices(pid: str) -> list[str]:
     """The network interfaces that a process sees."""
     try:
-        with open(f"/proc/{pid}/net/dev", encoding="utf-8", errors="surrogateescape") as file:
-            return [line.strip() for line in file]
+        with open(f"/proc/{pid}/net/dev", encoding="utf-8", errors="surrogateescape", newline="") as file:
+            return [line.strip() for line in file.read().split("\n")]
     except OSError:
         return []
 

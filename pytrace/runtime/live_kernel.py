@@ -220,7 +220,7 @@ class LiveKernel:
 
     def modules(self) -> list[str]:
         self._depend_on_modules()
-        return [line.split()[0] for line in fingerprints.read_text("/proc/modules").splitlines()]
+        return [line.split()[0] for line in fingerprints.lines(fingerprints.read_text("/proc/modules"))]
 
     def untraceable_reason(self, name: str) -> str:
         """Why :meth:`kernel_functions` does not have a function; empty when it does have it.

@@ -53,7 +53,7 @@ def effective_capabilities() -> frozenset[str]:
 
 def capability_mask() -> int:
     """All effective capabilities of this process, a bit for each number."""
-    for line in fingerprints.read_text("/proc/self/status").splitlines():
+    for line in fingerprints.lines(fingerprints.read_text("/proc/self/status")):
         if line.startswith("CapEff:"):
             return int(line.split()[1], 16)
     return 0

@@ -31,8 +31,8 @@ class Mount(NamedTuple):
 
 def mounts(table: str = MOUNTS) -> list[Mount]:
     """All mounts of cgroup hierarchies, in the order of *table* (proc_pid_mountinfo(5))."""
-    with open(table, encoding="utf-8", errors="surrogateescape") as file:
-        rows = [line.partition(" - ") for line in file]
+    with open(table, encoding="utf-8", errors="surrogateescape", newline="") as file:
+        rows = [line.partition(" - ") for line in fingerprints.lines(file.read())]
     hierarchy_mounts = []
     for mount, _, source in rows:
         kind = source.partition(" ")[0]

@@ -14,6 +14,7 @@ import re
 from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import TraceError
+from pytrace.runtime.host import fingerprints
 from pytrace.runtime.host.cgroups import directories, unified_mounts
 
 if TYPE_CHECKING:
@@ -141,11 +142,11 @@ def processes(identity: str, proc: str = "/proc") -> list[int]:
         if not name.isdigit():
             continue
         try:
-            with open(f"{proc}/{name}/cgroup", encoding="utf-8", errors="surrogateescape") as file:
-                text = file.read()
+            with open(f"{proc}/{name}/cgroup", encoding="utf-8", errors="surrogateescape", newline="") as file:
+                lines = fingerprints.lines(file.read())
         except OSError:
             continue
-        parts = (part for line in text.splitlines() for part in line.split("/")[1:] if "conmon" not in part)
+        parts = (part for line in lines for part in line.split("/")[1:] if "conmon" not in part)
         if any(plain(match).startswith(identity) for part in parts for match in _IDENTITY.findall(part)):
             pids.append(int(name))
     return sorted(pids)

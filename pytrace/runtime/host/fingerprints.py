@@ -33,6 +33,15 @@ def read_text(path: str) -> str:
         return ""
 
 
+def lines(text: str) -> list[str]:
+    """The lines of a file of the kernel, which end with a newline and nothing else.
+
+    The kernel escapes newlines in names (of threads, cgroups, mount points, files) and leaves other characters that
+    :meth:`str.splitlines` and text files take for line ends, so a name could pass for a line.
+    """
+    return text.removesuffix("\n").split("\n") if text else []
+
+
 def digest(data: bytes) -> str:
     """Short text that stands for *data*."""
     return private_files.digest(data)
@@ -127,10 +136,10 @@ def modules_fact() -> Fact:
     """Which kernel modules are loaded, and where."""
     # The third column counts users of a module and changes all the time. A module that was loaded again, perhaps after
     # a change, has another inode, even where name, size and address are the same.
-    lines = [line.split() for line in read_text("/proc/modules").splitlines()]
+    rows = [line.split() for line in lines(read_text("/proc/modules"))]
     text = "\n".join(
         f"{parts[0]} {parts[1]} {parts[-1] if len(parts) < 6 else parts[5]} {inode(f'/sys/module/{parts[0]}')}"
-        for parts in lines
+        for parts in rows
     )
     return ("modules", digest(text.encode()))
 
@@ -145,7 +154,7 @@ def inode(path: str) -> int:
 
 def lasting(events: str) -> list[str]:
     """The lines ``CATEGORY:EVENT`` of tracefs' ``available_events`` without what tracers define for themselves."""
-    return [line for line in events.splitlines() if not line.startswith(TRACER)]
+    return [line for line in lines(events) if not line.startswith(TRACER)]
 
 
 def tracepoints_fact(root: str) -> Fact:
@@ -202,9 +211,13 @@ _CHECKS: dict[str, Callable[[Fact], Fact]] = {
 
 
 def still_true(facts: Iterable[Fact]) -> bool:
-    """True if all *facts* hold now. A fact of an unknown kind (from another version) does not."""
-    for fact in facts:
-        check = _CHECKS.get(fact[0])
-        if check is None or check(tuple(fact)) != tuple(fact):
-            return False
-    return True
+    """True if all *facts* hold now. A fact of an unknown kind or form (from another version) does not."""
+    return all(_holds(tuple(fact)) for fact in facts)
+
+
+def _holds(fact: Fact) -> bool:
+    check = _CHECKS.get(fact[0]) if fact else None
+    try:
+        return check is not None and check(fact) == fact
+    except (IndexError, TypeError, ValueError):
+        return False  # parts are missing, or no numbers or names of files

@@ -19,6 +19,11 @@ KERNEL_HALF = 1 << 63
 """Addresses below are no code of the kernel (per-CPU offsets and constants have entries, too)."""
 
 
+_MODULE = re.compile(r"(?P<name>\S+) (?P<size>[0-9]+)\b(?:.* 0x(?P<address>[0-9a-f]{1,16})\b)?")
+_ADDED = re.compile(rb"(?m)^([0-9a-f]{1,16}) . ([^\t\n]*)(?:\t\[(.*)\])?$")
+"""A symbol of a module or a BPF program."""
+
+
 class KernelPlace(msgspec.Struct, frozen=True):
     """The symbol at a kernel address, the distance from its start, and its module (empty for the kernel proper)."""
 
@@ -30,6 +35,10 @@ class KernelPlace(msgspec.Struct, frozen=True):
 def _bytes(text: str) -> bytes:
     """A name as a script has it, which may contain bytes that are no UTF-8."""
     return text.encode(errors="surrogateescape")
+
+
+def _text(name: bytes) -> str:
+    return name.decode(errors="surrogateescape")
 
 
 class Kallsyms:
@@ -144,13 +153,13 @@ class Kallsyms:
         while at >= 0:
             match = accepts.match(self.text, at - 2)
             if match:
-                modules[(match.group(1) or b"").decode()] = None
+                modules[_text(match.group(1) or b"")] = None
             at = self.text.find(needle, at + 1)
         return list(modules)
 
     def function_lists(self, without: str) -> dict[str, list[str]]:
         """Names of all code symbols by module (empty for the kernel), each once; *without* as in :meth:`owners`."""
-        core, added = self.text[: self._core_end].decode(), self.text[self._core_end :].decode()
+        core, added = _text(self.text[: self._core_end]), _text(self.text[self._core_end :])
         by_module = {"": list(dict.fromkeys(re.findall(rf" [tTwW] (?!{without})(\S+)\n", core)))}
         for name, owner in dict.fromkeys(re.findall(rf" [tTwW] (?!{without})(\S+)\t\[(.*)\]\n", added)):
             by_module.setdefault(owner, []).append(name)
@@ -175,7 +184,7 @@ class Kallsyms:
             return None
         # Aliases share an address; the kernel itself names the first of them.
         line = self._core[bisect_left(self._core, digits)]
-        return KernelPlace(line[19:].decode(), address - base, "")
+        return KernelPlace(_text(line[19:]), address - base, "")
 
     @cached_property
     def _core_limit(self) -> int:
@@ -188,12 +197,10 @@ class Kallsyms:
     def _added(self) -> tuple[list[int], list[tuple[str, str]]]:
         """Addresses in order, with name and module of each."""
         rows = []
-        for line in self.text[self._core_end :].decode().splitlines():
-            digits, _kind, rest = line.split(" ", 2)
-            name, _, module = rest.partition("\t")
+        for digits, name, module in _ADDED.findall(self.text, self._core_end):
             address = int(digits, 16)
             if address >= KERNEL_HALF:
-                rows.append((address, name, module.strip("[]")))
+                rows.append((address, _text(name), _text(module)))
         rows.sort(key=lambda row: row[0])
         return [row[0] for row in rows], [row[1:] for row in rows]
 
@@ -201,10 +208,11 @@ class Kallsyms:
     def _module_ranges(self) -> dict[str, tuple[int, int]]:
         """Start and end of each loaded module's memory; none in a kernel without loadable modules."""
         ranges = {}
-        for line in fingerprints.read_text(self._modules).splitlines():
-            parts = line.split()
-            base = next((int(part, 16) for part in parts if part.startswith("0x")), 0)
-            ranges[parts[0]] = (base, base + int(parts[1]))
+        for line in fingerprints.lines(fingerprints.read_text(self._modules)):
+            match = _MODULE.match(line)
+            if match is not None:
+                base = int(match["address"] or "0", 16)
+                ranges[match["name"]] = (base, base + int(match["size"]))
         return ranges
 
     def _added_place(self, address: int) -> KernelPlace | None:

@@ -101,6 +101,10 @@ class KernelFunctions:
         }
 
 
+def _text(data: bytes) -> str:
+    return data.decode(errors="surrogateescape")
+
+
 def _made(owner: str) -> bool:
     """True if an owner in kallsyms is no module: what the kernel makes while it runs (BPF programs, trampolines)."""
     return owner == "bpf" or owner.startswith("__builtin__")
@@ -113,7 +117,7 @@ def never_traceable(name: str) -> bool:
 
 def blacklist(path: str = BLACKLIST) -> frozenset[str]:
     """Functions on which the kernel refuses kprobes; empty where debugfs does not show them."""
-    lines = (line.split() for line in fingerprints.read_text(path).splitlines())
+    lines = (line.split() for line in fingerprints.lines(fingerprints.read_text(path)))
     return frozenset(parts[-1] for parts in lines if len(parts) > 1)
 
 
@@ -144,9 +148,9 @@ class TraceableFunctions:
         bracket = text.find(b"[")
         end = len(text) if bracket < 0 else text.rfind(b"\n", 0, bracket) + 1
         core = re.compile(r"\n((?!" + NEVER + r")\S+)(?=\s*\n)")
-        by_module = {"": list(dict.fromkeys(core.findall(text[:end].decode())))}
+        by_module = {"": list(dict.fromkeys(core.findall(_text(text[:end]))))}
         added = re.compile(r"(?m)^((?!" + NEVER + r")\S+)[ \t]*(?:\[([^\]\n]*)\])?[ \t]*$")
-        for name, owner in dict.fromkeys(added.findall(text[end:].decode())):
+        for name, owner in dict.fromkeys(added.findall(_text(text[end:]))):
             by_module.setdefault(owner, []).append(name)
         return by_module
 
@@ -182,4 +186,4 @@ class TraceableFunctions:
             where = rb"[ \t]+\[(" + re.escape(module.encode(errors="surrogateescape")) + rb")\]"
         never = rb"(?!" + NEVER.encode() + rb")"
         line = re.compile(rb"\n" + never + re.escape(name.encode(errors="surrogateescape")) + where + rb"[ \t]*(?=\n)")
-        return list(dict.fromkeys((match.group(1) or b"").decode() for match in line.finditer(text)))
+        return list(dict.fromkeys(_text(match.group(1) or b"") for match in line.finditer(text)))

@@ -120,7 +120,7 @@ def _nearest_power_of_two(size: int) -> int:
 
 def available_memory() -> int:
     """Bytes that programs can still get without swapping (``MemAvailable``); free ones where /proc has only pids."""
-    for line in fingerprints.read_text("/proc/meminfo").splitlines():
+    for line in fingerprints.lines(fingerprints.read_text("/proc/meminfo")):
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) << 10
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

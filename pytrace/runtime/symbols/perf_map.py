@@ -166,11 +166,14 @@ def _candidates(pid: int) -> tuple[list[str], set[int]]:
 
     A process in a container writes it there, under the number that it has there.
     """
-    inner, owners = pid, {0, os.geteuid()}
-    for line in fingerprints.read_text(f"/proc/{pid}/status").splitlines():
-        if line.startswith("NSpid:"):
-            inner = int(line.split()[-1])
-        elif line.startswith("Uid:"):
-            owners.update(map(int, line.split()[1:]))
+    inner, owners = _identity(fingerprints.read_text(f"/proc/{pid}/status"), pid)
+    owners |= {0, os.geteuid()}
     paths = dict.fromkeys((f"/proc/{pid}/root/tmp/perf-{inner}.map", f"/tmp/perf-{pid}.map"))
     return list(paths), owners
+
+
+def _identity(status: str, pid: int) -> tuple[int, set[int]]:
+    """The number that a process has in its own namespace, and its users, by the text of ``/proc/PID/status``."""
+    fields = dict(line.split(":", 1) for line in fingerprints.lines(status) if ":" in line)
+    inner = fields.get("NSpid", "").split()
+    return int(inner[-1]) if inner else pid, set(map(int, fields.get("Uid", "").split()))

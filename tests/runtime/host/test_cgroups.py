@@ -131,3 +131,9 @@ def test_a_mount_of_the_whole_hierarchy_is_preferred(root: Path) -> None:
     with (root / "mounts").open("a") as file:
         file.writelines(rows)
     assert cgroups.hierarchies(str(root / "mounts"))[0].point == f"{root}/unified"
+
+
+def test_only_newlines_end_a_mount(tmp_path: Path) -> None:
+    """The kernel escapes blanks and newlines in a mount point, and nothing else that ends lines elsewhere."""
+    (tmp_path / "mounts").write_bytes(b"33 24 0:28 / /a\rb\x0b\xc2\x85\\040c rw - cgroup2 cgroup rw\n")
+    assert [mount.point for mount in cgroups.mounts(str(tmp_path / "mounts"))] == ["/a\rb\x0b\x85 c"]

@@ -113,3 +113,14 @@ def test_this_kernel_against_a_plain_search() -> None:
         address = chance.randrange(addresses[0], addresses[-1])
         first = bisect_left(addresses, addresses[bisect_right(addresses, address) - 1])
         assert symbols.place(address) == KernelPlace(rows[first][2], address - addresses[first], "")
+
+
+def test_names_that_are_no_utf8(tmp_path: Path) -> None:
+    (tmp_path / "kallsyms").write_bytes(b"ffffffff81000000 T _text\nffffffffc0000100 t a\xff\x0b\x85b\t[m\xfe]\n")
+    (tmp_path / "modules").write_bytes(b"m\xfe 16384 0 - Live 0xffffffffc0000000 (E)\nnonsense\n\n")
+    found = Kallsyms(str(tmp_path / "kallsyms"), str(tmp_path / "modules"))
+    name, module = b"a\xff\x0b\x85b".decode(errors="surrogateescape"), "m\udcfe"
+    assert found.place(0xFFFFFFFFC0000104) == KernelPlace(name, 4, module)
+    assert found.owners(name) == [module]
+    assert found.function_lists("__")[""] == ["_text"]
+    assert found.module_start(module) == 0xFFFFFFFFC0000000

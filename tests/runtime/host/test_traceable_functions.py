@@ -136,3 +136,11 @@ def test_blacklist(tmp_path: Path) -> None:
     path.write_text("0xffffffff81000000-0xffffffff81000010\tdo_int3\n0xffffffff81000020-0xffffffff81000030\tasm_exc\n")
     assert traceable_functions.blacklist(str(path)) == {"do_int3", "asm_exc"}
     assert traceable_functions.blacklist(str(tmp_path / "missing")) == frozenset()
+
+
+def test_a_list_with_bytes_that_are_no_utf8(tmp_path: Path) -> None:
+    path = tmp_path / "functions"
+    path.write_bytes(b"a\xff\nvfs_read\nb [m\xfe]\n")
+    found = traceable_functions.TraceableFunctions(str(path))
+    assert found.owners("b") == ["m\udcfe"]
+    assert found.lists() == {"": ["a\udcff", "vfs_read"], "m\udcfe": ["b"]}

@@ -128,3 +128,16 @@ def test_a_file_without_lines(places: tuple[Path, Path]) -> None:
     name, _ = found.find(0x1000) or ("", 0)
     assert 4000 < len(name) < 4096
     assert found.find(0x2000) == ("second", 0)
+
+
+@pytest.mark.parametrize("name", ["a\x0bUid:\t0 0", "a\x0bNSpid:\tx", "a\x1cUid:\tx", "\x85NSpid:", "\rUid: 7"])
+def test_the_name_of_a_process_says_nothing_about_its_user(name: str) -> None:
+    comm = Path("/proc/self/comm")
+    before = comm.read_text()
+    try:
+        comm.write_text(name[:15])
+        paths, owners = perf_map._candidates(os.getpid())
+    finally:
+        comm.write_text(before.strip())
+    assert owners == {0, os.geteuid()}
+    assert paths[1] == f"/tmp/perf-{os.getpid()}.map"
