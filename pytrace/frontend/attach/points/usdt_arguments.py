@@ -27,10 +27,11 @@ def _x86_names() -> dict[str, str]:
 
 _X86 = _x86_names()
 
-_NUMBER = r"[+-]?(?:0[xX][0-9a-fA-F]+|[0-9]+)"
+_NUMBER = r"[+-]?(?:0[xX][0-9a-fA-F]++|[0-9]++)"
+"""Possessive, as are repetitions below: notes are written by whoever built the binary, and must not take long."""
 _X86_REGISTER = r"%([a-z0-9]+)"
 _X86_CONSTANT = rf"\$({_NUMBER})"
-_X86_MEMORY = rf"""(?x)(?P<offset>(?:[+-]?(?:0[xX][0-9a-fA-F]+|[0-9]+))*)
+_X86_MEMORY = rf"""(?x)(?P<offset>(?:{_NUMBER})*+)
     (?P<symbol>[+-]?[A-Za-z_.$][\w.$@]*(?P<addend>(?:{_NUMBER})?))?
     \((?:%(?P<base>[a-z0-9]+))?(?:,\s*%(?P<index>[a-z0-9]+)(?:,\s*(?P<scale>[1248]))?)?\)"""
 
@@ -95,7 +96,7 @@ def _size(text: str, word: str) -> int:
 def _x86(operand: str, size: int, signed: bool, symbol: Callable[[str], int | None], address: int) -> RegisterLocation:
     match = re.fullmatch(_X86_CONSTANT, operand)
     if match:
-        return RegisterLocation("", int(match[1], 0), size=size, signed=signed)
+        return RegisterLocation("", _value(match[1]), size=size, signed=signed)
     match = re.fullmatch(_X86_REGISTER, operand)
     if match:
         return RegisterLocation(_x86_register(match[1], operand), size=size, signed=signed)
@@ -129,7 +130,20 @@ def _x86_register(name: str, operand: str) -> str:
 
 def _sum(text: str) -> int:
     """Value of ``8``, ``-24`` or ``4+16-8``."""
-    return sum(int(part, 0) for part in re.findall(_NUMBER, text or ""))
+    return sum(map(_value, re.findall(_NUMBER, text or "")))
+
+
+def _value(number: str) -> int:
+    """The value of a number as the assembler reads it: ``010`` is octal."""
+    digits = number.lstrip("+-")
+    octal = digits.startswith("0") and digits.isdecimal()
+    try:
+        value = int(digits, 8 if octal else 0)
+    except ValueError:
+        raise BadArgumentError(f"{number!r} is not a number") from None
+    if value >> 64:
+        raise BadArgumentError(f"{number!r} does not fit 64 bits")
+    return -value if number.startswith("-") else value
 
 
 _ARM_MEMORY = (
@@ -137,6 +151,7 @@ _ARM_MEMORY = (
     r"|(?P<index>[a-z0-9]+)\s*(?:,\s*(?:lsl|sxtw|uxtw|sxtx)\s*(?:#?(?P<shift>[0-9]+))?)?))?\s*\]"
 )
 _ARM_REGISTER = r"(?:[xw](?:[12]?[0-9]|30)|w?sp|[xw]zr|lr|fp)"
+_ARM_MOST_SHIFT = 4
 _ARM_SPECIAL = {"sp": "sp", "wsp": "sp", "lr": "r30", "fp": "r29"}
 
 
@@ -146,7 +161,7 @@ def _arm64(
     del symbol, address
     constant = operand.removeprefix("#")
     if re.fullmatch(_NUMBER, constant):
-        return RegisterLocation("", int(constant, 0), size=size, signed=signed)
+        return RegisterLocation("", _value(constant), size=size, signed=signed)
     if operand in ("xzr", "wzr"):
         return RegisterLocation("", 0, size=size, signed=signed)
     if re.fullmatch(_ARM_REGISTER, operand):
@@ -155,10 +170,11 @@ def _arm64(
     if match is None:
         raise BadArgumentError(f"operand {operand!r} is not supported")
     index = _arm_register(match["index"]) if match["index"] else ""
-    offset = int(match["offset"] or "0", 0)
-    return RegisterLocation(
-        _arm_register(match["base"]), offset, True, size, signed, index, 1 << int(match["shift"] or 0)
-    )
+    offset = _value(match["offset"] or "0")
+    shift = _value(match["shift"] or "0")
+    if shift > _ARM_MOST_SHIFT:
+        raise BadArgumentError(f"operand {operand!r} shifts by more than {_ARM_MOST_SHIFT} bits")
+    return RegisterLocation(_arm_register(match["base"]), offset, True, size, signed, index, 1 << shift)
 
 
 def _arm_register(name: str) -> str:

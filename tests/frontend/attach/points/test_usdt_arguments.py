@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import time
+from contextlib import suppress
+
 import pytest
 
 from pytrace.frontend.ast.probe_context import RegisterLocation as At
@@ -91,3 +94,27 @@ def test_only_wanted_arguments_must_be_understood() -> None:
     assert [item.register for item in found] == ["di", "", "si"]
     with pytest.raises(BadArgumentError, match="xmm0"):
         locations(text, "x86_64", symbol, wanted=(1,))
+
+
+LONG = ("4" * 40 + "$", f"8@{'1' * 5000}x", f"8@{'a' * 20000}%", "(" * 3000, "[" * 3000, f"8@{'+1' * 3000}?")
+
+
+@pytest.mark.parametrize("text", LONG)
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_whatever_a_note_says_is_read_at_once(text: str, machine: str) -> None:
+    began = time.process_time()
+    with suppress(BadArgumentError):
+        locations(text, machine, symbol)
+    assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize("text", ["8@$08", "8@$" + "9" * 5000, "8@$18446744073709551616", "8@099(%rsp)"])
+def test_numbers_that_are_none(text: str) -> None:
+    with pytest.raises(BadArgumentError):
+        locations(text, "x86_64", symbol)
+
+
+def test_octal_numbers_and_shifts() -> None:
+    assert locations("8@$010 8@-010(%rbp)", "x86_64", symbol) == (At("", 8), At("bp", -8, True))
+    with pytest.raises(BadArgumentError, match="shifts by more"):
+        locations("8@[x0, x1, lsl 99999]", "aarch64", symbol)
