@@ -71,3 +71,21 @@ class BtfBuilder:
     def build(self) -> bytes:
         types, strings = bytes(self._types), bytes(self._strings)
         return struct.pack("=HBBIIIII", 0xEB9F, 1, 0, 24, 0, len(types), len(types), len(strings)) + types + strings
+
+
+def small_types() -> bytes:
+    """One of each kind of type."""
+    builder = BtfBuilder()
+    integer = builder.integer("int", 4, 1)
+    letter = builder.integer("char", 1)
+    node = builder.struct("node", 24, ("next", 5, 0), ("value", integer, 64), ("bits", integer, 96, 3))
+    builder.array(letter, 16)
+    builder.pointer(node)
+    builder.enum("state", 4, ("A", 0), ("B", -1))
+    builder.enum64("wide", ("C", 1 << 40))
+    builder.add(Kind.TYPEDEF, "u32", integer)
+    builder.add(Kind.FWD, "absent")
+    builder.add(Kind.FLOAT, "double", 8)
+    builder.struct("either", 8, ("a", integer, 0), ("", node, 0), union=True)
+    builder.function("work", builder.prototype(integer, ("p", 5), ("n", integer)))
+    return builder.build()

@@ -14,7 +14,7 @@ from pytrace.core.types import Enum, Struct, Type
 from pytrace.runtime.abi import bpf
 from pytrace.runtime.abi.syscalls import Memory
 from pytrace.runtime.btf import reader as btf_file
-from pytrace.runtime.btf import value_types
+from pytrace.runtime.btf import validation, value_types
 from pytrace.runtime.btf.reader import Btf
 from pytrace.runtime.host import fingerprints
 from pytrace.runtime.host.name_patterns import exact, matching, name_pattern
@@ -83,7 +83,11 @@ class KernelTypes:
         if self.path != SYSTEM_BTF:
             stamp += fingerprints.file_fact(self.path)[2:4]
         index = f"btf-index-{fingerprints.digest(' '.join(stamp).encode())}"
-        return value_types.TypeReader(btf_file.Btf(data, "vmlinux", index=index))
+        btf = btf_file.Btf(data, "vmlinux", index=index)
+        if self.path != SYSTEM_BTF and fingerprints.read_kept(f"{index}-checked") is None:
+            validation.check(btf)
+            fingerprints.keep(f"{index}-checked", b"checked")
+        return value_types.TypeReader(btf)
 
     @cached_property
     def modules(self) -> dict[str, str]:

@@ -123,6 +123,12 @@ class Btf:
         """One more than the last string offset."""
         return self.first_string + self._strings_size
 
+    @property
+    def terminated(self) -> bool:
+        """Whether the last string ends."""
+        end = self._strings_at + self._strings_size
+        return self._strings_size == 0 or self._data[end - 1] == 0
+
     def owner(self, type_id: int) -> Btf:
         """The part that defines *type_id*: this one or its base."""
         return self.base if self.base is not None and type_id < self.first_id else self
@@ -143,7 +149,7 @@ class Btf:
         if offset < self.first_string and self.base is not None:
             return self.base.text(offset)
         at = self._strings_at + offset - self.first_string
-        return bytes(self._data[at : self._data.find(b"\0", at)]).decode()
+        return _name(bytes(self._data[at : self._data.find(b"\0", at)]))
 
     def type_name(self, type_id: int) -> str:
         """Name of a type, empty for an anonymous one."""
@@ -188,7 +194,7 @@ class Btf:
         strings = bytes(self._data[self._strings_at : self._strings_at + self._strings_size])
         find, start, other = strings.find, self.first_string, self.text
         return lambda offset: (
-            strings[offset - start : find(b"\0", offset - start)].decode() if offset >= start else other(offset)
+            _name(strings[offset - start : find(b"\0", offset - start)]) if offset >= start else other(offset)
         )
 
     def ids(self, *kinds: int) -> Iterator[int]:
@@ -206,7 +212,7 @@ class Btf:
         """All strings that start with *prefix*, without looking at the types that use them."""
         pattern = re.compile(rb"\0" + re.escape(prefix.encode(errors="surrogateescape")) + rb"[^\0]*")
         end = self._strings_at + self._strings_size
-        return [match.group()[1:].decode() for match in pattern.finditer(self._data, self._strings_at, end)]
+        return [_name(match.group()[1:]) for match in pattern.finditer(self._data, self._strings_at, end)]
 
     def string_offsets(self, name: str) -> Iterator[int]:
         """Offsets of a string, the base's first."""
@@ -237,6 +243,10 @@ class Btf:
         return self._names.tobytes()
 
 
+def _name(data: bytes) -> str:
+    return data.decode(errors="surrogateescape")
+
+
 def _places(data: bytes | mmap.mmap, number: int, begin: int, end: int) -> Iterator[int]:
     """Which of the words (4 bytes) between two places in *data* are a number, found by a search for its bytes."""
     needle = struct.pack("=I", number)
@@ -247,14 +257,19 @@ def _places(data: bytes | mmap.mmap, number: int, begin: int, end: int) -> Itera
         at = data.find(needle, at + 1, end)
 
 
+_HEADER_SIZE = 24
+
+
 def _header(data: bytes | mmap.mmap, name: str) -> tuple[int, int, int, int]:
-    if len(data) < 24:
+    if len(data) < _HEADER_SIZE:
         raise TraceError(f"type information of {name} is truncated ({len(data)} bytes)")
     magic, _version, _flags, length, types, types_size, strings, strings_size = struct.unpack_from("=HBBIIIII", data)
     if magic != MAGIC:
         raise TraceError(f"type information of {name} does not start with BTF's magic number")
     if length + max(types + types_size, strings + strings_size) > len(data):
         raise TraceError(f"type information of {name} is truncated ({len(data)} bytes)")
+    if types_size % 4 or length < _HEADER_SIZE:
+        raise TraceError(f"type information of {name} is damaged: its header is not BTF's")
     return length + types, types_size, length + strings, strings_size
 
 
@@ -278,7 +293,7 @@ def _scan(words: memoryview) -> tuple[array[int], array[int], bytes]:
     fixed, each = _FIXED_WORDS, _WORDS_EACH
     at, end = 0, len(words)
     while at < end:
-        info = words[at + 1]
+        info = words[at + 1] if at + 1 < end else 0
         kind = info >> 24 & 31
         if kind >= len(fixed):
             raise TraceError(f"type information has a kind {kind} that pytrace does not know")
@@ -286,6 +301,8 @@ def _scan(words: memoryview) -> tuple[array[int], array[int], bytes]:
         names.append(words[at])
         kinds.append(kind)
         at += fixed[kind] + each[kind] * (info & 0xFFFF)
+    if at > end:
+        raise TraceError("type information is damaged: its last type is truncated")
     return starts, names, bytes(kinds)
 
 

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import ObjectFunction
 from pytrace.runtime.abi import libbpf
+from pytrace.runtime.btf import validation
 from pytrace.runtime.btf.reader import Btf, Kind
 from pytrace.runtime.btf.value_types import TypeReader
 from pytrace.runtime.elf.file import ElfFile
@@ -30,7 +31,9 @@ def functions(path: str, data: bytes) -> list[ObjectFunction]:
     section = file.section(".BTF")
     if section is None:
         raise TraceError(f"{path} has no type information", hints=("compile it with -g",))
-    reader = TypeReader(Btf(bytes(file.contents(section)), path))
+    btf = Btf(bytes(file.contents(section)), path)
+    validation.check(btf)
+    reader = TypeReader(btf)
     return [
         ObjectFunction(reader.prototype(type_id), static=static)
         for name, static in _symbols(file)

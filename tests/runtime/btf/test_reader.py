@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -151,3 +152,13 @@ def test_many_lookups_in_a_module(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(2):
         assert [module.find(f"holder_{item}", Kind.STRUCT) for item in range(200)] == list(range(6, 206))
         assert module.find("node", Kind.STRUCT) == 0, "only what the module defines"
+
+
+@pytest.mark.parametrize(("size", "message"), [(8, "truncated"), (13, "not BTF's")])
+def test_types_that_are_cut_are_refused(size: int, message: str) -> None:
+    builder = BtfBuilder()
+    builder.integer("int", 4)
+    data = bytearray(builder.build())
+    struct.pack_into("=I", data, 12, size)
+    with pytest.raises(TraceError, match=message):
+        Btf(bytes(data)).ids(Kind.INT).__next__()
