@@ -24,7 +24,9 @@ def parse(text: str) -> Address:
         raise TraceError(f"--metrics needs an address and a port, not {text!r}", hints=(_HINT,))
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
-    elif ":" in host:
+    if host.startswith("[") or host.endswith("]"):
+        raise TraceError(f"--metrics needs an address, not {host!r}", hints=(_HINT,))
+    if ":" in host and not text.startswith("["):
         raise TraceError(f"--metrics needs an IPv6 address in brackets, not {text!r}", hints=(_HINT,))
     if not port.isascii() or not port.isdigit() or int(port) > MOST_PORT:
         raise TraceError(f"--metrics needs a port of 0 to {MOST_PORT}, not {port!r}", hints=(_HINT,))

@@ -133,7 +133,7 @@ def map_families(data: MapData, printers: Printers | None = None, *, timestamps:
     label = _labels(data, printers or Printers())
     entries = sorted(((label(key), value) for key, value in data.entries.items()), key=itemgetter(0))
     kind = data.value.tag if data.value.aggregate else data.value
-    one = _One(metric_name(data.name), data.help or f"Map {data.name} ({kind})", timestamps)
+    one = _One(metric_name(data.name), _utf8(data.help or f"Map {data.name} ({kind})"), timestamps)
     return _families(one, data.value, _different(entries))
 
 

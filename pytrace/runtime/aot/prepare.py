@@ -98,7 +98,7 @@ def _ahead(manifest: Manifest) -> AheadOfTime:
 
 
 def _check_machine(manifest: Manifest, ahead: AheadOfTime, kernel: KernelInfo) -> None:
-    machine = manifest.facts[0][2]
+    machine, _ = _compiled_for(manifest)
     if machine != kernel.arch:
         raise TraceError(f"the file was compiled for {machine}, this machine is {kernel.arch}")
     if kernel.possible_cpus > ahead.copies:
@@ -106,6 +106,14 @@ def _check_machine(manifest: Manifest, ahead: AheadOfTime, kernel: KernelInfo) -
             f"the file was compiled for up to {ahead.copies} CPUs, this machine may have {kernel.possible_cpus}",
             hints=("compile it again on this machine",),
         )
+
+
+def _compiled_for(manifest: Manifest) -> tuple[str, str]:
+    """The machine and the release of the kernel that a file was compiled for (:func:`fingerprints.kernel_fact`)."""
+    for fact in manifest.facts[:1]:
+        if fact[:1] == ("kernel",) and len(fact) > 3:
+            return fact[2], fact[3]
+    raise TraceError("the file is damaged: it does not say for which kernel it was compiled")
 
 
 def _check_layout(manifest: Manifest, ahead: AheadOfTime, kernel: KernelInfo) -> None:
@@ -116,7 +124,7 @@ def _check_layout(manifest: Manifest, ahead: AheadOfTime, kernel: KernelInfo) ->
         return
     more = len(found) - SHOWN
     hints = [*found[:SHOWN], *([f"and {more} more"] if more > 0 else []), "compile the script again on this machine"]
-    there = manifest.facts[0][3]
+    _, there = _compiled_for(manifest)
     raise TraceError(
         f"the file was compiled for kernel {there} and does not fit this one, {kernel.release}", hints=tuple(hints)
     )

@@ -295,3 +295,10 @@ def test_the_scripts_own_structs_are_no_business_of_the_kernel() -> None:
     script = compiled(text)
     assert not [item for item in values(script) if item.what == "member"]
     prepared(script, kernel=RecordedKernel(structs={}))
+
+
+@pytest.mark.parametrize("facts", [(), ((),), (("kernel",),), (("file", "a", "b", "c"),)])
+def test_files_that_do_not_say_for_which_kernel_they_are(facts: tuple[tuple[str, ...], ...]) -> None:
+    script = compiled("begin { exit(); }")
+    with pytest.raises(TraceError, match="does not say for which kernel"):
+        prepared(replace(script, manifest=replace(script.manifest, facts=facts)))
