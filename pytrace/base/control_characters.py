@@ -1,18 +1,25 @@
-"""Escaping of control characters in traced data, which a terminal would interpret (``\\x1b``).
+"""Escaping of characters in traced data that a terminal would interpret (``\\x1b``) or not show.
 
-These are C0 (below U+0020), DEL, and C1 (U+0080 to U+009F), the latter also as single bytes that are not UTF-8. Text
-of the script or of pytrace itself is left unchanged.
+These are C0 (below U+0020), DEL, C1 (U+0080 to U+009F), bytes that are not UTF-8, and characters that have no width or
+change the order of those around them: names that contain them would look like other names. Text of the script or of
+pytrace itself is left unchanged.
 """
 
 from __future__ import annotations
 
 import re
 
-_C1_BYTES = "\udc80-\udc9f"
-_ANY = re.compile(rf"[\x00-\x1f\x7f-\x9f{_C1_BYTES}]")
-_BUT_LINE_ENDS = re.compile(rf"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f{_C1_BYTES}]|\r(?!\n)")
-_IN_MESSAGES = re.compile(rf"(\x1b\[(?:\d|3\d)?m)|{_BUT_LINE_ENDS.pattern}")
-"""As :data:`_BUT_LINE_ENDS`; the first group matches colours, which messages contain."""
+UNSEEN = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0"
+    "\ufff0-\ufffb\U000e0000-\U000e0fff"
+)
+"""Inside of a set of a regular expression: default ignorable characters of Unicode but variation selectors, line and
+paragraph separators, annotations."""
+_NEVER = rf"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f{UNSEEN}\udc80-\udcff"
+_ANY = re.compile(rf"[{_NEVER}\t\n\r]")
+_BUT_LINE_ENDS = re.compile(rf"[{_NEVER}]|\r(?!\n)")
+_IN_MESSAGES = re.compile(rf"(?m)(^\x1b\[(?:2|31|33)m|\x1b\[0m$)|{_BUT_LINE_ENDS.pattern}")
+"""As :data:`_BUT_LINE_ENDS`; the first group matches the colours of pytrace's messages, which are of whole lines."""
 
 
 def printable(data: bytes) -> bytes:
@@ -27,15 +34,23 @@ def printable_lines(data: bytes) -> bytes:
     return _substituted(_BUT_LINE_ENDS, data)
 
 
+def printable_text(text: str) -> str:
+    """As :func:`printable`, for text that may have surrogate escapes."""
+    return text if text.isprintable() else _ANY.sub(_escape, text)
+
+
 def printable_message(text: str) -> str:
     """As :func:`printable_lines`, for a message of pytrace: colours stay as well."""
     return _IN_MESSAGES.sub(lambda match: match[1] or _escape(match), text)
 
 
 def _substituted(pattern: re.Pattern[str], data: bytes) -> bytes:
-    text = data.decode("utf-8", "surrogateescape")
-    return pattern.sub(_escape, text).encode("utf-8", "surrogateescape")
+    return pattern.sub(_escape, data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
 
 def _escape(match: re.Match[str]) -> str:
-    return f"\\x{ord(match[0]) & 0xFF:02x}"
+    """The bytes of a character; of C1 its number, which is what a terminal takes for it."""
+    character = match[0]
+    if character <= "\x9f":
+        return f"\\x{ord(character):02x}"
+    return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogateescape"))

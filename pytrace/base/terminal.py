@@ -18,17 +18,21 @@ def colour(descriptor: int = 2) -> bool:
     return os.isatty(descriptor) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-class _Messages(io.TextIOWrapper):
-    """Standard error with write errors ignored: a message that cannot be written does not end the run.
-
-    On a terminal, control characters are escaped, as messages contain names of files and symbols.
-    """
+class _Shown(io.TextIOWrapper):
+    """A stream that escapes control characters on a terminal: messages have names of files, symbols, processes."""
 
     def write(self, text: str) -> int:
         if self.isatty():
             from pytrace.base.control_characters import printable_message  # only on terminals
 
             text = printable_message(text)
+        return super().write(text)
+
+
+class _Messages(_Shown):
+    """Standard error with write errors ignored: a message that cannot be written does not end the run."""
+
+    def write(self, text: str) -> int:
         try:
             return super().write(text)
         except OSError:
@@ -46,7 +50,7 @@ def prepare_streams() -> None:
 
     Closed streams are opened on the null device, so that no file opened later gets descriptor 0, 1 or 2; writing to a
     standard output that was closed still fails.  Text is encoded as UTF-8 in any locale; bytes of scripts and file
-    names that are not UTF-8 are written unchanged.
+    names that are not UTF-8 are written unchanged, except on a terminal, where they and control characters are escaped.
     """
     closed = []
     for number, flags in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
@@ -62,6 +66,8 @@ def prepare_streams() -> None:
     output = io.FileIO(1, "w", closefd=False) if sys.stdout is None or 1 in closed else None
     if output is not None:
         sys.stdout = io.TextIOWrapper(io.BufferedWriter(output), encoding="utf-8", errors="surrogateescape")
+    elif os.isatty(1):
+        sys.stdout = _Shown(io.BufferedWriter(io.FileIO(1, "w", closefd=False)), "utf-8", "surrogateescape")
     elif isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
     messages = io.BufferedWriter(io.FileIO(2, "w", closefd=False))

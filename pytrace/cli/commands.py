@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytrace.base import private_folders
-from pytrace.base.control_characters import printable_lines
 from pytrace.cli import messages, request
 from pytrace.cli.options import CommandLine
 from pytrace.cli.request import Script
@@ -229,7 +228,7 @@ def _format(script: Script, options: RunOptions) -> int:
     if options.output:
         messages.write_file(options.output, data)
     else:
-        sys.stdout.buffer.write(data)
+        messages.write_output(data, raw=options.raw)
     return 0
 
 
@@ -246,7 +245,8 @@ def _list(line: CommandLine, options: RunOptions) -> int:
     if operand is not None and "." in operand and not {":", "*"} & set(operand):
         messages.warn([f"there is no file {operand!r}, so it is used as a pattern of probe names"], options)
     pattern = None if operand is None else ",".join(line.operands)
-    listed = _write_listing(probes.pieces(kernel, pattern, pid=options.filters.pid, verbose=options.verbose))
+    pieces = probes.pieces(kernel, pattern, pid=options.filters.pid, verbose=options.verbose)
+    listed = _write_listing(pieces, raw=options.raw)
     if not listed and options.warnings:
         sys.stderr.write(_nothing_matches(pattern))
     messages.warn(kernel.debug_problems(), options)
@@ -263,24 +263,21 @@ def _nothing_matches(pattern: str | None) -> str:
     return bytes_shown(text)
 
 
-def _write_listing(pieces: Iterable[str]) -> bool:
+def _write_listing(pieces: Iterable[str], *, raw: bool) -> bool:
     """Write a text. Returns whether it was not empty."""
     any_text = False
     for text in pieces:
         any_text = any_text or bool(text)
-        _write_piece(text)
-    _write_piece("")
+        _write_piece(text, raw=raw)
+    _write_piece("", raw=raw)
     return any_text
 
 
-def _write_piece(text: str) -> None:
+def _write_piece(text: str, *, raw: bool) -> None:
     """Write a part of a text to standard output; an empty one ends the text."""
     try:
         # Names in binaries may contain any bytes.
-        data = text.encode(errors="surrogateescape")
-        if os.isatty(1):
-            data = printable_lines(data)
-        sys.stdout.buffer.write(data)
+        messages.write_output(text.encode(errors="surrogateescape"), raw=raw)
         if not text:
             sys.stdout.buffer.flush()
     except BrokenPipeError:
@@ -297,7 +294,7 @@ def _list_script(line: CommandLine, kernel: LiveKernel, options: RunOptions) -> 
     if script.compiled is not None:
         programs = CompiledScript.from_bytes(script.compiled).manifest.programs
         places = [(item.kind, target) for item in programs if not item.service for target in item.targets]
-        _write_listing([probes.targets(kernel, places, verbose=options.verbose)])
+        _write_listing([probes.targets(kernel, places, verbose=options.verbose)], raw=options.raw)
         return 0
     diagnostics = Diagnostics()
     listing_options = replace(request.compile_options(line, options, script), mode="list")
@@ -306,6 +303,6 @@ def _list_script(line: CommandLine, kernel: LiveKernel, options: RunOptions) -> 
     finally:
         messages.show(diagnostics, warnings=options.warnings)
     targets = [(unit.kind.name, target) for unit in front.units for target in unit.targets]
-    _write_listing([probes.targets(kernel, targets, verbose=options.verbose)])
+    _write_listing([probes.targets(kernel, targets, verbose=options.verbose)], raw=options.raw)
     messages.warn(kernel.debug_problems(), options)
     return 0

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from pytrace.base.control_characters import printable_text
 from pytrace.cli import program_text, request, subcommands
 from pytrace.cli.option_subjects import names, offered
 from pytrace.cli.options import OPTIONS, SUBCOMMANDS, Option
@@ -123,8 +124,9 @@ def answer(shell: str, line: str) -> str:
     for text, what in entries:
         if text in (FILES, FOLDERS):
             lines.append(text)
-        elif text.startswith(typed.current):
-            lines.append(text[skip:] if shell == "bash" else f"{text}\t{what}")
+        elif text.startswith(typed.current) and printable_text(text) == text:
+            # Names of processes, files and probes are not pytrace's.
+            lines.append(text[skip:] if shell == "bash" else f"{text}\t{printable_text(what)}")
     lines = list(dict.fromkeys(lines))
     if shell == "bash" and typed.quote and len(lines) == 1 and lines[0] not in (FILES, FOLDERS):
         # bash closes the quote after a word that is the only one, though most programs go on.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
 
@@ -37,6 +38,16 @@ def warn(texts: Iterable[str], options: RunOptions) -> None:
     """Print warnings, unless the user does not want them."""
     if options.warnings:
         sys.stderr.write(bytes_shown("".join(f"WARNING: {text}\n" for text in texts)))
+
+
+def write_output(data: bytes, *, raw: bool = False) -> None:
+    """Write bytes to standard output; on a terminal control characters are escaped unless *raw*."""
+    if not raw and os.isatty(1):
+        from pytrace.base.control_characters import printable_lines  # only on terminals
+
+        data = printable_lines(data)
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
 
 
 def write_file(path: str, data: bytes, *, executable: bool = False) -> None:

@@ -42,8 +42,7 @@ def show(line: CommandLine) -> int:
     text = script.source.text
     if line.tool and script.source.path is None:
         text = _formatted(script.source)
-    sys.stdout.flush()
-    sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
+    messages.write_output(text.encode("utf-8", "surrogateescape"), raw=line.flag("raw"))
     return 0
 
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 
+from pytrace.base.control_characters import UNSEEN
+
 _ESCAPE = r"\\(?=x[0-9a-f]{2})"
 _NOT_UTF8 = re.compile(rf"[\udc80-\udcff]|{_ESCAPE}")
-_NOT_SHOWN = re.compile(rf"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\udc80-\udcff]|{_ESCAPE}")
+_NOT_SHOWN = re.compile(rf"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\udc80-\udcff{UNSEEN}]|{_ESCAPE}")
 _ESCAPED = re.compile(rb"\\x([0-9a-f]{2})")
 
 
@@ -20,7 +22,9 @@ def utf8(text: bytes) -> str:
 
 
 def shown(text: bytes) -> bytes:
-    """Like :func:`utf8`, but also escapes control characters other than tabs and line ends."""
+    """Like :func:`utf8`, but also escapes control characters other than tabs and line ends, and what is not seen
+    (:data:`UNSEEN`).
+    """
     return _NOT_SHOWN.sub(_escaped, text.decode("utf-8", "surrogateescape")).encode()
 
 

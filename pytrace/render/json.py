@@ -13,6 +13,7 @@ import re
 import struct
 from typing import TYPE_CHECKING, TypeVar
 
+from pytrace.base.control_characters import UNSEEN
 from pytrace.core import types
 from pytrace.render.decoders import Values
 from pytrace.render.text import STATS, Form, member_names, stats_members
@@ -26,7 +27,7 @@ P = TypeVar("P")
 
 # ---------------------------------------------------------------------------------------------- texts and numbers
 
-_TO_ESCAPE = re.compile(r'[\x00-\x1f"\\\x7f-\x9f\udc80-\udcff\uffff]')
+_TO_ESCAPE = re.compile(rf'[\x00-\x1f"\\\x7f-\x9f\udc80-\udcff\uffff{UNSEEN}]')
 _ESCAPED_BYTE = re.compile("\uffffff([0-9a-f]{2})")
 _ESCAPES = {
     **{chr(code): f"\\u{code:04x}" for code in (*range(0x20), *range(0x7F, 0xA0))},
@@ -41,7 +42,13 @@ _ESCAPES = {
 
 
 def _escape(match: re.Match[str]) -> str:
-    return _ESCAPES[match.group()]
+    letter = match.group()
+    known = _ESCAPES.get(letter)
+    if known is not None:
+        return known
+    # One that is not seen: as JSON has it, by its units of UTF-16.
+    units = letter.encode("utf-16-be").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 def escape(text: bytes) -> bytes:

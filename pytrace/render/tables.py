@@ -13,6 +13,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from pytrace.base.control_characters import printable_text
 from pytrace.core import types
 from pytrace.render.value_types import ROWS
 
@@ -250,18 +251,11 @@ _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def visible(text: bytes) -> bytes:
-    """*text* with control characters, and bytes that are not UTF-8, as escapes (``\\n``, ``\\x1b``)."""
+    """*text* with what :mod:`pytrace.base.control_characters` escapes as escapes (``\\n``, ``\\x1b``)."""
     if text.isascii() and text.decode().isprintable():
         return text
-    shown = []
-    for letter in text.decode("utf-8", "surrogateescape"):
-        if "\udc80" <= letter <= "\udcff":
-            shown.append(f"\\x{ord(letter) - 0xDC00:02x}")
-        elif unicodedata.category(letter) in ("Cc", "Zl", "Zp"):
-            shown.append(_SHORT.get(letter, f"\\x{ord(letter):02x}"))
-        else:
-            shown.append(letter)
-    return "".join(shown).encode()
+    letters = text.decode("utf-8", "surrogateescape")
+    return "".join([_SHORT.get(letter) or printable_text(letter) for letter in letters]).encode()
 
 
 def _columns(text: bytes) -> int:

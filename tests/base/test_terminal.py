@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -54,3 +57,31 @@ def test_always_is_always(screen: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     with open(os.devnull) as nothing:
         assert colour(nothing.fileno())
+
+
+def _shown(program: str) -> bytes:
+    """What a program whose streams are a terminal prints there."""
+    first, second = pty.openpty()
+    with subprocess.Popen([sys.executable, "-c", program], stdout=second, stderr=second) as child:
+        os.close(second)
+        output = b""
+        with contextlib.suppress(OSError):  # EIO: the other end is closed
+            while part := os.read(first, 4096):
+                output += part
+        os.close(first)
+        assert child.wait() == 0
+    return output.replace(b"\r\n", b"\n")
+
+
+def test_both_streams_escape_control_characters_on_a_terminal() -> None:
+    program = (
+        "import sys; from pytrace.base.terminal import prepare_streams; prepare_streams()\n"
+        "for stream in (sys.stdout, sys.stderr):\n"
+        "    stream.write('a\\x1b[2J\\u202e\\udcff é\\n'); stream.flush()\n"
+    )
+    assert _shown(program) == b"a\\x1b[2J\\xe2\\x80\\xae\\xff \xc3\xa9\n" * 2
+
+
+@pytest.mark.parametrize(("raw", "expected"), [(False, b"a\\x1b[2J\n"), (True, b"a\x1b[2J\n")])
+def test_output_is_raw_where_that_is_asked_for(raw: bool, expected: bytes) -> None:
+    assert _shown(f"from pytrace.cli import messages; messages.write_output(b'a\\x1b[2J\\n', raw={raw})") == expected

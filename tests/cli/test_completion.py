@@ -160,3 +160,11 @@ def test_commands_are_programs_and_their_arguments_files(tmp_path: Path, monkeyp
     assert texts("pytrace -c 'program .h") == ["program .hidden"]
     assert texts("pytrace --cmd='program fou") == ["--cmd=program found"]
     assert texts("pytrace --cmd='program fou", "bash") == ["program found", "program found "]
+
+
+def test_names_of_others_have_no_control_characters(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(completion, "_processes", lambda: iter([("12", "a\n13\tb\x1b[2J"), ("1\x1b", "x")]))
+    assert answer("zsh", "pytrace -p 1") == "12\ta\\x0a13\\x09b\\x1b[2J\n"
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "two\nlines").touch()
+    assert "two" not in answer("bash", "pytrace -c 'cat t")

@@ -137,3 +137,10 @@ def test_keys_have_no_parentheses_and_no_separating_spaces() -> None:
 
 def test_infinity_never_appears() -> None:
     assert math.isfinite(float(loads(json.number(-(2**63)))))
+
+
+@pytest.mark.parametrize("text", ["a\u202eb", "\u200d", "\U000e0041x", "\ufeff", "\u2066\u2069"])
+def test_what_is_not_seen_is_escaped_as_json_has_it(text: str) -> None:
+    quoted = json.quoted(text.encode())
+    assert quoted.isascii()
+    assert loads(quoted) == text

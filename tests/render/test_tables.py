@@ -99,7 +99,7 @@ def test_letters_count_as_wide_as_they_are() -> None:
         ("grün".encode(), "grün".encode()),
         (b"a\nb\tc\rd", b"a\\nb\\tc\\rd"),
         (b"\x1b\x07\x7f", b"\\x1b\\x07\\x7f"),
-        ("\x9b\u2028".encode(), b"\\x9b\\x2028"),
+        ("\x9b\u2028\u202e".encode(), b"\\x9b\\xe2\\x80\\xa8\\xe2\\x80\\xae"),
         (b"\xff\xc3", b"\\xff\\xc3"),
     ],
 )

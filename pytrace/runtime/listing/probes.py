@@ -329,11 +329,18 @@ def _functions(question: Question) -> Iterator[Group]:
     for path in _programs(question, target):
         if cpp:
             for symbol, name in question.kernel.cpp_symbols(path, pattern):
+                if not _in_a_line(name):
+                    continue
                 probe = f'{question.kind}:{path}:cpp:"{name}"'
                 yield _one(probe, UserTarget(path, symbol.offset, symbol=symbol.name))
         else:
             names = question.kernel.user_symbol_names(path, pattern)
-            yield Group(f"{question.kind}:{path}:", names, partial(_function, path))
+            yield Group(f"{question.kind}:{path}:", list(filter(_in_a_line, names)), partial(_function, path))
+
+
+def _in_a_line(name: str) -> bool:
+    """Whether a name of a binary can be listed: one with line ends would look like other probes."""
+    return "\n" not in name and "\r" not in name
 
 
 def _function(path: str, name: str) -> UserTarget:
@@ -372,7 +379,7 @@ def _static_probes(question: Question) -> Iterator[Group]:
         seen = set()
         for probe in question.kernel.usdt_probes(path, provider, name) if question.kernel.executable(path) else ():
             text = f"usdt:{path}:{probe.provider}:{probe.name}"
-            if text not in seen:
+            if text not in seen and _in_a_line(probe.provider + probe.name):
                 seen.add(text)
                 place = StaticProbeTarget(path, probe.offset, provider=probe.provider, name=probe.name)
                 yield _one(text, place)

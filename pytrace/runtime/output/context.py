@@ -67,6 +67,13 @@ class Context:
         self._reader = reader
 
     @cached_property
+    def message_texts(self) -> TextForms:
+        """Text forms of values in messages, with escapes where these go to a terminal: line ends, too."""
+        if not self.output.escapes or self.output.json:
+            return self.raw_texts
+        return TextForms(self.raw_texts.names, formatted=printf.of_values, printable=True)
+
+    @cached_property
     def maps(self) -> MapOutput:
         """The maps of the script."""
         from pytrace.runtime.output.map_output import MapOutput  # only scripts with maps need it

@@ -117,8 +117,9 @@ def _text_of(context: Context, spec: EventSpec) -> Callable[[bytes, int], bytes]
 
 def _message(severity: str, kind: str) -> Make:
     def make(context: Context, spec: EventSpec) -> RunHandler:
-        text = _text_of(context, spec)
-        assertion = spec.static_part(Formatted).assertion
+        static = spec.static_part(Formatted)
+        parts = printf.compile_pieces(static_bytes(static.format), spec.args, context.message_texts)
+        text, assertion = formatter(spec.layout, context.decoders, parts), static.assertion
 
         def handle(data: bytes, offset: int) -> None:
             context.state.errors += severity == "ERROR"

@@ -296,7 +296,7 @@ class Output:
         """Print on standard error text that has no place in tables (:attr:`csv`), one part for each event."""
         self.flush()
         text = b"".join(parts)
-        if self._escapes:
+        if self.escapes:
             text = control_characters.printable_lines(text)
         if self._send_message(text):
             self._written += len(parts)
@@ -304,12 +304,12 @@ class Output:
             self.left += len(parts)
 
     @cached_property
-    def _escapes(self) -> bool:
+    def escapes(self) -> bool:
         """Whether messages go to a terminal, which must not get control characters of traced data."""
         return not self.raw and os.isatty(self._messages.descriptor)
 
     def _write_message(self, text: str) -> None:
-        if self._escapes:
+        if self.escapes:
             text = control_characters.printable_message(text)
         self._send_message(text.encode("utf-8", "surrogateescape"))
 

@@ -10,6 +10,7 @@ import pytest
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.listing import probes
 from pytrace.runtime.live_kernel import LiveKernel
+from tests.support.compile import compiled
 
 FUNCTIONS = "vfs_read\nvfs_write\nhelper\nnf_hook [nf]\nhelper [nf]\nhelper [other]\n"
 
@@ -76,3 +77,13 @@ def test_files_that_patterns_find_may_be_broken_or_go(tmp_path: Path) -> None:
 
 def test_overlapping_patterns_list_once(kernel: LiveKernel) -> None:
     assert probes.listing(kernel, "kprobe:vfs_*,kprobe:*read").splitlines() == ["kprobe:vfs_read", "kprobe:vfs_write"]
+
+
+def test_names_with_line_ends_are_not_listed(kernel: LiveKernel, tmp_path: Path) -> None:
+    """They would look like other probes, and a script cannot name them."""
+    name = r'\"evil\\nkprobe:x\"'
+    text = f'asm(".globl {name}\\n.type {name}, @function\\n{name}:\\n ret\\n"); int main(void) {{ return 0; }}'
+    path = compiled(tmp_path, "named", text)
+    listed = probes.listing(kernel, f"uprobe:{path}:*")
+    assert f"uprobe:{path}:main\n" in listed
+    assert all(line.startswith("uprobe:") for line in listed.splitlines()), listed

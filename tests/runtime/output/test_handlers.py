@@ -347,3 +347,14 @@ def test_a_packet(tmp_path: Path, wall: int, length: int, head: tuple[int, ...])
 def test_a_file_that_cannot_be_made(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=f"^cannot write packets to '{tmp_path}': Is a directory$"):
         PcapWriter(str(tmp_path))
+
+
+def test_messages_on_a_terminal_have_no_line_ends_of_traced_data() -> None:
+    """They could pass for other messages."""
+    for escapes, expected in ((True, b"a\\x0aERROR: b\\x1b[0m"), (False, b"a\nERROR: b\x1b[0m")):
+        run = Run()
+        identity = run.event("errorf", [String(32)], format="%s")
+        _renderer = run.renderer
+        vars(run.output)["escapes"] = escapes
+        run.send(identity, b"a\nERROR: b\x1b[0m")
+        assert expected in run.messages
