@@ -1,0 +1,57 @@
+"""Runs one fuzz target with atheris (``scripts/fuzz`` calls this): ``python -m tests.fuzz.run TARGET FOLDER SECONDS``.
+
+*FOLDER* collects inputs that reach new code, and inputs that fail. The code of pytrace and pyelftools is instrumented.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import atheris
+
+from tests.fuzz import table
+from tests.fuzz.corpus import CORPUS
+from tests.fuzz.target import MEMORY, SECONDS, Target, attempt
+
+
+def main(name: str, folder: Path, seconds: str) -> None:
+    """Fuzz a target for some seconds; ends with status 77 at the first input that fails. *seconds* may be ``merge``."""
+    with atheris.instrument_imports(include=["pytrace", "elftools", "http"], enable_loader_override=False):
+        target = table.find(name)
+    options = [
+        f"-max_len={target.length}", f"-timeout={SECONDS * 3:.0f}", f"-rss_limit_mb={2 * MEMORY >> 20}",
+        f"-artifact_prefix={folder}/", "-print_final_stats=1",
+    ]  # fmt: skip
+    own, kept = folder / "corpus", CORPUS / name
+    own.mkdir(parents=True, exist_ok=True)
+    if seconds == "merge":
+        places = [folder / "merged", kept, own]
+        options.append("-merge=1")
+    else:
+        places = [own, _seeds(target, folder / "seeds"), *([kept] if kept.is_dir() else [])]
+        options += [f"-max_total_time={seconds}", *_dictionary(target, folder / "words")]
+    atheris.Setup([sys.argv[0], *options, *map(str, places)], lambda data: attempt(target, data))
+    atheris.Fuzz()
+
+
+def _seeds(target: Target, folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, seed in enumerate(target.seeds()):
+        if len(seed) <= target.length:
+            (folder / str(number)).write_bytes(seed)
+    return folder
+
+
+def _dictionary(target: Target, path: Path) -> list[str]:
+    words = [word for word in dict.fromkeys(target.words()) if word]
+    path.write_text("".join(f'"{_escaped(word)}"\n' for word in words))
+    return [f"-dict={path}"] if words else []
+
+
+def _escaped(word: str) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in word.encode("utf-8", "surrogateescape"))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3])
