@@ -55,6 +55,8 @@ def _run(line: CommandLine, options: RunOptions) -> int:
         return _list(line, options)
     script = request.script(line)
     options = request.of_script(options, script, line)
+    if line.text("debug_bundle") is not None:
+        return _debug_bundle(line, script, options)
     if script.compiled is not None:
         _refuse_compile_options(line, options)
         return _run_compiled_file(script, options)
@@ -184,10 +186,17 @@ def _run_compiled_file(script: Script, options: RunOptions) -> int:
         sys.stdout.write(prepare.usage(compiled, script.source.name))
         return 0
     _check_machine(options)
+    return _execute(_prepared(script, compiled, options), options)
+
+
+def _prepared(script: Script, compiled: CompiledScript, options: RunOptions) -> CompiledScript:
+    """A file that ``--aot`` wrote, prepared for loading here."""
+    from pytrace.runtime.aot import prepare
+
     parameters = prepare.Given(script.positional, script.named)
     prepared = prepare.prepare(compiled, parameters, options, live_kernel(options))
     messages.warn(prepared.warnings, options)
-    return _execute(prepared.script, options)
+    return prepared.script
 
 
 def _compile_only(script: Script, compile_options: CompileOptions, options: RunOptions) -> int:
@@ -229,6 +238,47 @@ def _format(script: Script, options: RunOptions) -> int:
         messages.write_file(options.output, data)
     else:
         messages.write_output(data, raw=options.raw)
+    return 0
+
+
+# ---------------------------------------------------------------------------------------------- support
+
+_PUBLIC_OPTIONS = frozenset({
+    "buffering", "debug", "duration", "format", "mode", "no_feature", "pid", "probe_filter", "warnings",
+})  # fmt: skip
+"""Options whose values a debug bundle shows; those of others may name users, hosts, files and secrets."""
+
+
+def _debug_bundle(line: CommandLine, script: Script, options: RunOptions) -> int:
+    """Write the archive for a bug report. Its errors are those of the script, so writing it is a success."""
+    from pytrace.cli import info
+    from pytrace.cli.support import debug_bundle
+
+    path = line.text("debug_bundle")
+    if not path:
+        hints = ("for example bundle.tar.gz, or - for standard output",)
+        raise TraceError("--debug-bundle needs the name of a file", hints=hints)
+    compile_options = request.compile_options(line, options, script)
+    values = {key: value for key, value in line.values.items() if key not in ("debug_bundle", "program")}
+    given = debug_bundle.without_secrets(values, _PUBLIC_OPTIONS)
+    bundle = debug_bundle.collect(debug_bundle.Request(
+        script.source,
+        script.compiled,
+        compile_options,
+        options,
+        kernel=lambda: live_kernel(options, ahead=compile_options.ahead),
+        prepare=lambda compiled: _prepared(script, compiled, options),
+        check=lambda: _check_machine(options),
+        info=lambda: info.json_report(options.disabled),
+        given={**given, "script": options.script, "parameters": options.parameters},
+        environment=compile_options.environment,
+    ))  # fmt: skip
+    data = debug_bundle.archive(bundle)
+    messages.write_file(path, data)
+    shown = sys.stderr if path == "-" else sys.stdout
+    shown.write(bytes_shown(f"{path} ({len(data)} bytes) has\n{debug_bundle.listing(bundle)}"))
+    for stage, text in bundle.errors.items():
+        shown.write(bytes_shown(f"{stage} failed: {text}\n"))
     return 0
 
 

@@ -41,6 +41,7 @@ _SHOWN = tuple(row for row in OPTIONS if not row.hidden)
 _BY_KEY = {
     "include_directories": FOLDERS, "debuginfo": FOLDERS, "cgroup": FOLDERS, "includes": FILES, "output": FILES,
     "save": FILES, "traceable_functions": FILES, "emit_elf": FILES, "emit_llvm": FILES, "aot": FILES,
+    "debug_bundle": FILES,
 }  # fmt: skip
 
 _FEW_VALUES = {

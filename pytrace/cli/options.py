@@ -103,6 +103,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("emit_llvm", "", "emit-llvm", "FILE", "write FILE.original.ll and FILE.optimized.ll", "debug"),
     Option("verify_llvm_ir", "", "verify-llvm-ir", "", "verify the LLVM IR", "debug"),
     Option("aot", "", "aot", "FILE", "compile the script into FILE, to run it later", "debug"),
+    Option("debug_bundle", "", "debug-bundle", "FILE",
+           "write what a bug report needs to FILE (.tar.gz), without tracing", "debug"),
     Option("btf", "b", "btf", "", "accepted, no effect", "debug", hidden=True),
 )  # fmt: skip
 

@@ -1,0 +1,201 @@
+"""pytrace.cli.support.debug_bundle: archives for bug reports. tests/cases/modes.case makes some on a kernel."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytrace.cli.support import debug_bundle
+from pytrace.cli.support.debug_bundle import Bundle, Request, archive, collect, listing, without_secrets
+from pytrace.cli.support.redaction import Redactor
+from pytrace.core.diagnostics import InternalError, TraceError
+from pytrace.core.manifest import CompiledScript
+from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options.run_options import RunOptions
+from pytrace.core.source import Source
+from pytrace.runtime.load.verifier import LoadError
+from tests.codegen.running import compiled
+from tests.support.facts import RecordedKernel
+
+
+class Kernel:
+    """Loads whatever comes, or fails in one way."""
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+        self.runs: list[RunOptions] = []
+
+    def run(self, script: CompiledScript, options: RunOptions) -> int:
+        self.runs.append(options)
+        if self.error is not None:
+            raise self.error
+        return 0
+
+    def load(self, script: CompiledScript, *, options: Any, stack: Any) -> None:
+        options.libbpf_log("libbpf: loading\n")
+        for program in script.manifest.programs:
+            options.verifier_log(program.symbol, "processed 7 insns\n")
+        if isinstance(self.error, LoadError):
+            raise self.error
+
+
+@pytest.fixture
+def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
+    made = Kernel()
+    monkeypatch.setattr(debug_bundle.session, "run", made.run)
+    monkeypatch.setattr(debug_bundle, "load", made.load)
+    return made
+
+
+def bundle(text: str, *, compiled_file: bytes | None = None, source: Source | None = None, **changed: Any) -> Bundle:
+    fields: dict[str, Any] = {
+        "source": source or Source("script.bt", text, None),
+        "compiled": compiled_file,
+        "compile_options": CompileOptions(),
+        "options": RunOptions(),
+        "kernel": RecordedKernel,
+        "prepare": lambda script: script,
+        "check": lambda: None,
+        "info": lambda: "{}\n",
+        "given": {},
+        "environment": {},
+    }
+    return collect(Request(**(fields | changed)))
+
+
+def names(found: Bundle) -> set[str]:
+    return set(found.files)
+
+
+def content(found: Bundle, name: str) -> str:
+    return found.files[name][0].decode()
+
+
+SCRIPT = 'kprobe:vfs_read { printf("%d\\n", pid); }'
+ALWAYS = {"README.txt", "info.json", "script.bt", "summary.json"}
+COMPILED = {"ir.original.ll", "ir.optimized.ll", "program.s", "program.elf", "manifest.json"}
+
+
+def test_a_script_that_works(kernel: Kernel) -> None:
+    found = bundle(SCRIPT)
+    assert names(found) == ALWAYS | COMPILED | {"libbpf.log", "verifier/kprobe_vfs_read_0.log"}
+    assert not found.failed
+    assert content(found, "script.bt") == SCRIPT
+    assert "define" in content(found, "ir.original.ll")
+    assert "exit" in content(found, "program.s")
+    assert json.loads(content(found, "manifest.json"))
+    summary = json.loads(content(found, "summary.json"))
+    assert {"pass parse", "pass generate", "compile", "load and attach"} <= set(summary["milliseconds"])
+    assert all(name in content(found, "README.txt") for name in names(found) - {"README.txt"})
+    assert debug_bundle.LEFT_OUT in content(found, "README.txt")
+
+
+def test_the_script_is_not_run(kernel: Kernel) -> None:
+    given = RunOptions(command="secret --password x", duration=5.0, save="/tmp/x", output="/tmp/y", follow=True)
+    bundle(SCRIPT, options=given)
+    (options,) = kernel.runs
+    assert options.dry_run
+    assert (options.command, options.duration, options.save, options.output) == (None, None, None, None)
+
+
+@pytest.mark.parametrize("text", ["begin { nosuch(); }", "begin { ", 'begin { print("\\x1b[31m" 1); }', "\0\ud800"])
+def test_a_script_with_errors(kernel: Kernel, text: str) -> None:
+    found = bundle(text)
+    assert names(found) == ALWAYS | {"messages.txt"}
+    assert "ERROR" in content(found, "messages.txt")
+    assert found.errors == {"compile": "the script has errors, see messages.txt"}
+    assert not kernel.runs
+
+
+def test_a_program_that_the_kernel_refuses(kernel: Kernel) -> None:
+    kernel.error = LoadError("the kernel refused it", log="R1 is no pointer", hints=("a hint",))
+    found = bundle(SCRIPT)
+    assert names(found) >= COMPILED
+    assert content(found, "refused.log") == "R1 is no pointer"
+    assert found.errors == {"load and attach": "the kernel refused it\nHINT: a hint"}
+    assert "processed 7 insns" in content(found, "verifier/kprobe_vfs_read_0.log")
+
+
+def test_a_probe_that_cannot_be_attached(kernel: Kernel) -> None:
+    kernel.error = TraceError("no such function")
+    found = bundle(SCRIPT)
+    assert found.errors == {"load and attach": "no such function"}
+    assert names(found) >= COMPILED
+
+
+def test_a_user_who_may_not_trace(kernel: Kernel) -> None:
+    def refuse() -> None:
+        raise TraceError("tracing needs root")
+
+    assert bundle(SCRIPT, check=refuse).errors == {"check": "tracing needs root"}
+
+
+def test_a_defect_of_pytrace_has_its_traceback(kernel: Kernel) -> None:
+    kernel.error = InternalError("unexpected")
+    found = bundle(SCRIPT)
+    assert found.errors == {"load and attach": "BUG: InternalError: unexpected"}
+    assert "test_debug_bundle.py" in content(found, "traceback.txt")
+
+
+def test_a_compiled_file(kernel: Kernel) -> None:
+    data = compiled(SCRIPT, RecordedKernel()).to_bytes()
+    found = bundle("", compiled_file=data)
+    assert {"manifest.json", "program.elf", "verifier/kprobe_vfs_read_0.log"} <= names(found)
+    damaged = bundle("", compiled_file=data[:-1])
+    assert damaged.errors == {"read": "the compiled script is damaged: its digest does not fit its content\n"
+                              "HINT: compile it again with --aot"}  # fmt: skip
+
+
+def test_imports_have_harmless_names(kernel: Kernel, tmp_path: Path) -> None:
+    hostile = "..\x1b[2Jé'$(x)" + "a" * 100 + ".bt"
+    (tmp_path / hostile).write_text("macro one() { 1 }\n")
+    script = tmp_path / "main.bt"
+    text = f'import "{hostile}"; kprobe:vfs_read {{ print(one()); }}'
+    script.write_text(text)
+    found = bundle(text, source=Source(str(script), text, str(script)))
+    imported = [name for name in names(found) if name.startswith("imports/")]
+    assert [len(name) for name in imported] == [len("imports/01-") + 60]
+    assert imported[0].removeprefix("imports/").replace("-", "").replace(".", "").replace("_", "").isalnum()
+    assert imported[0].isascii()
+    assert "\x1b" not in listing(found)
+
+
+def test_names_are_left_out_everywhere(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    redactor = Redactor(("/srv/alice",), ("alice",), ("build7",))
+    monkeypatch.setattr(Redactor, "of_machine", classmethod(lambda _cls: redactor))
+    text = 'kprobe:vfs_read { print("build7 /srv/alice/x /home/bob/y"); }'
+    source = Source("/srv/alice/script.bt", text, "/srv/alice/script.bt")
+    found = bundle("", source=source, environment={"PYTRACE_BTF": "/srv/alice/btf"}, given={"script": "/srv/alice/a"})
+    for name, (data, _) in found.files.items():
+        for word in (b"/srv/alice", b"build7", b"/home/bob"):
+            assert word not in data, name
+
+
+def test_of_options_only_harmless_values_are_shown() -> None:
+    values = {"command": "mysql -psecret", "unsafe": True, "format": "json", "uid": ["alice"]}
+    assert without_secrets(values, frozenset({"format"})) == {
+        "command": "(given)", "format": "json", "uid": "(given)", "unsafe": True
+    }  # fmt: skip
+
+
+def test_logs_are_bounded(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(debug_bundle, "MOST_LOG", 10)
+    found = bundle(SCRIPT)
+    assert content(found, "verifier/kprobe_vfs_read_0.log") == "(its end)\nprocessed 7 insns\n"
+
+
+def test_the_archive_has_no_times_and_owners() -> None:
+    made = Bundle(Redactor())
+    made.text("b" * 120, "two", "")
+    made.text("a", "one", "")
+    data = archive(made)
+    assert data == archive(made)
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        entries = tar.getmembers()
+    assert [item.name for item in entries] == ["pytrace-debug/a", f"pytrace-debug/{'b' * 120}"]
+    assert {(item.mtime, item.uid, item.gid, item.uname, item.mode) for item in entries} == {(0, 0, 0, "", 0o644)}
