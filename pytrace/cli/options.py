@@ -85,6 +85,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("traceable_functions", "", "traceable-functions", "FILE", "read traceable kernel functions from FILE",
            "behaviour"),
     Option("debuginfo", "", "debuginfo", "DIR[:DIR]", "search DIR for debug information", "behaviour", repeat=True),
+    Option("watchdog", "", "watchdog", "SECONDS",
+           "probes do nothing when pytrace has not run for SECONDS (10; 0: never)", "behaviour"),
     Option("no_cache", "", "no-cache", "", "compile again, do not cache the result", "behaviour"),
     Option("dry_run", "", "dry-run", "", "stop after attaching", "behaviour"),
     Option("mode", "", "mode", "MODE", "run mode: codegen, compiler-bench, bench, test or format", "mode"),

@@ -12,7 +12,14 @@ from pytrace.cli.options import CommandLine
 from pytrace.core.config import ENVIRONMENT_PREFIXES, MARK_UNREADABLE
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.options.compile_options import ENVIRONMENT, CompileOptions
-from pytrace.core.options.run_options import STREAMED, Address, Rate, RunOptions
+from pytrace.core.options.run_options import (
+    SHORTEST_WATCHDOG,
+    STREAMED,
+    Address,
+    Rate,
+    RunOptions,
+    watchdog_seconds,
+)
 from pytrace.core.source import Source
 
 MODES = ("codegen", "compiler-bench", "bench", "test", "format")
@@ -76,6 +83,7 @@ def run_options(line: CommandLine) -> RunOptions:
         metrics=_metrics(line),
         rates=tuple(map(_rate, line.many("max_rate"))),
         measure=line.flag("verbose"),
+        watchdog=_watchdog(line),
     )
 
 
@@ -206,6 +214,19 @@ def _rate(text: str) -> Rate:
 
 LEAST_RATE, MOST_RATE = 0.001, 1e9
 """Hits per second; a limit is a whole number of nanoseconds."""
+
+
+def _watchdog(line: CommandLine) -> float | None:
+    text = line.text("watchdog")
+    if text is None:
+        return None
+    try:
+        return watchdog_seconds(float(text))
+    except ValueError:
+        raise TraceError(
+            f"--watchdog needs 0, or a number of seconds of {SHORTEST_WATCHDOG:g} at least, not {text!r}",
+            hints=("0 switches it off",),
+        ) from None
 
 
 def _check_saving(line: CommandLine) -> None:

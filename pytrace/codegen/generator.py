@@ -22,7 +22,14 @@ from pytrace.codegen.ir.module import Module, program_section
 from pytrace.codegen.ir.operands import Operand
 from pytrace.codegen.lower import calls, expressions, map_access, statements
 from pytrace.codegen.lower.builtins.families import emission
-from pytrace.codegen.services import gates, process_filters, process_following, system_call_dispatch, unwind_tables
+from pytrace.codegen.services import (
+    gates,
+    process_filters,
+    process_following,
+    system_call_dispatch,
+    unwind_tables,
+    watchdog,
+)
 from pytrace.codegen.services.system_call_dispatch import PART
 from pytrace.codegen.storage.data_sections import SESSION, Layout
 from pytrace.codegen.storage.scratch_memory import Scratch
@@ -134,6 +141,7 @@ def _entry(program: Program) -> None:
         b = module.function(f"{unit.symbol}{PART}", ("*ctx",), unit.span, inlined=alone)
     e = Emitter(program, b, unit.span, 0, None, leave=_leave, early_result=_result(unit))
     process_filters.require(e, process_filters.tests(e, pid=unit.pid_filter, others=unit.filtered, follow=unit.follow))
+    watchdog.check(e)
     if unit.kind.context is Context.ITERATOR:
         # The object is null in the final call of an iterator (Documentation/bpf/bpf_iterators.rst).
         e.end_early(e.b.truth(e.launder(e.b.load(e.b.offset(e.context, _FIRST_OBJECT)))))

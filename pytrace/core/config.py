@@ -50,6 +50,8 @@ class Config(msgspec.Struct, frozen=True):
     str_trunc_trailer: str = ".."
     syscall_tracepoints: str = "auto"
     """``raw``: traced through raw tracepoints where possible; ``plain``: never; ``auto``: where that costs less."""
+    watchdog: int = 10
+    """Seconds after which programs return at once if pytrace does not run any more; 0: never."""
     unstable_tseries: str = "warn"
     unstable_dw_ustack: str = "warn"
     unstable_typeinfo: str = "error"

@@ -26,7 +26,7 @@ from pytrace.core.types import Type, decoded, settled
 P = TypeVar("P", bound=ProbeTarget)
 
 MAGIC = b"PYTRACE\n"
-FORMAT = 8
+FORMAT = 9
 """Incremented whenever ELF conventions, manifest or event layouts change."""
 
 
@@ -207,8 +207,9 @@ class SessionData(msgspec.Struct, frozen=True):
     The session writes, before begin probes run, *start* (boot-clock nanoseconds), *cpid* (the ``-c`` child or 0), *tai*
     and *wall* (what to add to the boot clock for atomic and for wall time) and *root* (the process of ``-p`` or ``-c``,
     for ``--follow``), and from *filters* on the values of process filters
-    (``core.options.process_filters.ProcessFilters.pack``). It reads *exit*: 1 more than the status of an ``exit()`` for
-    whose event there was no room.
+    (``core.options.process_filters.ProcessFilters.pack``). While it runs it moves *deadline* on, the tick of the timer
+    (``jiffies``) after which programs return at once (``codegen.services.watchdog``). It reads *exit*: 1 more than the
+    status of an ``exit()`` for whose event there was no room.
     """
 
     section: str
@@ -218,6 +219,7 @@ class SessionData(msgspec.Struct, frozen=True):
     wall: int
     root: int
     exit: int
+    deadline: int
     filters: int
 
 

@@ -8,7 +8,7 @@ from typing import Unpack
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import FEATURES
-from pytrace.core.options.run_options import Rate, RunOptions
+from pytrace.core.options.run_options import Rate, RunOptions, watchdog_seconds
 from pytrace.interface import selection
 from pytrace.interface.compiled import (
     FIXED,
@@ -35,6 +35,7 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
     *,
     duration: float | None = None,
     measure: bool = False,
+    watchdog: float | None = None,
     **arguments: Unpack[Arguments],
 ) -> Trace:
     """Compile and load a script, attach its probes, and start the command.
@@ -44,6 +45,8 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
             and compile options).
         duration: end the run this number of seconds after the probes were attached.
         measure: measure what tracing costs (:attr:`Trace.cost`).
+        watchdog: seconds after which the probes do nothing when this process does not run (stopped, swapped out);
+            0: never. How often the program takes events plays no part. Without it the script's config decides (10).
         arguments: those of :class:`pytrace.interface.compiled.Arguments`.
 
     Raises:
@@ -51,6 +54,8 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
         TraceError: this process may not trace, the kernel rejects the script, or the command cannot be run.
     """
     check_names(arguments)
+    if watchdog is not None:
+        watchdog_seconds(watchdog)
     filters, follow = process_filters(arguments), arguments.get("follow", False)
     no_features = arguments.get("no_features", ())
     command = _checked(bool(filters.pids), arguments.get("command"), follow, no_features)
@@ -79,6 +84,7 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
         parameters=script.parameters,
         rates=_rates(arguments.get("max_rate", {})),
         measure=measure,
+        watchdog=watchdog,
     )
     return Trace(script, options)
 
@@ -114,6 +120,7 @@ def run(
     measure: bool = False,
     until: Callable[[Trace], object] | None = None,
     on_event: Callable[[Event], object] | None = None,
+    watchdog: float | None = None,
     **arguments: Unpack[Arguments],
 ) -> Snapshot:
     """Run a script to its end. Returns its final snapshot.
@@ -124,12 +131,13 @@ def run(
         measure: measure what tracing costs (:attr:`Snapshot.costs`).
         until: called about once a second and after each event; the run ends when it returns a true value.
         on_event: called with each event; without it events are dropped.
+        watchdog: as for :func:`open`.
         arguments: those of :class:`pytrace.interface.compiled.Arguments`.
 
     Raises:
         ScriptError, TraceError: as for :func:`open`.
     """
-    with open(script, measure=measure, **arguments) as trace:
+    with open(script, measure=measure, watchdog=watchdog, **arguments) as trace:
         _watch(trace, duration, until, on_event)
     return trace.snapshot()
 

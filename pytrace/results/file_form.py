@@ -69,6 +69,7 @@ class _Run(msgspec.Struct, frozen=True, array_like=True):
     end: int
     start_monotonic: int
     end_monotonic: int
+    gaps: tuple[tuple[int, int], ...] = ()
 
 
 class _Map(msgspec.Struct, frozen=True):
@@ -276,7 +277,7 @@ def _stored_run(run: Run, origins: dict[_Origin, int]) -> _Run:
         tuple(map(raw, run.parameters)), raw(run.version),
     )  # fmt: skip
     number = origins.setdefault(origin, len(origins))
-    return _Run(raw(run.identity), number, run.start, run.end, run.start_monotonic, run.end_monotonic)
+    return _Run(raw(run.identity), number, run.start, run.end, run.start_monotonic, run.end_monotonic, run.gaps)
 
 
 # ---------------------------------------------------------------------------------------------- reading
@@ -376,7 +377,7 @@ def _runs(contents: _Contents) -> tuple[Run, ...]:
     return tuple(
         replace(
             origins[run.origin], identity=text(run.identity), start=run.start, end=run.end,
-            start_monotonic=run.start_monotonic, end_monotonic=run.end_monotonic,
+            start_monotonic=run.start_monotonic, end_monotonic=run.end_monotonic, gaps=run.gaps,
         )
         for run in contents.runs
     )  # fmt: skip

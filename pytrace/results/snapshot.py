@@ -39,6 +39,8 @@ class Run(msgspec.Struct, frozen=True):
     end_monotonic: int
     version: str = ""
     """The version of pytrace."""
+    gaps: tuple[tuple[int, int], ...] = ()
+    """Times in which hits were skipped, as pytrace did not run (``--watchdog``): wall time and duration."""
 
 
 class MapData(msgspec.Struct):

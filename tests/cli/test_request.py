@@ -47,6 +47,10 @@ from pytrace.results.formats import table
         (["--save-every", "1", ""], "needs the name of a directory"),
         (["--save", "x", "--test"], "not for test mode"),
         (["--save-every", "1", "x", "--fmt"], "not for format mode"),
+        (["--watchdog", "x"], "--watchdog needs 0, or a number of seconds of 0.5 at least, not 'x'"),
+        (["--watchdog", "0.1"], "--watchdog needs 0, or a number of seconds of 0.5 at least, not '0.1'"),
+        (["--watchdog", "nan"], "--watchdog needs 0, or a number of seconds of 0.5 at least, not 'nan'"),
+        (["--watchdog", "-1"], "--watchdog needs 0, or a number of seconds of 0.5 at least, not '-1'"),
         (["--metrics", "9435"], "--metrics needs an address and a port, not '9435'"),
         (["--metrics", ":9435", "--test"], "--metrics is for a run of the script, not for test mode"),
     ],
@@ -112,6 +116,11 @@ def test_stages_have_two_sets_of_names() -> None:
 def test_saving() -> None:
     options = request.run_options(read(["--save", "out", "--save-every", "2.5", "folder"]))
     assert (options.save, options.save_every) == ("out", (2.5, "folder"))
+
+
+@pytest.mark.parametrize(("words", "seconds"), [([], None), (["--watchdog", "0"], 0), (["--watchdog", "2.5"], 2.5)])
+def test_watchdog(words: list[str], seconds: float | None) -> None:
+    assert request.run_options(read(words)).watchdog == seconds
 
 
 def test_metrics() -> None:

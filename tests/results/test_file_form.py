@@ -56,6 +56,11 @@ def test_costs_of_runs_are_read_back() -> None:
     assert again(found).costs == found.costs
 
 
+def test_gaps_of_runs_are_read_back() -> None:
+    found = snapshot(of=replace(run("1"), gaps=((5, 7), (1 << 60, 3))))
+    assert again(found).runs == found.runs
+
+
 @pytest.mark.parametrize("name", VALUES)
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())

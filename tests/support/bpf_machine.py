@@ -139,6 +139,9 @@ class Machine:
         words = self.script.manifest.random_words
         if words is not None:
             self.write(self.names[words.section] + words.offset, random.Random(1).randbytes(words.size))
+        session = self.script.manifest.session
+        if session is not None:
+            self.write(self.names[session.section] + session.deadline, b"\xff" * 8)
         for item in sections:
             target = sections[item["sh_info"]] if isinstance(item, RelocationSection) else None
             if isinstance(item, RelocationSection) and target and target["sh_flags"] & SH_FLAGS.SHF_EXECINSTR:

@@ -24,7 +24,7 @@ from pytrace.runtime.output.streams import Output
 from pytrace.runtime.ring.reader import RingReader
 from pytrace.runtime.session.consumer import Consumer
 from pytrace.runtime.session.resources import Command, NoCommand, Notices, Resources
-from pytrace.runtime.session.services.losses import Key, Losses
+from pytrace.runtime.session.services.losses import Key, Losses, NoHeartbeat
 from pytrace.runtime.session.services.service import Service
 from tests.runtime.ring.test_reader import Ring, event
 from tests.support.encode import Run, encode
@@ -172,7 +172,7 @@ class FakeRun:
         reader = RingReader(self.ring.file, stack)
         consumer = Consumer(reader, renderer, self.output, self.requests, self.probes)
         loaded, probes, loop = cast(Any, self.loaded), cast(Any, self.probes), cast(Any, self.loop)
-        losses = Losses(loaded, probes, consumer, renderer, self.output)
+        losses = Losses(loaded, probes, consumer, renderer, self.output, NoHeartbeat())
         self.resources = Resources(
             options=self.options, embedded=embedded, requests=self.requests, signals=self.signals,
             output=self.output, notices=Notices(self.output, self.options), command=command or NoCommand(),

@@ -290,9 +290,14 @@ class Emitter:
         """The bitmap of the area's copies that are in use on this CPU."""
         return self.b.offset(self._base_here, self.module.late(f"area.{self.program.area}"))
 
-    def end_early(self, condition: I1) -> None:
-        """End the program unless *condition* holds; values that only later code needs are computed after this."""
+    def end_early(self, condition: I1, *, counted: str = "") -> None:
+        """End the program unless *condition* holds; values that only later code needs are computed after this.
+
+        *counted* is the counter of the program to increment then.
+        """
         with self.b.unless(condition, likely=True):
+            if counted:
+                self.counter(counted, self.program.index)
             self.end()
         self.b.new_prologue()
 

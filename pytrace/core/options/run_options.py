@@ -10,6 +10,21 @@ STREAMED = ("text", "json", "csv")
 """Output formats that are written while a script runs; all others are written from a snapshot at its end."""
 
 
+SHORTEST_WATCHDOG = 0.5
+"""Minimum seconds of the watchdog: a processor that is busy with something else is no reason to skip events."""
+
+
+def watchdog_seconds(value: float) -> float:
+    """*value*, checked to be seconds of a watchdog.
+
+    Raises:
+        ValueError: it is neither 0 nor a time of sufficient length.
+    """
+    if value and not SHORTEST_WATCHDOG <= value < float("inf"):
+        raise ValueError(f"watchdog must be 0 or at least {SHORTEST_WATCHDOG:g} seconds, not {value!r}")
+    return value
+
+
 class Address(msgspec.Struct, frozen=True):
     """An address to listen on: a host (empty for all addresses of the machine) and a port (0 for any free one)."""
 
@@ -63,6 +78,8 @@ class RunOptions(msgspec.Struct, frozen=True):
     """Path of the snapshot that is saved at the end of the run."""
     save_every: tuple[float, str] | None = None
     """Seconds between two snapshots of the run, and the directory that they are saved in."""
+    watchdog: float | None = None
+    """Seconds of ``--watchdog``; None: as the script's config says."""
     metrics: Address | None = None
     """Address on which metrics are served while the script runs."""
     rates: tuple[Rate, ...] = ()

@@ -205,6 +205,7 @@ KEYS: tuple[Key, ...] = (
     Key("stack_mode", _choice("bpftrace", "perf", "raw", "build_id"), "how stacks print by default"),
     Key("str_trunc_trailer", _text, "what is appended to a truncated string"),
     Key("syscall_tracepoints", _choice("auto", "raw", "plain"), "how system call tracepoints are traced"),
+    Key("watchdog", _SIZE, "seconds after which probes do nothing while pytrace does not run; 0: never"),
     Key("unstable_tseries", _unstable, "tseries(): enable, warn, error"),
     Key("unstable_dw_ustack", _unstable, "dw_ustack(): enable, warn, error"),
     Key("unstable_typeinfo", _unstable, "typeinfo(): enable, warn, error"),

@@ -29,6 +29,9 @@ def lines(snapshot: SnapshotData) -> Iterator[str]:
             yield _times(run)
             if run.identity in snapshot.costs:
                 yield from _cost(snapshot.costs[run.identity])
+            yield from (
+                f"# hits were skipped for {seconds(duration)} s from {moment(start)}\n" for start, duration in run.gaps
+            )
     for kind, subjects in sorted(snapshot.losses.items()):
         for subject, count in sorted(subjects.items()):
             yield f"# {kind}: {count} ({subject})\n" if subject else f"# {kind}: {count}\n"
@@ -42,8 +45,7 @@ def _origin(run: Run) -> str:
 
 
 def _times(run: Run) -> str:
-    seconds = (run.end - run.start) / 1e9
-    span = f"{moment(run.start)} to {moment(run.end)} ({seconds:.3f} s)"
+    span = f"{moment(run.start)} to {moment(run.end)} ({seconds(run.end - run.start)} s)"
     return f"# {span}, run {run.identity}, pytrace {run.version}\n"
 
 
@@ -52,10 +54,15 @@ def _cost(cost: RunCost) -> Iterator[str]:
         yield f"# {line}\n"
 
 
+def seconds(nanoseconds: int) -> str:
+    """A duration in seconds, to the millisecond."""
+    return f"{nanoseconds / 1e9:.3f}"
+
+
 def moment(nanoseconds: int) -> str:
     """A wall time, in UTC and to the millisecond."""
-    seconds, rest = divmod(nanoseconds, 1_000_000_000)
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds)) + f".{rest // 1_000_000:03} UTC"
+    whole, rest = divmod(nanoseconds, 1_000_000_000)
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(whole)) + f".{rest // 1_000_000:03} UTC"
 
 
 def json_line(snapshot: SnapshotData) -> bytes:
@@ -88,4 +95,5 @@ def _members(run: Run) -> list[tuple[bytes, bytes]]:
         *((name.encode(), json.number(value)) for name, value in times.items()),
         (b"start_time", json.quoted(moment(run.start).encode())),
         (b"end_time", json.quoted(moment(run.end).encode())),
+        (b"gaps", b"[%s]" % b", ".join(b"[%d, %d]" % gap for gap in run.gaps)),
     ]

@@ -118,11 +118,13 @@ def attach_all(
     for spec in wanted:
         if spec.part_of:
             parts.setdefault(spec.part_of, []).append(spec)
+    options.progress()
     for spec in attach_order(wanted):
         if spec.symbol in loaded.gone:
             gone += [Failure(target, "the program no longer exists", gone=True) for target in spec.targets]
             continue
         for outcome in _with_parts(spec, _outcomes(spec, options, loaded, opened), parts.get(spec.symbol, ())):
+            options.progress()
             if isinstance(outcome, Failure):
                 (gone if outcome.gone else failures).append(outcome)
             elif spec.service:

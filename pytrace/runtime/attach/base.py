@@ -27,7 +27,7 @@ class AttachOptions(msgspec.Struct, frozen=True):
     *child* is the process of ``-c``, which watchpoints watch. *awaits*:
     programs look for the process of ``--exec-wait`` and its children themselves. *missing_probes* is the config key.
     *disabled* are features to do without (``--no-feature``). *file_activation* is ``--usdt-file-activation``. *feature*
-    answers whether the kernel has a feature.
+    answers whether the kernel has a feature. *progress* is called before the first target and after each one.
     """
 
     pids: tuple[int, ...] = ()
@@ -38,6 +38,7 @@ class AttachOptions(msgspec.Struct, frozen=True):
     disabled: frozenset[str] = frozenset()
     file_activation: bool = False
     feature: Callable[[str], bool] = has_feature
+    progress: Callable[[], object] = bool
 
     def has(self, name: str) -> bool:
         """Whether a kernel feature is there and wanted."""

@@ -98,6 +98,7 @@ class Recording:
         start: Moment,
         end: Moment,
         losses: dict[str, dict[str, int]],
+        gaps: tuple[tuple[int, int], ...],
         rows: RowKeeper | None,
         pause: Callable[[], None],
         cost: RunCost | None = None,
@@ -108,6 +109,7 @@ class Recording:
             start: when the probes were attached.
             end: now, or when they were detached.
             losses: see :func:`pytrace.runtime.output.messages.by_kind`.
+            gaps: see :attr:`pytrace.results.snapshot.Run.gaps`.
             rows: the rows that were kept, where rows are kept.
             pause: called now and then while it takes long, for what must not wait.
             cost: what the run has cost, if that is measured.
@@ -122,14 +124,14 @@ class Recording:
         moments = {item.view.spec.name: item.time for item in contents}
         tables = () if rows is None else rows.tables(self._identity, forms)
         costs = {} if cost is None else {self._identity: cost}
-        return SnapshotData((self._run(start, end),), maps, tables, losses, moments, costs)
+        return SnapshotData((self._run(start, end, gaps),), maps, tables, losses, moments, costs)
 
     def map_data(self, name: str, pause: Callable[[], None]) -> MapData:
         """The contents of one map at this moment."""
         view = next(view for view in self._views if view.spec.name == name)
         return map_data(read(view), PortableForms(self._texts, StackTraces(self._symbols)), pause)
 
-    def _run(self, start: Moment, end: Moment) -> Run:
+    def _run(self, start: Moment, end: Moment, gaps: tuple[tuple[int, int], ...]) -> Run:
         system = os.uname()
         return Run(
             identity=self._identity,
@@ -144,6 +146,7 @@ class Recording:
             start_monotonic=start[1],
             end_monotonic=end[1],
             version=pytrace.__version__,
+            gaps=gaps,
         )
 
 

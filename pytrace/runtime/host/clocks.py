@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 BOOT, TAI, SOFTWARE_TAI = 0, 1, 2
 """Clocks of a :class:`pytrace.core.types.Timestamp`."""
 
 _SECOND = 1_000_000_000
+
+_MONOTONIC_COARSE = 6
+"""``CLOCK_MONOTONIC_COARSE`` (include/uapi/linux/time.h), which goes on with each tick."""
+_TIMES = os.sysconf("SC_CLK_TCK")
+"""Units of times(2) in a second, ``USER_HZ``."""
+RESOLUTION = 1 / _TIMES
+"""Seconds by which :func:`ticks` may be behind."""
+
 
 class Clock:
     """Turns clock readings into wall time.
@@ -40,3 +49,16 @@ def together(first: int, second: int) -> tuple[int, int]:
             best = (after - before, at, (before + after) // 2)
     assert best is not None
     return best[1], best[2]
+
+
+def tick() -> int:
+    """Nanoseconds between two ticks of the kernel's timer: 1,000,000,000 divided by ``HZ``."""
+    return round(time.clock_getres(_MONOTONIC_COARSE) * _SECOND)
+
+
+def ticks(length: int) -> int:
+    """The kernel's counter of ticks (``jiffies_64``), each *length* nanoseconds; it stands still in suspend.
+
+    times(2) returns the counter itself, in other units (``jiffies_64_to_clock_t``).
+    """
+    return round(os.times().elapsed * _TIMES) * (_SECOND // _TIMES) // length

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
@@ -112,6 +113,8 @@ _EACH = 64
 FAILURES: dict[str, Failure] = {
     "lost": Failure("event lost", "events lost", "program"),
     "missed": Failure("probe hit missed", "probe hits missed", "program"),
+    "skipped": Failure("probe hit skipped while pytrace did not run", "probe hits skipped while pytrace did not run",
+                       "program", told=ALL),
     "recursion": Failure("recursive probe hit skipped", "recursive probe hits skipped",
                          "program"),
     "limited": Failure("hit over --max-rate dropped", "hits over --max-rate dropped", "program", told=ALL),
@@ -204,6 +207,13 @@ def summary_lines(manifest: Manifest, totals: Totals, told: Collection[str] = ()
         total = "in total, " if kind in told else ""
         lines.append(f"{total}{count} {row.one if count == 1 else row.many}{detail}{hint}")
     return lines
+
+
+def gap(start: int, duration: int) -> str:
+    """The message about a time in which programs skipped hits: wall time and duration, in nanoseconds."""
+    whole, rest = divmod(start, 1_000_000_000)
+    moment = time.strftime("%H:%M:%S", time.localtime(whole)) + f".{rest // 1_000_000:03}"
+    return f"pytrace did not run for a while: probes did nothing for {duration / 1e9:.3f} s from {moment}"
 
 
 _SHOWN = 10

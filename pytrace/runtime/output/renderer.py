@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -280,6 +280,19 @@ class Renderer:
         if any(others.values()) and self._options.warnings and not ended:
             self._tell("failures", others)
             self._told.update(kind for kind, _ in others)
+
+    def gaps(self, gaps: Sequence[tuple[int, int]], skipped: Totals) -> None:
+        """Report times in which programs skipped hits (wall time and duration), and how many they skipped in them."""
+        if not self._options.warnings:
+            return
+        if self.output.json:
+            counts = _numbers(messages.by_kind(self._manifest, skipped).get("skipped", {}))
+            times = b", ".join(b'{"start": %d, "duration": %d}' % gap for gap in gaps)
+            self.output.write(json.fields_line("gap", [("data", b"[%s]" % times), ("skipped", counts)]))
+            return
+        for text in (*(messages.gap(*gap) for gap in gaps), *messages.summary_lines(self._manifest, skipped)):
+            self.output.message(messages.plain("WARNING", text, colour=self.output.colour))
+        self._told.add("skipped")
 
     def lost(self, count: int) -> None:
         """Report that *count* more events were lost."""

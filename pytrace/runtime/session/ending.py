@@ -38,6 +38,7 @@ class Ending:
         else:
             self._handle_rest()
         totals = run.losses.traced()
+        run.losses.report_gaps(totals)
         run.renderer.losses(totals, ended=True)
         run.output.flush()
         totals = run.losses.totals()
@@ -81,6 +82,7 @@ class Ending:
         run = self._run
         run.probes.detach()
         totals = run.losses.traced()
+        run.losses.report_gaps(totals)
         if not run.options.dry_run:
             for service in run.services:
                 service.break_off()

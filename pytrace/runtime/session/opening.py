@@ -33,7 +33,7 @@ from pytrace.runtime.ring.reader import EventLoop, RingReader, backlog_limit
 from pytrace.runtime.session.consumer import Consumer
 from pytrace.runtime.session.probes import Probes
 from pytrace.runtime.session.resources import Command, NoCommand, Notices, Resources
-from pytrace.runtime.session.services.losses import Losses
+from pytrace.runtime.session.services.losses import NEVER, SKIPPED, Losses, NoHeartbeat
 from pytrace.runtime.session.services.processes import NothingUnwound, OwnModules, OwnProcess, Processes
 from pytrace.runtime.session.services.service import Service
 from pytrace.runtime.session.signals import Signals
@@ -69,6 +69,7 @@ def open_run(
     notices = Notices(written, options)
     exports = check_saving(manifest, options)
     traced, loaded, processes = _load(script, options, lazy, within, notices, embedding is not None, stack)
+    heart = heartbeat(loaded, options, embedding is not None, stack)
     rows = None
     if options.saves or embedding:
         from pytrace.runtime.capture.recording import RowKeeper  # few runs take snapshots
@@ -77,12 +78,12 @@ def open_run(
     printer = renderer(loaded, options, written, lazy, within, stack, requests, embedding, rows)
     ring = RingReader(loaded.map_fd(manifest.ring), stack, backlog=backlog_limit(available_memory()))
     loop = EventLoop(ring, stack)
-    probes = Probes(loaded, options, traced.pid, processes, notices, stack)
+    probes = Probes(loaded, options, traced.pid, processes, notices, heart, stack)
     consumer = Consumer(ring, printer, written, requests, probes)
-    losses = Losses(loaded, probes, consumer, printer, written)
+    losses = Losses(loaded, probes, consumer, printer, written, heart)
     measured = costs(options, loaded, written, notices.tell, stack)
     snapshots = Snapshots(manifest, options, printer, ring, lazy, probes, losses, rows, measured)
-    all_services: list[Service] = [*(() if embedding else (OwnProcess(),)), processes, losses]
+    all_services: list[Service] = [heart, *(() if embedding else (OwnProcess(),)), processes, losses]
     all_services += [] if measured is None else [measured]
     all_services.append(OwnModules(manifest, options, embedded=embedding is not None))
     all_services += changes(manifest, options.filters.pids, probes, lazy, loop, notices, stack)
@@ -215,6 +216,18 @@ def programs(
     return load(script, options=load_options, stack=stack)
 
 
+def heartbeat(loaded: LoadedScript, options: RunOptions, embedded: bool, stack: ExitStack) -> NoHeartbeat:
+    """The heartbeat that programs watch, unless the watchdog is off or none of the programs has one."""
+    manifest = loaded.manifest
+    seconds = manifest.config.watchdog if options.watchdog is None else options.watchdog
+    counters, data = manifest.counters, manifest.session
+    if not seconds or counters is None or data is None or all(kind != SKIPPED for kind, _ in counters.names):
+        return NoHeartbeat()
+    from pytrace.runtime.session.services.heartbeat import Heartbeat  # only for programs that are attached
+
+    return Heartbeat(loaded, data, seconds, stack, embedded=embedded)
+
+
 def fill_session_data(loaded: LoadedScript, options: RunOptions, command: int | None) -> None:
     """Write the session data that programs read: start of the run, clocks, and processes (docs/architecture.md)."""
     data = loaded.manifest.session
@@ -228,6 +241,7 @@ def fill_session_data(loaded: LoadedScript, options: RunOptions, command: int | 
     struct.pack_into("=q", memory, data.wall, Clock().boot_offset)
     root = options.filters.pid if command is None else command
     struct.pack_into("=Q", memory, data.root, root or 0)
+    struct.pack_into("=Q", memory, data.deadline, NEVER)
     if options.filters != ProcessFilters():
         _fill_filters(loaded, data, options)
 

@@ -11,7 +11,7 @@ from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.kinds import known_kind
 from pytrace.runtime.abi import perf
 from pytrace.runtime.load.loaded_script import LoadedScript
-from pytrace.runtime.session.services.losses import Key
+from pytrace.runtime.session.services.losses import Key, NoHeartbeat
 from pytrace.runtime.session.services.processes import Processes
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ class Probes:
         command: int | None,
         processes: Processes,
         notices: Notices,
+        heartbeat: NoHeartbeat,
         stack: ExitStack,
     ) -> None:
         self._loaded = loaded
@@ -41,6 +42,7 @@ class Probes:
         self._command = command
         self._processes = processes
         self._notices = notices
+        self._heartbeat = heartbeat
         self._links = stack.enter_context(ExitStack())
         self._opened: list[Opened] = []
         self._miss_readers: list[MissReader] = []
@@ -88,6 +90,7 @@ class Probes:
             missing_probes=self._loaded.manifest.config.missing_probes,
             disabled=options.disabled,
             file_activation=options.usdt_file_activation,
+            progress=self._heartbeat.attaching,
         )
 
     def _follow_descendants(self, done: Attachments) -> None:

@@ -56,7 +56,9 @@ class Snapshots:
         totals = self._renderer.all_losses(self._losses.totals())
         losses = messages.by_kind(self._manifest, totals)
         start, end = self._probes.period()
-        return recording.snapshot(start, end, losses, self._rows, self._collect, self.cost())
+        return recording.snapshot(
+            start, end, losses, tuple(self._losses.gaps), self._rows, self._collect, self.cost()
+        )
 
     def cost(self) -> RunCost | None:
         """What the run has cost so far, if that is measured."""

@@ -48,7 +48,7 @@ def test_hits_that_are_too_fast_are_dropped_and_counted() -> None:
     found, line = limited(SWITCH, each=1 << 62, ahead=0)
     assert [found.run() for _ in range(3)] == [1, 1, 1]
     assert found.slot("@n") == 1
-    assert found.counts() == {"limited": 2}
+    assert found.counts() == {"skipped": 0, "limited": 2}
     assert due(found, line) > 1 << 62
 
 
@@ -59,7 +59,7 @@ def test_a_burst_runs_until_it_is_ahead() -> None:
         found.run()
     # The first one moves the time on from now, and two more may be ahead of it.
     assert found.slot("@n") == 3
-    assert found.counts() == {"limited": 7}
+    assert found.counts() == {"skipped": 0, "limited": 7}
     assert due(found, line) // each == 3
 
 
@@ -67,14 +67,14 @@ def test_no_limit_lets_all_hits_pass() -> None:
     found, line = limited(SWITCH, each=0, ahead=0)
     for _ in range(5):
         found.run()
-    assert (found.slot("@n"), due(found, line), found.counts()) == (5, 0, {"limited": 0})
+    assert (found.slot("@n"), due(found, line), found.counts()) == (5, 0, {"skipped": 0, "limited": 0})
     assert KTIME not in helpers(found)
 
 
 def test_a_condition_comes_before_the_limit() -> None:
     found, line = limited("tracepoint:sched:sched_switch /pid == 77/ { @n++; }", each=1 << 62, ahead=0)
     found.run()
-    assert (due(found, line), found.counts()) == (0, {"limited": 0})
+    assert (due(found, line), found.counts()) == (0, {"skipped": 0, "limited": 0})
 
 
 def test_each_block_has_a_limit_of_its_own() -> None:

@@ -55,5 +55,12 @@ def test_the_cost_of_a_run_follows_its_times() -> None:
     assert json.loads(about.json_line(found))["data"]["costs"]["run-1"]["own_time"] == 10**7
 
 
+def test_gaps_of_a_run_follow_its_times() -> None:
+    found = snapshot(of=replace(run(), gaps=((105 * 10**9, 1_500_000_000),)))
+    assert about.text(found).splitlines()[2] == "# hits were skipped for 1.500 s from 1970-01-01 00:01:45.000 UTC"
+    (one,) = json.loads(about.json_line(found))["data"]["runs"]
+    assert one["gaps"] == [[105_000_000_000, 1_500_000_000]]
+
+
 def test_moments_are_in_utc_to_the_millisecond() -> None:
     assert about.moment(1_999_999_999) == "1970-01-01 00:00:01.999 UTC"

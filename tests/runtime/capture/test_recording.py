@@ -27,7 +27,7 @@ def recording(run: Run, options: RunOptions = OPTIONS, **manifest: object) -> Re
 
 
 def taken(made: Recording, rows: RowKeeper | None = None) -> SnapshotData:
-    return made.snapshot((10, 20), (30, 40), {"lost": {"kprobe:f": 3}}, rows, lambda: None)
+    return made.snapshot((10, 20), (30, 40), {"lost": {"kprobe:f": 3}}, ((15, 5),), rows, lambda: None)
 
 
 def test_a_run() -> None:
@@ -35,6 +35,7 @@ def test_a_run() -> None:
     system = os.uname()
     assert (run.host, run.kernel, run.machine) == (system.nodename, system.release, system.machine)
     assert (run.start, run.start_monotonic, run.end, run.end_monotonic) == (10, 20, 30, 40)
+    assert run.gaps == ((15, 5),)
     assert (run.script, run.parameters, run.version) == ("x.bt", ("1", "--n=2"), pytrace.__version__)
     assert run.script_hash == hashlib.sha256(b"begin { }\xff").hexdigest()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -167,6 +168,29 @@ def test_losses_are_told_as_they_grow_and_summed_up() -> None:
         "WARNING: in total, 6 events lost (kprobe:x and 1 more 4, tracepoint:a:b 2); increase perf_rb_pages"
     )
     assert second.startswith("WARNING: 1 map update dropped (@m 1); @m holds 4096 keys: increase ")
+
+
+def test_gaps_are_told_with_what_was_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "localtime", time.gmtime)
+    renderer, output = made(as_json=False)
+    renderer.gaps([(86_399_250_000_000, 1_500_000_000)], {("skipped", 0): 2, ("skipped", 1): 1})
+    first, second = output.said.splitlines()
+    assert first == "WARNING: pytrace did not run for a while: probes did nothing for 1.500 s from 23:59:59.250"
+    assert second.startswith("WARNING: 3 probe hits skipped while pytrace did not run (")
+    output.said = ""
+    renderer.losses({("skipped", 0): 2, ("skipped", 1): 1})
+    assert output.said == "", "it was said"
+    renderer.summary({("skipped", 0): 2, ("skipped", 1): 1})
+    assert output.said.startswith("WARNING: in total, 3 probe hits skipped")
+
+
+def test_gaps_in_json() -> None:
+    renderer, output = made(as_json=True)
+    renderer.gaps([(5, 7), (20, 1)], {("skipped", 0): 2})
+    assert json.loads(output.release()) == {
+        "type": "gap", "data": [{"start": 5, "duration": 7}, {"start": 20, "duration": 1}],
+        "skipped": {"tracepoint:a:b": 2},
+    }  # fmt: skip
 
 
 def test_what_only_the_end_tells_is_told_once() -> None:

@@ -20,7 +20,7 @@ from pytrace.core.types import UINT64, Count, Stack, StackMode, Tuple
 from pytrace.runtime.session import opening
 from tests.support.encode import Run
 
-PLACES = SessionData("session", start=0, cpid=8, tai=16, wall=24, root=32, exit=40, filters=64)
+PLACES = SessionData("session", start=0, cpid=8, tai=16, wall=24, root=32, exit=40, deadline=48, filters=64)
 CLOCKS = {time.CLOCK_BOOTTIME: 0, time.CLOCK_TAI: 37_000_000_000, time.CLOCK_REALTIME: 1_000_000_000}
 
 

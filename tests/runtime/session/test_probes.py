@@ -19,6 +19,7 @@ from pytrace.runtime.attach import attachments, iterator, opened
 from pytrace.runtime.attach.attachments import Attached, Attachments, AttachOptions, Failure
 from pytrace.runtime.attach.opened import CpuEvents, Opened
 from pytrace.runtime.session.probes import Probes
+from pytrace.runtime.session.services.losses import NoHeartbeat
 from tests.support.fake_run import program
 
 PROBE = program("kprobe")
@@ -62,7 +63,8 @@ class Kernel:
         loaded = SimpleNamespace(manifest=manifest, map_fd=lambda _: 5)
         processes = SimpleNamespace(add=self.unwound.append)
         return Probes(
-            cast(Any, loaded), RunOptions(**options), command, cast(Any, processes), cast(Any, self), self.stack
+            cast(Any, loaded), RunOptions(**options), command, cast(Any, processes), cast(Any, self), NoHeartbeat(),
+            self.stack,
         )
 
 

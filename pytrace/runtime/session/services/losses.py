@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import time
+from collections.abc import Mapping
 from typing import Protocol
 
 from pytrace.core.manifest import Counters
@@ -55,11 +56,38 @@ class Unprinted(Protocol):
         """Events that were left unprinted."""
 
 
+Gap = tuple[int, int]
+"""A time in which programs returned at once: wall time and duration, in nanoseconds."""
+
+SKIPPED = "skipped"
+"""Counter of hits that the watchdog of programs skipped, by program."""
+
+NEVER = (1 << 64) - 1
+"""A deadline of the watchdog that is never reached."""
+
+
+class NoHeartbeat(Service):
+    """The heartbeat of a run whose programs have no watchdog, or one that is switched off."""
+
+    def attaching(self) -> None:
+        """A target is about to be attached, or was attached."""
+
+    def gaps(self) -> list[Gap]:
+        """Times in which programs returned at once, since the last call."""
+        return []
+
+
 class Losses(Service):
     """Counts of losses and failures by kind and subject; those that are new are reported while the run goes on."""
 
     def __init__(
-        self, loaded: LoadedScript, probes: Missed, consumer: Unprinted, renderer: Renderer, output: Output
+        self,
+        loaded: LoadedScript,
+        probes: Missed,
+        consumer: Unprinted,
+        renderer: Renderer,
+        output: Output,
+        heartbeat: NoHeartbeat,
     ) -> None:
         self._counters = CounterReader(loaded)
         self._manifest = loaded.manifest
@@ -67,7 +95,11 @@ class Losses(Service):
         self._consumer = consumer
         self._renderer = renderer
         self._output = output
+        self._heartbeat = heartbeat
         self._next = 0.0
+        self._skipped: dict[Key, int] = {}
+        self.gaps: list[Gap] = []
+        """Times in which programs skipped hits, as far as they have been reported."""
 
     def traced(self) -> dict[Key, int]:
         """Losses so far, as counted by programs and the kernel."""
@@ -87,7 +119,19 @@ class Losses(Service):
         # A message follows the output before it; do not wait for a slow reader here.
         if now >= self._next and self._output.advance():
             self._next = now + REPORT_EVERY
-            self._renderer.losses(self.traced())
+            totals = self.traced()
+            self.report_gaps(totals)
+            self._renderer.losses(totals)
+
+    def report_gaps(self, totals: Mapping[Key, int]) -> None:
+        """Report the times, since the last call, in which programs skipped hits, by the *totals* of now."""
+        gaps = self._heartbeat.gaps()
+        skipped = {key: count for key, count in totals.items() if key[0] == SKIPPED}
+        fresh = {key: count - self._skipped.get(key, 0) for key, count in skipped.items()}
+        if gaps and any(fresh.values()):
+            self._skipped = skipped
+            self.gaps += gaps
+            self._renderer.gaps(gaps, fresh)
 
     def report_all(self) -> None:
         """Report all losses, at the end of ``--test`` and ``--bench``."""

@@ -33,6 +33,29 @@ def test_losses_are_reported_once_a_second(monkeypatch: pytest.MonkeyPatch) -> N
         assert run.said == "", "nothing new"
 
 
+def test_gaps_come_with_what_was_skipped_in_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, gaps = [100.0], [(1_000_000_000, 3_000_000_000)]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(module.NoHeartbeat, "gaps", lambda _self: [gaps.pop()] if gaps else [])
+    with ExitStack() as stack:
+        run = FakeRun(stack, monkeypatch, program("kprobe"))
+        losses = run.resources.losses
+        run.probes.lost = {("skipped", 0): 3}
+        losses.woken([])
+        assert "probes did nothing for 3.000 s" in run.said
+        assert losses.gaps == [(1_000_000_000, 3_000_000_000)]
+        now[0] += module.REPORT_EVERY
+        gaps.append((8_000_000_000, 1_000_000_000))
+        losses.woken([])
+        assert run.said == "", "nothing was skipped in it"
+        gaps.append((9_000_000_000, 1_000_000_000))
+        now[0] += module.REPORT_EVERY
+        run.probes.lost = {("skipped", 0): 8}
+        losses.woken([])
+        assert "WARNING: 5 probe hits skipped" in run.said
+        assert losses.gaps == [(1_000_000_000, 3_000_000_000), (9_000_000_000, 1_000_000_000)]
+
+
 def test_unprinted_events_are_losses_too(monkeypatch: pytest.MonkeyPatch) -> None:
     with ExitStack() as stack:
         run = FakeRun(stack, monkeypatch, program("kprobe"))

@@ -1,0 +1,31 @@
+"""The watchdog in programs: without a tracer that runs, they return at once.
+
+The tracer moves a deadline in the session data on as long as it runs (:mod:`pytrace.runtime.session.heartbeat`). A
+program that runs after it counts the hit as skipped and does nothing else. The clock is the tick of the timer, as the
+verifier replaces ``bpf_jiffies64`` by a load where programs are compiled by the kernel's JIT: the check is two loads
+from memory that other CPUs rarely write, and a comparison.
+"""
+
+from __future__ import annotations
+
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.ir import helpers
+from pytrace.codegen.storage.data_sections import SESSION
+from pytrace.core.probes.kinds import Context
+
+SKIPPED = "skipped"
+"""Counter of a program's hits that the watchdog skipped."""
+
+
+def check(e: Emitter) -> None:
+    """End the program after the deadline.
+
+    It comes after the process filters, so that only hits of the traced processes are counted, and before the predicate,
+    which may be of any length. Programs that the tracer itself runs, or a reader of an iterator, have no such check,
+    and neither have empty ones, which have nothing to skip.
+    """
+    unit, kind = e.program.unit, e.program.unit.kind
+    if kind.special or kind.context is Context.ITERATOR or not (unit.body.statements or unit.body.value):
+        return
+    now = e.b.helper(helpers.JIFFIES64)
+    e.end_early(e.b.icmp("ule", now, e.b.load(e.session(SESSION.deadline))), counted=SKIPPED)

@@ -1,0 +1,113 @@
+"""The heartbeat: says to the programs of a run that pytrace is running (``codegen.services.watchdog``).
+
+It moves on the deadline after which programs return at once. A thread does so, not the loop of the run: printing a
+million keys, reading debug information or a reader of the output that takes its time are no reason to skip anything.
+The thread stops, as everything does, when pytrace is stopped, swapped out or gets no processor. Where the thread of the
+run neither uses its processor time nor returns from a call for a while, it is stuck (a file system that does not
+answer), and the heart stops as well.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from threading import Event, Lock, Thread, get_ident
+
+from pytrace.core.manifest import SessionData
+from pytrace.runtime.host import clocks
+from pytrace.runtime.load.loaded_script import LoadedScript
+from pytrace.runtime.session.services.losses import NEVER, Gap, NoHeartbeat
+
+ATTACHING = 60.0
+"""Seconds that attaching one more target may take: the kernel may wait for all processors meanwhile."""
+LONGEST = 1.0
+"""Maximum seconds between two beats."""
+IDLE = 2.0
+"""Seconds that the thread of the run may wait for at least: its waits for events take up to half of that."""
+_AGAIN = 0.05
+"""Seconds between two looks whether a stuck thread runs again."""
+
+
+class Heartbeat(NoHeartbeat):
+    """Moves the deadline of *loaded* on by *seconds* from each beat; *stack* ends it.
+
+    *embedded*: the thread of the run is that of another program, which may do nothing for as long as it likes.
+    """
+
+    def __init__(
+        self, loaded: LoadedScript, data: SessionData, seconds: float, stack: ExitStack, *, embedded: bool
+    ) -> None:
+        memory = stack.enter_context(loaded.section(data.section)[data.deadline : data.deadline + 8])
+        # The store must be one of eight bytes, which struct.pack_into does not promise.
+        self._memory = stack.enter_context(memory.cast("Q"))
+        self._tick = clocks.tick()
+        self._seconds = seconds
+        self._deadline = NEVER
+        self._embedded = self._lenient = embedded
+        self._clock = time.pthread_getcpuclockid(get_ident())
+        self._used = 0
+        self._progress = time.monotonic()
+        """Processor time of the thread of the run, and when it was seen to change."""
+        self._lock = Lock()
+        self._over = Event()
+        self._thread: Thread | None = None
+        self._gaps: list[Gap] = []
+        stack.callback(self.close)
+
+    def beat(self, more: float = 0.0) -> None:
+        """Move the deadline on, for *more* seconds longer than usual, and note if it had passed."""
+        with self._lock:
+            now = clocks.ticks(self._tick)
+            late, self._deadline = now - self._deadline, now + self._in_ticks(self._seconds + more)
+            self._memory[0] = self._deadline
+            if late > 0:
+                self._gaps.append((time.time_ns() - late * self._tick, late * self._tick))
+
+    def _in_ticks(self, seconds: float) -> int:
+        return round((seconds + clocks.RESOLUTION) * 1_000_000_000 / self._tick)
+
+    def attaching(self) -> None:
+        """A target is about to be attached, or was attached."""
+        self.beat(ATTACHING)
+
+    def begin(self) -> None:
+        """From now on a thread beats. It is not started earlier, so that it has the privileges of the run."""
+        self.beat()
+        self._thread = Thread(target=self._run, name="pytrace-heartbeat", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """The run ends: the kernel may take its time to detach probes."""
+        self._lenient = True
+        self.beat()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def gaps(self) -> list[Gap]:
+        """The gaps since the last call."""
+        with self._lock:
+            ended, self._gaps = self._gaps, []
+        return ended
+
+    # ---- the thread
+
+    def _run(self) -> None:
+        every = min(LONGEST, self._seconds / 4)
+        pause = every
+        while not self._over.wait(pause):
+            alive = self._alive()
+            if alive:
+                self.beat()
+            pause = every if alive else _AGAIN
+
+    def _alive(self) -> bool:
+        """Whether the thread of the run has worked a moment ago."""
+        used, now = time.clock_gettime_ns(self._clock), time.monotonic()
+        if used != self._used:
+            self._used, self._progress = used, now
+        return self._lenient or now - self._progress <= max(self._seconds, IDLE)
+

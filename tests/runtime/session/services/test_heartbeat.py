@@ -1,0 +1,122 @@
+"""The heartbeat: when the deadline moves on, and which gaps are noted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from pytrace.core.manifest import SessionData
+from pytrace.runtime.host import clocks
+from pytrace.runtime.session.services import heartbeat as module
+from pytrace.runtime.session.services.heartbeat import Heartbeat
+from tests.support.patience import patience
+
+PLACES = SessionData("session", 0, 8, 16, 24, 32, 40, 48, 64)
+TICK = 4_000_000
+
+
+class Beating:
+    """A heartbeat with a clock of the test: *now* is the tick."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, stack: ExitStack, seconds: float, *, embedded: bool) -> None:
+        self.now = 1000
+        self.memory = bytearray(128)
+        monkeypatch.setattr(clocks, "tick", lambda: TICK)
+        monkeypatch.setattr(clocks, "ticks", lambda _length: self.now)
+        loaded = cast(Any, SimpleNamespace(section=lambda _name: memoryview(self.memory)))
+        self.heart = Heartbeat(loaded, PLACES, seconds, stack, embedded=embedded)
+
+    @property
+    def deadline(self) -> int:
+        return int.from_bytes(self.memory[48:56], "little")
+
+
+@pytest.fixture
+def beating(monkeypatch: pytest.MonkeyPatch) -> Iterator[Beating]:
+    with ExitStack() as stack:
+        yield Beating(monkeypatch, stack, 2.0, embedded=False)
+
+
+def test_a_beat_moves_the_deadline_on_and_no_other_value(beating: Beating) -> None:
+    beating.heart.beat()
+    assert beating.deadline == 1000 + 502, "two seconds, and what the clock may be behind"
+    assert beating.memory == bytes(48) + beating.deadline.to_bytes(8, "little") + bytes(72)
+    assert beating.heart.gaps() == []
+
+
+def test_attaching_may_take_longer(beating: Beating) -> None:
+    beating.heart.attaching()
+    assert beating.deadline == 1000 + 502 + int(module.ATTACHING * 250)
+
+
+def test_a_late_beat_notes_the_gap_from_the_deadline_on(beating: Beating) -> None:
+    beating.heart.beat()
+    beating.now = beating.deadline
+    beating.heart.beat()
+    assert beating.heart.gaps() == [], "programs still run at the deadline"
+    beating.now = beating.deadline + 250
+    before = time.time_ns()
+    beating.heart.beat()
+    ((start, duration),) = beating.heart.gaps()
+    assert duration == 1_000_000_000
+    assert start == pytest.approx(before - duration, abs=500_000_000)
+    assert beating.heart.gaps() == [], "each is told once"
+    assert beating.deadline == beating.now + 502
+
+
+def wait_for(condition: Any) -> bool:
+    """Wait until *condition* holds; whether it does in time."""
+    end = time.monotonic() + patience(5)
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.01)
+    return bool(condition())
+
+
+def test_a_thread_beats_until_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ExitStack() as stack:
+        beating = Beating(monkeypatch, stack, 0.5, embedded=False)
+        beating.heart.begin()
+        first = beating.deadline
+        beating.now += 1000
+        assert wait_for(lambda: beating.deadline > first)
+    beating.now += 1000
+    last = beating.deadline
+    time.sleep(0.3)
+    assert beating.deadline == last
+
+
+@pytest.mark.parametrize(("embedded", "beats"), [(False, False), (True, True)])
+def test_a_run_whose_thread_does_not_return_is_stuck(
+    embedded: bool, beats: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the run is another program's thread, that may wait for as long as it likes."""
+    monkeypatch.setattr(module, "IDLE", 0.2)
+    with ExitStack() as stack:
+        beating = Beating(monkeypatch, stack, 0.5, embedded=embedded)
+        monkeypatch.setattr(module.time, "clock_gettime_ns", lambda _clock: 7)
+        beating.heart.begin()
+        time.sleep(1.0)
+        before = beating.deadline
+        beating.now += 1000
+        time.sleep(0.5)
+        assert (beating.deadline > before) is beats
+        monkeypatch.setattr(module.time, "clock_gettime_ns", lambda _clock: 8)
+        assert wait_for(lambda: beating.deadline > before)
+
+
+def test_a_run_that_ends_is_not_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "IDLE", 0.2)
+    with ExitStack() as stack:
+        beating = Beating(monkeypatch, stack, 0.5, embedded=False)
+        monkeypatch.setattr(module.time, "clock_gettime_ns", lambda _clock: 7)
+        beating.heart.begin()
+        beating.heart.stop()
+        time.sleep(1.0)
+        before = beating.deadline
+        beating.now += 1000
+        assert wait_for(lambda: beating.deadline > before)
