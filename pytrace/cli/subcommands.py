@@ -15,9 +15,8 @@ from pytrace.base.control_characters import printable_lines
 from pytrace.core.diagnostics import TraceError
 from pytrace.results import file_form
 from pytrace.results.difference import Difference, difference
-from pytrace.results.formats import difference_forms, folded, table
+from pytrace.results.formats import difference_forms, table
 from pytrace.results.formats.format_row import Format, WriteOptions
-from pytrace.results.formats.selection import select
 from pytrace.results.merge import merge
 from pytrace.results.snapshot import SnapshotData
 
@@ -104,7 +103,7 @@ def _show(arguments: Namespace) -> int:
 
 def _write(snapshot: SnapshotData, row: Format, options: WriteOptions, arguments: Namespace) -> None:
     """Write the parts of a snapshot that format *row* can show, and warn about the others."""
-    chosen = select(snapshot, row, arguments.map or ())
+    chosen = table.select(snapshot, row, arguments.map or ())
     writer = row.writer()
     sys.stderr.write("".join(f"WARNING: {sentence}\n" for sentence in chosen.left_out))
     with _output(arguments.output, binary=row.binary) as file:
@@ -132,8 +131,8 @@ def _diff(arguments: Namespace) -> int:
     if arguments.map:
         _check_maps(arguments.map, before, after)
     compared = difference(before, after, files)
-    if row.name == "folded":
-        data = folded.differential(*_stacks_of(row, before, after), options)
+    if row.differential is not None:
+        data = row.differential(*_shown_parts(row, before, after), options)
         with _output(arguments.output, binary=False) as file:
             file.write(data)
         return 0
@@ -148,9 +147,9 @@ def _diff(arguments: Namespace) -> int:
     return 0
 
 
-def _stacks_of(row: Format, before: SnapshotData, after: SnapshotData) -> tuple[SnapshotData, SnapshotData]:
+def _shown_parts(row: Format, before: SnapshotData, after: SnapshotData) -> tuple[SnapshotData, SnapshotData]:
     """The maps of two snapshots that format *row* can show; the others are reported once."""
-    chosen = [select(side, row) for side in (before, after)]
+    chosen = [table.select(side, row) for side in (before, after)]
     sentences = dict.fromkeys(sentence for part in chosen for sentence in part.left_out)
     sys.stderr.write("".join(f"WARNING: {sentence}\n" for sentence in sentences))
     return chosen[0].snapshot, chosen[1].snapshot

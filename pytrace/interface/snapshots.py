@@ -124,11 +124,11 @@ class Snapshot:
         Raises:
             TraceError: there is no such format or map, or the format cannot show it.
         """
-        from pytrace.results.formats import selection, table
+        from pytrace.results.formats import table
 
         row, options = table.chosen(name, None)
         file = io.BytesIO()
-        row.writer()(selection.select(self.data, row, maps).snapshot, options, file)
+        row.writer()(table.select(self.data, row, maps).snapshot, options, file)
         return file.getvalue()
 
     def merge(self, *others: Snapshot) -> Snapshot:

@@ -38,7 +38,7 @@ from pytrace.results.formats import table
         (["--no-feature", "magic"], "unknown feature"),
         (["--save", ""], "--save needs the name of a file"),
         (["--save", "-"], "--save needs the name of a file"),
-        (["-o", "x.svg"], "no format has the suffix '.svg' of 'x.svg'"),
+        (["-o", "x.png"], "no format has the suffix '.png' of 'x.png'"),
         (["-o", "x.json.gz"], "no format has the suffix '.gz'"),
         (["--save-every", "often", "x"], "--save-every needs a number of seconds, not 'often'"),
         (["--save-every", "0", "x"], "needs 0.1 seconds at least"),

@@ -13,10 +13,9 @@ import pytest
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.results.formats.format_row import Format, WriteOptions, content
-from pytrace.results.formats.selection import select
-from pytrace.results.formats.table import FORMATS
+from pytrace.results.formats.table import FORMATS, select
 from pytrace.results.snapshot import SnapshotData
-from tests.support import readers
+from tests.support import pictures, readers
 from tests.support.machine import need
 from tests.support.saved import save
 from tests.support.usage import EXAMPLES, NEEDS
@@ -50,6 +49,10 @@ def _firefox(_data: bytes, path: Path) -> None:
     assert readers.firefox(path)
 
 
+def _svg(data: bytes, _path: Path) -> None:
+    assert pictures.texts(data)
+
+
 def _pprof(_data: bytes, path: Path) -> None:
     assert readers.pprof(path)["sample"]
 
@@ -74,7 +77,7 @@ def _perfetto(data: bytes, _path: Path) -> None:
 
 READ: dict[str, Callable[[bytes, Path], None]] = {
     "text": _text, "json": _json, "csv": _csv, "folded": _folded, "speedscope": _speedscope,
-    "firefox": _firefox, "pprof": _pprof,
+    "firefox": _firefox, "svg": _svg, "pprof": _pprof,
     "openmetrics": _openmetrics, "arrow": _arrow, "parquet": _parquet, "perfetto": _perfetto,
 }  # fmt: skip
 

@@ -29,13 +29,18 @@ def lines(snapshot: SnapshotData) -> Iterator[str]:
             yield _times(run)
             if run.identity in snapshot.costs:
                 yield from _cost(snapshot.costs[run.identity])
-            yield from (
-                f"# hits were skipped for {seconds(duration)} s from {moment(start)}\n" for start, duration in run.gaps
-            )
+    yield from [f"# {line}\n" for line in losses(snapshot)]
+    yield "\n"
+
+
+def losses(snapshot: SnapshotData) -> Iterator[str]:
+    """A line for each gap, and for each kind of loss and what it concerns."""
+    for run in snapshot.runs:
+        for start, duration in run.gaps:
+            yield f"hits were skipped for {seconds(duration)} s from {moment(start)}"
     for kind, subjects in sorted(snapshot.losses.items()):
         for subject, count in sorted(subjects.items()):
-            yield f"# {kind}: {count} ({subject})\n" if subject else f"# {kind}: {count}\n"
-    yield "\n"
+            yield f"{kind}: {count} ({subject})" if subject else f"{kind}: {count}"
 
 
 def _origin(run: Run) -> str:

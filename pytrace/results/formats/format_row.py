@@ -60,6 +60,9 @@ It raises :class:`pytrace.core.diagnostics.TraceError` for content that the form
 """
 
 
+Differential: TypeAlias = Callable[[SnapshotData, SnapshotData, WriteOptions], bytes]
+
+
 class Format(msgspec.Struct, frozen=True):
     """A format of results."""
 
@@ -70,6 +73,8 @@ class Format(msgspec.Struct, frozen=True):
     """Ends of file names that stand for it, dots included, in lower case."""
     shows: frozenset[Content]
     write: Writer
+    differential: Differential | None = None
+    """Compares two snapshots (before, after) in the format; without it the signed changes are written."""
     binary: bool = False
     """It is not written to terminals."""
     options: tuple[FormatOption, ...] = ()

@@ -1,4 +1,4 @@
-"""The table of the formats of results, and the choice of one by name or suffix.
+"""The table of the formats of results, the choice of one by name or suffix, and of what it shows of a snapshot.
 
 A new format is a module of this package with a ``write`` (see :data:`format_row.Writer`), and a row here.
 """
@@ -6,10 +6,14 @@ A new format is a module of this package with a ``write`` (see :data:`format_row
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Sequence
+
+import msgspec
 
 from pytrace.core.diagnostics import TraceError, did_you_mean
-from pytrace.results.formats import firefox, folded, openmetrics, pprof, speedscope, tabular, text_and_json
-from pytrace.results.formats.format_row import Content, Format, FormatOption, WriteOptions
+from pytrace.results.formats import firefox, folded, openmetrics, pprof, speedscope, svg, tabular, text_and_json
+from pytrace.results.formats.format_row import Content, Format, FormatOption, WriteOptions, content
+from pytrace.results.snapshot import SnapshotData
 from pytrace.results.timeline import perfetto
 
 _ALL = frozenset(Content)
@@ -18,12 +22,12 @@ _STACKS = frozenset({Content.STACKS})
 _ROWS = FormatOption("rows", "of several tables of rows this one, from 1", "NUMBER")
 
 
-
 FORMATS: tuple[Format, ...] = (
     Format("text", "what the end of a run prints", (".txt",), _ALL, text_and_json.write_text),
     Format("json", "the same as lines of JSON", (".json", ".jsonl"), _ALL, text_and_json.write_json),
     Format(
         "folded", "a line for each stack, for FlameGraph", (".folded",), _STACKS, folded.write,
+        differential=folded.differential,
         options=(
             FormatOption("process", "of the keys beside stacks only the first string is shown, as root frame"),
             FormatOption("stacks", "keys beside stacks are not shown"),
@@ -43,6 +47,18 @@ FORMATS: tuple[Format, ...] = (
     Format(
         "pprof", "a profile for go tool pprof", (".pb.gz", ".pprof"), _STACKS, pprof.write, binary=True,
         options=(FormatOption("hz", "the frequency of the samples that were counted: CPU time is shown too", "N"),),
+    ),
+    Format(
+        "svg", "pictures: flame graphs, histograms, heat maps", (".svg",),
+        frozenset({Content.STACKS, Content.HISTOGRAMS}), svg.write, differential=svg.differential,
+        options=(
+            FormatOption("icicle", "flame graphs have the root at the top"),
+            FormatOption("reversed", "flame graphs have callers above callees"),
+            FormatOption("color", "of flame graphs: kind (user, kernel) or module", "NAME"),
+            FormatOption("heat", "histograms of one map are a heat map: keys × buckets"),
+            FormatOption("bars", "histograms are bars also where a map has many keys"),
+            FormatOption("width", "of the picture, in pixels: 1200 without it", "PIXELS"),
+        ),
     ),
     Format("csv", "tables by RFC 4180, as -f csv of a run prints them", (".csv",), _ALL, tabular.write_csv),
     Format(
@@ -81,7 +97,7 @@ def named(name: str) -> Format:
 
 _OTHERS = frozenset({
     # pictures, documents
-    ".svg", ".html", ".htm", ".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf", ".ps", ".eps", ".dot",
+    ".html", ".htm", ".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf", ".ps", ".eps", ".dot",
     # tables
     ".xml", ".yaml", ".yml", ".toml", ".tsv", ".xls", ".xlsx", ".ods",
     ".ndjson", ".avro", ".orc", ".h5", ".db", ".sqlite", ".msgpack", ".ipc",
@@ -138,3 +154,74 @@ def chosen(wanted: str | None, path: str | None, *, about: bool = False) -> tupl
         return row, WriteOptions(row.settings(settings), about)
     row = (by_suffix(path) if path else None) or named("text")
     return row, WriteOptions({}, about)
+
+
+# ---------------------------------------------------------------------------------------------- selection
+
+ALL_ROWS = "rows"
+"""The name under which all tables are selected."""
+
+
+class Selection(msgspec.Struct, frozen=True):
+    """A part of a snapshot."""
+
+    snapshot: SnapshotData
+    left_out: tuple[str, ...]
+    """A sentence for each map that was left out because the format cannot show it."""
+
+
+def select(snapshot: SnapshotData, row: Format, names: Sequence[str] = ()) -> Selection:
+    """The part of *snapshot* that *row* shows.
+
+    Args:
+        snapshot: the snapshot, which is not changed.
+        row: the format.
+        names: names of maps (with or without ``@``), or :data:`ALL_ROWS` for the tables; none: everything that fits.
+
+    Raises:
+        TraceError: a map does not exist, one of *names* does not fit the format, or nothing at all fits. A snapshot
+            without anything fits every format.
+    """
+    contents = {name: content(data) for name, data in snapshot.maps.items()}
+    if snapshot.tables:
+        contents[ALL_ROWS] = Content.ROWS
+    chosen = [_known(name, contents) for name in names] or list(contents)
+    wrong = [name for name in chosen if contents[name] not in row.shows]
+    if wrong and (names or len(wrong) == len(chosen)):
+        raise _cannot(row, [(name, contents[name]) for name in wrong])
+    fits = set(chosen) - set(wrong)
+    part = SnapshotData(
+        snapshot.runs,
+        {name: data for name, data in snapshot.maps.items() if name in fits},
+        snapshot.tables if ALL_ROWS in fits else (),
+        snapshot.losses,
+        costs=snapshot.costs,
+    )
+    return Selection(part, tuple(_sentence(row, name, contents[name]) for name in wrong))
+
+
+def _known(name: str, contents: dict[str, Content]) -> str:
+    for known in (name, f"@{name}"):
+        if known in contents:
+            return known
+    there = ("there are " + ", ".join(sorted(contents)),) if contents else ("the snapshot has no maps",)
+    raise TraceError(f"there is no map {name!r} in the snapshot", hints=did_you_mean(name, contents) or there)
+
+
+def _sentence(row: Format, name: str, held: Content) -> str:
+    return f"format {row.name} cannot show {_described(name, held)}"
+
+
+def _described(name: str, held: Content) -> str:
+    return name if held is Content.ROWS else f"{name} ({held.value})"
+
+
+def _cannot(row: Format, wrong: Iterable[tuple[str, Content]]) -> TraceError:
+    items = list(wrong)
+    able = sorted(held.value for held in row.shows)
+    text = f"format {row.name} cannot show " + ", ".join(_described(name, held) for name, held in items)
+    others = [
+        f"formats that show {held.value}: {', '.join(other.name for other in FORMATS if held in other.shows)}"
+        for held in dict.fromkeys(held for _, held in items)
+    ]
+    return TraceError(text, hints=(f"it shows {', '.join(able)}", *others))

@@ -26,7 +26,6 @@ from pytrace.pipeline import compile_script
 from pytrace.results import difference, file_form, merge
 from pytrace.results.formats import difference_forms, table
 from pytrace.results.formats.format_row import WriteOptions
-from pytrace.results.formats.selection import select
 from pytrace.results.snapshot import SnapshotData
 from pytrace.runtime.aot import prepare
 from pytrace.runtime.host import fingerprints
@@ -74,7 +73,7 @@ def _shown(found: SnapshotData) -> None:
     for row in table.FORMATS:
         if row.name not in _LATER:
             try:
-                row.write(select(found, row).snapshot, WriteOptions(about=not row.binary), io.BytesIO())
+                row.write(table.select(found, row).snapshot, WriteOptions(about=not row.binary), io.BytesIO())
             except TraceError:
                 continue
 

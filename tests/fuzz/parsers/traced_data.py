@@ -24,7 +24,6 @@ from pytrace.metrics.http_server import Answer
 from pytrace.results import file_form
 from pytrace.results.formats import table
 from pytrace.results.formats.format_row import WriteOptions
-from pytrace.results.formats.selection import select
 from pytrace.results.snapshot import MapData, Run, SnapshotData
 from pytrace.results.values import Frame, StackTrace
 from pytrace.runtime.output.run_state import RenderOptions
@@ -203,7 +202,7 @@ def names(data: bytes) -> None:
 
 def _written(row: table.Format, found: SnapshotData) -> bytes:
     file = io.BytesIO()
-    row.write(select(found, row).snapshot, WriteOptions(about=not row.binary), file)
+    row.write(table.select(found, row).snapshot, WriteOptions(about=not row.binary), file)
     return file.getvalue()
 
 

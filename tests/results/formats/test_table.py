@@ -9,6 +9,8 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.results.formats import table
 from pytrace.results.formats.format_row import Content, Format, WriteOptions
 from pytrace.results.snapshot import SnapshotData
+from tests.support.snapshots import COUNT, map_data, snapshot, stack
+from tests.support.snapshots import table as rows
 
 USTACK = types.Stack(True)
 
@@ -37,13 +39,13 @@ def test_suffix_or_name_choose_the_format() -> None:
     assert table.chosen("text", "a.json")[0].name == "text"
 
 
-@pytest.mark.parametrize("name", ["x", "x.log", "x.out", "run.2", "a.b/x", "/dev/null", "svg", ".svg", "x.svg/y"])
+@pytest.mark.parametrize("name", ["x", "x.log", "x.out", "run.2", "a.b/x", "/dev/null", "png", ".png", "x.png/y"])
 def test_other_names_mean_text(name: str) -> None:
     assert table.by_suffix(name) is None
     assert table.chosen(None, name)[0].name == "text"
 
 
-@pytest.mark.parametrize("name", ["x.svg", "a/B.HTML", "x.txt.gz", "x.speedscope.svg", "x.perfetto", "x.ndjson"])
+@pytest.mark.parametrize("name", ["x.png", "a/B.HTML", "x.txt.gz", "x.speedscope.png", "x.perfetto", "x.ndjson"])
 def test_a_suffix_of_another_format_is_refused(name: str) -> None:
     suffix = name.lower()[name.rindex(".") :]
     with pytest.raises(TraceError, match=rf"no format has the suffix '{suffix}' of '{name}'") as found:
@@ -66,3 +68,38 @@ def test_an_unknown_format_is_named_with_those_there_are() -> None:
         table.chosen("jsn", None)
     assert "did you mean 'json'?" in found.value.hints
     assert any("text" in hint for hint in found.value.hints)
+
+
+# ---------------------------------------------------------------------------------------------- selection
+
+FOLDED = Format("folded", "", (".folded",), frozenset({Content.STACKS}), table.named("text").write)
+
+
+def test_what_does_not_fit_is_left_out_and_told() -> None:
+    whole = snapshot(
+        map_data("@s", USTACK, COUNT, {stack("f"): 1}),
+        map_data("@h", None, types.Hist(), {None: {1: 2}}),
+        tables=(rows(["pid"], [types.INT64], [(1,)]),),
+    )
+    chosen = table.select(whole, FOLDED)
+    assert list(chosen.snapshot.maps) == ["@s"]
+    assert not chosen.snapshot.tables
+    assert chosen.left_out == (
+        "format folded cannot show @h (histograms)",
+        "format folded cannot show rows",
+    )
+    assert table.select(whole, FOLDED, ["s"]).left_out == ()
+    assert table.select(whole, table.named("text"), ["rows"]).snapshot.tables == whole.tables
+
+
+def test_what_cannot_be_shown_at_all_is_an_error_that_names_what_can() -> None:
+    whole = snapshot(map_data("@s", USTACK, COUNT, {}), map_data("@h", None, types.Hist(), {None: {1: 2}}))
+    with pytest.raises(TraceError, match=r"format folded cannot show @h \(histograms\)") as found:
+        table.select(whole, FOLDED, ["@h"])
+    assert found.value.hints[0] == "it shows numbers by stack"
+    assert found.value.hints[1].startswith("formats that show histograms: text, json")
+    with pytest.raises(TraceError, match="cannot show"):
+        table.select(snapshot(whole.maps["@h"]), FOLDED)
+    with pytest.raises(TraceError, match="there is no map '@x'"):
+        table.select(whole, FOLDED, ["@x"])
+    assert table.select(SnapshotData(()), FOLDED).left_out == ()

@@ -16,7 +16,6 @@ from pytrace.core.options.run_options import RunOptions
 from pytrace.core.types import Record
 from pytrace.results import file_form
 from pytrace.results.formats import table
-from pytrace.results.formats.selection import select
 from pytrace.results.snapshot import MapData, SnapshotData, Table
 from pytrace.runtime.output.streams import Flush, Output
 from pytrace.runtime.session.services.service import EndOfRun, Service
@@ -56,7 +55,7 @@ class Export:
             shown = ", ".join(sorted(held.value for held in self._row.shows))
             hints = (f"format {self._row.name} shows {shown}",)
             raise TraceError("the script has no maps and no rows that could be written", hints=hints)
-        select(empty, self._row)
+        table.select(empty, self._row)
         if self._path is not None:
             try:
                 whole_files.check(self._path)
@@ -68,7 +67,7 @@ class Export:
         held = {name: data for name, data in snapshot.maps.items() if data.entries}
         file = io.BytesIO()
         try:
-            chosen = select(replace(snapshot, maps=held), self._row)
+            chosen = table.select(replace(snapshot, maps=held), self._row)
             for sentence in chosen.left_out:
                 warn(sentence)
             self._write(chosen.snapshot, self._settings, file)
