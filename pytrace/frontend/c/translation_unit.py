@@ -18,6 +18,7 @@ from functools import cache
 
 import msgspec
 
+from pytrace.base import trusted_files
 from pytrace.core.diagnostics import Diagnostics, InternalError, either
 from pytrace.core.kernel_info import NO_HEADERS, KernelHeaders, KernelInfo
 from pytrace.core.options.compile_options import CompileOptions
@@ -26,6 +27,7 @@ from pytrace.core.types import Array, Bool, Enum, Int, Pointer, Struct, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.c import constants
 from pytrace.frontend.c.libclang import Index, Problem, TranslationUnit
+from pytrace.frontend.expand import imports
 
 MAIN = "/pytrace/script.c"
 PRELUDE = "/pytrace/kernel.h"
@@ -166,7 +168,33 @@ def translate(
         line += text.count("\n") + 1
     wrong = _with_headers(program, options, translation)
     _report(wrong, translation, diagnostics)
+    if os.geteuid() == 0:
+        _refuse_foreign_headers(program, options, translation, diagnostics)
     return translation
+
+
+def _refuse_foreign_headers(
+    program: nodes.Program, options: CompileOptions, translation: Translation, diagnostics: Diagnostics
+) -> None:
+    """Refuse headers that somebody could have written or replaced whom root did not name.
+
+    Those are users other than root, the owner of the script, and the owners of the directories and files that ``-I``
+    and ``--include`` name.
+    """
+    named = [*options.include_directories, *options.includes]
+    trusted = imports.owners(program.span.source.path)
+    trusted |= {os.stat(path).st_uid for path in named if os.path.exists(path)}
+    for item in translation.parsed.get_includes():
+        path, place = str(item.include), item.location
+        # The prelude and headers that BTF replaces are no files.
+        if translation.system(path) or not os.path.isfile(path):
+            continue
+        reason = trusted_files.distrust(path, trusted)
+        if reason is not None:
+            inside = str(place.file) == MAIN and translation.parts
+            span = translation.span(place.line - 1, place.column) if inside else translation.parts[0].span
+            hint = reason[1] if reason[1].startswith("chmod") else "use a copy that belongs to root, or -I its directory"
+            diagnostics.error(f"refusing to include {path}: {reason[0]}", span, hints=[hint])
 
 
 _INCLUDE = r"(?m)^[ \t]*#[ \t]*include(?:_next)?\b[ \t]*[<\"]?(?P<name>[^>\"\n]*)"

@@ -16,6 +16,7 @@ from contextlib import suppress
 import msgspec
 from msgspec.structs import replace
 
+from pytrace.base import trusted_files
 from pytrace.core import script_files
 from pytrace.core.diagnostics import Diagnostics, did_you_mean
 from pytrace.core.options.compile_options import CompileOptions
@@ -251,23 +252,19 @@ def _untrusted(path: str, node: nodes.Import) -> tuple[str, str] | None:
     Root imports what belongs to root, to the owner of the importing script, or to the owner of pytrace itself: a name
     that is relative to the working directory, or to a script in /tmp, could be anybody's file.
     """
-    status = os.stat(path)
-    if status.st_mode & stat.S_IWOTH:
+    if os.geteuid() == 0:
+        return trusted_files.distrust(path, owners(node.span.source.path))
+    if os.stat(path).st_mode & stat.S_IWOTH:
         return "it is world-writable", f"chmod o-w {path}"
-    if os.geteuid() != 0:
-        return None
-    importing = node.span.source.path
-    owners = {0, os.stat(__file__).st_uid}
-    with suppress(OSError):
-        owners |= {os.stat(importing).st_uid} if importing is not None else set()
-    if status.st_uid not in owners:
-        hint = f"import it from a script of that user, or use a copy that belongs to root (chown root {path})"
-        return f"it belongs to user {status.st_uid}", hint
-    folder = os.path.dirname(os.path.realpath(path))
-    mode = os.stat(folder).st_mode
-    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-        return f"everybody can replace it: {folder} is world-writable", f"chmod o-w {folder}"
     return None
+
+
+def owners(script: str | None) -> set[int]:
+    """The users whose files root takes over into a script: its owner, and that of pytrace itself."""
+    trusted = {os.stat(__file__).st_uid}
+    with suppress(OSError):
+        trusted |= {os.stat(script).st_uid} if script is not None else set()
+    return trusted
 
 
 def files(program: nodes.Program) -> list[str]:

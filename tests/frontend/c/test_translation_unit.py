@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+
+import pytest
 
 from tests.frontend.c.reading import good, read
 from tests.support.facts import RecordedKernel
@@ -79,3 +82,47 @@ def test_struct_defined_twice() -> None:
 def test_error_directive() -> None:
     _, diagnostics = read("#error not here")
     assert "not here" in diagnostics.errors[0].message
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+
+
+def refused(text: str, **options: tuple[str, ...]) -> str:
+    """The message about a header that is refused."""
+    _, diagnostics = read(text, **options)
+    return next((item.message for item in diagnostics.errors if item.message.startswith("refusing")), "")
+
+
+@needs_root
+@pytest.mark.parametrize("named", [True, False])
+def test_root_includes_no_headers_that_others_can_write(tmp_path: Path, named: bool) -> None:
+    folder = tmp_path / "include"
+    folder.mkdir()
+    header, link = folder / "mine.h", tmp_path / "link.h"
+    header.write_text("struct mine { short s; };\n")
+    link.symlink_to(header)
+    options = {"include_directories": (str(folder),)} if named else {}
+    for path in (header, link):
+        assert not refused(f'#include "{path}"', **options)
+    for mode, word in ((0o777, "world"), (0o775, "group")):
+        os.chown(folder, 0, 12345)
+        folder.chmod(mode)
+        for path in (header, link):
+            assert f"{folder} is {word}-writable" in refused(f'#include "{path}"', **options)
+    folder.chmod(0o755)
+    header.chmod(0o666)
+    assert "it is world-writable" in refused(f'#include "{header}"', **options)
+
+
+@needs_root
+def test_root_names_whose_headers_it_includes(tmp_path: Path) -> None:
+    header = tmp_path / "mine.h"
+    header.write_text("struct mine { short s; };\n")
+    os.chown(header, 12345, 12345)
+    text = f'#include "{header}"'
+    assert "it belongs to user 12345" in refused(text)
+    assert "it belongs to user 12345" in refused(text, include_directories=(str(tmp_path),))
+    assert not refused(text, includes=(str(header),))
+    os.chown(tmp_path, 12345, 12345)
+    assert not refused(text, include_directories=(str(tmp_path),))
+    assert "it belongs to user 12345" in refused(text) or "user 12345 can replace it" in refused(text)
