@@ -79,7 +79,8 @@ def _own_group(status: os.stat_result) -> bool:
 def _of_another(path: str, place: str, status: os.stat_result, shared: bool) -> tuple[str, str]:
     hint = f"import it from a script of that user, or use a copy that belongs to root (chown root {path})"
     if stat.S_ISLNK(status.st_mode):
-        return f"{place} is a link of user {status.st_uid}" if shared else f"{place} belongs to user {status.st_uid}", hint
+        what = "is a link of" if shared else "belongs to"
+        return f"{place} {what} user {status.st_uid}", hint
     if place == os.path.realpath(path):
         return f"it belongs to user {status.st_uid}", hint
     return f"user {status.st_uid} can replace it: {place} belongs to that user", hint

@@ -19,7 +19,7 @@ def _tplist(options: Options, kernel: KernelInfo) -> Translation:
         raise TraceError("tplist takes one process")
     words = ["-l", *(["-v"] if options.flag("verbose") else [])]
     if library or pids:
-        target = quoted(_file(library, kernel)) if library else "*"
+        target = quoted(_file(library, kernel), path=True) if library else "*"
         pattern = name or "*"
         words += [*(["-p", str(pids[0])] if pids else []), f"usdt:{target}:{pattern}"]
     else:

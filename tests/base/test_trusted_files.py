@@ -67,7 +67,8 @@ def test_the_own_group_of_a_user_may_write(file: Path, monkeypatch: pytest.Monke
     file.chmod(0o664)
     user = pwd.struct_passwd(("eve", "", EVE, EVE, "", "", ""))
     monkeypatch.setattr(pwd, "getpwuid", lambda _uid: user)
-    for name, members, trusted in (("eve", [], True), ("eve", ["eve"], True), ("eve", ["bob"], False), ("all", [], False)):
+    groups = (("eve", [], True), ("eve", ["eve"], True), ("eve", ["bob"], False), ("all", [], False))
+    for name, members, trusted in groups:
         group = grp.struct_group((name, "", EVE, members))
         monkeypatch.setattr(grp, "getgrgid", lambda _gid, group=group: group)
         assert (reason(file, EVE) == "") is trusted

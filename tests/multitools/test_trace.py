@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.core.diagnostics import TraceError
+from pytrace.core.diagnostics import Diagnostics, TraceError
 from pytrace.core.options.script_options import Value
+from pytrace.core.source import Source
+from pytrace.frontend.ast import visitor
+from pytrace.frontend.syntax import parser
 from pytrace.multitools import trace
 from pytrace.multitools.specs.problems import SpecText
 from tests.support.facts import FEATURES, RecordedKernel
@@ -150,3 +153,26 @@ def test_numbers_of_values(values: list[str]) -> None:
     spec = SpecText.of('"%d %d"')
     with pytest.raises(TraceError, match=f"takes 2 values, {len(values)} given"):
         trace.values(spec, trace.conversions(spec), values, str)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    ["/.", 't:a:b"); system("id', 'u:app:o"ne:st"art', 'p::a/ { system("id") } begin', "t:sched:x/1/{exit();}",
+     "software:cpu-clock /1/ { exit() } x", "p:/bin/a b:c d"],
+)  # fmt: skip
+def test_names_are_no_code(spec: str) -> None:
+    """What is translated has one probe with one statement, or the specification is refused."""
+    try:
+        text = translate("trace", probe=spec).text
+    except TraceError:
+        return
+    diagnostics = Diagnostics()
+    program = parser.parse(Source("trace", text), diagnostics)
+    assert not diagnostics.failed, text
+    assert len(program.probes) == 1
+    assert "system(" not in {getattr(node, "name", "") for node in visitor.walk(program)}
+
+
+def test_control_characters_are_in_no_name() -> None:
+    with pytest.raises(TraceError, match="control characters"):
+        translate("trace", probe="p::a\x07b")

@@ -193,8 +193,9 @@ def _refuse_foreign_headers(
         if reason is not None:
             inside = str(place.file) == MAIN and translation.parts
             span = translation.span(place.line - 1, place.column) if inside else translation.parts[0].span
-            hint = reason[1] if reason[1].startswith("chmod") else "use a copy that belongs to root, or -I its directory"
-            diagnostics.error(f"refusing to include {path}: {reason[0]}", span, hints=[hint])
+            own = "use a copy that belongs to root, or name its directory with -I"
+            hints = [reason[1] if reason[1].startswith("chmod") else own]
+            diagnostics.error(f"refusing to include {path}: {reason[0]}", span, hints=hints)
 
 
 _INCLUDE = r"(?m)^[ \t]*#[ \t]*include(?:_next)?\b[ \t]*[<\"]?(?P<name>[^>\"\n]*)"

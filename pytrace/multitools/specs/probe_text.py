@@ -45,7 +45,7 @@ class ProbeText(msgspec.Struct, frozen=True):
             return "func"
         if self.target.wild:
             return "probe"
-        return f'"{self.target.name}"'
+        return trace_targets.in_quotes(self.target.name)
 
     def array_field(self, expression: str, kernel: KernelInfo) -> bool:
         """Whether an expression is a tracepoint field that contains its text, so that it needs no ``str``."""

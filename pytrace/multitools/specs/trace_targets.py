@@ -38,7 +38,9 @@ _RETURNS = (KRETPROBE, FEXIT, URETPROBE)
 _TYPED = (FENTRY, FEXIT)
 _LETTERS = ("t", "u", "p", "r")
 """First parts with bcc's meaning, though some are also short names of providers."""
-_PLAIN = re.compile(r"[\w./*+@~?-]+$")
+_PLAIN = re.compile(r"[\w.*+@~?-]+\Z", re.ASCII)
+_PLAIN_PATH = re.compile(r"[\w./*+@~?-]+\Z", re.ASCII)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _WILD = re.compile(r"[*?\[]")
 SHAPES = ("a place is written FUNCTION, LIBRARY:FUNCTION, /path/program:FUNCTION, t:CATEGORY:EVENT, "
           "u:LIBRARY:PROBE (USDT, else a function), p:LIBRARY:FUNCTION, r:LIBRARY:FUNCTION, or as an attach point "
@@ -76,6 +78,9 @@ def parse(spec: SpecText, *, regexp: bool = False) -> TraceTarget:
     Raises:
         TraceError: the text has too few or too many parts.
     """
+    found = _CONTROL.search(spec.text)
+    if found is not None:
+        raise spec.error("control characters are in no name", at=found.start(), length=1)
     parts = attach_point_text.split(spec.text)
     first = parts[0]
     kind = probe_kind(first) if len(parts) > 1 and first not in _LETTERS else None
@@ -179,7 +184,7 @@ def attach(target: TraceTarget, kernel: KernelInfo, pid: int | None = None) -> A
     if target.family == KERNEL:
         return _kernel(target, kernel)
     if target.family == OTHER:
-        return Attachment(f"{target.container}:{target.name}", prefix=0)
+        return Attachment(":".join(map(quoted, (target.container, *target.name.split(":")))), prefix=0)
     if target.family == TRACEPOINT:
         return Attachment(f"tracepoint:{quoted(target.container)}:{quoted(target.name)}", prefix=len("tracepoint:"))
     container = _binary(target.container, kernel, pid)
@@ -187,8 +192,8 @@ def attach(target: TraceTarget, kernel: KernelInfo, pid: int | None = None) -> A
     path = len(paths[0].encode()) + 1 if len(paths) == 1 else 0
     if target.family == USDT:
         parts = ":".join(quoted(part) for part in target.name.split(":"))
-        return Attachment(f"usdt:{quoted(container)}:{parts}", prefix=len("usdt:") + path)
-    name = f"{quoted(container)}:{quoted(target.name)}"
+        return Attachment(f"usdt:{quoted(container, path=True)}:{parts}", prefix=len("usdt:") + path)
+    name = f"{quoted(container, path=True)}:{quoted(target.name)}"
     return Attachment(f"uprobe:{name}", f"uretprobe:{name}", prefix=len("uprobe:") + path)
 
 
@@ -228,9 +233,14 @@ def _no_kernel_functions(target: TraceTarget) -> TraceError:
     return target.spec.error(message, hints=hints)
 
 
-def quoted(part: str) -> str:
-    """A part of an attach point, in quotes where the grammar needs them."""
-    return part if _PLAIN.match(part) or not part else '"{}"'.format(part.replace("\\", "\\\\").replace('"', '\\"'))
+def quoted(part: str, *, path: bool = False) -> str:
+    """A part of an attach point, in quotes where the grammar needs them; a slash is plain in the *path* of a file."""
+    return part if (_PLAIN_PATH if path else _PLAIN).match(part) or not part else in_quotes(part)
+
+
+def in_quotes(part: str) -> str:
+    """A name in quotes, as attach points and strings have it; there are no control characters in it."""
+    return '"{}"'.format(part.replace("\\", "\\\\").replace('"', '\\"'))
 
 
 # ---------------------------------------------------------------------------------------------- regular expressions
