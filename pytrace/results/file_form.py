@@ -58,6 +58,7 @@ class _Origin(msgspec.Struct, frozen=True):
     script_hash: bytes
     parameters: tuple[bytes, ...]
     version: bytes
+    text: bytes = b""
 
 
 class _Run(msgspec.Struct, frozen=True, array_like=True):
@@ -274,7 +275,7 @@ class _Writer:
 def _stored_run(run: Run, origins: dict[_Origin, int]) -> _Run:
     origin = _Origin(
         raw(run.host), raw(run.kernel), raw(run.machine), raw(run.script), raw(run.script_hash),
-        tuple(map(raw, run.parameters)), raw(run.version),
+        tuple(map(raw, run.parameters)), raw(run.version), raw(run.text),
     )  # fmt: skip
     number = origins.setdefault(origin, len(origins))
     return _Run(raw(run.identity), number, run.start, run.end, run.start_monotonic, run.end_monotonic, run.gaps)
@@ -367,6 +368,7 @@ def _runs(contents: _Contents) -> tuple[Run, ...]:
         Run(
             "", text(origin.host), text(origin.kernel), text(origin.machine), text(origin.script),
             text(origin.script_hash), tuple(map(text, origin.parameters)), 0, 0, 0, 0, text(origin.version),
+            text(origin.text),
         )
         for origin in contents.origins
     ]  # fmt: skip

@@ -41,6 +41,8 @@ class Run(msgspec.Struct, frozen=True):
     """The version of pytrace."""
     gaps: tuple[tuple[int, int], ...] = ()
     """Times in which hits were skipped, as pytrace did not run (``--watchdog``): wall time and duration."""
+    text: str = ""
+    """The script; empty where it is not known (ahead-of-time files, snapshots of earlier versions)."""
 
 
 class MapData(msgspec.Struct):

@@ -13,7 +13,7 @@ from pytrace.core import types
 from pytrace.core.types.tables import Column, key_columns
 from pytrace.render import percpu_merge
 from pytrace.render.percpu_merge import Merging
-from pytrace.render.value_types import merging_of
+from pytrace.render.value_types import ROWS, merging_of
 from pytrace.results.snapshot import MapData
 from pytrace.results.values import Frame, Portable, StackTrace, Value
 
@@ -85,16 +85,16 @@ def _in_order(data: MapData, text: Callable[[types.Type], Text]) -> Profile:
     columns = key_columns(data.key)
     forms = [_frames_of(column.type, text) for column in columns]
     ends_in_kernel = isinstance(columns[-1].type, types.Stack) and not columns[-1].type.user
-    numbers = _numbers(data.value)
+    values = numbers(data.value)
     samples = []
     for key, value in data.entries.items():
         members = [form(item) for form, item in zip(forms, members_of(data.key, key), strict=True)]
         shown = [member for at, member in enumerate(members) if not _useless_mark(columns, members, at)]
         frames = tuple([frame for member in shown for frame in member]) or (Frame("[no stack]"),)
         kernel = len(members[-1]) if ends_in_kernel else 0
-        samples.append(Sample(frames, tuple(map(frame_name, frames)), kernel, (), numbers(value)))
+        samples.append(Sample(frames, tuple(map(frame_name, frames)), kernel, (), values(value)))
     samples.sort(key=lambda sample: sample.names)
-    return Profile(data.name, _measures(data), samples, _JOINS.get(merging_of(data.value), operator.add), ())
+    return Profile(data.name, measures(data), samples, _JOINS.get(merging_of(data.value), operator.add), ())
 
 
 def _useless_mark(columns: Sequence[Column], members: list[list[Frame]], at: int) -> bool:
@@ -127,8 +127,7 @@ def _profile(data: MapData, text: Callable[[types.Type], Text]) -> Profile:
     assert data.key is not None
     columns = key_columns(data.key)
     labelled = [None if isinstance(column.type, types.Stack) else _labelling(column, text) for column in columns]
-    measures = _measures(data)
-    numbers = _numbers(data.value)
+    values = numbers(data.value)
     samples = []
     for key, value in data.entries.items():
         members = list(members_of(data.key, key))
@@ -136,11 +135,18 @@ def _profile(data: MapData, text: Callable[[types.Type], Text]) -> Profile:
         stacks = [item for item in members if isinstance(item, StackTrace)]
         kernel = sum(len(stack.frames) for stack in stacks if not stack.user)
         frames = tuple(joined_frames(stacks))
-        samples.append(Sample(frames, tuple(map(frame_name, frames)), kernel, labels, numbers(value)))
+        samples.append(Sample(frames, tuple(map(frame_name, frames)), kernel, labels, values(value)))
     samples.sort(key=lambda sample: (sample.labels, sample.names))
     join = _JOINS.get(merging_of(data.value), operator.add)
     texts = tuple(column.name for column in columns if isinstance(column.type, types.String))
-    return Profile(data.name, measures, samples, join, texts)
+    return Profile(data.name, measures(data), samples, join, texts)
+
+
+def is_profile(data: MapData) -> bool:
+    """True for a map with a stack in its key and numbers as values."""
+    row = ROWS[type(data.value)]
+    stacks = data.key is not None and any(isinstance(part, types.Stack) for part in types.parts((data.key,)))
+    return stacks and row.number
 
 
 def by_labels(profile: Profile) -> Iterator[tuple[str, list[Sample]]]:
@@ -211,14 +217,16 @@ def frame_name(frame: Frame) -> str:
 _JOINS: dict[Merging, Join] = {percpu_merge.LEAST: min, percpu_merge.GREATEST: max}
 
 
-def _measures(data: MapData) -> tuple[Measure, ...]:
+def measures(data: MapData) -> tuple[Measure, ...]:
+    """The numbers of each value of a map."""
     unit = Column.of(data.name, types.INT64).unit
     if isinstance(data.value, types.Avg | types.Stats):
         return Measure("count", "count"), Measure("total", unit)
     return (Measure("", "count" if isinstance(data.value, types.Count) else unit),)
 
 
-def _numbers(kind: types.Type) -> Callable[[Value], tuple[int, ...]]:
+def numbers(kind: types.Type) -> Callable[[Value], tuple[int, ...]]:
+    """From a value of a type to its numbers, one for each measure."""
     return _pair if isinstance(kind, types.Avg | types.Stats) else _single
 
 

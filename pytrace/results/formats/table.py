@@ -11,8 +11,10 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from pytrace.core.diagnostics import TraceError, did_you_mean
-from pytrace.results.formats import firefox, folded, openmetrics, pprof, speedscope, svg, tabular, text_and_json
+from pytrace.results.formats import about, firefox, folded, openmetrics, pprof, speedscope, svg, tabular, text_and_json
 from pytrace.results.formats.format_row import Content, Format, FormatOption, WriteOptions, content
+from pytrace.results.formats.portable_forms import Printers
+from pytrace.results.report import build
 from pytrace.results.snapshot import SnapshotData
 from pytrace.results.timeline import perfetto
 
@@ -78,6 +80,10 @@ FORMATS: tuple[Format, ...] = (
         frozenset({Content.STACKS, Content.SERIES, Content.ROWS}),
         lambda snapshot, _options, file: perfetto.write(snapshot, file), binary=True,
     ),
+    Format(
+        "html", "a report with pictures: one page for a browser", (".html", ".htm"), _ALL,
+        lambda snapshot, _options, file: build.write(snapshot, Printers(), about.lines(snapshot), file),
+    ),
 )  # fmt: skip
 
 
@@ -97,7 +103,7 @@ def named(name: str) -> Format:
 
 _OTHERS = frozenset({
     # pictures, documents
-    ".html", ".htm", ".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf", ".ps", ".eps", ".dot",
+    ".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf", ".ps", ".eps", ".dot",
     # tables
     ".xml", ".yaml", ".yml", ".toml", ".tsv", ".xls", ".xlsx", ".ods",
     ".ndjson", ".avro", ".orc", ".h5", ".db", ".sqlite", ".msgpack", ".ipc",

@@ -147,6 +147,7 @@ class Recording:
             end_monotonic=end[1],
             version=pytrace.__version__,
             gaps=gaps,
+            text="" if self._manifest.ahead is not None else self._options.text,
         )
 
 

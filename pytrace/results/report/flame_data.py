@@ -1,0 +1,177 @@
+"""Maps of numbers by stack as the data of a flame graph: a trie of frames, and a sample for each entry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from pytrace.core import types
+from pytrace.core.types.tables import Column, key_columns
+from pytrace.render import percpu_merge
+from pytrace.render.value_types import merging_of
+from pytrace.results.report.document import Document, Part, columns, exacts
+from pytrace.results.snapshot import MapData
+from pytrace.results.stack_samples import Text, frame_name, joined_frames, measures, members_of, numbers
+from pytrace.results.values import Frame, Portable, StackTrace, Value
+
+USER, KERNEL, INTERPRETED, MARK = range(4)
+"""Kinds of frames."""
+
+_INTERPRETED = (".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".php", ".pl", ".lua")
+"""Ends of source files whose functions an interpreter runs."""
+
+BETWEEN = Frame("--")
+"""Stands between the stacks of two tasks."""
+
+_Path = list[tuple[Frame, int]]
+"""Frames from the root, with their kinds."""
+
+
+def flame_part(document: Document, after: MapData, before: MapData | None, text: Callable[[types.Type], Text]) -> Part:
+    """The flame graph of a map; with *before* a differential one."""
+    key = after.key
+    assert key is not None
+    found = key_columns(key)
+    samples = _Samples(document, found, text)
+    values, olds = numbers(after.value), numbers(before.value if before is not None else after.value)
+    old_entries: Mapping[Portable, Value] = before.entries if before is not None else {}
+    nothing = (0,) * len(measures(after))
+    rows = []
+    for entry in {**old_entries, **after.entries}:
+        now, was = after.entries.get(entry), old_entries.get(entry)
+        place = samples.place(list(members_of(key, entry)))
+        rows.append((place, nothing if now is None else values(now), nothing if was is None else olds(was)))
+    order, nodes = samples.trie.in_order()
+    rows.sort(key=lambda row: (order[row[0][0]], row[0][1]))
+    groups, labels = samples.label_texts()
+    part: Part = {
+        "kind": "flame", "name": document.text(after.name), "help": document.text(after.help), "note": _note(after),
+        "measures": [[part, unit] for part, unit in measures(after)],
+        "labels": labels, "groups": groups, "nodes": nodes,
+        "node": [order[place[0]] for place, _, _ in rows], "group": [place[1] for place, _, _ in rows],
+        "values": [exacts(column) for column in columns([now for _, now, _ in rows], len(nothing))],
+    }  # fmt: skip
+    if before is not None:
+        part["before"] = [exacts(column) for column in columns([was for _, _, was in rows], len(nothing))]
+    return part
+
+
+def _note(data: MapData) -> str:
+    extreme = merging_of(data.value) in (percpu_merge.LEAST, percpu_merge.GREATEST)
+    return "Values of min() and max() are shown as they are: the sums of several mean nothing." if extreme else ""
+
+
+# ---------------------------------------------------------------------------------------------- tries
+
+
+class Trie:
+    """Frames that many stacks share: each node once, with its parent."""
+
+    def __init__(self) -> None:
+        self.parents: list[int] = [-1]
+        self.frames: list[int] = [-1]
+        self.places: list[int] = [-1]
+        self._known: dict[tuple[int, int, int], int] = {}
+
+    def child(self, parent: int, frame: int, place: int) -> int:
+        """The node of a frame and source line below another."""
+        key = (parent, frame, place)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = len(self.parents)
+            self.parents.append(parent)
+            self.frames.append(frame)
+            self.places.append(place)
+        return known
+
+    def in_order(self) -> tuple[list[int], list[list[int]]]:
+        """New numbers of the nodes, parents before children; and depth, frame and place of each (without the root)."""
+        children: list[list[int]] = [[] for _ in self.parents]
+        for node in range(1, len(self.parents)):
+            children[self.parents[node]].append(node)
+        order, rows = [-1] * len(self.parents), list[tuple[int, int, int]]()
+        waiting = [(node, 0) for node in reversed(children[0])]
+        while waiting:
+            node, depth = waiting.pop()
+            order[node] = len(rows)
+            rows.append((depth, self.frames[node], self.places[node]))
+            waiting += [(child, depth + 1) for child in reversed(children[node])]
+        return order, columns(rows, 3)
+
+
+class _Samples:
+    """Places of keys: a node of the trie, and a group of the members that are no stacks."""
+
+    def __init__(self, document: Document, found: Sequence[Column], text: Callable[[types.Type], Text]) -> None:
+        self.trie = Trie()
+        self._document = document
+        self._stacks = [isinstance(column.type, types.Stack) for column in found]
+        self._labels = [
+            (column.name, text(column.type)) for column in found if not isinstance(column.type, types.Stack)
+        ]
+        self._second = second_task([column.type for column in found])
+        self._groups: dict[tuple[int, ...], int] = {}
+        self._frame_numbers: dict[tuple[Frame, int], tuple[int, int]] = {}
+
+    def place(self, members: Sequence[Portable]) -> tuple[int, int]:
+        """Node and group of a key."""
+        node = 0
+        child, known = self.trie.child, self._frame_numbers
+        for item in self._path(members):
+            numbered = known.get(item)
+            if numbered is None:
+                numbered = known[item] = self._numbered(*item)
+            node = child(node, *numbered)
+        texts = (item for item, stack in zip(members, self._stacks, strict=True) if not stack)
+        group = tuple(
+            self._document.text(form(item).decode("utf-8", "surrogateescape"))
+            for (_, form), item in zip(self._labels, texts, strict=True)
+        )
+        return node, self._groups.setdefault(group, len(self._groups))
+
+    def _path(self, members: Sequence[Portable]) -> _Path:
+        """The frames of a key from the root."""
+        split = len(members) if self._second is None else self._second
+        first = _frames([item for item in members[:split] if isinstance(item, StackTrace)])
+        if self._second is None:
+            return first
+        other = _frames([item for item in members[split:] if isinstance(item, StackTrace)])
+        return [*first, (BETWEEN, MARK), *reversed(other)]
+
+    def _numbered(self, frame: Frame, kind: int) -> tuple[int, int]:
+        document = self._document
+        row = (document.text(frame_name(frame)), document.text(frame.module), kind)
+        number = document.frames.setdefault(row, len(document.frames))
+        if not frame.file:
+            return number, -1
+        place = (document.text(frame.file), frame.line)
+        return number, document.places.setdefault(place, len(document.places))
+
+    def label_texts(self) -> tuple[list[list[int]], list[int]]:
+        """The groups as texts of their labels, and the names of the labels."""
+        return [list(group) for group in self._groups], [self._document.text(name) for name, _ in self._labels]
+
+
+def second_task(members: Iterable[types.Type]) -> int | None:
+    """The member of a key where the stacks of a second task begin; None if all are of one.
+
+    One task has a kernel stack and a user stack at most, so the next one of a kind belongs to another task, as the
+    waker's in ``@[kstack, ustack, waker_kstack]``.
+    """
+    seen: set[bool] = set()
+    for number, type_ in enumerate(members):
+        if isinstance(type_, types.Stack):
+            if type_.user in seen:
+                return number
+            seen.add(type_.user)
+    return None
+
+
+def _frames(stacks: list[StackTrace]) -> _Path:
+    kernel = sum(len(stack.frames) or bool(stack.error) for stack in stacks if not stack.user)
+    frames = joined_frames(stacks)
+    users = len(frames) - kernel
+    return [(frame, KERNEL if number >= users else _user_kind(frame)) for number, frame in enumerate(frames)]
+
+
+def _user_kind(frame: Frame) -> int:
+    return INTERPRETED if frame.file.endswith(_INTERPRETED) else USER

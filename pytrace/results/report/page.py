@@ -1,0 +1,134 @@
+"""The page of a report: one HTML file that needs no network.
+
+What is known of the runs is plain HTML. The pictures are drawn by the viewer, a program in JavaScript that
+``hatch_build.py`` bundles from ``web`` and the libraries of its lock file; their data are packed in a script element
+that the browser does not run.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+
+from pytrace.core.diagnostics import TraceError
+from pytrace.results.report.document import Document, shown
+from pytrace.results.snapshot import Run, SnapshotData
+
+_VIEWER = ("web/dist/viewer.js", "web/dist/viewer.css", "web/dist/licences.txt")
+
+_POLICY = "default-src 'none'; script-src {program}; style-src {style}; base-uri 'none'; form-action 'none'"
+"""What the page may do: run the viewer, by its digest. It loads nothing from anywhere."""
+
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+<header>{header}</header>
+<main id="report"><noscript><p class="warning">The pictures of this report are drawn by a script that it holds; \
+this browser does not run it.</p></noscript></main>
+<footer><details><summary>Licences</summary><pre>{licences}</pre></details></footer>
+<script type="text/plain" id="data">{data}</script>
+<script>{program}</script>
+</body>
+</html>
+"""
+
+
+def page(document: Document, title: str, snapshots: Sequence[SnapshotData], about: Sequence[str]) -> bytes:
+    """The file.
+
+    Args:
+        document: what the viewer shows.
+        title: of the page.
+        snapshots: whose runs and losses stand at the top; each loss that any of them has.
+        about: lines about the runs, as ``--about`` prints them.
+
+    Raises:
+        TraceError: the viewer was not bundled.
+    """
+    program, style, licences = viewer()
+    program = program.replace("</script", "<\\/script")
+    policy = _POLICY.format(program=_digest(program), style=_digest(style))
+    text = _PAGE.format(
+        policy=policy, title=escaped(title), style=style, header=_header(title, snapshots, about),
+        licences=escaped(licences), data=document.packed(), program=program,
+    )  # fmt: skip
+    return text.encode()
+
+
+def viewer() -> list[str]:
+    """The bundled viewer: its program, its style and the licences of its libraries. In a checkout it is bundled when it
+    is missing.
+
+    Raises:
+        TraceError: it is missing and cannot be bundled.
+    """
+    folder = Path(str(resources.files(__package__)))
+    bundler = folder.parents[2] / "hatch_build.py"
+    if not (folder / _VIEWER[0]).exists() and bundler.exists():
+        sys.stderr.write("bundling the viewer of HTML reports (once)\n")
+        subprocess.run([sys.executable, str(bundler)], check=False, stdout=sys.stderr)
+    try:
+        return [(folder / name).read_text(encoding="utf-8") for name in _VIEWER]
+    except FileNotFoundError:
+        hint = "scripts/build-viewer bundles it in a checkout, with what scripts/setup.sh installs; packages have it"
+        raise TraceError("the viewer of HTML reports is missing", hints=(hint,)) from None
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def escaped(text: str) -> str:
+    """Text of anybody as HTML that is nothing but that text."""
+    return html.escape(shown(text))
+
+
+def _header(title: str, snapshots: Sequence[SnapshotData], about: Sequence[str]) -> str:
+    lines = [line.removeprefix("# ").rstrip("\n") for line in about if line.strip()]
+    runs = {run.identity: run for snapshot in snapshots for run in snapshot.runs}
+    losses = _losses(snapshots)
+    parts = [f"<h1>{escaped(title)}</h1>"]
+    described = [line for line in lines if line not in losses]
+    parts.append('<ul class="runs">' + "".join(f"<li>{escaped(line)}</li>" for line in described) + "</ul>")
+    if losses:
+        items = "".join(f"<li>{escaped(line)}</li>" for line in losses)
+        parts.append(f'<div class="warning" role="note"><h2>Lost</h2><ul id="losses">{items}</ul></div>')
+    parts += _scripts(list(runs.values()))
+    return "".join(parts)
+
+
+def _losses(snapshots: Sequence[SnapshotData]) -> list[str]:
+    found = {}
+    for snapshot in snapshots:
+        for kind, subjects in sorted(snapshot.losses.items()):
+            for subject, count in sorted(subjects.items()):
+                found[kind, subject] = f"{kind}: {count} ({subject})" if subject else f"{kind}: {count}"
+    return list(found.values())
+
+
+def _scripts(runs: Sequence[Run]) -> list[str]:
+    """The text of each script, where snapshots have it."""
+    texts = {run.text: run.script for run in runs if run.text}
+    return [
+        f'<details class="script"><summary>{escaped(name)}</summary><pre>{_lines(text)}</pre></details>'
+        for text, name in texts.items()
+    ]
+
+
+def _lines(text: str) -> str:
+    """The lines of a script; tabs and line ends stay."""
+    return html.escape(shown(text.replace("\r\n", "\n")))

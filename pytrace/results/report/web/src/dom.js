@@ -1,0 +1,74 @@
+// Elements, and numbers as texts. Texts of traced programs only ever become text nodes.
+
+export function el(name, properties = {}, ...children) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(properties)) {
+    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    else if (key.includes("-") || key === "role" || key === "for") element.setAttribute(key, value);
+    else element[key] = value;
+  }
+  element.append(...children);
+  return element;
+}
+
+export function choice(label, options, change) {
+  const select = el("select", { onchange: () => change(select.value) });
+  for (const [value, text] of options) select.append(el("option", { value, textContent: text }));
+  return el("label", { className: "control" }, label, select);
+}
+
+export function tick(label, change, checked = false) {
+  const box = el("input", { type: "checkbox", checked, onchange: () => change(box.checked) });
+  return el("label", { className: "control" }, box, label);
+}
+
+export function button(text, act) {
+  return el("button", { type: "button", textContent: text, onclick: act });
+}
+
+export function percent(part, whole) {
+  return whole ? `${((100 * part) / whole).toFixed(2)} %` : "0.00 %";
+}
+
+const SCALES = { ns: 1e-9, us: 1e-6, ms: 1e-3, s: 1 };
+
+// A number with its unit, of times in readable units, too. The digits are those of the text output.
+export function quantity(number, unit) {
+  if (unit === "count" || !unit) return String(number);
+  const scale = SCALES[unit];
+  if (!scale) return `${number} ${unit}`;
+  const seconds = Number(number) * scale;
+  for (const [name, size] of [["s", 1], ["ms", 1e-3], ["us", 1e-6]])
+    if (name !== unit && Math.abs(seconds) >= size) return `${number} ${unit} (${+(seconds / size).toPrecision(4)} ${name})`;
+  return `${number} ${unit}`;
+}
+
+export function moment(seconds) {
+  return new Date(seconds * 1000).toISOString().replace("T", " ").replace("Z", " UTC");
+}
+
+export function keyText(texts, columns, cells) {
+  return cells.map((cell, at) => cellText(texts, columns[at], cell)).join(", ");
+}
+
+// A cell: a number as it is, a text by its number.
+export function cellText(texts, column, cell) {
+  return column[2] ? String(cell) : texts[cell];
+}
+
+export function download(name, text) {
+  const link = el("a", { href: URL.createObjectURL(new Blob([text], { type: "text/csv" })), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
+export const dark = () => matchMedia("(prefers-color-scheme: dark)").matches;
+
+// Draws again after the size or the colours of the page changed.
+export function redrawn(element, draw) {
+  let width = 0;
+  new ResizeObserver(() => {
+    if (element.clientWidth !== width) draw((width = element.clientWidth));
+  }).observe(element);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw(width));
+}

@@ -1,0 +1,107 @@
+// Histograms over time: a column for each interval between two snapshots, a row for each bucket.
+
+import uPlot from "uplot";
+import { choice, dark, el, keyText, moment, redrawn } from "./dom.js";
+import { bars, keyed, keyTable, spread, sum } from "./histogram.js";
+import { axes } from "./lines.js";
+
+export function heat(data, part) {
+  const state = { colour: "log", scale: "equal" };
+  const place = el("div", { className: "plot" }), legend = el("div", { className: "legend" }), hover = el("p", { className: "status", "aria-live": "polite" });
+  const row = el("div", { className: "detail" });
+  const starts = [part.start, ...part.times.slice(0, -1)];
+  const totals = part.steps.map((steps) => steps.reduce((total, step) => total + sum(step[1].map(Number)), 0));
+  let key = totals.reduce((best, total, at) => (total > totals[best] ? at : best), 0), steps, first, last, most, plot = null, chosen = -1;
+
+  function prepare() {
+    steps = part.steps[key].map((step) => spread(part, step));
+    const used = part.buckets.flatMap((_, at) => (steps.some((step) => step[at]) ? [at] : []));
+    first = used[0] ?? 0; last = used.at(-1) ?? 0;
+    most = Math.max(1, ...steps.map((step) => Math.max(...step)));
+  }
+
+  // The ends of a bucket on the axis: buckets of equal height, or their values.
+  const low = (bucket) => (state.scale === "equal" ? bucket : part.buckets[bucket][0] ?? Number(part.buckets[bucket][1]) - width(bucket));
+  const high = (bucket) => (state.scale === "equal" ? bucket + 1 : part.buckets[bucket][1] === null ? Number(part.buckets[bucket][0]) + width(bucket) : Number(part.buckets[bucket][1]) + 1);
+  const width = (bucket) => { const near = part.buckets[Math.min(Math.max(bucket + (part.buckets[bucket][0] === null ? 1 : -1), 0), part.buckets.length - 1)]; return Number(near[1]) - Number(near[0]) + 1 || 1; };
+
+  function shade(count) {
+    const share = state.colour === "log" ? Math.log1p(count) / Math.log1p(most) : count / most;
+    return dark() ? `hsl(${260 - 215 * share} 85% ${18 + 54 * share}%)` : `hsl(${50 - 50 * share} ${70 + 25 * share}% ${92 - 62 * share}%)`;
+  }
+
+  function draw() {
+    const size = place.clientWidth;
+    if (!size) return;
+    prepare();
+    plot?.destroy();
+    const [x, y] = axes();
+    if (state.scale === "equal") {
+      y.splits = () => { const by = Math.max(1, Math.ceil((last - first + 1) / 12)); return Array.from({ length: Math.floor((last - first) / by) + 1 }, (_, at) => first + at * by + 0.5); };
+      y.values = (_, splits) => splits.map((at) => part.buckets[Math.floor(at)]?.[2] ?? "");
+      y.size = 110;
+    }
+    plot = new uPlot({
+      width: size, height: 320, legend: { show: false }, tzDate: (time) => uPlot.tzDate(new Date(time * 1000), "Etc/UTC"),
+      axes: [x, y], scales: { x: { range: () => [part.start, part.times.at(-1)] }, y: { range: () => [low(first), high(last)] } },
+      series: [{}, { paths: () => null, points: { show: false } }], cursor: { drag: { x: false, y: false }, points: { show: false } },
+      hooks: { drawAxes: [cells], setCursor: [say], ready: [(ready) => ready.over.addEventListener("click", () => pick(cell(ready)))] },
+    }, [[part.start, ...part.times], new Array(part.times.length + 1).fill(low(first))], place);
+    const scale = el("span", { className: "scale" });
+    scale.style.background = `linear-gradient(90deg, ${[0, 0.25, 0.5, 0.75, 1].map((at) => shade(state.colour === "log" ? Math.expm1(at * Math.log1p(most)) : at * most)).join(",")})`;
+    legend.replaceChildren("1 ", scale, ` ${most} values in a cell`);
+  }
+
+  function cells(plot) {
+    const context = plot.ctx;
+    steps.forEach((step, at) => {
+      const left = plot.valToPos(starts[at], "x", true), right = plot.valToPos(part.times[at], "x", true);
+      for (let bucket = first; bucket <= last; bucket++) {
+        if (!step[bucket]) continue;
+        const top = plot.valToPos(high(bucket), "y", true), bottom = plot.valToPos(low(bucket), "y", true);
+        context.fillStyle = shade(step[bucket]);
+        context.fillRect(Math.round(left), Math.round(top), Math.max(1, Math.round(right) - Math.round(left)), Math.max(1, Math.round(bottom) - Math.round(top)));
+      }
+    });
+  }
+
+  function cell(plot) {
+    const { left, top } = plot.cursor;
+    if (left === null || left === undefined || left < 0) return null;
+    const time = plot.posToVal(left, "x"), value = plot.posToVal(top, "y");
+    const at = part.times.findIndex((end) => time < end);
+    let bucket = -1;
+    for (let one = first; one <= last; one++) if (value >= low(one) && value < high(one)) bucket = one;
+    return at < 0 || bucket < 0 ? null : { at, bucket };
+  }
+
+  const span = (at) => `${moment(starts[at])} to ${moment(part.times[at])}`;
+
+  function say(plot) {
+    const found = cell(plot);
+    hover.textContent = found ? `${span(found.at)}, ${part.buckets[found.bucket][2]}${part.unit ? ` ${part.unit}` : ""}: ${steps[found.at][found.bucket]} of ${sum(steps[found.at])} values` : "A click shows the histogram of an interval. Times are UTC.";
+  }
+
+  function pick(found) {
+    if (!found) return;
+    chosen = found.at;
+    row.replaceChildren(el("h3", { textContent: span(chosen) }), el("p", { className: "note", textContent: `${sum(steps[chosen])} values` }), bars(part, steps[chosen]));
+  }
+
+  redrawn(place, draw);
+  const bar = el("div", { className: "toolbar" },
+    choice("colours", [["log", "logarithmic"], ["linear", "linear"]], (value) => { state.colour = value; draw(); }),
+    choice("buckets", [["equal", "of equal height"], ["value", "by their values"]], (value) => { state.scale = value; draw(); }));
+  const element = el("div", { className: "heat" }, bar, legend, place, hover, row);
+  element.cells = () => steps;
+  if (!keyed(part)) return element;
+  const list = keyTable(data, part, [["count", totals]], 0, (at) => {
+    key = at;
+    row.replaceChildren();
+    name.textContent = keyText(data.texts, part.columns, part.keys[key]);
+    draw();
+  });
+  const name = el("h3", { textContent: keyText(data.texts, part.columns, part.keys[key]) });
+  element.prepend(name);
+  return el("div", { className: "split" }, list, element);
+}

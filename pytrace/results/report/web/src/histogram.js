@@ -1,0 +1,90 @@
+// Histograms: the keys as a list, and the bars of the chosen one with its quantiles marked.
+
+import { el, keyText, percent } from "./dom.js";
+import { table } from "./table.js";
+
+const PERCENTS = [50, 90, 99, 99.9];
+
+// Counts of all buckets of [numbers, counts]; BigInt only where a double would round.
+export function spread(part, counts) {
+  const all = new Array(part.buckets.length).fill(0);
+  counts[0].forEach((number, at) => { all[number] = Number(counts[1][at]); });
+  return all;
+}
+
+export const sum = (counts) => counts.reduce((total, count) => total + count, 0);
+
+// The bucket of a percentile by the nearest-rank method, as the quantiles of text output.
+export function quantileBucket(counts, percent) {
+  const total = sum(counts);
+  if (!total) return -1;
+  const rank = Math.max(1, Math.ceil((percent * total) / 100 - 1e-9));
+  let seen = 0;
+  return counts.findIndex((count) => (seen += count) >= rank);
+}
+
+function quantileText(part, counts, percent) {
+  const bucket = quantileBucket(counts, percent);
+  if (bucket < 0) return "";
+  const [low, high] = part.buckets[bucket];
+  if (low === null) return `< ${BigInt(high) + 1n}`;
+  return high === null ? `≥ ${low}` : String(low) === String(high) ? String(low) : `${low} … ${high}`;
+}
+
+// The bars of one histogram; *before* is drawn beside it.
+export function bars(part, counts, before = null) {
+  const both = before ? counts.map((count, at) => Math.max(count, before[at])) : counts;
+  const used = both.flatMap((count, at) => (count ? [at] : []));
+  if (!used.length) return el("p", { className: "note", textContent: "nothing was counted" });
+  const most = Math.max(...both), total = sum(counts);
+  const marks = new Map();
+  for (const one of PERCENTS) {
+    const bucket = quantileBucket(counts, one);
+    if (bucket >= 0) marks.set(bucket, [...(marks.get(bucket) ?? []), `p${one}`]);
+  }
+  const rows = [];
+  for (let at = used[0]; at <= used.at(-1); at++) {
+    const count = counts[at];
+    const bar = el("div", { className: "bar" });
+    bar.style.width = `${(100 * count) / most}%`;
+    const cell = el("td", { className: "bars" }, bar);
+    if (before) {
+      const old = el("div", { className: "bar before" });
+      old.style.width = `${(100 * before[at]) / most}%`;
+      cell.prepend(old);
+    }
+    const change = before ? [el("td", { className: "number", textContent: before[at] }), el("td", { className: "number", textContent: `${count > before[at] ? "+" : ""}${count - before[at]}` })] : [];
+    rows.push(el("tr", {}, el("th", { scope: "row", textContent: part.buckets[at][2] }), ...(change.length ? [change[0]] : []), el("td", { className: "number", textContent: count }),
+      ...(change.length ? [change[1]] : [el("td", { className: "number soft", textContent: percent(count, total) })]),
+      cell, el("td", { className: "marks" }, ...(marks.get(at) ?? []).map((mark) => el("span", { className: "mark", textContent: mark })))));
+  }
+  const heads = before ? ["before", "after", "change"] : ["count", "share"];
+  return el("table", { className: "histogram" }, el("thead", {}, el("tr", {}, el("th", { textContent: part.unit || "bucket" }), ...heads.map((text) => el("th", { className: "number", textContent: text })), el("th"), el("th"))),
+    el("tbody", {}, ...rows));
+}
+
+export function keyed(part) {
+  return part.columns.length > 0;
+}
+
+// The keys of a part as a table; *extra* are further columns with the cells of each key.
+export function keyTable(data, part, extra, sort, pick) {
+  const columns = [...part.columns, ...extra.map(([title, , kind = 1]) => [title, "", kind])];
+  const rows = part.keys.map((key, at) => [...key, ...extra.map(([, cells]) => cells[at])]);
+  return table(data, { name: part.name, columns, rows, sort: part.columns.length + sort }, pick);
+}
+
+export function histogram(data, part) {
+  const counts = part.counts.map((one) => spread(part, one)), before = part.before?.map((one) => spread(part, one));
+  const view = el("div", { className: "detail" });
+  const show = (at) => view.replaceChildren(
+    ...(keyed(part) ? [el("h3", { textContent: keyText(data.texts, part.columns, part.keys[at]) })] : []),
+    el("p", { className: "note", textContent: `${sum(counts[at])} values` + (before ? `, ${sum(before[at])} before: the thin bars` : "") }),
+    bars(part, counts[at], before?.[at]));
+  const first = counts.reduce((best, one, at) => (sum(one) > sum(counts[best]) ? at : best), 0);
+  show(first);
+  if (!keyed(part)) return view;
+  const quantiles = PERCENTS.slice(0, 3).map((one) => [`p${one}`, counts.map((all) => quantileText(part, all, one)), 3]);
+  const list = keyTable(data, part, [["count", counts.map(sum)], ...quantiles], 0, show);
+  return el("div", { className: "split" }, list, view);
+}

@@ -1,0 +1,70 @@
+// Time series as lines: the keys as a list, those that are chosen are drawn.
+
+import uPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+import { dark, el, keyText, moment, quantity, redrawn } from "./dom.js";
+import { keyed, keyTable } from "./histogram.js";
+
+const FIRST = 8;
+const COLOURS = ["#2563eb", "#dc2626", "#059669", "#d97706", "#7c3aed", "#0891b2", "#db2777", "#65a30d"];
+
+export function axes() {
+  const ink = dark() ? "#d4d4d8" : "#3f3f46", grid = { stroke: dark() ? "#3f3f46" : "#e4e4e7", width: 1 };
+  return [{ stroke: ink, grid, ticks: grid }, { stroke: ink, grid, ticks: grid, size: 80 }];
+}
+
+export function lines(data, part) {
+  const all = [...part.lines.map((line, key) => ({ line, key, note: part.before ? " (after)" : "" })), ...(part.before ?? []).map((line, key) => ({ line, key, note: " (before)" }))]
+    .filter((one) => one.line[0].length);
+  const totals = part.lines.map((line) => line[1].reduce((sum, value) => sum + Number(value ?? 0), 0));
+  const order = [...totals.keys()].sort((a, b) => totals[b] - totals[a]);
+  const chosen = new Set(order.slice(0, FIRST));
+  const place = el("div", { className: "plot" }), hover = el("div", { className: "values", "aria-live": "polite" });
+  let plot = null, drawn = [];
+
+  function draw() {
+    const width = place.clientWidth;
+    if (!width) return;
+    plot?.destroy();
+    drawn = all.filter((one) => chosen.has(one.key));
+    const times = [...new Set(drawn.flatMap((one) => one.line[0]))].sort((a, b) => a - b);
+    const series = drawn.map((one) => {
+      const values = new Map(one.line[0].map((time, at) => [time, one.line[1][at]]));
+      return times.map((time) => { const value = values.get(time); return value === undefined || value === null ? null : Number(value); });
+    });
+    const few = times.length < 60;
+    plot = new uPlot({
+      width, height: 260, legend: { show: false }, axes: axes(), cursor: { drag: { x: true, y: false } }, tzDate: (time) => uPlot.tzDate(new Date(time * 1000), "Etc/UTC"),
+      series: [{}, ...drawn.map((one, at) => ({ stroke: COLOURS[at % COLOURS.length], width: 1.5, dash: one.note === " (before)" ? [4, 4] : undefined, points: { show: few } }))],
+      hooks: { setCursor: [say] },
+    }, [times, ...series], place);
+    say(plot);
+  }
+
+  function say(plot) {
+    const at = plot.cursor.idx;
+    const rows = drawn.map((one, number) => {
+      const square = el("span", { className: "sample" });
+      square.style.background = COLOURS[number % COLOURS.length];
+      const value = at === null || at === undefined ? "" : valueAt(one, plot.data[0][at]);
+      return el("span", { className: "value" }, square, `${keyed(part) ? keyText(data.texts, part.columns, part.keys[one.key]) : data.texts[part.name]}${one.note} `, el("b", { textContent: value }));
+    });
+    hover.replaceChildren(el("span", { className: "time", textContent: at === null || at === undefined ? "times are UTC" : moment(plot.data[0][at]) }), ...rows);
+  }
+
+  function valueAt(one, time) {
+    const at = one.line[0].indexOf(time);
+    return at < 0 || one.line[1][at] === null ? "–" : quantity(one.line[1][at], part.unit);
+  }
+
+  redrawn(place, draw);
+  const element = el("div", { className: "lines" }, place, hover);
+  element.values = () => ({ times: plot?.data[0], series: plot?.data.slice(1) });
+  if (!keyed(part)) return element;
+  const last = part.lines.map((line) => line[1].findLast((value) => value !== null) ?? "");
+  const list = keyTable(data, part, [["points", part.lines.map((line) => line[1].filter((value) => value !== null).length)], ["last", last], ["sum", totals]], 2, (at) => {
+    if (!chosen.delete(at)) chosen.add(at);
+    draw();
+  });
+  return el("div", { className: "split" }, list, element);
+}

@@ -1,0 +1,48 @@
+// The viewer of a report: unpacks the data and shows a section for each part.
+
+import "./style.css";
+import { button, el } from "./dom.js";
+import { flame } from "./flame.js";
+import { heat } from "./heat.js";
+import { histogram } from "./histogram.js";
+import { lines } from "./lines.js";
+import { table } from "./table.js";
+
+const VIEWS = { flame, heat, histogram, lines, table };
+
+async function unpacked() {
+  const text = document.getElementById("data").textContent.trim();
+  const bytes = Uint8Array.fromBase64 ? Uint8Array.fromBase64(text) : Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return JSON.parse(await new Response(stream).text());
+}
+
+function section(data, part, number) {
+  const name = data.texts[part.name];
+  const parts = [el("h2", { textContent: name })];
+  if (data.texts[part.help]) parts.push(el("p", { className: "help", textContent: data.texts[part.help] }));
+  if (part.note) parts.push(el("p", { className: "note", textContent: part.note }));
+  return el("section", { id: `part-${number}`, className: part.kind, "aria-label": name }, ...parts, VIEWS[part.kind](data, part));
+}
+
+function navigation(data, main) {
+  const links = data.parts.map((part, number) => el("a", { href: `#part-${number}`, textContent: data.texts[part.name] }));
+  const flames = data.parts.filter((part) => part.kind === "flame").length;
+  if (flames > 1) links.push(button("side by side", (event) => {
+    event.target.setAttribute("aria-pressed", main.classList.toggle("beside"));
+  }));
+  return links.length > 1 ? [el("nav", { "aria-label": "maps" }, ...links)] : [];
+}
+
+async function show() {
+  const main = document.getElementById("report");
+  const data = await unpacked();
+  main.replaceChildren(...navigation(data, main), ...data.parts.map((part, number) => section(data, part, number)));
+  if (!data.parts.length) main.append(el("p", { textContent: "The snapshot has no maps and no rows." }));
+  document.documentElement.dataset.ready = String(Math.round(performance.now()));
+}
+
+show().catch((error) => {
+  document.getElementById("report").replaceChildren(el("p", { className: "warning", textContent: `The report cannot be shown: ${error.message}` }));
+  throw error;
+});

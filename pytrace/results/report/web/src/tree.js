@@ -1,0 +1,174 @@
+// The tree of a flame graph, of the samples that are shown: arrays by number of node, parents before children.
+
+// options: measure (number), group (null: all), roots (labels are frames at the root), reversed (callers on top).
+export function buildTree(data, part, options) {
+  const [names, modules, kinds] = data.frames;
+  const labels = names.length; // numbers above are texts of labels
+  const [depths, frames] = part.nodes;
+  const above = parentsOf(depths);
+  const values = part.values[options.measure].map(Number);
+  const olds = part.before ? part.before[options.measure].map(Number) : null;
+  const nodes = new Nodes(part.node.reduce((most, node) => most + depths[node] + 1 + part.labels.length, 1));
+  const leaf = new Int32Array(values.length).fill(-1);
+  const path = [];
+  let negative = 0;
+  for (let sample = 0; sample < values.length; sample++) {
+    if (options.group !== null && part.group[sample] !== options.group) continue;
+    const value = values[sample], was = olds ? olds[sample] : 0;
+    if (value < 0 || was < 0) { negative++; continue; }
+    path.length = 0;
+    for (let node = part.node[sample]; node >= 0; node = above[node]) path.push(frames[node]);
+    if (!options.reversed) path.reverse();
+    let at = 0;
+    nodes.add(at, value, was);
+    if (options.roots) for (const text of part.groups[part.group[sample]]) nodes.add((at = nodes.child(at, labels + text)), value, was);
+    for (const frame of path) nodes.add((at = nodes.child(at, frame)), value, was);
+    nodes.self[at] += value;
+    leaf[sample] = at;
+  }
+  const { parent, id, total, self, old } = nodes.trimmed();
+  const tree = { parent, id, total, self, old, leaf, negative, roots: options.roots, reversed: options.reversed };
+  tree.name = (node) => node === 0 ? "all" : id[node] < labels ? data.texts[names[id[node]]] : data.texts[id[node] - labels];
+  tree.module = (node) => (node > 0 && id[node] < labels ? data.texts[modules[id[node]]] : "");
+  tree.kind = (node) => (node > 0 && id[node] < labels ? kinds[id[node]] : 3);
+  Object.assign(tree, childrenOf(tree, data, labels));
+  return tree;
+}
+
+// Nodes by number, found by parent and frame in a hash table of numbers: a Map of a million keys takes ten times as long.
+class Nodes {
+  constructor(most) {
+    this.count = 1;
+    this.parent = new Int32Array(most).fill(-1);
+    this.id = new Int32Array(most).fill(-1);
+    this.total = new Float64Array(most);
+    this.old = new Float64Array(most);
+    this.self = new Float64Array(most);
+    this.mask = 2 ** Math.ceil(Math.log2(most * 2 + 2)) - 1;
+    this.table = new Int32Array(this.mask + 1);
+  }
+
+  child(parent, id) {
+    let place = (Math.imul(parent, 0x9e3779b1) ^ Math.imul(id, 0x85ebca6b)) >>> 0;
+    place = (place ^ (place >>> 15)) & this.mask;
+    for (let node; (node = this.table[place]); place = (place + 1) & this.mask)
+      if (this.parent[node] === parent && this.id[node] === id) return node;
+    const node = this.count++;
+    this.table[place] = node;
+    this.parent[node] = parent;
+    this.id[node] = id;
+    return node;
+  }
+
+  add(node, value, was) {
+    this.total[node] += value;
+    this.old[node] += was;
+  }
+
+  trimmed() {
+    return Object.fromEntries(["parent", "id", "total", "self", "old"].map((name) => [name, this[name].slice(0, this.count)]));
+  }
+}
+
+function parentsOf(depths) {
+  const parents = new Int32Array(depths.length), last = [];
+  for (let node = 0; node < depths.length; node++) {
+    parents[node] = depths[node] ? last[depths[node] - 1] : -1;
+    last[depths[node]] = node;
+  }
+  return parents;
+}
+
+// Children of each node by name, and the depth of each node.
+function childrenOf(tree, data, labels) {
+  const { parent, id } = tree, count = parent.length;
+  const used = [...new Set(id)].filter((one) => one >= 0);
+  const text = (one) => (one < labels ? data.texts[data.frames[0][one]] : data.texts[one - labels]);
+  const rank = new Int32Array(labels + data.texts.length);
+  used.map((one) => [one, text(one)]).sort((a, b) => (a[1] < b[1] ? -1 : a[1] > b[1] ? 1 : 0)).forEach(([one], at) => { rank[one] = at; });
+  const start = new Int32Array(count + 1), depth = new Int32Array(count), children = new Int32Array(Math.max(0, count - 1));
+  for (let node = 1; node < count; node++) { start[parent[node] + 1]++; depth[node] = depth[parent[node]] + 1; }
+  for (let node = 0; node < count; node++) start[node + 1] += start[node];
+  const next = start.slice();
+  for (let node = 1; node < count; node++) children[next[parent[node]]++] = node;
+  for (let node = 0; node < count; node++)
+    if (start[node + 1] - start[node] > 1) children.subarray(start[node], start[node + 1]).sort((a, b) => rank[id[a]] - rank[id[b]]);
+  return { start, children, depth };
+}
+
+// Where each node begins, in units of the values; widths are those of *widths*, a parent begins where its first child does.
+export function layout(tree, widths) {
+  const x = new Float64Array(tree.parent.length);
+  for (let node = 0; node < x.length; node++) {
+    let at = x[node];
+    for (let place = tree.start[node]; place < tree.start[node + 1]; place++) {
+      x[tree.children[place]] = at;
+      at += widths[tree.children[place]];
+    }
+  }
+  return x;
+}
+
+// Nodes whose name matches, and the sum of the values of those that are not below another match.
+export function search(tree, widths, test) {
+  const count = tree.parent.length, matched = new Uint8Array(count), below = new Uint8Array(count), known = new Map();
+  let sum = 0, nodes = 0;
+  for (let node = 1; node < count; node++) {
+    const id = tree.id[node];
+    let found = known.get(id);
+    if (found === undefined) known.set(id, (found = test(tree.name(node))));
+    const up = tree.parent[node];
+    below[node] = below[up] || matched[up];
+    if (!found) continue;
+    matched[node] = 1;
+    nodes++;
+    if (!below[node]) sum += widths[node];
+  }
+  return { matched, sum, nodes };
+}
+
+// Exact sum of a node whose values a double does not hold.
+export function exactSum(part, tree, node, column) {
+  let sum = 0n;
+  for (let sample = 0; sample < tree.leaf.length; sample++)
+    for (let at = tree.leaf[sample]; at >= 0; at = tree.parent[at])
+      if (at === node) { sum += BigInt(column[sample]); break; }
+  return sum;
+}
+
+// Source lines of a node, with their values, the largest first.
+export function sourceLines(data, part, tree, node, column) {
+  const [depths, , places] = part.nodes, found = new Map();
+  const above = (tree.above ??= parentsOf(depths));
+  for (let sample = 0; sample < tree.leaf.length; sample++) {
+    let at = tree.leaf[sample];
+    if (at < 0) continue;
+    const path = [];
+    for (let one = part.node[sample]; one >= 0; one = above[one]) path.push(one);
+    if (tree.reversed) path.reverse();
+    // From the leaf of the tree upwards, the trie goes along.
+    for (const one of path) {
+      if (at === node) {
+        if (places[one] >= 0) found.set(places[one], (found.get(places[one]) ?? 0) + Number(column[sample]));
+        break;
+      }
+      at = tree.parent[at];
+    }
+  }
+  return [...found].sort((a, b) => b[1] - a[1]).map(([place, value]) => [`${data.texts[data.places[0][place]]}:${data.places[1][place]}`, value]);
+}
+
+// Functions with the values of their own and of all below them; a recursive one counts once.
+export function functions(tree, widths, self) {
+  const count = tree.parent.length, rows = new Map();
+  for (let node = 1; node < count; node++) {
+    const id = tree.id[node];
+    let row = rows.get(id);
+    if (!row) rows.set(id, (row = { node, self: 0, total: 0 }));
+    row.self += self[node];
+    let up = tree.parent[node];
+    while (up > 0 && tree.id[up] !== id) up = tree.parent[up];
+    if (up <= 0) row.total += widths[node];
+  }
+  return [...rows.values()];
+}

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pytrace.core import types
+from pytrace.results.formats.portable_forms import Printers
+from pytrace.results.report.document import Document
+from pytrace.results.report.flame_data import INTERPRETED, KERNEL, MARK, USER, flame_part, second_task
+from pytrace.results.snapshot import MapData
+from pytrace.results.values import Frame, StackTrace
+from tests.support.snapshots import COUNT, STRING, map_data, stack
+
+K, U = types.Stack(False), types.Stack(True)
+
+
+def part_of(data: MapData, before: MapData | None = None) -> tuple[Document, dict[str, Any]]:
+    document = Document()
+    return document, flame_part(document, data, before, Printers().portable_text)
+
+
+def paths(document: Document, part: dict[str, Any]) -> list[tuple[list[str], list[str], list[Any]]]:
+    """Labels, functions from the root and values of each sample, as the viewer reads them."""
+    texts = document.texts.all()
+    names = [texts[name] for name, _, _ in document.frames]
+    depths, frames, _ = part["nodes"]
+    found = []
+    for at, node in enumerate(part["node"]):
+        path, wanted = [], depths[node]
+        for place in range(node, -1, -1):
+            if depths[place] == wanted:
+                path.append(names[frames[place]])
+                wanted -= 1
+        labels = [texts[text] for text in part["groups"][part["group"][at]]]
+        found.append((labels, path[::-1], [column[at] for column in part["values"]]))
+    return found
+
+
+def test_samples_are_paths_in_a_trie() -> None:
+    key = types.Tuple((STRING, K, U))
+    data = map_data("@", key, COUNT, {
+        ("a", stack("leaf_k", "enter", user=False), stack("f", "main")): 3,
+        ("a", stack(user=False), stack("g", "main")): 4,
+        ("b", stack(user=False), stack()): 5,
+    })  # fmt: skip
+    document, part = part_of(data)
+    assert sorted(paths(document, part)) == [
+        (["a"], ["main", "f", "enter", "leaf_k"], [3]),
+        (["a"], ["main", "g"], [4]),
+        (["b"], ["[no stack]"], [5]),
+    ]
+    assert len(part["nodes"][0]) == 6
+    kinds = {document.texts.all()[name]: kind for name, _, kind in document.frames}
+    assert kinds["main"] == USER
+    assert kinds["leaf_k"] == KERNEL
+
+
+def test_source_lines_are_kept_and_say_what_an_interpreter_runs() -> None:
+    trace = StackTrace((Frame("work", 1, "", "", "/x/app.py", 7), Frame("main", 1, "/bin/c", "", "main.c", 3)))
+    document, _ = part_of(map_data("@", U, COUNT, {trace: 1}))
+    texts = document.texts.all()
+    assert [(texts[file], line) for file, line in document.places] == [("main.c", 3), ("/x/app.py", 7)]
+    assert [kind for _, _, kind in document.frames] == [USER, INTERPRETED]
+
+
+def test_a_difference_has_the_stacks_of_both() -> None:
+    one, other = stack("f"), stack("g")
+    before, after = map_data("@", U, COUNT, {one: 5}), map_data("@", U, COUNT, {one: 2, other: 7})
+    document, part = part_of(after, before)
+    assert [path for _, path, _ in paths(document, part)] == [["f"], ["g"]]
+    assert (part["values"], part["before"]) == ([[2, 7]], [[5, 0]])
+
+
+def test_averages_have_two_measures() -> None:
+    _, part = part_of(map_data("@lat_us", U, types.Avg(), {stack("f"): (100, 4)}))
+    assert part["measures"] == [["count", "count"], ["total", "us"]]
+    assert part["values"] == [[4], [100]]
+
+
+def test_maxima_are_no_sums() -> None:
+    _, part = part_of(map_data("@", U, types.Max(), {stack("f"): 4}))
+    assert "mean nothing" in part["note"]
+
+
+@pytest.mark.parametrize(("members", "split"), [
+    ((K, U), None), ((U, K, STRING), None), ((K, STRING, K), 2), ((K, U, STRING, K, U), 3), ((U, U), 1),
+])  # fmt: skip
+def test_a_second_stack_of_a_kind_is_of_another_task(members: tuple[types.Type, ...], split: int | None) -> None:
+    assert second_task(members) == split
+
+
+def test_stacks_of_two_tasks_meet_in_the_middle() -> None:
+    key = types.Tuple((K, U, K))
+    entry = (stack("schedule", "sys_read", user=False), stack("wait", "main"), stack("wake_up", "softirq", user=False))
+    document, part = part_of(map_data("@", key, COUNT, {entry: 9}))
+    assert paths(document, part) == [([], ["main", "wait", "sys_read", "schedule", "--", "wake_up", "softirq"], [9])]
+    assert [kind for _, _, kind in document.frames] == [USER, USER, KERNEL, KERNEL, MARK, KERNEL, KERNEL]

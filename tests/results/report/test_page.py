@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+from pytrace.results.report import page
+from pytrace.results.report.document import Document
+from pytrace.results.snapshot import Run, SnapshotData
+
+
+class Elements(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+        self.texts: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.names.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+HOSTILE = "</script><script>alert(1)</script><b onclick='x'>&\"\x00\x1b"
+
+
+def parsed(text: bytes) -> Elements:
+    found = Elements()
+    found.feed(text.decode())
+    return found
+
+
+def made() -> bytes:
+    run = Run("id", HOSTILE, "6.1", "x86_64", HOSTILE, "ab", (), 0, 1, 0, 1, "0.1", text=f"begin {{ {HOSTILE} }}\n")
+    snapshot = SnapshotData((run,), losses={"lost events": {HOSTILE: 3}})
+    return page.page(
+        Document(), HOSTILE, [snapshot], [f"# {HOSTILE} on there\n", f"# lost events: 3 ({HOSTILE})\n", "\n"]
+    )
+
+
+def test_hostile_texts_stay_text() -> None:
+    text = made()
+    elements = parsed(text)
+    assert elements.names.count("script") == 2
+    assert "b" not in elements.names
+    assert b"\x00" not in text
+    shown = "".join(elements.texts)
+    assert shown.count("<script>alert(1)</script>") == 6
+    assert "\\x00\\x1b" in shown
+
+
+def test_losses_stand_apart_in_the_words_of_the_text_output() -> None:
+    text = made().decode()
+    assert len(re.findall(r"<li>lost events: 3 \(", text)) == 1
+    assert '<ul id="losses"><li>lost events: 3' in text
+
+
+def test_the_page_runs_nothing_but_the_viewer() -> None:
+    text = made().decode()
+    policy = re.search(r'Content-Security-Policy" content="([^"]+)"', text)
+    assert policy is not None
+    assert "unsafe" not in policy[1]
+    assert re.search(r"(?:src|href)=", text.partition("<script>")[0].partition("</style>")[2]) is None
+
+
+def test_licences_of_the_libraries_are_there() -> None:
+    assert "uplot 1.6.32" in page.viewer()[2]
+    assert "Permission is hereby granted" in made().decode()

@@ -1,0 +1,237 @@
+"""Reports in a browser: what is on the page is compared with the snapshot."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytrace.core import types
+from pytrace.results.formats import table as formats
+from pytrace.results.formats import text_and_json
+from pytrace.results.formats.format_row import WriteOptions
+from pytrace.results.snapshot import SnapshotData
+from tests.support.browser import frames, opened
+from tests.support.snapshots import COUNT, SECOND, STRING, map_data, snapshot, stack, table
+
+K, U = types.Stack(False), types.Stack(True)
+KEY = types.Tuple((STRING, K, U))
+NONE = stack(user=False)
+STACKS = {
+    ("nginx", stack("sys_read", "entry", user=False), stack("parse", "serve", "main")): 30,
+    ("nginx", NONE, stack("serve", "main")): 10,
+    ("bash", NONE, stack("eval", "main")): 60,
+}
+
+
+def written(folder: Path, made: SnapshotData) -> Path:
+    file = BytesIO()
+    formats.named("html").write(made, WriteOptions(), file)
+    path = folder / "report.html"
+    path.write_bytes(file.getvalue())
+    return path
+
+
+def by_name(page: Any, number: int = 0) -> dict[str, dict[str, Any]]:
+    return {frame["name"]: frame for frame in frames(page, number)}
+
+
+def text_of(page: Any, selector: str) -> str:
+    found: str = page.inner_text(selector)
+    return found
+
+
+def hover(page: Any, frame: dict[str, Any]) -> str:
+    box = page.locator("div.flame canvas").first.bounding_box()
+    page.mouse.move(box["x"] + frame["x"] + frame["width"] / 2, box["y"] + frame["y"] + 9)
+    return text_of(page, ".tip")
+
+
+def click(page: Any, frame: dict[str, Any]) -> None:
+    hover(page, frame)
+    page.mouse.down()
+    page.mouse.up()
+
+
+def test_flame_graph(tmp_path: Path) -> None:
+    with opened(written(tmp_path, snapshot(map_data("@", KEY, COUNT, STACKS)))) as page:
+        drawn = frames(page)
+        whole = drawn[0]["width"]
+        assert {one["name"]: one["value"] for one in drawn if one["depth"] < 2} == {"all": 100, "bash": 60, "nginx": 40}
+        for one in drawn:
+            assert one["width"] == pytest.approx(whole * one["value"] / 100)
+        found = by_name(page)
+        assert found["serve"]["value"] == 40
+        assert found["serve"]["self"] == 10
+        assert found["sys_read"]["y"] < found["entry"]["y"] < found["all"]["y"]
+        tip = hover(page, found["parse"])
+        assert "30, 30.00 % of all" in tip
+        assert "/bin/program" in tip
+
+        page.fill("div.flame input[type=search]", "serve")
+        assert text_of(page, ".matches") == "1 frames match: 40, 40.00 %"
+        page.fill("div.flame input[type=search]", "/^(entry|parse)$/")
+        assert text_of(page, ".matches") == "2 frames match: 30, 30.00 %"
+
+        click(page, found["nginx"])
+        zoomed = by_name(page)
+        assert zoomed["nginx"]["width"] == pytest.approx(whole)
+        assert "bash" not in zoomed
+        page.get_by_text("Show all").click()
+        assert "bash" in by_name(page)
+
+
+def test_flame_graph_turned_and_narrowed(tmp_path: Path) -> None:
+    with opened(written(tmp_path, snapshot(map_data("@", KEY, COUNT, STACKS)))) as page:
+        page.get_by_label("drawn as").select_option("icicle")
+        assert by_name(page)["all"]["y"] == 0
+        page.get_by_role("combobox", name="keys").select_option("all")
+        assert by_name(page)["main"]["value"] == 100
+        page.get_by_role("combobox", name="keys").select_option(label="only nginx")
+        assert by_name(page)["main"]["value"] == 40
+        page.get_by_label("reversed").check()
+        found = frames(page)
+        assert {one["name"]: one["value"] for one in found if one["depth"] == 1} == {"sys_read": 30, "serve": 10}
+        before = by_name(page)["sys_read"]["colour"]
+        page.get_by_label("colours").select_option("module")
+        assert by_name(page)["sys_read"]["colour"] != before
+        page.get_by_text("Functions").click()
+        assert "serve" in text_of(page, "div.flame details table")
+
+
+def test_flame_graph_by_keys(tmp_path: Path) -> None:
+    with opened(written(tmp_path, snapshot(map_data("@", KEY, COUNT, STACKS)))) as page:
+        page.focus("div.flame canvas")
+        for key in ("ArrowUp", "ArrowUp", "Enter"):
+            page.keyboard.press(key)
+        assert text_of(page, ".status").startswith("main · 60, 60.00 % of all")
+        assert {one["name"] for one in frames(page)} == {"all", "bash", "main", "eval"}
+        page.keyboard.press("Escape")
+        assert "nginx" in by_name(page)
+
+
+def test_several_maps_side_by_side(tmp_path: Path) -> None:
+    maps = [map_data(name, KEY, COUNT, STACKS) for name in ("@a", "@b")]
+    with opened(written(tmp_path, snapshot(*maps))) as page:
+        page.get_by_text("side by side").click()
+        one, other = (page.locator("section.flame").nth(at).bounding_box() for at in range(2))
+        assert one["y"] == other["y"]
+        assert one["x"] + one["width"] < other["x"]
+
+
+HOSTILE = [
+    "</script><script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "a\"'`\\",
+    "\x00\x07\x1b[31m",
+    "long" * 2500,
+]
+
+
+def test_hostile_names_stay_text(tmp_path: Path) -> None:
+    made = snapshot(
+        map_data(
+            "@", types.Tuple((types.String(20000), U)), COUNT, {(name, stack(name, "main")): 7 for name in HOSTILE}
+        ),
+        map_data("@n", types.String(20000), COUNT, dict.fromkeys(HOSTILE, 7)),
+        map_data("@h", types.String(20000), types.Hist(0), {name: {3: 1} for name in HOSTILE}),
+        map_data(
+            "@t", types.String(20000), types.TSeries(SECOND, 10, "sum", True), {name: {5: (3, 1)} for name in HOSTILE}
+        ),
+    )
+    with opened(written(tmp_path, made)) as page:
+        shown = [*HOSTILE[:3], "\\x00\\x07\\x1b[31m", HOSTILE[4]]
+        assert {one["name"] for one in frames(page)} == {"all", "main", *shown}
+        for one in frames(page):
+            assert hover(page, one).startswith(one["name"][:100].strip())
+        cells = page.locator("#part-2 td:first-child").all_text_contents()
+        assert set(cells) >= set(shown)
+        assert page.locator("img").count() == 0
+
+
+def test_numbers_beyond_a_double_are_exact(tmp_path: Path) -> None:
+    large = (1 << 60) + 1
+    made = snapshot(
+        map_data("@", U, COUNT, {stack("f", "main"): large, stack("g", "main"): 2}),
+        map_data("@n", None, COUNT, {None: large}),
+    )
+    with opened(written(tmp_path, made)) as page:
+        assert str(large + 2) in hover(page, by_name(page)["main"])
+        assert text_of(page, "#part-1 td") == str(large)
+
+
+def test_tables_sort_filter_and_export(tmp_path: Path) -> None:
+    made = snapshot(map_data("@n", STRING, COUNT, {"b": 5, "=1+1": 30, 'a,"x': 20}))
+    with opened(written(tmp_path, made)) as page:
+
+        def column() -> list[str]:
+            found: list[str] = page.locator("section td:first-child").all_text_contents()
+            return found
+
+        assert column() == ["=1+1", 'a,"x', "b"]
+        page.get_by_role("button", name="@n").click()
+        assert column() == ["b", 'a,"x', "=1+1"]
+        page.get_by_role("button", name="key").click()
+        assert column() == ["=1+1", 'a,"x', "b"]
+        with page.expect_download() as download:
+            page.get_by_role("button", name="CSV").click()
+        assert Path(download.value.path()).read_bytes().decode() == 'key,@n\r\n\'=1+1,30\r\n"a,""x",20\r\nb,5\r\n'
+        page.fill("section input[type=search]", "b")
+        assert column() == ["b"]
+
+
+def test_long_tables_show_what_is_scrolled_to(tmp_path: Path) -> None:
+    rows = [(at, f"name{at}") for at in range(20_000)]
+    with opened(written(tmp_path, snapshot(tables=(table(("n", "name"), (types.INT32, STRING), rows),)))) as page:
+        assert page.locator("tbody tr").count() < 100
+        page.evaluate("document.querySelector('.rows').scrollTop = 24 * 15000")
+        page.wait_for_function("document.querySelector('tbody').textContent.includes('name15005')")
+
+
+def test_histograms(tmp_path: Path) -> None:
+    made = snapshot(map_data("@us", STRING, types.Hist(0), {"a": {3: 10, 5: 30, 8: 2}, "b": {2: 1}}))
+    with opened(written(tmp_path, made)) as page:
+
+        def bars() -> list[list[str]]:
+            rows = page.locator("table.histogram tbody tr")
+            return [rows.nth(at).locator("th, td").all_text_contents() for at in range(rows.count())]
+
+        labels, counts = zip(*[(row[0], row[1]) for row in bars()], strict=True)
+        file = BytesIO()
+        text_and_json.write_text(made, WriteOptions(), file)
+        lines = file.getvalue().decode().partition("@us[a]:")[2].strip().splitlines()
+        assert [(line.split("|")[0].split(")")[0] + ")", line.split("|")[0].split()[-1]) for line in lines] == list(
+            zip(labels, counts, strict=True)
+        )
+        marks = {row[0]: row[-1] for row in bars()}
+        assert marks["[8, 16)"] == "p50p90"
+        assert marks["[64, 128)"] == "p99p99.9"
+        widths = page.locator(".bar").evaluate_all("bars => bars.map(bar => bar.getBoundingClientRect().width)")
+        assert widths[0] == pytest.approx(widths[2] / 3, rel=0.01)
+        page.get_by_role("cell", name="b", exact=True).click()
+        assert [row[0] for row in bars()] == ["[1]"]
+
+
+def test_time_series(tmp_path: Path) -> None:
+    type_ = types.TSeries(SECOND, 10, "sum", True)
+    made = snapshot(map_data("@t", STRING, type_, {"a": {5: (3, 1), 6: (9, 1)}, "b": {6: (1, 1)}}))
+    with opened(written(tmp_path, made)) as page:
+        assert page.evaluate("document.querySelector('div.lines').values()") == {
+            "times": [5, 6],
+            "series": [[3, 9], [None, 1]],
+        }
+
+
+def test_dark_and_printed(tmp_path: Path) -> None:
+    with opened(written(tmp_path, snapshot(map_data("@", KEY, COUNT, STACKS))), color_scheme="dark") as page:
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(24, 24, 27)"
+        page.emulate_media(media="print")
+        assert not page.locator("div.flame .toolbar").is_visible()
+        assert page.locator("div.flame canvas").is_visible()
+
+
+def test_an_empty_snapshot_says_so(tmp_path: Path) -> None:
+    with opened(written(tmp_path, SnapshotData(()))) as page:
+        assert "no maps and no rows" in text_of(page, "#report")

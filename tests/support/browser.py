@@ -1,0 +1,58 @@
+"""One Chromium without a window for all tests that open HTML reports."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CHROMIUM = shutil.which("chromium")
+OPTIONS = (
+    "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--no-first-run",
+)  # fmt: skip
+
+_open: list[Any] = []
+
+
+def _browser() -> Any:
+    if not _open:
+        from playwright.sync_api import sync_playwright
+
+        driver = sync_playwright().start()
+        _open.append(driver.chromium.launch(executable_path=CHROMIUM, args=list(OPTIONS)))
+    return _open[0]
+
+
+@contextmanager
+def opened(path: Path, **options: Any) -> Iterator[Any]:
+    """A page that shows a report, once it is drawn; an error of its script or a request for anything else fails."""
+    if CHROMIUM is None:
+        pytest.skip("chromium is not installed")
+    page = _browser().new_page(viewport={"width": 1280, "height": 900}, **options)
+    errors: list[str] = []
+    requests: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.on("request", lambda request: requests.append(request.url))
+    page.on("dialog", lambda dialog: errors.append(f"dialog {dialog.message}"))
+    try:
+        page.goto(path.as_uri())
+        page.wait_for_selector("html[data-ready]", timeout=20_000)
+        yield page
+        assert not errors
+        assert [url for url in requests if not url.startswith("blob:")] == [path.as_uri()]
+    finally:
+        page.close()
+
+
+FRAMES = "number => document.querySelectorAll('div.flame')[number].frames()"
+
+
+def frames(page: Any, number: int = 0) -> list[dict[str, Any]]:
+    """The frames that a flame graph of the page draws."""
+    found: list[dict[str, Any]] = page.evaluate(FRAMES, number)
+    return found
