@@ -1,0 +1,152 @@
+"""``kill -9`` of a tracer: each kind of probe is detached at once, and nothing stays in the kernel."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pytrace.runtime.host import tracefs
+from tests.kernel.test_pinning import in_bpffs
+from tests.support.leaks import Watch
+from tests.support.machine import need
+from tests.support.patience import patience
+
+pytestmark = [pytest.mark.each_kernel, pytest.mark.usefixtures("no_leaks")]
+
+OLD = ("--no-feature", "uprobe_multi,perf_uprobe")
+KINDS = {
+    "tracepoint": ("tracepoint", (), "tracepoint:syscalls:sys_enter_getppid { @ = count(); }"),
+    "perf tracepoint": (
+        "", (), "config = { syscall_tracepoints = plain; } t:syscalls:sys_enter_getppid { @ = count(); }",
+    ),
+    "rawtracepoint": ("raw_tracepoint", (), "rawtracepoint:sched_process_exit { @ = count(); }"),
+    "profile": ("", (), "profile:hz:99 { @ = count(); }"),
+    "interval": ("", (), "interval:s:1 { @ = count(); }"),
+    "software": ("", (), "software:page-faults:100 { @ = count(); }"),
+    "uprobe": ("uprobe", (), "uprobe:{programs}/usdt:pass {{ @ = count(); }}"),
+    "uprobe by perf": ("uprobe", ("--no-feature", "uprobe_multi"), "uprobe:{programs}/usdt:pass {{ @ = count(); }}"),
+    "uretprobe": ("uprobe", (), "uretprobe:{programs}/usdt:pass {{ @ = count(); }}"),
+    "usdt": ("uprobe", (), "usdt:{programs}/usdt:sample:guarded {{ @ = count(); }}"),
+    "usdt by perf": (
+        "uprobe", ("--no-feature", "uprobe_multi"), "usdt:{programs}/usdt:sample:guarded {{ @ = count(); }}",
+    ),
+    "kprobe": ("kprobe", (), "kprobe:vfs_read { @ = count(); }"),
+    "kretprobe": ("kprobe", (), "kretprobe:vfs_read { @ = count(); }"),
+    "fentry": ("fentry", (), "fentry:vfs_read { @ = count(); }"),
+    "following": ("", ("--follow", "-p", "{pid}"), "t:syscalls:sys_enter_getppid { @[comm] = count(); }"),
+    "stacks and events": ("", (), 't:syscalls:sys_enter_getppid { @[ustack, kstack] = count(); printf("%d", pid); }'),
+}  # fmt: skip
+"""For each kind of probe what it needs, options, and a script."""
+
+
+def attached(*words: str) -> subprocess.Popen[str]:
+    """A tracer whose probes are attached."""
+    argv = [sys.executable, "-m", "pytrace", *words]
+    tracer = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    assert tracer.stderr is not None
+    for line in tracer.stderr:
+        if line.startswith("Attached"):
+            return tracer
+    raise AssertionError(f"{words}: nothing was attached")
+
+
+def kill(tracer: subprocess.Popen[str]) -> None:
+    tracer.send_signal(signal.SIGKILL)
+    tracer.communicate(timeout=patience(20))
+    assert tracer.returncode == -signal.SIGKILL
+
+
+def guarded(programs: Path) -> str:
+    """Whether a tracer has raised the semaphore of the program's guarded probe: how often it was passed."""
+    return subprocess.run([f"{programs}/usdt", "5"], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def definitions() -> set[str]:
+    """Probes that are defined in tracefs."""
+    found: set[str] = set()
+    for name in ("uprobe_events", "kprobe_events"):
+        path = Path(tracefs.root(), name)
+        if path.exists():
+            found |= set(path.read_text().splitlines())
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_stays_of_a_killed_tracer(kind: str, programs: Path) -> None:
+    feature, options, script = KINDS[kind]
+    if feature in ("kprobe", "fentry"):
+        need(feature)
+    watch, before = Watch(), definitions()
+    words = [word.format(pid=os.getpid()) for word in options]
+    tracer = attached(*words, "-e", script.format(programs=programs) if "{programs}" in script else script)
+    if kind.startswith("usdt"):
+        assert guarded(programs) == "guarded 5"
+    kill(tracer)
+    if kind.startswith("usdt"):
+        assert guarded(programs) == "guarded 0", "its semaphore is lowered at once"
+    assert not watch.leaked(1.0)
+    assert definitions() == before
+
+
+def test_links_are_gone_when_the_process_is() -> None:
+    """Not only some time later."""
+    tracer = attached("-e", "t:syscalls:sys_enter_getppid { @ = count(); } rawtracepoint:sched_process_exit { @n++; }")
+    texts = [path.read_text() for path in Path(f"/proc/{tracer.pid}/fdinfo").iterdir()]
+    ours = {("link", int(number)) for text in texts for number in re.findall(r"(?m)^link_id:\s*(\d+)", text)}
+    assert len(ours) == 2
+    kill(tracer)
+    assert not ours & Watch().before
+
+
+def test_a_killed_tracer_of_an_old_kernel_leaves_only_a_definition(programs: Path) -> None:
+    """tracefs keeps the name of the probe, which is switched off; the next such tracer removes it."""
+    watch, before = Watch(), definitions()
+    script = f"uprobe:{programs}/usdt:pass {{ @ = count(); }}"
+    kill(attached(*OLD, "-e", script))
+    assert not watch.leaked(1.0)
+    (left,) = definitions() - before
+    name = re.match(r"p:(\S+) ", left)
+    assert name is not None
+    enabled = Path(tracefs.root(), "events", name[1], "enable")
+    assert enabled.read_text() == "0\n"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytrace", *OLD, "-e", script, "-c", f"{programs}/usdt 3"],
+        capture_output=True, text=True, timeout=patience(60), check=True,
+    )  # fmt: skip
+    assert "@: 3" in done.stdout
+    assert definitions() == before
+
+
+def test_a_pinned_iterator_is_what_the_user_asked_for() -> None:
+    """A pin outlives its tracer, killed or not, and its other probes do not; it is gone with its file."""
+    script = 'iter:task:one { if (ctx.task->pid == 2) { printf("kthreadd\\n"); } } t:syscalls:sys_enter_gettid { @++; }'
+    run = in_bpffs(
+        f"{{ $trace -e '{script}' 2>/tmp/pinned.$$ & }}; pid=$!; "
+        "for i in $(seq 100); do test -e /sys/fs/bpf/one && break; sleep 0.1; done; sleep 0.5; "
+        "kill -9 $pid; wait $pid; rm -f /tmp/pinned.$$; cat /sys/fs/bpf/one; rm /sys/fs/bpf/one; ls /sys/fs/bpf"
+    )
+    first, *left = run.stdout.split()
+    assert first == "kthreadd", run
+    assert "one" not in left
+
+
+def test_killed_while_it_attaches(programs: Path) -> None:
+    """At any moment of a start."""
+    watch, before = Watch(), definitions()
+    script = f"uprobe:{programs}/usdt:pass {{ @ = count(); }} t:syscalls:sys_enter_* {{ @[probe] = count(); }}"
+    for number in range(8):
+        tracer = subprocess.Popen(
+            [sys.executable, "-m", "pytrace", "-e", script], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        time.sleep(0.1 * (number + 1) * patience(1))
+        tracer.kill()
+        tracer.wait(patience(20))
+    assert not watch.leaked(1.0)
+    assert definitions() == before
