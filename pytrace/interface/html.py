@@ -6,34 +6,34 @@ the largest entries of each map, the newest rows of each table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
-
-import msgspec
 
 from pytrace.core import byte_escapes, types
 from pytrace.core.types.tables import RIGHT
-from pytrace.render import csv, histogram
+from pytrace.render import csv
 from pytrace.render.forms import as_python
 from pytrace.render.python_values import Histogram, Result, Stats
 from pytrace.results.formats import about
-from pytrace.results.formats.portable_forms import PortableForm, Printers
+from pytrace.results.formats.format_row import Content, content
+from pytrace.results.formats.portable_forms import Printers
+from pytrace.results.pictures import flame_graph, histogram_chart
+from pytrace.results.pictures.drawing import Drawing
 from pytrace.results.snapshot import MapData, SnapshotData, Table
-from pytrace.results.values import Frame, StackTrace, Value
+from pytrace.results.stack_samples import profiles
+from pytrace.results.values import Value
 
 MOST_ROWS = 100
-"""Maximum entries of a map, rows of a table, and buckets of a histogram."""
-MOST_HISTOGRAMS = 10
-MOST_STACKS = 5000
-"""Maximum stacks of a map in the tree of functions, the largest ones."""
-MOST_FUNCTIONS = 200
+"""Maximum entries of a map, and rows of a table."""
+WIDTH = 900
+"""Width of pictures, in pixels."""
 MOST_PARTS = 50
 """Maximum maps, and maximum tables."""
 MOST_CHARACTERS = 2000
 """Maximum length of one text."""
 
-ADDED = (types.Int, types.Count, types.Sum)
-"""Types whose values can be summed along a tree of functions."""
+_STYLE = flame_graph.Options(icicle=True, narrowest=1, most_rows=200)
+"""Flame graphs hang from the top, as they are scrolled."""
 
 _TEXT, _NUMBER = ' style="text-align:left;white-space:pre-wrap"', ' style="text-align:right"'
 
@@ -58,8 +58,8 @@ def _map(data: MapData) -> str:
     comment = f" <i>{_escaped(data.help)}</i>" if data.help else ""
     if isinstance(data.value, types.Hist | types.LHist):
         body = _histograms(data)
-    elif isinstance(data.value, ADDED) and any(isinstance(item, types.Stack) for item in _key_types(data)):
-        body = _tree(data)
+    elif content(data) is Content.STACKS:
+        body = _flames(data) or _entries(data)
     else:
         body = _entries(data)
     return f"<div><b>{name}</b>{keys}{comment}{body}</div>"
@@ -128,95 +128,28 @@ def _rows(table: Table) -> str:
     return f"<div>{_table(columns, rows)}{_more(len(all_rows) - len(rows) + table.dropped, 'older rows')}</div>"
 
 
-# ---------------------------------------------------------------------------------------------- histograms
+# ---------------------------------------------------------------------------------------------- pictures
 
 
 def _histograms(data: MapData) -> str:
-    assert isinstance(data.value, types.Hist | types.LHist)
-    shape, printers = histogram.shape(data.value), Printers()
-    name = None if data.key is None else printers.portable_text(data.key)
-    parts = []
-    for key, value in _largest(data, MOST_HISTOGRAMS):
-        counts = [value.counts.get(number, 0) for number in range(data.value.buckets)]
-        heading = "" if name is None else f"<div>[{_escaped(_shown(name, key))}]</div>"
-        parts.append(heading + _bars(list(histogram.used(shape, counts))))
-    return "".join(parts) + _more(len(data.entries) - len(parts), "histograms")
+    drawing = Drawing(WIDTH)
+    histogram_chart.draw(drawing, data, Printers().portable_text)
+    return _scrolled(drawing)
 
 
-def _bars(buckets: Sequence[histogram.Bucket]) -> str:
-    most = max((bucket.count for bucket in buckets), default=0) or 1
-    rows = [
-        f"<tr><td{_TEXT}>{_escaped(bucket.label)}</td><td{_NUMBER}>{bucket.count}</td>"
-        f'<td style="width:20em"><div style="background:#4c78a8;height:0.9em;width:{100 * bucket.count / most:.1f}%">'
-        "</div></td></tr>"
-        for bucket in buckets[:MOST_ROWS]
-    ]
-    return f"<table>{''.join(rows)}</table>{_more(len(buckets) - len(rows), 'buckets')}"
+def _flames(data: MapData) -> str:
+    """Flame graphs of a map of stacks; empty if a number is negative, as that has no width."""
+    drawing = Drawing(WIDTH)
+    (profile,) = profiles([data], Printers().portable_text)
+    if any(value < 0 for sample in profile.samples for value in sample.values):
+        return ""
+    for measure in range(len(profile.measures)):
+        flame_graph.draw(drawing, profile, measure, _STYLE)
+    return _scrolled(drawing)
 
 
-# ---------------------------------------------------------------------------------------------- stacks
-
-
-class _Function(msgspec.Struct):
-    """A function at one call path of stacks; *total* is the sum over itself and its callees."""
-
-    total: int = 0
-    called: dict[str, _Function] = msgspec.field(default_factory=dict)
-
-
-def _tree(data: MapData) -> str:
-    """Functions of stacks as a tree from callers to callees, below the other parts of the key."""
-    printers = Printers()
-    forms = [(kind, printers.portable_text(kind)) for kind in _key_types(data)]
-    root = _Function()
-    for key, value in _largest(data, MOST_STACKS):
-        node = root
-        node.total += value
-        for name in _path(forms, _key_parts(data, key)):
-            node = node.called.setdefault(name, _Function())
-            node.total += value
-    lines = list(_lines(root))
-    rows = [
-        f"<tr><td{_NUMBER}>{node.total}</td><td{_NUMBER}>{_share(node.total, root.total)}</td>"
-        f'<td style="text-align:left;padding-left:{min(depth, 80)}em">{_escaped(_without_formula(name))}</td></tr>'
-        for depth, name, node in lines[:MOST_FUNCTIONS]
-    ]
-    return f"<table>{''.join(rows)}</table>{_more(len(lines) - len(rows), 'functions')}"
-
-
-def _share(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.1f}%" if whole else ""
-
-
-def _path(forms: Iterable[tuple[types.Type, PortableForm]], parts: Sequence[Result]) -> list[str]:
-    others: list[str] = []
-    user: list[str] = []
-    kernel: list[str] = []
-    for (type_, form), part in zip(forms, parts, strict=True):
-        if not isinstance(part, StackTrace):
-            others.append(_shown(form, part))
-            continue
-        names = [_name(frame) for frame in reversed(part.frames)] or [f"[{part.error}]"] * bool(part.error)
-        (user if isinstance(type_, types.Stack) and type_.user else kernel).extend(names)
-    return [*others, *user, *kernel]
-
-
-def _name(frame: Frame) -> str:
-    return frame.name or frame.module or f"{frame.address:#x}"
-
-
-def _lines(node: _Function, depth: int = 0) -> Iterator[tuple[int, str, _Function]]:
-    # Not recursive, as stacks may be as deep as the recursion of a traced program.
-    waiting = [(depth, name, inner) for name, inner in _ordered(node)]
-    while waiting:
-        depth, name, inner = waiting.pop()
-        yield depth, name, inner
-        waiting += [(depth + 1, *item) for item in _ordered(inner)]
-
-
-def _ordered(node: _Function) -> list[tuple[str, _Function]]:
-    """The callees, the largest last."""
-    return sorted(node.called.items(), key=lambda item: item[1].total)
+def _scrolled(drawing: Drawing) -> str:
+    return f'<div style="max-height:48em;overflow:auto">{drawing.element()}</div>'
 
 
 # ---------------------------------------------------------------------------------------------- HTML

@@ -33,7 +33,7 @@ def write(snapshot: SnapshotData, options: WriteOptions, file: BinaryIO) -> None
             (profile,) = _profiles([data])
             _flames(drawing, profile, style, None)
     _losses(drawing, snapshot)
-    file.write(drawing.document())
+    file.write(drawing.element().encode())
 
 
 def differential(before: SnapshotData, after: SnapshotData, options: WriteOptions) -> bytes:
@@ -59,7 +59,7 @@ def differential(before: SnapshotData, after: SnapshotData, options: WriteOption
         empty = Profile(name, known.measures, [], known.join, known.text_labels)
         _flames(drawing, new or empty, style, old or empty)
     _losses(drawing, after)
-    return drawing.document()
+    return drawing.element().encode()
 
 
 def _begun(options: WriteOptions) -> tuple[Drawing, flame_graph.Options]:

@@ -1,4 +1,4 @@
-"""SVG documents that need no script: panels below each other, text that can be selected, tooltips by ``<title>``."""
+"""SVG without scripts, for files and HTML: panels below each other, texts, boxes with tooltips (``<title>``)."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ MOST_TITLE = 1000
 """Maximum characters of a tooltip."""
 
 _STYLE = (
-    f"text{{font:{FONT}px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;fill:#1a1a1a;white-space:pre}}"
-    ".h{font-weight:bold}.q{fill:#555}rect:hover{stroke:#000;stroke-width:1}"
+    f".pytrace text{{font:{FONT}px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;"
+    "fill:#1a1a1a;white-space:pre}"
+    ".pytrace .h{font-weight:bold}.pytrace .q{fill:#555}.pytrace rect:hover{stroke:#000;stroke-width:1}"
 )
 
 
@@ -55,15 +56,18 @@ class Drawing(msgspec.Struct):
         dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
         self.parts.append(f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{to_x:.1f}" y2="{to_y:.1f}" stroke="{color}"{dashed}/>')
 
-    def document(self) -> bytes:
-        """The picture as a file, on a white ground: it is read in documents and chats of any colour."""
+    def element(self) -> str:
+        """The picture, on a white ground: it is read in documents and chats of any colour.
+
+        Its style concerns nothing outside of it, as in HTML it would.
+        """
         height = int(self.height) + MARGIN
         head = (
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{self.width}" height="{height}" '
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="pytrace" width="{self.width}" height="{height}" '
             f'viewBox="0 0 {self.width} {height}" role="img">\n<style>{_STYLE}</style>\n'
             f'<rect width="100%" height="100%" fill="#fff" style="stroke:none"/>\n'
         )
-        return (head + "\n".join(self.parts) + "\n</svg>\n").encode()
+        return head + "\n".join(self.parts) + "\n</svg>\n"
 
 
 def fitted(text: str, width: float) -> str:

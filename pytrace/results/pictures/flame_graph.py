@@ -14,9 +14,6 @@ from pytrace.results.values import Frame
 
 ROW = 17
 """Height of a box, in pixels."""
-NARROWEST = 0.1
-"""Pixels: narrower boxes are not drawn, as nobody sees them."""
-
 _LABEL, _USER, _KERNEL = "label", "user", "kernel"
 _HUES = {_LABEL: (210, 12), _USER: (42, 88), _KERNEL: (14, 78)}
 """Hue and saturation, by the kind of a frame."""
@@ -33,6 +30,10 @@ class Options(msgspec.Struct, frozen=True):
     """Callers are above their callees: from the innermost function to the root."""
     color: str = COLORED_BY[0]
     """``kind`` (user, kernel) or ``module``."""
+    narrowest: float = 0.1
+    """Pixels: narrower boxes are not drawn, as nobody sees them."""
+    most_rows: int = 0
+    """Maximum boxes above each other; 0: any number."""
 
     def check(self) -> None:
         """Raise :class:`TraceError` for a colouring that there is not."""
@@ -67,18 +68,22 @@ def draw(drawing: Drawing, profile: Profile, measure: int, options: Options, ear
     name = f"{profile.name} ({part.part})" if part.part else profile.name
     drawing.line(f"{name}: {root.after}{unit}" + (f", before {root.before}{unit}" if earlier is not None else ""), "h")
     scale = (drawing.width - 2 * MARGIN) / root.after if root.after else 0
-    boxes = list(_placed(root, scale))
+    boxes, hidden = _placed(root, scale, options)
     depth = max((row for row, _, _ in boxes), default=0)
     top = drawing.height + 4
     for row, x, box in boxes:
         y = top + ROW * (row if options.icicle else depth - row)
         width = box.after * scale
         color = _color(box, options) if earlier is None else _change_color(box, root)
-        drawing.box(MARGIN + x, y, max(width - 0.4, NARROWEST), ROW - 1, color, _title(box, root, unit, earlier))
+        drawing.box(MARGIN + x, y, max(width - 0.4, 0.1), ROW - 1, color, _title(box, root, unit, earlier))
         shown = fitted(box.name, width - 6)
         if shown:
             drawing.text(MARGIN + x + 3, y + ROW - 5, shown)
     drawing.height = top + ROW * (depth + 1)
+    if depth + 1 == options.most_rows:
+        drawing.line(f"… only the {options.most_rows} outermost frames are drawn", "q")
+    if hidden:
+        drawing.line(f"… and {hidden} more functions, each narrower than {options.narrowest:g} pixels", "q")
     _legend(drawing, boxes, options, compared=earlier is not None)
     drawing.height += GAP
 
@@ -136,18 +141,25 @@ def _source(frame: Frame) -> str:
     return f"{frame.file}:{frame.line}{inlined}" if frame.file else inlined.strip()
 
 
-def _placed(root: _Box, scale: float) -> Iterator[tuple[int, float, _Box]]:
-    """Row, left edge and box of all that are wide enough, each after its caller."""
+def _placed(root: _Box, scale: float, options: Options) -> tuple[list[tuple[int, float, _Box]], int]:
+    """Row, left edge and box of all that are wide enough, each after its caller; and how many next to them are not."""
     waiting = [(0, 0.0, root)]
+    placed = []
+    hidden = 0
     while waiting:
         row, x, box = waiting.pop()
-        yield row, x, box
+        placed.append((row, x, box))
+        if row + 1 == options.most_rows:
+            continue
         inner = []
         for _, callee in sorted(box.called.items()):
-            if callee.after * scale >= NARROWEST:
+            if callee.after * scale >= options.narrowest:
                 inner.append((row + 1, x, callee))
+            else:
+                hidden += callee.after > 0
             x += callee.after * scale
         waiting += reversed(inner)
+    return placed, hidden
 
 
 # ---------------------------------------------------------------------------------------------- colours, texts

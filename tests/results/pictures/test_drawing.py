@@ -12,7 +12,7 @@ def test_a_picture_needs_no_script_and_names_stay_text() -> None:
     drawing = Drawing()
     drawing.line(HOSTILE)
     drawing.box(1, 2, 3, 4, "#fff", HOSTILE)
-    picture = drawing.document()
+    picture = drawing.element().encode()
     escaped = "</text><script>alert(1)</script>&\"'\\x1b[31m\\x00\\xff\ufffd]]>"
     assert texts(picture) == [escaped]
     assert [box.title for box in boxes(picture)] == [escaped]
@@ -22,7 +22,7 @@ def test_a_picture_needs_no_script_and_names_stay_text() -> None:
 def test_long_titles_are_truncated() -> None:
     drawing = Drawing()
     drawing.box(0, 0, 1, 1, "#fff", "x" * 10_000)
-    assert [len(box.title) for box in boxes(drawing.document())] == [MOST_TITLE]
+    assert [len(box.title) for box in boxes(drawing.element().encode())] == [MOST_TITLE]
 
 
 @pytest.mark.parametrize(("width", "expected"), [(100.0, "function"), (45.0, "funct…"), (15.0, "")])
