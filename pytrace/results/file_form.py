@@ -368,7 +368,7 @@ def _runs(contents: _Contents) -> tuple[Run, ...]:
         Run(
             "", text(origin.host), text(origin.kernel), text(origin.machine), text(origin.script),
             text(origin.script_hash), tuple(map(text, origin.parameters)), 0, 0, 0, 0, text(origin.version),
-            text(origin.text),
+            text=text(origin.text),
         )
         for origin in contents.origins
     ]  # fmt: skip
