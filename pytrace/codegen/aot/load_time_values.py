@@ -17,6 +17,7 @@ import msgspec
 from pytrace.codegen.ir.ir_values import Number, Ptr, global_pointer, signed_constant
 from pytrace.codegen.ir.module import LOAD_TIME
 from pytrace.codegen.ir.operands import Memory, Operand, Scalar
+from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import AheadOfTime, OpenValue, Row
 from pytrace.core.types import Array, Field, Pointer, Struct, Type
@@ -158,7 +159,13 @@ def _owner(e: Emitter, node: nodes.FieldAccess) -> tuple[Struct, tuple[str, ...]
 
 
 def struct_offset(e: Emitter, struct: Struct, name: str) -> Number:
-    """Offset of a member that a builtin reads."""
+    """Offset of a member that a builtin reads.
+
+    Raises:
+        TraceError: the type information, which may be that of a file, lacks it.
+    """
     member = struct.find(name)
-    assert member is not None, f"{struct} has no {name}"
+    if member is None:
+        hint = "PYTRACE_BTF and PYTRACE_VMLINUX name files with the type information of this kernel"
+        raise TraceError(f"the kernel's type information has no member {name} of {struct}", hints=(hint,))
     return integer(e, "member", (struct.kind, struct.name, name, str(member.type)), member.offset)

@@ -178,8 +178,8 @@ def write(snapshot: SnapshotData, _options: WriteOptions, file: BinaryIO) -> Non
             "version": _GECKO_VERSION,
             "preprocessedProfileVersion": VERSION,
             "product": unicode_text(f"{run.script} on {run.host}") if run else "pytrace",
-            "importedFrom": f"pytrace {run.version}" if run else "pytrace",
-            "oscpu": f"Linux {run.kernel} {run.machine}" if run else "",
+            "importedFrom": unicode_text(f"pytrace {run.version}") if run else "pytrace",
+            "oscpu": unicode_text(f"Linux {run.kernel} {run.machine}") if run else "",
             "arguments": unicode_text(" ".join(run.parameters)) if run else "",
             "interval": 1,
             "startTime": start / 1e6,
@@ -235,7 +235,7 @@ def _sample_threads(profile: Profile, shared: _Shared) -> Iterator[_Thread]:
             # The order has no meaning, but the profiler wants a time for each.
             scaled = [value * factor for value in weights.values()]
             written = _Samples(list(weights), list(range(len(weights))), scaled, kind, len(weights))
-            yield _Thread(title, profile.name, "0", "", samples=written)
+            yield _Thread(title, unicode_text(profile.name), "0", "", samples=written)
 
 
 # ---------------------------------------------------------------------------------------------- rows
@@ -248,7 +248,7 @@ def _row_threads(events: Iterable[tuple[int, RowEvent]], start: int, shared: _Sh
         place = (event.run, event.pid, event.tid)
         thread = threads.get(place)
         if thread is None:
-            name = event.comm or "rows"
+            name = unicode_text(event.comm or "rows")
             pid = "0" if event.pid is None else str(event.pid)
             tid = f"rows {event.run + 1}" if event.tid is None else event.tid
             thread = threads[place] = _Thread(name, name, pid, tid, event.tid is not None and event.tid == event.pid)

@@ -177,4 +177,4 @@ def _build_id(text: str) -> bytes:
     try:
         return bytes.fromhex(text)
     except ValueError:
-        return text.encode()
+        return unicode_text(text).encode()

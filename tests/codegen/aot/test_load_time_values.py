@@ -7,6 +7,7 @@ import struct
 import pytest
 
 from pytrace.codegen.aot.load_time_values import Ahead
+from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import LOAD_TIME_SECTION
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.types import INT32, Array, Field, Pointer, Struct
@@ -93,3 +94,8 @@ def test_only_the_kernels_own_structs_count() -> None:
     assert not ahead.relies
     assert ahead.is_kernel(NET)
     assert not ahead.is_kernel(Struct("struct", "path", PATH.size + 8, (), origin="script"))
+
+
+def test_type_information_that_lacks_a_member_is_an_error() -> None:
+    with pytest.raises(TraceError, match="has no member exe_file of struct mm_struct"):
+        machine("uprobe:/bin/true:main { print(dw_ustack); }")

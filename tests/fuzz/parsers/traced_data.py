@@ -11,6 +11,7 @@ from functools import cache
 from html.parser import HTMLParser
 from itertools import pairwise
 from typing import Any, cast
+from xml.etree import ElementTree
 
 from prometheus_client.openmetrics import parser as openmetrics_parser
 
@@ -153,7 +154,8 @@ def named(name: str) -> SnapshotData:
         MapData("@s", frames, types.Count(), {stack: 3}),
         MapData("@w", None, frames, {None: stack}),
     ]
-    rows = snapshots.table(["name", "stack", "n"], [text, frames, types.INT64], [(name, stack, -5)])
+    columns = {"ts": types.UINT64, "name": text, "stack": frames, "n": types.INT64}
+    rows = snapshots.table(list(columns), list(columns.values()), [(1, name, stack, -5)])
     return SnapshotData((run,), {item.name: item for item in maps}, (rows,), {"events": {name: 3}})
 
 
@@ -195,7 +197,7 @@ def names(data: bytes) -> None:
     assert tags.attributes <= {"style"}, tags.attributes
     assert _HARMFUL.search(page) is None
     for row in table.FORMATS:
-        if row.name not in ("arrow", "parquet", "perfetto"):
+        if not row.library:
             _check_format(row.name, _written(row, found))
     _check_metrics(found)
 
@@ -212,13 +214,28 @@ def _check_format(name: str, output: bytes) -> None:
     elif name == "json":
         for line in output.splitlines():
             json.loads(line)
-    elif name == "speedscope":
+    elif name in ("speedscope", "firefox"):
         json.loads(output)
+    elif name == "svg":
+        _check_picture(output)
     elif name == "folded":
         for line in output.split(b"\n")[:-1]:
             assert re.search(rb" \d+$", line), line
     elif name == "text":
         _check_terminal(control_characters.printable_lines(output))
+
+
+SVG_TAGS = frozenset(("svg", "g", "rect", "text", "title", "path", "line", "style", "desc", "defs"))
+
+
+def _check_picture(output: bytes) -> None:
+    """A picture that XML parsers read, without programs and links."""
+    picture = ElementTree.fromstring(output)
+    tags = {element.tag.rpartition("}")[2] for element in picture.iter()}
+    assert tags <= SVG_TAGS, tags - SVG_TAGS
+    attributes = {name.rpartition("}")[2] for element in picture.iter() for name in element.attrib}
+    assert not any(name.startswith("on") or name == "href" for name in attributes), attributes
+    _check_terminal(output)
 
 
 def _check_metrics(found: SnapshotData) -> None:
