@@ -57,6 +57,7 @@ need() {
 }
 
 install_packages() {
+    new_log || return 1
     # The first try goes without `update`, which is slow; packages may already be known.
     DEBIAN_FRONTEND=noninteractive apt-get install -q -q -y --no-install-recommends \
         -o DPkg::Lock::Timeout=300 "$@" </dev/null >"$log_file" 2>&1 || {
@@ -157,6 +158,7 @@ make_venv() {
         set -- -r "$requirements" -r "$root/scripts/requirements-build.txt"
     fi
     # The package is built by what the requirements have installed: nothing comes without a hash.
+    new_log || return 1
     { install_with_pip --require-hashes "$@" && install_with_pip --no-deps --no-build-isolation -e "$root"; } >"$log_file" 2>&1 ||
         { grep -v '^WARNING: Location' "$log_file" >&2; say "could not install the packages of $requirements"; return 1; }
     rm -f "$log_file"
@@ -174,6 +176,7 @@ ensure_release_venv() {
     if [ -x "$venv/bin/uv" ] && [ "$(cat "$venv/stamp" 2>/dev/null)" = "$wanted" ]; then return 0; fi
     base_python=$(find_python) || return 1
     say "setting up $venv (once)"
+    new_log || return 1
     "$base_python" -m venv --without-pip --clear "$venv" && pip_command &&
         install_with_pip --require-hashes -r "$root/scripts/requirements-release.txt" >"$log_file" 2>&1 ||
         { cat "$log_file" >&2; say "could not install the tools of releases"; return 1; }
@@ -300,6 +303,7 @@ ensure_readers() {
         if command -v flock >/dev/null; then flock 8; fi
         if [ -r "$readers/stamp" ] && [ "$(cat "$readers/stamp")" = "$readers_wanted" ]; then exit 0; fi
         say "fetching what reads profiles (once)"
+        new_log || exit 1
         rm -rf "$readers" && mkdir -p "$readers" && cp "$root"/scripts/readers/package*.json "$readers" &&
             cd "$readers" && npm ci --ignore-scripts --no-audit --no-fund >"$log_file" 2>&1 ||
             { tail -n 5 "$log_file" >&2; exit 1; }
@@ -352,6 +356,7 @@ make_peer() {
     if [ -n "${http_proxy:-}" ]; then export http_proxy; fi
     say "installing bpftrace of Debian's unstable suite into $peer (once, a minute or two, 700 MB)"
     rm -rf --one-file-system "$peer" && mkdir -p "$peer" || return 1
+    new_log || return 1
     # In a mount namespace of its own: an interrupted debootstrap leaves its /proc mounted.
     unshare --mount debootstrap --variant=minbase sid "$peer" "$mirror" >"$log_file" 2>&1 </dev/null &&
         DEBIAN_FRONTEND=noninteractive chroot "$peer" apt-get install -q -y --no-install-recommends bpftrace >>"$log_file" 2>&1 </dev/null ||
@@ -369,8 +374,14 @@ debian_mirror() {
     apt-get indextargets --format '$(ORIGIN) $(LABEL) $(REPO_URI)' 'Created-By: Packages' 2>/dev/null | sed -n 's/^Debian Debian //p' | head -n 1
 }
 
-log_file=${TMPDIR:-/tmp}/pytrace-setup.$$.log
+log_file=
 trap 'rm -f "$log_file"' EXIT
+
+# new_log: sets `log_file` to a new file for the output of a command. Its name cannot be known before: others can write to its folder.
+new_log() {
+    rm -f "$log_file"
+    log_file=$(mktemp "${TMPDIR:-/tmp}/pytrace-setup.XXXXXX")
+}
 
 # ---------------------------------------------------------------- test machine
 

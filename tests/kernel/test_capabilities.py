@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -74,7 +75,9 @@ def user(tmp_path_factory: pytest.TempPathFactory) -> User:
 @pytest.fixture
 def public(programs: Path) -> Iterator[Path]:
     """The programs of tests/programs where everybody may run them."""
-    folder = Path(shutil.copytree(programs, f"/tmp/pytrace-programs-{os.getpid()}", dirs_exist_ok=True))
+    # Not below the folders of pytest, which are root's alone.
+    folder = Path(tempfile.mkdtemp(prefix="pytrace-programs-"))
+    shutil.copytree(programs, folder, dirs_exist_ok=True)
     folder.chmod(0o755)
     yield folder
     shutil.rmtree(folder)
