@@ -136,8 +136,24 @@ def map_refused(spec: MapSpec, error: OSError) -> LoadError:
     reason = "the kernel does not allow a map of that size" if error.errno == errno.E2BIG else error.strerror
     return LoadError(
         f"{spec.name} cannot be created with {spec.max_entries} keys of {key} bytes and values of {value}: {reason}",
-        hints=["use fewer keys (max_map_keys, or a declaration) or a smaller max_strlen"],
+        hints=["use fewer keys (max_map_keys, or a declaration) or a smaller max_strlen", *_memory_hints(error)],
     )
+
+
+def ring_refused(pages: int, error: OSError) -> LoadError:
+    """The error for an event ring that the kernel does not make; *pages* as in the config."""
+    hint = f"perf_rb_pages is {pages}; fewer pages take less memory" if pages else "perf_rb_pages sets a smaller size"
+    return LoadError(
+        f"the ring buffer for events cannot be created: {error.strerror}", hints=[hint, *_memory_hints(error)]
+    )
+
+
+def _memory_hints(error: OSError) -> list[str]:
+    if error.errno != errno.ENOMEM:
+        return []
+    from pytrace.core import limits
+
+    return limits.memory_cgroup_hints()
 
 
 def _too_many_files(manifest: Manifest) -> bool:
@@ -173,10 +189,7 @@ def explain(
             if item.symbol == unmade:
                 return map_refused(item, error)
         if unmade == manifest.ring:
-            return LoadError(
-                f"the ring buffer for events cannot be created: {error.strerror}",
-                hints=[f"perf_rb_pages is {manifest.config.perf_rb_pages}; fewer pages take less memory"],
-            )
+            return ring_refused(manifest.config.perf_rb_pages, error)
     if spec is None:
         hint = _hint(number)
         reason = warnings[0] if warnings else error.strerror

@@ -73,8 +73,10 @@ class Heartbeat(NoHeartbeat):
     def begin(self) -> None:
         """From now on a thread beats. It is not started earlier, so that it has the privileges of the run."""
         self.beat()
-        self._thread = Thread(target=self._run, name="pytrace-heartbeat", daemon=True)
-        self._thread.start()
+        thread = Thread(target=self._run, name="pytrace-heartbeat", daemon=True)
+        thread.start()
+        # One that could not be started (ulimit -u) cannot be waited for.
+        self._thread = thread
 
     def stop(self) -> None:
         """The run ends: the kernel may take its time to detach probes."""

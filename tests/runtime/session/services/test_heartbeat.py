@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from threading import Thread
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -120,3 +121,13 @@ def test_a_run_that_ends_is_not_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
         before = beating.deadline
         beating.now += 1000
         assert wait_for(lambda: beating.deadline > before)
+
+
+def test_a_thread_that_cannot_be_started_is_not_waited_for(beating: Beating, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_thread: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(Thread, "start", full)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        beating.heart.begin()
+    beating.heart.close()
