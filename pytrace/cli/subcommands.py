@@ -85,9 +85,11 @@ def _merge(arguments: Namespace) -> int:
 def _show_parser() -> _Parser:
     parser = _parser(
         "show", "Print a snapshot as the run printed its maps, or write it in another format.",
-        "  pytrace show web.pts\n  pytrace show web.pts --map @opens -o opens.json",
+        "  pytrace show web.pts\n  pytrace show web.pts --map @opens -o opens.json\n"
+        "  pytrace show saved/*.pts -o web.html",
     )  # fmt: skip
-    parser.add_argument("file", metavar="FILE", help="a snapshot")
+    parser.add_argument("files", nargs="+", metavar="FILE",
+                        help="a snapshot; several (of --save-every) are a series in time, for -f html")  # fmt: skip
     _add_output(parser)
     parser.add_argument("-v", "--about", action="store_true",
                         help="begin with what is known of the runs: host, kernel, times, losses")  # fmt: skip
@@ -96,9 +98,26 @@ def _show_parser() -> _Parser:
 
 def _show(arguments: Namespace) -> int:
     row, options = table.chosen(arguments.format, _path(arguments.output), about=arguments.about)
-    with file_form.opened(arguments.file, arguments.limit) as snapshot:
+    if len(arguments.files) > 1:
+        _write_series(row, options, arguments)
+        return 0
+    with file_form.opened(arguments.files[0], arguments.limit) as snapshot:
         _write(snapshot, row, options, arguments)
     return 0
+
+
+def _write_series(row: Format, options: WriteOptions, arguments: Namespace) -> None:
+    """Write several snapshots as a series in time."""
+    if row.series is None:
+        able = ", ".join(other.name for other in table.FORMATS if other.series is not None)
+        hints = (f"formats that show several as a series in time: {able}", "pytrace merge makes one of different runs")
+        raise TraceError(f"format {row.name} shows one snapshot, and {len(arguments.files)} are named", hints=hints)
+    snapshots = [_narrowed(file_form.read(name, arguments.limit), arguments.map) for name in arguments.files]
+    if arguments.map:
+        _check_maps(arguments.map, *snapshots)
+    data = row.series(snapshots, options)
+    with _output(arguments.output, binary=row.binary) as file:
+        file.write(data)
 
 
 def _write(snapshot: SnapshotData, row: Format, options: WriteOptions, arguments: Namespace) -> None:
@@ -164,10 +183,10 @@ def _narrowed(snapshot: SnapshotData, names: Sequence[str] | None) -> SnapshotDa
     return SnapshotData(snapshot.runs, maps, (), snapshot.losses)
 
 
-def _check_maps(names: Sequence[str], before: SnapshotData, after: SnapshotData) -> None:
+def _check_maps(names: Sequence[str], *snapshots: SnapshotData) -> None:
     for name in names:
-        if not {name, f"@{name}"} & {*before.maps, *after.maps}:
-            raise TraceError(f"there is no map {name!r} in either snapshot")
+        if not {name, f"@{name}"} & {known for snapshot in snapshots for known in snapshot.maps}:
+            raise TraceError(f"there is no map {name!r} in any of the snapshots")
 
 
 # ---------------------------------------------------------------------------------------------- output

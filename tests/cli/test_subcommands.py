@@ -240,7 +240,7 @@ def test_the_commands_are_those_that_the_command_line_knows() -> None:
         ("show a.pts -f jsn", "there is no format 'jsn'"),
         ("show a.pts --fancy", "unrecognized arguments: --fancy"),
         ("show a.pts -m zz", "there is no map 'zz' in the snapshot"),
-        ("diff a.pts b.pts -m zz", "there is no map 'zz' in either snapshot"),
+        ("diff a.pts b.pts -m zz", "there is no map 'zz' in any of the snapshots"),
         ("show a.pts -o /nonexistent/x", "cannot write '/nonexistent/x': No such file or directory"),
         ("merge a.pts b.pts -o .", "cannot write '.': Is a directory"),
     ],

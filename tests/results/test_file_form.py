@@ -56,6 +56,11 @@ def test_costs_of_runs_are_read_back() -> None:
     assert again(found).costs == found.costs
 
 
+def test_the_text_of_the_script_is_read_back() -> None:
+    whole = SnapshotData((replace(run(), text="begin { }\n\udcff"), run("run-2")))
+    assert file_form.from_bytes(file_form.to_bytes(whole), "x") == whole
+
+
 def test_gaps_of_runs_are_read_back() -> None:
     found = snapshot(of=replace(run("1"), gaps=((5, 7), (1 << 60, 3))))
     assert again(found).runs == found.runs

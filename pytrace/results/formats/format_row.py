@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import BinaryIO, TypeAlias
 
@@ -63,6 +63,10 @@ It raises :class:`pytrace.core.diagnostics.TraceError` for content that the form
 Differential: TypeAlias = Callable[[SnapshotData, SnapshotData, WriteOptions], bytes]
 
 
+Series: TypeAlias = Callable[[Sequence[SnapshotData], WriteOptions], bytes]
+"""Writes several snapshots, of what the format can show, as a series in time."""
+
+
 class Format(msgspec.Struct, frozen=True):
     """A format of results."""
 
@@ -75,6 +79,8 @@ class Format(msgspec.Struct, frozen=True):
     write: Writer
     differential: Differential | None = None
     """Compares two snapshots (before, after) in the format; without it the signed changes are written."""
+    series: Series | None = None
+    """Writes several snapshots as a series in time."""
     binary: bool = False
     """It is not written to terminals."""
     options: tuple[FormatOption, ...] = ()

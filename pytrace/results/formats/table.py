@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from typing import BinaryIO
 
 import msgspec
 
@@ -22,6 +23,14 @@ _ALL = frozenset(Content)
 _METRICS = frozenset({Content.NUMBERS, Content.HISTOGRAMS, Content.SERIES})
 _STACKS = frozenset({Content.STACKS})
 _ROWS = FormatOption("rows", "of several tables of rows this one, from 1", "NUMBER")
+
+
+def _whole(file: BinaryIO, data: bytes) -> None:
+    file.write(data)
+
+
+def _forms() -> build.Forms:
+    return build.Forms(Printers(), about.lines, about.losses)
 
 
 FORMATS: tuple[Format, ...] = (
@@ -82,7 +91,9 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         "html", "a report with pictures: one page for a browser", (".html", ".htm"), _ALL,
-        lambda snapshot, _options, file: build.write(snapshot, Printers(), about.lines(snapshot), file),
+        lambda snapshot, _options, file: _whole(file, build.single(snapshot, _forms())),
+        differential=lambda before, after, _options: build.differential(before, after, _forms()),
+        series=lambda snapshots, _options: build.series(snapshots, _forms()),
     ),
 )  # fmt: skip
 

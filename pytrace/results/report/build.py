@@ -1,12 +1,15 @@
-"""From snapshots to the document of a report: which picture shows which map."""
+"""Reports: which picture shows which map of one snapshot, of two that are compared, and of several in time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
 
 from pytrace.core import types
+from pytrace.results.difference import difference
 from pytrace.results.report import page, tables_data
 from pytrace.results.report.document import Document, Part
 from pytrace.results.report.flame_data import flame_part
@@ -16,33 +19,108 @@ from pytrace.results.stack_samples import is_profile
 if TYPE_CHECKING:
     from pytrace.results.formats.portable_forms import Printers
 
+Lines: TypeAlias = Callable[[SnapshotData], Iterable[str]]
 
-def write(snapshot: SnapshotData, printers: Printers, about: Iterable[str], file: BinaryIO) -> None:
-    """Write the page of one snapshot; *about* are lines about its runs.
+
+class Forms(msgspec.Struct, frozen=True):
+    """The forms of texts that reports share with other formats."""
+
+    printers: Printers
+    """Of values."""
+    about: Lines
+    """Lines about the runs of a snapshot, as ``--about`` prints them."""
+    losses: Lines
+    """Those of them that say what was lost."""
+
+
+def single(snapshot: SnapshotData, forms: Forms) -> bytes:
+    """The report of one snapshot: maps by name, then tables of rows.
 
     Raises:
-        TraceError: the viewer was not bundled.
+        TraceError: the viewer was not bundled; so of all reports.
     """
-    file.write(page.page(of_snapshot(snapshot, printers), snapshot.title, [snapshot], list(about)))
-
-
-def of_snapshot(snapshot: SnapshotData, printers: Printers) -> Document:
-    """The document of one snapshot: maps by name, then tables of rows."""
     document = Document()
     maps = (data for _, data in sorted(snapshot.maps.items()) if data.entries)
-    document.parts.extend(_map(document, printers, data) for data in maps)
+    document.parts.extend(_map(document, forms.printers, data) for data in maps)
+    document.parts.extend(_rows(document, forms.printers, snapshot))
+    return page.page(document, snapshot.title, [_head(snapshot, forms)])
+
+
+def _head(snapshot: SnapshotData, forms: Forms, title: str = "") -> page.Head:
+    return page.Head(title, snapshot.runs, tuple(forms.about(snapshot)), tuple(forms.losses(snapshot)))
+
+
+def _rows(document: Document, printers: Printers, snapshot: SnapshotData) -> list[Part]:
+    parts = []
     for number, table in enumerate(snapshot.tables, 1):
         rows = chain.from_iterable(table.rows.get(run.identity, ()) for run in snapshot.runs)
         name = "rows" if len(snapshot.tables) == 1 else f"rows {number}"
-        document.parts.append(tables_data.rows_part(document, printers, table, rows, name))
-    return document
+        parts.append(tables_data.rows_part(document, printers, table, rows, name))
+    return parts
 
 
-def _map(document: Document, printers: Printers, data: MapData) -> Part:
+def _map(document: Document, printers: Printers, data: MapData, before: MapData | None = None) -> Part:
+    """The part of a map; with *before* it compares."""
     if is_profile(data):
-        return flame_part(document, data, None, printers.portable_text)
+        return flame_part(document, data, before, printers.portable_text)
     if isinstance(data.value, types.Hist | types.LHist):
-        return tables_data.histogram_part(document, printers, data)
+        return tables_data.histogram_part(document, printers, data, before)
     if isinstance(data.value, types.TSeries):
-        return tables_data.series_part(document, printers, data)
+        return tables_data.series_part(document, printers, data, before)
     return tables_data.map_part(document, printers, data)
+
+
+# ---------------------------------------------------------------------------------------------- two snapshots
+
+
+def differential(before: SnapshotData, after: SnapshotData, forms: Forms) -> bytes:
+    """The report of what changed; rows are not compared.
+
+    Raises:
+        TraceError: keys or values of a map are not comparable.
+    """
+    document = Document()
+    compared = difference(before, after)
+    for name, change in sorted(compared.maps.items()):
+        old, new = (
+            MapData(name, change.key, change.value, side.maps[name].entries if name in side.maps else {})
+            for side in (before, after)
+        )
+        if is_profile(new) or isinstance(new.value, types.Hist | types.LHist | types.TSeries):
+            document.parts.append(_map(document, forms.printers, new, old))
+        else:
+            document.parts.append(tables_data.difference_part(document, forms.printers, change))
+    heads = [_head(before, forms, "Before"), _head(after, forms, "After")]
+    title = f"{before.title} compared with {after.title}" if before.title != after.title else after.title
+    return page.page(document, title, heads, "No map differs.")
+
+
+# ---------------------------------------------------------------------------------------------- a series
+
+
+def series(snapshots: Sequence[SnapshotData], forms: Forms) -> bytes:
+    """The report of snapshots as a series in time, as ``--save-every`` saves them.
+
+    Histograms are heat maps, numbers lines; of all others the last snapshot is shown.
+    """
+    ordered = sorted(snapshots, key=lambda snapshot: snapshot.end)
+    document, last = Document(), ordered[-1]
+    for name in sorted({name for snapshot in ordered for name, data in snapshot.maps.items() if data.entries}):
+        states = [(snapshot, snapshot.maps[name]) for snapshot in ordered if name in snapshot.maps]
+        part = _states(document, forms.printers, states)
+        document.parts.append(part)
+    document.parts.extend(_rows(document, forms.printers, last))
+    title = f"{last.title}, {len(ordered)} snapshots"
+    return page.page(document, title, [_head(last, forms)])
+
+
+def _states(document: Document, printers: Printers, states: Sequence[tuple[SnapshotData, MapData]]) -> Part:
+    data = states[-1][1]
+    if isinstance(data.value, types.Hist | types.LHist):
+        return tables_data.heat_part(document, printers, states)
+    if tables_data.is_number(data.value) and not is_profile(data):
+        return tables_data.counter_part(document, printers, states)
+    part = _map(document, printers, data)
+    if is_profile(data):
+        part["note"] = f"As of the last snapshot. {part['note']}".rstrip()
+    return part

@@ -16,9 +16,11 @@ from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
+import msgspec
+
 from pytrace.core.diagnostics import TraceError
 from pytrace.results.report.document import Document, shown
-from pytrace.results.snapshot import Run, SnapshotData
+from pytrace.results.snapshot import Run
 
 _VIEWER = ("web/dist/viewer.js", "web/dist/viewer.css", "web/dist/licences.txt")
 
@@ -47,14 +49,26 @@ this browser does not run it.</p></noscript></main>
 """
 
 
-def page(document: Document, title: str, snapshots: Sequence[SnapshotData], about: Sequence[str]) -> bytes:
+class Head(msgspec.Struct, frozen=True):
+    """The runs of one snapshot, at the top of the page."""
+
+    title: str
+    """``Before`` and ``After`` of two, else empty."""
+    runs: tuple[Run, ...]
+    about: tuple[str, ...]
+    """Lines about them, as ``--about`` prints them."""
+    losses: tuple[str, ...]
+    """Those that say what was lost."""
+
+
+def page(document: Document, title: str, heads: Sequence[Head], nothing: str = "No maps, no rows.") -> bytes:
     """The file.
 
     Args:
         document: what the viewer shows.
         title: of the page.
-        snapshots: whose runs and losses stand at the top; each loss that any of them has.
-        about: lines about the runs, as ``--about`` prints them.
+        heads: the runs of each snapshot.
+        nothing: what is said where there is nothing to show.
 
     Raises:
         TraceError: the viewer was not bundled.
@@ -62,8 +76,11 @@ def page(document: Document, title: str, snapshots: Sequence[SnapshotData], abou
     program, style, licences = viewer()
     program = program.replace("</script", "<\\/script")
     policy = _POLICY.format(program=_digest(program), style=_digest(style))
+    header = f"<h1>{escaped(title)}</h1>" + "".join(map(_header, heads)) + _scripts(heads)
+    if not document.parts:
+        header += f"<p>{escaped(nothing)}</p>"
     text = _PAGE.format(
-        policy=policy, title=escaped(title), style=style, header=_header(title, snapshots, about),
+        policy=policy, title=escaped(title), style=style, header=header,
         licences=escaped(licences), data=document.packed(), program=program,
     )  # fmt: skip
     return text.encode()
@@ -97,38 +114,21 @@ def escaped(text: str) -> str:
     return html.escape(shown(text))
 
 
-def _header(title: str, snapshots: Sequence[SnapshotData], about: Sequence[str]) -> str:
-    lines = [line.removeprefix("# ").rstrip("\n") for line in about if line.strip()]
-    runs = {run.identity: run for snapshot in snapshots for run in snapshot.runs}
-    losses = _losses(snapshots)
-    parts = [f"<h1>{escaped(title)}</h1>"]
-    described = [line for line in lines if line not in losses]
-    parts.append('<ul class="runs">' + "".join(f"<li>{escaped(line)}</li>" for line in described) + "</ul>")
-    if losses:
-        items = "".join(f"<li>{escaped(line)}</li>" for line in losses)
-        parts.append(f'<div class="warning" role="note"><h2>Lost</h2><ul id="losses">{items}</ul></div>')
-    parts += _scripts(list(runs.values()))
+def _header(head: Head) -> str:
+    found = [line.removeprefix("# ").rstrip("\n") for line in head.about if line.strip()]
+    items = "".join(f"<li>{escaped(line)}</li>" for line in found if line not in head.losses)
+    parts = [f"<h2>{escaped(head.title)}</h2>"] if head.title else []
+    parts.append(f'<ul class="runs">{items}</ul>')
+    if head.losses:
+        items = "".join(f"<li>{escaped(line)}</li>" for line in head.losses)
+        parts.append(f'<div class="warning" role="note"><h2>Lost</h2><ul class="losses">{items}</ul></div>')
     return "".join(parts)
 
 
-def _losses(snapshots: Sequence[SnapshotData]) -> list[str]:
-    found = {}
-    for snapshot in snapshots:
-        for kind, subjects in sorted(snapshot.losses.items()):
-            for subject, count in sorted(subjects.items()):
-                found[kind, subject] = f"{kind}: {count} ({subject})" if subject else f"{kind}: {count}"
-    return list(found.values())
-
-
-def _scripts(runs: Sequence[Run]) -> list[str]:
+def _scripts(heads: Sequence[Head]) -> str:
     """The text of each script, where snapshots have it."""
-    texts = {run.text: run.script for run in runs if run.text}
-    return [
-        f'<details class="script"><summary>{escaped(name)}</summary><pre>{_lines(text)}</pre></details>'
+    texts = {run.text: run.script for head in heads for run in head.runs if run.text}
+    return "".join(
+        f'<details class="script"><summary>{escaped(name)}</summary><pre>{escaped(text)}</pre></details>'
         for text, name in texts.items()
-    ]
-
-
-def _lines(text: str) -> str:
-    """The lines of a script; tabs and line ends stay."""
-    return html.escape(shown(text.replace("\r\n", "\n")))
+    )

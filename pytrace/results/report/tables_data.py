@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, TypeAlias
 from pytrace.core import types
 from pytrace.core.types.tables import Column, TableSchema, key_columns, map_schema
 from pytrace.render import csv, histogram
-from pytrace.results.difference import average, series_values
+from pytrace.results.difference import Change, MapDifference, average, series_values
 from pytrace.results.report.document import Document, Part, exact, exacts
 from pytrace.results.snapshot import MapData, SnapshotData, Table
-from pytrace.results.values import Portable, Value
+from pytrace.results.values import Pair, Portable, Value
 
 if TYPE_CHECKING:
     from pytrace.results.formats.portable_forms import Printers
@@ -76,11 +76,44 @@ def map_part(document: Document, printers: Printers, data: MapData) -> Part:
 
 
 def _stats_cells(value: Value) -> list[Cell]:
-    assert isinstance(value, tuple)
-    total, count = value
-    assert isinstance(total, int)
-    assert isinstance(count, int)
+    total, count = _pair(value)
     return [exact(count), exact(average((total, count))), exact(total)]
+
+
+def difference_part(document: Document, printers: Printers, part: MapDifference) -> Part:
+    """The keys of a map that differ: their values before and after, and the change of numbers."""
+    schema = map_schema(part.name, part.key, part.value).columns
+    keys = key_columns(part.key)
+    key = Cells(document, printers, schema[: len(keys)], part.key)
+    value = Cells(document, printers, schema[len(keys) :], part.value)
+    members = _stats_cells if isinstance(part.value, types.Stats) else value.of
+    missing: list[Cell] = ["" if column[2] else document.text("") for column in value.columns]
+    sides = [
+        [document.text(f"{column.name} {side}"), column.unit, int(column.right)]
+        for side in ("before", "after")
+        for column in schema[len(keys) :]
+    ]
+    rows = [
+        [
+            *key.of(name),
+            *(missing if change.before is None else members(change.before)),
+            *(missing if change.after is None else members(change.after)),
+            _change(change),
+        ]
+        for name, change in part.changes.items()
+    ]
+    change_column = [document.text("change"), schema[-1].unit, 1]
+    return {
+        "kind": "table", "name": document.text(part.name), "help": document.text(""), "note": "",
+        "columns": [*key.columns, *sides, change_column], "rows": rows, "sort": len(keys) + len(sides),
+    }  # fmt: skip
+
+
+def _change(change: Change) -> Cell:
+    """The change of a number, of averages that of the average; empty for others."""
+    if isinstance(change.delta, tuple):
+        return exact(average(_pair(change.after)) - average(_pair(change.before)))
+    return exact(change.delta) if isinstance(change.delta, int) else ""
 
 
 # ---------------------------------------------------------------------------------------------- keys that states share
@@ -166,44 +199,61 @@ def _points(data: MapData, key: Portable) -> list[list[float] | list[Cell]]:
 
 # ---------------------------------------------------------------------------------------------- states in time
 
+States: TypeAlias = Sequence[tuple[SnapshotData, MapData]]
+"""A map in several snapshots, in the order of their times."""
+_Change: TypeAlias = "Callable[[Value | None, Value | None], Value | None]"
 
-def heat_part(document: Document, printers: Printers, states: Sequence[tuple[SnapshotData, MapData]]) -> Part:
+
+def is_number(type_: types.Type) -> bool:
+    """True for values that are numbers, or totals and counts."""
+    return isinstance(type_, types.Int | types.Count | types.Sum | types.Avg | types.Stats | types.Min | types.Max)
+
+
+def heat_part(document: Document, printers: Printers, states: States) -> Part:
     """Histograms of several moments: what each interval between two of them added."""
     part, keys = _keyed(document, printers, [data for _, data in states])
     type_ = states[-1][1].value
     assert isinstance(type_, types.Hist | types.LHist)
-    steps = [
-        [_paired(step) for step in added([data.entries.get(key) for _, data in states], _buckets_added)] for key in keys
-    ]
-    times = [snapshot.end / 1e9 for snapshot, _ in states]
-    return part | {
-        "kind": "heat", "buckets": _bounds(type_), "start": states[0][0].start / 1e9, "times": times, "steps": steps,
-    }  # fmt: skip
+    steps = [[_paired(step) for step in _steps(states, key, _buckets_added)] for key in keys]
+    part |= {"kind": "heat", "buckets": _bounds(type_), "steps": steps, "starts": _starts(states)}
+    return part | {"times": [snapshot.end / 1e9 for snapshot, _ in states]}
 
 
-def counter_part(document: Document, printers: Printers, states: Sequence[tuple[SnapshotData, MapData]]) -> Part:
+def counter_part(document: Document, printers: Printers, states: States) -> Part:
     """Numbers of several moments as lines: of counts and sums what each interval added, of others the value."""
-    maps = [data for _, data in states]
-    part, keys = _keyed(document, printers, maps)
-    adds = isinstance(maps[-1].value, types.SUMS)
-    change: Callable[[Value | None, Value | None], Value | None] = _number_added if adds else lambda _was, now: now
-    numbers = _average if isinstance(maps[-1].value, types.Avg | types.Stats) else _plain
+    part, keys = _keyed(document, printers, [data for _, data in states])
+    type_ = states[-1][1].value
+    adds = isinstance(type_, types.SUMS)
+    change: _Change = _number_added if adds else lambda _was, now: now
+    shown = _average if isinstance(type_, types.Avg | types.Stats) else _plain
     times = [snapshot.end / 1e9 for snapshot, _ in states]
     lines = []
     for key in keys:
-        steps = added([data.entries.get(key) for data in maps], change)
-        lines.append([times, [None if step is None else exact(numbers(step)) for step in steps]])
-    part |= {"kind": "lines", "step": 0, "lines": lines}
-    if adds:
-        part["note"] = "What each interval between two snapshots added."
-    return part
+        steps = _steps(states, key, change)
+        lines.append([times, [None if step is None else exact(shown(step)) for step in steps]])
+    note = "What each interval between two snapshots added." if adds else ""
+    return part | {"kind": "lines", "step": 0, "lines": lines, "note": note}
 
 
-def added(
-    values: Sequence[Value | None], change: Callable[[Value | None, Value | None], Value | None]
-) -> list[Value | None]:
-    """The change of each value since the one before it, and first since nothing."""
-    return [change(was, now) for was, now in pairwise((None, *values))]
+def _same_run(earlier: SnapshotData, later: SnapshotData) -> bool:
+    return {run.identity for run in earlier.runs} == {run.identity for run in later.runs}
+
+
+def _starts(states: States) -> list[float]:
+    """When the interval that ends with each snapshot began: at the one before it, or with its run."""
+    starts = [states[0][0].start / 1e9]
+    for (earlier, _), (later, _) in pairwise(states):
+        starts.append((earlier.end if _same_run(earlier, later) else later.start) / 1e9)
+    return starts
+
+
+def _steps(states: States, key: Portable, change: _Change) -> list[Value | None]:
+    """The change of a key's value since the snapshot before; since nothing where another run began."""
+    found = [change(None, states[0][1].entries.get(key))]
+    for (earlier, before), (later, after) in pairwise(states):
+        was = before.entries.get(key) if _same_run(earlier, later) else None
+        found.append(change(was, after.entries.get(key)))
+    return found
 
 
 def _number_added(was: Value | None, now: Value | None) -> Value | None:
@@ -211,18 +261,12 @@ def _number_added(was: Value | None, now: Value | None) -> Value | None:
     if now is None:
         return None
     if isinstance(now, tuple):
-        old = was if isinstance(was, tuple) else (0, 0)
-        pair = tuple(
-            [
-                new - before
-                for new, before in zip(now, old, strict=True)
-                if isinstance(new, int) and isinstance(before, int)
-            ]
-        )
-        return now if len(pair) != 2 or pair[1] < 0 else pair
+        (total, count), (old_total, old_count) = _pair(now), _pair(was)
+        # A count that became less was set back to 0 between.
+        return now if count < old_count else (total - old_total, count - old_count)
     assert isinstance(now, int)
-    step = now - (was if isinstance(was, int) else 0)
-    return step if step >= 0 or not isinstance(was, int) else now
+    old = was if isinstance(was, int) else 0
+    return now - old if was is None or now >= old else now
 
 
 def _buckets_added(was: Value | None, now: Value | None) -> Value | None:
@@ -244,8 +288,14 @@ def _plain(value: Value) -> int:
 
 
 def _average(value: Value) -> int:
-    assert isinstance(value, tuple)
+    return average(_pair(value))
+
+
+def _pair(value: Value | None) -> Pair:
+    """The total and count of an average or of statistics."""
+    if not isinstance(value, tuple):
+        return 0, 0
     total, count = value
     assert isinstance(total, int)
     assert isinstance(count, int)
-    return average((total, count))
+    return total, count

@@ -1,9 +1,24 @@
 from __future__ import annotations
 
+import re
+
 from pytrace.core import types
+from pytrace.results.formats import about
 from pytrace.results.formats.portable_forms import Printers
 from pytrace.results.report import build
-from tests.support.snapshots import COUNT, SECOND, STRING, map_data, snapshot, stack, table
+from tests.results.report.test_document import read
+from tests.support.snapshots import COUNT, SECOND, STRING, map_data, run, snapshot, stack, table
+
+FORMS = build.Forms(Printers(), about.lines, about.losses)
+STACKS = map_data("@stacks", types.Stack(True), COUNT, {stack("f"): 1})
+
+
+def kinds(made: bytes) -> dict[str, str]:
+    """The kind of the part of each map."""
+    packed = re.search(rb'id="data">([^<]*)<', made)
+    assert packed is not None
+    data = read(packed[1])
+    return {data["texts"][part["name"]]: part["kind"] for part in data["parts"]}
 
 
 def test_each_map_has_the_picture_of_its_kind() -> None:
@@ -17,9 +32,33 @@ def test_each_map_has_the_picture_of_its_kind() -> None:
         map_data("@empty", STRING, COUNT, {}),
         tables=(table(("pid",), (types.INT32,), [(1,)]),),
     )
-    document = build.of_snapshot(found, Printers())
-    texts = document.texts.all()
-    assert {texts[part["name"]]: part["kind"] for part in document.parts} == {
+    assert kinds(build.single(found, FORMS)) == {
         "@stacks": "flame", "@n": "table", "@lat": "histogram", "@lin": "histogram", "@t": "lines", "@where": "table",
         "rows": "table",
     }  # fmt: skip
+
+
+def test_a_difference_shows_what_differs() -> None:
+    hist = types.Hist(0)
+    before, after = (
+        snapshot(
+            map_data("@stacks", types.Stack(True), COUNT, {stack("f"): count}),
+            map_data("@same", STRING, COUNT, {"a": 1}),
+            map_data("@n", STRING, COUNT, {"a": count}),
+            map_data("@lat", None, hist, {None: {3: count}}),
+        )
+        for count in (1, 2)
+    )
+    assert kinds(build.differential(before, after, FORMS)) == {"@stacks": "flame", "@n": "table", "@lat": "histogram"}
+    assert b"No map differs." in build.differential(before, before, FORMS)
+
+
+def test_a_series_is_shown_over_time() -> None:
+    states = [
+        snapshot(
+            STACKS, map_data("@n", STRING, COUNT, {"a": at}), map_data("@lat", None, types.Hist(0), {None: {3: at}}),
+            map_data("@text", STRING, STRING, {"a": "b"}), of=run(end=(100 + at) * SECOND),
+        )
+        for at in (2, 1)
+    ]  # fmt: skip
+    assert kinds(build.series(states, FORMS)) == {"@stacks": "flame", "@n": "lines", "@lat": "heat", "@text": "table"}

@@ -3,14 +3,19 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+from typing import Any
 
 from pytrace.results.report import document
 from pytrace.results.report.document import Document
 
 
-def unpacked(made: Document) -> dict[str, object]:
-    data: dict[str, object] = json.loads(gzip.decompress(base64.b64decode(made.packed())))
+def read(packed: str | bytes) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(packed)))
     return data
+
+
+def unpacked(made: Document) -> dict[str, Any]:
+    return read(made.packed())
 
 
 def test_each_text_is_there_once() -> None:

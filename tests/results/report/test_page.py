@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 
 from pytrace.results.report import page
 from pytrace.results.report.document import Document
-from pytrace.results.snapshot import Run, SnapshotData
+from pytrace.results.snapshot import Run
 
 
 class Elements(HTMLParser):
@@ -32,10 +32,9 @@ def parsed(text: bytes) -> Elements:
 
 def made() -> bytes:
     run = Run("id", HOSTILE, "6.1", "x86_64", HOSTILE, "ab", (), 0, 1, 0, 1, "0.1", text=f"begin {{ {HOSTILE} }}\n")
-    snapshot = SnapshotData((run,), losses={"lost events": {HOSTILE: 3}})
-    return page.page(
-        Document(), HOSTILE, [snapshot], [f"# {HOSTILE} on there\n", f"# lost events: 3 ({HOSTILE})\n", "\n"]
-    )
+    lost = f"lost events: 3 ({HOSTILE})"
+    head = page.Head("", (run,), (f"# {HOSTILE} on there\n", f"# {lost}\n", "\n"), (lost,))
+    return page.page(Document(), HOSTILE, [head])
 
 
 def test_hostile_texts_stay_text() -> None:
@@ -52,7 +51,7 @@ def test_hostile_texts_stay_text() -> None:
 def test_losses_stand_apart_in_the_words_of_the_text_output() -> None:
     text = made().decode()
     assert len(re.findall(r"<li>lost events: 3 \(", text)) == 1
-    assert '<ul id="losses"><li>lost events: 3' in text
+    assert '<ul class="losses"><li>lost events: 3' in text
 
 
 def test_the_page_runs_nothing_but_the_viewer() -> None:

@@ -14,7 +14,7 @@ from pytrace.results.formats import text_and_json
 from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.snapshot import SnapshotData
 from tests.support.browser import frames, opened
-from tests.support.snapshots import COUNT, SECOND, STRING, map_data, snapshot, stack, table
+from tests.support.snapshots import COUNT, SECOND, STRING, map_data, run, snapshot, stack, table
 
 K, U = types.Stack(False), types.Stack(True)
 KEY = types.Tuple((STRING, K, U))
@@ -31,6 +31,12 @@ def written(folder: Path, made: SnapshotData) -> Path:
     formats.named("html").write(made, WriteOptions(), file)
     path = folder / "report.html"
     path.write_bytes(file.getvalue())
+    return path
+
+
+def kept(folder: Path, data: bytes) -> Path:
+    path = folder / "report.html"
+    path.write_bytes(data)
     return path
 
 
@@ -232,6 +238,79 @@ def test_dark_and_printed(tmp_path: Path) -> None:
         assert page.locator("div.flame canvas").is_visible()
 
 
+HTML = formats.named("html")
+
+
+def test_differential_flame_graph(tmp_path: Path) -> None:
+    assert HTML.differential is not None
+    before, after = (
+        snapshot(map_data("@", U, COUNT, {stack(name, "main"): count for name, count in counts.items() if count}))
+        for counts in ({"a": 30, "b": 60, "gone": 10, "same": 5}, {"a": 60, "b": 30, "new": 10, "same": 5})
+    )
+    with opened(kept(tmp_path, HTML.differential(before, after, WriteOptions()))) as page:
+        found = by_name(page)
+        assert {name: (one["before"], one["value"]) for name, one in found.items()} == {
+            "all": (105, 105), "main": (105, 105), "a": (30, 60), "b": (60, 30), "new": (0, 10), "same": (5, 5),
+        }  # fmt: skip
+        hues = {name: one["colour"].partition(" ")[0] for name, one in found.items()}
+        assert (hues["a"], hues["new"], hues["b"]) == ("hsl(5", "hsl(5", "hsl(215")
+        assert found["same"]["colour"] == found["main"]["colour"]
+        legend = text_of(page, ".legend")
+        assert "blue: less than before" in legend
+        assert "red: more than before" in legend
+        assert "before 30 (28.57 %), after 60 (57.14 %)" in hover(page, found["a"])
+        page.get_by_role("combobox", name="widths").select_option("before")
+        widths = by_name(page)
+        assert widths["gone"]["width"] == pytest.approx(widths["all"]["width"] * 10 / 105)
+        assert "new" not in widths
+
+
+def test_differential_histogram_and_table(tmp_path: Path) -> None:
+    assert HTML.differential is not None
+    before, after = (
+        snapshot(
+            map_data("@h", STRING, types.Hist(0), {"k": {3: low, 4: 2}}), map_data("@n", STRING, COUNT, {"k": low})
+        )
+        for low in (5, 9)
+    )
+    with opened(kept(tmp_path, HTML.differential(before, after, WriteOptions()))) as page:
+        assert page.locator("table.histogram tbody tr").first.locator("th, td").all_text_contents()[:4] == [
+            "[2, 4)", "5", "9", "+4",
+        ]  # fmt: skip
+        assert page.locator("#part-1 tbody td").all_text_contents() == ["k", "5", "9", "4"]
+
+
+def test_histograms_over_time(tmp_path: Path) -> None:
+    assert HTML.series is not None
+    counts = [{3: 1}, {3: 4, 5: 10}, {3: 4, 5: 10, 6: 7}]
+    states = [
+        snapshot(
+            map_data("@lat_us", STRING, types.Hist(0), {"k": dict(one)}), map_data("@n", STRING, COUNT, {"a": 10 * at}),
+            of=run(end=(100 + at) * SECOND),
+        )
+        for at, one in enumerate(counts, 1)
+    ]  # fmt: skip
+    with opened(kept(tmp_path, HTML.series(states, WriteOptions()))) as page:
+        assert page.evaluate("document.querySelector('div.lines').values()") == {
+            "times": [101, 102, 103], "series": [[10, 10, 10]],
+        }  # fmt: skip
+        assert page.evaluate("document.querySelector('div.heat').cells().map(step => step.slice(3, 7))") == [
+            [1, 0, 0, 0], [3, 0, 10, 0], [0, 0, 0, 7],
+        ]  # fmt: skip
+        plot = page.locator("div.heat .u-over").bounding_box()
+        buckets, steps = 4, 3
+        page.mouse.move(plot["x"] + plot["width"] * 1.5 / steps, plot["y"] + plot["height"] * (1 - 2.5 / buckets))
+        assert "01:42.000 UTC, [8, 16) us: 10 of 13 values" in text_of(page, "div.heat .status").replace("00:", "")
+        page.mouse.down()
+        page.mouse.up()
+        rows = page.locator("table.histogram tbody tr")
+        assert [rows.nth(at).locator("th, td").all_text_contents()[:2] for at in range(rows.count())] == [
+            ["[2, 4)", "3"], ["[4, 8)", "0"], ["[8, 16)", "10"],
+        ]  # fmt: skip
+        for label, option in (("colours", "linear"), ("buckets", "value")):
+            page.get_by_role("combobox", name=label).select_option(option)
+
+
 def test_an_empty_snapshot_says_so(tmp_path: Path) -> None:
     with opened(written(tmp_path, SnapshotData(()))) as page:
-        assert "no maps and no rows" in text_of(page, "#report")
+        assert "No maps, no rows." in text_of(page, "header")

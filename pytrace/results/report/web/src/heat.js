@@ -9,7 +9,7 @@ export function heat(data, part) {
   const state = { colour: "log", scale: "equal" };
   const place = el("div", { className: "plot" }), legend = el("div", { className: "legend" }), hover = el("p", { className: "status", "aria-live": "polite" });
   const row = el("div", { className: "detail" });
-  const starts = [part.start, ...part.times.slice(0, -1)];
+  const { starts } = part;
   const totals = part.steps.map((steps) => steps.reduce((total, step) => total + sum(step[1].map(Number)), 0));
   let key = totals.reduce((best, total, at) => (total > totals[best] ? at : best), 0), steps, first, last, most, plot = null, chosen = -1;
 
@@ -27,7 +27,7 @@ export function heat(data, part) {
 
   function shade(count) {
     const share = state.colour === "log" ? Math.log1p(count) / Math.log1p(most) : count / most;
-    return dark() ? `hsl(${260 - 215 * share} 85% ${18 + 54 * share}%)` : `hsl(${50 - 50 * share} ${70 + 25 * share}% ${92 - 62 * share}%)`;
+    return dark() ? `hsl(${(265 + 150 * share) % 360} ${60 + 35 * share}% ${22 + 50 * share}%)` : `hsl(${50 - 50 * share} ${70 + 25 * share}% ${92 - 62 * share}%)`;
   }
 
   function draw() {
@@ -43,10 +43,10 @@ export function heat(data, part) {
     }
     plot = new uPlot({
       width: size, height: 320, legend: { show: false }, tzDate: (time) => uPlot.tzDate(new Date(time * 1000), "Etc/UTC"),
-      axes: [x, y], scales: { x: { range: () => [part.start, part.times.at(-1)] }, y: { range: () => [low(first), high(last)] } },
+      axes: [x, y], scales: { x: { range: () => [starts[0], part.times.at(-1)] }, y: { range: () => [low(first), high(last)] } },
       series: [{}, { paths: () => null, points: { show: false } }], cursor: { drag: { x: false, y: false }, points: { show: false } },
       hooks: { drawAxes: [cells], setCursor: [say], ready: [(ready) => ready.over.addEventListener("click", () => pick(cell(ready)))] },
-    }, [[part.start, ...part.times], new Array(part.times.length + 1).fill(low(first))], place);
+    }, [[starts[0], ...part.times], new Array(part.times.length + 1).fill(low(first))], place);
     const scale = el("span", { className: "scale" });
     scale.style.background = `linear-gradient(90deg, ${[0, 0.25, 0.5, 0.75, 1].map((at) => shade(state.colour === "log" ? Math.expm1(at * Math.log1p(most)) : at * most)).join(",")})`;
     legend.replaceChildren("1 ", scale, ` ${most} values in a cell`);
@@ -69,7 +69,7 @@ export function heat(data, part) {
     const { left, top } = plot.cursor;
     if (left === null || left === undefined || left < 0) return null;
     const time = plot.posToVal(left, "x"), value = plot.posToVal(top, "y");
-    const at = part.times.findIndex((end) => time < end);
+    const at = part.times.findIndex((end, number) => time < end && time >= starts[number]);
     let bucket = -1;
     for (let one = first; one <= last; one++) if (value >= low(one) && value < high(one)) bucket = one;
     return at < 0 || bucket < 0 ? null : { at, bucket };
@@ -88,7 +88,14 @@ export function heat(data, part) {
     row.replaceChildren(el("h3", { textContent: span(chosen) }), el("p", { className: "note", textContent: `${sum(steps[chosen])} values` }), bars(part, steps[chosen]));
   }
 
+  function whole() {
+    const counts = part.buckets.map((_, bucket) => sum(steps.map((step) => step[bucket])));
+    row.replaceChildren(el("h3", { textContent: "all intervals" }), el("p", { className: "note", textContent: `${sum(counts)} values` }), bars(part, counts));
+  }
+
   redrawn(place, draw);
+  prepare();
+  whole();
   const bar = el("div", { className: "toolbar" },
     choice("colours", [["log", "logarithmic"], ["linear", "linear"]], (value) => { state.colour = value; draw(); }),
     choice("buckets", [["equal", "of equal height"], ["value", "by their values"]], (value) => { state.scale = value; draw(); }));
@@ -97,7 +104,8 @@ export function heat(data, part) {
   if (!keyed(part)) return element;
   const list = keyTable(data, part, [["count", totals]], 0, (at) => {
     key = at;
-    row.replaceChildren();
+    prepare();
+    whole();
     name.textContent = keyText(data.texts, part.columns, part.keys[key]);
     draw();
   });

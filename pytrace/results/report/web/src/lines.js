@@ -8,9 +8,16 @@ import { keyed, keyTable } from "./histogram.js";
 const FIRST = 8;
 const COLOURS = ["#2563eb", "#dc2626", "#059669", "#d97706", "#7c3aed", "#0891b2", "#db2777", "#65a30d"];
 
+// A time of day, as exact as the distance of the marks asks for; of days the date.
+function clock(time, distance) {
+  const text = new Date(time * 1000).toISOString();
+  return distance >= 86400 ? text.slice(0, 10) : distance < 1 ? text.slice(11, 23) : text.slice(11, 19);
+}
+
 export function axes() {
   const ink = dark() ? "#d4d4d8" : "#3f3f46", grid = { stroke: dark() ? "#3f3f46" : "#e4e4e7", width: 1 };
-  return [{ stroke: ink, grid, ticks: grid }, { stroke: ink, grid, ticks: grid, size: 80 }];
+  const times = (_, splits) => splits.map((time) => clock(time, splits[1] - splits[0]));
+  return [{ stroke: ink, grid, ticks: grid, values: times, space: 80 }, { stroke: ink, grid, ticks: grid, size: 80 }];
 }
 
 export function lines(data, part) {

@@ -38,7 +38,6 @@ async function show() {
   const main = document.getElementById("report");
   const data = await unpacked();
   main.replaceChildren(...navigation(data, main), ...data.parts.map((part, number) => section(data, part, number)));
-  if (!data.parts.length) main.append(el("p", { textContent: "The snapshot has no maps and no rows." }));
   document.documentElement.dataset.ready = String(Math.round(performance.now()));
 }
 
