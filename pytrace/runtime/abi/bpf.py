@@ -13,7 +13,7 @@ from contextlib import suppress
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from pytrace.runtime.abi import syscalls
+from pytrace.runtime.abi import bpf_token, syscalls
 from pytrace.runtime.abi.syscalls import Memory, string_memory
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def prog_load(
 
     *log*, when given, takes the verifier's text. The load is repeated when a signal interrupts the verifier (EAGAIN).
     """
-    insns, text = Memory(instructions), string_memory("GPL")
+    insns, text, token = Memory(instructions), string_memory("GPL"), bpf_token.token()
     attributes = struct.pack(
         "=IIQQIIQII16sIIIIQIIQIIII",
         program_type,
@@ -129,7 +129,7 @@ def prog_load(
         len(log.data) if log is not None else 0,
         log.address if log is not None else 0,
         0,
-        flags,
+        flags | (bpf_token.FLAG if token is not None else 0),
         b"",
         0,
         attach_type,
@@ -137,7 +137,7 @@ def prog_load(
         attach_btf_id,
         0,
         0,
-    )  # fmt: skip
+    ) + struct.pack("=QQIIi", 0, 0, 0, 0, token or 0)  # fmt: skip
     for _ in range(_LOADS - 1):
         with suppress(BlockingIOError):
             return command(Command.PROG_LOAD, attributes)[0]
@@ -146,8 +146,11 @@ def prog_load(
 
 def btf_load(data: bytes) -> int:
     """Load type information (``.BTF``) and return its descriptor."""
-    memory = Memory(data)
-    return command(Command.BTF_LOAD, struct.pack("=QQIIII", memory.address, 0, len(data), 0, 0, 0))[0]
+    memory, token = Memory(data), bpf_token.token()
+    attributes = struct.pack("=QQIIII", memory.address, 0, len(data), 0, 0, 0)
+    if token is not None:
+        attributes += struct.pack("=Ii", bpf_token.FLAG, token)
+    return command(Command.BTF_LOAD, attributes)[0]
 
 
 def prog_test_run(program: int, context: bytes) -> int:

@@ -6,7 +6,7 @@ import errno
 import struct
 from typing import TYPE_CHECKING
 
-from pytrace.runtime.abi import syscalls
+from pytrace.runtime.abi import bpf_token, syscalls
 from pytrace.runtime.abi.bpf import Command, command
 from pytrace.runtime.abi.syscalls import Memory
 
@@ -40,7 +40,11 @@ def create(
     Raises:
         OSError: the kernel refuses (E2BIG: it does not allow that size).
     """
+    token = bpf_token.token()
+    flags |= bpf_token.FLAG if token is not None else 0
     attributes = struct.pack("=IIIIIII16s", kind, key_size, value_size, entries, flags, inner, 0, name.encode()[:15])
+    if token is not None:
+        attributes += struct.pack("=IIIIIQii", 0, 0, 0, 0, 0, 0, 0, token)
     return command(Command.MAP_CREATE, attributes)[0]
 
 

@@ -6,10 +6,11 @@ import ctypes
 import errno
 import os
 import resource
+from collections.abc import Iterable
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import MapType
-from pytrace.runtime.abi import bpf_maps, syscalls
+from pytrace.runtime.abi import bpf_maps, bpf_token, libbpf, syscalls
 from pytrace.runtime.host import fingerprints
 
 OLDEST_KERNEL = (5, 15)
@@ -18,6 +19,8 @@ OLDEST_KERNEL = (5, 15)
 CAPABILITIES = {
     "CAP_DAC_OVERRIDE": 1,
     "CAP_DAC_READ_SEARCH": 2,
+    "CAP_KILL": 5,
+    "CAP_SYS_PTRACE": 19,
     "CAP_SYS_ADMIN": 21,
     "CAP_SYS_RESOURCE": 24,
     "CAP_SYSLOG": 34,
@@ -26,6 +29,11 @@ CAPABILITIES = {
 }
 """Bit numbers (include/uapi/linux/capability.h)."""
 
+NEEDED = ("CAP_BPF", "CAP_PERFMON", "CAP_DAC_READ_SEARCH")
+"""What every run needs; CAP_SYS_ADMIN stands for the first two."""
+WITH_TOKENS = (1, 5)
+"""The first version of libbpf that uses BPF tokens."""
+_TOKEN = "a bpffs that delegates BPF to it (Linux 6.9, libbpf 1.5; docs/privileges.md)"
 _LOCKDOWN = "/sys/kernel/security/lockdown"
 _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
 """``prctl(2)``: capabilities that programs get which have none of their own."""
@@ -39,6 +47,7 @@ def check() -> list[str]:
     """
     if not os.path.exists("/proc/self/status"):
         raise TraceError("/proc is not mounted", hints=("run as root: mount -t proc proc /proc",))
+    check_namespace()
     check_capabilities(effective_capabilities())
     check_lockdown(fingerprints.read_text(_LOCKDOWN))
     check_bpf()
@@ -66,23 +75,68 @@ def keep_capabilities() -> None:
     syscalls.libc().prctl(ctypes.c_int(_PR_CAP_AMBIENT), *arguments)
 
 
+def missing_capabilities(held: frozenset[str], wanted: Iterable[str] = NEEDED) -> list[str]:
+    """Those of *wanted* that are not among *held*."""
+    stand_in = {"CAP_BPF", "CAP_PERFMON"} if "CAP_SYS_ADMIN" in held else set()
+    return sorted(name for name in wanted if name not in held and name not in stand_in)
+
+
 def check_capabilities(held: frozenset[str]) -> None:
-    """Refuse a process that lacks what loading and reading need; the message names it."""
-    wanted = ["CAP_DAC_OVERRIDE", "CAP_DAC_READ_SEARCH"]
-    if "CAP_SYS_ADMIN" not in held:
-        wanted += ["CAP_BPF", "CAP_PERFMON"]
-    missing = sorted(name for name in wanted if name not in held)
+    """Refuse a process that lacks what loading and reading need; the message names it, and three ways on."""
+    missing = missing_capabilities(held)
     if not missing:
         return
+    names = ", ".join(missing)
+    unit = f"in a systemd unit: AmbientCapabilities={' '.join(missing)}, and the same in CapabilityBoundingSet="
     if os.geteuid() == 0:
         raise TraceError(
-            f"this process runs as root without {', '.join(missing)}",
-            hints=("containers drop such capabilities: docker run --privileged, or --cap-add of those named",),
+            f"this process runs as root without {names}",
+            hints=(
+                f"in a container: docker run {' '.join(f'--cap-add {name}' for name in missing)}, or --privileged",
+                unit,
+                f"in a user namespace of its own: {_TOKEN}",
+            ),
         )
     raise TraceError(
-        "tracing needs root",
-        hints=(f"run it with sudo, or give the process {', '.join(missing)}",),
+        f"tracing needs root, or {names}, which this process lacks",
+        hints=(
+            "as root: sudo pytrace ...",
+            f"as this user: setpriv --ambient-caps (docs/privileges.md); {unit}",
+            f"in a container: {_TOKEN}",
+        ),
     )
+
+
+def check_namespace() -> None:
+    """Refuse a user namespace (a rootless container) where nothing was delegated, or that libbpf cannot make use of."""
+    if not bpf_token.in_container():
+        return
+    if bpf_token.token() is None:
+        why = bpf_token.refusal() or "it has no BPF token"
+        raise TraceError(
+            f"this process is in a user namespace, which may not load BPF programs: {why}",
+            hints=(
+                "outside of it: sudo pytrace ..., not in a rootless container, unshare --user and such",
+                "a container of the first user namespace: docker run --privileged, without --userns-remap",
+                f"in this container: {_TOKEN}",
+            ),
+        )
+    version = libbpf.version()
+    if version_numbers(version.removeprefix("v")) < WITH_TOKENS:
+        raise TraceError(
+            f"this container has a BPF token, and libbpf {version} does not use any",
+            hints=(
+                "libbpf 1.5 or newer does: Debian 13 has it, and LD_LIBRARY_PATH may name the folder of another one",
+                "outside of it: sudo pytrace ...",
+                "a container of the first user namespace: docker run --privileged, without --userns-remap",
+            ),
+        )
+
+
+def version_numbers(text: str) -> tuple[int, int]:
+    """The first two numbers of a version; zeros where there are none."""
+    numbers = [int(part) if part.isdecimal() else 0 for part in text.split(".")[:2]]
+    return numbers[0], numbers[1] if len(numbers) > 1 else 0
 
 
 def check_lockdown(text: str) -> None:
@@ -114,24 +168,19 @@ def check_bpf() -> None:
 
 def _refused() -> TraceError:
     """Why bpf(2) is not allowed although this process seems to have the capabilities."""
-    if user_namespace(fingerprints.read_text("/proc/self/uid_map")):
+    if bpf_token.token() is not None:
         return TraceError(
-            "this process is root in a user namespace only, which may not load BPF programs",
-            hints=("run it outside of rootless containers, unshare --user and such, with sudo",),
+            "the BPF token of this container does not allow to make maps",
+            hints=("its bpffs must delegate what pytrace uses: docs/privileges.md", "outside of it: sudo pytrace ..."),
         )
     return TraceError(
         "the kernel or this container does not allow the bpf system call",
         hints=(
             "in a container: docker run --privileged (a seccomp profile may block bpf)",
+            "in a systemd unit: SystemCallFilter= must allow bpf and perf_event_open",
             "outside one: see /proc/sys/kernel/unprivileged_bpf_disabled, or run as root",
         ),
     )
-
-
-def user_namespace(uid_map: str) -> bool:
-    """True if ``/proc/self/uid_map`` is that of another user namespace than the first, which has all users."""
-    rows = [line.split() for line in uid_map.splitlines()]
-    return bool(rows) and rows != [["0", "0", "4294967295"]]
 
 
 def kernel_warnings(release: str) -> list[str]:

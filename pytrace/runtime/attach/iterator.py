@@ -48,6 +48,8 @@ def _pin_reason(path: str, error: OSError) -> str:
         return f"{path} already exists"
     if error.errno in {errno.EPERM, errno.ENOENT, errno.EINVAL}:
         return f"cannot pin to {path}: its directory must be in a mounted bpffs (mount -t bpf bpf {BPF_FILE_SYSTEM})"
+    if error.errno == errno.EACCES:
+        return f"cannot pin to {path}: this user may not write there (root and CAP_DAC_OVERRIDE may)"
     return f"cannot pin to {path}: {error.strerror}"
 
 

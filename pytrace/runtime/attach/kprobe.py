@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 from collections.abc import Sequence
 from functools import cache
@@ -22,6 +23,7 @@ from pytrace.runtime.attach.base import (
     in_one_link,
 )
 from pytrace.runtime.attach.opened import Opened
+from pytrace.runtime.host import tracefs
 from pytrace.runtime.host.kallsyms import Kallsyms
 
 _REASONS = {
@@ -147,7 +149,10 @@ def _attach_single(job: Job, target: Target, opened: Opened) -> Attached:
 
 def _misses_untold(job: Job) -> bool:
     """Whether this kernel keeps to itself how many returns a perf kretprobe missed (before 6.7): tracefs tells it."""
-    return job.options.has("kprobe") and not job.options.has("link_missed")
+    if not job.options.has("kprobe") or job.options.has("link_missed"):
+        return False
+    # Without CAP_DAC_OVERRIDE only root may write there.
+    return os.access(f"{tracefs.root()}/kprobe_events", os.W_OK, effective_ids=True)
 
 
 def _open(job: Job, place: KernelFunctionTarget) -> int:

@@ -16,7 +16,7 @@ from contextlib import ExitStack
 import msgspec
 
 from pytrace.core.manifest import MapType
-from pytrace.runtime.abi import bpf, bpf_maps, libbpf, perf, privileges, syscalls
+from pytrace.runtime.abi import bpf, bpf_maps, bpf_token, libbpf, perf, privileges, syscalls
 from pytrace.runtime.abi.bpf import AttachType, ProgramType
 from pytrace.runtime.abi.syscalls import Memory
 from pytrace.runtime.host import fingerprints
@@ -410,7 +410,8 @@ def forget() -> None:
 def _key() -> str:
     """Answers hold for one boot of one kernel, and for processes with the same rights."""
     boot = fingerprints.read_text("/proc/sys/kernel/random/boot_id").strip()
-    return f"{boot} {os.uname().version} {os.geteuid()} {privileges.capability_mask():x}"
+    rights = f"{os.geteuid()} {privileges.capability_mask():x} {bpf_token.user_namespace()} {bpf_token.path()}"
+    return f"{boot} {os.uname().version} {rights}"
 
 
 class _Kept(msgspec.Struct):

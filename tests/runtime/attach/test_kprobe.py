@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from types import SimpleNamespace
 from typing import Any
 
@@ -200,8 +201,14 @@ def test_when_tracefs_is_used(
         return int(fake.answer("legacy")())
 
     monkeypatch.setattr(legacy, "open_kprobe", open_kprobe)
+    monkeypatch.setattr(os, "access", lambda *_, **__: True)
     assert isinstance(single(KernelFunctionTarget("vfs_read"), kind, lacks), Attached)
     assert asked == ([("vfs_read", kind == "kretprobe", "p")] if through_tracefs else [])
+    # Who may not write to tracefs does without the count.
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)
+    asked.clear()
+    assert isinstance(single(KernelFunctionTarget("vfs_read"), kind, lacks), Attached)
+    assert bool(asked) == ("perf_kprobe" in lacks)
 
 
 @pytest.mark.parametrize(
