@@ -8,6 +8,7 @@ import os
 import stat
 import time
 from collections.abc import Iterator
+from typing import BinaryIO
 
 from pytrace.base.interruption import held
 
@@ -19,35 +20,35 @@ _MOST_LINKS = 40
 
 
 @contextlib.contextmanager
-def replacing(path: str, mode: int = 0o666) -> Iterator[str]:
-    """Yield a temporary path to write to, which replaces *path* at the end of the block.
+def replacing(path: str, mode: int = 0o666) -> Iterator[BinaryIO]:
+    """Yield a new file to write to, which replaces *path* at the end of the block.
 
     *path* stays unchanged until then, and if the block fails or a signal interrupts it. Symbolic links are followed,
     except for those of other users in directories like ``/tmp``. For a path that is not a regular file (``/dev/null``,
-    a pipe), *path* itself is yielded. *mode* is that of a new file, before the umask. The new content is synced to disk
+    a pipe), *path* itself is opened. *mode* is that of a new file, before the umask. The new content is synced to disk
     before it replaces the old one.
 
     Raises:
         OSError: the directory cannot be written, or *path* is a link that is not followed.
     """
     if not replaceable(path):
-        yield path
+        with open(path, "wb") as file:
+            yield file
         return
     target = target_of(path)
     _remove_abandoned(os.path.dirname(target))
     unnamed = _unnamed(os.path.dirname(target))
     if unnamed is not None:
-        with os.fdopen(unnamed, "wb"):
-            yield f"/proc/self/fd/{unnamed}"
-            _give(unnamed, target, mode)
+        with os.fdopen(unnamed, "wb") as file:
+            yield file
+            _complete(file, mode)
+            _give(unnamed, target)
         return
-    temporary = _temporary(target)
+    handle, temporary = _temporary(target)
     try:
-        yield temporary
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, mode & ~mask)
-        _flush(temporary)
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            _complete(file, mode)
         os.replace(temporary, target)
     finally:
         # It no longer exists after a successful replace.
@@ -68,13 +69,19 @@ def _unnamed(folder: str) -> int | None:
     return None
 
 
-def _give(file: int, target: str, mode: int) -> None:
-    """Link an unnamed file to a temporary name, and rename it to *target*."""
+def _complete(file: BinaryIO, mode: int) -> None:
+    """Write what is buffered to the disk, and set the mode of a new file."""
     mask = os.umask(0)
     os.umask(mask)
-    os.fchmod(file, mode & ~mask)
-    os.fsync(file)
-    temporary = _temporary(target)
+    os.fchmod(file.fileno(), mode & ~mask)
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _give(file: int, target: str) -> None:
+    """Link an unnamed file to a temporary name, and rename it to *target*."""
+    handle, temporary = _temporary(target)
+    os.close(handle)
     os.unlink(temporary)
     # With a directory descriptor, os.link() follows the symbolic link, as linkat(2) with AT_SYMLINK_FOLLOW.
     descriptors = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -109,17 +116,18 @@ def check(path: str) -> None:
         OSError: it cannot.
     """
     if replaceable(path):
-        os.unlink(_temporary(target_of(path)))
+        handle, temporary = _temporary(target_of(path))
+        os.close(handle)
+        os.unlink(temporary)
     elif not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
 
 
-def _temporary(target: str) -> str:
+def _temporary(target: str) -> tuple[int, str]:
+    """Descriptor and path of a new file beside *target*."""
     import tempfile  # few runs write files
 
-    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(target), prefix=_PREFIX)
-    os.close(handle)
-    return temporary
+    return tempfile.mkstemp(dir=os.path.dirname(target), prefix=_PREFIX)
 
 
 def target_of(path: str) -> str:
@@ -147,14 +155,6 @@ def target_of(path: str) -> str:
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
 
 
-def _flush(path: str) -> None:
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
-
-
 def _remove_abandoned(folder: str) -> None:
     """Remove old temporary files of this user, whose writers were killed."""
     before = time.time() - _ABANDONED
@@ -173,5 +173,5 @@ def write(path: str, data: bytes, *, executable: bool = False) -> None:
         OSError: it cannot be written; the old content is unchanged.
     """
     with held() if replaceable(path) else contextlib.nullcontext():
-        with replacing(path, 0o777 if executable else 0o666) as place, open(place, "wb") as file:
+        with replacing(path, 0o777 if executable else 0o666) as file:
             file.write(data)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytrace
 from pytrace.core.diagnostics import TraceError
-from pytrace.runtime.abi import privileges
+from pytrace.runtime.abi import bpf_token, landlock, perf, privileges, seccomp
 from pytrace.runtime.load import features
 
 _PACKAGES = ("llvmlite", "ply", "pyelftools", "pyroute2", "libclang")
@@ -99,18 +99,47 @@ def _sections(disabled: frozenset[str]) -> Iterator[tuple[str, list[tuple[str, s
         yield title, answers
 
 
+_FOR = (
+    ("every run", privileges.NEEDED),
+    ("-p and user stacks of other users' processes", ("CAP_SYS_PTRACE",)),
+    ("names of kernel functions", ("CAP_SYSLOG",)),
+    ("pinned iterators, probes in tracefs", ("CAP_DAC_OVERRIDE",)),
+    ("fentry of modules and BPF programs, --bench, write_user()", ("CAP_SYS_ADMIN",)),
+    ("more open files than ulimit -Hn", ("CAP_SYS_RESOURCE",)),
+)  # fmt: skip
+"""What needs which capabilities; CAP_SYS_ADMIN stands for CAP_BPF and CAP_PERFMON."""
+
+
 def _privileges() -> Iterator[tuple[str, str]]:
-    """What this process may do, and whether that suffices for a run."""
+    """What this process may do, what needs more, and whether that suffices for a run."""
     held = privileges.effective_capabilities()
     yield "user id", str(os.geteuid())
     for name in privileges.CAPABILITIES:
         yield name, "yes" if name in held else "no"
+    for title, wanted in _FOR:
+        missing = privileges.missing_capabilities(held, wanted)
+        yield f"{title} ({', '.join(wanted)})", f"no (lacks {', '.join(missing)})" if missing else "yes"
+    yield "user namespace of a container", "yes" if bpf_token.in_container() else "no"
+    yield "BPF token", "yes" if bpf_token.token() is not None else f"no ({bpf_token.refusal() or 'none is needed'})"
+    yield "perf events (profile, interval, perf tracepoints)", "yes" if _perf_events() else "no"
+    yield "seccomp filter while tracing", "yes" if seccomp.available() else "no (not on this machine)"
+    yield "Landlock while tracing", f"yes (ABI {landlock.abi()})" if landlock.abi() else "no (not in this kernel)"
     try:
         privileges.check()
     except TraceError as error:
         yield "tracing", f"no ({'; '.join((error.message, *error.hints))})"
     else:
         yield "tracing", "yes"
+
+
+def _perf_events() -> bool:
+    """Whether this process may measure a processor: a BPF token does not allow that."""
+    dummy = perf.EventAttr(perf.EventType.SOFTWARE, perf.SOFTWARE_DUMMY)
+    try:
+        os.close(perf.open_event(dummy, cpu=perf.online_cpus()[0]))
+    except OSError:
+        return False
+    return True
 
 
 def _system() -> Iterator[tuple[str, str]]:

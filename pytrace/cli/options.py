@@ -88,6 +88,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("watchdog", "", "watchdog", "SECONDS",
            "probes do nothing when pytrace has not run for SECONDS (10; 0: never)", "behaviour"),
     Option("no_cache", "", "no-cache", "", "compile again, do not cache the result", "behaviour"),
+    Option("keep_privileges", "", "keep-privileges", "",
+           "keep capabilities, and access to all files, while the script runs", "behaviour"),
     Option("dry_run", "", "dry-run", "", "stop after attaching", "behaviour"),
     Option("mode", "", "mode", "MODE", "run mode: codegen, compiler-bench, bench, test or format", "mode"),
     Option("test", "", "test", "", "run the test: probes", "mode"),

@@ -68,6 +68,7 @@ def run_options(line: CommandLine) -> RunOptions:
         verbose=line.flag("verbose"),
         warnings=not line.flag("no_warnings"),
         dry_run=line.flag("dry_run"),
+        keep_privileges=line.flag("keep_privileges"),
         mode=mode(line),
         debug=_stages(line),
         usdt_file_activation=line.flag("usdt_file_activation"),

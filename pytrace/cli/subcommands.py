@@ -249,7 +249,7 @@ def _output(path: str | None, *, binary: bool) -> Iterator[BinaryIO]:
             sys.stdout.buffer.flush()
         return
     try:
-        with whole_files.replacing(path) as place, open(place, "wb") as file:
+        with whole_files.replacing(path) as file:
             yield file
     except BrokenPipeError:
         raise

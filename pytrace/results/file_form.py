@@ -129,7 +129,7 @@ def write(snapshot: SnapshotData, path: str) -> None:
         OSError: it cannot be written.
     """
     data = to_bytes(snapshot)
-    with whole_files.replacing(path) as place, open(place, "wb") as file:
+    with whole_files.replacing(path) as file:
         file.write(data)
 
 

@@ -20,8 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
     path = tmp_path / "out"
-    with replacing(str(path)) as place:
-        Path(place).write_text("half")
+    with replacing(str(path)) as file:
+        file.write(b"half")
         assert not path.exists()
     assert path.read_text() == "half"
     assert os.listdir(tmp_path) == ["out"]
@@ -33,8 +33,8 @@ def test_what_fails_leaves_the_old_file(tmp_path: Path, error: type[BaseExceptio
     path.write_text("old")
 
     def write() -> None:
-        with replacing(str(path)) as place:
-            Path(place).write_text("half")
+        with replacing(str(path)) as file:
+            file.write(b"half")
             raise error
 
     with pytest.raises(error):
@@ -47,8 +47,8 @@ def test_the_rights_are_those_of_a_new_file(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
         for mode, expected in ((0o666, 0o640), (0o777, 0o750)):
-            with replacing(str(tmp_path / "out"), mode) as place:
-                Path(place).write_text("x")
+            with replacing(str(tmp_path / "out"), mode) as file:
+                file.write(b"x")
             assert stat.S_IMODE(os.stat(tmp_path / "out").st_mode) == expected
     finally:
         os.umask(before)
@@ -57,16 +57,16 @@ def test_the_rights_are_those_of_a_new_file(tmp_path: Path) -> None:
 def test_links_are_followed(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to("folder/there")
-    with replacing(str(tmp_path / "link")) as place:
-        Path(place).write_text("x")
+    with replacing(str(tmp_path / "link")) as file:
+        file.write(b"x")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "folder/there").read_text() == "x"
 
 
 def test_what_is_no_file_is_written_to(tmp_path: Path) -> None:
     assert not replaceable(os.devnull)
-    with replacing(os.devnull) as place:
-        assert place == os.devnull
+    with replacing(os.devnull) as file:
+        assert file.name == os.devnull
     check(os.devnull)
     assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
     os.mkfifo(tmp_path / "pipe")
@@ -123,7 +123,7 @@ def test_files_of_killed_writers_are_removed_later(tmp_path: Path) -> None:
 KILLED = """
 import os, signal, sys
 from pytrace.base.whole_files import replacing
-with replacing(sys.argv[1]) as place, open(place, "wb") as file:
+with replacing(sys.argv[1]) as file:
     file.write(b"half" * 100000)
     file.flush()
     os.kill(os.getpid(), signal.SIGKILL)
@@ -149,9 +149,9 @@ def test_file_systems_that_know_no_files_without_a_name(
     monkeypatch.setattr("pytrace.base.whole_files._unnamed", lambda _folder: None)
     path = tmp_path / "out"
     path.write_text("old")
-    with contextlib.suppress(OSError), replacing(str(path)) as place:
-        assert os.path.dirname(place) == str(tmp_path)
-        Path(place).write_text("new")
+    with contextlib.suppress(OSError), replacing(str(path)) as file:
+        assert os.path.dirname(os.readlink(f"/proc/self/fd/{file.fileno()}")) == str(tmp_path)
+        file.write(b"new")
         if error is not None:
             raise error
     assert path.read_text() == ("new" if error is None else "old")

@@ -50,7 +50,9 @@ def test_json_has_the_same_answers(monkeypatch: pytest.MonkeyPatch, report: str)
     assert lines == [line for line in report.splitlines() if line.startswith("  ")]
 
 
-@pytest.mark.parametrize(("held", "answer"), [({"CAP_BPF", "CAP_PERFMON"}, "no (tracing needs root; "), (None, "yes")])
+@pytest.mark.parametrize(("held", "answer"), [
+    ({"CAP_BPF", "CAP_PERFMON"}, "no (tracing needs root, or CAP_DAC_READ_SEARCH, which "), (None, "yes"),
+])  # fmt: skip
 def test_privileges_say_what_is_missing(monkeypatch: pytest.MonkeyPatch, held: set[str] | None, answer: str) -> None:
     monkeypatch.setattr(features, "has", lambda name: True)
     names = privileges.CAPABILITIES if held is None else held
@@ -59,8 +61,10 @@ def test_privileges_say_what_is_missing(monkeypatch: pytest.MonkeyPatch, held: s
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     report = info.report()
     assert f"  tracing: {answer}" in report
+    enough = "yes" if held is None else "no (lacks CAP_DAC_READ_SEARCH)"
+    assert f"  every run (CAP_BPF, CAP_PERFMON, CAP_DAC_READ_SEARCH): {enough}\n" in report
     assert f"  CAP_SYSLOG: {'yes' if held is None else 'no'}\n" in report
-    assert held is None or "CAP_DAC_READ_SEARCH" in report.split("tracing: ")[1]
+    assert held is None or "CAP_DAC_READ_SEARCH" in report.split("  tracing: ")[1]
 
 
 def test_the_build_is_told(report: str) -> None:

@@ -495,8 +495,9 @@ from pytrace.cli import main
 from pytrace.results import file_form
 
 def write(snapshot, path):
-    with replacing(path) as place, open(place, "wb", buffering=0) as file:
+    with replacing(path) as file:
         file.write(b"half")
+        file.flush()
         print("writing", flush=True)
         time.sleep(600)
 

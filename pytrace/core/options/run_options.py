@@ -53,6 +53,8 @@ class RunOptions(msgspec.Struct, frozen=True):
     buffering: str = "line"
     raw: bool = False
     """Whether control characters in traced data are written to a terminal unescaped."""
+    keep_privileges: bool = False
+    """Whether the run keeps all privileges of the user once everything is attached."""
     quiet: bool = False
     verbose: bool = False
     warnings: bool = True

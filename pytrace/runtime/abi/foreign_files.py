@@ -11,21 +11,18 @@ import mmap
 import os
 import re
 import stat
-import struct
 import weakref
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.runtime.abi import syscalls
-from pytrace.runtime.host import procfs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _IN_ROOT = re.compile(r"(/proc/\d+/root)/+(.+)")
-_RESOLVE_IN_ROOT = 0x10
-"""Of ``openat2(2)`` (include/uapi/linux/openat2.h)."""
+_MOST_LINKS = 40
+"""As many as the kernel follows (``MAXSYMLINKS``)."""
 
 
 def open_regular(path: str, flags: int = 0) -> BinaryIO:
@@ -72,18 +69,44 @@ def _found(path: str, flags: int) -> int:
     match = _IN_ROOT.fullmatch(path)
     if match is None:
         return os.open(path, flags)
-    root = os.open(match[1], os.O_PATH | os.O_CLOEXEC)
     try:
-        name = syscalls.string_memory(match[2])
-        # struct open_how: flags, mode, resolve
-        how = syscalls.Memory(struct.pack("=QQQ", flags, 0, _RESOLVE_IN_ROOT))
-        return syscalls.call("openat2", root, name.address, how.address, len(how.data))
+        return _inside(match[1], match[2], flags)
     except OSError as error:
-        if error.errno == errno.ENOSYS:  # Linux before 5.6
-            return os.open("".join(procfs.resolved(path)), flags | os.O_NOFOLLOW)
         raise OSError(error.errno, os.strerror(error.errno or 0), path) from None
+
+
+def _inside(root: str, path: str, flags: int) -> int:
+    """A file below *root*, with all links resolved inside of that.
+
+    It is what ``openat2(2)`` does with RESOLVE_IN_ROOT. That has its flags in memory, where no seccomp filter can see
+    whether a file is opened to write, so it is refused in a run.
+    """
+    folders = [os.open(root, os.O_PATH | os.O_CLOEXEC)]
+    waiting, links = path.split("/")[::-1], 0
+    try:
+        while waiting:
+            part = waiting.pop()
+            if part == "..":
+                _close(folders, max(1, len(folders) - 1))
+            elif part not in ("", "."):
+                folders.append(os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folders[-1]))
+            if not stat.S_ISLNK(os.fstat(folders[-1]).st_mode) or (not waiting and flags & os.O_NOFOLLOW):
+                continue
+            links += 1
+            if links > _MOST_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+            target = os.readlink("", dir_fd=folders[-1])
+            _close(folders, 1 if target.startswith("/") else len(folders) - 1)
+            waiting += target.split("/")[::-1]
+        return folders.pop()
     finally:
-        os.close(root)
+        _close(folders, 0)
+
+
+def _close(descriptors: list[int], kept: int) -> None:
+    """Close all but the first *kept* descriptors."""
+    while len(descriptors) > kept:
+        os.close(descriptors.pop())
 
 
 # ---------------------------------------------------------------------------------------------- contents

@@ -12,19 +12,22 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_GENERIC = {"bpf": 280, "perf_event_open": 241, "openat2": 437}
+_EVERYWHERE = {
+    "landlock_create_ruleset": 444, "landlock_add_rule": 445, "landlock_restrict_self": 446,
+}  # fmt: skip
+_GENERIC = {**_EVERYWHERE, "bpf": 280, "perf_event_open": 241, "seccomp": 277}
 
 NUMBERS: dict[str, dict[str, int]] = {
-    "x86_64": {"bpf": 321, "perf_event_open": 298, "uprobe": 336, "openat2": 437},
-    "i686": {"bpf": 357, "perf_event_open": 336, "openat2": 437},
+    "x86_64": {**_EVERYWHERE, "bpf": 321, "perf_event_open": 298, "uprobe": 336, "seccomp": 317},
+    "i686": {**_EVERYWHERE, "bpf": 357, "perf_event_open": 336},
     "aarch64": _GENERIC,
     "riscv64": _GENERIC,
     "loongarch64": _GENERIC,
-    "armv7l": {"bpf": 386, "perf_event_open": 364, "openat2": 437},
-    "s390x": {"bpf": 351, "perf_event_open": 331, "openat2": 437},
-    "ppc64le": {"bpf": 361, "perf_event_open": 319, "openat2": 437},
-    "ppc64": {"bpf": 361, "perf_event_open": 319, "openat2": 437},
-    "mips64": {"bpf": 5315, "perf_event_open": 5292, "openat2": 5437},
+    "armv7l": {**_EVERYWHERE, "bpf": 386, "perf_event_open": 364},
+    "s390x": {**_EVERYWHERE, "bpf": 351, "perf_event_open": 331},
+    "ppc64le": {**_EVERYWHERE, "bpf": 361, "perf_event_open": 319},
+    "ppc64": {**_EVERYWHERE, "bpf": 361, "perf_event_open": 319},
+    "mips64": {"bpf": 5315, "perf_event_open": 5292, **{name: 5000 + value for name, value in _EVERYWHERE.items()}},
 }
 """System call numbers (``arch/*/kernel/syscalls/*.tbl``) by ``uname -m``."""
 
@@ -52,11 +55,20 @@ def number(name: str) -> int:
     Raises:
         OSError: (ENOSYS) the machine is not in the table.
     """
-    machine = os.uname().machine
-    table = NUMBERS.get(machine)
+    table = NUMBERS.get(machine())
     if table is None:
-        raise OSError(38, f"no system call numbers for machine {machine}")
+        raise OSError(errno.ENOSYS, f"no system call numbers for machine {machine()}")
     return table[name]
+
+
+def machine() -> str:
+    """The machine, as ``uname -m`` shows it."""
+    return os.uname().machine
+
+
+def failure(number: int, name: str) -> OSError:
+    """The exception for a call of the C library that failed with an error number."""
+    return OSError(number, f"{name}: {os.strerror(number)}")
 
 
 def call(name: str, *arguments: int) -> int:

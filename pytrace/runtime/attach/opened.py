@@ -77,6 +77,8 @@ class Opened(msgspec.Struct):
     events: list[int] = msgspec.field(default_factory=list)
     idle_events: list[int] = msgspec.field(default_factory=list)
     """Events of tracepoints, which do nothing once their links are closed."""
+    holder: int | None = None
+    """An empty map for :func:`close_later`, made by :meth:`reserve`; None when there is none."""
     steps: list[Callable[[], object]] = msgspec.field(default_factory=list)
     """Called last to first, after links and events are closed."""
     traced: dict[str, str] = msgspec.field(default_factory=dict)
@@ -95,6 +97,8 @@ class Opened(msgspec.Struct):
         for address, part in other.watched.items():
             self.watchpoint(address).take(part)
         self.cpu_events += other.cpu_events
+        if other.holder is not None:
+            self.holder, other.holder = other.holder, None
         other.links, other.events, other.idle_events = [], [], []
         other.steps, other.traced, other.watched, other.cpu_events = [], {}, {}, []
 
@@ -114,6 +118,11 @@ class Opened(msgspec.Struct):
         for part in self.watched.values():
             yield from part.cpu_events
 
+    def reserve(self) -> None:
+        """Create the map that a quick end needs: a run gives up the privilege to create any."""
+        if self.idle_events and self.holder is None:
+            self.holder = _holder(len(self.idle_events))
+
     def close(self) -> None:
         """Detach: programs first leave their events, then the events go, then the other steps follow."""
         closing = Opened()
@@ -125,7 +134,7 @@ class Opened(msgspec.Struct):
                 closing.take(part)
         close_all(closing.links)
         close_all(closing.events)
-        close_later(closing.idle_events)
+        close_later(closing.idle_events, closing.holder)
         for step in reversed(closing.steps):
             step()
 
@@ -240,10 +249,18 @@ def _close_some(waiting: deque[int]) -> None:
         os.close(descriptor)
 
 
-def close_later(events: Sequence[int]) -> None:
-    """Have a kernel worker close perf events of tracepoints that no program is attached to."""
-    holder = _hand_over(events) if events else None
+def close_later(events: Sequence[int], holder: int | None = None) -> None:
+    """Have a kernel worker close perf events of tracepoints that no program is attached to.
+
+    *holder* is a map with room for them, which is closed; without one it is made.
+    """
+    if holder is None and events:
+        holder = _holder(len(events))
     if holder is None:
+        close_all(events)
+        return
+    if not _hand_over(events, holder):
+        os.close(holder)
         close_all(events)
         return
     for event in events:
@@ -251,17 +268,20 @@ def close_later(events: Sequence[int]) -> None:
     os.close(holder)
 
 
-def _hand_over(events: Sequence[int]) -> int | None:
-    """A map that holds *events*, which are disabled; None if the kernel refuses."""
+def _holder(entries: int) -> int | None:
+    """A map for perf events; None if the kernel refuses."""
     try:
-        holder = bpf_maps.create(MapType.PERF_EVENT_ARRAY, 4, 4, len(events), name="closing")
+        return bpf_maps.create(MapType.PERF_EVENT_ARRAY, 4, 4, entries, name="closing")
     except (OSError, TraceError):
         return None
+
+
+def _hand_over(events: Sequence[int], holder: int) -> bool:
+    """Put *events*, which are disabled, into a map. Returns whether the kernel took all."""
     try:
         for index, event in enumerate(events):
             perf.disable(event)
             bpf_maps.update(holder, struct.pack("=I", index), struct.pack("=I", event))
     except OSError:
-        os.close(holder)
-        return None
-    return holder
+        return False
+    return True

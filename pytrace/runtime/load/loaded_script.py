@@ -96,6 +96,12 @@ class LoadedScript:
         """Run a raw tracepoint program now (begin, end, self, test, bench). Returns the program's return value."""
         return bpf.prog_test_run(self.program_fd(symbol), bytes(8))
 
+    def reserve(self) -> None:
+        """Create the maps that are needed later: a run gives up the privilege to create any."""
+        specs = self.manifest.maps
+        if any(spec.keys or (spec.slot is not None and spec.slot.generation) for spec in specs):
+            self.quiescence.reserve()
+
     def _map_section(self, name: str) -> memoryview:
         descriptor = self.map_fd(name)
         size = bpf.map_info(descriptor)[3]
@@ -177,11 +183,15 @@ class Quiescence:
         self._stack = stack
         self._held = self._outer = -1
 
-    def wait(self) -> None:
-        """Wait until all programs that run at the time of the call have ended."""
+    def reserve(self) -> None:
+        """Create the maps that :meth:`wait` uses."""
         if self._outer < 0:
             self._held = bpf_maps.create(MapType.ARRAY, 4, 4, 1, name="pytrace_wait")
             self._stack.callback(os.close, self._held)
             self._outer = bpf_maps.create(MapType.ARRAY_OF_MAPS, 4, 4, 1, name="pytrace_waits", inner=self._held)
             self._stack.callback(os.close, self._outer)
+
+    def wait(self) -> None:
+        """Wait until all programs that run at the time of the call have ended."""
+        self.reserve()
         bpf_maps.update(self._outer, _FIRST, struct.pack("=I", self._held))

@@ -73,7 +73,10 @@ class Channel:
         """The descriptor that polls as writable when there is room."""
         return self.descriptor if self._own < 0 else self._own
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
+        """Open what writing needs; the first write does it otherwise."""
+        if self._prepared:
+            return
         self._prepared = True
         mode = os.fstat(self.descriptor).st_mode
         if not stat.S_ISFIFO(mode) and not stat.S_ISSOCK(mode) and not os.isatty(self.descriptor):
@@ -93,8 +96,7 @@ class Channel:
             TraceError: the device is full or failed.
         """
         try:
-            if not self._prepared:
-                self._prepare()
+            self.prepare()
             if self._polls:
                 if not self.wait(0):
                     return True

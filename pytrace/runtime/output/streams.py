@@ -109,6 +109,11 @@ class Output:
         """The channel to :attr:`descriptor`."""
         return Channel(self.descriptor)
 
+    def prepare(self) -> None:
+        """Open what writing needs, before the run gives up opening files."""
+        self.channel.prepare()
+        self._messages.prepare()
+
     @cached_property
     def terminal(self) -> bool:
         """Whether output goes to a terminal."""

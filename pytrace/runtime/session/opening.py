@@ -20,7 +20,7 @@ from pytrace.core.manifest import CompiledScript, Manifest, MapSpec, SessionData
 from pytrace.core.options.process_filters import NOT_YET, PROCESS_MAP, UNROLLED, ProcessFilters
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.kinds import known_kind
-from pytrace.core.types import Stack, StackMode, Type, USym, parts
+from pytrace.core.types import Stack, StackMode, Type, parts
 from pytrace.runtime.abi import bpf_maps, privileges
 from pytrace.runtime.host.clocks import Clock, together
 from pytrace.runtime.load.loaded_script import LoadedScript
@@ -30,6 +30,7 @@ from pytrace.runtime.output.renderer import Renderer
 from pytrace.runtime.output.run_state import RenderOptions, RunState
 from pytrace.runtime.output.streams import Flush, Output, create
 from pytrace.runtime.ring.reader import EventLoop, RingReader, backlog_limit
+from pytrace.runtime.session.confinement import Confinement, shows_user_addresses
 from pytrace.runtime.session.consumer import Consumer
 from pytrace.runtime.session.probes import Probes
 from pytrace.runtime.session.resources import Command, NoCommand, Notices, Resources
@@ -87,6 +88,9 @@ def open_run(
     all_services += [] if measured is None else [measured]
     all_services.append(OwnModules(manifest, options, embedded=embedding is not None))
     all_services += changes(manifest, options.filters.pids, probes, lazy, loop, notices, stack)
+    if embedding is None and not options.keep_privileges:
+        # First: services may start threads, which keep what they have at their start.
+        all_services.insert(0, Confinement(options, loaded, probes, written, notices))
     all_services += services(options, exports, loaded, lazy, snapshots, notices, traced, loop, stack)
     if traced.pid is None:
         printer.no_child()
@@ -260,13 +264,6 @@ def _fill_filters(loaded: LoadedScript, data: SessionData, options: RunOptions) 
     descriptor = loaded.map_fd(PROCESS_MAP)
     for pid in filters.pids:
         bpf_maps.update(descriptor, struct.pack("=I", pid), struct.pack("=I", 1))
-
-
-def shows_user_addresses(manifest: Manifest) -> bool:
-    """Whether the script prints user addresses."""
-    roots = [kind for event in manifest.events for kind in event.args]
-    roots += [kind for spec in manifest.maps for kind in _types(spec)]
-    return any(isinstance(inner, USym) or (isinstance(inner, Stack) and inner.user) for inner in parts(roots))
 
 
 def follow_mappings(

@@ -156,6 +156,21 @@ class Probes:
         self._links.close()
         self._detached = self._detached or _now()
 
+    def reserve(self) -> None:
+        """Make what detaching needs, while it is allowed."""
+        for opened in self._opened:
+            opened.reserve()
+
+    @property
+    def detach_by_files(self) -> bool:
+        """Whether detaching writes to files: to remove probes of tracefs, to lower semaphores."""
+        return any(opened.steps for opened in self._opened)
+
+    def depend_on(self, cpus: set[int]) -> bool:
+        """Whether :meth:`renew` has something to attach again when one of *cpus* goes offline or comes online."""
+        events = [events for opened in self._opened for events in opened.on_cpus()]
+        return bool(cpus) and any(not item.one or item.parts.keys() & cpus for item in events)
+
     def period(self) -> tuple[Moment, Moment]:
         """Moments when the probes were attached, and when they were detached, or now."""
         return self._started, self._detached or _now()

@@ -23,7 +23,7 @@ def closed(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """What is closed, in order."""
     order: list[object] = []
     monkeypatch.setattr(opened, "close_all", order.extend)
-    monkeypatch.setattr(opened, "close_later", lambda items: order.extend(-item for item in items))
+    monkeypatch.setattr(opened, "close_later", lambda items, _: order.extend(-item for item in items))
     return order
 
 
@@ -249,3 +249,21 @@ def test_a_kernel_that_does_not_take_them(count: int, monkeypatch: pytest.Monkey
     descriptors = _descriptors(count)
     opened.close_later(descriptors)
     assert not _open(descriptors)
+
+
+def test_the_map_of_a_quick_end_is_made_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run gives up the privilege to make maps once its probes are attached."""
+    handed: list[tuple[list[int], int | None]] = []
+    monkeypatch.setattr(opened, "_holder", lambda entries: 70 + entries)
+    monkeypatch.setattr(opened, "close_later", lambda events, holder: handed.append((list(events), holder)))
+    monkeypatch.setattr(opened, "close_all", lambda _: None)
+    made = Opened(idle_events=[5, 6])
+    made.reserve()
+    whole = Opened(idle_events=[])
+    whole.reserve()
+    assert whole.holder is None
+    whole.take(made)
+    assert made.holder is None
+    whole.reserve()
+    whole.close()
+    assert handed == [([5, 6], 72)]

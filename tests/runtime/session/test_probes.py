@@ -181,3 +181,14 @@ def test_events_of_cpus_are_attached_again(kernel: Kernel, monkeypatch: pytest.M
     assert probes.renew(0, online=True) == (["profile:hz:1", "interval:s:1"], [])
     failure = "profile:hz:1 does not observe it: Device or resource busy"
     assert probes.renew(7, online=True) == ([], [failure])
+
+
+def test_which_probes_depend_on_cpus(kernel: Kernel) -> None:
+    probes = kernel.probes(PROBE)
+    probes.attach()
+    assert not probes.depend_on({0, 1})
+    events = kernel.opened.cpu_events
+    events.append(CpuEvents("interval:s:1", lambda *_: None, one=True, parts={0: Opened()}))
+    assert [probes.depend_on(cpus) for cpus in ({1}, {0, 1}, set())] == [False, True, False]
+    events.append(CpuEvents("profile:hz:1", lambda *_: None, parts={0: Opened(), 1: Opened()}))
+    assert [probes.depend_on(cpus) for cpus in ({1}, set())] == [True, False]

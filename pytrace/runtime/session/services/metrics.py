@@ -28,7 +28,7 @@ _TEXT = "text/plain; charset=utf-8"
 
 
 class Metrics(Service):
-    """Listens from the start, and serves what *take* returns after :meth:`attached`; *tell* prints a message.
+    """Listens from the start, and serves what *take* returns after :meth:`begin`; *tell* prints a message.
 
     Raises:
         TraceError: the address cannot be listened on; nothing has been traced by then.
@@ -59,8 +59,8 @@ class Metrics(Service):
         """Descriptors that are readable if there is work for :meth:`work`."""
         return (self._exchange.fileno(),)
 
-    def attached(self) -> None:
-        """The probes are attached: answer requests."""
+    def begin(self) -> None:
+        """The run has given up what it does not need: start the threads that answer requests."""
         self._server.begin()
         self._tell(f"Metrics at http://{shown(self._server.address)}{PATH}\n")
 

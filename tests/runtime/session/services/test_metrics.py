@@ -28,7 +28,7 @@ class Run:
         self.told: list[str] = []
         self.count = 0
         self.metrics = Metrics(Address("127.0.0.1", 0), Config(max_metric_series=2), self.take, self.told.append)
-        self.metrics.attached()
+        self.metrics.begin()
         self.url = self.told[0].split()[-1]
 
     def take(self) -> SnapshotData:

@@ -1,0 +1,363 @@
+"""What a run may still do once its probes are attached: privileges are given up, and the rest is written down.
+
+Links, maps and the ring are open by then and need no privilege. What the rest of a run needs is known from the script
+and the options (:func:`needs`): files that it reads and writes, ``/proc`` of traced processes, sockets. Capabilities go
+first, then a seccomp filter and Landlock limit what remains, where the kernel has them (docs/privileges.md).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from pytrace.base import private_folders, whole_files
+from pytrace.core.manifest import Manifest
+from pytrace.core.options.run_options import RunOptions
+from pytrace.core.probes.kinds import known_kind
+from pytrace.core.types import InterfaceName, KSym, NetworkNamespace, Stack, Type, Username, USym, parts
+from pytrace.runtime.abi import bpf, capabilities, landlock, perf, privileges, seccomp
+from pytrace.runtime.host import fingerprints
+from pytrace.runtime.load.loaded_script import LoadedScript
+from pytrace.runtime.output.streams import Output
+from pytrace.runtime.session.probes import Probes
+from pytrace.runtime.session.resources import Notices
+from pytrace.runtime.session.services.service import Service
+
+USER_SYMBOLS = "names of user functions are read from /proc/PID and binaries of all users"
+KERNEL_SYMBOLS = "names of kernel functions are read from /proc/kallsyms"
+CAT = "cat() reads files"
+SYSTEM = "system() starts programs, which keep what this user may do"
+COMMAND = "the command of -c is ended with the run"
+CPUS = "probes are attached again to CPUs that come online"
+OLD_PROBES = "probes of this kernel are detached through tracefs and /proc/PID/mem"
+OLD_MAPS = "this kernel wants it to read maps"
+INSTALLATION = "Python is installed where only it can read"
+PROBED = "probed files are looked at"
+OUTPUT = "output is written where only it can write"
+NETWORK_NAMESPACE = "interfaces of another network namespace are read by a process there"
+
+_SYSTEM_FILES = (
+    "/usr", "/lib", "/lib64", "/bin", "/proc", "/sys", "/run/netns", "/dev/null", "/dev/urandom", "/nix/store",
+    "/etc/localtime", "/etc/timezone", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/ld.so.cache",
+    "/etc/locale.alias", "/etc/python3",
+)  # fmt: skip
+"""What Python, the C library and the runtime read late: modules, time zones, users, facts about the kernel."""
+_CPUS = "/sys/devices/system/cpu"
+_KERNEL_IMAGES = ("/boot", "/lib/modules")
+_RESOLVER_FILES = (
+    "/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/gai.conf", "/etc/services", "/etc/protocols",
+    "/etc/ssl", "/etc/pki", "/etc/ca-certificates",
+)  # fmt: skip
+
+
+class Needs(msgspec.Struct):
+    """What a run still needs once everything is attached."""
+
+    capabilities: dict[str, str] = msgspec.field(default_factory=dict)
+    """Names of capabilities, with the reason."""
+    everything: str = ""
+    """Why the programs that the run starts must not be limited; then only this process gives up capabilities."""
+    all_files: str = ""
+    """Why any file may have to be read, and ``/proc`` of any process: Landlock allows the second to no process."""
+    read: list[str] = msgspec.field(default_factory=list)
+    write: list[str] = msgspec.field(default_factory=list)
+    """Directories in which files are made and replaced."""
+    existing: str = ""
+    """Why existing files must be opened to write."""
+    families: list[seccomp.Family] = msgspec.field(default_factory=list)
+    """Address families of sockets that the run may open."""
+    cpu_events: bool = False
+    """Whether perf events of CPUs are opened, and programs put on them."""
+    signals: bool = False
+    """Whether other processes are sent signals."""
+
+    def keep(self, reason: str, *names: str) -> None:
+        """Keep capabilities."""
+        for name in names:
+            self.capabilities.setdefault(name, reason)
+
+
+def printed_types(manifest: Manifest) -> Iterator[Type]:
+    """Types of all values that events and maps may print, and of their parts."""
+    roots = [kind for event in manifest.events for kind in event.args]
+    roots += [kind for spec in manifest.maps for kind in (spec.key, spec.value) if kind is not None]
+    return parts(roots)
+
+
+def shows_user_addresses(manifest: Manifest) -> bool:
+    """Whether the script prints user addresses."""
+    types = printed_types(manifest)
+    return any(isinstance(type_, USym) or (isinstance(type_, Stack) and type_.user) for type_ in types)
+
+
+def changing_cpus() -> set[int]:
+    """The CPUs that can go offline or come online; the first one cannot on most machines."""
+    online = set(perf.online_cpus())
+    return {cpu for cpu in perf.possible_cpus() if cpu not in online or os.path.exists(f"{_CPUS}/cpu{cpu}/online")}
+
+
+def needs(manifest: Manifest, options: RunOptions, *, legacy: bool, on_cpus: bool) -> Needs:
+    """What the rest of a run needs.
+
+    Args:
+        manifest: of the script.
+        options: of the run.
+        legacy: whether probes leave something that is removed by writing to files.
+        on_cpus: whether probes are attached again to CPUs that come online.
+    """
+    wanted = Needs()
+    kinds = {event.kind for event in manifest.events}
+    if manifest.unwind is not None or shows_user_addresses(manifest):
+        wanted.all_files = USER_SYMBOLS
+        wanted.keep(USER_SYMBOLS, "CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH")
+    if "cat" in kinds:
+        wanted.all_files = wanted.all_files or CAT
+        wanted.keep(CAT, "CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH", "CAP_SYSLOG")
+    if "system" in kinds:
+        wanted.everything = SYSTEM
+    if legacy:
+        wanted.existing = OLD_PROBES
+        wanted.all_files = wanted.all_files or OLD_PROBES
+        wanted.keep(OLD_PROBES, "CAP_DAC_OVERRIDE", "CAP_DAC_READ_SEARCH", "CAP_SYS_PTRACE")
+    if on_cpus:
+        wanted.cpu_events = True
+        wanted.keep(CPUS, "CAP_PERFMON")
+    if options.command is not None:
+        wanted.keep(COMMAND, "CAP_KILL")
+        wanted.signals = True
+    _by_type(wanted, manifest, options)
+    _files(wanted, manifest, options)
+    return wanted
+
+
+def _by_type(wanted: Needs, manifest: Manifest, options: RunOptions) -> None:
+    """Add what printing values of some types needs."""
+    kinds = {type(type_) for type_ in printed_types(manifest)}
+    stacks = [type_ for type_ in printed_types(manifest) if isinstance(type_, Stack)]
+    if KSym in kinds or any(not stack.user for stack in stacks):
+        wanted.keep(KERNEL_SYMBOLS, "CAP_SYSLOG")
+        wanted.read += [*_KERNEL_IMAGES, *options.debuginfo, *_named("PYTRACE_VMLINUX", "BPFTRACE_VMLINUX")]
+    if (KSym in kinds or USym in kinds or stacks) and manifest.config.show_debug_info and _named("DEBUGINFOD_URLS"):
+        wanted.families += seccomp.Family
+        wanted.read += [*_RESOLVER_FILES, *_named("SSL_CERT_FILE", "SSL_CERT_DIR")]
+        wanted.write += [*_cache("debuginfod_client"), *_named("DEBUGINFOD_CACHE_PATH")]
+    if Username in kinds:
+        # The user database may be a service (nscd, sssd, systemd).
+        wanted.families.append(seccomp.Family.UNIX)
+        wanted.read += ["/var/lib/sss", "/run/systemd/userdb", "/etc/sssd"]
+    if InterfaceName in kinds:
+        wanted.families.append(seccomp.Family.NETLINK)
+        if options.netns is not None:
+            wanted.everything = wanted.everything or NETWORK_NAMESPACE
+            wanted.keep(NETWORK_NAMESPACE, "CAP_SYS_ADMIN")
+    if NetworkNamespace in kinds:
+        wanted.read.append("/var/run/netns")
+
+
+def _files(wanted: Needs, manifest: Manifest, options: RunOptions) -> None:
+    """Add the files that a run writes."""
+    outputs = [options.save] if options.save is not None else []
+    outputs += [options.output] if options.exports and options.output is not None else []
+    for path in outputs:
+        if whole_files.replaceable(path):
+            wanted.write.append(os.path.dirname(whole_files.target_of(path)))
+        else:
+            wanted.existing = f"{path} is no regular file"
+    if options.save_every is not None:
+        wanted.write.append(os.path.realpath(options.save_every[1]))
+    if any(event.kind == "skboutput" for event in manifest.events):
+        wanted.existing = "files of packets are made with the first packet"
+        wanted.write.append(os.getcwd())
+    if manifest.unwind is not None or any(isinstance(type_, KSym | USym | Stack) for type_ in printed_types(manifest)):
+        wanted.write += [*_cache("pytrace/facts"), *_cache("pytrace/unwind")]
+
+
+def _named(*variables: str) -> list[str]:
+    return [os.environ[name] for name in variables if os.environ.get(name)]
+
+
+def _cache(below: str) -> list[str]:
+    """A directory of the user's cache, made if it can be."""
+    try:
+        with private_folders.first_usable([(base, *below.split("/")) for base in private_folders.cache_bases()],
+                                          create=True) as folder:  # fmt: skip
+            return [folder.path]
+    except OSError:
+        return []
+
+
+def installation() -> list[str]:
+    """Where Python and pytrace import from, and the folders of loaded libraries."""
+    here = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    libraries = {
+        os.path.dirname(line.split(maxsplit=5)[5])
+        for line in fingerprints.read_text("/proc/self/maps").splitlines()
+        if line.count("/") and ".so" in line
+    }
+    places = [*sys.path, sys.prefix, sys.base_prefix, here, *sorted(libraries)]
+    places += _named("TZDIR")
+    return [path for path in dict.fromkeys(os.path.realpath(place) for place in places if place) if path != "/"]
+
+
+class Confinement(Service):
+    """Gives up what the rest of a run does not need, before threads start and events are waited for."""
+
+    def __init__(
+        self, options: RunOptions, loaded: LoadedScript, probes: Probes, output: Output, notices: Notices
+    ) -> None:
+        self._options = options
+        self._loaded = loaded
+        self._probes = probes
+        self._output = output
+        self._say: Callable[[str], None] = notices.tell if options.verbose else lambda _: None
+
+    def begin(self) -> None:
+        """Give it up. What is opened late is opened first: by then the kernel would refuse."""
+        self._output.prepare()
+        self._loaded.reserve()
+        self._probes.reserve()
+        time.localtime()
+        on_cpus = self._probes.depend_on(changing_cpus())
+        legacy = self._probes.detach_by_files
+        self._give_up(needs(self._loaded.manifest, self._options, legacy=legacy, on_cpus=on_cpus))
+
+    def _give_up(self, wanted: Needs) -> None:
+        self._hold(wanted)
+        if wanted.everything:
+            self._say(f"Not limited: files and system calls: {wanted.everything}\n")
+            return
+        try:
+            capabilities.gain_no_more()
+        except OSError as error:
+            self._say(f"Not limited: files and system calls: {error}\n")
+            return
+        self._landlock(wanted)
+        self._seccomp(wanted)
+
+    def _hold(self, wanted: Needs) -> None:
+        """Give up capabilities."""
+        held = capabilities.permitted()
+        capabilities.hold(mask(wanted.capabilities) & held, held)
+        names = {**_missed(wanted, self._loaded), **wanted.capabilities}
+        capabilities.hold(held, held)
+        names = {held_name: reason for name, reason in names.items() if (held_name := _as_held(name, held))}
+        kept = mask(names)
+        if not wanted.everything:
+            capabilities.bound(kept)
+        capabilities.hold(kept, kept)
+        by_reason: dict[str, list[str]] = {}
+        for name, reason in names.items():
+            by_reason.setdefault(reason, []).append(name)
+        texts = [f"{', '.join(kept_names)} ({reason})" for reason, kept_names in by_reason.items()]
+        self._say(f"Capabilities kept: {'; '.join(texts) or 'none'}\n")
+
+    def _landlock(self, wanted: Needs) -> None:
+        version = landlock.abi()
+        if wanted.all_files:
+            self._say(f"Files are not limited by Landlock: {wanted.all_files}\n")
+            return
+        if not version:
+            self._say("Files are not limited by Landlock: this kernel does not have it, or does not use it\n")
+            return
+        read = [*_SYSTEM_FILES, *installation(), *wanted.read]
+        limits = landlock.Limits(
+            tuple(read), tuple(wanted.write), connections=bool(wanted.families), signals=wanted.signals
+        )
+        try:
+            landlock.restrict(limits, version)
+        except OSError as error:
+            self._say(f"Files are not limited by Landlock: {error}\n")
+            return
+        self._say(f"Landlock (ABI {version}): files are written below {', '.join(wanted.write) or 'no directory'}\n")
+
+    def _seccomp(self, wanted: Needs) -> None:
+        if not seccomp.available():
+            self._say("System calls are not limited: there is no filter for this machine\n")
+            return
+        rules = seccomp.Rules(
+            families=tuple(dict.fromkeys(wanted.families)), new_files=bool(wanted.write),
+            existing_files=bool(wanted.existing), cpu_events=wanted.cpu_events,
+        )  # fmt: skip
+        try:
+            seccomp.install(rules)
+        except OSError as error:
+            self._say(f"System calls are not limited: {error}\n")
+            return
+        self._say(f"System calls are limited (seccomp); {_allowed(rules, wanted)}\n")
+
+
+def _allowed(rules: seccomp.Rules, wanted: Needs) -> str:
+    """What the filter allows that it might not."""
+    allowed = []
+    if rules.cpu_events:
+        allowed.append("perf events of CPUs may be opened")
+    if rules.existing_files:
+        allowed.append(f"files may be opened to write ({wanted.existing})")
+    elif rules.new_files:
+        allowed.append("files may be made and replaced")
+    if rules.families:
+        families = [f"AF_{family.name}" for family in rules.families]
+        allowed.append(f"sockets of {', '.join(families)} may be opened")
+    return "; ".join(allowed) or "no file may be written by name, no socket opened"
+
+
+def mask(names: Iterable[str]) -> int:
+    """The bits of capabilities."""
+    return sum(1 << privileges.CAPABILITIES[name] for name in set(names))
+
+
+def _missed(wanted: Needs, loaded: LoadedScript) -> dict[str, str]:
+    """Capabilities that this process turns out to miss, now that it does not use them, with the reason."""
+    missed: dict[str, str] = {}
+    try:
+        bpf.map_info(loaded.map_fd(loaded.manifest.ring))
+    except PermissionError:
+        # Before Linux 5.19 bpf(2) refuses every command without CAP_BPF, unless unprivileged BPF is on.
+        missed["CAP_BPF"] = OLD_MAPS
+    if not all(map(_readable, installation())):
+        missed["CAP_DAC_READ_SEARCH"] = INSTALLATION
+    elif not all(map(_visible, _probed(loaded.manifest))):
+        missed["CAP_DAC_READ_SEARCH"] = PROBED
+    if not all(os.access(path, os.W_OK | os.X_OK, effective_ids=True) for path in wanted.write):
+        missed["CAP_DAC_OVERRIDE"] = OUTPUT
+    return missed
+
+
+def _as_held(name: str, held: int) -> str:
+    """A capability, the one that stands for it, or nothing if neither is held."""
+    if mask((name,)) & held:
+        return name
+    stands_in = name in ("CAP_BPF", "CAP_PERFMON") and mask(("CAP_SYS_ADMIN",)) & held
+    return "CAP_SYS_ADMIN" if stands_in else ""
+
+
+def _probed(manifest: Manifest) -> Iterable[str]:
+    if all(known_kind(program.kind).special for program in manifest.programs):
+        return ()
+    from pytrace.runtime.session.services import machine_changes  # runs that attach have it
+
+    return machine_changes.probed_files(manifest)
+
+
+def _visible(path: str) -> bool:
+    try:
+        os.stat(path)
+    except PermissionError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _readable(path: str) -> bool:
+    try:
+        os.scandir(path).close()
+    except PermissionError:
+        return False
+    except OSError:
+        return True  # not there, or a file
+    return True
