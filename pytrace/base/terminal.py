@@ -18,6 +18,18 @@ def colour(descriptor: int = 2) -> bool:
     return os.isatty(descriptor) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
+_COERCED = ("C.UTF-8", "C.utf8", "UTF-8")
+"""Values of ``LC_CTYPE`` that Python itself sets in place of the C locale (PEP 538)."""
+
+
+def unicode() -> bool:
+    """Whether the locale of the environment is one of UTF-8, so that a terminal shows more than ASCII."""
+    every, characters, language = (os.environ.get(name, "") for name in ("LC_ALL", "LC_CTYPE", "LANG"))
+    if characters in _COERCED:
+        characters = ""
+    return (every or characters or language).lower().replace("-", "").endswith("utf8")
+
+
 class _Shown(io.TextIOWrapper):
     """A stream that escapes control characters on a terminal: messages have names of files, symbols, processes."""
 

@@ -64,6 +64,7 @@ def run_options(line: CommandLine) -> RunOptions:
         output=None if line.text("output") == "-" else line.text("output"),
         buffering=buffering,
         raw=line.flag("raw"),
+        plain=line.flag("plain"),
         quiet=line.flag("quiet"),
         verbose=line.flag("verbose"),
         warnings=not line.flag("no_warnings"),

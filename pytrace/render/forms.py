@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Generic, Never, Protocol, TypeVar
 from pytrace.core import types
 from pytrace.render import portable, text
 from pytrace.render.decoders import Convert, Decode, Memory, Values, for_any
+from pytrace.render.histogram import Bars
 from pytrace.render.text import Form
 from pytrace.render.value_types import ROWS
 
@@ -120,7 +121,7 @@ class TextForms(ByType[Form]):
     """Makes text forms. *compact* ones have no spaces between members: the keys of JSON objects.
 
     *formatted* makes those of values that ``sprintf`` formats; without it they must be text already. *printable* ones
-    are for terminals: control characters of traced data are escapes.
+    are for terminals: control characters of traced data are escapes. *bars* are those of histograms.
     """
 
     def __init__(
@@ -130,9 +131,11 @@ class TextForms(ByType[Form]):
         compact: bool = False,
         formatted: Formatted | None = None,
         printable: bool = False,
+        bars: Bars = Bars.SIGNS,
     ) -> None:
         super().__init__()
         self.printable = printable
+        self.bars = bars
         self.names = names
         self.formatted = formatted
         self.compact = compact

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from enum import Enum
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -129,25 +130,45 @@ def label(form: Shape, index: int) -> bytes:
     return f"{_bucket(form, index, 0).label:<16}".encode()
 
 
-def tail(count: int, most: int) -> bytes:
+class Bars(Enum):
+    """How bars are drawn."""
+
+    SIGNS = "signs"
+    """``@``, as bpftrace draws them."""
+    BLOCKS = "blocks"
+    """Eighths of block characters."""
+    COLOUR = "colour"
+    """The same in colour."""
+
+
+_EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
+
+
+def tail(count: int, most: int, bars: Bars = Bars.SIGNS) -> bytes:
     """The end of a line, after the label: the count, and a bar whose full length is that of *most*."""
-    return f"{count:>8} |{'@' * _length(count, most):<{_BAR}}|\n".encode()
+    if bars is Bars.SIGNS:
+        return f"{count:>8} |{'@' * _length(count, most):<{_BAR}}|\n".encode()
+    eighths = max(8 * _BAR * count // most, 1 if count else 0)
+    bar = f"{'█' * (eighths // 8) + _EIGHTHS[eighths % 8]:<{_BAR}}"
+    if bars is Bars.COLOUR:
+        bar = f"\x1b[36m{bar}\x1b[0m"
+    return f"{count:>8} |{bar}|\n".encode()
 
 
-def text(form: Shape, counts: Sequence[int], div: int = 1) -> bytes:
+def text(form: Shape, counts: Sequence[int], div: int = 1, bars: Bars = Bars.SIGNS) -> bytes:
     """A line for each used bucket: label, count, bar."""
     if div > 1 and form.divisible:
         buckets = [Bucket(item.low, item.high, item.count // div, item.label) for item in used(form, counts)]
     else:
         buckets = list(used(form, counts))
     most = max((item.count for item in buckets), default=0) or 1
-    return b"".join([f"{item.label:<16}".encode() + tail(item.count, most) for item in buckets])
+    return b"".join([f"{item.label:<16}".encode() + tail(item.count, most, bars) for item in buckets])
 
 
-def text_form(_forms: TextForms, type_: Hist | LHist) -> Callable[[Sequence[int]], bytes]:
+def text_form(forms: TextForms, type_: Hist | LHist) -> Callable[[Sequence[int]], bytes]:
     """The text of counts of a type."""
     form = shape(type_)
-    return lambda counts: text(form, counts)
+    return lambda counts: text(form, counts, bars=forms.bars)
 
 
 def json_form(_forms: JsonForms, type_: Hist | LHist) -> Callable[[Sequence[int]], bytes]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pytrace.base.terminal import colour
+from pytrace.base.terminal import colour, unicode
 
 
 @pytest.fixture
@@ -85,3 +85,22 @@ def test_both_streams_escape_control_characters_on_a_terminal() -> None:
 @pytest.mark.parametrize(("raw", "expected"), [(False, b"a\\x1b[2J\n"), (True, b"a\x1b[2J\n")])
 def test_output_is_raw_where_that_is_asked_for(raw: bool, expected: bytes) -> None:
     assert _shown(f"from pytrace.cli import messages; messages.write_output(b'a\\x1b[2J\\n', raw={raw})") == expected
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({"LANG": "en_US.UTF-8"}, True), ({"LANG": "C.utf8"}, True), ({"LC_CTYPE": "de_DE.UTF-8"}, True), ({}, False),
+        ({"LANG": "en_US.UTF-8", "LC_ALL": "C"}, False), ({"LANG": "de_DE.ISO-8859-1"}, False),
+        # Python replaces the C locale by this one in its own environment.
+        ({"LC_CTYPE": "C.UTF-8"}, False), ({"LC_CTYPE": "C.UTF-8", "LANG": "en_US.UTF-8"}, True),
+    ],
+)  # fmt: skip
+def test_only_locales_of_utf8_show_more_than_ascii(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], expected: bool
+) -> None:
+    for name in ("LC_ALL", "LC_CTYPE", "LANG"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert unicode() is expected

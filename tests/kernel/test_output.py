@@ -111,6 +111,39 @@ def on_terminal(*arguments: str) -> bytes:
     return found.replace(b"\r\n", b"\n")
 
 
+HISTOGRAM = "begin { @ = hist(5); @ = hist(40); @ = hist(41); @l[1] = lhist(3, 0, 10, 5); exit(); }"
+
+
+def histogram_on_terminal(monkeypatch: pytest.MonkeyPatch, *options: str, **environment: str) -> str:
+    """A map of histograms as a terminal gets it, with *environment* in place of what says how it is shown."""
+    for name in ("NO_COLOR", "PYTRACE_COLOR", "BPFTRACE_COLOR", "LC_ALL", "LC_CTYPE", "LANG"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {"TERM": "xterm", "LANG": "en_US.UTF-8", **environment}.items():
+        monkeypatch.setenv(name, value)
+    return on_terminal(*options, "-e", HISTOGRAM).decode()
+
+
+def test_a_terminal_gets_bars_of_blocks_in_colour(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = histogram_on_terminal(monkeypatch)
+    assert f"[4, 8)                 1 |\x1b[36m{'█' * 26:<52}\x1b[0m|\n" in found
+    assert f"[32, 64)               2 |\x1b[36m{'█' * 52}\x1b[0m|\n" in found
+    assert f"[0, 5)                 1 |\x1b[36m{'█' * 52}\x1b[0m|\n" in found
+
+
+@pytest.mark.parametrize(
+    ("options", "environment"),
+    [
+        (("--plain",), {}), ((), {"NO_COLOR": "1"}), ((), {"LC_ALL": "C"}), ((), {"LANG": ""}), ((), {"TERM": "dumb"}),
+    ],
+)  # fmt: skip
+def test_a_plain_terminal_gets_the_text_of_a_pipe(
+    monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], environment: dict[str, str]
+) -> None:
+    piped = subprocess.run(tracer("-q", "-e", HISTOGRAM), capture_output=True, check=True).stdout.decode()
+    assert "[4, 8)                 1 |@@@@@@@@@@@@@@@@@@@@@@@@@@                          |\n" in piped
+    assert histogram_on_terminal(monkeypatch, *options, **environment) == piped
+
+
 @pytest.fixture
 def evil(tmp_path: Path) -> tuple[str, str]:
     """A script, and a command whose name and paths a terminal would obey."""
@@ -122,7 +155,7 @@ def evil(tmp_path: Path) -> tuple[str, str]:
 def test_traced_data_does_not_control_a_terminal(evil: tuple[str, str]) -> None:
     script, command = evil
     text = on_terminal("-e", script, "-c", command)
-    name, path = b"\\x1b[2J\\x07\\x9b\\x9bx", b"/nowhere/\\x1b]0;x\\x07\xff\\x9b\\x0a"
+    name, path = b"\\x1b[2J\\x07\\x9b\\x9bx", b"/nowhere/\\x1b]0;x\\x07\\xff\\x9b\\x0a"
     assert b"\x1b[1m%s|%s|\\x1b\n(%s, 1)\n" % (name, path, name) in text
     assert b"@[%s]: %s" % (name, path) in text
     assert b"two\\x1b[2J\nlines\n" in text

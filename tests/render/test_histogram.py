@@ -107,3 +107,15 @@ def test_percentile_text() -> None:
     tally = counts(kind.buckets, [bucket(value, 5) for value in [7] * 10 + [1000] * 10])
     found = histogram.quantiles(histogram.shape(kind), tally, ["50", "99"])
     assert b"".join(map(histogram.quantile_text, found)).decode() == "p50      7\np99      999 ±8\n"
+
+
+@pytest.mark.parametrize(
+    ("count", "most", "bar"),
+    [
+        (0, 7, ""), (7, 7, "█" * 52), (1, 2, "█" * 26), (1, 416, "▏"), (1, 10**12, "▏"), (3, 8, "█" * 19 + "▌"),
+        (1, 3, "█" * 17 + "▎"),
+    ],
+)  # fmt: skip
+def test_bars_of_blocks(count: int, most: int, bar: str) -> None:
+    assert histogram.tail(count, most, histogram.Bars.BLOCKS).decode() == f"{count:>8} |{bar:<52}|\n"
+    assert histogram.tail(count, most, histogram.Bars.COLOUR).decode() == f"{count:>8} |\x1b[36m{bar:<52}\x1b[0m|\n"

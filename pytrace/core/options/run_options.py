@@ -55,6 +55,8 @@ class RunOptions(msgspec.Struct, frozen=True):
     """Whether control characters in traced data are written to a terminal unescaped."""
     keep_privileges: bool = False
     """Whether the run keeps all privileges of the user once everything is attached."""
+    plain: bool = False
+    """Whether histograms have the bars of files on a terminal, too."""
     quiet: bool = False
     verbose: bool = False
     warnings: bool = True

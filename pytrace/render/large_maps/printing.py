@@ -78,7 +78,7 @@ def _value_cell(view: MapView, entries: SortedEntries, shown: Shown) -> Cell:
 
 
 def _histograms(view: MapView, entries: SortedBuckets, shown: Shown) -> Iterator[bytes]:
-    values = BucketTexts(view.shape(), shown.div)
+    values = BucketTexts(view.shape(), shown.div, view.texts.bars)
     row_format = RowFormat(entries.form.row_size, [*_key_parts(view, entries.decoders), b"]:\n", LAST, b"\n"])
     for rows, buckets in entries.groups():
         yield row_format.text(rows, [values.text(words_of(pairs)) for pairs in buckets])
@@ -187,12 +187,14 @@ _REMEMBERED = 1 << 16
 
 
 class BucketTexts:
-    """The text of histograms of one shape; *div* divides the counts."""
+    """The text of histograms of one shape; *div* divides the counts, *bars* says how bars are drawn."""
 
-    def __init__(self, shape: histogram.Shape, div: int = 1) -> None:
+    def __init__(
+        self, shape: histogram.Shape, div: int = 1, bars: histogram.Bars = histogram.Bars.SIGNS
+    ) -> None:
         self._div = div if shape.divisible else 1
         self._labels = [histogram.label(shape, index) for index in range(shape.buckets)]
-        self._tail = lru_cache(_REMEMBERED)(histogram.tail)
+        self._tail = lru_cache(_REMEMBERED)(partial(histogram.tail, bars=bars))
 
     def text(self, words: Words) -> bytes:
         """As :func:`histogram.text`; *words* are numbers of buckets and their counts, in turn."""

@@ -158,8 +158,10 @@ class MapPrinter:
             window = self.window(type_, entries, shown.div, last)
             return for_any(lambda value: series(window(value)))
         if isinstance(type_, types.Hist):
-            shape, buckets = histogram.shape(type_), histogram.json_text if as_json else histogram.text
-            return for_any(lambda value: buckets(shape, value, shown.div))
+            shape, bars = histogram.shape(type_), self.texts.bars
+            if as_json:
+                return for_any(lambda value: histogram.json_text(shape, value, shown.div))
+            return for_any(lambda value: histogram.text(shape, value, shown.div, bars))
         return with_div((self.jsons if as_json else self.texts).form(type_), type_, shown.div)
 
     def window(

@@ -14,6 +14,7 @@ from pytrace.render import json
 from pytrace.render.decoders import Values
 from pytrace.render.events import printf
 from pytrace.render.forms import Decoders, JsonForms, TextForms
+from pytrace.render.histogram import Bars
 from pytrace.render.names import Names, Symbols
 from pytrace.runtime.host.clocks import Clock
 from pytrace.runtime.host.host_names import HostNames
@@ -61,7 +62,9 @@ class Context:
         self.raw_texts = TextForms(names, formatted=printf.of_values)
         """Text forms without escapes: for JSON and tables, which have their own, and for snapshots."""
         self.texts = (
-            TextForms(names, formatted=printf.of_values, printable=True) if options.printable else self.raw_texts
+            TextForms(names, formatted=printf.of_values, printable=options.printable, bars=options.bars)
+            if options.printable or options.bars is not Bars.SIGNS
+            else self.raw_texts
         )
         self.jsons = JsonForms(self.raw_texts)
         self._reader = reader

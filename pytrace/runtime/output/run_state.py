@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from pytrace.base.interruption import EndRequests
+from pytrace.render.histogram import Bars
 
 
 class RunState(msgspec.Struct):
@@ -39,6 +40,7 @@ class RenderOptions(msgspec.Struct, frozen=True):
 
     *namespace*: the open network namespace that interfaces are in, where that is not the tracer's. *printable*: the
     output is text or CSV on a terminal, so that control characters of traced data are shown as escapes.
+    *bars*: how histograms are drawn.
     *tool*: the script is a shipped tool, whose messages are shown without their place in it.
     """
 
@@ -46,4 +48,5 @@ class RenderOptions(msgspec.Struct, frozen=True):
     warnings: bool = True
     namespace: int | None = None
     printable: bool = False
+    bars: Bars = Bars.SIGNS
     tool: bool = False

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytrace.base.interruption import EndRequests, postponed
-from pytrace.base.terminal import colour
+from pytrace.base.terminal import colour, unicode
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import CompiledScript, Manifest, MapSpec, SessionData
@@ -21,6 +21,7 @@ from pytrace.core.options.process_filters import NOT_YET, PROCESS_MAP, UNROLLED,
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.kinds import known_kind
 from pytrace.core.types import Stack, StackMode, Type, parts
+from pytrace.render.histogram import Bars
 from pytrace.runtime.abi import bpf_maps, privileges
 from pytrace.runtime.host.clocks import Clock, together
 from pytrace.runtime.load.loaded_script import LoadedScript
@@ -295,12 +296,14 @@ def renderer(
     rows: RowKeeper | None,
 ) -> Renderer:
     """The printer of events and maps; *within* is the network namespace of interfaces. *rows* keeps rows, too."""
+    shown = embedding is None and not written.json and written.terminal
     render = RenderOptions(
         quiet=options.quiet,
         warnings=options.warnings,
         namespace=within,
         tool=options.tool,
-        printable=embedding is None and not options.raw and not written.json and written.terminal,
+        printable=shown and not options.raw,
+        bars=Bars.COLOUR if shown and not options.plain and colour(written.descriptor) and unicode() else Bars.SIGNS,
     )
     opened = Renderer(
         loaded.manifest,
