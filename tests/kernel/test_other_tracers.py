@@ -1,0 +1,108 @@
+"""Another tracer on the same probes: each counts all hits, and the end of one does not detach the other."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from tests.support.machine import need
+from tests.support.patience import patience
+from tests.support.running import ROOT, Tracer
+from tests.support.waiting import descendants, until
+
+pytestmark = pytest.mark.usefixtures("no_leaks")
+
+ROUNDS = 7
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pytrace"
+
+
+def script(programs: Path) -> str:
+    return (
+        f"uprobe:{programs}/usdt:pass {{ @u = count(); }} usdt:{programs}/usdt:sample:guarded {{ @g = count(); }} "
+        'tracepoint:syscalls:sys_enter_exit_group /comm == "usdt"/ { @t = count(); } '
+        'begin { printf("begun\\n"); }'
+    )
+
+
+@contextmanager
+def started(*command: str, mark: str = "") -> Iterator[subprocess.Popen[str]]:
+    """Another tracer, from its line *mark* on."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as tracer:
+        assert tracer.stdout is not None
+        try:
+            while mark and mark not in (line := tracer.stdout.readline()):
+                assert line, "it ended"
+            yield tracer
+        finally:
+            with suppress(ProcessLookupError):
+                for pid in descendants(tracer.pid):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def run(programs: Path) -> str:
+    """Pass the probes; what the program says of the semaphore."""
+    command = [programs / "usdt", str(ROUNDS)]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=patience(10)).stdout.strip()
+
+
+def counts(out: str) -> dict[str, int]:
+    return {name: int(number) for name, number in re.findall(r"@(\w+): (\d+)", out)}
+
+
+def test_bpftrace(programs: Path) -> None:
+    if not (CACHE / "peer" / "sid" / ".ready").exists():
+        pytest.skip("scripts/peer has not installed bpftrace")
+    need("uprobe", "usdt", "syscalls")
+    text = script(programs)
+    with started(str(ROOT / "scripts" / "peer"), "-q", "-B", "line", "-e", text, mark="begun") as other:
+        with Tracer("-q", "-e", text) as tracer:
+            assert run(programs) == f"guarded {ROUNDS}"
+            status, out, said = tracer.end()
+        assert (status, said) == (0, "")
+        assert counts(out) == {"u": ROUNDS, "g": ROUNDS, "t": 1}
+        # pytrace is gone, the semaphore is still raised.
+        assert run(programs) == f"guarded {ROUNDS}"
+        os.kill(descendants(other.pid)[-1], signal.SIGINT)
+        assert counts(other.communicate(timeout=patience(20))[0]) == {"u": 2 * ROUNDS, "g": 2 * ROUNDS, "t": 2}
+    assert run(programs) == "guarded 0"
+
+
+def test_another_pytrace_that_is_killed(programs: Path) -> None:
+    need("uprobe", "usdt", "syscalls")
+    with Tracer("-q", "-e", script(programs)) as tracer:
+        with Tracer("-q", "-e", script(programs)) as other:
+            assert run(programs) == f"guarded {ROUNDS}"
+            other.process.kill()
+            other.process.wait()
+        assert run(programs) == f"guarded {ROUNDS}"
+        status, out, said = tracer.end()
+    assert (status, said, counts(out)) == (0, "", {"u": 2 * ROUNDS, "g": 2 * ROUNDS, "t": 2})
+    until(lambda: run(programs) == "guarded 0")
+
+
+@pytest.mark.skipif(shutil.which("perf") is None, reason="perf is not installed")
+def test_perf(programs: Path, tmp_path: Path) -> None:
+    """Its uprobe is one of tracefs, its tracepoint the same perf event as ours."""
+    need("uprobe", "usdt", "syscalls")
+    group = f"faults_{os.getpid()}"
+    perf = ("perf", "--buildid-dir", str(tmp_path))
+    subprocess.run([*perf, "probe", "-q", "-x", programs / "usdt", f"{group}:pass=pass"], check=True)
+    try:
+        events = f"{group}:pass,syscalls:sys_enter_exit_group"
+        with Tracer("-q", "-e", script(programs)) as tracer:
+            command = [*perf, "stat", "-x,", "-e", events, programs / "usdt", str(ROUNDS)]
+            stat = subprocess.run(command, capture_output=True, text=True, check=True, timeout=patience(20))
+            assert f"guarded {ROUNDS}" in stat.stdout
+            assert [line.split(",")[0] for line in stat.stderr.splitlines() if "," in line] == [str(ROUNDS), "1"]
+            status, out, said = tracer.end()
+        assert (status, said, counts(out)) == (0, "", {"u": ROUNDS, "g": ROUNDS, "t": 1})
+    finally:
+        subprocess.run([*perf, "probe", "-q", "-d", f"{group}:*"], check=True)
