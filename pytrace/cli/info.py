@@ -26,7 +26,7 @@ _SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "get_branch_snapshot",
     )),
     ("Kernel features", ("large_programs", "btf", "module_btf", "ringbuf", "batch_ops", "perf_link", "tracing_cookie",
-                         "semaphores")),
+                         "semaphores", "task_work")),
     ("Probe types", (
         "kprobe", "perf_kprobe", "kprobe_multi", "kprobe_session", "uprobe", "perf_uprobe", "uprobe_multi",
         "uprobe_session", "sleepable_uprobe", "tracepoint", "rawtracepoint", "fentry", "iter", "vma_iterator",

@@ -24,6 +24,7 @@ FEATURES = (
     "uprobe_multi",
     "uprobe_session",
     "sleepable_uprobe",
+    "task_work",
     "nop5_uprobes",
     "semaphores",
     "fentry",

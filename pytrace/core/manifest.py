@@ -79,6 +79,9 @@ class ProgramSpec(msgspec.Struct, frozen=True):
 RING = "events"
 """Name of the ring buffer map."""
 
+PENDING = "pending_"
+"""Prefix of the names of maps of events that wait for their strings, with 64-bit keys."""
+
 LOAD_TIME_SECTION = ".rodata.load"
 """Section of an ahead-of-time file with load-time values."""
 

@@ -6,7 +6,8 @@
  *   4 a page without permission        5 no end before a page that is not mapped       6 an address in no mapping
  *   7 null                             8 in memory                9 100 characters on an untouched page
  * Between 1 and 9, fields(pointer) is given a pointer to a structure { const char *text; long number; } on an untouched
- * page. */
+ * page.
+ * cold exec PATH: executes PATH, whose text is not in memory. cold open PATH: opens it. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>
@@ -57,8 +58,16 @@ static char *cold(const char *text, size_t place) {
     return mapped(text, strlen(text) + 1, place);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     char hundred[101];
+    if (argc > 2) {
+        char *path = cold(argv[2], 70);
+        if (strcmp(argv[1], "exec") == 0)
+            execl(path, path, NULL);
+        else
+            open(path, O_RDONLY);
+        return 1;
+    }
     memset(hundred, 'x', 100);
     hundred[100] = 0;
     take(1, cold("/cold/untouched", 100));

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pytrace.codegen.emit import evaluation_order, memory, raw_tracepoints, user_memory
+from pytrace.codegen.emit import deferred_events, evaluation_order, memory, raw_tracepoints, user_memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.ir_values import FRAME, NULL, Number, Ptr, global_pointer, number_parameter
@@ -147,13 +147,62 @@ def target_index(e: Emitter) -> Number:
 
 
 def _send_tailed(e: Emitter, spec: EventSpec, layout: EventLayout, operands: Sequence[Operand]) -> None:
+    room = layout.fixed_size + layout.tail_capacity + SLACK
     with e.temporaries():
-        pointer = e.scratch(layout.fixed_size + layout.tail_capacity + SLACK)
-        filled: Number = 0
-        for index, operand in enumerate(operands):
-            filled = _put(e, layout, index, operand, pointer, filled)
+        pointer = e.scratch(room)
+        addresses = deferred_events.sources(e, layout, operands)
+        if not addresses:
+            _assemble(e, spec, layout, operands, pointer)
+            return
+        failed = e.failed_reads = e.b.register()
+        e.b.store(0, failed)
+        filled = _fill(e, layout, operands, pointer)
+        e.failed_reads = None
         header(e, spec, pointer, filled)
+        later, now, done = e.b.block(), e.b.block(), e.b.block()
+        e.b.branch(e.b.truth(e.b.load(failed)), later, now, likely=False)
+        e.b.start(now)
         output(e, pointer, e.b.add(filled, layout.fixed_size))
+        e.b.jump(done)
+        e.b.start(later)
+        kept = deferred_events.defer(
+            e, pointer, layout, addresses, room,
+            lambda inner, place, given: _complete(inner, layout, place, given),
+        )  # fmt: skip
+        e.b.jump_if(e.b.truth(kept), done)
+        # Failures are reported this time.
+        _assemble(e, spec, layout, operands, pointer)
+        e.b.jump(done)
+        e.b.start(done)
+
+
+def _fill(e: Emitter, layout: EventLayout, operands: Sequence[Operand], pointer: Ptr) -> Number:
+    """Write the arguments of an event with a tail. Returns the length of the tail."""
+    filled: Number = 0
+    for index, operand in enumerate(operands):
+        filled = _put(e, layout, index, operand, pointer, filled)
+    return filled
+
+
+def _assemble(
+    e: Emitter, spec: EventSpec, layout: EventLayout, operands: Sequence[Operand], pointer: Ptr
+) -> None:
+    """Write an event with a tail, and send it."""
+    filled = _fill(e, layout, operands, pointer)
+    header(e, spec, pointer, filled)
+    output(e, pointer, e.b.add(filled, layout.fixed_size))
+
+
+def _complete(e: Emitter, layout: EventLayout, pointer: Ptr, addresses: Sequence[Number]) -> None:
+    """Read the strings of an event that was kept, and send it."""
+    filled: Number = 0
+    given = iter(addresses)
+    for index, type_ in enumerate(layout.args):
+        if layout.tails[index]:
+            remote = Remote(next(given), type_, AddressSpace.USER)
+            filled = _put(e, layout, index, remote, pointer, filled)
+    e.b.store(filled, e.b.offset(pointer, 4), 32)
+    output(e, pointer, e.b.add(filled, layout.fixed_size))
 
 
 def _put(e: Emitter, layout: EventLayout, index: int, operand: Operand, pointer: Ptr, filled: Number) -> Number:

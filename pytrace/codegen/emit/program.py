@@ -63,6 +63,8 @@ class Script(msgspec.Struct, eq=False):
     counting: str = ""
     sleepable: set[str] = msgspec.field(default_factory=set)
     """Symbols of the programs that call helpers that sleep."""
+    pending: set[str] = msgspec.field(default_factory=set)
+    """Maps of events that wait for their strings (``codegen.emit.deferred_events``)."""
     string_function: str = ""
     """The function that repeats the read of a string (``codegen.emit.user_memory``)."""
     uses_session: bool = False

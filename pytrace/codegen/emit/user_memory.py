@@ -12,7 +12,7 @@ import errno
 from typing import TYPE_CHECKING
 
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr, number_parameter, pointer_parameter
+from pytrace.codegen.ir.ir_values import I1, I64, TRUE, Number, Ptr, number_parameter, pointer_parameter
 from pytrace.codegen.storage.scratch_memory import COPIES
 from pytrace.core.diagnostics import InternalError
 from pytrace.frontend.ast import nodes
@@ -48,6 +48,10 @@ def read(
         if most is None:
             raise InternalError("a read of variable size needs its maximum")
         result = _again(e, helper, pointer, size, address, most, result)
+    if e.failed_reads is not None and helper is helpers.PROBE_READ_USER_STR:
+        with e.b.when(e.b.icmp("slt", result, 0), likely=False):
+            e.b.store(e.b.number(e.b.truth(address)), e.failed_reads)
+        return result
     e.script.lowering.check_read(e, helper.symbol, result)
     if e.checked.config.mark_unreadable:
         result = _marked(e, helper, pointer, size, address, result)
@@ -56,6 +60,8 @@ def read(
 
 def may_sleep(e: Emitter) -> bool:
     """Whether reads may sleep here."""
+    if e.task_work:
+        return True
     program = e.program
     if e.atomic or not program.unit.kind.user:
         return False
@@ -88,11 +94,11 @@ def _again(
     e: Emitter, helper: helpers.ReadHelper, pointer: Ptr, size: Number, address: Number, most: int, first: I64
 ) -> I64:
     """The result of a read; one that failed is repeated after its pages have been brought in."""
-    e.program.sleeps = True
+    e.program.sleeps = e.program.sleeps or not e.task_work
     result = e.b.register()
     e.b.store(first, result)
     with e.b.when(e.b.icmp("slt", first, 0), likely=False):
-        with e.b.when(_copy_left(e)):
+        with e.b.when(TRUE if e.task_work else _copy_left(e)):
             if helper is helpers.PROBE_READ_USER:
                 e.b.store(e.b.helper(helpers.COPY_FROM_USER, pointer, size, address), result)
             else:

@@ -281,6 +281,11 @@ class Builder(ControlFlow):
         """Call a kfunc without parameters that returns an ``int`` or a narrower integer."""
         return self._extend(self._define(f"call i32 @{name}()"), 32, signed=False)
 
+    def kernel_call(self, name: str, pointers: Sequence[Ptr]) -> I64:
+        """Call a kfunc that takes pointers and returns an ``int``."""
+        passed = ", ".join(f"ptr {value}" for value in pointers)
+        return self._extend(self._define(f"call i32 @{name}({passed})"), 32, signed=True)
+
     def kernel_object(self, name: str, number: Number) -> Ptr:
         """Call a kfunc that takes an ``int`` and returns an object or null."""
         return self._ptr(f"call ptr @{name}(i32 {self._truncate(number, 32)})")

@@ -84,14 +84,21 @@ class DebugInfo:
             f"!DICompositeType(tag: DW_TAG_array_type, baseType: {self.int}, size: {32 * count}, elements: {bounds})"
         )
 
-    def map_definition(self, symbol: str, attributes: dict[str, int]) -> str:
-        """The variable of a BTF-defined map: each attribute is a pointer to an array whose length is its value."""
+    def map_definition(self, symbol: str, attributes: dict[str, int], task_work: int = 0) -> str:
+        """The variable of a BTF-defined map: each attribute is a pointer to an array whose length is its value.
+
+        With *task_work* the map has a 64-bit key, and values of that many bytes that start with a
+        ``struct bpf_task_work``, which the kernel finds by its name.
+        """
+        types = {name: self.array(value) for name, value in attributes.items()}
+        if task_work:
+            types |= {"key": self.long, "value": self._task_work_value(task_work)}
         members = [
             self.add(
                 f'!DIDerivedType(tag: DW_TAG_member, name: "{name}", file: {self.file(self._main)}, '
-                f"baseType: {self.pointer(self.array(value))}, size: 64, offset: {64 * index})"
+                f"baseType: {self.pointer(type_)}, size: 64, offset: {64 * index})"
             )
-            for index, (name, value) in enumerate(attributes.items())
+            for index, (name, type_) in enumerate(types.items())
         ]
         type_ = self.add(
             f"distinct !DICompositeType(tag: DW_TAG_structure_type, file: {self.file(self._main)}, "
@@ -99,12 +106,33 @@ class DebugInfo:
         )
         return self._variable(symbol, type_)
 
-    def data(self, symbol: str, size: int) -> str:
-        """A variable of *size* bytes: libbpf makes a data section mappable if it has a typed global."""
+    def _task_work_value(self, size: int) -> str:
+        """A struct of *size* bytes that starts with a ``struct bpf_task_work``, which has 8."""
+        file = self.file(self._main)
+        bytes_ = self._bytes(size - 8)
+        members = [
+            self.add(f'!DIDerivedType(tag: DW_TAG_member, name: "{name}", file: {file}, baseType: {type_}, '
+                     f"size: {8 * length}, offset: {8 * offset})")
+            for name, type_, length, offset in (
+                ("work", self._struct("bpf_task_work"), 8, 0), ("data", bytes_, size - 8, 8),
+            )
+        ]  # fmt: skip
+        elements = self.add("!{" + ", ".join(members) + "}")
+        return self.add(
+            f'!DICompositeType(tag: DW_TAG_structure_type, name: "pending_{size}", file: {file}, size: {8 * size}, '
+            f"elements: {elements})"
+        )
+
+    def _bytes(self, size: int) -> str:
         byte = self.add('!DIBasicType(name: "char", size: 8, encoding: DW_ATE_signed_char)')
         bounds = self.add(f"!{{{self.add(f'!DISubrange(count: {size})')}}}")
-        type_ = f"!DICompositeType(tag: DW_TAG_array_type, baseType: {byte}, size: {8 * size}, elements: {bounds})"
-        return self._variable(symbol, self.add(type_))
+        return self.add(
+            f"!DICompositeType(tag: DW_TAG_array_type, baseType: {byte}, size: {8 * size}, elements: {bounds})"
+        )
+
+    def data(self, symbol: str, size: int) -> str:
+        """A variable of *size* bytes: libbpf makes a data section mappable if it has a typed global."""
+        return self._variable(symbol, self._bytes(size))
 
     def _variable(self, symbol: str, type_: str) -> str:
         variable = self.reserve()
@@ -162,16 +190,20 @@ class DebugInfo:
         )
 
     def _kernel_type(self, name: str) -> str:
-        """``int``, ``void``, or a pointer to the kernel's struct of that name (libbpf compares names)."""
-        plain = {"int": self.int, "void": "null"}.get(name)
+        """``int``, ``void``, ``void *``, a callback of maps, or a pointer to the kernel's struct of that name."""
+        plain = {"int": self.int, "void": "null", "void *": self.void_pointer}.get(name)
         if plain is not None:
             return plain
-        empty = self.add("!{}")
-        return self.pointer(
-            self.add(
-                f'!DICompositeType(tag: DW_TAG_structure_type, name: "{name}", file: {self.file(self._main)}, '
-                f"size: 64, elements: {empty})"
-            )
+        if name == "map callback":
+            types = (self.int, self.pointer(self._struct("bpf_map")), self.void_pointer, self.void_pointer)
+            return self.pointer(self.add(f"!DISubroutineType(types: {self.add('!{' + ', '.join(types) + '}')})"))
+        return self.pointer(self._struct(name))
+
+    def _struct(self, name: str) -> str:
+        """One of the kernel's structs; libbpf compares names, and the kernel the size of ``bpf_task_work``."""
+        return self.add(
+            f'!DICompositeType(tag: DW_TAG_structure_type, name: "{name}", file: {self.file(self._main)}, '
+            f"size: 64, elements: {self.add('!{}')})"
         )
 
     def imported_function(self, name: str, parameters: tuple[Type, ...], result: Type) -> str:

@@ -93,10 +93,10 @@ class Module:
 
     # ------------------------------------------------------------------ data
 
-    def map(self, symbol: str, attributes: dict[str, int]) -> None:
-        """A BTF-defined map."""
-        info = self.debug.map_definition(symbol, attributes)
-        fields = ", ".join("ptr" for _ in attributes)
+    def map(self, symbol: str, attributes: dict[str, int], task_work: int = 0) -> None:
+        """A BTF-defined map; *task_work* is the size of its values if these start with a ``struct bpf_task_work``."""
+        info = self.debug.map_definition(symbol, attributes, task_work)
+        fields = ", ".join(["ptr"] * (len(attributes) + (2 if task_work else 0)))
         self._globals.append(
             f'@{symbol} = dso_local global {{ {fields} }} zeroinitializer, section ".maps", align 8, !dbg {info}'
         )
@@ -113,7 +113,7 @@ class Module:
         return global_pointer(_CONSTANTS, self._constants[data])
 
     def kernel_function(self, name: str, parameters: tuple[str, ...], result: str) -> None:
-        """Declare a kfunc; types are ``int``, ``void`` or the name of a pointer's struct."""
+        """Declare a kfunc; types are those of ``DebugInfo.kernel_function``."""
         if name in self._kernel_functions:
             return
         info = self.debug.kernel_function(name, parameters, result)

@@ -65,6 +65,8 @@ class Made(msgspec.Struct, frozen=True):
     tail: Callable[[Ptr, int], Number] | None = None
     only: Callable[[Ptr, int], None] | None = None
     reads: bool = False
+    source: Number | None = None
+    """The address in user memory of a string that is read as a whole."""
 
 
 class Nothing(msgspec.Struct, frozen=True):

@@ -130,8 +130,13 @@ def _helper(number: int, program_type: ProgramType) -> Callable[[], bool]:
     return probe
 
 
-def _kernel_function(program_type: ProgramType) -> Callable[[], bool]:
-    """A probe for programs of a type that may call ``bpf_task_from_pid``, a kernel function of general use."""
+def _kernel_function(
+    program_type: ProgramType, name: str = "bpf_task_from_pid", refusal: str = "not a scalar"
+) -> Callable[[], bool]:
+    """A probe for programs of a type that may call a function of the kernel (by default one of general use).
+
+    *refusal* is in the verifier's log when only the argument, the context, is not accepted.
+    """
 
     def probe() -> bool:
         from pytrace.runtime.btf.kernel import SYSTEM_BTF, KernelTypes  # few scripts call kernel functions
@@ -139,9 +144,8 @@ def _kernel_function(program_type: ProgramType) -> Callable[[], bool]:
 
         if not os.path.exists(SYSTEM_BTF):
             return False
-        number = KernelTypes(SYSTEM_BTF).vmlinux.btf.find("bpf_task_from_pid", Kind.FUNC)
-        # An allowed call is refused too, but for its argument, which is the context and no number.
-        return bool(number) and "not a scalar" in (_call_log(program_type, number, _KERNEL_FUNCTION) or "")
+        number = KernelTypes(SYSTEM_BTF).vmlinux.btf.find(name, Kind.FUNC)
+        return bool(number) and refusal in (_call_log(program_type, number, _KERNEL_FUNCTION) or "")
 
     return probe
 
@@ -304,6 +308,7 @@ _FENTRY = _tracing("bpf_fentry_test1", AttachType.TRACE_FENTRY, attach=True)
 _SLEEPABLE = _tried(
     lambda stack: _open(stack, bpf.prog_load(ProgramType.KPROBE, _RETURN_ZERO, flags=bpf.SLEEPABLE)) >= 0
 )
+_TASK_WORK = _kernel_function(ProgramType.TRACING, "bpf_task_work_schedule_resume_impl", "task_struct")
 _RAW = _tracing("sys_enter", AttachType.TRACE_RAW_TP, attach=False)
 
 _ROWS = (
@@ -316,6 +321,7 @@ _ROWS = (
     Feature("uprobe_multi", "many user functions with one link", _uprobe_multi(session=False)),
     Feature("uprobe_session", "entry and return of a user function by one program", _uprobe_multi(session=True)),
     Feature("sleepable_uprobe", "programs of user probes that wait for memory", _SLEEPABLE),
+    Feature("task_work", "work of programs when a system call returns", _TASK_WORK),
     Feature("nop5_uprobes", "5-byte nops under user probes become calls, over the red zone", _nop5_uprobes),
     Feature("semaphores", "USDT semaphores raised by the kernel", _file(f"{_PMU}/uprobe/format/ref_ctr_offset")),
     Feature("fentry", "BPF trampolines on kernel functions", _FENTRY),

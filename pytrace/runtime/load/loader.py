@@ -15,7 +15,7 @@ from contextlib import ExitStack
 import msgspec
 
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.manifest import CompiledScript, Manifest, MapType, ProgramSpec
+from pytrace.core.manifest import PENDING, CompiledScript, Manifest, MapType, ProgramSpec
 from pytrace.core.probes.kinds import known_kind
 from pytrace.core.probes.targets import (
     RAW_TRACEPOINT,
@@ -26,7 +26,7 @@ from pytrace.core.probes.targets import (
     TracepointTarget,
     TypedFunctionTarget,
 )
-from pytrace.runtime.abi import bpf, libbpf
+from pytrace.runtime.abi import bpf, bpf_maps, libbpf
 from pytrace.runtime.abi.bpf import AttachType, ProgramType
 from pytrace.runtime.host import fingerprints
 from pytrace.runtime.load import key_digests
@@ -157,11 +157,20 @@ def load(script: CompiledScript, *, options: LoadOptions, stack: ExitStack) -> L
             multi={spec.symbol: _multi_link(spec, options) for spec in script.manifest.programs},
             generations=generations,
         )
+    for item in maps:
+        if _map_name(lib, item).startswith(PENDING):
+            stack.callback(_cancel, lib.bpf_map__fd(item))
     if words := script.manifest.random_words:
         key_digests.draw(loaded.section(words.section), words)
     for symbol, buffers in generations.items():
         buffers.start(loaded.map_fd(symbol))
     return loaded
+
+
+def _cancel(descriptor: int) -> None:
+    """Delete the events that wait for a system call: until it returns, they keep programs and maps in the kernel."""
+    while (key := bpf_maps.next_key(descriptor, None, 8)) is not None:
+        bpf_maps.delete(descriptor, key)
 
 
 def _open(script: CompiledScript, options: LoadOptions, messages: libbpf.Messages) -> int:

@@ -136,6 +136,8 @@ FAILURES: dict[str, Failure] = {
     "not_run": Failure("system() command not run because of the interrupt",
                        "system() commands not run because of the interrupt", ""),
     "cut": Failure("string truncated", "strings truncated", "program", told=ALL),
+    "unfinished": Failure("event lost whose system call had not returned",
+                          "events lost whose system calls had not returned", "program"),
     "unreadable": Failure("read of memory failed", "reads of memory failed", "site"),
     "unjoined": Failure("list of strings truncated by join() after 16 strings",
                         "lists of strings truncated by join() after 16 strings", "program"),

@@ -414,3 +414,24 @@ def test_other_rings_follow_the_memory(events: tuple[EventSpec, ...], monkeypatc
 @pytest.mark.parametrize("events", [(EXIT,), (PRINTF,)])
 def test_the_config_decides_for_all(events: tuple[EventSpec, ...]) -> None:
     assert loader.script_ring_size(sends(*events, pages=1024)) == 1024 * 4096
+
+
+def test_events_that_wait_for_a_system_call_are_cancelled_at_the_end(
+    library: FakeLibrary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until the call returns they would keep programs and maps in the kernel."""
+    keys = [b"12345678", b"abcdefgh"]
+    deleted: list[tuple[int, bytes]] = []
+
+    def delete(descriptor: int, key: bytes) -> bool:
+        deleted.append((descriptor, key))
+        keys.remove(key)
+        return True
+
+    monkeypatch.setattr(loader.bpf_maps, "next_key", lambda *_: keys[0] if keys else None)
+    monkeypatch.setattr(loader.bpf_maps, "delete", delete)
+    library.maps = {"pending_1072": MapType.HASH, "other": MapType.HASH}
+    with ExitStack() as stack:
+        loaded(library, spec("p", "begin", NoTarget()), stack=stack)
+    assert [key for _, key in deleted] == [b"12345678", b"abcdefgh"]
+    assert len({descriptor for descriptor, _ in deleted}) == 1

@@ -66,7 +66,7 @@ def _str(e: Emitter, node: nodes.Call) -> Operand:
         with e.at_node(node):
             memory.read_string_only(e, pointer, type_.capacity, address, space, cleared)
 
-    return Made(type_, write, tail, only, reads=True)
+    return Made(type_, write, tail, only, True, address if space is AddressSpace.USER else None)
 
 
 def _str_of_length(e: Emitter, node: nodes.Call, type_: String, address: Number, space: AddressSpace) -> Operand:

@@ -35,7 +35,11 @@ class CounterReader:
         step = max(1, layout.stride)
         starts = range(layout.offset, layout.offset + layout.copies * step, step)
         sums = map(sum, zip(*(row.unpack_from(self._memory, start) for start in starts), strict=True))
-        return {key: value for key, value in zip(layout.names, sums, strict=True) if value}
+        # What is subtracted on another CPU than it was added on leaves a negative number there.
+        return {key: value & _WORD for key, value in zip(layout.names, sums, strict=True) if value & _WORD}
+
+
+_WORD = (1 << 64) - 1
 
 
 REPORT_EVERY = 1.0
@@ -121,7 +125,8 @@ class Losses(Service):
             self._next = now + REPORT_EVERY
             totals = self.traced()
             self.report_gaps(totals)
-            self._renderer.losses(totals)
+            # A call that is under way may still return.
+            self._renderer.losses({key: count for key, count in totals.items() if key[0] != "unfinished"})
 
     def report_gaps(self, totals: Mapping[Key, int]) -> None:
         """Report the times, since the last call, in which programs skipped hits, by the *totals* of now."""

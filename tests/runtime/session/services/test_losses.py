@@ -56,6 +56,16 @@ def test_gaps_come_with_what_was_skipped_in_them(monkeypatch: pytest.MonkeyPatch
         assert losses.gaps == [(1_000_000_000, 3_000_000_000), (9_000_000_000, 1_000_000_000)]
 
 
+def test_events_that_wait_for_their_call_are_lost_at_the_end_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ExitStack() as stack:
+        run = FakeRun(stack, monkeypatch, program("kprobe"))
+        run.probes.lost = {("unfinished", 0): 1}
+        run.resources.losses.woken([])
+        assert run.said == ""
+        run.resources.losses.report_all()
+        assert "1 event lost whose system call had not returned" in run.said
+
+
 def test_unprinted_events_are_losses_too(monkeypatch: pytest.MonkeyPatch) -> None:
     with ExitStack() as stack:
         run = FakeRun(stack, monkeypatch, program("kprobe"))
@@ -104,6 +114,10 @@ def totals(script: Any) -> dict[tuple[str, int], int]:
 
 def test_copies_are_added_and_zeros_left_out() -> None:
     assert totals(Script((1, 0, 2), (10, 0, 0), (0, 0, 40))) == {("lost", 0): 11, ("map_full", 0): 42}
+
+
+def test_what_is_subtracted_on_another_cpu() -> None:
+    assert totals(Script((1, 2, 0), (2**64 - 1, 2**64 - 1, 0))) == {("lost", 1): 1}
 
 
 def test_the_order_is_that_of_the_manifest() -> None:

@@ -1,0 +1,64 @@
+"""Events whose strings are read when their system call returns. tests/cases/unreadable.case runs them."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytrace import pipeline
+from pytrace.codegen import generator
+from pytrace.core.diagnostics import Diagnostics
+from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.source import Source
+from pytrace.runtime.live_kernel import LiveKernel
+from tests.support.machine import need
+
+OPENS = "tracepoint:syscalls:sys_enter_openat"
+
+
+def _text(script: str, options: CompileOptions | None = None, *, disabled: str = "") -> str:
+    """LLVM IR of a script, compiled for this kernel."""
+    need("task_work", "raw_syscalls")
+    options = options or CompileOptions()
+    kernel = LiveKernel(disabled=frozenset({disabled} - {""}), ahead=options.ahead)
+    compilation = pipeline.Compilation(Source("stdin", script, None), options, kernel, Diagnostics())
+    front = pipeline.front_end(compilation)
+    assert pipeline.back_end(compilation, front).elf
+    return generator.generate(front.checked, kernel, options)[0]
+
+
+@pytest.mark.kernel
+def test_an_event_with_strings_of_user_memory_can_wait() -> None:
+    text = _text(f'{OPENS} {{ printf("%s %d\\n", str(args.filename), args.flags); }}')
+    assert text.count("call i32 @bpf_task_work_schedule_resume_impl") == 1
+    assert text.count("@pending_") > 1
+
+
+@pytest.mark.kernel
+def test_events_of_one_size_share_a_map() -> None:
+    text = _text(f'{OPENS} {{ printf("%s", str(args.filename)); printf("<%s>", str(args.filename)); }}')
+    assert text.count("dso_local global { ptr, ptr, ptr, ptr }") == 1
+    assert text.count("call i32 @bpf_task_work_schedule_resume_impl") == 2
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize(
+    "script",
+    [
+        f'{OPENS} {{ printf("%d\\n", args.flags); }}',
+        f"{OPENS} {{ @[str(args.filename)] = count(); }}",
+        f'{OPENS} {{ $s = str(args.filename); printf("%s", $s); }}',
+        f'{OPENS} {{ printf("%s", str(args.filename, 30)); }}',
+        f'{OPENS} {{ printf("%s %s", str(args.filename), str(kptr(8))); }}',
+        'rawtracepoint:sys_enter { printf("%s", str(uptr(arg1))); }',
+    ],
+)
+def test_what_does_not_wait(script: str) -> None:
+    """No string, a map, a variable, a limited length, memory of the kernel, another kind of probe."""
+    assert "bpf_task_work" not in _text(script)
+
+
+@pytest.mark.kernel
+def test_nothing_waits_without_the_feature() -> None:
+    script = f'{OPENS} {{ printf("%s", str(args.filename)); }}'
+    assert "bpf_task_work" not in _text(script, disabled="task_work")
+    assert "bpf_task_work" not in _text(script, CompileOptions(ahead=True))
