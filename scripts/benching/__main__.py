@@ -19,13 +19,14 @@ from benching.subjects import (
     kinds,
     lists,
     maps,
+    reports,
     scale,
     stacks,
     starts,
     symbols,
 )
 
-SUBJECTS = (events, stacks, kinds, starts, flood, maps, attach, lists, symbols, compiling, scale)
+SUBJECTS = (events, stacks, kinds, starts, flood, maps, attach, lists, symbols, compiling, reports, scale)
 ROWS: list[Row] = [row for subject in SUBJECTS for row in subject.ROWS]
 
 
