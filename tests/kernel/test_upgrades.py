@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import time
@@ -83,3 +84,16 @@ def test_removed_within_the_first_second(package: Path, tmp_path: Path) -> None:
     if status:
         assert (status, "ERROR: a part of pytrace is missing" in said) == (1, True)
         assert "HINT: pytrace was upgraded or removed while it ran" in said
+
+
+def test_a_cache_that_another_version_wrote(package: Path, tmp_path: Path) -> None:
+    """Each version compiles for itself; two versions side by side do not disturb each other."""
+    version = package / "pytrace" / "__init__.py"
+    version.write_text(re.sub(r'__version__ = "[^"]+"', '__version__ = "0.0.7"', version.read_text()))
+    messages = package / "pytrace" / "runtime" / "output" / "messages.py"
+    messages.write_text(messages.read_text() + "\n")
+    cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    for folder in (ROOT, package, ROOT, package):
+        with Tracer("-e", "begin { @ = 4; } interval:s:9 { }", package=folder, environment=cache) as tracer:
+            status, out, said = tracer.end()
+        assert (status, out.split(), said) == (0, ["@:", "4"], "Attached 2 probes\n")
