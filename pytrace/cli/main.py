@@ -51,6 +51,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             from pytrace.cli import subcommands
 
             return subcommands.run(words)
+        if words[:1] == ["flame"]:
+            from pytrace.cli.scripts import shortcuts
+
+            words = shortcuts.expand(words[1:])
         if words[:1] == ["--complete"] and len(words) == 3:
             from pytrace.cli import completion
 

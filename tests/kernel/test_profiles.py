@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytrace.runtime.elf.file import ElfFile
+from tests.support import pictures
 from tests.support.machine import need
 from tests.support.patience import patience
 from tests.support.readers import pprof, speedscope_stacks
@@ -108,3 +109,21 @@ def test_maps_that_cannot_be_written_are_printed() -> None:
     assert out == ""
     assert "ERROR: format folded has no negative numbers, and @ has -3" in error
     assert re.search(r"@\[.*, 1\]: -3\n", error, re.DOTALL)
+
+
+@pytest.mark.parametrize("suffix", ["svg", "html"])
+def test_a_flame_graph_in_one_command(programs: Path, tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"x.{suffix}"
+    run("flame", "-F", "999", "-c", f"{programs}/busy 300", "-o", path)
+    text = path.read_text()
+    assert text.startswith("<!DOCTYPE html>" if suffix == "html" else "<svg ")
+    if suffix == "svg":
+        boxes = pictures.boxes(text.encode())
+        assert any(re.match(r"hot: \d+, ", box.title) for box in boxes)
+
+
+def test_time_off_the_processor_in_one_command(tmp_path: Path) -> None:
+    path = tmp_path / "x.svg"
+    run("flame", "--off-cpu", "-c", "sleep 0.2", "-o", path)
+    (total,) = [text for text in pictures.texts(path.read_bytes()) if re.fullmatch(r"@off_us: \d+ us", text)]
+    assert int(total.split()[1]) >= 190_000

@@ -86,15 +86,20 @@ class Format(msgspec.Struct, frozen=True):
     options: tuple[FormatOption, ...] = ()
     library: str = ""
     """A module that the format needs and pytrace does not depend on."""
+    prepare: Callable[[], object] | None = None
+    """Raises :class:`TraceError` if the format cannot be written here; called before anything is traced, when other
+    programs may still be run."""
     extra: str = ""
     """The extra of the package (``pytrace[EXTRA]``) that installs it."""
 
     def writer(self) -> Writer:
-        """The function that writes this format, after a check for the library that it needs.
+        """The function that writes this format, after a check for what it needs.
 
         Raises:
-            TraceError: the library is not installed.
+            TraceError: the library is not installed, or :attr:`prepare` raised it.
         """
+        if self.prepare is not None:
+            self.prepare()
         if not self.library:
             return self.write
         try:

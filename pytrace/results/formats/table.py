@@ -15,7 +15,7 @@ from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.results.formats import about, firefox, folded, openmetrics, pprof, speedscope, svg, tabular, text_and_json
 from pytrace.results.formats.format_row import Content, Format, FormatOption, WriteOptions, content
 from pytrace.results.formats.portable_forms import Printers
-from pytrace.results.report import build
+from pytrace.results.report import build, page
 from pytrace.results.snapshot import SnapshotData
 from pytrace.results.timeline import perfetto
 
@@ -93,7 +93,7 @@ FORMATS: tuple[Format, ...] = (
         "html", "a report with pictures: one page for a browser", (".html", ".htm"), _ALL,
         lambda snapshot, _options, file: _whole(file, build.single(snapshot, _forms())),
         differential=lambda before, after, _options: build.differential(before, after, _forms()),
-        series=lambda snapshots, _options: build.series(snapshots, _forms()),
+        series=lambda snapshots, _options: build.series(snapshots, _forms()), prepare=page.viewer,
     ),
 )  # fmt: skip
 

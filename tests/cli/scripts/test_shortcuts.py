@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pytest
+
+from pytrace.cli.scripts.shortcuts import expand
+from pytrace.core.diagnostics import TraceError
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("-p 12 10 -o x.svg", "profile -F 99 -p 12 10 -o x.svg"),
+        ("-F 199 -c ./run -o x.html", "profile -F 199 -c ./run -o x.html"),
+        ("--off-cpu -U 5 -o x.svg", "offcputime -U 5 -o x.svg"),
+        ("--wakeup -o x.svg -p 3", "offwaketime -p 3 -o x.svg"),
+        ("--alloc -c ls 3 -o x.svg", "mallocs -c ls --duration 3 -o x.svg"),
+        ("-e c:malloc -p 3 0.5 -o x.svg", "stackcount c:malloc -p 3 -D 0.5 -o x.svg"),
+        # A number after an option is the option's argument.
+        ("-e c:malloc -p 3 -o x.svg", "stackcount c:malloc -p 3 -o x.svg"),
+        ("-f folded", "profile -F 99 -f folded"),
+        ("--folded", "profile -F 99 --folded"),
+    ],
+)
+def test_a_shortcut_is_the_command_line_of_a_tool(words: str, expected: str) -> None:
+    assert expand(words.split()) == expected.split()
+
+
+def test_page_faults_are_counted_by_a_script() -> None:
+    command = expand(["--faults", "-p", "3", "5", "-o", "x.svg"])
+    assert command[0] == "-e"
+    assert "software:page-faults:1" in command[1]
+    assert command[2:] == ["-p", "3", "--duration", "5", "-o", "x.svg"]
+
+
+def test_without_a_file_one_is_named_and_told(capsys: pytest.CaptureFixture[str]) -> None:
+    command = expand(["-p", "3"])
+    assert command[-2] == "-o"
+    assert command[-1].startswith("flame-")
+    assert command[-1].endswith(".html")
+    assert f"will be in {command[-1]}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", ["-F 9 --alloc", "-F 9 --faults", "--alloc --faults", "--off-cpu -e c:malloc", "-F"])
+def test_options_that_exclude_each_other_are_an_error(words: str) -> None:
+    with pytest.raises(TraceError, match="pytrace flame: "):
+        expand(words.split())
