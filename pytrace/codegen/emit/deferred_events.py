@@ -1,6 +1,6 @@
-"""Events of system calls whose strings are read when the call returns.
+"""Events of system calls and raw tracepoints whose strings are read when the task returns to user mode.
 
-Where a string is not resident, the program of a system call cannot wait for it.  Kernels since 6.18 let it schedule
+Where a string is not resident, such a program cannot wait for it.  Kernels since 6.18 let it schedule
 work of the task (``bpf_task_work_schedule_resume_impl``, kernel/bpf/helpers.c), which runs before the task returns to
 user mode and may sleep: the event is kept in a map, and the callback reads its strings and sends it.
 """
@@ -17,6 +17,7 @@ from pytrace.codegen.ir.ir_values import I64, NULL, Number, Ptr, global_pointer,
 from pytrace.codegen.ir.operands import Made, Operand
 from pytrace.core.event_layout import EventLayout
 from pytrace.core.manifest import PENDING, MapType
+from pytrace.core.probes.kinds import RAWTRACEPOINT
 
 ENTRIES = 64
 """Events that may wait at the same time: one for each call that has not returned."""
@@ -32,7 +33,8 @@ _NOWHERE = 1
 
 def sources(e: Emitter, layout: EventLayout, operands: Sequence[Operand]) -> list[Number]:
     """Addresses of the strings of an event; none if its strings cannot all be read later."""
-    if not e.program.unit.calls or e.task_work or e.script.ahead is not None:
+    unit = e.program.unit
+    if not (unit.calls or unit.kind.name == RAWTRACEPOINT) or e.task_work or e.script.ahead is not None:
         return []
     found = [operand for operand, tail in zip(operands, layout.tails, strict=True) if tail]
     addresses = [item.source for item in found if isinstance(item, Made) and item.source is not None]
@@ -60,15 +62,21 @@ def defer(
     key = e.cell
     # Unique: a CPU makes one at a time.
     e.b.store(e.b.op("or", e.b.op("shl", e.cpu, 48), e.b.low_bits(e.b.helper(helpers.KTIME_GET_NS), 48)), key)
+    space = _address_space(e)
+    # Threads of the kernel, which have none, never return to user mode.
+    on = e.b.block()
+    e.b.jump_unless(e.b.truth(space), on)
     error = e.b.helper(helpers.MAP_UPDATE_ELEM, map_, key, e.module.zeros(size), _NOEXIST)
     with e.b.when(e.b.icmp("eq", e.b.fit(error, 32, signed=True), 0)):
         value = e.b.helper(helpers.MAP_LOOKUP_ELEM, map_, key)
         with e.b.unless(e.b.is_null(value)):
-            e.b.store(_address_space(e), e.b.offset(value, _MM))
+            e.b.store(space, e.b.offset(value, _MM))
             for index, address in enumerate(addresses):
                 e.b.store(address, e.b.offset(value, _ADDRESSES + 8 * index))
             memory.copy(e, e.b.offset(value, start), pointer, layout.fixed_size)
             _schedule(e, value, map_, _callback(e, map_, start, len(addresses), complete), done)
+    e.b.jump(on)
+    e.b.start(on)
     return e.b.load(done)
 
 

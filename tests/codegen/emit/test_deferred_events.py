@@ -49,7 +49,7 @@ def test_events_of_one_size_share_a_map() -> None:
         f'{OPENS} {{ $s = str(args.filename); printf("%s", $s); }}',
         f'{OPENS} {{ printf("%s", str(args.filename, 30)); }}',
         f'{OPENS} {{ printf("%s %s", str(args.filename), str(kptr(8))); }}',
-        'rawtracepoint:sys_enter { printf("%s", str(uptr(arg1))); }',
+        'tracepoint:sched:sched_switch { printf("%s", str(uptr(args.prev_pid))); }',
     ],
 )
 def test_what_does_not_wait(script: str) -> None:
