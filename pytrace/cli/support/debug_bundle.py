@@ -181,6 +181,7 @@ def _try_kernel(bundle: Bundle, script: CompiledScript, request: Request) -> Non
         filters=replace(request.options.filters, exec_wait=""),
         follow=request.options.follow and not request.options.filters.exec_wait,
         dry_run=True,
+        keep_privileges=True,
         quiet=True,
         disabled=request.options.disabled,
         debuginfo=request.options.debuginfo,
