@@ -98,4 +98,5 @@ class ViewerHook(BuildHookInterface[Any]):
 
 
 if __name__ == "__main__" and not current():
+    sys.stderr.write("bundling the viewer of HTML reports (once)\n")
     bundle()

@@ -316,13 +316,8 @@ ensure_readers() {
 
 # ensure_viewer: after ensure_venv, bundles the viewer that -f html writes into reports, unless that was done of these sources.
 ensure_viewer() {
-    web=$root/pytrace/results/report/web
-    viewer_wanted=$(cat "$web"/src/* "$web"/package*.json | cksum)
-    if [ -r "$web/dist/viewer.js" ] && [ "$(cat "$web/dist/stamp" 2>/dev/null)" = "$viewer_wanted" ]; then return 0; fi
-    say "bundling the viewer of HTML reports (once)"
     "$venv/bin/python" "$root/hatch_build.py" || return 1
-    printf '%s\n' "$viewer_wanted" >"$web/dist/stamp"
-    give_back "$web/dist"
+    give_back "$root/pytrace/results/report/web/dist"
 }
 
 # ---------------------------------------------------------------- peer

@@ -72,6 +72,7 @@ def test_a_wheel_has_what_a_run_needs(wheel: Path) -> None:
     package = ROOT / "pytrace"
     files = [path for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     assert not {str(path.relative_to(ROOT)) for path in files} - names
+    assert "pytrace/results/report/web/dist/viewer.js" in names
     assert not {f"pytrace/example_scripts/{path}" for path in SCRIPTS} - names
     assert not [name for name in names if name.startswith(("tests/", "docs/", "scripts/"))]
 

@@ -152,7 +152,7 @@ def _diff(arguments: Namespace) -> int:
     compared = difference(before, after, files)
     if row.differential is not None:
         data = row.differential(*_shown_parts(row, before, after), options)
-        with _output(arguments.output, binary=False) as file:
+        with _output(arguments.output, binary=row.binary) as file:
             file.write(data)
         return 0
     form = _FORMS.get(row.name)

@@ -46,7 +46,7 @@ def test_a_run_as_a_report(programs: Path, tmp_path: Path) -> None:
 def test_saved_snapshots_as_a_series(tmp_path: Path) -> None:
     folder, report = tmp_path / "saved", tmp_path / "x.html"
     script = f"t:syscalls:sys_enter_getppid /pid == {os.getpid()}/ {{ @n = count(); @h = lhist(pid, 0, 10, 1); }}"
-    child = start("--save-every", "0.2", folder, "-e", script)
+    child = start("--save-every", "0.2", folder, "-o", report, "-e", script)
     assert child.stderr is not None
     assert child.stderr.readline() == "Attached 1 probe\n"
     calls = 0
@@ -60,10 +60,17 @@ def test_saved_snapshots_as_a_series(tmp_path: Path) -> None:
     child.terminate()
     child.communicate(timeout=patience(30))
     files = sorted(folder.iterdir())
-    assert run("show", *files, "-o", report) == ("", "")
-    with opened(report) as page:
+    shown = tmp_path / "shown.html"
+    assert run("show", *files, "-o", shown) == ("", "")
+    for path in (report, shown):
+        assert_shows(path, len(files), calls)
+
+
+def assert_shows(path: Path, files: int, calls: int) -> None:
+    """The report of a run that saved snapshots, and that of the files."""
+    with opened(path) as page:
         lines = page.evaluate("document.querySelector('div.lines').values()")
-        assert len(lines["times"]) == len(files)
+        assert len(lines["times"]) == files
         assert sum(lines["series"][0]) == calls
         steps = page.evaluate("document.querySelector('div.heat').cells()")
         assert sum(map(sum, steps)) == calls

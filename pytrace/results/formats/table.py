@@ -91,7 +91,7 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         "html", "a report with pictures: one page for a browser", (".html", ".htm"), _ALL,
-        lambda snapshot, _options, file: _whole(file, build.single(snapshot, _forms())),
+        lambda snapshot, _options, file: _whole(file, build.single(snapshot, _forms())), binary=True,
         differential=lambda before, after, _options: build.differential(before, after, _forms()),
         series=lambda snapshots, _options: build.series(snapshots, _forms()), prepare=page.viewer,
     ),

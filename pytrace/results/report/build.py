@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 Lines: TypeAlias = Callable[[SnapshotData], Iterable[str]]
 
 
+_NAMED = 4
+"""Runs that a title names."""
+
+
 class Forms(msgspec.Struct, frozen=True):
     """The forms of texts that reports share with other formats."""
 
@@ -43,7 +47,15 @@ def single(snapshot: SnapshotData, forms: Forms) -> bytes:
     maps = (data for _, data in sorted(snapshot.maps.items()) if data.entries)
     document.parts.extend(_map(document, forms.printers, data) for data in maps)
     document.parts.extend(_rows(document, forms.printers, snapshot))
-    return page.page(document, snapshot.title, [_head(snapshot, forms)])
+    return page.page(document, _title(snapshot), [_head(snapshot, forms)])
+
+
+def _title(snapshot: SnapshotData) -> str:
+    """The scripts and machines of the runs, of many only how many there are."""
+    names = dict.fromkeys(f"{'one-liner' if run.script == '-e' else run.script} on {run.host}" for run in snapshot.runs)
+    if len(names) > _NAMED:
+        return f"{len(snapshot.runs)} runs"
+    return ", ".join(names) or "an empty snapshot"
 
 
 def _head(snapshot: SnapshotData, forms: Forms, title: str = "") -> page.Head:
@@ -91,7 +103,8 @@ def differential(before: SnapshotData, after: SnapshotData, forms: Forms) -> byt
         else:
             document.parts.append(tables_data.difference_part(document, forms.printers, change))
     heads = [_head(before, forms, "Before"), _head(after, forms, "After")]
-    title = f"{before.title} compared with {after.title}" if before.title != after.title else after.title
+    names = list(dict.fromkeys(map(_title, (before, after))))
+    title = " compared with ".join(names)
     return page.page(document, title, heads, "No map differs.")
 
 
@@ -110,7 +123,7 @@ def series(snapshots: Sequence[SnapshotData], forms: Forms) -> bytes:
         part = _states(document, forms.printers, states)
         document.parts.append(part)
     document.parts.extend(_rows(document, forms.printers, last))
-    title = f"{last.title}, {len(ordered)} snapshots"
+    title = f"{_title(last)}, {len(ordered)} snapshots"
     return page.page(document, title, [_head(last, forms)])
 
 

@@ -42,9 +42,10 @@ def flame_part(document: Document, after: MapData, before: MapData | None, text:
         rows.append((place, nothing if now is None else values(now), nothing if was is None else olds(was)))
     order, nodes = samples.trie.in_order()
     rows.sort(key=lambda row: (order[row[0][0]], row[0][1]))
-    groups, labels = samples.label_texts()
+    labels, groups, fixed = samples.label_texts()
     part: Part = {
-        "kind": "flame", "name": document.text(after.name), "help": document.text(after.help), "note": _note(after),
+        "kind": "flame", "name": document.text(after.name), "help": document.text(after.help),
+        "note": _note(after, fixed),
         "measures": [[part, unit] for part, unit in measures(after)],
         "labels": labels, "groups": groups, "nodes": nodes,
         "node": [order[place[0]] for place, _, _ in rows], "group": [place[1] for place, _, _ in rows],
@@ -55,9 +56,10 @@ def flame_part(document: Document, after: MapData, before: MapData | None, text:
     return part
 
 
-def _note(data: MapData) -> str:
+def _note(data: MapData, fixed: str) -> str:
     extreme = merging_of(data.value) in (percpu_merge.LEAST, percpu_merge.GREATEST)
-    return "Values of min() and max() are shown as they are: the sums of several mean nothing." if extreme else ""
+    values = "Values of min() and max() are shown as they are: the sums of several mean nothing." if extreme else ""
+    return " ".join(filter(None, (fixed, values)))
 
 
 # ---------------------------------------------------------------------------------------------- tries
@@ -146,9 +148,23 @@ class _Samples:
         place = (document.text(frame.file), frame.line)
         return number, document.places.setdefault(place, len(document.places))
 
-    def label_texts(self) -> tuple[list[list[int]], list[int]]:
-        """The groups as texts of their labels, and the names of the labels."""
-        return [list(group) for group in self._groups], [self._document.text(name) for name, _ in self._labels]
+    def label_texts(self) -> tuple[list[int], list[list[int]], str]:
+        """The names of the labels, the groups as texts of these, and a sentence about labels that are the same in all.
+
+        Those, as the ``"waker"`` of ``@["waker", comm, kstack]``, are left out where others differ.
+        """
+        names, groups = [name for name, _ in self._labels], list(self._groups)
+        same = [len(set(column)) == 1 for column in zip(*groups, strict=True)]
+        if len(groups) < 2:
+            same = [False] * len(names)
+        kept = [at for at, one in enumerate(same) if not one]
+        texts = self._document.texts.all() if any(same) else []
+        fixed = ", ".join(f"{name} = {texts[groups[0][at]]}" for at, name in enumerate(names) if same[at])
+        return (
+            [self._document.text(names[at]) for at in kept],
+            [[group[at] for at in kept] for group in groups],
+            f"In all keys: {fixed}." if fixed else "",
+        )
 
 
 def second_task(members: Iterable[types.Type]) -> int | None:

@@ -96,7 +96,6 @@ def viewer() -> list[str]:
     folder = Path(str(resources.files(__package__)))
     bundler = folder.parents[2] / "hatch_build.py"
     if not (folder / _VIEWER[0]).exists() and bundler.exists():
-        sys.stderr.write("bundling the viewer of HTML reports (once)\n")
         subprocess.run([sys.executable, str(bundler)], check=False, stdout=sys.stderr)
     try:
         return [(folder / name).read_text(encoding="utf-8") for name in _VIEWER]

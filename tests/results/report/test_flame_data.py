@@ -72,6 +72,15 @@ def test_a_difference_has_the_stacks_of_both() -> None:
     assert (part["values"], part["before"]) == ([[2, 7]], [[5, 0]])
 
 
+def test_labels_that_are_the_same_in_all_keys_are_no_frames() -> None:
+    key = types.Tuple((STRING, STRING, U))
+    document, part = part_of(map_data("@", key, COUNT, {("by", name, stack("f")): 1 for name in ("a", "b")}))
+    assert [labels for labels, _, _ in paths(document, part)] == [["a"], ["b"]]
+    assert part["note"] == "In all keys: key1 = by."
+    document, part = part_of(map_data("@", key, COUNT, {("by", "a", stack("f")): 1}))
+    assert [labels for labels, _, _ in paths(document, part)] == [["by", "a"]]
+
+
 def test_averages_have_two_measures() -> None:
     _, part = part_of(map_data("@lat_us", U, types.Avg(), {stack("f"): (100, 4)}))
     assert part["measures"] == [["count", "count"], ["total", "us"]]

@@ -3,6 +3,10 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 
+import pytest
+
+from pytrace.core.diagnostics import TraceError
+from pytrace.results.formats import table
 from pytrace.results.report import page
 from pytrace.results.report.document import Document
 from pytrace.results.snapshot import Run
@@ -65,3 +69,9 @@ def test_the_page_runs_nothing_but_the_viewer() -> None:
 def test_licences_of_the_libraries_are_there() -> None:
     assert "uplot 1.6.32" in page.viewer()[2]
     assert "Permission is hereby granted" in made().decode()
+
+
+def test_a_missing_viewer_is_an_error_before_anything_is_traced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "_VIEWER", ("web/dist/missing.js",))
+    with pytest.raises(TraceError, match="the viewer of HTML reports is missing"):
+        table.named("html").writer()

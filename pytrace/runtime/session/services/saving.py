@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec.structs import replace
 
@@ -62,14 +62,21 @@ class Export:
             except OSError as error:
                 raise TraceError(f"cannot write output to {self._path!r}: {error.strerror}") from error
 
-    def write(self, snapshot: SnapshotData, warn: Callable[[str], None]) -> str:
-        """Write what the format shows, and warn of the rest. Returns an error as a sentence, or an empty text."""
+    def write(self, snapshot: SnapshotData, warn: Callable[[str], None], earlier: Sequence[str] = ()) -> str:
+        """Write what the format shows, and warn of the rest. Returns an error as a sentence, or an empty text.
+
+        *earlier* are files with snapshots of the run: a format that shows several writes them, too.
+        """
         held = {name: data for name, data in snapshot.maps.items() if data.entries}
         file = io.BytesIO()
         try:
             chosen = table.select(replace(snapshot, maps=held), self._row)
             for sentence in chosen.left_out:
                 warn(sentence)
+            if self._row.series is not None and earlier:
+                states = [file_form.read(path) for path in earlier]
+                self._deliver(self._row.series([*states, chosen.snapshot], self._settings))
+                return ""
             self._write(chosen.snapshot, self._settings, file)
             self._deliver(file.getvalue())
         except TraceError as error:
@@ -116,6 +123,8 @@ class Saving(Service):
         self._warn = warn
         self._exports = tuple(exports)
         self._next = time.monotonic() + self._interval
+        self._saved: list[str] = []
+        """The files of the interval."""
         self._failure = ""
         """Why the last one could not be saved; it is reported once."""
         self._finished = False
@@ -137,6 +146,8 @@ class Saving(Service):
         self._next += self._interval * (1 + (now - self._next) // self._interval)
         path = self._dated()
         failure = _save(self._take(), path)
+        if not failure:
+            self._saved.append(path)
         if failure and failure != self._failure:
             self._warn(f"{_unsaved(path, failure)}; the run goes on")
         self._failure = failure
@@ -150,7 +161,7 @@ class Saving(Service):
         end.errors += [_unsaved(path, failure) for path, failure in failures if failure]
         for export in self._exports:
             # Maps that could not be written in another format are printed, so that they are not lost.
-            if error := export.write(snapshot, self._warn):
+            if error := export.write(snapshot, self._warn, self._saved):
                 end.errors.append(error)
             else:
                 end.print_maps = False
