@@ -18,7 +18,8 @@ class _Scratch:
     """A folder with the files, and their descriptors."""
 
     def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="pytrace-fuzz-"))
+        memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
+        self.folder = Path(tempfile.mkdtemp(prefix="pytrace-fuzz-", dir=memory))
         atexit.register(shutil.rmtree, self.folder, ignore_errors=True)
         self.descriptors = {name: self._made(self.folder / name) for name in NAMES}
 

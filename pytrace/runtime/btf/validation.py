@@ -21,6 +21,7 @@ DEEPEST = 32
 _ONE = (Kind.PTR, Kind.TYPEDEF, Kind.VOLATILE, Kind.CONST, Kind.RESTRICT, Kind.FUNC, Kind.VAR, Kind.DECL_TAG,
         Kind.TYPE_TAG)  # fmt: skip
 """Kinds whose third word is another type."""
+_REFERENCES = (Kind.TYPEDEF, Kind.VOLATILE, Kind.CONST, Kind.RESTRICT, Kind.TYPE_TAG, Kind.VAR)
 _NO_VALUES = frozenset((Kind.DATASEC, Kind.DECL_TAG))
 """Kinds that no type leads to."""
 _INT_SIZES = (1, 2, 4, 8, 16)
@@ -43,6 +44,8 @@ def check(btf: Btf) -> None:
             _check_type(btf, type_id)
         _check_depth(btf, _leads_to)
         _check_depth(btf, _contains, deepest=btf.end_id)
+        for type_id in range(btf.first_id, btf.end_id):
+            _check_bitfields(btf, type_id)
     except _Damaged as error:
         raise TraceError(f"type information of {btf.name} is damaged: {error}") from None
 
@@ -64,11 +67,28 @@ def _check_type(btf: Btf, type_id: int) -> None:
             raise _Damaged(f"type {type_id} leads to type {other}, and there are {btf.end_id}")
         if btf.kind(other) in _NO_VALUES:
             raise _Damaged(f"type {type_id} leads to type {other}, which is none of a value")
+    if kind == Kind.VOID:
+        raise _Damaged(f"type {type_id} is void, which only type 0 is")
     size = words[at + 2]
     if (kind == Kind.INT and size not in _INT_SIZES) or (kind in (Kind.ENUM, Kind.ENUM64) and size not in _ENUM_SIZES):
         raise _Damaged(f"type {type_id} has {size} bytes")
     if kind == Kind.FUNC and btf.kind(words[at + 2]) != Kind.FUNC_PROTO:
         raise _Damaged(f"function {type_id} has no prototype")
+
+
+def _check_bitfields(btf: Btf, type_id: int) -> None:
+    """Only integers and enumerations have a part of their bits; this follows types, so after their depth is known."""
+    words, at, kind = btf.words, btf.start(type_id), btf.kind(type_id)
+    if kind not in (Kind.STRUCT, Kind.UNION) or not words[at + 1] >> 31:
+        return
+    for place in range(at + 3, at + 3 + 3 * (words[at + 1] & 0xFFFF), 3):
+        if words[place + 2] >> 24:
+            member = words[place + 1]
+            while btf.kind(member) in _REFERENCES:
+                owner = btf.owner(member)
+                member = owner.words[owner.start(member) + 2]
+            if btf.kind(member) not in (Kind.INT, Kind.ENUM, Kind.ENUM64):
+                raise _Damaged(f"a bitfield of type {type_id} is no integer")
 
 
 def _check_name(btf: Btf, type_id: int, offset: int) -> None:

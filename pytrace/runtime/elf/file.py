@@ -153,8 +153,10 @@ class ElfFile:
         return tuple(sections)
 
     def _section_rows(self) -> list[tuple[int, ...]]:
+        if not self._sections_at:
+            return []
         count = self._section_count
-        if not count and self._sections_at:
+        if not count:
             # There are too many for the header: the first one's size is their number.
             first = self._rows(self._layout.section, self._sections_at, self._section_size, 1)
             count = first[0][5]

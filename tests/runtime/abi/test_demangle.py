@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import string
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -69,3 +72,59 @@ def test_functions_by_demangled_name(programs: Path) -> None:
         "int zoo::twice<int>(int)", "long zoo::twice<long>(long)",
     }  # fmt: skip
     assert kernel.cpp_symbols(path, "main") == []
+
+
+def _nested(levels: int) -> str:
+    """A pair of two pairs of two pairs …"""
+    last, text = "S0_", "_Z1fSt4pairIiiE"
+    for number in range(levels):
+        text += f"S_I{last}{last}E"
+        last = f"S{(string.digits + string.ascii_uppercase)[number + 1]}_"
+    return text
+
+
+def _chained(levels: int) -> str:
+    """A nested name whose parts have the name before them as arguments, twice."""
+    digits = string.digits + string.ascii_uppercase
+    numbers = ["", *digits, *(f"1{digit}" for digit in digits)]
+    parts = [f"1bI{2 * f'S{numbers[2 * level]}_'}E" for level in range(levels)]
+    return f"_ZN1a{''.join(parts)}1cEv"
+
+
+def _rust_tuples(levels: int) -> str:
+    text, last = "INvC1a1bTuuE", 8
+    for _ in range(levels):
+        reference = f"B{_base_62(last)}"
+        last = len(text)
+        text += f"T{reference}{reference}E"
+    return f"_R{text}E"
+
+
+def _base_62(number: int) -> str:
+    digits, text = string.digits + string.ascii_lowercase + string.ascii_uppercase, ""
+    number -= 1
+    while True:
+        text = digits[number % 62] + text
+        number //= 62
+        if not number:
+            return text + "_"
+
+
+@pytest.mark.parametrize("make", [_nested, _chained, _rust_tuples])
+def test_names_that_would_fill_memory_stay_as_they_are(make: Callable[[int], str]) -> None:
+    """Each level doubles the text: 200 characters of a traced binary would be gigabytes."""
+    assert demangle(make(4)) != make(4)
+    began = time.process_time()
+    for levels in (18, 24, 30):
+        assert len(demangle(make(levels))) < 1 << 26
+    assert demangle(make(30)) == make(30)
+    assert time.process_time() - began < 5
+
+
+DAMAGED = ("_RNvC1a1", "_RYp", "_RIC1aKc_E", "_ZN17h0123456789abcdefE", "_ZN3a$b17h0123456789abcdefE", f"_R{'B_' * 50}")
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_damaged_rust_names_stay_as_they_are(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert demangle(name)
+    assert capfd.readouterr().out == "", "the package prints what it does not know"

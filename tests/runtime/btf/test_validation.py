@@ -46,6 +46,15 @@ def _section_as_member(builder: BtfBuilder) -> None:
     builder.struct("a", 8, ("b", 1, 0))
 
 
+def _bits_of_nothing(builder: BtfBuilder) -> None:
+    builder.add(Kind.FWD, "absent")
+    builder.struct("a", 8, ("b", 1, 0, 3))
+
+
+def _void(builder: BtfBuilder) -> None:
+    builder.add(Kind.VOID)
+
+
 def _odd_size(builder: BtfBuilder) -> None:
     builder.integer("int", 3)
 
@@ -63,6 +72,8 @@ def _no_prototype(builder: BtfBuilder) -> None:
         (_long_chain, "leads to more than 32 types"),
         (_type_outside, "type 1 leads to type 70, and there are 2"),
         (_section_as_member, "which is none of a value"),
+        (_bits_of_nothing, "a bitfield of type 2 is no integer"),
+        (_void, "type 1 is void"),
         (_odd_size, "type 1 has 3 bytes"),
         (_no_prototype, "function 2 has no prototype"),
     ],
