@@ -146,7 +146,7 @@ def test_it_can_be_switched_off(tmp_path: Path) -> None:
 def test_names_of_user_functions(tmp_path: Path, programs: Path) -> None:
     seen = run(tmp_path, "-v", "-e", STACKS.replace("{programs}", str(programs)), "-c", f"{programs}/calls 3")
     assert "inner+0" in seen.output
-    assert seen.holds("CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH", "CAP_KILL")
+    assert seen.holds("CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH", "CAP_CHECKPOINT_RESTORE", "CAP_KILL")
     assert seen.status["Seccomp"] == 2
     # Landlock would hide /proc of other processes; the caches of source lines are written.
     assert seen.allowed == {"read", "environment", "signal", "new file", "remove"}
@@ -270,7 +270,7 @@ def test_unwinding(tmp_path: Path, programs: Path) -> None:
     script = f"uprobe:{programs}/frameless:* /pid == cpid/ {{ @[dw_ustack(4)] = count(); }}"
     seen = run(tmp_path, "-e", script, "-c", f"{programs}/frameless")
     assert "@[" in seen.output
-    assert seen.holds("CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH", "CAP_KILL")
+    assert seen.holds("CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH", "CAP_CHECKPOINT_RESTORE", "CAP_KILL")
 
 
 def test_metrics_are_served(tmp_path: Path) -> None:

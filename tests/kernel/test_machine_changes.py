@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.compile import tool
 from tests.support.machine import need
-from tests.support.patience import patience
+from tests.support.patience import EMULATED, patience
 from tests.support.running import Tracer
 from tests.support.waiting import until
 
@@ -161,3 +161,41 @@ def test_a_process_that_runs_an_older_file(program: Path) -> None:
         _, _, said = tracer.end()
     over(traced)
     assert f"process {traced.pid} runs an older {program}, which was replaced or removed" in said
+
+
+# ------------------------------------------------------------------------------------------------ clocks
+
+
+@pytest.fixture
+def own_clock() -> Iterator[None]:
+    """The clock is nobody else's: that of the test machine."""
+    if not EMULATED:
+        pytest.skip("the clock of this machine is not the test's to set")
+    before, since = time.time(), time.monotonic()
+    yield
+    time.clock_settime(time.CLOCK_REALTIME, before + time.monotonic() - since)
+
+
+@pytest.mark.each_kernel
+def test_a_clock_that_is_set(own_clock: None) -> None:
+    """Intervals and the watchdog go on; wall times do not go back within a run."""
+    need("perf_events")
+    script = (
+        "interval:ms:200 { @ticks = count(); @ms = (uint64)(elapsed / 1000000); "
+        'printf("at %s\\n", strftime("%Y-%m-%d %H:%M:%S", nsecs)); }'
+    )
+    with Tracer("--watchdog", "5", "-e", script) as tracer:
+        time.sleep(2)
+        time.clock_settime(time.CLOCK_REALTIME, time.time() + 3600)
+        tracer.said("WARNING: the clock was set forward by 3600.")
+        time.clock_settime(time.CLOCK_REALTIME, time.time() - 7200)
+        tracer.said("WARNING: the clock was set back by 7200.")
+        time.sleep(2)
+        status, out, said = tracer.end()
+    assert status == 0
+    assert "watchdog" not in said
+    times = re.findall(r"at (\S+ \S+)", out)
+    assert times == sorted(times)
+    ticks, elapsed = (int(re.findall(rf"@{name}: (\d+)", out)[0]) for name in ("ticks", "ms"))
+    assert ticks > 10
+    assert 3000 < elapsed < 600_000

@@ -26,6 +26,7 @@ CAPABILITIES = {
     "CAP_SYSLOG": 34,
     "CAP_PERFMON": 38,
     "CAP_BPF": 39,
+    "CAP_CHECKPOINT_RESTORE": 40,
 }
 """Bit numbers (include/uapi/linux/capability.h)."""
 

@@ -1,4 +1,4 @@
-"""The kernel's events about devices (``NETLINK_KOBJECT_UEVENT``): here those of CPUs that come and go.
+"""The kernel's events about devices (``NETLINK_KOBJECT_UEVENT``): here those of CPUs and modules that come and go.
 
 A message is a line ``ACTION@/devices/…`` and its environment, separated by NULs (``lib/kobject_uevent.c``).
 """
@@ -18,6 +18,7 @@ _KERNEL_GROUP = 1
 _ADDRESS = struct.Struct("=HHII")
 """``struct sockaddr_nl``: family, padding, port, groups."""
 _CPU = re.compile(rb"(online|offline)@/devices/system/cpu/cpu(\d+)\0")
+_MODULE = re.compile(rb"(add|remove)@/module/([^/\0]+)\0")
 _MOST = 8192
 """Bytes of a message: ``UEVENT_BUFFER_SIZE`` is 2048."""
 
@@ -45,17 +46,20 @@ def _error(call: str) -> OSError:
     return OSError(number, f"{call}: {os.strerror(number)}")
 
 
-def read(descriptor: int) -> list[tuple[int, bool]]:
-    """CPUs of the waiting messages, and whether each came online.
+def read(descriptor: int) -> tuple[list[tuple[int, bool]], list[tuple[str, bool]]]:
+    """CPUs of the waiting messages and whether each came online, and modules and whether each was loaded.
 
     Raises:
         OSError: (ENOBUFS) messages were lost.
     """
-    changes: list[tuple[int, bool]] = []
+    cpus: list[tuple[int, bool]] = []
+    modules: list[tuple[str, bool]] = []
     while True:
         try:
             message = os.read(descriptor, _MOST)
         except BlockingIOError:
-            return changes
+            return cpus, modules
         if found := _CPU.match(message):
-            changes.append((int(found[2]), found[1] == b"online"))
+            cpus.append((int(found[2]), found[1] == b"online"))
+        elif found := _MODULE.match(message):
+            modules.append((found[2].decode(), found[1] == b"add"))

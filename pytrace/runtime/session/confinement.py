@@ -114,6 +114,8 @@ def needs(manifest: Manifest, options: RunOptions, *, legacy: bool, on_cpus: boo
     if manifest.unwind is not None or shows_user_addresses(manifest):
         wanted.all_files = USER_SYMBOLS
         wanted.keep(USER_SYMBOLS, "CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH")
+        # Files that were replaced or removed are read through /proc/PID/map_files.
+        wanted.keep(USER_SYMBOLS, "CAP_CHECKPOINT_RESTORE")
     if "cat" in kinds:
         wanted.all_files = wanted.all_files or CAT
         wanted.keep(CAT, "CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH", "CAP_SYSLOG")

@@ -416,8 +416,7 @@ def changes(
         return []
     from pytrace.runtime.session.services import machine_changes
 
-    files = machine_changes.probed_files(manifest)
-    return [machine_changes.MachineChanges(probes, lazy, loop, files, pids, notices.warn, stack)]
+    return [machine_changes.MachineChanges(probes, lazy, loop, manifest, pids, notices.warn, stack)]
 
 
 def maps_with_lines(manifest: Manifest, options: RunOptions) -> list[MapSpec]:

@@ -11,18 +11,21 @@ import pytest
 from pytrace.runtime.abi import uevents
 
 
-def test_messages_of_cpus() -> None:
+def test_messages_of_cpus_and_modules() -> None:
     kernel, descriptor = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     with kernel, descriptor:
         descriptor.setblocking(False)
-        assert uevents.read(descriptor.fileno()) == []
+        assert uevents.read(descriptor.fileno()) == ([], [])
         for text in (
             b"offline@/devices/system/cpu/cpu1\0ACTION=offline\0", b"add@/devices/virtual/bdi/0:50\0ACTION=add\0",
             b"online@/devices/system/cpu/cpu12\0ACTION=online\0", b"online@/devices/system/memory/memory3\0", b"",
             b"online@/devices/system/cpu/cpu12/thermal_throttle\0", b"libudev\0\xfe\xed\xca\xfe",
+            b"remove@/module/dummy\0ACTION=remove\0", b"add@/module/nf_tables\0", b"add@/module/x/holders\0",
         ):  # fmt: skip
             kernel.send(text)
-        assert uevents.read(descriptor.fileno()) == [(1, False), (12, True)]
+        assert uevents.read(descriptor.fileno()) == (
+            [(1, False), (12, True)], [("dummy", False), ("nf_tables", True)],
+        )  # fmt: skip
 
 
 def test_the_kernel_is_asked() -> None:

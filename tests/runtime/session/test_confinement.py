@@ -37,7 +37,7 @@ def test_a_script_that_prints_numbers_needs_nothing() -> None:
 @pytest.mark.parametrize("value", [USym(), Stack(True, 4)])
 def test_user_addresses_need_other_processes(value: Type) -> None:
     wanted = of(value)
-    assert set(wanted.capabilities) == {"CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH"}
+    assert set(wanted.capabilities) == {"CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH", "CAP_CHECKPOINT_RESTORE"}
     assert wanted.all_files == confinement.USER_SYMBOLS
 
 

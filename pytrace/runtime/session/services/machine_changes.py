@@ -1,7 +1,8 @@
-"""Changes of the machine while a run lasts: CPUs, its clock, a suspension, and the files that are probed.
+"""Changes of the machine while a run lasts: CPUs, its clock, a suspension, and modules and files that are probed.
 
 The kernel ends perf events of a CPU that goes offline, and does not begin them again. Their probes are attached again,
-or what they do not observe is reported. A file that is replaced is another one for the kernel, which is reported too.
+or what they do not observe is reported. A file that is replaced is another one for the kernel, and kprobes of a module
+end with it (other probes keep it loaded), which is reported too.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ import os
 import time
 from collections.abc import Iterable
 from contextlib import ExitStack
-from typing import Protocol
+from typing import Protocol, TextIO
 
 from pytrace.core.manifest import Manifest
-from pytrace.core.probes.targets import FileTarget
+from pytrace.core.probes.targets import FileTarget, KernelFunctionTarget
 from pytrace.runtime.abi import perf, uevents
 from pytrace.runtime.host import procfs
 from pytrace.runtime.ring.reader import EventLoop
@@ -23,6 +24,7 @@ LOOK_EVERY = 1.0
 """Seconds between two looks at the clocks."""
 FILES_EVERY = 5.0
 """Seconds between two looks at the probed files."""
+_AGAIN = "start pytrace again to trace the new one"
 STEP = 500_000_000
 """Nanoseconds: a smaller change within a second is that of a clock that is corrected slowly, or of two readings."""
 
@@ -51,7 +53,7 @@ class Symbols(Protocol):
 class MachineChanges(Service):
     """Looks for changes, and reports them by *warn*.
 
-    *files* are the paths of probed files, *pids* the processes of ``-p``.
+    *pids* are the processes of ``-p``.
     """
 
     def __init__(
@@ -59,7 +61,7 @@ class MachineChanges(Service):
         probes: Probes,
         symbols: Symbols,
         loop: EventLoop,
-        files: Iterable[str],
+        manifest: Manifest,
         pids: Iterable[int],
         warn: Warn,
         stack: ExitStack,
@@ -71,7 +73,10 @@ class MachineChanges(Service):
         self._warn = warn
         self._events = _subscribed(stack)
         self._online: set[int] = set()
-        self._files: dict[str, tuple[int, ...]] = dict.fromkeys(files, ())
+        self._files: dict[str, tuple[int, ...]] = dict.fromkeys(probed_files(manifest), ())
+        self._functions = probed_functions(manifest)
+        self._unloaded: set[str] = set()
+        self._kernel_symbols = _opened_symbols(stack) if self._functions else None
         self._clocks = (0, 0)
         self._next = self._next_files = float("inf")
 
@@ -114,13 +119,15 @@ class MachineChanges(Service):
     def _read_events(self) -> None:
         assert self._events is not None
         try:
-            changes = uevents.read(self._events)
+            cpus, modules = uevents.read(self._events)
         except OSError:
             # There were more than the socket holds.
             self._renew("CPUs went offline and came back", perf.online_cpus())
             return
-        for cpu, online in changes:
+        for cpu, online in cpus:
             self._renew(f"CPU {cpu} {'came online' if online else 'went offline'}", [cpu], online=online)
+        for module, loaded in modules:
+            self._module_changed(module, loaded=loaded)
 
     def _look_at_cpus(self) -> None:
         """Without events, for example in a user namespace, CPUs are looked for."""
@@ -146,6 +153,23 @@ class MachineChanges(Service):
             self._warn(f"{what}: {named} attached again")
         for failure in failures:
             self._warn(f"{what}: {failure}")
+
+    # ---- modules
+
+    def _module_changed(self, module: str, *, loaded: bool) -> None:
+        if loaded:
+            if module in self._unloaded:
+                self._warn(f"module {module} was loaded again, but its probes are not", (_AGAIN,))
+            return
+        if self._kernel_symbols is None:
+            return
+        gone = self._functions - _known(self._functions, self._kernel_symbols)
+        self._functions -= gone
+        if gone:
+            self._unloaded.add(module)
+            first, *others = sorted(gone)
+            named = f"{first} and {len(others)} more" if others else first
+            self._warn(f"module {module} was unloaded: kprobes of {named} ended with it")
 
     # ---- clocks
 
@@ -175,13 +199,33 @@ class MachineChanges(Service):
             else:
                 what = "replaced" if now else "removed"
                 text = f"{path} was {what} while it was traced: only the old file is observed"
-            self._warn(text, ("start pytrace again to trace the new file",) if now else ())
+            self._warn(text, (_AGAIN,) if now else ())
 
 
 def probed_files(manifest: Manifest) -> set[str]:
     """Paths of files with user probes; not those of other mount namespaces, which end with their processes."""
     targets = (target.place for program in manifest.programs for target in program.targets)
     return {place.path for place in targets if isinstance(place, FileTarget) and not place.path.startswith("/proc/")}
+
+
+def probed_functions(manifest: Manifest) -> set[str]:
+    """Names of kernel functions with kprobes, which hold no module."""
+    targets = (target.place for program in manifest.programs for target in program.targets)
+    return {place.function for place in targets if isinstance(place, KernelFunctionTarget) and place.function}
+
+
+def _opened_symbols(stack: ExitStack) -> TextIO | None:
+    """The kernel's symbols: opened early, as a run that is confined opens no more files. None where they are hidden."""
+    try:
+        return stack.enter_context(open("/proc/kallsyms", encoding="ascii", errors="replace"))
+    except OSError:
+        return None
+
+
+def _known(names: set[str], symbols: TextIO) -> set[str]:
+    """Those of *names* that the kernel and its loaded modules have now."""
+    symbols.seek(0)
+    return names.intersection(line.split(maxsplit=3)[2] for line in symbols)
 
 
 def _subscribed(stack: ExitStack) -> int | None:

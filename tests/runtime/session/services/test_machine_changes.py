@@ -15,10 +15,10 @@ import pytest
 
 from pytrace.core.config import Config
 from pytrace.core.manifest import Manifest, Target
-from pytrace.core.probes.targets import StaticProbeTarget, TracepointTarget, UserTarget
+from pytrace.core.probes.targets import KernelFunctionTarget, StaticProbeTarget, TracepointTarget, UserTarget
 from pytrace.runtime.abi import perf, uevents
 from pytrace.runtime.session.services import machine_changes
-from pytrace.runtime.session.services.machine_changes import MachineChanges, probed_files
+from pytrace.runtime.session.services.machine_changes import MachineChanges, probed_files, probed_functions
 from tests.support.attach_requests import spec
 
 EVENTS = 40
@@ -34,8 +34,10 @@ class Machine:
         self.watched: list[int] = []
         self.watch = self.watched.append
         self.said: list[str] = []
+        self.stack = ExitStack()
         self.online = [0, 1]
         self.changes: list[tuple[int, bool]] | OSError = []
+        self.modules: list[tuple[str, bool]] = []
         self.wall, self.asleep, self.now = 0, 0, 100.0
         self.subscribed = True
         patch.setattr(perf, "online_cpus", lambda: list(self.online))
@@ -44,11 +46,11 @@ class Machine:
         patch.setattr(uevents, "read", self.read)
         patch.setattr(time, "monotonic", lambda: self.now)
 
-    def read(self, descriptor: int) -> list[tuple[int, bool]]:
+    def read(self, descriptor: int) -> tuple[list[tuple[int, bool]], list[tuple[str, bool]]]:
         assert descriptor == EVENTS
         if isinstance(self.changes, OSError):
             raise self.changes
-        return self.changes
+        return self.changes, self.modules
 
     def renew(self, cpu: int, *, online: bool | None = None) -> Any:
         """Of the probes with *online*, else of the followed mappings."""
@@ -60,9 +62,14 @@ class Machine:
     def warn(self, text: str, hints: tuple[str, ...] = ()) -> None:
         self.said += [text, *hints]
 
-    def service(self, files: Iterable[str] = (), pids: Iterable[int] = ()) -> MachineChanges:
+    def service(
+        self, files: Iterable[str] = (), pids: Iterable[int] = (), functions: Iterable[str] = ()
+    ) -> MachineChanges:
         me = cast(Any, self)
-        made = MachineChanges(me, me, me, files, pids, self.warn, ExitStack())
+        places = (*(UserTarget(path, 1) for path in files), *(KernelFunctionTarget(name) for name in functions))
+        targets = tuple(Target(str(place), at, place) for at, place in enumerate(places))
+        manifest = Manifest((spec("p", "kprobe", targets),), (), (), (), Config())
+        made = MachineChanges(me, me, me, manifest, pids, self.warn, self.stack)
         made.attached()
         return made
 
@@ -74,8 +81,10 @@ class Machine:
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
-    return Machine(monkeypatch)
+def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    made = Machine(monkeypatch)
+    with made.stack:
+        yield made
 
 
 def test_cpus_that_come_and_go(machine: Machine) -> None:
@@ -96,6 +105,31 @@ def test_what_does_not_observe_a_cpu_is_reported(machine: Machine) -> None:
     machine.failures = ["hardware:cycles:1 does not observe it: Device or resource busy"]
     machine.changes = [(1, True)]
     assert machine.later(service, 0.0, [EVENTS])[1:] == [f"CPU 1 came online: {machine.failures[0]}"]
+
+
+def test_modules_that_are_unloaded_and_loaded_again(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = {"vfs_read", "dummy_xmit", "dummy_open"}
+    monkeypatch.setattr(machine_changes, "_known", lambda names, _symbols: names & there)
+    service = machine.service(functions=["vfs_read", "dummy_xmit", "dummy_open"])
+    machine.modules = [("ext9", False), ("ext9", True)]
+    assert machine.later(service, 0.0, [EVENTS]) == []
+    there -= {"dummy_xmit", "dummy_open"}
+    machine.modules = [("dummy", False)]
+    unloaded = "module dummy was unloaded: kprobes of dummy_open and 1 more ended with it"
+    assert machine.later(service, 0.0, [EVENTS]) == [unloaded]
+    assert machine.later(service, 0.0, [EVENTS]) == [], "once"
+    machine.modules = [("dummy", True)]
+    assert machine.later(service, 0.0, [EVENTS]) == [
+        "module dummy was loaded again, but its probes are not", "start pytrace again to trace the new one",
+    ]  # fmt: skip
+
+
+def test_functions_of_this_kernel() -> None:
+    with ExitStack() as stack:
+        symbols = machine_changes._opened_symbols(stack)
+        assert symbols is not None
+        for _ in range(2):
+            assert machine_changes._known({"vfs_read", "no_such_function"}, symbols) == {"vfs_read"}
 
 
 def test_lost_messages(machine: Machine) -> None:
@@ -158,7 +192,7 @@ def test_files_that_are_replaced(machine: Machine, file: Path) -> None:
     assert machine.later(service, 1.0) == [], "not yet"
     assert machine.later(service, 6.0) == [
         f"{file} was replaced while it was traced: only the old file is observed",
-        "start pytrace again to trace the new file",
+        "start pytrace again to trace the new one",
     ]
     file.unlink()
     assert machine.later(service, 6.0) == [], "once"
@@ -201,10 +235,12 @@ def test_processes_that_run_an_older_file(machine: Machine, process: tuple[int, 
     ]
 
 
-def test_files_of_a_script() -> None:
+def test_files_and_functions_of_a_script() -> None:
     targets = (
         Target("a", 0, UserTarget("/bin/a", 1)), Target("b", 1, StaticProbeTarget("/bin/b", 1)),
         Target("c", 2, UserTarget("/proc/7/root/bin/c", 1)), Target("t", 3, TracepointTarget("x", "y")),
+        Target("k", 4, KernelFunctionTarget("vfs_read")), Target("k", 5, KernelFunctionTarget(address=7)),
     )  # fmt: skip
     manifest = Manifest((spec("p", "uprobe", targets),), (), (), (), Config())
     assert probed_files(manifest) == {"/bin/a", "/bin/b"}
+    assert probed_functions(manifest) == {"vfs_read"}
