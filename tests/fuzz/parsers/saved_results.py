@@ -7,7 +7,9 @@ import io
 import json
 import os
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from functools import cache
+from unittest import mock
 
 import zstandard
 
@@ -26,6 +28,7 @@ from pytrace.pipeline import compile_script
 from pytrace.results import difference, file_form, merge
 from pytrace.results.formats import difference_forms, table
 from pytrace.results.formats.format_row import WriteOptions
+from pytrace.results.report import page
 from pytrace.results.snapshot import SnapshotData
 from pytrace.runtime.aot import prepare
 from pytrace.runtime.host import fingerprints
@@ -62,11 +65,17 @@ def snapshot_document(data: bytes) -> None:
 
 def used(found: SnapshotData) -> None:
     """All that can be made of a snapshot. What cannot be shown or added up is reported."""
-    for make in (_shown, _merged, _compared, html.snapshot):
-        try:
-            make(found)
-        except TraceError:
-            continue
+    with without_viewer():
+        for make in (_shown, _merged, _compared, html.snapshot):
+            try:
+                make(found)
+            except TraceError:
+                continue
+
+
+def without_viewer() -> AbstractContextManager[object]:
+    """Reports are made without the program that shows them, which a checkout would bundle first."""
+    return mock.patch.object(page, "viewer", return_value=["", "", ""])
 
 
 def _shown(found: SnapshotData) -> None:
