@@ -8,7 +8,7 @@ const ROW = 18, FONT = "12px ui-monospace, monospace", SMALLEST = 0.5;
 const KINDS = ["user", "kernel", "interpreter", "key"];
 
 export function flame(data, part) {
-  const state = { measure: 0, group: null, roots: part.labels.length > 0, reversed: false, icicle: false, colour: part.before ? "change" : "kind", widths: "after", scaled: false };
+  const state = { measure: 0, group: null, roots: part.labels.map(() => true), reversed: false, icicle: false, colour: part.before ? "change" : "kind", widths: "after", scaled: false };
   let tree, x, widths, zoom = 0, hovered = -1, selected = -1, found = null, shown = [], rows = 0;
   const canvas = el("canvas", { tabIndex: 0, role: "img", "aria-label": `Flame graph of ${data.texts[part.name]}: arrow keys go from frame to frame, Enter zooms, Escape shows all` });
   const box = el("div", { className: "canvas" }, canvas);
@@ -242,11 +242,12 @@ export function flame(data, part) {
     const bar = [];
     if (part.measures.length > 1)
       bar.push(choice("value", part.measures.map(([name], at) => [at, name]), (value) => { state.measure = Number(value); rebuild(); }));
-    if (part.labels.length) bar.push(choice("keys", groupOptions(data, part), (value) => {
-      state.roots = value === "roots";
-      state.group = /^\d+$/.test(value) ? Number(value) : null;
+    if (part.groups.length > 1) bar.push(choice("keys", groupOptions(data, part), (value) => {
+      state.group = value === "all" ? null : Number(value);
       rebuild();
     }));
+    // Which members of the key are frames at the root.
+    part.labels.forEach((label, at) => bar.push(tick(data.texts[label], (checked) => { state.roots[at] = checked; rebuild(); }, true)));
     bar.push(choice("drawn as", [["flame", "flame"], ["icicle", "icicle"]], (value) => { state.icicle = value === "icicle"; draw(); }));
     bar.push(tick("reversed (callers)", set("reversed", rebuild)));
     const colours = [["kind", "kernel, user, interpreter"], ["module", "module"]];
@@ -265,7 +266,7 @@ function groupOptions(data, part) {
   part.group.forEach((group, sample) => { weights[group] += Number(part.values[part.values.length - 1][sample]); });
   const order = [...weights.keys()].sort((a, b) => weights[b] - weights[a]);
   const text = (group) => part.groups[group].map((one) => data.texts[one]).join(", ");
-  return [["roots", "as frames at the root"], ["all", "left out"], ...order.map((group) => [group, `only ${text(group)}`.slice(0, 200)])];
+  return [["all", "all"], ...order.map((group) => [group, text(group).slice(0, 200)])];
 }
 
 function changeColour(change, isDark) {

@@ -1,6 +1,6 @@
 // The tree of a flame graph, of the samples that are shown: arrays by number of node, parents before children.
 
-// options: measure (number), group (null: all), roots (labels are frames at the root), reversed (callers on top).
+// options: measure (number), group (null: all), roots (for each label, whether it is a frame at the root), reversed (callers on top).
 export function buildTree(data, part, options) {
   const [names, modules, kinds] = data.frames;
   const labels = names.length; // numbers above are texts of labels
@@ -21,13 +21,15 @@ export function buildTree(data, part, options) {
     if (!options.reversed) path.reverse();
     let at = 0;
     nodes.add(at, value, was);
-    if (options.roots) for (const text of part.groups[part.group[sample]]) nodes.add((at = nodes.child(at, labels + text)), value, was);
+    part.groups[part.group[sample]].forEach((text, label) => {
+      if (options.roots[label]) nodes.add((at = nodes.child(at, labels + text)), value, was);
+    });
     for (const frame of path) nodes.add((at = nodes.child(at, frame)), value, was);
     nodes.self[at] += value;
     leaf[sample] = at;
   }
   const { parent, id, total, self, old } = nodes.trimmed();
-  const tree = { parent, id, total, self, old, leaf, negative, roots: options.roots, reversed: options.reversed };
+  const tree = { parent, id, total, self, old, leaf, negative, reversed: options.reversed };
   tree.name = (node) => node === 0 ? "all" : id[node] < labels ? data.texts[names[id[node]]] : data.texts[id[node] - labels];
   tree.module = (node) => (node > 0 && id[node] < labels ? data.texts[modules[id[node]]] : "");
   tree.kind = (node) => (node > 0 && id[node] < labels ? kinds[id[node]] : 3);
