@@ -7,13 +7,16 @@
  *   7 null                             8 in memory                9 100 characters on an untouched page
  * Between 1 and 9, fields(pointer) is given a pointer to a structure { const char *text; long number; } on an untouched
  * page.
- * cold exec PATH: executes PATH, whose text is not in memory. cold open PATH: opens it. */
+ * cold exec PATH: executes PATH, whose text is not in memory. cold open PATH: opens it.
+ * cold stuck: reads a character, then passes a page that never arrives. */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -58,6 +61,19 @@ static char *cold(const char *text, size_t place) {
     return mapped(text, strlen(text) + 1, place);
 }
 
+/* A page that never arrives. */
+static char *stuck(void) {
+    int file = syscall(SYS_userfaultfd, O_CLOEXEC);
+    struct uffdio_api api = {.api = UFFD_API};
+    char *page = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct uffdio_register range = {
+        .range = {(unsigned long)page, PAGE}, .mode = UFFDIO_REGISTER_MODE_MISSING};
+    if (file < 0 || ioctl(file, UFFDIO_API, &api) || ioctl(file, UFFDIO_REGISTER, &range))
+        exit(3);
+    getchar();
+    return page;
+}
+
 int main(int argc, char **argv) {
     char hundred[101];
     if (argc > 2) {
@@ -67,6 +83,10 @@ int main(int argc, char **argv) {
         else
             open(path, O_RDONLY);
         return 1;
+    }
+    if (argc > 1) {
+        take(10, stuck());
+        return 0;
     }
     memset(hundred, 'x', 100);
     hundred[100] = 0;

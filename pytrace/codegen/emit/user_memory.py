@@ -99,11 +99,16 @@ def _again(
     e.b.store(first, result)
     with e.b.when(e.b.icmp("slt", first, 0), likely=False):
         with e.b.when(TRUE if e.task_work else _copy_left(e)):
+            # When user probes are detached, the kernel waits for programs that sleep: the tracer says so.
+            if not e.task_work:
+                e.counter("waiting", e.program.index)
             if helper is helpers.PROBE_READ_USER:
                 e.b.store(e.b.helper(helpers.COPY_FROM_USER, pointer, size, address), result)
             else:
                 pages = (most + _PAGE - 1) // _PAGE
                 e.b.store(e.b.call(_string_function(e), [pointer], (size, address, pages)), result)
+            if not e.task_work:
+                e.counter("waiting", e.program.index, -1)
     return e.b.load(result)
 
 

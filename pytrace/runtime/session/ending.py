@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.probes.kinds import END
@@ -12,6 +13,10 @@ from pytrace.runtime.session.services.losses import Key
 from pytrace.runtime.session.services.service import EndOfRun
 
 _NO_MAPS = "not all maps were printed because of the interrupt"
+
+
+PATIENCE = 0.2
+"""Seconds in which a page usually arrives from a disk."""
 
 
 class Ending:
@@ -31,6 +36,7 @@ class Ending:
         run = self._run
         for service in run.services:
             service.stop()
+        self._explain_waiting()
         run.probes.detach()
         run.symbols.hurry(run.output.message if not run.embedded and os.isatty(2) else None)
         if run.options.dry_run:
@@ -54,6 +60,19 @@ class Ending:
         if errors:
             raise TraceError("; ".join(errors))
         return run.renderer.state.exit_code
+
+    def _explain_waiting(self) -> None:
+        """Say why detaching takes long: the kernel waits for programs that wait for memory (``emit/user_memory``)."""
+        run = self._run
+        if not run.losses.waiting():
+            return
+        time.sleep(PATIENCE)
+        names = run.losses.waiting()
+        if names:
+            text = f"a traced thread waits for memory in {', '.join(names)}: detaching waits for it"
+            hint = "a file system may not answer; the tracer ends when the memory arrives or that thread is killed"
+            run.notices.warn(text, hints=(hint, "--no-feature sleepable_uprobe lets no program wait"))
+            run.output.flush()
 
     def _handle_rest(self) -> None:
         """Handle the events that wait, then run end probes."""
@@ -80,6 +99,7 @@ class Ending:
     def break_off(self) -> None:
         """The user asks again: report how many events are not printed, even if the output is not read."""
         run = self._run
+        self._explain_waiting()
         run.probes.detach()
         totals = run.losses.traced()
         run.losses.report_gaps(totals)

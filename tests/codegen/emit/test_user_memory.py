@@ -98,6 +98,7 @@ def test_all_that_reads_is_repeated(body: str, wanted: object) -> None:
     found, cold = _ran(body, _page(b"abcdef", 4), 4)
     assert found.printed() == [wanted]
     assert cold.touched
+    assert found.counts().get("waiting", 0) % 2**64 == 0, "it has been counted, and has ended"
     assert found.script.manifest.programs[0].sleepable
 
 

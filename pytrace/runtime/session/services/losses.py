@@ -39,6 +39,9 @@ class CounterReader:
         return {key: value & _WORD for key, value in zip(layout.names, sums, strict=True) if value & _WORD}
 
 
+WAITING = "waiting"
+"""Kind of the counters of programs that wait for memory: how many do so now, which is no loss."""
+
 _WORD = (1 << 64) - 1
 
 
@@ -107,7 +110,16 @@ class Losses(Service):
 
     def traced(self) -> dict[Key, int]:
         """Losses so far, as counted by programs and the kernel."""
-        return {**self._counters.totals(), **self._probes.missed()}
+        counted = {key: count for key, count in self._counters.totals().items() if key[0] != WAITING}
+        return {**counted, **self._probes.missed()}
+
+    def waiting(self) -> list[str]:
+        """Names of the programs that wait for memory in a traced thread now."""
+        return [
+            messages.subject_name(self._manifest, "lost", subject)
+            for kind, subject in self._counters.totals()
+            if kind == WAITING
+        ]
 
     def totals(self) -> dict[Key, int]:
         """Losses so far, unprinted events included."""

@@ -120,6 +120,16 @@ def test_what_is_subtracted_on_another_cpu() -> None:
     assert totals(Script((1, 2, 0), (2**64 - 1, 2**64 - 1, 0))) == {("lost", 1): 1}
 
 
+def test_programs_that_wait_are_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ExitStack() as stack:
+        run = FakeRun(stack, monkeypatch, program("kprobe"))
+        losses = run.resources.losses
+        assert losses.waiting() == []
+        monkeypatch.setattr(losses._counters, "totals", lambda: {("waiting", 0): 1, ("lost", 0): 2})
+        assert losses.waiting() == ["kprobe:0"]
+        assert losses.traced() == {("lost", 0): 2}
+
+
 def test_the_order_is_that_of_the_manifest() -> None:
     assert list(totals(Script((1, 1, 1)))) == list(NAMES)
 
