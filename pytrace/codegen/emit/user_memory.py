@@ -74,15 +74,15 @@ def _permitted(program: Program) -> bool:
     """Whether the program may be sleepable.
 
     ``maybe_wait_bpf_programs`` (kernel/bpf/syscall.c) does not wait for sleepable programs, and the runtime relies on
-    that wait when it exchanges the buffers of a map. Imported functions are unknown. An ahead-of-time file has to run
-    on kernels without the feature.
+    that wait when it exchanges the buffers of a map, and when it removes keys whose digests are gone. Imported
+    functions are unknown. An ahead-of-time file has to run on kernels without the feature.
     """
     script = program.script
     if script.checked.objects or script.ahead is not None:
         return False
-    buffered = script.layout.generations
-    if buffered and any(
-        isinstance(node, nodes.MapRef) and node.name in buffered
+    waited_for = script.layout.generations | (script.layout.digested & script.layout.emptied)
+    if waited_for and any(
+        isinstance(node, nodes.MapRef) and node.name in waited_for
         for body in (program.unit.body, *(function.body for function in program.functions))
         for node in walk(body)
     ):

@@ -145,10 +145,11 @@ def test_the_last_copy_of_scratch_memory_is_not_held_in_sleep() -> None:
         "uprobe:/bin/app:work { $a = arg0; for ($kv : @n) { print(str($a)); } @n[1] = 1; }",
         "fn f($x: uint64) : void { print(str($x)); } uprobe:/bin/app:work { f(arg0); }",
         "uprobe:/bin/app:work { @[str(arg0)] = count(); } interval:s:1 { print(@); clear(@); }",
+        "uprobe:/bin/app:work { @[str(arg0)] = count(); } interval:s:1 { clear(@); }",
     ],
 )
 def test_programs_that_must_not_sleep(text: str) -> None:
-    """Nothing to read, another kind of probe, the body of a loop over a map, a function, a map in two buffers."""
+    """Nothing to read, another kind of probe, a loop over a map, a function, a map in two buffers, or with digests."""
     assert not any(item.sleepable for item in compiled(text, sleepable()).manifest.programs)
 
 
