@@ -7,8 +7,10 @@ from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from pytrace.core import types
+from pytrace.results import type_union
 from pytrace.results.difference import difference
 from pytrace.results.report import page, tables_data
 from pytrace.results.report.document import Document, Part
@@ -115,16 +117,36 @@ def series(snapshots: Sequence[SnapshotData], forms: Forms) -> bytes:
     """The report of snapshots as a series in time, as ``--save-every`` saves them.
 
     Histograms are heat maps, numbers lines; of all others the last snapshot is shown.
+
+    Raises:
+        TraceError: a map has types that differ too much.
     """
     ordered = sorted(snapshots, key=lambda snapshot: snapshot.end)
     document, last = Document(), ordered[-1]
     for name in sorted({name for snapshot in ordered for name, data in snapshot.maps.items() if data.entries}):
-        states = [(snapshot, snapshot.maps[name]) for snapshot in ordered if name in snapshot.maps]
-        part = _states(document, forms.printers, states)
+        part = _states(document, forms.printers, _alike(name, ordered))
         document.parts.append(part)
     document.parts.extend(_rows(document, forms.printers, last))
     title = f"{_title(last)}, {len(ordered)} snapshots"
-    return page.page(document, title, [_head(last, forms)])
+    # The last state of each run.
+    runs = {tuple(run.identity for run in snapshot.runs): snapshot for snapshot in ordered}
+    return page.page(document, title, [_head(snapshot, forms) for snapshot in runs.values()])
+
+
+def _alike(name: str, snapshots: Sequence[SnapshotData]) -> list[tuple[SnapshotData, MapData]]:
+    """A map in each snapshot that has it, with the types that all have in common.
+
+    Raises:
+        TraceError: they have none.
+    """
+    found = [(snapshot, snapshot.maps[name]) for snapshot in snapshots if name in snapshot.maps]
+    key, value = found[0][1].key, found[0][1].value
+    for snapshot, data in found[1:]:
+        names = (snapshots[0].title, snapshot.title)
+        value = type_union.common(f"map {name}: values", "shown together", (value, data.value), names)
+        if key is not None or data.key is not None:
+            key = type_union.common(f"map {name}: keys", "shown together", (key, data.key), names)
+    return [(snapshot, replace(data, key=key, value=value)) for snapshot, data in found]
 
 
 def _states(document: Document, printers: Printers, states: Sequence[tuple[SnapshotData, MapData]]) -> Part:

@@ -126,8 +126,9 @@ def _header(head: Head) -> str:
 
 def _scripts(heads: Sequence[Head]) -> str:
     """The text of each script, where snapshots have it."""
-    texts = {run.text: run.script for head in heads for run in head.runs if run.text}
+    texts = {run.text: "the script" if run.script == "-e" else run.script for head in heads for run in head.runs}
     return "".join(
         f'<details class="script"><summary>{escaped(name)}</summary><pre>{escaped(text)}</pre></details>'
         for text, name in texts.items()
+        if text
     )

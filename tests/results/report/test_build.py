@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from pytrace.core import types
+from pytrace.core.diagnostics import TraceError
 from pytrace.results.formats import about
 from pytrace.results.formats.portable_forms import Printers
 from pytrace.results.report import build
@@ -62,3 +65,16 @@ def test_a_series_is_shown_over_time() -> None:
         for at in (2, 1)
     ]  # fmt: skip
     assert kinds(build.series(states, FORMS)) == {"@stacks": "flame", "@n": "lines", "@lat": "heat", "@text": "table"}
+
+
+def test_a_series_of_unlike_maps_is_an_error() -> None:
+    states = [snapshot(map_data("@", None, type_, {None: {3: 1}})) for type_ in (types.Hist(0), types.Hist(2))]
+    with pytest.raises(TraceError, match="map @: values"):
+        build.series(states, FORMS)
+
+
+def test_a_series_tells_of_each_run() -> None:
+    states = [snapshot(map_data("@", None, COUNT, {None: 1}), of=run(name, host=name)) for name in ("one", "other")]
+    text = build.series(states, FORMS)
+    assert b"on one, Linux" in text
+    assert b"on other, Linux" in text
