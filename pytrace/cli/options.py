@@ -86,6 +86,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("traceable_functions", "", "traceable-functions", "FILE", "read traceable kernel functions from FILE",
            "behaviour"),
     Option("debuginfo", "", "debuginfo", "DIR[:DIR]", "search DIR for debug information", "behaviour", repeat=True),
+    Option("max_memory", "", "max-memory", "SIZE",
+           "end the run when maps and pytrace take more than SIZE: 512M, 2G, 10% (10%)", "behaviour"),
     Option("watchdog", "", "watchdog", "SECONDS",
            "probes do nothing when pytrace has not run for SECONDS (10; 0: never)", "behaviour"),
     Option("no_cache", "", "no-cache", "", "compile again, do not cache the result", "behaviour"),

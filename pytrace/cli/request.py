@@ -85,6 +85,7 @@ def run_options(line: CommandLine) -> RunOptions:
         metrics=_metrics(line),
         rates=tuple(map(_rate, line.many("max_rate"))),
         measure=line.flag("verbose"),
+        max_memory=_max_memory(line),
         watchdog=_watchdog(line),
     )
 
@@ -216,6 +217,20 @@ def _rate(text: str) -> Rate:
 
 LEAST_RATE, MOST_RATE = 0.001, 1e9
 """Hits per second; a limit is a whole number of nanoseconds."""
+
+
+def _max_memory(line: CommandLine) -> str:
+    text = line.text("max_memory")
+    if text is None:
+        return ""
+    from pytrace.core.options import memory_sizes
+
+    try:
+        memory_sizes.parse(text, 1 << 40)
+    except ValueError as error:
+        hints = ("for example --max-memory 512M, 2G, or 10% of the machine's memory",)
+        raise TraceError(f"--max-memory: {error}", hints=hints) from None
+    return text
 
 
 def _watchdog(line: CommandLine) -> float | None:

@@ -30,6 +30,8 @@ class Config(msgspec.Struct, frozen=True):
     max_loop_iterations: int = 1 << 23
     """Maximum for all loops together in one run of a program; the kernel's limit for a single loop is the same."""
     max_map_keys: int = 4096
+    max_memory: str = ""
+    """Memory that a run may take (``512M``, ``10%``); empty: a tenth of the machine's."""
     max_metric_series: int = 2000
     """Maximum number of keys of one map that ``--metrics`` exports."""
     max_probes: int = 1024

@@ -8,6 +8,7 @@ from typing import Unpack
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import FEATURES
+from pytrace.core.options import memory_sizes
 from pytrace.core.options.run_options import Rate, RunOptions, watchdog_seconds
 from pytrace.interface import selection
 from pytrace.interface.compiled import (
@@ -36,6 +37,7 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
     duration: float | None = None,
     measure: bool = False,
     watchdog: float | None = None,
+    max_memory: str = "",
     **arguments: Unpack[Arguments],
 ) -> Trace:
     """Compile and load a script, attach its probes, and start the command.
@@ -47,6 +49,8 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
         measure: measure what tracing costs (:attr:`Trace.cost`).
         watchdog: seconds after which the probes do nothing when this process does not run (stopped, swapped out);
             0: never. How often the program takes events plays no part. Without it the script's config decides (10).
+        max_memory: what maps and events that wait may take: ``"512M"``, ``"2G"``, or ``"10%"`` (the default) of the
+            machine's memory; a run that takes more ends with an error.
         arguments: those of :class:`pytrace.interface.compiled.Arguments`.
 
     Raises:
@@ -56,6 +60,8 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
     check_names(arguments)
     if watchdog is not None:
         watchdog_seconds(watchdog)
+    if max_memory:
+        memory_sizes.parse(max_memory, 1 << 40)
     filters, follow = process_filters(arguments), arguments.get("follow", False)
     no_features = arguments.get("no_features", ())
     command = _checked(bool(filters.pids), arguments.get("command"), follow, no_features)
@@ -84,6 +90,7 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
         parameters=script.parameters,
         rates=_rates(arguments.get("max_rate", {})),
         measure=measure,
+        max_memory=max_memory,
         watchdog=watchdog,
     )
     return Trace(script, options)
@@ -121,6 +128,7 @@ def run(
     until: Callable[[Trace], object] | None = None,
     on_event: Callable[[Event], object] | None = None,
     watchdog: float | None = None,
+    max_memory: str = "",
     **arguments: Unpack[Arguments],
 ) -> Snapshot:
     """Run a script to its end. Returns its final snapshot.
@@ -131,13 +139,13 @@ def run(
         measure: measure what tracing costs (:attr:`Snapshot.costs`).
         until: called about once a second and after each event; the run ends when it returns a true value.
         on_event: called with each event; without it events are dropped.
-        watchdog: as for :func:`open`.
+        watchdog, max_memory: as for :func:`open`.
         arguments: those of :class:`pytrace.interface.compiled.Arguments`.
 
     Raises:
         ScriptError, TraceError: as for :func:`open`.
     """
-    with open(script, measure=measure, watchdog=watchdog, **arguments) as trace:
+    with open(script, measure=measure, watchdog=watchdog, max_memory=max_memory, **arguments) as trace:
         _watch(trace, duration, until, on_event)
     return trace.snapshot()
 

@@ -47,6 +47,9 @@ from pytrace.results.formats import table
         (["--save-every", "1", ""], "needs the name of a directory"),
         (["--save", "x", "--test"], "not for test mode"),
         (["--save-every", "1", "x", "--fmt"], "not for format mode"),
+        (["--max-memory", "much"], "--max-memory: 'much' is not an amount of memory"),
+        (["--max-memory", "0"], "--max-memory: '0' is no memory"),
+        (["--max-memory", "101%"], "--max-memory: '101%' is more than all memory"),
         (["--watchdog", "x"], "--watchdog needs 0, or a number of seconds of 0.5 at least, not 'x'"),
         (["--watchdog", "0.1"], "--watchdog needs 0, or a number of seconds of 0.5 at least, not '0.1'"),
         (["--watchdog", "nan"], "--watchdog needs 0, or a number of seconds of 0.5 at least, not 'nan'"),
@@ -121,6 +124,11 @@ def test_saving() -> None:
 @pytest.mark.parametrize(("words", "seconds"), [([], None), (["--watchdog", "0"], 0), (["--watchdog", "2.5"], 2.5)])
 def test_watchdog(words: list[str], seconds: float | None) -> None:
     assert request.run_options(read(words)).watchdog == seconds
+
+
+def test_max_memory() -> None:
+    assert request.run_options(read(["--max-memory", "10%"])).max_memory == "10%"
+    assert request.run_options(read([])).max_memory == ""
 
 
 def test_metrics() -> None:

@@ -82,6 +82,8 @@ class RunOptions(msgspec.Struct, frozen=True):
     """Path of the snapshot that is saved at the end of the run."""
     save_every: tuple[float, str] | None = None
     """Seconds between two snapshots of the run, and the directory that they are saved in."""
+    max_memory: str = ""
+    """The limit of ``--max-memory``; empty: as the script's config says."""
     watchdog: float | None = None
     """Seconds of ``--watchdog``; None: as the script's config says."""
     metrics: Address | None = None

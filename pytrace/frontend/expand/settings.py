@@ -14,6 +14,7 @@ from msgspec import convert
 from pytrace.core import numbers
 from pytrace.core.config import ENVIRONMENT_PREFIXES, Config, Setting
 from pytrace.core.diagnostics import Diagnostics, Note, did_you_mean, either
+from pytrace.core.options import memory_sizes
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source, Span
 from pytrace.frontend.ast import nodes
@@ -153,6 +154,14 @@ def _text(value: Setting) -> str:
     return value
 
 
+def _memory(value: Setting) -> str:
+    try:
+        memory_sizes.parse(str(value), 1 << 40)
+    except ValueError:
+        raise BadValueError("expects an amount of memory: 512M, 2G, 10%") from None
+    return str(value)
+
+
 def _symbol_cache(value: Setting) -> str:
     named = {"1": "AUTO", "true": "AUTO", "0": "NONE", "false": "NONE"}.get(str(value).lower())
     if named is not None:
@@ -191,6 +200,7 @@ KEYS: tuple[Key, ...] = (
     Key("max_cat_bytes", _SIZE, "how much of a file cat() prints"),
     Key("max_loop_iterations", _integer(1, 2**62), "iterations of all loops together, each time that a probe fires"),
     Key("max_map_keys", _COUNT, "entries of a keyed map that is not declared"),
+    Key("max_memory", _memory, "memory that a run may take: 512M, 2G, 10%"),
     Key("max_metric_series", _COUNT, "how many keys of a map --metrics shows"),
     Key("max_probes", _COUNT, "how many probes a script may attach"),
     Key("max_rate", _COUNT, "how many hits per second run a block; 0 is no limit"),

@@ -70,6 +70,34 @@ def directories(root: str) -> Iterator[str]:
     return (path for path, _, _ in os.walk(root))
 
 
+MEMBERSHIP = "/proc/self/cgroup"
+
+
+def memory_limit(membership: str = MEMBERSHIP, table: str = MOUNTS) -> int | None:
+    """The least memory limit of the cgroups that this process is in (cgroups(7)), in bytes; None without one."""
+    limits: list[int] = []
+    mounted = hierarchies(table)
+    for line in fingerprints.lines(fingerprints.read_text(membership)):
+        _, controllers, path = line.split(":", 2)
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        name = "memory.limit_in_bytes" if controllers else "memory.max"
+        for mount in mounted:
+            if mount.unified != bool(controllers):
+                limits += _limits(mount, path, name)
+    return min(limits, default=None)
+
+
+def _limits(mount: Mount, path: str, name: str) -> Iterator[int]:
+    """The limits of a cgroup and of those above it, as far as *mount* shows them."""
+    below = os.path.relpath(path, mount.root)
+    parts = [] if below == "." or below.startswith("..") else below.split("/")
+    for length in range(len(parts) + 1):
+        text = fingerprints.read_text(os.path.join(mount.point, *parts[:length], name)).strip()
+        if text.isdigit():
+            yield int(text)
+
+
 class Cgroups:
     """Finds the path of a cgroup in each mounted hierarchy; an id is the inode of the cgroup's directory."""
 

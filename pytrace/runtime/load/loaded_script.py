@@ -67,6 +67,11 @@ class LoadedScript:
         """Descriptor of a map by its ELF symbol."""
         return _look_up(self._maps, symbol, "map")
 
+    def fds_by_symbol(self) -> dict[str, tuple[int, ...]]:
+        """Descriptors of the maps by symbol; of double-buffered ones those of both buffers."""
+        buffers = {symbol: several.descriptors for symbol, several in self.generations.items()}
+        return {symbol: buffers.get(symbol, (descriptor,)) for symbol, descriptor in self._maps.items()}
+
     def multi(self, symbol: str) -> str:
         """The multi link that a program was loaded for, or nothing."""
         return self._multi.get(symbol, "")

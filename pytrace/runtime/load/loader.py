@@ -11,6 +11,7 @@ import mmap
 import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -32,6 +33,9 @@ from pytrace.runtime.host import fingerprints
 from pytrace.runtime.load import key_digests
 from pytrace.runtime.load.loaded_script import Generations, LoadedScript
 from pytrace.runtime.load.verifier import LoadError, VerifierLogs, explain, map_refused
+
+if TYPE_CHECKING:
+    from pytrace.runtime.load.map_memory import MapSize
 
 _PROGRAM_TYPES = {
     "kprobe": ProgramType.KPROBE,
@@ -80,6 +84,8 @@ class LoadOptions(msgspec.Struct, frozen=True):
     disabled: frozenset[str] = frozenset()
     feature: Callable[[str], bool] = has_feature
     entries: Mapping[str, int] = msgspec.field(default_factory=dict)
+    admit: Callable[[Mapping[str, int]], object] | None = None
+    """Called with the bytes that each map will take, by symbol, before any is created; it may refuse."""
 
     def has(self, name: str) -> bool:
         """Whether the kernel has a feature that is not disabled."""
@@ -140,6 +146,10 @@ def load(script: CompiledScript, *, options: LoadOptions, stack: ExitStack) -> L
         maps = _members(lib.bpf_object__next_map, handle)
         programs = _members(lib.bpf_object__next_program, handle)
         _prepare_maps(lib, maps, script, options)
+        if options.admit is not None:
+            from pytrace.runtime.load import map_memory  # scripts without probes and maps do not ask
+
+            options.admit(map_memory.of_all(_map_sizes(lib, maps, script)))
         generations = _prepare_generations(lib, maps, script, stack)
         with ExitStack() as targets:
             chosen = _prepare_programs(lib, programs, script, options, logs, targets)
@@ -217,6 +227,23 @@ def _prepare_maps(lib: libbpf.Library, maps: list[int], script: CompiledScript, 
             lib.bpf_map__set_max_entries(item, entries)
         if name in digested:
             lib.bpf_map__set_map_flags(item, key_digests.in_one_order())
+
+
+def _map_sizes(lib: libbpf.Library, maps: list[int], script: CompiledScript) -> list[MapSize]:
+    """The parameters of all maps; of double-buffered ones those of the two buffers."""
+    from pytrace.runtime.load.map_memory import MapSize
+
+    buffers = {
+        spec.symbol: MapSize(spec.symbol, *spec.inner, spec.max_entries, 2)
+        for spec in script.manifest.maps
+        if spec.inner is not None
+    }
+    sizes = []
+    for item in maps:
+        name = _map_name(lib, item)
+        parameters = (lib.bpf_map__type(item), lib.bpf_map__key_size(item), lib.bpf_map__value_size(item))
+        sizes.append(buffers.get(name) or MapSize(name, *parameters, lib.bpf_map__max_entries(item)))
+    return sizes
 
 
 def _prepare_generations(

@@ -142,6 +142,11 @@ class RingReader:
         self._awaited, self._tell = frozenset(kinds), tell
 
     @property
+    def backlog(self) -> int:
+        """Bytes of events that were copied out of the ring and wait to be handled, with their index."""
+        return self._backlog_bytes
+
+    @property
     def pending(self) -> bool:
         """Whether there is something to drain, in the ring or in the backlog."""
         return bool(self._backlog) or self._producer[0] != self._position

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from pytrace.runtime.capture.recording import RowKeeper
     from pytrace.runtime.session.embedding import Embedding
     from pytrace.runtime.session.services.costs import Costs
+    from pytrace.runtime.session.services.memory_watch import MemoryWatch
     from pytrace.runtime.session.services.saving import Export
     from pytrace.runtime.symbols.symbolizer import Symbolizer
     from pytrace.runtime.unwind.unwinder import Unwound
@@ -70,7 +71,8 @@ def open_run(
     written = embedding.output if embedding else output(options, requests, stack)
     notices = Notices(written, options)
     exports = check_saving(manifest, options)
-    traced, loaded, processes = _load(script, options, lazy, within, notices, embedding is not None, stack)
+    memory = memory_watch(manifest, options, embedded=embedding is not None)
+    traced, loaded, processes = _load(script, options, lazy, within, notices, memory, embedding is not None, stack)
     heart = heartbeat(loaded, options, embedding is not None, stack)
     rows = None
     if options.saves or embedding:
@@ -79,6 +81,8 @@ def open_run(
         rows = RowKeeper()
     printer = renderer(loaded, options, written, lazy, within, stack, requests, embedding, rows)
     ring = RingReader(loaded.map_fd(manifest.ring), stack, backlog=backlog_limit(available_memory()))
+    if memory is not None:
+        memory.loaded(loaded, ring, notices.tell, notices.warn)
     loop = EventLoop(ring, stack)
     probes = Probes(loaded, options, traced.pid, processes, notices, heart, stack)
     consumer = Consumer(ring, printer, written, requests, probes)
@@ -86,7 +90,7 @@ def open_run(
     measured = costs(options, loaded, written, notices.tell, stack)
     snapshots = Snapshots(manifest, options, printer, ring, lazy, probes, losses, rows, measured)
     all_services: list[Service] = [heart, *(() if embedding else (OwnProcess(),)), processes, losses]
-    all_services += [] if measured is None else [measured]
+    all_services += [service for service in (measured, memory) if service is not None]
     all_services.append(OwnModules(manifest, options, embedded=embedding is not None))
     all_services += changes(manifest, options.filters.pids, probes, lazy, loop, notices, stack)
     if embedding is None and not options.keep_privileges:
@@ -110,6 +114,7 @@ def _load(
     lazy: LazySymbols,
     within: int | None,
     notices: Notices,
+    memory: MemoryWatch | None,
     embedded: bool,
     stack: ExitStack,
 ) -> tuple[Command, LoadedScript, Processes]:
@@ -117,7 +122,7 @@ def _load(
     manifest = script.manifest
     traced = command(options, within, embedded=embedded, stack=stack)
     unwinding = unwound(manifest, options, traced)
-    loaded = programs(script, options, unwinding, stack)
+    loaded = programs(script, options, unwinding, memory, stack)
     fill_session_data(loaded, options, traced.pid)
     if manifest.limits is not None or options.rates:
         from pytrace.runtime.session import rates  # few runs limit rates
@@ -203,8 +208,23 @@ def unwound(manifest: Manifest, options: RunOptions, traced: Command) -> Unwound
     return Unwound(manifest, pids if traced.pid is None else pids | {traced.pid})
 
 
+def memory_watch(manifest: Manifest, options: RunOptions, *, embedded: bool) -> MemoryWatch | None:
+    """The limit of memory; a script that has no probes and no keyed maps does not need one."""
+    wanted = options.max_memory or manifest.config.max_memory
+    small = all(known_kind(program.kind).special for program in manifest.programs)
+    if small and not wanted and all(spec.key is None for spec in manifest.maps):
+        return None
+    from pytrace.runtime.session.services.memory_watch import MemoryWatch
+
+    return MemoryWatch(wanted, manifest, embedded=embedded)
+
+
 def programs(
-    script: CompiledScript, options: RunOptions, unwind: Unwound | NothingUnwound, stack: ExitStack
+    script: CompiledScript,
+    options: RunOptions,
+    unwind: Unwound | NothingUnwound,
+    memory: MemoryWatch | None,
+    stack: ExitStack,
 ) -> LoadedScript:
     """The programs and maps of *script*, loaded.
 
@@ -217,6 +237,7 @@ def programs(
         btf_path=os.environ.get("PYTRACE_BTF", os.environ.get("BPFTRACE_BTF", "")),
         disabled=options.disabled,
         entries=unwind.entries(),
+        admit=None if memory is None else memory.admit,
     )
     return load(script, options=load_options, stack=stack)
 
