@@ -51,10 +51,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             from pytrace.cli import subcommands
 
             return subcommands.run(words)
-        if words[:1] == ["flame"]:
+        if words and words[0] in ("flame", "heatmap"):
             from pytrace.cli.scripts import shortcuts
 
-            words = shortcuts.expand(words[1:])
+            words = shortcuts.expand(words)
         if words[:1] == ["--complete"] and len(words) == 3:
             from pytrace.cli import completion
 

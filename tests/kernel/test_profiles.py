@@ -127,3 +127,11 @@ def test_time_off_the_processor_in_one_command(tmp_path: Path) -> None:
     run("flame", "--off-cpu", "-c", "sleep 0.2", "-o", path)
     (total,) = [text for text in pictures.texts(path.read_bytes()) if re.fullmatch(r"@off_us: \d+ us", text)]
     assert int(total.split()[1]) >= 190_000
+
+
+def test_a_heat_map_in_one_command(programs: Path, tmp_path: Path) -> None:
+    path = tmp_path / "x.html"
+    script = "profile:hz:99 /pid == cpid/ { @ = hist(nsecs % 1000); }"
+    run("heatmap", "--every", "0.1", "-o", path, "-e", script, "-c", f"{programs}/busy 500")
+    assert path.read_text().startswith("<!DOCTYPE html>")
+    assert len(list((tmp_path / "x.snapshots").iterdir())) >= 2

@@ -1,10 +1,11 @@
-"""``pytrace flame``: a flame graph by one of the tools that count stacks, written to a file.
+"""``pytrace flame`` and ``pytrace heatmap``: pictures in one command, which are written to a file.
 
-The words of a shortcut become the command line of that tool, so all options of the tool and of pytrace are allowed.
+The words of a shortcut become those of a tool's command line, so all options of the tool and of pytrace are allowed.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
@@ -32,7 +33,27 @@ class _Parser(ArgumentParser):
         raise TraceError(f"{self.prog}: {message}", hints=(f"{self.prog} --help describes it",))
 
 
-def _parser() -> _Parser:
+def expand(words: Sequence[str]) -> list[str]:
+    """The command line that *words* stand for; the first is the name of the shortcut.
+
+    Raises:
+        TraceError: an option is invalid.
+        SystemExit: after ``--help``.
+    """
+    return SHORTCUTS[words[0]](words[1:])
+
+
+def _new_file(name: str) -> str:
+    """A name for a file that nobody named, which is told."""
+    path = time.strftime(f"{name}-%Y%m%d-%H%M%S.html")
+    sys.stderr.write(f"The picture will be in {path}\n")
+    return path
+
+
+# ---------------------------------------------------------------------------------------------- flame
+
+
+def _flame_parser() -> _Parser:
     parser = _Parser(
         prog="pytrace flame", usage="pytrace flame [options] [SECONDS]", allow_abbrev=False,
         description="Write a flame graph of the whole machine, of a process or of a command.",
@@ -53,14 +74,8 @@ def _parser() -> _Parser:
     return parser
 
 
-def expand(words: Sequence[str]) -> list[str]:
-    """The command line that ``pytrace flame`` stands for; *words* are those after ``flame``.
-
-    Raises:
-        TraceError: an option is invalid.
-        SystemExit: after ``--help``.
-    """
-    known, rest = _parser().parse_known_args(list(words))
+def _flame(words: Sequence[str]) -> list[str]:
+    known, rest = _flame_parser().parse_known_args(list(words))
     if known.frequency is not None and (known.tool or known.event or known.faults):
         raise TraceError("pytrace flame: -F is for samples of the processor, and another kind was chosen")
     if known.event is not None:
@@ -74,8 +89,7 @@ def expand(words: Sequence[str]) -> list[str]:
     else:
         command = ["profile", "-F", known.frequency or str(FREQUENCY), *rest]
     if known.output is None and not {"-f", "--format", "--folded"} & set(rest):
-        known.output = time.strftime("flame-%Y%m%d-%H%M%S.html")
-        sys.stderr.write(f"The flame graph will be in {known.output}\n")
+        known.output = _new_file("flame")
     return command if known.output is None else [*command, "-o", known.output]
 
 
@@ -86,3 +100,35 @@ def _with_duration(words: Sequence[str], option: str) -> list[str]:
     if seconds and seconds[0].replace(".", "", 1).isdecimal() and not named:
         return [*words[:-1], option, *seconds]
     return list(words)
+
+
+# ---------------------------------------------------------------------------------------------- heatmap
+
+
+def _heatmap_parser() -> _Parser:
+    parser = _Parser(
+        prog="pytrace heatmap", usage="pytrace heatmap [--every SECONDS] [-o FILE.html] TOOL|SCRIPT|-e PROGRAM …",
+        description="Run a tool or script with histograms, and write them over time: heat maps of time and bucket.",
+        epilog="Each interval is a snapshot in a directory beside FILE, which pytrace show reads again.\n\n"
+        "examples:\n  pytrace heatmap biolatency --duration 60\n"
+        "  pytrace heatmap --every 0.5 -o reads.html fsdist -p 1234 30",
+        formatter_class=RawDescriptionHelpFormatter, allow_abbrev=False,
+    )  # fmt: skip
+    parser.add_argument("--every", default="1", metavar="SECONDS", help="the interval (1)")
+    parser.add_argument("-o", "--output", metavar="FILE", help="a file FILE.html")
+    return parser
+
+
+def _heatmap(words: Sequence[str]) -> list[str]:
+    known, rest = _heatmap_parser().parse_known_args(list(words))
+    if not rest:
+        raise TraceError("pytrace heatmap needs a tool, a script or -e PROGRAM", hints=("pytrace heatmap --help",))
+    path = known.output or _new_file("heatmap")
+    if not path.lower().endswith((".html", ".htm")):
+        raise TraceError(f"pytrace heatmap writes a report, FILE.html, not {path!r}")
+    folder = f"{os.path.splitext(path)[0]}.snapshots"
+    return [*rest, "--save-every", known.every, folder, "-o", path]
+
+
+SHORTCUTS = {"flame": _flame, "heatmap": _heatmap}
+"""Shortcuts by their names."""

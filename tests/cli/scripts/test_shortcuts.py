@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import inspect
+
 import pytest
 
-from pytrace.cli.scripts.shortcuts import expand
+from pytrace.cli import main
+from pytrace.cli.scripts.shortcuts import SHORTCUTS, expand
 from pytrace.core.diagnostics import TraceError
 
 
@@ -22,18 +25,18 @@ from pytrace.core.diagnostics import TraceError
     ],
 )
 def test_a_shortcut_is_the_command_line_of_a_tool(words: str, expected: str) -> None:
-    assert expand(words.split()) == expected.split()
+    assert expand(["flame", *words.split()]) == expected.split()
 
 
 def test_page_faults_are_counted_by_a_script() -> None:
-    command = expand(["--faults", "-p", "3", "5", "-o", "x.svg"])
+    command = expand(["flame", "--faults", "-p", "3", "5", "-o", "x.svg"])
     assert command[0] == "-e"
     assert "software:page-faults:1" in command[1]
     assert command[2:] == ["-p", "3", "--duration", "5", "-o", "x.svg"]
 
 
 def test_without_a_file_one_is_named_and_told(capsys: pytest.CaptureFixture[str]) -> None:
-    command = expand(["-p", "3"])
+    command = expand(["flame", "-p", "3"])
     assert command[-2] == "-o"
     assert command[-1].startswith("flame-")
     assert command[-1].endswith(".html")
@@ -43,4 +46,26 @@ def test_without_a_file_one_is_named_and_told(capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize("words", ["-F 9 --alloc", "-F 9 --faults", "--alloc --faults", "--off-cpu -e c:malloc", "-F"])
 def test_options_that_exclude_each_other_are_an_error(words: str) -> None:
     with pytest.raises(TraceError, match="pytrace flame: "):
-        expand(words.split())
+        expand(["flame", *words.split()])
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("biolatency -o x.html 10", "biolatency 10 --save-every 1 x.snapshots -o x.html"),
+        ("--every 0.5 -o a/x.htm -e PROGRAM", "-e PROGRAM --save-every 0.5 a/x.snapshots -o a/x.htm"),
+    ],
+)
+def test_a_heat_map_is_a_run_that_saves_snapshots(words: str, expected: str) -> None:
+    assert expand(["heatmap", *words.split()]) == expected.split()
+
+
+@pytest.mark.parametrize(("words", "message"), [("", "needs a tool"), ("x.bt -o x.svg", "FILE.html, not 'x.svg'")])
+def test_a_heat_map_of_nothing_is_an_error(words: str, message: str) -> None:
+    with pytest.raises(TraceError, match=message):
+        expand(["heatmap", *words.split()])
+
+
+def test_all_names_are_shortcuts() -> None:
+    source = inspect.getsource(main.main)
+    assert all(f'"{name}"' in source for name in SHORTCUTS)
