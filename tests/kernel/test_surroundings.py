@@ -191,6 +191,14 @@ def test_long_command_lines(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
+def test_a_huge_environment(tmp_path: Path) -> None:
+    """Commands get it, too."""
+    script = 'begin { printf("%d\\n", strlen(str($1))); system("echo $BIG7 | wc -c"); exit(); }'
+    large = {f"BIG{number}": "x" * 100_000 for number in range(15)}
+    done = shell('$P -q --unsafe -e "$S" -c "sh -c true" abc', tmp_path, S=script, **large)
+    assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["3", "100001"], "")
+
+
 def test_no_kernel_symbols(tmp_path: Path) -> None:
     script = "begin { print(kstack); print(ksym(0xffffffff81000000)); exit(); }"
     done = shell('unshare -m sh -c "mount --bind /dev/null /proc/kallsyms; $P -q -e \\"$S\\""', tmp_path, S=script)

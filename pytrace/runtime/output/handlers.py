@@ -204,8 +204,10 @@ def _system(context: Context, spec: EventSpec) -> RunHandler:
         command = text(data, offset)
         try:
             printed, whole = blocking.run_command(command, context.state)
-        except OSError as error:
-            context.warn(spec, f"system: cannot run {os.fsdecode(command)!r}: {error.strerror}")
+        except (OSError, ValueError) as error:
+            # ValueError: a NUL, which a %c of traced data may be.
+            reason = error.strerror if isinstance(error, OSError) else error
+            context.warn(spec, f"system: cannot run {os.fsdecode(command)!r}: {reason}")
             return
         _emit(context, "syscall", printed, b"\n")
         if not whole:

@@ -81,6 +81,13 @@ def test_system_output_that_is_no_text() -> None:
         assert run.printed() == expected
 
 
+def test_a_command_with_a_nul_is_not_run() -> None:
+    run = Run()
+    run.send(run.event("system", [UINT8], format="echo %c"), 0)
+    assert run.printed() == b""
+    assert b"system: cannot run 'echo \\x00': embedded null byte" in run.messages
+
+
 def test_system_without_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> tuple[bytes, bool]:
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
