@@ -21,13 +21,20 @@ from tests.support.waiting import descendants, until
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
 ROUNDS = 7
+NAME = f"usdt{os.getpid()}"
+"""A program of this name is run by this test alone."""
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pytrace"
 
 
-def script(programs: Path) -> str:
+@pytest.fixture
+def traced(programs: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(programs / "usdt", tmp_path / NAME))
+
+
+def script(program: Path) -> str:
     return (
-        f"uprobe:{programs}/usdt:pass {{ @u = count(); }} usdt:{programs}/usdt:sample:guarded {{ @g = count(); }} "
-        'tracepoint:syscalls:sys_enter_exit_group /comm == "usdt"/ { @t = count(); } '
+        f"uprobe:{program}:pass {{ @u = count(); }} usdt:{program}:sample:guarded {{ @g = count(); }} "
+        f'tracepoint:syscalls:sys_enter_exit_group /comm == "{NAME}"/ {{ @t = count(); }} '
         'begin { printf("begun\\n"); }'
     )
 
@@ -47,9 +54,9 @@ def started(*command: str, mark: str = "") -> Iterator[subprocess.Popen[str]]:
                     os.kill(pid, signal.SIGKILL)
 
 
-def run(programs: Path) -> str:
+def run(program: Path) -> str:
     """Pass the probes; what the program says of the semaphore."""
-    command = [programs / "usdt", str(ROUNDS)]
+    command = [program, str(ROUNDS)]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=patience(10)).stdout.strip()
 
 
@@ -57,48 +64,48 @@ def counts(out: str) -> dict[str, int]:
     return {name: int(number) for name, number in re.findall(r"@(\w+): (\d+)", out)}
 
 
-def test_bpftrace(programs: Path) -> None:
+def test_bpftrace(traced: Path) -> None:
     if not (CACHE / "peer" / "sid" / ".ready").exists():
         pytest.skip("scripts/peer has not installed bpftrace")
     need("uprobe", "usdt", "syscalls")
-    text = script(programs)
+    text = script(traced)
     with started(str(ROOT / "scripts" / "peer"), "-q", "-B", "line", "-e", text, mark="begun") as other:
         with Tracer("-q", "-e", text) as tracer:
-            assert run(programs) == f"guarded {ROUNDS}"
+            assert run(traced) == f"guarded {ROUNDS}"
             status, out, said = tracer.end()
         assert (status, said) == (0, "")
         assert counts(out) == {"u": ROUNDS, "g": ROUNDS, "t": 1}
         # pytrace is gone, the semaphore is still raised.
-        assert run(programs) == f"guarded {ROUNDS}"
+        assert run(traced) == f"guarded {ROUNDS}"
         os.kill(descendants(other.pid)[-1], signal.SIGINT)
         assert counts(other.communicate(timeout=patience(20))[0]) == {"u": 2 * ROUNDS, "g": 2 * ROUNDS, "t": 2}
-    assert run(programs) == "guarded 0"
+    assert run(traced) == "guarded 0"
 
 
-def test_another_pytrace_that_is_killed(programs: Path) -> None:
+def test_another_pytrace_that_is_killed(traced: Path) -> None:
     need("uprobe", "usdt", "syscalls")
-    with Tracer("-q", "-e", script(programs)) as tracer:
-        with Tracer("-q", "-e", script(programs)) as other:
-            assert run(programs) == f"guarded {ROUNDS}"
+    with Tracer("-q", "-e", script(traced)) as tracer:
+        with Tracer("-q", "-e", script(traced)) as other:
+            assert run(traced) == f"guarded {ROUNDS}"
             other.process.kill()
             other.process.wait()
-        assert run(programs) == f"guarded {ROUNDS}"
+        assert run(traced) == f"guarded {ROUNDS}"
         status, out, said = tracer.end()
     assert (status, said, counts(out)) == (0, "", {"u": 2 * ROUNDS, "g": 2 * ROUNDS, "t": 2})
-    until(lambda: run(programs) == "guarded 0")
+    until(lambda: run(traced) == "guarded 0")
 
 
 @pytest.mark.skipif(shutil.which("perf") is None, reason="perf is not installed")
-def test_perf(programs: Path, tmp_path: Path) -> None:
+def test_perf(traced: Path, tmp_path: Path) -> None:
     """Its uprobe is one of tracefs, its tracepoint the same perf event as ours."""
     need("uprobe", "usdt", "syscalls")
     group = f"faults_{os.getpid()}"
     perf = ("perf", "--buildid-dir", str(tmp_path))
-    subprocess.run([*perf, "probe", "-q", "-x", programs / "usdt", f"{group}:pass=pass"], check=True)
+    subprocess.run([*perf, "probe", "-q", "-x", traced, f"{group}:pass=pass"], check=True)
     try:
         events = f"{group}:pass,syscalls:sys_enter_exit_group"
-        with Tracer("-q", "-e", script(programs)) as tracer:
-            command = [*perf, "stat", "-x,", "-e", events, programs / "usdt", str(ROUNDS)]
+        with Tracer("-q", "-e", script(traced)) as tracer:
+            command = [*perf, "stat", "-x,", "-e", events, traced, str(ROUNDS)]
             stat = subprocess.run(command, capture_output=True, text=True, check=True, timeout=patience(20))
             assert f"guarded {ROUNDS}" in stat.stdout
             assert [line.split(",")[0] for line in stat.stderr.splitlines() if "," in line] == [str(ROUNDS), "1"]

@@ -94,7 +94,7 @@ def test_system_cannot_be_run(tmp_path: Path, processes: Limited) -> None:
 def test_no_thread_can_be_started(tmp_path: Path, processes: Limited) -> None:
     """The compiler and the watchdog need one."""
     need("uprobe", "perf_events")
-    script = "u:libc:getppid { @s[ustack] = count(); } profile:hz:9 { } interval:ms:50 { @ = count(); exit(); }"
+    script = "u:libc:getppid /pid == 1/ { @s[ustack] = count(); } profile:hz:9 { } interval:ms:50 { @ = 1; exit(); }"
     cache = str(tmp_path / "cache")
     done = shell(f'{processes.enter} exec $P -q -e "$S"', tmp_path, S=script, XDG_CACHE_HOME=cache)
     assert (done.returncode, done.stdout) == (1, "")
@@ -232,7 +232,7 @@ def test_no_inotify_instance_is_needed(tmp_path: Path) -> None:
     before = setting.read_text()
     try:
         setting.write_text("0")
-        script = "uprobe:libc:getppid { @s[ustack] = count(); } interval:ms:50 { @ = count(); exit(); }"
+        script = "uprobe:libc:getppid /pid == 1/ { @s[ustack] = count(); } interval:ms:50 { @ = 1; exit(); }"
         done = shell('$P -q -e "$S" -p $$', tmp_path, S=script)
     finally:
         setting.write_text(before)

@@ -69,6 +69,8 @@ def _trace(out: Path, words: tuple[str, ...]) -> NoReturn:
         status = cli.main(words)
         sys.stdout.flush()
         os._exit(status)
+    except KeyboardInterrupt:
+        os._exit(130)
     finally:
         os._exit(99)
 
