@@ -127,7 +127,7 @@ def _message(spec: SpecText, parsed: ProbeText, scope: Scope, kernel: KernelInfo
         raise spec.error("a format is expected", hints=hints)
     parts = list(split(spec, ",", 1))
     format_ = parts[0]
-    if len(format_.text) < 2 or not format_.text.endswith('"'):
+    if len(format_.text) < 2 or text_end(format_.text, 0) != len(format_.text):
         raise format_.error("a comma is expected after the format, or the format has no end")
     found = conversions(format_)
     expressions: list[str] = []

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -44,6 +45,8 @@ _HEADER = struct.Struct("<8sHH32sQQ")
 """Mark, version, zero, SHA-256 of all after the header, bytes of the document, and those of the contents at its end."""
 
 _LEVEL = 3
+
+_MAP_NAME = re.compile(rb"@\w*", re.ASCII)
 
 
 # ---------------------------------------------------------------------------------------------- the contents
@@ -337,6 +340,8 @@ class _Opened:
                 pass
 
     def _map(self, stored: _Map) -> MapData:
+        if not _MAP_NAME.fullmatch(stored.name):
+            raise ValueError(f"{stored.name!r} is no name of a map")
         name, key, value = text(stored.name), type_from(stored.key, key=True), type_from(stored.value)
         if value is None:
             raise ValueError(f"map {name} has no values")

@@ -176,3 +176,9 @@ def test_names_are_no_code(spec: str) -> None:
 def test_control_characters_are_in_no_name() -> None:
     with pytest.raises(TraceError, match="control characters"):
         translate("trace", probe="p::a\x07b")
+
+
+@pytest.mark.parametrize("spec", ['do_exit "a" b "c"', 'do_exit "); tem("isywtem("', 'do_exit "a\\"'])
+def test_what_follows_a_format_is_no_code(spec: str) -> None:
+    with pytest.raises(TraceError, match="after the format"):
+        translate("trace", probe=spec)

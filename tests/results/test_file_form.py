@@ -378,3 +378,10 @@ def test_the_library_is_imported_when_a_file_is_read_and_not_before() -> None:
         "assert 'zstandard' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("name", ["reads", "@a\n# EOF", "@\udcff", "", "@a b"])
+def test_names_that_no_map_has_are_refused(name: str) -> None:
+    data = file_form.to_bytes(snapshot(map_data(name, None, types.Count(), {None: 1})))
+    with pytest.raises(TraceError, match="is no name of a map"):
+        file_form.from_bytes(data, "x")

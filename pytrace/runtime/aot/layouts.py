@@ -28,8 +28,17 @@ Row = tuple[str, ...]
 
 def differences(kernel: KernelInfo, rows: Iterable[Row]) -> list[str]:
     """Differences between *rows* and this kernel, a sentence each."""
-    found = (_CHECKS[row[0]](kernel, row) if row[0] in _CHECKS else f"unknown fact {row[0]!r}" for row in rows)
-    return [text for text in found if text]
+    return [text for row in rows if (text := _difference(kernel, row))]
+
+
+def _difference(kernel: KernelInfo, row: Row) -> str:
+    check = _CHECKS.get(row[0]) if row else None
+    if check is None:
+        return f"unknown fact {row[0] if row else ''!r}"
+    try:
+        return check(kernel, row)
+    except (TypeError, ValueError):
+        return f"the fact {row[0]!r} has another form than this version writes"
 
 
 def member(kernel: KernelInfo, kind: str, name: str, path: str) -> Field | None:

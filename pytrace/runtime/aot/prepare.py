@@ -233,7 +233,10 @@ class _Filler:
     def fill(self) -> Iterable[tuple[int, bytes]]:
         """Offsets and bytes of the values that differ from those in the file."""
         for item in self._ahead.values:
-            found = self._value(item.what, item.parts, item.size)
+            try:
+                found = self._value(item.what, item.parts, item.size)
+            except (LookupError, ValueError) as error:
+                raise TraceError(f"the file is damaged: the value {item.what!r} has another form") from error
             if found is not None:
                 yield item.offset, found.ljust(item.size, b"\0")
 

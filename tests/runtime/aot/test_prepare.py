@@ -302,3 +302,13 @@ def test_files_that_do_not_say_for_which_kernel_they_are(facts: tuple[tuple[str,
     script = compiled("begin { exit(); }")
     with pytest.raises(TraceError, match="does not say for which kernel"):
         prepared(replace(script, manifest=replace(script.manifest, facts=facts)))
+
+
+def test_open_values_of_another_form_are_refused() -> None:
+    script = compiled("begin { print($1); exit(); }")
+    ahead = script.manifest.ahead
+    assert ahead is not None
+    for values_ in ((OpenValue("unknown", (), 0, 8),), (OpenValue("parameter", ("1",), 0, 8),)):
+        damaged = replace(script, manifest=replace(script.manifest, ahead=replace(ahead, values=values_)))
+        with pytest.raises(TraceError, match="the file is damaged: the value"):
+            prepared(damaged, "5")
