@@ -40,6 +40,8 @@ PROBED = "probed files are looked at"
 OUTPUT = "output is written where only it can write"
 NETWORK_NAMESPACE = "interfaces of another network namespace are read by a process there"
 
+KILLS = "another filter, as of systemd, kills for it (allow seccomp and landlock_*)"
+
 _SYSTEM_FILES = (
     "/usr", "/lib", "/lib64", "/bin", "/proc", "/sys", "/run/netns", "/dev/null", "/dev/urandom", "/nix/store",
     "/etc/localtime", "/etc/timezone", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/ld.so.cache",
@@ -258,10 +260,13 @@ class Confinement(Service):
         self._say(f"Capabilities kept: {'; '.join(texts) or 'none'}\n")
 
     def _landlock(self, wanted: Needs) -> None:
-        version = landlock.abi()
         if wanted.all_files:
             self._say(f"Files are not limited by Landlock: {wanted.all_files}\n")
             return
+        if not _survives(landlock.abi):
+            self._say(f"Files are not limited by Landlock: {KILLS}\n")
+            return
+        version = landlock.abi()
         if not version:
             self._say("Files are not limited by Landlock: this kernel does not have it, or does not use it\n")
             return
@@ -284,6 +289,9 @@ class Confinement(Service):
             families=tuple(dict.fromkeys(wanted.families)), new_files=bool(wanted.write),
             existing_files=bool(wanted.existing), cpu_events=wanted.cpu_events,
         )  # fmt: skip
+        if not _survives(lambda: seccomp.install(rules)):
+            self._say(f"System calls are not limited: {KILLS}\n")
+            return
         try:
             seccomp.install(rules)
         except OSError as error:
@@ -305,6 +313,23 @@ def _allowed(rules: seccomp.Rules, wanted: Needs) -> str:
         families = [f"AF_{family.name}" for family in rules.families]
         allowed.append(f"sockets of {', '.join(families)} may be opened")
     return "; ".join(allowed) or "no file may be written by name, no socket opened"
+
+
+def _survives(call: Callable[[], object]) -> bool:
+    """Whether a system call returns. Another filter may kill for it: ``SystemCallFilter=`` of systemd does.
+
+    A child tries it, if there is a filter already.
+    """
+    if "Seccomp:\t2" not in fingerprints.read_text("/proc/self/status"):
+        return True
+    child = os.fork()
+    if not child:
+        try:
+            call()
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    return os.WIFEXITED(status)
 
 
 def mask(names: Iterable[str]) -> int:

@@ -12,13 +12,16 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pytrace.core.manifest import Manifest
 from pytrace.core.options.run_options import RunOptions
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.session.services.service import Service
 from pytrace.runtime.symbols.lazy import LazySymbols
+
+if TYPE_CHECKING:
+    import socket
 
 
 class Unwinding(Protocol):
@@ -82,10 +85,14 @@ ATTACHED_HOOKS = ("__PYTRACE_NOTIFY_PROBES_ATTACHED", "__BPFTRACE_NOTIFY_PROBES_
 class OwnProcess(Service):
     """Notices and garbage collection of the command; programs that embed a session see to their own."""
 
+    def __init__(self) -> None:
+        self._manager: socket.socket | None = None
+
     def attached(self) -> None:
         """Notify test benches and the service manager that tracing has begun."""
         attached_hooks()
-        systemd("READY=1")
+        self._manager = service_manager()
+        notify(self._manager, "READY=1")
 
     def begin(self) -> None:
         """Enable the garbage collector, which is off during a start. Objects allocated so far are long-lived."""
@@ -95,7 +102,10 @@ class OwnProcess(Service):
 
     def stop(self) -> None:
         """Notify the service manager that tracing ends."""
-        systemd("STOPPING=1")
+        notify(self._manager, "STOPPING=1")
+        if self._manager is not None:
+            self._manager.close()
+            self._manager = None
 
 
 MODULES_AFTER = 1.0
@@ -137,25 +147,37 @@ class OwnModules(Service):
         return module_loading.steps(module_loading.names(*self._run))
 
 
-def systemd(state: str) -> None:
-    """Send *state* (``READY=1``, ``STOPPING=1``) to the service manager, if one waits for it.
+def service_manager() -> socket.socket | None:
+    """A socket to the service manager, if one waits for notices; open during the run, which may open none later.
 
-    The protocol is one datagram to the socket that ``NOTIFY_SOCKET`` names; a leading ``@`` means the abstract
+    The protocol is one datagram for each to the socket that ``NOTIFY_SOCKET`` names; a leading ``@`` means the abstract
     name space (sd_notify(3)).
     """
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):
-        return
+        return None
     if address.startswith("@"):
         address = "\0" + address[1:]
     import socket  # milliseconds, and only for services
 
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
-        try:
-            sender.connect(address)
-            sender.send(state.encode())
-        except OSError as error:
-            sys.stderr.write(f"WARNING: cannot notify systemd: {error.strerror}\n")
+    sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+    try:
+        sender.connect(address)
+    except OSError as error:
+        sender.close()
+        sys.stderr.write(f"WARNING: cannot notify systemd: {error.strerror}\n")
+        return None
+    return sender
+
+
+def notify(manager: socket.socket | None, state: str) -> None:
+    """Send *state* (``READY=1``, ``STOPPING=1``) to the service manager, if there is one."""
+    if manager is None:
+        return
+    try:
+        manager.send(state.encode())
+    except OSError as error:
+        sys.stderr.write(f"WARNING: cannot notify systemd: {error.strerror}\n")
 
 
 def attached_hooks() -> None:

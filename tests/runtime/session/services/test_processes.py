@@ -78,8 +78,11 @@ def test_the_service_manager_is_told(abstract: bool, tmp_path: Path, monkeypatch
         receiver.bind(f"\0{name}" if abstract else name)
         receiver.settimeout(60)
         monkeypatch.setenv("NOTIFY_SOCKET", f"@{name}" if abstract else name)
-        processes.systemd("READY=1")
-        processes.systemd("STOPPING=1")
+        own = processes.OwnProcess()
+        own.attached()
+        # The run may open no socket by then.
+        monkeypatch.setattr(socket, "socket", lambda *_: pytest.fail("a second socket"))
+        own.stop()
         assert [receiver.recv(100) for _ in range(2)] == [b"READY=1", b"STOPPING=1"]
 
 
@@ -88,7 +91,9 @@ def test_nobody_waits(address: str | None, monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
     if address is not None:
         monkeypatch.setenv("NOTIFY_SOCKET", address)
-    processes.systemd("READY=1")
+    own = processes.OwnProcess()
+    own.attached()
+    own.stop()
     assert capsys.readouterr() == ("", "")
 
 
@@ -96,7 +101,9 @@ def test_a_socket_that_nobody_reads_is_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "missing"))
-    processes.systemd("READY=1")
+    own = processes.OwnProcess()
+    own.attached()
+    own.stop()
     assert capsys.readouterr().err == "WARNING: cannot notify systemd: No such file or directory\n"
 
 
