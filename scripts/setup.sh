@@ -215,7 +215,7 @@ ensure_libbpf() {
 
 # ---------------------------------------------------------------- test kernel
 
-# ensure_kernel SERIES: sets `kernel` to the newest release of that series that is in the cache or that apt offers, unpacked.
+# ensure_kernel SERIES: sets `kernel` to the newest release of that series that is in the cache or that Debian has, unpacked.
 ensure_kernel() {
     kernels=$cache/kernels
     mkdir -p "$kernels" || return 1
@@ -226,26 +226,66 @@ ensure_kernel() {
     fi
     command -v apt-get >/dev/null && command -v dpkg >/dev/null ||
         { say "the test kernel comes as a Debian package: apt-get and dpkg are needed"; return 1; }
-    package=$(newest_kernel_package "$1")
-    if [ -z "$package" ]; then
-        if is_root; then apt_update force || return 1; package=$(newest_kernel_package "$1"); fi
-        [ -n "$package" ] || { say "apt offers no linux-image-$1.*-amd64-unsigned (try: sudo apt-get update)"; return 1; }
+    apt_lists=
+    kernel=$(newest_kernel "$1")
+    if [ -z "$kernel" ]; then
+        all_suites && kernel=$(newest_kernel "$1")
+        [ -n "$kernel" ] || { say "no suite of Debian has a kernel $1"; return 1; }
     fi
-    kernel=${package#linux-image-}
-    kernel=${kernel%-unsigned}
     say "fetching kernel $kernel (once)"
     rm -rf "${kernels:?}/$kernel" && mkdir -p "$kernels/$kernel" || return 1
     (
         cd "$kernels/$kernel" || exit 1
-        apt-get -q -q -o APT::Sandbox::User=root download "$package" >&2 || { is_root && apt_update force && apt-get -q -q -o APT::Sandbox::User=root download "$package" >&2; } || exit 1
-        dpkg -x ./*.deb . && rm -f ./*.deb || exit 1
-        [ -e lib ] || ln -s usr/lib lib || exit 1 # newer packages have their modules under /usr only
+        # shellcheck disable=SC2046,SC2086
+        apt-get -q -q $apt_lists -o APT::Sandbox::User=root download $(kernel_packages "$kernel") >&2 || exit 1
+        for file in ./*.deb; do dpkg -x "$file" . && rm -f "$file" || exit 1; done
+        # Newer packages have everything under /usr/lib/modules.
+        [ -e lib ] || ln -s usr/lib lib || exit 1
+        if [ ! -e boot ]; then
+            mkdir boot && ln -s "../lib/modules/$kernel/vmlinuz.unsigned" "boot/vmlinuz-$kernel" &&
+                ln -s "../lib/modules/$kernel/config" "boot/config-$kernel" || exit 1
+        fi
         PATH=$PATH:/sbin:/usr/sbin depmod -b "$PWD" "$kernel" && : >.ready
-    ) || { say "could not fetch $package"; return 1; }
+    ) || { say "could not fetch kernel $kernel"; return 1; }
 }
 
-newest_kernel_package() {
-    apt-cache pkgnames "linux-image-$1." 2>/dev/null | grep -E -- '-amd64-unsigned$' | grep -vE 'rt-|cloud-|bpo' | sort -V | tail -n 1
+# newest_kernel SERIES: prints the newest release of that series in apt's lists.
+newest_kernel() {
+    # shellcheck disable=SC2086
+    apt-cache $apt_lists pkgnames linux- 2>/dev/null | sed -n -E 's/^linux-(image-(.*-amd64)-unsigned|binary-unsigned-(.*-amd64))$/\2\3/p' |
+        grep "^$1\." | grep -vE -- '-rt-|-cloud-|bpo' | sort -V | tail -n 1
+}
+
+# kernel_packages RELEASE: the packages with the kernel, its configuration and its modules; one until 6.18, three after it.
+kernel_packages() {
+    # shellcheck disable=SC2086
+    if apt-cache $apt_lists pkgnames "linux-image-$1-unsigned" | grep -q .; then
+        printf '%s\n' "linux-image-$1-unsigned"
+    else
+        printf '%s\n' "linux-binary-unsigned-$1" "linux-modules-$1" "linux-base-$1"
+    fi
+}
+
+# all_suites: sets `apt_lists` to the options by which apt reads the lists of all of Debian's suites. They are in the cache, apart from this
+# system's, which are never changed, and as old as a day at most.
+all_suites() {
+    mirror=$(debian_mirror)
+    if [ -z "$mirror" ]; then is_root && apt_update force && mirror=$(debian_mirror); fi
+    [ -n "$mirror" ] || { say "apt on this machine has no Debian archive"; return 1; }
+    suites=$cache/suites
+    mkdir -p "$suites/lists/partial" "$suites/archives/partial" || return 1
+    apt_lists="-o Dir::State::Lists=$suites/lists -o Dir::Cache=$suites -o Dir::Etc::SourceList=$suites/sources.list -o Dir::Etc::SourceParts=/dev/null"
+    apt_lists="$apt_lists -o APT::Architecture=amd64 -o Acquire::Languages=none -o APT::Sandbox::User=root"
+    if [ -n "$(find "$suites/updated" -mmin -1440 2>/dev/null)" ]; then return 0; fi
+    for suite in bullseye bookworm bookworm-backports trixie trixie-backports sid; do
+        printf 'deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s %s main\n' "$mirror" "$suite"
+    done >"$suites/sources.list"
+    for suite in bullseye-security bookworm-security trixie-security; do
+        printf 'deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s-security %s main\n' "${mirror%/}" "$suite"
+    done >>"$suites/sources.list"
+    say "fetching the package lists of Debian's suites (once a day)"
+    # shellcheck disable=SC2086
+    apt-get -q -q $apt_lists update >&2 && : >"$suites/updated"
 }
 
 # ensure_headers SERIES: sets `headers` to the build tree of the newest kernel headers of that series that are in the cache or that apt
