@@ -93,6 +93,8 @@ FUNCTIONS: dict[str, tuple[type | None, tuple[type, ...], _Policy]] = {
     "bpf_linker__finalize": (c_int, (c_void_p,), _zero_or_error),
     "bpf_linker__free": (None, (c_void_p,), _as_is),
     "bpf_program__name": (c_char_p, (c_void_p,), _as_is),
+    "bpf_program__insns": (c_void_p, (c_void_p,), _as_is),
+    "bpf_program__insn_cnt": (c_size_t, (c_void_p,), _as_is),
     "bpf_program__fd": (c_int, (c_void_p,), _zero_or_error),
     "bpf_program__set_type": (c_int, (c_void_p, c_int), _zero_or_error),
     "bpf_program__set_expected_attach_type": (c_int, (c_void_p, c_int), _zero_or_error),
@@ -177,6 +179,12 @@ def open_memory(elf: bytes, btf_path: str = "") -> int:
         settings.btf_custom_path = os.fsencode(btf_path)
     handle: int = library().bpf_object__open_mem(elf, len(elf), ctypes.byref(settings))
     return handle
+
+
+def instructions(program: int) -> bytes:
+    """The instructions of a ``struct bpf_program``, relocated if its object was loaded or refused."""
+    lib = library()
+    return ctypes.string_at(lib.bpf_program__insns(program), 8 * lib.bpf_program__insn_cnt(program))
 
 
 _PRINTING = RLock()

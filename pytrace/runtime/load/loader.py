@@ -11,6 +11,7 @@ import mmap
 import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -32,7 +33,7 @@ from pytrace.runtime.abi.bpf import AttachType, ProgramType
 from pytrace.runtime.host import fingerprints
 from pytrace.runtime.load import key_digests
 from pytrace.runtime.load.loaded_script import Generations, LoadedScript
-from pytrace.runtime.load.verifier import LoadError, VerifierLogs, explain, map_refused
+from pytrace.runtime.load.verifier import LoadError, Positions, VerifierLogs, explain, map_refused
 
 if TYPE_CHECKING:
     from pytrace.runtime.load.map_memory import MapSize
@@ -136,13 +137,37 @@ def load(script: CompiledScript, *, options: LoadOptions, stack: ExitStack) -> L
     """Load all programs and maps of *script*; *stack* unloads them.
 
     Raises:
-        LoadError: the kernel rejected it; the message is one line, the exception has the whole log.
+        LoadError: the kernel rejected it; the message says why and where, the exception has the whole log.
     """
+    try:
+        loaded = _load(script, options, stack)
+    except LoadError as error:
+        if not error.cut:
+            raise
+        # The reason is at the end of the log, for which there was no room: without instructions there is.
+        with ExitStack() as again:
+            try:
+                _load(script, options, again, brief=error)
+            except LoadError as other:
+                raise other from None
+        raise
+    if words := script.manifest.random_words:
+        key_digests.draw(loaded.section(words.section), words)
+    for symbol, buffers in loaded.generations.items():
+        buffers.start(loaded.map_fd(symbol))
+    return loaded
+
+
+def _load(
+    script: CompiledScript, options: LoadOptions, stack: ExitStack, brief: LoadError | None = None
+) -> LoadedScript:
+    """The programs and maps in the kernel; with *brief*, the log after that error has only the reason."""
     lib = libbpf.library()
     with libbpf.Messages(options.libbpf_log) as messages:
-        handle = _open(script, options, messages)
+        data, handle = _open(script, options, messages)
         stack.callback(lib.bpf_object__close, handle)
-        logs = VerifierLogs(script.manifest.config.log_size, options.verifier_log)
+        reader = None if brief else options.verifier_log
+        logs = VerifierLogs(script.manifest.config.log_size, reader, brief=brief is not None)
         maps = _members(lib.bpf_object__next_map, handle)
         programs = _members(lib.bpf_object__next_program, handle)
         _prepare_maps(lib, maps, script, options)
@@ -157,9 +182,13 @@ def load(script: CompiledScript, *, options: LoadOptions, stack: ExitStack) -> L
                 lib.bpf_object__load(handle)
             except OSError as error:
                 logs.report()
-                raise explain(error, logs, script.manifest, messages) from None
+                positions = partial(_positions, data, chosen)
+                raise explain(error, logs, script.manifest, messages, positions, brief, options.has) from None
         logs.report()
-        loaded = LoadedScript(
+        for item in maps:
+            if _map_name(lib, item).startswith(PENDING):
+                stack.callback(_cancel, lib.bpf_map__fd(item))
+        return LoadedScript(
             script,
             stack,
             programs={symbol: lib.bpf_program__fd(item) for symbol, item in chosen.items()},
@@ -167,14 +196,6 @@ def load(script: CompiledScript, *, options: LoadOptions, stack: ExitStack) -> L
             multi={spec.symbol: _multi_link(spec, options) for spec in script.manifest.programs},
             generations=generations,
         )
-    for item in maps:
-        if _map_name(lib, item).startswith(PENDING):
-            stack.callback(_cancel, lib.bpf_map__fd(item))
-    if words := script.manifest.random_words:
-        key_digests.draw(loaded.section(words.section), words)
-    for symbol, buffers in generations.items():
-        buffers.start(loaded.map_fd(symbol))
-    return loaded
 
 
 def _cancel(descriptor: int) -> None:
@@ -183,14 +204,22 @@ def _cancel(descriptor: int) -> None:
         bpf_maps.delete(descriptor, key)
 
 
-def _open(script: CompiledScript, options: LoadOptions, messages: libbpf.Messages) -> int:
+def _positions(data: bytes, programs: Mapping[str, int], spec: ProgramSpec) -> Positions:
+    """The positions of a refused program's instructions in the script."""
+    from pytrace.runtime.load.line_table import LineTable  # only what fails needs it
+
+    return LineTable(data).positions(spec.symbol, libbpf.instructions(programs[spec.symbol]))
+
+
+def _open(script: CompiledScript, options: LoadOptions, messages: libbpf.Messages) -> tuple[bytes, int]:
+    """The ELF file of a script, and libbpf's object for it."""
     data = script.elf
     if script.manifest.objects:
         from pytrace.runtime.load import linker
 
         data = linker.link(data, list(script.manifest.objects))
     try:
-        return libbpf.open_memory(data, options.btf_path)
+        return data, libbpf.open_memory(data, options.btf_path)
     except OSError as error:
         text = "\n".join(messages.warnings)
         raise LoadError(f"libbpf cannot read the compiled script: {_first(messages, error)}", log=text) from None

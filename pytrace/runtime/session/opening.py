@@ -27,6 +27,7 @@ from pytrace.runtime.host.clocks import Clock, together
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.load.loader import LoadOptions, available_memory, load
 from pytrace.runtime.load.map_reader import MapReader
+from pytrace.runtime.load.verifier import LOG_HINT, LoadError
 from pytrace.runtime.output.renderer import Renderer
 from pytrace.runtime.output.run_state import RenderOptions, RunState
 from pytrace.runtime.output.streams import Flush, Output, create
@@ -239,7 +240,12 @@ def programs(
         entries=unwind.entries(),
         admit=None if memory is None else memory.admit,
     )
-    return load(script, options=load_options, stack=stack)
+    try:
+        return load(script, options=load_options, stack=stack)
+    except LoadError as error:
+        if options.verbose and error.log and "verifier" not in options.debug:
+            _show_refusal(error)
+        raise
 
 
 def heartbeat(loaded: LoadedScript, options: RunOptions, embedded: bool, stack: ExitStack) -> NoHeartbeat:
@@ -364,6 +370,14 @@ def _types(spec: MapSpec) -> list[Type]:
 
 def _to_stderr(text: str) -> None:
     sys.stderr.write(text if text.endswith("\n") else f"{text}\n")
+
+
+def _show_refusal(error: LoadError) -> None:
+    """Print the log of an error, which needs no hint any more that says how to see it."""
+    name = error.program.symbol if error.program is not None else "libbpf"
+    note = "the log is longer than log_size: a part of it is shown\n" if error.cut else ""
+    _show_verifier(name, f"{error.log.rstrip()}\n{note}")
+    error.hints = tuple(hint for hint in error.hints if hint != LOG_HINT)
 
 
 def _show_verifier(symbol: str, text: str) -> None:

@@ -17,6 +17,7 @@ from pytrace.core.probes.targets import KernelFunctionTarget
 from pytrace.core.types import UINT64, String
 from pytrace.runtime.abi import libbpf, privileges
 from pytrace.runtime.abi.libbpf import WARN
+from pytrace.runtime.load import verifier
 from pytrace.runtime.load.verifier import Finding, LoadError, VerifierLogs, explain, finding, map_refused
 
 HERE = Location("script.bt", 1, 1)
@@ -38,15 +39,26 @@ COUNTS = MapSpec("@counts", "counts", "hash", String(64), UINT64, 4096)
 @pytest.mark.parametrize(
     ("log", "found"),
     [
-        (LOG, Finding("R0 invalid mem access 'scalar'", "script.bt:3")),
+        (LOG, Finding("R0 invalid mem access 'scalar'", "script.bt:3", (0, 1))),
         ("", Finding("", "")),
-        ("R1=ctx()\nR1_w=fp-8\n12: (95) exit\nfrom 3 to 9: R0=0\nprocessed 9 insns\n\n   \n", Finding("", "")),
+        ("R1=ctx()\nR1_w=fp-8\n12: (95) exit\nfrom 3 to 9: R0=0\nprocessed 9 insns\n\n   \n", Finding("", "", (12,))),
         ("; first @ a.bt:1\n; second @ b.bt:22\nmath between fp\n", Finding("math between fp", "b.bt:22")),
         ("; a comment without a place\nunknown func bpf_x#999\n", Finding("unknown func bpf_x#999", "")),
         # The last words count; this one starts as noise does.
         ("BPF program is too large. Processed 1000001 insn\n",
          Finding("BPF program is too large. Processed 1000001 insn", "")),
-        ("invalid one\ninvalid other\nmark_precise: frame0\nframe1: R1=1\ncaller:\n R6=1\n", Finding("R6=1", "")),
+        ("invalid one\ninvalid other\nmark_precise: frame0\nframe1: R1=1\ncaller:\n R6=1\n", Finding("invalid other")),
+        # The instruction that is named counts, not the last one; states follow the message.
+        ("0: (b7) r6 = 1\ninfinite loop detected at insn 7\ncur state: R6=1\nold state: R6=P1\n",
+         Finding("infinite loop detected at insn 7", "", (7,))),
+        ("4: (85) call x#131\n9: (95) exit\nUnreleased reference id=2 alloc_insn=4\nwould lead to reference leak\n",
+         Finding("would lead to reference leak", "", (4,))),
+        ("40: (79) r1 = *(u64 *)(r6 +24)\nfunc 'f' arg3 type INT is not a struct\ninvalid bpf_context access off=24\n",
+         Finding("func 'f' arg3 type INT is not a struct: invalid bpf_context access off=24", "", (40,))),
+        # Linux 7.3
+        ("; $x @ a.bt:3:5\n3: (79) r1 = *(u64 *)(r0 +0)\nbad access\n\nVerification failed: Memory: x\nReason\n",
+         Finding("bad access", "a.bt:3", (3,))),
+        ("\nVerification failed: Policy: not allowed\n", Finding("Policy: not allowed")),
     ],
 )  # fmt: skip
 def test_the_complaint_in_a_log(log: str, found: Finding) -> None:
@@ -117,13 +129,23 @@ def test_each_program_has_its_log_when_somebody_reads() -> None:
 # ---------------------------------------------------------------------------------------------- refusals
 
 
-def explained(number: int, *warnings: str, log: str = "", programs: tuple[ProgramSpec, ...] = (PROGRAM,)) -> LoadError:
-    logs = VerifierLogs(4096, None)
+POSITIONS = {0: Location("script.bt", 3, 5, 0, "    $x = *(uint64 *)0;"), 5: Location("stdlib/x.bt", 1, 1)}
+
+
+def explained(
+    number: int,
+    *warnings: str,
+    log: str = "",
+    programs: tuple[ProgramSpec, ...] = (PROGRAM,),
+    size: int = 4096,
+    before: LoadError | None = None,
+) -> LoadError:
+    logs = VerifierLogs(size, None)
     logs._shared._data[: len(log)] = log.encode()
     messages = libbpf.Messages()
     messages.lines = [(WARN, f"libbpf: {text}") for text in warnings]
     manifest = Manifest(programs, (COUNTS,), (), (), Config(perf_rb_pages=64))
-    return explain(OSError(number, os.strerror(number)), logs, manifest, messages)
+    return explain(OSError(number, os.strerror(number)), logs, manifest, messages, lambda _: POSITIONS, before)
 
 
 REFUSED = "prog 'probe_0': BPF program load failed: Permission denied"
@@ -132,11 +154,55 @@ REFUSED = "prog 'probe_0': BPF program load failed: Permission denied"
 def test_a_program_that_the_verifier_rejects() -> None:
     error = explained(errno.EACCES, "something before", REFUSED, log=LOG)
     assert error.message == (
-        "the kernel's verifier rejected kprobe:vfs_read: R0 invalid mem access 'scalar' (script.bt:3)"
+        "the kernel's verifier rejected kprobe:vfs_read: it accesses memory that it may not, or that the verifier "
+        "cannot follow (script.bt:3:5)\n    $x = *(uint64 *)0;\n    ~~\n"
+        "the verifier says: R0 invalid mem access 'scalar'"
     )
     assert error.program is PROGRAM
+    assert error.location == POSITIONS[0]
     assert error.log == LOG
-    assert error.hints == ("-v shows the full verifier log",)
+    assert error.hints[1:] == ("-v shows the full verifier log",)
+
+
+def test_code_of_the_library_is_placed_where_it_was_called() -> None:
+    log = f"{LOG.partition('R0 invalid')[0]}6: (95) exit\nwords of a later kernel\n"
+    assert explained(errno.EACCES, REFUSED, log=log).message.startswith(
+        "the kernel's verifier rejected kprobe:vfs_read: words of a later kernel (script.bt:3:5)\n"
+    )
+
+
+def test_a_log_that_lacks_its_end() -> None:
+    """What the buffer has of it says nothing; the same without instructions has the reason."""
+    log = "0: (b7) r0 = 0\n" * 300
+    first = explained(errno.ENOSPC, REFUSED, log=log[:1000], size=1000)
+    assert first.cut
+    assert "r0 = 0" not in first.message
+    assert "log_size" in first.hints[0]
+    reason = "The sequence of 8193 jumps is too complex.\nprocessed 5 insns\n"
+    second = explained(errno.E2BIG, REFUSED, log=reason, size=1000, before=first)
+    assert not second.cut
+    assert "more branches than the verifier follows: 8192 in a row (script.bt:3:5)\n" in second.message
+    assert second.log == f"{first.log}\n{reason}"
+
+
+def test_a_log_that_lacks_its_beginning() -> None:
+    log = "1: (b7) r0 = 0\n" * 100 + "R0 invalid mem access 'scalar'\nprocessed 5 insns\n"
+    error = explained(errno.ENOSPC, REFUSED, log=log[-1000:], size=1000)
+    assert not error.cut
+    assert "memory that it may not" in error.message
+
+
+@pytest.mark.parametrize(
+    ("place", "shown"),
+    [
+        (Location("a.bt", 2, 3, 0, "\t\t@x[1] = 5;"), "\n        @x[1] = 5;\n        ~~"),
+        (Location("a.bt", 2, 1, 0, "+"), "\n+\n~"),
+        (Location("a.bt", 2, 1), ""),
+        (Location("a.bt", 2, 90, 0, "short"), ""),
+    ],
+)
+def test_the_excerpt_of_a_place(place: Location, shown: str) -> None:
+    assert verifier._excerpt(place) == shown
 
 
 def test_the_older_form_of_the_message() -> None:
@@ -145,15 +211,14 @@ def test_the_older_form_of_the_message() -> None:
 
 def test_a_program_without_a_log() -> None:
     error = explained(errno.EACCES, REFUSED)
-    assert error.message == f"the kernel's verifier rejected kprobe:vfs_read: {REFUSED} ({HERE.file}:{HERE.line})"
+    assert error.message == f"the kernel's verifier rejected kprobe:vfs_read: {REFUSED} (script.bt:1:1)"
     assert error.log == f"libbpf: {REFUSED}".removeprefix("libbpf: ")
 
 
 def test_a_program_that_attaches_to_nothing_is_named_by_its_kind() -> None:
     program = ProgramSpec("probe_0", "begin", 0, (), HERE)
-    assert explained(errno.EACCES, REFUSED, log="bad\n", programs=(program,)).message.endswith(
-        f"rejected begin: bad ({HERE.file}:{HERE.line})"
-    )
+    message = explained(errno.EACCES, REFUSED, log="bad\n", programs=(program,)).message
+    assert message.endswith("rejected begin: bad (script.bt:1:1)")
 
 
 @pytest.mark.parametrize(
@@ -171,7 +236,7 @@ def test_a_program_that_attaches_to_nothing_is_named_by_its_kind() -> None:
 )
 def test_what_to_do_about_limits(number: int, log: str, hint: str) -> None:
     error = explained(number, REFUSED, log=log)
-    assert error.message.endswith(f"({HERE.file}:{HERE.line})"), "the probe's line"
+    assert "(script.bt:1:1)" in error.message, "the probe's line"
     assert len(error.hints) == 2
     assert hint in error.hints[0]
 

@@ -1,0 +1,152 @@
+"""Script positions of a program's instructions, as the kernel's verifier numbers them.
+
+Sources: ``Documentation/bpf/btf.rst`` (``.BTF.ext``), ``include/uapi/linux/bpf.h`` (``BPF_PSEUDO_CALL``), and
+``bpf_object__reloc_code`` of libbpf, which copies the functions that a program calls behind it, in the order of calls.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+import msgspec
+
+from pytrace.core.event_layout import Location
+from pytrace.runtime.elf.file import ElfFile
+
+_INSTRUCTION = struct.Struct("<BBhi")
+_CALL, _LOAD_ADDRESS = 0x85, 0x18
+_TO_FUNCTION = {_CALL: 1, _LOAD_ADDRESS: 4}
+"""Instructions that refer to a function, with the source register that says so: ``BPF_PSEUDO_CALL``, ``_FUNC``."""
+
+_EXT_HEADER = struct.Struct("<HBBIIIII")
+_LINE = struct.Struct("<IIII")
+_RELOCATION = struct.Struct("<QQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
+
+
+class _Function(msgspec.Struct, frozen=True):
+    """Where a function is in the ELF file: its section, and its offset and size in instructions."""
+
+    section: str
+    start: int
+    size: int
+
+
+class LineTable:
+    """The positions that a compiled script's ELF file has.
+
+    Args:
+        elf: the file that libbpf loaded.
+    """
+
+    def __init__(self, elf: bytes) -> None:
+        self._file = ElfFile(elf, "the compiled script")
+        self._sections = list(self._file.sections)
+        self._symbols = self._read_symbols()
+        self._lines = self._read_lines()
+
+    def positions(self, symbol: str, code: bytes) -> dict[int, Location]:
+        """The position at which each line of the program *symbol* begins, by the number of the instruction.
+
+        Args:
+            symbol: the program.
+            code: its instructions as they were loaded, with the functions that it calls.
+        """
+        program = self._function(symbol)
+        found: dict[int, Location] = {}
+        pending, known = [(0, program)], {0}
+        while pending:
+            begin, function = pending.pop()
+            for offset, location in self._lines.get(function.section, {}).items():
+                if function.start <= offset < function.start + function.size:
+                    found[begin + offset - function.start] = location
+            for number, target in _references(code, begin, function.size):
+                callee = self._callee(function, number - begin)
+                if callee is not None and target not in known:
+                    known.add(target)
+                    pending.append((target, callee))
+        return dict(sorted(found.items()))
+
+    # ------------------------------------------------------------------ the file
+
+    def _bytes(self, name: str) -> bytes:
+        for section in self._sections:
+            if section.name == name:
+                return bytes(self._file.view[section.offset : section.offset + section.size])
+        return b""
+
+    def _read_symbols(self) -> list[tuple[str, int, int, int, int]]:
+        """Name, section number, type, value and size of each symbol."""
+        table = self._bytes(".symtab")
+        link = next(section.link for section in self._sections if section.name == ".symtab")
+        strings = self._bytes(self._sections[link].name)
+        return [
+            (_text(strings, name), section, info & 15, value, size)
+            for name, info, _, section, value, size in _SYMBOL.iter_unpack(table)
+        ]
+
+    def _read_lines(self) -> dict[str, dict[int, Location]]:
+        """Positions by section and instruction."""
+        data, types = self._bytes(".BTF.ext"), self._bytes(".BTF")
+        if not data or not types:
+            return {}
+        _, _, _, header, _, _, offset, length = _EXT_HEADER.unpack_from(data)
+        at, strings_at = struct.unpack_from("<I8xI", types, 4)[:2]
+        strings = types[at + strings_at :]
+        found: dict[str, dict[int, Location]] = {}
+        place, end = header + offset, header + offset + length
+        (record,) = struct.unpack_from("<I", data, place)
+        place += 4
+        while place < end:
+            name, count = struct.unpack_from("<II", data, place)
+            place += 8
+            lines = found.setdefault(_text(strings, name), {})
+            for number in range(count):
+                instruction, file, text, position = _LINE.unpack_from(data, place + number * record)
+                line, column = position >> 10, max(1, position & 1023)
+                lines[instruction // 8] = Location(_text(strings, file), line, column, 0, _text(strings, text))
+            place += count * record
+        return found
+
+    # ------------------------------------------------------------------ functions
+
+    def _function(self, symbol: str) -> _Function:
+        _, section, _, value, size = next(item for item in self._symbols if item[0] == symbol)
+        return _Function(self._sections[section].name, value // 8, size // 8)
+
+    def _callee(self, caller: _Function, number: int) -> _Function | None:
+        """The function that the instruction *number* of *caller* refers to."""
+        section, value = self._relocated(caller, number)
+        if section is None:
+            return None
+        for name, at, type_, start, _ in self._symbols:
+            if type_ == 2 and at == section and start == value:
+                return self._function(name)
+        return None
+
+    def _relocated(self, caller: _Function, number: int) -> tuple[int | None, int]:
+        """Number of the section, and the offset in it, that an instruction of the file refers to."""
+        code = self._bytes(caller.section)
+        at = 8 * (caller.start + number)
+        _, _, _, immediate = _INSTRUCTION.unpack_from(code, at)
+        for offset, info in _RELOCATION.iter_unpack(self._bytes(f".rel{caller.section}")):
+            if offset == at:
+                _, section, type_, value, _ = self._symbols[info >> 32]
+                # A call counts instructions from the next one, an address bytes.
+                added = 8 * (immediate + 1) if code[at] == _CALL else immediate
+                return section, value if type_ == 2 else value + added
+        names = [section.name for section in self._sections]
+        return names.index(caller.section), at + 8 * (immediate + 1)
+
+
+def _references(code: bytes, begin: int, size: int) -> Iterator[tuple[int, int]]:
+    """The instructions of a function that refer to a function, and where that begins."""
+    for number in range(begin, min(begin + size, len(code) // 8)):
+        operation, registers, _, immediate = _INSTRUCTION.unpack_from(code, 8 * number)
+        if _TO_FUNCTION.get(operation) == registers >> 4:
+            yield number, number + immediate + 1
+
+
+def _text(strings: bytes, offset: int) -> str:
+    return strings[offset : strings.find(b"\0", offset)].decode("utf-8", "surrogateescape")
