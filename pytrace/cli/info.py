@@ -19,14 +19,14 @@ _PACKAGES = ("llvmlite", "ply", "pyelftools", "pyroute2", "libclang")
 
 _SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Kernel helpers", (
-        "probe_read_kernel", "current_task_btf", "d_path", "tai_clock", "boot_clock", "get_func_ip",
+        "probe_read_kernel", "current_task_btf", "d_path", "iterator_paths", "tai_clock", "boot_clock", "get_func_ip",
         "get_attach_cookie", "tracing_get_attach_cookie", "lookup_percpu_elem", "for_each_map_elem", "bpf_loop",
         "ns_pid", "jiffies64", "get_stack", "get_task_stack", "snprintf", "strncmp", "send_signal",
         "send_signal_thread", "override_return", "probe_write_user", "socket_cookie", "skb_output",
         "get_branch_snapshot",
     )),
-    ("Kernel features", ("large_programs", "btf", "module_btf", "ringbuf", "batch_ops", "perf_link", "tracing_cookie",
-                         "semaphores", "task_work")),
+    ("Kernel features", ("large_programs", "atomic_fetch", "stack_to_unset", "btf", "module_btf", "ringbuf",
+                         "batch_ops", "perf_link", "tracing_cookie", "semaphores", "task_work")),
     ("Probe types", (
         "kprobe", "perf_kprobe", "kprobe_multi", "kprobe_session", "uprobe", "perf_uprobe", "uprobe_multi",
         "uprobe_session", "sleepable_uprobe", "tracepoint", "rawtracepoint", "fentry", "iter", "vma_iterator",

@@ -58,7 +58,7 @@ def generate(
 ) -> tuple[str, Manifest]:
     """LLVM IR text and manifest of a script; *sparing* generates code that uses less of the stack."""
     source = checked.sources[0] if checked.sources else None
-    module = Module(source, checked.config.license)
+    module = Module(source, checked.config.license, atomics=kernel.feature("atomic_fetch"))
     digested = large_keys.digested_maps(checked) if checked.maps else frozenset()
     layout = Layout.plan(checked, kernel.possible_cpus, options.shape.size, digested)
     for info in checked.maps.values():

@@ -15,6 +15,9 @@ import msgspec
 from pytrace.core.types import Enum, Struct, Type
 
 FEATURES = (
+    "atomic_fetch",
+    "iterator_paths",
+    "stack_to_unset",
     "kprobe",
     "perf_kprobe",
     "kprobe_multi",

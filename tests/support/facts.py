@@ -40,9 +40,11 @@ REGISTERS = Struct("struct", "pt_regs", 168, (Field("di", UINT64, 112),), origin
 LIST = Struct("struct", "list_head", 16, (Field("next", UINT64, 0), Field("prev", UINT64, 8)), origin="vmlinux")
 ITER_TASK = Struct("struct", "bpf_iter__task", 16, (Field("task", Pointer(TASK), 8),), origin="vmlinux", alignment=8)
 
-FEATURES = frozenset(
-    {"kprobe", "fentry", "uprobe", "tracepoint", "rawtracepoint", "iter", "get_attach_cookie", "watchpoint"}
-)
+FEATURES = frozenset({
+    "kprobe", "fentry", "uprobe", "tracepoint", "rawtracepoint", "iter", "get_attach_cookie", "watchpoint",
+    "atomic_fetch", "for_each_map_elem", "get_func_ip", "iterator_paths", "lookup_percpu_elem", "socket_cookie",
+    "stack_to_unset",
+})  # fmt: skip
 
 
 def tracepoint_field(

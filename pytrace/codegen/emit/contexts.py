@@ -77,11 +77,15 @@ def typed(e: Emitter, value: Number, type_: Type) -> Scalar:
 
 def function_address(e: Emitter) -> I64:
     """Address of the traced function."""
-    if not e.program.unit.kind.user:
+    known = e.script.kernel.feature("get_func_ip")
+    if known and not e.program.unit.kind.user:
         return e.b.helper(helpers.GET_FUNC_IP, e.raw_context)
-    # bpf_get_func_ip returns 0 for uprobes before Linux 6.7. At a return the program counter is the caller's.
-    reported = e.b.helper(helpers.GET_FUNC_IP, e.raw_context)
     table = registers(e)
+    if not e.program.unit.kind.user:
+        # At a kprobe on x86, the program counter is behind the int3 or in the call of ftrace, by as much.
+        return e.b.add(register(e, table.pc), -1 if table.pc == "ip" else 0)
+    # bpf_get_func_ip returns 0 for uprobes before Linux 6.7. At a return the program counter is the caller's.
+    reported = e.b.helper(helpers.GET_FUNC_IP, e.raw_context) if known else e.b.add(0, 0)
     counter = register(e, table.pc)
     if not e.program.unit.kind.returns or _helper_suffices(e):
         return e.b.select(e.b.icmp("eq", reported, 0), counter, reported)

@@ -212,20 +212,44 @@ class Builder(ControlFlow):
         self._define(f"atomicrmw add ptr {pointer}, i64 {value} monotonic")
 
     def fetch(self, operation: AtomicOperation, pointer: Ptr, value: Number) -> I64:
-        """Atomically change 64 bits. Returns the old value."""
-        return self._i64(f"atomicrmw {operation} ptr {pointer}, i64 {value} seq_cst")
+        """Atomically change 64 bits. Returns the old value.
+
+        Kernels before 5.12 only have an addition that returns nothing: there the old value is loaded before, and other
+        operations are a load and a store. Their programs are not preempted, so the CPU's own memory stays exact.
+        """
+        if self.atomics:
+            return self._i64(f"atomicrmw {operation} ptr {pointer}, i64 {value} seq_cst")
+        return self._load_and_change(operation, pointer, value, 64, signed=False)
 
     def fetch_bits(self, operation: AtomicOperation, pointer: Ptr, value: Number, bits: int, signed: bool) -> I64:
         """As :meth:`fetch`, in 32 or 64 bits."""
         if bits == 64:
             return self.fetch(operation, pointer, value)
+        if not self.atomics:
+            return self._load_and_change(operation, pointer, value, bits, signed=signed)
         low = self._truncate(value, bits)
         return self._extend(self._define(f"atomicrmw {operation} ptr {pointer}, i{bits} {low} seq_cst"), bits, signed)
 
     def exchange_if(self, pointer: Ptr, expected: Number, value: Number) -> I64:
-        """Atomically replace *expected* by *value* (64 bits). Returns the old value."""
+        """Atomically replace *expected* by *value* (64 bits). Returns the old value. See :meth:`fetch`."""
+        if not self.atomics:
+            old = self.load(pointer, again=True)
+            self.store(self.select(self.icmp("eq", old, expected), value, old), pointer)
+            return old
         pair = self._define(f"cmpxchg ptr {pointer}, i64 {expected}, i64 {value} seq_cst seq_cst")
         return self._i64(f"extractvalue {{ i64, i1 }} {pair}, 0")
+
+    def _load_and_change(
+        self, operation: AtomicOperation, pointer: Ptr, value: Number, bits: int, *, signed: bool
+    ) -> I64:
+        old = self.load(pointer, bits, signed, again=True)
+        if operation == "add":
+            low = value if bits == 64 else self._truncate(value, bits)
+            # Of an order that asks for less, LLVM emits the instruction of all kernels.
+            self._define(f"atomicrmw add ptr {pointer}, i{bits} {low} monotonic")
+        else:
+            self.store(self.op(operation, old, value), pointer, bits)
+        return old
 
     def alloca(self, size: int) -> Ptr:
         """Stack memory for the duration of the function."""

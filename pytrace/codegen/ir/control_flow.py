@@ -13,10 +13,11 @@ NO_SCOPE = Scope("")
 
 
 class ControlFlow:
-    """Appends blocks and branches to one function."""
+    """Appends blocks and branches to one function; *atomics* as for :class:`pytrace.codegen.ir.module.Module`."""
 
-    def __init__(self, function: FunctionText, scope: Scope = NO_SCOPE) -> None:
+    def __init__(self, function: FunctionText, scope: Scope = NO_SCOPE, *, atomics: bool = True) -> None:
         self.function = function
+        self.atomics = atomics
         self.scope = scope
         """The debug scope of the function's instructions."""
         self.location = Location("")

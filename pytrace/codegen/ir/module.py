@@ -46,9 +46,13 @@ def escaped(data: bytes) -> str:
 
 
 class Module:
-    """Collects the contents of the script's ELF file and renders them as IR text."""
+    """Collects the contents of the script's ELF file and renders them as IR text.
 
-    def __init__(self, source: Source | None, licence: str) -> None:
+    *atomics*: the kernel has atomic operations that return the old value (``BPF_FETCH``).
+    """
+
+    def __init__(self, source: Source | None, licence: str, *, atomics: bool = True) -> None:
+        self._atomics = atomics
         self.debug = DebugInfo(source)
         self.source = source
         self.functions: list[FunctionText] = []
@@ -86,7 +90,7 @@ class Module:
         )
         function = FunctionText(name, head)
         self.functions.append(function)
-        builder = Builder(function, scope)
+        builder = Builder(function, scope, atomics=self._atomics)
         if span is not None:
             builder.location = self.debug.location(scope, span, span.source)
         return builder

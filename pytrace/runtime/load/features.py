@@ -28,6 +28,17 @@ _RETURN_ZERO = struct.pack("=BBhiBBhi", 0xB7, 0, 0, 0, 0x95, 0, 0, 0)
 """``r0 = 0; exit``."""
 
 
+_FETCH_AND_ADD = struct.pack("=BBhiBBhiBBhi", 0xB7, 1, 0, 0, 0x7B, 0x1A, -8, 0, 0xDB, 0x1A, -8, 1) + _RETURN_ZERO
+"""``r1 = 0; *(u64 *)(r10 - 8) = r1; r1 = atomic_fetch_add((u64 *)(r10 - 8), r1)``, and the above."""
+
+_STACK_INTO_UNSET = struct.pack(
+    "=BBhiBBhiBBhiBBhiBBhi", 0xBF, 0xA2, 0, 0, 0x07, 2, 0, -16, 0xB7, 3, 0, 16, 0xB7, 4, 0, 0, 0x85, 0, 0, 67
+) + _RETURN_ZERO  # fmt: skip
+"""``bpf_get_stack(ctx, r10 - 16, 16, 0)``."""
+
+_PATH_CALL = struct.pack("=BBhi", 0x85, 0, 0, 147) + _RETURN_ZERO
+"""``bpf_d_path()``, without arguments."""
+
 _INTEGER_BTF = struct.pack("=HBBIIIII", 0xEB9F, 1, 0, 24, 0, 16, 16, 5) + struct.pack("=IIII", 1, 1 << 24, 4, 32)
 """Type information with one type, ``int``: header, type, and (added below) the names."""
 _INTEGER_BTF += b"\0int\0"
@@ -196,13 +207,13 @@ def _perf_link() -> bool:
     return _error(request) == errno.EBADF
 
 
-def _link_missed() -> bool:
-    with ExitStack() as stack:
-        program = _open(stack, bpf.prog_load(ProgramType.PERF_EVENT, _RETURN_ZERO))
-        attr = perf.EventAttr(perf.EventType.SOFTWARE, perf.SOFTWARE_DUMMY, period=1)
-        event = _open(stack, perf.open_event(attr, pid=os.getpid()))
-        link = _open(stack, bpf.link_perf_event(program, event, 0))
-        return bpf.info_size(link, 64) >= bpf.LINK_INFO_WITH_MISSES
+@_tried
+def _link_missed(stack: ExitStack) -> bool:
+    program = _open(stack, bpf.prog_load(ProgramType.PERF_EVENT, _RETURN_ZERO))
+    attr = perf.EventAttr(perf.EventType.SOFTWARE, perf.SOFTWARE_DUMMY, period=1)
+    event = _open(stack, perf.open_event(attr, pid=os.getpid()))
+    link = _open(stack, bpf.link_perf_event(program, event, 0))
+    return bpf.info_size(link, 64) >= bpf.LINK_INFO_WITH_MISSES
 
 
 def _load_tracing(stack: ExitStack, name: str, attach_type: AttachType) -> int:
@@ -224,6 +235,24 @@ def _tracing(name: str, attach_type: AttachType, *, attach: bool) -> Callable[[]
                 return False
             raise
         return True
+
+    return _tried(request)
+
+
+def _accepted(code: bytes, attach_type: AttachType, name: str, *refusals: str) -> Callable[[], bool]:
+    """A probe for a tracing program that the verifier accepts, or does not refuse with one of these words."""
+
+    def request(stack: ExitStack) -> bool:
+        number, log = _btf_id(name, attach_type), Memory(4096)
+        try:
+            program = bpf.prog_load(
+                ProgramType.TRACING, code, attach_type=attach_type, attach_btf_id=number, log=log
+            )
+        except OSError as error:
+            if error.errno == errno.EPERM:
+                raise
+            return bool(refusals) and not any(word in log.text() for word in refusals)
+        return _open(stack, program) >= 0
 
     return _tried(request)
 
@@ -274,6 +303,11 @@ def _hardware(stack: ExitStack) -> bool:
 @_tried
 def _breakpoint(stack: ExitStack) -> bool:
     return _open(stack, perf.open_event(perf.breakpoint_attr(Memory(8).address, 8, "w"), pid=0)) >= 0
+
+
+@_tried
+def _atomic_fetch(stack: ExitStack) -> bool:
+    return _open(stack, bpf.prog_load(ProgramType.SOCKET_FILTER, _FETCH_AND_ADD)) >= 0
 
 
 @_tried
@@ -339,6 +373,7 @@ _ROWS = (
     Feature("module_btf", "type information of modules", _module_btf),
     Feature("ringbuf", "BPF ring buffer", _map(MapType.RINGBUF, 0, 0, os.sysconf("SC_PAGE_SIZE"))),
     Feature("batch_ops", "map reading in batches", _batches),
+    Feature("atomic_fetch", "atomic operations that return the old value", _atomic_fetch),
     Feature("large_programs", "a million instructions", _large_programs),
     Feature("bpf_loop", "loops with a run-time bound", _helper(181, _K)),
     Feature("for_each_map_elem", "loops over maps", _helper(164, _K)),
@@ -361,6 +396,10 @@ _ROWS = (
     Feature("override_return", "replacing the result of a function", _helper(58, _K)),
     Feature("probe_write_user", "writing to user memory", _helper(36, _K)),
     Feature("d_path", "paths of files", _helper(147, _B)),
+    Feature("iterator_paths", "paths of files in iterators",
+            _accepted(_PATH_CALL, AttachType.TRACE_ITER, "task_file", "unknown func", "not allowed in probe")),
+    Feature("stack_to_unset", "stacks copied to memory that was not set",
+            _accepted(_STACK_INTO_UNSET, AttachType.TRACE_RAW_TP, "sys_enter")),
     Feature("socket_cookie", "cookies of sockets", _helper(46, _B)),
     Feature("skb_output", "packets to user space", _helper(111, _B)),
     Feature("kfunc_kprobe", "kernel functions in kprobe and uprobe programs", _kernel_function(_K)),

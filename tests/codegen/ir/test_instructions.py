@@ -246,3 +246,22 @@ def test_the_text_of_a_function_names_its_blocks_in_order() -> None:
         "  ret i64 0",
         "}",
     ]
+
+
+def test_atomic_operations_of_kernels_before_5_12() -> None:
+    """Only an addition without result is one instruction there: nothing else is atomic."""
+    module = Module(None, "GPL", atomics=False)
+    b = function(module, "*ctx")
+    place = b.alloca(8)
+    b.store(b.fetch("add", place, 3), place)
+    b.store(b.fetch("or", place, 4), place)
+    b.store(b.fetch_bits("add", place, 1, 32, True), place)
+    b.store(b.fetch_bits("xor", place, 1, 32, False), place)
+    b.store(b.exchange_if(place, 5, 6), place)
+    b.ret(0)
+    accepted(module)
+    lines = body(module)
+    assert not [line for line in lines if "cmpxchg" in line or "seq_cst" in line]
+    added = [line.partition("= ")[2] for line in lines if "atomicrmw" in line]
+    assert added == ["atomicrmw add ptr %v2, i64 3 monotonic", added[1]]
+    assert " i32 " in added[1]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pytrace.codegen.emit import contexts, events
+from pytrace.codegen.emit import contexts, events, memory
 from pytrace.codegen.emit.current_task import process_ids
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
@@ -45,7 +45,9 @@ def _stack(e: Emitter, node: Node) -> Operand:
 
     def get_stack(place: Ptr, limit: int) -> I64:
         # The helper zeroes the rest after the last frame, and everything if it fails (__bpf_get_stack), which keys
-        # require.
+        # require. Kernels before 5.13 read the memory first, as far as the verifier knows.
+        if not e.script.kernel.feature("stack_to_unset"):
+            memory.zero(e, place, limit * type_.frame_size)
         length = e.b.helper(helpers.GET_STACK, context, place, limit * type_.frame_size, flags)
         _check(e, node, type_, length)
         return length

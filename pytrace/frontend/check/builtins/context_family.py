@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytrace.core.diagnostics import counted
-from pytrace.core.probes.kinds import BEGIN, END, SELF
+from pytrace.core.probes.kinds import BEGIN, END, SELF, Context
 from pytrace.core.types import UINT8, UINT64, VOID, AddressSpace, KSym, Pointer, Stack, StackMode, String, Type, USym
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import ArgumentIndex
@@ -38,9 +38,17 @@ def ctx(checker: Checker, _node: Node, _arguments: Arguments) -> Type:
     return type_ if type_ is not None else Pointer(VOID, AddressSpace.BPF)
 
 
-def func(checker: Checker, _node: Node, _arguments: Arguments) -> Type:
+def func(checker: Checker, node: Node, _arguments: Arguments) -> Type:
     """``func``."""
-    return USym() if checker.unit is not None and checker.unit.kind.user else KSym()
+    kind = None if checker.unit is None else checker.unit.kind
+    if kind is not None and kind.user:
+        return USym()
+    at_entry = kind is not None and kind.context is Context.REGISTERS and not kind.returns
+    if not at_entry and not checker.kernel.feature("get_func_ip"):
+        hints = ["Linux 5.15 can (bpf_get_func_ip); kprobe has it here, and probe names a probe everywhere"]
+        name = "a function" if kind is None else kind.name
+        checker.error(f"this kernel cannot tell {name} which function is traced", node.span, hints=hints)
+    return KSym()
 
 
 def probe(checker: Checker, node: Node, _arguments: Arguments) -> Type:

@@ -106,6 +106,9 @@ def length(checker: Checker, node: Node, arguments: Arguments) -> Type:
         require_map(checker, first, state)
         if state.keyed is False:
             checker.error(f"{first.name} has no keys to count", node.span)
+        elif not checker.kernel.feature("for_each_map_elem"):
+            hints = ["Linux 5.13 can (bpf_for_each_map_elem)"]
+            checker.error("this kernel cannot count the keys of maps in programs", node.span, hints=hints)
         checker.program.facts[node] = MapAccess(first.name)
         return INT64
     type_ = checker.value(first)

@@ -99,9 +99,11 @@ def ncpus(checker: Checker, node: Node, _arguments: Arguments) -> Type:
 
 
 def curtask(checker: Checker, _node: Node, _arguments: Arguments) -> Type:
-    """``curtask``: has a type if the kernel has BTF."""
+    """``curtask``: has a type if the kernel has BTF, which the verifier knows if a helper returns it (Linux 5.11)."""
     task = checker.definitions.struct("struct", "task_struct")
-    return Pointer(task, AddressSpace.KERNEL, trusted=True) if task is not None else UINT64
+    if task is None:
+        return UINT64
+    return Pointer(task, AddressSpace.KERNEL, trusted=checker.kernel.feature("current_task_btf"))
 
 
 def netns(checker: Checker, node: Node, _arguments: Arguments) -> Type:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from pytrace.core.probes.kinds import Context
 from pytrace.core.types import BOOL, INT64, UINT64, Array, Buffer, Int, Pointer, String, Struct, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import BufferLength, ComparedLength, StringLength
@@ -99,6 +100,10 @@ def path(checker: Checker, node: Node, arguments: Arguments) -> Type:
     target = type_.target if isinstance(type_, Pointer) else type_
     if not isinstance(type_, Unknown) and not (isinstance(target, Struct) and target.name == "path"):
         return checker.error(f"path() takes a struct path, not {settle(type_)}", node.span)
+    iterating = checker.unit is not None and checker.unit.kind.context is Context.ITERATOR
+    if iterating and not checker.kernel.feature("iterator_paths"):
+        hints = ["Linux 5.13 can (bpf_d_path)"]
+        return checker.error("this kernel cannot tell iterators the paths of files", node.span, hints=hints)
     capacity = checker.config.max_strlen
     if len(arguments) > 1:
         size = literal_integer(checker, node, arguments[1], "the size of path()", 1, capacity)

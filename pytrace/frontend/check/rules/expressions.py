@@ -170,6 +170,10 @@ def read_map(checker: Checker, node: nodes.MapRef | nodes.MapIndex, state: MapSt
         return checker.error(
             f"a value of {type_} cannot be read by the script", node.span, hints=[f"print({state.name}) prints the map"]
         )
+    shared = not type_.aggregate or (state.declaration is not None and state.declaration.kind == "hash")
+    if isinstance(node, nodes.MapIndex) and not shared and not checker.kernel.feature("lookup_percpu_elem"):
+        hints = ["Linux 5.19 can (bpf_map_lookup_percpu_elem); print() shows the value"]
+        return checker.error("this kernel cannot read a key of an aggregation in programs", node.span, hints=hints)
     return value_type
 
 

@@ -224,6 +224,9 @@ def _pairs(checker: Checker, node: nodes.MapRef) -> Type:
     if state.keyed is False:
         notes = [("used without key here", state.keyed_at)] if state.keyed_at is not None else []
         return checker.error(f"{node.name} has no keys to iterate over", node.span, notes=notes)
+    if not checker.kernel.feature("for_each_map_elem"):
+        hints = ["Linux 5.13 can (bpf_for_each_map_elem); print() shows all keys of a map"]
+        checker.error("this kernel cannot iterate over maps in programs", node.span, hints=hints)
     key, value = state.key.type, state.value.type
     if isinstance(key, Unknown) or isinstance(value, Unknown):
         if checker.final:
