@@ -34,11 +34,11 @@ _MS_BIND, _MS_REC_PRIVATE = 0x1000, 0x44000
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class _OnlyTheGuestKnows(Exception):  # noqa: N818 - it is no error
+class OnlyTheGuestKnows(Exception):  # noqa: N818 - it is no error
     """A question about something that is not the same in the guest."""
 
 
-class _GuestKernel(LiveKernel):
+class GuestKernel(LiveKernel):
     """Facts about the guest's kernel; its processes and control groups are not known here."""
 
     loaded: str | None = None
@@ -54,17 +54,17 @@ class _GuestKernel(LiveKernel):
 
     def binaries(self, target: str, pid: int | None, command: str = "") -> list[str]:
         if pid is not None or "*" in target:
-            raise _OnlyTheGuestKnows
+            raise OnlyTheGuestKnows
         return super().binaries(target, pid, command)
 
     def bpf_programs(self, pattern: str) -> list[tuple[int, str]]:
-        raise _OnlyTheGuestKnows
+        raise OnlyTheGuestKnows
 
     def cgroup_id(self, path: str) -> int | None:
-        raise _OnlyTheGuestKnows
+        raise OnlyTheGuestKnows
 
     def headers(self) -> KernelHeaders:
-        raise _OnlyTheGuestKnows
+        raise OnlyTheGuestKnows
 
 
 def serve(folder: Path, modules: str) -> None:
@@ -100,7 +100,7 @@ def _answer(path: Path, request: Request, modules: str) -> NoReturn:
             unfinished.write_bytes(compiled)
             unfinished.rename(path.with_suffix(".answer"))
         status = 0
-    except (_OnlyTheGuestKnows, ScriptError, TraceError, OSError):
+    except (OnlyTheGuestKnows, ScriptError, TraceError, OSError):
         status = 0
     except BaseException:  # noqa: BLE001 - the child must not run on as a second server
         import traceback
@@ -112,18 +112,23 @@ def _answer(path: Path, request: Request, modules: str) -> NoReturn:
 
 
 def _compiled(request: Request, modules: str) -> bytes:
-    facts = _known(request.facts)
-    _enter(_unpacked(request.facts))
+    enter(request.facts, modules)
     os.chdir(request.directory)
     os.environ.update(request.environment)
-    os.uname = lambda: os.uname_result(facts.system)
-    features.has = lambda name: facts.features[name]
-    fingerprints.pid_namespace_fact = lambda: facts.pid_namespace
-    module_index.ModuleIndex.__init__.__defaults__ = (modules,)
-    _GuestKernel.loaded = facts.files[MODULES].decode() if MODULES in facts.files else None
-    kallsyms.Kallsyms.__init__.__defaults__ = ("/proc/kallsyms", f"{_unpacked(request.facts)}{MODULES}")
-    kernel = _GuestKernel(disabled=request.run_options.disabled)
+    kernel = GuestKernel(disabled=request.run_options.disabled)
     return compile_script(request.source, request.compile_options, kernel, Diagnostics()).to_bytes()
+
+
+def enter(facts: Path, modules: str) -> None:
+    """See the guest's kernel, of which *facts* tells, from now on."""
+    known = _known(facts)
+    _enter(_unpacked(facts))
+    os.uname = lambda: os.uname_result(known.system)
+    features.has = lambda name: known.features[name]
+    fingerprints.pid_namespace_fact = lambda: known.pid_namespace
+    module_index.ModuleIndex.__init__.__defaults__ = (modules,)
+    GuestKernel.loaded = known.files[MODULES].decode() if MODULES in known.files else None
+    kallsyms.Kallsyms.__init__.__defaults__ = ("/proc/kallsyms", f"{_unpacked(facts)}{MODULES}")
 
 
 @cache
@@ -152,7 +157,7 @@ def _enter(facts: Path) -> None:
         if os.path.isdir(place):
             copy.mkdir(parents=True, exist_ok=True)
         if copy.exists() != os.path.exists(place):
-            raise _OnlyTheGuestKnows
+            raise OnlyTheGuestKnows
         if copy.exists():
             _call(_libc.mount(bytes(copy), place.encode(), None, ctypes.c_ulong(_MS_BIND), None))
 
