@@ -13,9 +13,12 @@ from pytrace.core.config import ENVIRONMENT_PREFIXES, MARK_UNREADABLE
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.options.compile_options import ENVIRONMENT, CompileOptions
 from pytrace.core.options.run_options import (
+    ACTIONS,
+    SAMPLE,
     SHORTEST_WATCHDOG,
     STREAMED,
     Address,
+    Budget,
     Rate,
     RunOptions,
     watchdog_seconds,
@@ -84,6 +87,7 @@ def run_options(line: CommandLine) -> RunOptions:
         save_every=_save_every(line),
         metrics=_metrics(line),
         rates=tuple(map(_rate, line.many("max_rate"))),
+        budget=_budget(line),
         measure=line.flag("verbose"),
         max_memory=_max_memory(line),
         watchdog=_watchdog(line),
@@ -202,6 +206,21 @@ def _metrics(line: CommandLine) -> Address | None:
     return address.parse(text)
 
 
+def _budget(line: CommandLine) -> Budget | None:
+    """The budget of ``--budget`` and ``--over-budget``."""
+    action = _choice(line, "over_budget", "--over-budget", ACTIONS, SAMPLE)
+    text = line.text("budget")
+    if text is None:
+        if line.text("over_budget") is not None:
+            raise TraceError("--over-budget needs --budget", hints=("for example --budget 1% --over-budget detach",))
+        return None
+    budget = Budget.parsed(text, action)
+    if budget is None:
+        hints = ("for example --budget 1%, of the time of one CPU, or --budget 1%machine, of all CPUs",)
+        raise TraceError(f"--budget needs a percentage, not {text!r}", hints=hints)
+    return budget
+
+
 def _rate(text: str) -> Rate:
     """A limit of ``--max-rate``: ``N/s``, or ``PROBE=N/s``."""
     pattern, _, number = text.rpartition("=")
@@ -292,6 +311,7 @@ def compile_options(line: CommandLine, run: RunOptions, script: Script | None) -
         verbose=run.verbose,
         ahead=line.text("aot") is not None,
         limited=bool(run.rates),
+        sampled=run.budget is not None and run.budget.action == SAMPLE,
         environment=environment,
     )
 

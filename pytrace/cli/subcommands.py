@@ -180,7 +180,7 @@ def _narrowed(snapshot: SnapshotData, names: Sequence[str] | None) -> SnapshotDa
         return snapshot
     selected = {name if name.startswith("@") else f"@{name}" for name in names}
     maps = {name: data for name, data in snapshot.maps.items() if name in selected}
-    return SnapshotData(snapshot.runs, maps, (), snapshot.losses)
+    return SnapshotData(snapshot.runs, maps, (), snapshot.losses, costs=snapshot.costs)
 
 
 def _check_maps(names: Sequence[str], *snapshots: SnapshotData) -> None:

@@ -109,6 +109,7 @@ def _program(script: Script, unit: ProbeUnit, number: int) -> None:
         shared.update(away(checked, function.body, cut))
         shared.update(function.parameters)
     program = Program(script, unit, number, frozenset(shared), cut)
+    gates.prepare(program)
     if script.element_maps:
         program.inserted = script.inserted[unit.body]
         program.repeated = {
@@ -145,6 +146,7 @@ def _entry(program: Program) -> None:
     if unit.kind.context is Context.ITERATOR:
         # The object is null in the final call of an iterator (Documentation/bpf/bpf_iterators.rst).
         e.end_early(e.b.truth(e.launder(e.b.load(e.b.offset(e.context, _FIRST_OBJECT)))))
+    gates.sample(e)
     body = statements.after_predicates(e, unit.body)
     gates.limit(e)
     _zero_shared(e)
@@ -245,6 +247,7 @@ def _manifest(script: Script, services: tuple[ProgramSpec, ...]) -> Manifest:
         objects=tuple(checked.objects),
         ahead=None if script.ahead is None else script.ahead.section(script.layout.copies),
         output_format=checked.output_format,
+        sampling=gates.spec(script),
         limits=script.layout.limits(),
         random_words=script.layout.random_words(),
     )

@@ -44,6 +44,13 @@ Two reads of the clock and the update of the counters (``__bpf_prog_enter``, ``b
 """
 
 
+GATE = 30
+"""Nanoseconds of a program that ends at its gate, as the hit is left out."""
+
+ASSUMED = 300
+"""Nanoseconds of a program that the kernel does not time."""
+
+
 class ProbeCost(msgspec.Struct, frozen=True):
     """What the program of a probe has cost. All times are nanoseconds."""
 
@@ -55,6 +62,10 @@ class ProbeCost(msgspec.Struct, frozen=True):
     """Time inside the program, as the kernel measured it."""
     entry: int
     """Cost of reaching the program, of all hits: :data:`ENTRY`."""
+    weight: int = 1
+    """With ``--budget``: one of how many hits ran it, the most at any time; 1: all ran."""
+    detached: bool = False
+    """With ``--budget``: it was detached, as it was too expensive."""
 
     @property
     def total(self) -> int:

@@ -204,6 +204,39 @@ RATE_LINE = 64
 """A cache line, as all CPUs read and write it."""
 
 
+HITS = "hits"
+"""Kind of the counters of programs that may be sampled: hits that passed their filters, and no failures."""
+
+WEIGHT = 8
+"""Bytes of a weight."""
+
+
+class SampledUnit(msgspec.Struct, frozen=True, array_like=True):
+    """How a program is sampled, and what it does with maps."""
+
+    sampled: bool
+    """Whether it leaves hits out when its weight is not 1."""
+    inherits: bool
+    """Whether it counts with the weights of values that sampled programs stored."""
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    events: tuple[int, ...]
+    linked: tuple[str, ...]
+    """Maps by which it depends on hits of other programs."""
+
+
+class Sampling(msgspec.Struct, frozen=True):
+    """Location of the weights of ``--budget``, a ``u64`` for each program of the script, and one before them.
+
+    The session writes them: that before them is 1 as soon as a program has been sampled.
+    """
+
+    section: str
+    offset: int
+    units: tuple[SampledUnit, ...]
+    """The first programs of :attr:`Manifest.programs`; others are services."""
+
+
 class SessionData(msgspec.Struct, frozen=True):
     """Offsets of a running session's values (``u64`` each) in the data section *section*.
 
@@ -322,6 +355,8 @@ class Manifest(msgspec.Struct, frozen=True):
     """Set in ahead-of-time files."""
     output_format: str = ""
     """The format of ``output_format()``; a run without ``-f`` is written in it."""
+    sampling: Sampling | None = None
+    """Set when programs may be sampled."""
     limits: RateLimits | None = None
     """Set when programs limit the rate of their hits."""
     random_words: RandomWords | None = None

@@ -20,7 +20,7 @@ from pytrace.core.manifest import MapSpec
 from pytrace.core.options.compile_options import ENVIRONMENT, CompileOptions
 from pytrace.core.options.option_values import JOINT
 from pytrace.core.options.process_filters import ProcessFilters
-from pytrace.core.options.run_options import RunOptions
+from pytrace.core.options.run_options import SAMPLE, RunOptions
 from pytrace.core.source import Source
 from pytrace.core.types import Type
 from pytrace.interface import selection
@@ -211,6 +211,10 @@ class Arguments(TypedDict, total=False):
     """C headers that come before those of the script."""
     probe_filter: str | None
     """A regular expression; probes whose name does not match it are left out."""
+    budget: str | None
+    """What tracing may cost: ``1%`` of one processor, ``1%machine`` of all. Probes over it are sampled or detached."""
+    over_budget: str
+    """``sample`` (1 in N hits; what they count is scaled and has a mark) or ``detach``."""
     max_rate: float | Mapping[str, float]
     """Hits per second of each block that are handled; or by probe (shell patterns of full names)."""
     debuginfo: Sequence[str]
@@ -284,6 +288,7 @@ def _options(arguments: Arguments) -> CompileOptions:
         probe_filter=arguments.get("probe_filter"),
         follow=arguments.get("follow", False),
         limited=bool(arguments.get("max_rate")),
+        sampled=arguments.get("budget") is not None and arguments.get("over_budget", SAMPLE) == SAMPLE,
         provenance=True,
         environment=environment,
     )

@@ -53,7 +53,7 @@ def result_map(data: MapData) -> str:
 
 
 def _map(data: MapData) -> str:
-    name, count = _escaped(data.name), len(data.entries)
+    name, count = _escaped(data.title), len(data.entries)
     keys = "" if data.key is None else f" ({count} key{'' if count == 1 else 's'})"
     comment = f" <i>{_escaped(data.help)}</i>" if data.help else ""
     if isinstance(data.value, types.Hist | types.LHist):

@@ -36,6 +36,14 @@ class ResultMap(Mapping[Result, Result]):
         return self.data.value
 
     @property
+    def mark(self) -> str:
+        """``estimate`` if hits were left out and others counted for them, ``sample`` if values are of some hits only.
+
+        Empty if the values are exact. Hits are left out with ``budget=``.
+        """
+        return self.data.mark
+
+    @property
     def help(self) -> str:
         """The comment above the first use of the map in the script."""
         return self.data.help

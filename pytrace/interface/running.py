@@ -9,7 +9,7 @@ from typing import Unpack
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import FEATURES
 from pytrace.core.options import memory_sizes
-from pytrace.core.options.run_options import Rate, RunOptions, watchdog_seconds
+from pytrace.core.options.run_options import ACTIONS, SAMPLE, Budget, Rate, RunOptions, watchdog_seconds
 from pytrace.interface import selection
 from pytrace.interface.compiled import (
     FIXED,
@@ -88,12 +88,22 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
         script=script.name,
         text=script.source.text,
         parameters=script.parameters,
+        budget=_budget(arguments.get("budget"), arguments.get("over_budget", SAMPLE)),
         rates=_rates(arguments.get("max_rate", {})),
         measure=measure,
         max_memory=max_memory,
         watchdog=watchdog,
     )
     return Trace(script, options)
+
+
+def _budget(text: str | None, action: str) -> Budget | None:
+    if action not in ACTIONS:
+        raise ValueError(f"over_budget is one of {', '.join(ACTIONS)}, not {action!r}")
+    budget = None if text is None else Budget.parsed(text, action)
+    if text is not None and budget is None:
+        raise ValueError(f"budget is a percentage, as '1%' or '1%machine', not {text!r}")
+    return budget
 
 
 def _rates(limits: float | Mapping[str, float]) -> tuple[Rate, ...]:

@@ -108,9 +108,14 @@ def distinct_keys(kind: types.Type) -> bool:
     return not texts or (len(texts) == 1 and isinstance(texts[0], types.String))
 
 
-def line(kind: str, data: bytes) -> bytes:
-    """One line of output: an object with ``type`` and ``data``."""
-    return b'{"type": "%s", "data": %s}\n' % (kind.encode(), data)
+def line(kind: str, data: bytes, mark: str = "") -> bytes:
+    """One line of output: an object with ``type`` and ``data``, and the *mark* of estimates."""
+    return b'{"type": "%s", "data": %s%s\n' % (kind.encode(), data, ending(mark))
+
+
+def ending(mark: str) -> bytes:
+    """The end of an object on a line, with the *mark* of estimates."""
+    return b', "mark": "%s"}' % mark.encode() if mark else b"}"
 
 
 def fields_line(kind: str, items: Sequence[tuple[str, bytes]]) -> bytes:

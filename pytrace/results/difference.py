@@ -44,6 +44,8 @@ class MapDifference(msgspec.Struct, frozen=True):
     """The type of both sides."""
     changes: dict[Portable, Change]
     """In no order."""
+    mark: str = ""
+    """That of either side."""
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -73,7 +75,7 @@ class Difference(msgspec.Struct, frozen=True):
                 entries: dict[Portable, Value] = {
                     key: change.delta for key, change in part.changes.items() if change.delta is not None
                 }
-                maps[name] = MapData(name, part.key, type_(part.value), entries)
+                maps[name] = MapData(name, part.key, type_(part.value), entries, mark=part.mark)
         return SnapshotData(self.after, maps, (), self.losses)
 
 
@@ -115,7 +117,8 @@ def _map(name: str, first: tuple[MapData | None, str], second: tuple[MapData | N
         if was != is_:
             delta, size = subtract(was, is_)
             changes[item] = Change(was, is_, delta, size)
-    return MapDifference(name, key, value, changes)
+    mark = max(data.mark for data in (before, after) if data is not None)
+    return MapDifference(name, key, value, changes, mark)
 
 
 def _losses(before: dict[str, dict[str, int]], after: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:

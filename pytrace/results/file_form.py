@@ -85,6 +85,7 @@ class _Map(msgspec.Struct, frozen=True):
     timed: bool
     help: bytes
     blocks: tuple[Block, ...]
+    mark: str = ""
 
 
 class _Table(msgspec.Struct, frozen=True):
@@ -264,7 +265,7 @@ class _Writer:
 
         blocks = self._blocks(data.entries.items(), pack)
         return _Map(
-            raw(data.name), type_to(data.key), type_to(data.value), times is not None, raw(data.help), blocks
+            raw(data.name), type_to(data.key), type_to(data.value), times is not None, raw(data.help), blocks, data.mark
         )
 
     def _table(self, numbers: dict[str, int], table: Table) -> _Table:
@@ -352,7 +353,7 @@ class _Opened:
             raise ValueError(f"map {name} has {blocks.rows} values and no keys")
         entries = StoredEntries(blocks, self._tables, key, value)
         times = StoredTimes(blocks, self._tables, key, value) if stored.timed else None
-        return MapData(name, key, value, entries, times, text(stored.help))
+        return MapData(name, key, value, entries, times, text(stored.help), stored.mark)
 
     def _table(self, runs: Sequence[Run], stored: _Table) -> Table:
         type_ = type_from(stored.type)

@@ -58,6 +58,13 @@ class MapData(msgspec.Struct):
     from one, whose end it is."""
     help: str = ""
     """The comment above the first use of the map in the script."""
+    mark: str = ""
+    """``estimate`` if hits were left out and others counted for them, ``sample`` if values are of some hits only."""
+
+    @property
+    def title(self) -> str:
+        """The name of the map, with its mark."""
+        return f"{self.mark} {self.name}" if self.mark else self.name
 
 
 class Table(msgspec.Struct):

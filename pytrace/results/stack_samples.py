@@ -62,6 +62,7 @@ class Profile(msgspec.Struct, frozen=True):
     """A map."""
 
     name: str
+    """Its name, with the mark of estimates."""
     measures: tuple[Measure, ...]
     samples: list[Sample]
     """By labels, then by functions from the root."""
@@ -94,7 +95,7 @@ def _in_order(data: MapData, text: Callable[[types.Type], Text]) -> Profile:
         kernel = len(members[-1]) if ends_in_kernel else 0
         samples.append(Sample(frames, tuple(map(frame_name, frames)), kernel, (), values(value)))
     samples.sort(key=lambda sample: sample.names)
-    return Profile(data.name, measures(data), samples, _JOINS.get(merging_of(data.value), operator.add), ())
+    return Profile(data.title, measures(data), samples, _JOINS.get(merging_of(data.value), operator.add), ())
 
 
 def _useless_mark(columns: Sequence[Column], members: list[list[Frame]], at: int) -> bool:
@@ -139,7 +140,7 @@ def _profile(data: MapData, text: Callable[[types.Type], Text]) -> Profile:
     samples.sort(key=lambda sample: (sample.labels, sample.names))
     join = _JOINS.get(merging_of(data.value), operator.add)
     texts = tuple(column.name for column in columns if isinstance(column.type, types.String))
-    return Profile(data.name, measures(data), samples, join, texts)
+    return Profile(data.title, measures(data), samples, join, texts)
 
 
 def is_profile(data: MapData) -> bool:

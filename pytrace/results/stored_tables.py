@@ -282,6 +282,8 @@ class _StoredProbe(msgspec.Struct, frozen=True, array_like=True):
     hits: int
     run_time: int
     entry: int
+    weight: int = 1
+    detached: bool = False
 
 
 class StoredCost(msgspec.Struct, frozen=True):
@@ -298,10 +300,16 @@ class StoredCost(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, run: int, cost: RunCost) -> StoredCost:
         """The stored form of a run's cost."""
-        probes = tuple(_StoredProbe(raw(item.probe), item.hits, item.run_time, item.entry) for item in cost.probes)
+        probes = tuple(
+            _StoredProbe(raw(item.probe), item.hits, item.run_time, item.entry, item.weight, item.detached)
+            for item in cost.probes
+        )
         return cls(run, cost.duration, cost.processors, probes, cost.own_time, cost.memory, cost.maps)
 
     def cost(self) -> RunCost:
         """Inverse of :meth:`of`."""
-        probes = tuple(ProbeCost(text(item.probe), item.hits, item.run_time, item.entry) for item in self.probes)
+        probes = tuple(
+            ProbeCost(text(item.probe), item.hits, item.run_time, item.entry, item.weight, item.detached)
+            for item in self.probes
+        )
         return RunCost(self.duration, self.processors, probes, self.own_time, self.memory, self.maps)

@@ -135,3 +135,167 @@ def test_python_limits_rates(programs: Path) -> None:
         trace.wait()
     assert trace.maps["@"].value < 50
     assert sum(trace.losses["limited"].values()) > CALLS - 50
+
+
+# ---------------------------------------------------------------------------------------------- within a budget
+
+LOAD = "paced 2000 8000"
+"""Hits come at a pace, so that what the way to a program costs does not depend on how fast the machine is."""
+CALLED = 8000
+BUDGET = "6%"
+"""More than the way to the programs costs, less than :data:`WORK` does."""
+WORK = "for ($i : 0..40000) { @work = sum($i); }"
+"""A body that is far more expensive than the way to it."""
+
+
+def marked(done: Result, name: str) -> tuple[Any, str]:
+    """The last value of a map in JSON output, and its mark."""
+    items = [item for item in map(json.loads, _json_lines(done)) if name in item["data"]]
+    return items[-1]["data"][name], items[-1].get("mark", "")
+
+
+def _json_lines(done: Result) -> list[str]:
+    kinds = ('{"type": "map"', '{"type": "hist"', '{"type": "stats"')
+    return [line for line in done.stdout.splitlines() if line.startswith(kinds)]
+
+
+def close(value: int, true: int, weight: int) -> bool:
+    """Whether an estimate is within six standard deviations of the true number of hits, all sampled 1 in *weight*."""
+    return abs(value - true) <= 6 * (true * (weight - 1)) ** 0.5
+
+
+def weight(done: Result) -> int:
+    """The greatest weight of a probe."""
+    (cost,) = lines(done, "cost")
+    return max(item["weight"] for item in cost["data"]["probes"])
+
+
+KINDS = {
+    "tracepoint": "tracepoint:syscalls:sys_enter_getppid /pid == cpid/",
+    "rawtracepoint": "rawtracepoint:task_rename /pid == cpid/",
+    "uprobe": "uprobe:{programs}/paced:step",
+    "usdt": "usdt:{programs}/paced:paced:step",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_probe_over_the_budget_is_sampled_and_its_counts_scaled(server: Server, programs: Path, kind: str) -> None:
+    need("uprobe" if kind in ("uprobe", "usdt") else "tracepoint")
+    probe, true = KINDS[kind].format(programs=programs), CALLED
+    script = (
+        f"{probe} {{ {WORK} @ = count(); "
+        "@sum = sum(3); @avg = avg(7); @hist = hist(5); @keyed[pid] = count(); @max = max(4); @last = 9; } "
+        "interval:ms:100 { @timer = count(); } end { @end = count(); }"
+    )
+    done = run(server, script, "--budget", BUDGET, "-v", "-f", "json", "-c", f"{programs}/{LOAD}", timeout=120)
+    assert "is sampled, 1 in " in done.stderr, done.stderr
+    most = weight(done)
+    assert most > 1
+    count, mark = marked(done, "@")
+    assert mark == "estimate"
+    assert close(count, true, most), (count, true, most)
+    assert marked(done, "@sum") == (3 * count, "estimate")
+    assert marked(done, "@avg") == (7, "estimate")
+    assert marked(done, "@hist") == ([{"min": 4, "max": 7, "count": count}], "estimate")
+    assert sum(marked(done, "@keyed")[0].values()) == count
+    assert (marked(done, "@max"), marked(done, "@last")) == ((4, "sample"), (9, "sample"))
+    assert marked(done, "@end") == (1, "")
+    assert marked(done, "@timer")[1] == ""
+
+
+def test_pairs_are_sampled_as_a_whole(server: Server, programs: Path) -> None:
+    need("uprobe")
+    script = (
+        f"uretprobe:{programs}/paced:step /@start[tid]/ {{ @us = hist((nsecs - @start[tid]) / 1000); "
+        f"{WORK} @ = count(); delete(@start, tid); }} "
+        f"uprobe:{programs}/paced:step {{ @start[tid] = nsecs; @entries = count(); }}"
+    )
+    done = run(server, script, "--budget", "10%", "-v", "-f", "json", "-c", f"{programs}/{LOAD}", timeout=120)
+    most = weight(done)
+    assert most > 1, done.stderr
+    returns, entries = marked(done, "@"), marked(done, "@entries")
+    assert returns == entries
+    assert returns[1] == "estimate"
+    assert close(returns[0], CALLED, most), (returns, most)
+    # Nothing is left behind, and no return has found the time of an earlier call.
+    assert not any('"@start"' in line for line in _json_lines(done))
+    assert sum(bucket["count"] for bucket in marked(done, "@us")[0]) == returns[0]
+
+
+def test_a_probe_that_is_too_expensive_to_reach_is_detached(server: Server, programs: Path) -> None:
+    need("uprobe")
+    script = f"uprobe:{programs}/paced:step {{ @ = count(); }} uprobe:{programs}/paced:main {{ @main = count(); }}"
+    done = run(server, script, "--budget", "1%", "-v", "-f", "json", "-c", f"{programs}/paced 20000 60000", timeout=120)
+    assert "paced:step is detached; sampling does not lower what it costs to reach it" in done.stderr
+    assert lines(done, "budget")[-1]["data"]["action"] == "detach"
+    assert marked(done, "@") != (60_000, "")
+    (cost,) = lines(done, "cost")
+    assert {item["probe"].rpartition(":")[2]: item["detached"] for item in cost["data"]["probes"]} == {
+        "step": True, "main": False,
+    }  # fmt: skip
+
+
+def test_detaching_is_a_choice(server: Server, programs: Path) -> None:
+    need("tracepoint")
+    script = f"tracepoint:syscalls:sys_enter_getppid /pid == cpid/ {{ {WORK} @ = count(); }}"
+    words = ("--budget", BUDGET, "--over-budget", "detach", "-c", f"{programs}/{LOAD}")
+    done = run(server, script, *words, timeout=120)
+    assert "is detached\n" in done.stderr
+    assert "estimate" not in done.stdout + done.stderr
+
+
+def test_under_the_budget_everything_is_exact(server: Server, programs: Path) -> None:
+    need("tracepoint")
+    done = run(server, COUNTS, "--budget", "99999%", "-v", "-f", "json", "-c", f"{programs}/flood {CALLS}")
+    assert marked(done, "@") == (CALLS, "")
+    assert weight(done) == 1
+
+
+def test_estimates_are_marked_in_every_output(server: Server, programs: Path, tmp_path: Path) -> None:
+    need("tracepoint")
+    script = (
+        f"tracepoint:syscalls:sys_enter_getppid /pid == cpid/ {{ {WORK} @c = count(); @k[kstack, comm] = count(); "
+        '@t = tseries(1, 1s, 5); if (@c % 64 < 16) { printf("p"); print((1, 2)); row((a=1)); } } '
+        "config = { unstable_tseries = enable; } end { printf(\"total %d\", @c); }"
+    )  # fmt: skip
+    script = "config = { unstable_tseries = enable; } " + script.replace("config = { unstable_tseries = enable; } ", "")
+    saved = tmp_path / "x.pts"
+    flood = ("--budget", BUDGET, "-c", f"{programs}/{LOAD}")
+    done = run(server, script, "-f", "json", "--save", str(saved), *flood, timeout=120)
+    events = [item for kind in ("printf", "value", "row") for item in lines(done, kind)]
+    assert {item["mark"] for item in events[-3:]} <= {"sample", "estimate"}
+    assert marked(done, "@c")[1] == "estimate"
+    for kind, expected in MARKED.items():
+        shown = server.run(("show", str(saved), "-f", kind))
+        assert shown.status == 0, shown.stderr
+        assert expected in shown.stdout, (kind, shown.stdout[:500])
+    snapshot = pytrace.Snapshot.load(saved)
+    assert {name: snapshot.maps[name].mark for name in ("@c", "@k", "@t")} == {
+        "@c": "estimate", "@k": "estimate", "@t": "sample",
+    }  # fmt: skip
+    assert "estimate @c" in snapshot._repr_html_()
+    text = run(server, script, *flood, timeout=120).stdout
+    assert "\nestimate @c: " in text
+    assert "\nestimate @k[" in text
+    assert "\nsample @t" in text
+    assert "\nestimate @c\n" in run(server, script, *flood, "-f", "csv", timeout=120).stdout.replace("\r", "")
+
+
+MARKED = {
+    "text": "estimate @c: ",
+    "csv": "estimate @c",
+    "folded": "estimate @k;",
+    "speedscope": "estimate @k",
+    "openmetrics": 'pytrace_map_estimate{map="@c",mark="estimate"} 1',
+    "json": '"mark": "estimate"',
+}
+
+
+def test_python_samples_within_a_budget(programs: Path) -> None:
+    need("tracepoint")
+    script = f"tracepoint:syscalls:sys_enter_getppid /pid == cpid/ {{ {WORK} @ = count(); }}"
+    with pytest.warns(pytrace.TraceWarning, match="is sampled"):
+        snapshot = pytrace.run(script, command=f"{programs}/{LOAD}", budget=BUDGET)
+    assert snapshot.maps["@"].mark == "estimate"
+    (cost,) = snapshot.costs.values()
+    assert close(snapshot.maps["@"].value, CALLED, cost.probes[0].weight)

@@ -49,11 +49,14 @@ def test_what_is_written_is_read(found: list[SnapshotData]) -> None:
         assert repr(read) == repr(item)
 
 
-def test_costs_of_runs_are_read_back() -> None:
+def test_costs_of_runs_and_marks_of_maps_are_read_back() -> None:
     found = merge([snapshot(of=run("1")), snapshot(of=run("2"))])
-    probes = (ProbeCost("uprobe:/tmp/\udcff:f", 1, 2, 3), ProbeCost("profile:hz:99", 4, 5, 6))
+    probes = (ProbeCost("uprobe:/tmp/\udcff:f", 1, 2, 3, 8, detached=True), ProbeCost("profile:hz:99", 4, 5, 6))
     found.costs = {"2": RunCost(10, 2, probes, 7, 8, 9)}
+    found.maps = {"@": map_data("@", None, COUNT, {None: 1})}
+    found.maps["@"].mark = "estimate"
     assert again(found).costs == found.costs
+    assert again(found).maps["@"].mark == "estimate"
 
 
 def test_the_text_of_the_script_is_read_back() -> None:

@@ -257,6 +257,14 @@ def test_rows_stay_in_the_order_of_their_run_and_runs_in_theirs() -> None:
     assert list(found.tables[0].rows.items()) == [("earlier", [(9,), (8,)]), ("later", [(5,), (4,)])]
 
 
+def test_of_two_marks_the_weaker_promise_stays() -> None:
+    marks = ("", "estimate", "sample")
+    for one, other, expected in ((0, 0, 0), (0, 1, 1), (1, 2, 2), (2, 0, 2)):
+        items = [snapshot(map_data("@", None, COUNT, {None: 1}), of=run(str(at))) for at in (1, 2)]
+        items[0].maps["@"].mark, items[1].maps["@"].mark = marks[one], marks[other]
+        assert merge(items).maps["@"].mark == merge(items[::-1]).maps["@"].mark == marks[expected]
+
+
 def test_costs_are_those_of_each_run() -> None:
     first, second, third = snapshot(of=run("1")), snapshot(of=run("2")), snapshot(of=run("3"))
     costs = [RunCost(10, 2, (ProbeCost("k:f", 1, 2, 3),), 4, 5, 6), RunCost(20, 2, (), 4, 5, 6)]

@@ -1,7 +1,7 @@
 """The state of emitting one BPF function, and access to state that the program's functions share.
 
-Callbacks of loops and copies of user functions get a *frame* from the entry function, two words on its stack: the
-context pointer and this CPU's block of per-CPU data.
+Callbacks of loops and copies of user functions get a *frame* from the entry function, words on its stack: the context
+pointer, this CPU's block of per-CPU data, and where programs need them the scratch area and the hit's weight.
 """
 
 from __future__ import annotations
@@ -101,6 +101,7 @@ class Emitter:
         self._cpu: I64 | None = None
         self._context: Ptr | None = None
         self._cell: Ptr | None = None
+        self._weight: Ptr | None = None
         self._temporaries: list[list[Callable[[], None]]] = [[]]
         self._spare: dict[int, list[Ptr]] = {}
         self.span = span
@@ -229,14 +230,28 @@ class Emitter:
         if self._frame is None:
             base = self.base
             scratch = self._scratch_start if self.program.preemptible else None
-            frame = self.b.alloca(16 if scratch is None else 24)
+            weight = self.weight if self.program.weighted else None
+            frame = self.b.alloca(32 if weight is not None else 16 if scratch is None else 24)
             with self.b.at_prologue():
                 self.b.store_pointer(CONTEXT, frame)
                 self.b.store_pointer(base, self.b.offset(frame, 8))
                 if scratch is not None:
                     self.b.store_pointer(scratch, self.b.offset(frame, 16))
+                if weight is not None:
+                    self.b.store_pointer(weight, self.b.offset(frame, 24))
             self._frame = frame
         return self._frame
+
+    @property
+    def weight(self) -> Ptr:
+        """Eight bytes with the weight of this hit (``codegen.emit.weights``), which the entry function has."""
+        if self._weight is None:
+            if self._entry:
+                self._weight = self.b.alloca(8)
+            else:
+                with self.b.at_prologue():
+                    self._weight = self.b.load_pointer(self.b.offset(self._require_frame(), 24))
+        return self._weight
 
     @property
     def raw_context(self) -> Ptr:

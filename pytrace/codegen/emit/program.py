@@ -13,6 +13,7 @@ import msgspec
 
 from pytrace.codegen.analysis.body_splitting import Plan
 from pytrace.codegen.analysis.large_keys import Words
+from pytrace.codegen.analysis.sampling import Plan as SamplingPlan
 from pytrace.codegen.aot.load_time_values import Ahead
 from pytrace.codegen.ir.ir_values import Number, Ptr, global_pointer
 from pytrace.codegen.ir.module import Module
@@ -76,6 +77,8 @@ class Script(msgspec.Struct, eq=False):
     """Whether variables and large temporaries are in scratch memory, because the stack is too small."""
     element_maps: frozenset[str] = frozenset()
     """Maps for which repeated reads of an element are eliminated (:mod:`pytrace.codegen.analysis.element_accesses`)."""
+    sampling: SamplingPlan | None = None
+    """Which programs may be sampled; None without ``--budget``."""
     inserted: Mapping[nodes.Block, frozenset[str]] = msgspec.field(default_factory=dict)
     """By body, maps whose elements are mostly missing when they are assigned (:mod:`..analysis.element_accesses`)."""
 
@@ -119,6 +122,12 @@ class Program(msgspec.Struct, eq=False):
     """The values of :attr:`repeated`: reads whose values are kept."""
     inserted: frozenset[str] = frozenset()
     """Maps to whose elements this program assigns without a look-up."""
+    sampled: bool = False
+    """Whether hits may be left out."""
+    storing: frozenset[str] = frozenset()
+    """Maps for whose values it stores weights (``codegen.emit.weights``)."""
+    reading: frozenset[str] = frozenset()
+    """Maps whose values give it their weight."""
     lookup_functions: dict[str, str] = msgspec.field(default_factory=dict)
     """Functions that look up keys, by map name."""
     loop_budget: int | None = None
@@ -133,6 +142,11 @@ class Program(msgspec.Struct, eq=False):
     def area(self) -> str:
         """Name of the scratch area."""
         return unit_area(self.unit)
+
+    @property
+    def weighted(self) -> bool:
+        """Whether a hit may stand for several."""
+        return self.sampled or bool(self.reading)
 
     @property
     def preemptible(self) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from pytrace.codegen.analysis.shared_variables import called_functions
-from pytrace.codegen.emit import memory
+from pytrace.codegen.emit import memory, weights
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.program import Script
 from pytrace.codegen.ir import helpers
@@ -62,29 +62,29 @@ def _add_sample(e: Emitter, place: Ptr, by: Number) -> None:
 
 
 def _count_update(e: Emitter, _kind: Type, place: Ptr, _n: Number) -> None:
-    _add_sample(e, place, 1)
+    _add_sample(e, place, weights.scaled(e, 1))
 
 
 def _count_first(e: Emitter, _kind: Type, place: Ptr, _n: Number) -> None:
-    e.b.store(1, place)
+    e.b.store(weights.scaled(e, 1), place)
 
 
 def _sum_update(e: Emitter, _kind: Type, place: Ptr, n: Number) -> None:
-    _add_sample(e, place, n)
+    _add_sample(e, place, weights.scaled(e, n))
 
 
 def _sum_first(e: Emitter, _kind: Type, place: Ptr, n: Number) -> None:
-    e.b.store(n, place)
+    e.b.store(weights.scaled(e, n), place)
 
 
 def _pair_update(e: Emitter, _kind: Type, place: Ptr, n: Number) -> None:
-    _add_sample(e, place, n)
-    _add_sample(e, _second(e, place), 1)
+    _add_sample(e, place, weights.scaled(e, n))
+    _add_sample(e, _second(e, place), weights.scaled(e, 1))
 
 
 def _pair_first(e: Emitter, _kind: Type, place: Ptr, n: Number) -> None:
-    e.b.store(n, place)
-    e.b.store(1, _second(e, place))
+    e.b.store(weights.scaled(e, n), place)
+    e.b.store(weights.scaled(e, 1), _second(e, place))
 
 
 def _rank(e: Emitter, type_: Type, n: Number) -> I64:
@@ -121,7 +121,8 @@ def _raise_to(e: Emitter, place: Ptr, rank: Number) -> None:
 
 
 def _extreme_first(e: Emitter, type_: Type, place: Ptr, n: Number) -> None:
-    _pair_first(e, type_, place, _rank(e, type_, n))
+    e.b.store(_rank(e, type_, n), place)
+    e.b.store(1, _second(e, place))
 
 
 def _sum_merge(e: Emitter, _kind: Type, total: tuple[Ptr, Ptr], place: Ptr) -> None:

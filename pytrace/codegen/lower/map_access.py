@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from pytrace.codegen.analysis.large_keys import WORD
-from pytrace.codegen.emit import events, memory, user_memory
+from pytrace.codegen.emit import events, memory, user_memory, weights
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.evaluation_order import in_order
 from pytrace.codegen.ir import helpers
@@ -266,6 +266,7 @@ def mark_written(e: Emitter, info: MapInfo) -> None:
 
 def read_key(e: Emitter, node: nodes.Node, info: MapInfo, key: Key) -> Operand:
     """The value of a key; zero if it is missing, which is reported only with ``-k``."""
+    weights.take(e, info.name, key.pointer)
     pointer = lookup(e, info, key)
     present, missing, done = e.b.block(), e.b.block(), e.b.block()
     e.b.branch(e.b.is_null(pointer), missing, present, likely=False)
@@ -288,6 +289,7 @@ def read_key(e: Emitter, node: nodes.Node, info: MapInfo, key: Key) -> Operand:
 
 def store_key(e: Emitter, node: nodes.Node, info: MapInfo, key: Key, operand: Operand) -> None:
     """Store the value of a key; scalars of an existing key are stored in place, unless keys are mostly missing."""
+    weights.keep(e, info.name, key.pointer)
     if not info.value.scalar:
         stored = operand if isinstance(operand, Memory) and operand.type == info.value else None
         pointer = stored.pointer if stored is not None else e.temporary(info.value.size)

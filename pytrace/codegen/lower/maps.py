@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Sequence
 
-from pytrace.codegen.emit import events, loops, memory, user_memory
+from pytrace.codegen.emit import events, loops, memory, user_memory, weights
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.ir_values import I1, I64, AtomicOperation, Number, Ptr, global_pointer
@@ -99,6 +99,7 @@ def change(e: Emitter, node: nodes.Expr, operator: str, by: Number, type_: Type)
         map_access.mark_written(e, info)
         return in_place(map_access.slot_value(e, info))
     key = map_access.key_pointer(e, info, keys)
+    weights.keep(e, info.name, key.pointer)
     place = map_access.lookup(e, info, key)
     result = e.b.register()
     e.b.store(0, result)
@@ -138,6 +139,7 @@ def delete(e: Emitter, node: nodes.Node, info: MapInfo, keys: Sequence[nodes.Exp
         _check_deleted(e, node, info, e.b.select(existed, 0, -errno.ENOENT))
         return existed
     which, key = map_access.map_symbol(e, info), map_access.key_of(e, info.key, operand, info.key.size)
+    weights.take(e, info.name, key, delete=True)
     # Only 32 bits wide, like the result of an update (see map_access).
     error = e.b.fit(e.b.helper(helpers.MAP_DELETE_ELEM, which, key), 32, signed=True)
     _check_deleted(e, node, info, error)
@@ -176,5 +178,7 @@ def has_key(e: Emitter, node: nodes.Node, info: MapInfo, keys: Sequence[nodes.Ex
         return e.b.truth(e.b.load(map_access.slot(e, info)))
     if map_access.bucketed(info.value):
         return aggregate_reading.has_buckets(e, node, info, map_access.key_operand(e, info.key, keys))
-    pointer = map_access.lookup(e, info, map_access.key_pointer(e, info, keys))
+    key = map_access.key_pointer(e, info, keys)
+    weights.take(e, info.name, key.pointer)
+    pointer = map_access.lookup(e, info, key)
     return e.b.truth(e.b.there(pointer))

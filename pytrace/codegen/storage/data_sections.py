@@ -12,6 +12,7 @@ from pytrace.core.event_layout import EmptiedMap, Location, PrintedMap
 from pytrace.core.manifest import (
     RATE_LINE,
     SLOT_FLAG,
+    WEIGHT,
     Counters,
     GlobalSlot,
     RandomWords,
@@ -58,6 +59,8 @@ class Layout(msgspec.Struct):
     key_bytes: int = 0
     rates: int | None = None
     """Offset in the shared section of the limits of rates; None without them."""
+    weights: int | None = None
+    """Offset in the shared section of the weights of programs; None without sampling."""
     percpu: int = 0
     shared: int = 0
     stride: int = 0
@@ -92,6 +95,11 @@ class Layout(msgspec.Struct):
         """Place the limits of the rates of *blocks* blocks."""
         self.rates = self.shared
         self.shared += RATE_LINE * blocks
+
+    def place_weights(self, units: int) -> None:
+        """Place the weights of *units* programs, which are only read mostly, and the mark before them."""
+        self.weights = self.shared
+        self.shared += _up(WEIGHT * (1 + units), CACHE_LINE)
 
     def limits(self) -> RateLimits | None:
         """Location of the limits of rates, for the manifest; None without them."""

@@ -51,6 +51,8 @@ class CompileOptions(msgspec.Struct, frozen=True):
     """Whether events carry their provenance, the probe that sent them."""
     limited: bool = False
     """``--max-rate``: programs limit the rate of their hits."""
+    sampled: bool = False
+    """``--budget``: programs may leave hits out."""
     environment: dict[str, str] = msgspec.field(default_factory=dict)
 
     @property

@@ -39,6 +39,41 @@ class Rate(msgspec.Struct, frozen=True):
     pattern: str = ""
 
 
+SAMPLE = "sample"
+ACTIONS = (SAMPLE, "detach")
+"""What is done about a probe that costs too much (``--over-budget``)."""
+
+MOST_BUDGET = 1000.0
+"""A budget is less than this part of a processor."""
+
+
+class Budget(msgspec.Struct, frozen=True):
+    """What tracing may cost (``--budget``): *share* of the time of one processor, or of all of the *machine*'s.
+
+    *action* says what is done about a probe that is too expensive: ``sample`` or ``detach``.
+    """
+
+    share: float
+    machine: bool = False
+    action: str = SAMPLE
+
+    @classmethod
+    def parsed(cls, text: str, action: str = SAMPLE) -> Budget | None:
+        """The budget that is written ``1%`` or ``1%machine``; None for other texts."""
+        number, percent, of = text.partition("%")
+        try:
+            share = float(number) / 100
+        except ValueError:
+            return None
+        good = percent and of in ("", "machine") and 0 < share < MOST_BUDGET
+        return cls(share, of == "machine", action) if good else None
+
+    @property
+    def text(self) -> str:
+        """The budget, as it is written."""
+        return f"{100 * self.share:g}%{'machine' if self.machine else ''}"
+
+
 class RunOptions(msgspec.Struct, frozen=True):
     """Options of one run that compilation does not depend on (see ``compile_options``)."""
 
@@ -90,6 +125,8 @@ class RunOptions(msgspec.Struct, frozen=True):
     """Address on which metrics are served while the script runs."""
     rates: tuple[Rate, ...] = ()
     """``--max-rate``."""
+    budget: Budget | None = None
+    """``--budget``."""
     measure: bool = False
     """Whether the costs of the run are measured and reported."""
 

@@ -100,7 +100,7 @@ def _key_parts(view: MapView, decoders: Decoders) -> list[bytes | Cell]:
     for member, offset in members:
         plain = number_cell(member, offset, decoders)
         parts += [texts.comma, plain or cell(member, offset, decoders, _many(texts, member))]
-    return [view.name.encode(errors="surrogateescape"), b"[", *parts[1:]]
+    return [view.label, b"[", *parts[1:]]
 
 
 # ---------------------------------------------------------------------------------------------- rows

@@ -19,7 +19,7 @@ from pytrace.render.value_types import merging_of, with_div
 
 if TYPE_CHECKING:
     # Loaded only by scripts that have such maps.
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pytrace.core.manifest import MapSpec
     from pytrace.render.forms import JsonForms, TextForms
@@ -76,15 +76,37 @@ class MapPrinter:
     """The text and JSON of a map's entries, wherever they come from."""
 
     def __init__(
-        self, name: str, key: types.Type | None, value: types.Type, texts: TextForms, jsons: JsonForms
+        self,
+        name: str,
+        key: types.Type | None,
+        value: types.Type,
+        texts: TextForms,
+        jsons: JsonForms,
+        marks: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
+        self._marks: Mapping[str, str] = {} if marks is None else marks
         self.key_type = key
         self.value_type = value
         self.texts = texts
         self.jsons = jsons
         self._merging = merging_of(value)
         self._name = name.encode(errors="surrogateescape")
+
+    @property
+    def mark(self) -> str:
+        """What is said of the values: ``estimate`` or ``sample`` if hits were left out, else nothing."""
+        return self._marks.get(self.name, "")
+
+    @property
+    def title(self) -> str:
+        """The name of the map, with its mark."""
+        return f"{self.mark} {self.name}" if self.mark else self.name
+
+    @property
+    def label(self) -> bytes:
+        """The title in text output."""
+        return self.title.encode(errors="surrogateescape")
 
     def sort(self, found: list[Entry], order: str = "") -> None:
         """Order entries as they print."""
@@ -112,9 +134,9 @@ class MapPrinter:
         value = self._form(shown, entries, last)
         if self.key_type is None:
             opening = b":\n" if self._merging.bucketed else b": "
-            return b"".join([b"%s%s%s\n" % (self._name, opening, value(item)) for _, item in entries])
+            return b"".join([b"%s%s%s\n" % (self.label, opening, value(item)) for _, item in entries])
         key = self.texts.key(self.key_type)
-        line = self._name.replace(b"%", b"%%") + (
+        line = self.label.replace(b"%", b"%%") + (
             b"[%s]:\n%s\n" if self._merging.bucketed else b"[%s]: %s\n"
         )
         return b"".join([line % (key(name), value(item)) for name, item in entries])
@@ -128,7 +150,7 @@ class MapPrinter:
             data = value(entries[0][1])
         else:
             data = self._members([(name, value(item)) for name, item in entries])
-        return json.line(self._merging.json_type, json.mapping([(self._name, data)]))
+        return json.line(self._merging.json_type, json.mapping([(self._name, data)]), self.mark)
 
     def entries_json_parts(self, blocks: Iterable[list[Entry]], shown: Shown, last: int | None) -> Iterator[bytes]:
         """As :meth:`entries_json`, of at least one block of entries."""
@@ -141,7 +163,7 @@ class MapPrinter:
             value = self._form(shown, block, last, as_json=True)
             yield before + self._members([(name, value(item)) for name, item in block])[1:-1]
             before = b", "
-        yield b"}}}\n"
+        yield b"}}%s\n" % json.ending(self.mark)
 
     def _members(self, entries: list[tuple[Value, bytes]]) -> bytes:
         """A JSON object of decoded keys and values in JSON form."""
@@ -200,8 +222,9 @@ class MapView(MapPrinter):
         texts: TextForms,
         jsons: JsonForms,
         large: Callable[[MapView, Block, Shown], LargeMap | None] | None = None,
+        marks: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(spec.name, spec.key, spec.value, texts, jsons)
+        super().__init__(spec.name, spec.key, spec.value, texts, jsons, marks)
         self.spec = spec
         self.decoders = decoders
         self._reader = reader
@@ -374,7 +397,7 @@ class MapView(MapPrinter):
         quantiles = self.quantiles(percents)
         parts = []
         for key, counts in self.entries():
-            label = self._name if self.spec.key is None else b"%s[%s]" % (self._name, self._key_text(key))
+            label = self.label if self.spec.key is None else b"%s[%s]" % (self.label, self._key_text(key))
             parts.append(b"%s:\n%s\n" % (label, b"".join(map(histogram.quantile_text, quantiles(counts)))))
         return b"".join(parts)
 
@@ -385,7 +408,7 @@ class MapView(MapPrinter):
         if not forms:
             return b""
         data = forms[0][1] if self.spec.key is None else self._members(forms)
-        return json.line("quantiles", json.mapping([(self._name, data)]))
+        return json.line("quantiles", json.mapping([(self._name, data)]), self.mark)
 
     def _key_text(self, name: Value) -> bytes:
         assert self.spec.key is not None

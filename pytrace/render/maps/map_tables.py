@@ -37,13 +37,13 @@ def table_parts(
     printer: MapPrinter, page: Page, blocks: Iterable[list[Entry]], shown: Shown, last: int
 ) -> Iterator[bytes]:
     """As :func:`table`, of blocks of entries; *last* is the last interval of time series."""
-    schema = map_schema(printer.name, printer.key_type, printer.value_type)
+    schema = map_schema(printer.title, printer.key_type, printer.value_type)
     return _table(printer, page, schema, blocks, _rows(printer, shown, last))
 
 
 def quantiles(view: MapView, page: Page, percents: Sequence[str]) -> bytes:
     """Percentiles of a hist map as a table of its own."""
-    name, of_value = view.name, view.quantiles(percents)
+    name, of_value = view.title, view.quantiles(percents)
     columns = [Column(f"{name}.{item}", types.INT64) for item in ("percentile", "value", "error", "min", "max")]
     schema = TableSchema((*key_columns(view.key_type), *columns))
 

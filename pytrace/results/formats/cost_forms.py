@@ -18,8 +18,14 @@ def cost_text(cost: RunCost) -> str:
     for name, *numbers in rows:
         cells = [text.rjust(width) for text, width in zip(numbers, widths[1:], strict=True)]
         lines.append("  ".join((name.ljust(widths[0]), *cells)))
+    lines += [_limited(item) for item in cost.probes if item.detached or item.weight > 1]
     lines.append(f"memory: {_mebibytes(cost.memory)} of pytrace, {_mebibytes(cost.maps)} of its maps in the kernel")
     return "".join(f"{line}\n" for line in lines)
+
+
+def _limited(cost: ProbeCost) -> str:
+    done = [f"sampled, 1 in {cost.weight} hits"] if cost.weight > 1 else []
+    return f"{cost.probe}: {', then '.join((*done, *(['detached'] if cost.detached else [])))}"
 
 
 def _row(cost: ProbeCost, duration: int) -> tuple[str, ...]:
@@ -57,9 +63,12 @@ def cost_line(cost: RunCost) -> bytes:
 
 
 def _probe_json(cost: ProbeCost) -> bytes:
-    numbers = {"hits": cost.hits, "run_time": cost.run_time, "entry": cost.entry, "total": cost.total}
+    numbers = {
+        "hits": cost.hits, "run_time": cost.run_time, "entry": cost.entry, "total": cost.total, "weight": cost.weight,
+    }  # fmt: skip
     name = cost.probe.encode("utf-8", "surrogateescape")
-    return json.mapping([(b"probe", json.quoted(name)), *_numbers(numbers)])
+    detached = b"true" if cost.detached else b"false"
+    return json.mapping([(b"probe", json.quoted(name)), *_numbers(numbers), (b"detached", detached)])
 
 
 def _numbers(numbers: dict[str, int]) -> list[tuple[bytes, bytes]]:

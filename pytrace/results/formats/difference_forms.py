@@ -53,7 +53,7 @@ def _no_key(_key: Value) -> Decoded:
 
 def _map_text(printers: Printers, part: MapDifference) -> bytes:
     shown = _TEXTS.get(type(part.value), _values_text)(printers, part.value)
-    name = encoded(part.name)
+    name = encoded(f"{part.mark} {part.name}" if part.mark else part.name)
     if part.key is None:
         return b"".join([b"%s:%s" % (name, shown(change)) for change in part.changes.values()])
     key = printers.texts.key(part.key)
@@ -196,7 +196,7 @@ def _map_json(printers: Printers, part: MapDifference) -> bytes:
         key = printers.jsons.key(part.key)
         names = json.distinct([key(name) for name, _ in entries])
         data = json.mapping([(name, shown(change)) for name, (_, change) in zip(names, entries, strict=True)])
-    return json.line("difference", json.mapping([(encoded(part.name), data)]))
+    return json.line("difference", json.mapping([(encoded(part.name), data)]), part.mark)
 
 
 def _delta_json(type_: types.Type) -> _Shown:

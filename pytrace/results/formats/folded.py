@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import BinaryIO
 
 from pytrace.core.diagnostics import TraceError
@@ -10,7 +10,7 @@ from pytrace.render.portable import encoded
 from pytrace.results.difference import average
 from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.formats.portable_forms import Printers
-from pytrace.results.snapshot import SnapshotData
+from pytrace.results.snapshot import MapData, SnapshotData
 from pytrace.results.stack_samples import Label, Profile, Sample, profiles
 
 VALUES = ("total", "count", "average")
@@ -28,7 +28,7 @@ def write(snapshot: SnapshotData, options: WriteOptions, file: BinaryIO) -> None
     Raises:
         TraceError: a number is negative, or an option does not fit the maps.
     """
-    lines = _lines(snapshot, options, named=len(snapshot.maps) > 1)
+    lines = _lines(snapshot, options, named=_named_maps(snapshot.maps.values()))
     file.writelines(encoded(f"{stack} {number}\n") for stack, number in sorted(lines.items()))
 
 
@@ -38,10 +38,15 @@ def differential(before: SnapshotData, after: SnapshotData, options: WriteOption
     Raises:
         TraceError: as :func:`write`.
     """
-    named = len({*before.maps, *after.maps}) > 1
+    named = _named_maps((before.maps | after.maps).values()) or _named_maps(before.maps.values())
     old, new = (_lines(snapshot, options, named=named) for snapshot in (before, after))
     stacks = sorted({*old, *new})
     return b"".join([encoded(f"{stack} {old.get(stack, 0)} {new.get(stack, 0)}\n") for stack in stacks])
+
+
+def _named_maps(maps: Collection[MapData]) -> bool:
+    """Whether maps have to be told from each other, or one has a mark."""
+    return len(maps) > 1 or any(data.mark for data in maps)
 
 
 def _lines(snapshot: SnapshotData, options: WriteOptions, *, named: bool) -> dict[str, int]:

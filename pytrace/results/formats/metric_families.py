@@ -115,7 +115,7 @@ def families(snapshot: SnapshotData, *, timestamps: bool = False) -> list[Family
     for _, data in sorted(snapshot.maps.items()):
         if content(data) is not Content.VALUES:
             found += map_families(data, printers, timestamps=timestamps)
-    found.append(_read_family(snapshot.read))
+    found += [_read_family(snapshot.read), _marks_family(snapshot.maps.values())]
     found = [family for family in found if family.samples]
     if timestamps:
         found = [_at(family, snapshot.end) for family in found]
@@ -133,7 +133,10 @@ def map_families(data: MapData, printers: Printers | None = None, *, timestamps:
     label = _labels(data, printers or Printers())
     entries = sorted(((label(key), value) for key, value in data.entries.items()), key=itemgetter(0))
     kind = data.value.tag if data.value.aggregate else data.value
-    one = _One(metric_name(data.name), _utf8(data.help or f"Map {data.name} ({kind})"), timestamps)
+    help_ = data.help or f"Map {data.name} ({kind})"
+    if data.mark:
+        help_ = f"{help_} ({data.mark}: hits were left out)"
+    one = _One(metric_name(data.name), _utf8(help_), timestamps)
     return _families(one, data.value, _different(entries))
 
 
@@ -161,6 +164,14 @@ def _read_family(moments: Mapping[str, int]) -> Family:
     samples = [Sample("", (("map", name),), time / 1e9) for name, time in sorted(moments.items())]
     text = "When reading of this map began"
     return Family(f"{PREFIX}map_read_seconds", MetricKind.GAUGE, text, "seconds", tuple(samples))
+
+
+def _marks_family(maps: Iterable[MapData]) -> Family:
+    """The maps whose values are estimates."""
+    marked = sorted((data.name, data.mark) for data in maps if data.mark)
+    samples = [Sample("", (("map", _utf8(name)), ("mark", mark)), 1) for name, mark in marked]
+    text = "Maps whose values are estimates, or of a sample of the hits, as tracing was over its budget"
+    return Family(f"{PREFIX}map_estimate", MetricKind.GAUGE, text, "", tuple(samples))
 
 
 def losses_family(losses: dict[str, dict[str, int]]) -> Family:

@@ -76,7 +76,7 @@ class Printers:
 
     def printer(self, data: MapData) -> MapPrinter:
         """A printer of the entries of a map, as :meth:`entries` returns them."""
-        return MapPrinter(data.name, data.key, data.value, self.texts, self.jsons)
+        return MapPrinter(data.name, data.key, data.value, self.texts, self.jsons, {data.name: data.mark})
 
     def entries(self, data: MapData) -> Iterator[Entry]:
         """The entries of a map, decoded."""

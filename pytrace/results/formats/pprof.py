@@ -248,7 +248,7 @@ def _sample_types(found: Iterable[Profile], period: int) -> list[list[tuple[str,
 
     kinds = []
     for profile in found:
-        stem = profile.name.removeprefix("@")
+        stem = " ".join(word.removeprefix("@") for word in profile.name.split(" ")).strip()
         names = [(_type_name(stem, one), _UNITS.get(one.unit, one.unit)) for one in profile.measures]
         if period and _counts(profile.measures):
             names.append((f"{stem}_cpu" if stem else "cpu", "nanoseconds"))

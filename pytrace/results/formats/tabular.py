@@ -122,13 +122,13 @@ def map_table(data: MapData) -> FlatTable:
     Entries are in the order in which the map prints. A histogram has a row for each bucket from the first to the last
     that counted something, a time series one for each interval with a sample.
     """
-    schema = map_schema(data.name, data.key, data.value)
+    schema = map_schema(data.title, data.key, data.value)
     keys = _parts(data.key, schema.columns[: len(key_columns(data.key))]) if data.key is not None else _no_parts
     values = _values(data.value, schema.columns[len(key_columns(data.key)) :])
     entries = ((keys(key), value) for key, value in _in_order(data))
     rows = [(*parts, *row) for parts, value in entries for row in values(value)]
     times = ("start",) if isinstance(data.value, types.TSeries) else ()
-    return _table(data.name, schema, rows, {f"{data.name}.{name}" for name in times})
+    return _table(data.name, schema, rows, {f"{data.title}.{name}" for name in times})
 
 
 def rows_table(snapshot: SnapshotData, table: Table) -> FlatTable:

@@ -45,7 +45,7 @@ def _counters(data: MapData, type_: types.Type, tracks: Tracks) -> Iterator[byte
     assert isinstance(type_, types.TSeries)
     unit = Column.of(data.name, types.INT64).unit
     for key, value in sorted(data.entries.items(), key=lambda entry: repr(entry[0])):
-        track = tracks.counter(f"{data.name}{_key(data, key)}", unit)
+        track = tracks.counter(f"{data.title}{_key(data, key)}", unit)
         assert isinstance(value, dict)
         for interval, meta in sorted(value.items()):
             assert isinstance(meta, tuple)

@@ -56,7 +56,7 @@ def stack_packets(data_: MapData, place: int, time: int) -> Iterator[bytes]:
     sequence = 2 + place
     interned = _Interned()
     stacks = [interned.stack(sample.frames) for sample in samples]
-    title = data_.name if share == 1 else f"{data_.name} (a sample stands for {share})"
+    title = data_.title if share == 1 else f"{data_.title} (a sample stands for {share})"
     timebase = data(1, number(1, 1) + data(10, title))  # perf_sample_defaults.timebase: period, name
     yield packet(
         number(10, sequence), number(8, time), number(13, _CLEARED),

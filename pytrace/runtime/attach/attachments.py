@@ -123,7 +123,8 @@ def attach_all(
         if spec.symbol in loaded.gone:
             gone += [Failure(target, "the program no longer exists", gone=True) for target in spec.targets]
             continue
-        for outcome in _with_parts(spec, _outcomes(spec, options, loaded, opened), parts.get(spec.symbol, ())):
+        own = opened.programs.setdefault(spec.symbol, Opened())
+        for outcome in _with_parts(spec, _outcomes(spec, options, loaded, own), parts.get(spec.symbol, ())):
             options.progress()
             if isinstance(outcome, Failure):
                 (gone if outcome.gone else failures).append(outcome)

@@ -86,6 +86,19 @@ class Opened(msgspec.Struct):
     watched: dict[int, Opened] = msgspec.field(default_factory=dict)
     """Links and events of watchpoints by address: the script may remove them while others stay."""
     cpu_events: list[CpuEvents] = msgspec.field(default_factory=list)
+    programs: dict[str, Opened] = msgspec.field(default_factory=dict)
+    """What belongs to one program each, by its symbol: a program may be detached while others stay."""
+
+    def parts(self) -> Iterator[Opened]:
+        """This, and what belongs to programs."""
+        yield self
+        yield from self.programs.values()
+
+    def detach(self, symbol: str) -> None:
+        """Detach one program."""
+        part = self.programs.pop(symbol, None)
+        if part is not None:
+            part.close()
 
     def take(self, other: Opened) -> None:
         """Become the owner of everything in *other*."""
@@ -99,8 +112,9 @@ class Opened(msgspec.Struct):
         self.cpu_events += other.cpu_events
         if other.holder is not None:
             self.holder, other.holder = other.holder, None
+        self.programs.update(other.programs)
         other.links, other.events, other.idle_events = [], [], []
-        other.steps, other.traced, other.watched, other.cpu_events = [], {}, {}, []
+        other.steps, other.traced, other.watched, other.cpu_events, other.programs = [], {}, {}, [], {}
 
     def watchpoint(self, address: int) -> Opened:
         """Links and events of the watchpoints on an address."""
@@ -108,25 +122,30 @@ class Opened(msgspec.Struct):
 
     def unwatch(self, address: int) -> None:
         """Detach the watchpoints on an address, if any."""
-        part = self.watched.pop(address, None)
-        if part is not None:
-            part.close()
+        for whole in self.parts():
+            part = whole.watched.pop(address, None)
+            if part is not None:
+                part.close()
 
     def on_cpus(self) -> Iterator[CpuEvents]:
         """The probes whose events belong to CPUs."""
-        yield from self.cpu_events
-        for part in self.watched.values():
-            yield from part.cpu_events
+        for whole in self.parts():
+            yield from whole.cpu_events
+            for part in whole.watched.values():
+                yield from part.cpu_events
 
     def reserve(self) -> None:
         """Create the map that a quick end needs: a run gives up the privilege to create any."""
-        if self.idle_events and self.holder is None:
-            self.holder = _holder(len(self.idle_events))
+        idle = sum(len(part.idle_events) for part in self.parts())
+        if idle and self.holder is None:
+            self.holder = _holder(idle)
 
     def close(self) -> None:
         """Detach: programs first leave their events, then the events go, then the other steps follow."""
         closing = Opened()
         closing.take(self)
+        for part in closing.programs.values():
+            closing.take(part)
         for part in closing.watched.values():
             closing.take(part)
         for events in closing.cpu_events:
@@ -193,13 +212,14 @@ class MissReader:
 
     def _kprobes(self) -> list[tuple[int, int]]:
         counts = []
-        for link in self._opened.links:
+        for link in (link for part in self._opened.parts() for link in part.links):
             missed = link_misses(link)
             if missed:
                 counts.append((self._programs[bpf.link_info(link)[2]], missed))
-        if self._opened.traced:
+        traced = {name: symbol for part in self._opened.parts() for name, symbol in part.traced.items()}
+        if traced:
             profile = self._profile()
-            counts += [(self._indexes[symbol], profile.get(name, 0)) for name, symbol in self._opened.traced.items()]
+            counts += [(self._indexes[symbol], profile.get(name, 0)) for name, symbol in traced.items()]
         return [(index, missed) for index, missed in counts if missed]
 
     def _profile(self) -> Mapping[str, int]:

@@ -45,7 +45,8 @@ def map_data(found: ReadMap, forms: PortableForms, pause: Callable[[], None]) ->
     """
     spec, entries = found.view.spec, found.entries
     key_type = None if spec.key is None else settled(spec.key)
-    return MapData(spec.name, key_type, settled(spec.value), portable(spec, entries, forms, pause), help=spec.help)
+    values = portable(spec, entries, forms, pause)
+    return MapData(spec.name, key_type, settled(spec.value), values, help=spec.help, mark=found.view.mark)
 
 
 def portable(

@@ -99,6 +99,10 @@ class Context:
         """Traced *data* with line ends, in the form of the output: with escapes on a terminal."""
         return control_characters.printable_lines(data) if self.options.printable else data
 
+    def mark(self, spec: EventSpec) -> str:
+        """The mark of an event whose program is sampled (``runtime.output.marks``), as of now."""
+        return self.state.event_marks.get(spec.id, "")
+
     @property
     def extend_text(self) -> Callable[[list[bytes]], None]:
         """Prints texts that are rows of no table."""

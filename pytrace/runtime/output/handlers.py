@@ -85,16 +85,16 @@ _QUICK = (Bool, Int, Enum, Fixed, Pointer, String, Buffer, Mac, Inet)
 """Types whose values are short and printed without look-ups of names."""
 
 
-def _json_parts(kind: str, parts: list[bytes | printf.Piece]) -> list[bytes | printf.Piece]:
+def _json_parts(kind: str, parts: list[bytes | printf.Piece], mark: str) -> list[bytes | printf.Piece]:
     inside: list[bytes | printf.Piece] = [
         printf.escaping(part, json.escape) if isinstance(part, printf.Piece) else json.escape(part) for part in parts
     ]
-    return [b'{"type": "%s", "data": "' % kind.encode(), *inside, b'"}\n']
+    return [b'{"type": "%s", "data": "' % kind.encode(), *inside, b'"%s\n' % json.ending(mark)]
 
 
 def _printf(context: Context, spec: EventSpec) -> RunHandler:
     parts = _parts(context, spec)
-    return _print_run(context, spec, _json_parts("printf", parts) if context.output.json else parts)
+    return _print_run(context, spec, _json_parts("printf", parts, context.mark(spec)) if context.output.json else parts)
 
 
 def _heading(context: Context, spec: EventSpec) -> RunHandler:
@@ -107,7 +107,9 @@ def _heading(context: Context, spec: EventSpec) -> RunHandler:
 def _print_value(context: Context, spec: EventSpec) -> RunHandler:
     if context.output.json:
         form = context.jsons.form(spec.args[0])
-        return _print_run(context, spec, [b'{"type": "value", "data": ', printf.Piece(b"%s", render=form), b"}\n"])
+        ending = b"%s\n" % json.ending(context.mark(spec))
+        parts: list[bytes | printf.Piece] = [b'{"type": "value", "data": ', printf.Piece(b"%s", render=form), ending]
+        return _print_run(context, spec, parts)
     return _print_run(context, spec, printf.compile_pieces(b"%s\n", spec.args, context.texts))
 
 

@@ -36,7 +36,9 @@ class MapOutput:
                 raise InternalError(f"an event names {name}, a map that the script does not have")
             context = self._context
             texts = context.raw_texts if self._output.csv else context.texts  # tables have escapes of their own
-            view = self._views[name] = MapView(spec, self._reader, context.decoders, texts, context.jsons, large_map)
+            view = self._views[name] = MapView(
+                spec, self._reader, context.decoders, texts, context.jsons, large_map, context.state.marks
+            )
         return view
 
     def printer(self, static: PrintedMap) -> Callable[[], bytes]:

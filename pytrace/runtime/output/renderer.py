@@ -122,6 +122,13 @@ class Renderer:
 
         return first
 
+    def mark_events(self) -> None:
+        """Have JSON lines of events carry their marks (:attr:`RunState.event_marks`), some of which are new."""
+        for identity in self.state.event_marks if self.output.json else ():
+            spec = self._manifest.events[identity]
+            if self.handlers[identity] is self._created[identity] and spec.kind != "exit":
+                self._created[identity] = self.handlers[identity] = self._later(spec)
+
     def _exit_handler(self, spec: EventSpec) -> RunHandler:
         known = spec.static_part(Exit)
 

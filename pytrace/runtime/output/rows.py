@@ -156,7 +156,7 @@ def _json(context: Context, spec: EventSpec) -> Formatter:
     number = context.rows.row_tables[spec.id].number
     parts: list[bytes | Piece] = [json.ROW_START % number]
     parts += json.row_object(spec.static_part(RowMembers).names, spec.args, partial(_json_piece, context))
-    return Formatter(FlatLayout.of(spec.layout), context.decoders, [*parts, json.ROW_END])
+    return Formatter(FlatLayout.of(spec.layout), context.decoders, [*parts, b"%s\n" % json.ending(context.mark(spec))])
 
 
 def _json_piece(context: Context, type_: types.Type) -> Piece:

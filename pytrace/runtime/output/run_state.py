@@ -26,6 +26,10 @@ class RunState(msgspec.Struct):
     """Requests of the user to end the run."""
     resumed: bool = False
     """End probes run: their output and commands are waited for, although the user has asked for the end."""
+    marks: dict[str, str] = msgspec.field(default_factory=dict)
+    """Marks of maps whose values are estimates, as hits were left out (``runtime.output.marks``)."""
+    event_marks: dict[int, str] = msgspec.field(default_factory=dict)
+    """The same for events by their id."""
     not_run: int = 0
     """Commands of ``system()`` that were not run because the user had asked for the end."""
 

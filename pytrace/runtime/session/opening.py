@@ -92,6 +92,12 @@ def open_run(
     snapshots = Snapshots(manifest, options, printer, ring, lazy, probes, losses, rows, measured)
     all_services: list[Service] = [heart, *(() if embedding else (OwnProcess(),)), processes, losses]
     all_services += [service for service in (measured, memory) if service is not None]
+    if options.budget is not None and measured is not None:
+        from pytrace.runtime.session.services.budget import BudgetKeeper
+
+        detach = probes.detach_program
+        keeper = BudgetKeeper(options.budget, loaded, measured, printer, detach, written, notices.warn)
+        all_services.append(keeper)
     all_services.append(OwnModules(manifest, options, embedded=embedding is not None))
     all_services += changes(manifest, options.filters.pids, probes, lazy, loop, notices, stack)
     if embedding is None and not options.keep_privileges:
@@ -430,11 +436,11 @@ def costs(
     options: RunOptions, loaded: LoadedScript, written: Output, tell: Callable[[str], None], stack: ExitStack
 ) -> Costs | None:
     """The measurement of the run's costs, if it is wanted."""
-    if not options.measure or options.dry_run:
+    if options.dry_run or not (options.measure or options.budget):
         return None
     from pytrace.runtime.session.services.costs import Costs
 
-    return Costs(loaded, written, None if options.quiet else tell, stack)
+    return Costs(loaded, written, tell if options.measure and not options.quiet else None, stack)
 
 
 def changes(

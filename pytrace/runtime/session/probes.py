@@ -48,6 +48,8 @@ class Probes:
         self._miss_readers: list[MissReader] = []
         """Readers of skipped hits, as long as probes are attached."""
         self._missed: dict[Key, int] = {}
+        self._kept: dict[Key, int] = {}
+        """Of programs that were detached alone, the hits that their links had skipped."""
         self._started = _now()
         self._detached: Moment | None = None
 
@@ -116,7 +118,7 @@ class Probes:
         """Hits that the kernel skipped, up to now or until the probes were detached."""
         for reader in self._miss_readers:
             self._missed = reader.totals()
-        return self._missed
+        return {**self._missed, **self._kept}
 
     def renew(self, cpu: int, *, online: bool) -> tuple[list[str], list[str]]:
         """Attach the probes whose events belong to CPUs to one that came online, and move those of one that went.
@@ -148,6 +150,12 @@ class Probes:
             address = addresses.pop()
             for opened in self._opened:
                 opened.unwatch(address)
+
+    def detach_program(self, index: int) -> None:
+        """Detach one program; the others stay."""
+        self._kept.update({key: count for key, count in self.missed().items() if key == ("missed", index)})
+        for opened in self._opened:
+            opened.detach(self._loaded.manifest.programs[index].symbol)
 
     def detach(self) -> None:
         """Detach all probes, if they are attached."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from msgspec.structs import replace
+
 from pytrace.core.costs import ProbeCost, RunCost
 from pytrace.results.formats.cost_forms import cost_line, cost_text
 
@@ -42,8 +44,17 @@ def test_the_line_of_json_has_the_same_numbers() -> None:
     }  # fmt: skip
     assert probes[0] == {
         "probe": "uprobe:/bin/x:f and 2 more", "hits": 1000, "run_time": 300_000, "entry": 9_000_000,
-        "total": 9_300_000,
+        "total": 9_300_000, "weight": 1, "detached": False,
     }  # fmt: skip
+
+
+def test_what_was_limited_is_told_below() -> None:
+    first, second = COST.probes
+    cost = replace(COST, probes=(replace(first, weight=8, detached=True), replace(second, weight=2)))
+    assert cost_text(cost).splitlines()[5:7] == [
+        "uprobe:/bin/x:f and 2 more: sampled, 1 in 8 hits, then detached",
+        "profile:hz:99: sampled, 1 in 2 hits",
+    ]
 
 
 def test_a_run_without_duration_has_no_shares() -> None:

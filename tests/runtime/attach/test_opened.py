@@ -267,3 +267,17 @@ def test_the_map_of_a_quick_end_is_made_before(monkeypatch: pytest.MonkeyPatch) 
     whole.reserve()
     whole.close()
     assert handed == [([5, 6], 72)]
+
+
+def test_a_program_is_detached_alone(closed: list[object]) -> None:
+    made = filled(1, closed)
+    made.programs = {"a": filled(10, closed), "b": filled(20, closed)}
+    made.programs["b"].watchpoint(8).take(filled(30, closed))
+    assert [part.links for part in made.parts()] == [[1], [10], [20]]
+    made.detach("a")
+    made.detach("a")
+    assert closed == [10, 11, -12, "step 10"]
+    made.unwatch(8)
+    assert closed[4:] == [30, 31, -32, "step 30"]
+    made.close()
+    assert {1, 2, 20, 21, "step 1", "step 20"} <= set(closed)

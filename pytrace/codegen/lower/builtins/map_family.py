@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytrace.codegen.emit import memory
+from pytrace.codegen.emit import memory, weights
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.operands import Memory, Operand, Scalar
 from pytrace.codegen.lower import aggregate_reading, map_access, maps
@@ -36,6 +36,7 @@ def _find(e: Emitter, node: nodes.Call) -> Operand:
     if not isinstance(target, nodes.Variable) or info.key is None:
         raise InternalError("find takes a keyed map and a variable")
     key = map_access.key_pointer(e, info, keys)
+    weights.take(e, info.name, key.pointer)
     place = map_access.lookup(e, info, key)
     present = e.b.there(place)
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Protocol
 
-from pytrace.core.manifest import Counters
+from pytrace.core.manifest import HITS, Counters
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.output import messages
 from pytrace.runtime.output.renderer import Renderer
@@ -37,6 +37,10 @@ class CounterReader:
         sums = map(sum, zip(*(row.unpack_from(self._memory, start) for start in starts), strict=True))
         # What is subtracted on another CPU than it was added on leaves a negative number there.
         return {key: value & _WORD for key, value in zip(layout.names, sums, strict=True) if value & _WORD}
+
+    def losses(self) -> dict[Key, int]:
+        """:meth:`totals` without what is no failure."""
+        return {key: value for key, value in self.totals().items() if key[0] not in (HITS, WAITING)}
 
 
 WAITING = "waiting"
@@ -110,8 +114,7 @@ class Losses(Service):
 
     def traced(self) -> dict[Key, int]:
         """Losses so far, as counted by programs and the kernel."""
-        counted = {key: count for key, count in self._counters.totals().items() if key[0] != WAITING}
-        return {**counted, **self._probes.missed()}
+        return {**self._counters.losses(), **self._probes.missed()}
 
     def waiting(self) -> list[str]:
         """Names of the programs that wait for memory in a traced thread now."""
