@@ -96,6 +96,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("no_cache", "", "no-cache", "", "compile again, do not cache the result", "behaviour"),
     Option("keep_privileges", "", "keep-privileges", "",
            "keep capabilities, and access to all files, while the script runs", "behaviour"),
+    Option("yes", "", "yes", "", "attach probes that are hit very often without asking at the terminal", "behaviour"),
     Option("dry_run", "", "dry-run", "", "stop after attaching", "behaviour"),
     Option("mode", "", "mode", "MODE", "run mode: codegen, compiler-bench, bench, test or format", "mode"),
     Option("test", "", "test", "", "run the test: probes", "mode"),

@@ -72,6 +72,7 @@ def run_options(line: CommandLine) -> RunOptions:
         verbose=line.flag("verbose"),
         warnings=not line.flag("no_warnings"),
         dry_run=line.flag("dry_run"),
+        yes=line.flag("yes"),
         keep_privileges=line.flag("keep_privileges"),
         mode=mode(line),
         debug=_stages(line),

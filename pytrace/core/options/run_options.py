@@ -96,6 +96,8 @@ class RunOptions(msgspec.Struct, frozen=True):
     verbose: bool = False
     warnings: bool = True
     dry_run: bool = False
+    yes: bool = False
+    """Whether probes that are hit very often are attached without a question."""
     mode: str = "run"
     debug: frozenset[str] = frozenset()
     usdt_file_activation: bool = False

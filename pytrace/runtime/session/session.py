@@ -8,6 +8,7 @@ printed, then the maps.
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,10 @@ def run(script: CompiledScript, options: RunOptions) -> int:
     Raises:
         TraceError: the kernel rejected a program or a probe, or the machine lacks a feature.
     """
+    if options.mode == "run" and not (options.yes or options.tool or options.dry_run) and os.isatty(0) and os.isatty(2):
+        from pytrace.runtime.session import hot_probes  # nobody can answer elsewhere
+
+        hot_probes.confirm(script, options)
     with ExitStack() as stack:
         opened = opening.open_run(script, options, stack)
         if options.mode in (TEST, BENCH):
