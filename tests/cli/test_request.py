@@ -10,7 +10,7 @@ import pytest
 from pytrace.cli import request
 from pytrace.cli.options import read
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.options.run_options import Address, RunOptions
+from pytrace.core.options.run_options import Address, Budget, Rate, RunOptions
 from pytrace.results import formats
 from pytrace.results.formats import table
 
@@ -54,6 +54,16 @@ from pytrace.results.formats import table
         (["--watchdog", "0.1"], "--watchdog needs 0, or a number of seconds of 0.5 at least, not '0.1'"),
         (["--watchdog", "nan"], "--watchdog needs 0, or a number of seconds of 0.5 at least, not 'nan'"),
         (["--watchdog", "-1"], "--watchdog needs 0, or a number of seconds of 0.5 at least, not '-1'"),
+        (["--budget", "1"], "--budget needs a percentage, not '1'"),
+        (["--budget", "x%"], "--budget needs a percentage"),
+        (["--budget", "0%"], "--budget needs a percentage"),
+        (["--budget", "1%cpu"], "--budget needs a percentage"),
+        (["--budget", "1%", "--over-budget", "stop"], "--over-budget does not accept 'stop'"),
+        (["--over-budget", "detach"], "--over-budget needs --budget"),
+        (["--max-rate", "fast"], "--max-rate needs a number of hits per second, not 'fast'"),
+        (["--max-rate", "uprobe:/bin/x:f"], "--max-rate needs a number of hits per second"),
+        (["--max-rate", "0/s"], "--max-rate needs a number of hits per second"),
+        (["--max-rate", "nan/s"], "--max-rate needs a number of hits per second"),
         (["--metrics", "9435"], "--metrics needs an address and a port, not '9435'"),
         (["--metrics", ":9435", "--test"], "--metrics is for a run of the script, not for test mode"),
     ],
@@ -129,6 +139,30 @@ def test_watchdog(words: list[str], seconds: float | None) -> None:
 def test_max_memory() -> None:
     assert request.run_options(read(["--max-memory", "10%"])).max_memory == "10%"
     assert request.run_options(read([])).max_memory == ""
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        ([], None),
+        (["--budget", "1%"], Budget(0.01)),
+        (["--budget", "2.5%machine"], Budget(0.025, machine=True)),
+        (["--budget", "200%", "--over-budget", "detach"], Budget(2.0, action="detach")),
+    ],
+)
+def test_budget(argv: list[str], expected: Budget | None) -> None:
+    run = request.run_options(read(argv))
+    assert run.budget == expected
+    sampled = expected is not None and expected.action == "sample"
+    assert request.compile_options(read(argv), run, None).sampled is sampled
+
+
+def test_rates() -> None:
+    line = read(["--max-rate", "1000/s", "--max-rate", "t:a=b:*=0.5/s", "--max-rate", "7"])
+    run = request.run_options(line)
+    assert run.rates == (Rate(1000.0), Rate(0.5, "t:a=b:*"), Rate(7.0))
+    assert request.compile_options(line, run, None).limited
+    assert not request.compile_options(read([]), request.run_options(read([])), None).limited
 
 
 def test_metrics() -> None:

@@ -29,6 +29,9 @@ from pytrace.core.types import (
     TSeries,
     Tuple,
 )
+from pytrace.render.forms import JsonForms, TextForms
+from pytrace.render.maps.map_printer import Entry, MapPrinter, Shown
+from pytrace.results.formats.portable_forms import PortableNames
 from tests.render.test_rows import bucket
 from tests.support.encode import Frame, Run, Symbols
 
@@ -299,3 +302,21 @@ def test_time_series_of_a_keyed_map_end_together() -> None:
     # Interval 102 starts 102 s after 1970.
     started = datetime.datetime.fromisoformat(series["2"][0]["interval_start"][:26]).timestamp()
     assert started == 102
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_marks_are_part_of_the_name_in_text_and_members_in_json(large: bool) -> None:
+    marks = {"@": "estimate", "@h": "sample"}
+    texts = TextForms(PortableNames())
+    blocks: list[list[Entry]] = [[(1, 5)], [(2, 6)]]
+    shown = MapPrinter("@", INT64, Count(), texts, JsonForms(texts), marks)
+    assert shown.entries_text(blocks[0], Shown()) == b"estimate @[1]: 5\n"
+    together = [shown.entries_json([*blocks[0], *blocks[1]], Shown())]
+    parts = shown.entries_json_parts(blocks, Shown(), None) if large else together
+    assert json.loads(b"".join(parts)) == {"type": "map", "data": {"@": {"1": 5, "2": 6}}, "mark": "estimate"}
+    plain = MapPrinter("@x", None, Count(), texts, JsonForms(texts), marks)
+    assert plain.entries_text([((), 5)], Shown()) == b"@x: 5\n"
+    # The marks of a run become more while it goes on.
+    marks["@x"] = "sample"
+    assert plain.entries_text([((), 5)], Shown()) == b"sample @x: 5\n"
+    assert (plain.title, plain.name) == ("sample @x", "@x")
