@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from pytrace.core.costs import GATE, STATISTICS, entry_cost
+from pytrace.core.costs import ASSUMED, GATE, STATISTICS, entry_cost
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import WEIGHT, Manifest, ProgramSpec, SampledUnit
 from pytrace.core.options.run_options import SAMPLE, Budget
@@ -146,6 +146,11 @@ class BudgetKeeper(Service):
 
     def begin(self) -> None:
         """Costs count from here."""
+        if self._costs.refused:
+            self._warn(
+                f"the kernel does not time programs ({self._costs.refused}): --budget counts hits, and assumes "
+                f"{ASSUMED} ns in the program for each"
+            )
         self._measured.append(self._costs.measured())
         self._next = time.monotonic() + PERIOD
 

@@ -232,6 +232,18 @@ def test_a_script_without_gates_cannot_be_sampled(monkeypatch: pytest.MonkeyPatc
         Run(monkeypatch, Budget(0.1), replace(MANIFEST, sampling=None))
 
 
+def test_costs_that_are_not_measured_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(monkeypatch, Budget(0.1))
+    run.costs.refused = "Operation not permitted"
+    run.keeper.begin()
+    assert run.said == [
+        (
+            "the kernel does not time programs (Operation not permitted): --budget counts hits, and assumes 300 ns "
+            "in the program for each"
+        )
+    ]
+
+
 def test_waits_end_with_the_next_look(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run(monkeypatch, Budget(0.1))
     assert run.keeper.pause(10.0) == pytest.approx(module.PERIOD)
