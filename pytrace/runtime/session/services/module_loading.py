@@ -19,7 +19,7 @@ from pytrace.core.types import KSym, Stack, USym, parts
 _ERRORS = ("pytrace.base", "pytrace.core", "pytrace.core.types", "difflib")
 _OUTPUT = (
     "pytrace.render", "pytrace.render.events", "pytrace.render.maps", "pytrace.render.large_maps",
-    "pytrace.runtime.output", "decimal", "fractions", "pwd", "socket",
+    "pytrace.runtime.output", "decimal", "fractions", "grp", "pwd", "socket",
 )  # fmt: skip
 _ADDRESSES = ("pytrace.runtime.symbols",)
 _USER_ADDRESSES = (
