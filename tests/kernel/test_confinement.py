@@ -111,6 +111,10 @@ COUNTING = "tracepoint:syscalls:sys_enter_getppid /pid == cpid/ { @ = count(); }
 STACKS = "uprobe:{programs}/calls:inner /pid == cpid/ { @[ustack(2)] = count(); }"
 
 
+BRIEFLY = ("--duration", "1")
+"""A run that a probe ends may be over before it gives up anything, on a busy machine."""
+
+
 @pytest.fixture(autouse=True)
 def kernel_limits() -> None:
     """What these tests are about."""
@@ -129,15 +133,16 @@ def test_a_run_that_counts_can_do_nothing_else(tmp_path: Path, programs: Path) -
         assert seen.allowed == {"signal"}
         assert "Capabilities kept: CAP_KILL (the command of -c" in seen.messages
         assert "no file may be written by name, no socket opened" in seen.messages
-    alone = run(tmp_path, "-q", "-e", "interval:ms:50 { printf(\"tick\\n\"); exit(); }")
-    assert (alone.output.strip(), alone.messages) == ("tick", "")
+    alone = run(tmp_path, "-q", *BRIEFLY, "-e", 'interval:ms:50 { printf("tick\\n"); }')
+    assert set(alone.output.split()) == {"tick"}
+    assert not alone.messages
     assert alone.holds()
     assert alone.allowed == set()
     assert set(alone.found.values()) == {"EPERM", "EACCES"}
 
 
 def test_it_can_be_switched_off(tmp_path: Path) -> None:
-    seen = run(tmp_path, "--keep-privileges", "-e", "interval:ms:50 { exit(); }")
+    seen = run(tmp_path, "--keep-privileges", *BRIEFLY, "-e", "interval:ms:50 { @ = 1; }")
     assert (seen.status["NoNewPrivs"], seen.status["Seccomp"]) == (0, 0)
     assert {"program", "map", "event", "new file", "read"} <= seen.allowed
     assert seen.found["tcp"] == "ECONNREFUSED"
@@ -196,7 +201,7 @@ def test_stacks_are_saved(tmp_path: Path, programs: Path) -> None:
 
 @pytest.mark.parametrize("form", ["text", "json", "csv"])
 def test_output_goes_to_a_file(tmp_path: Path, form: str) -> None:
-    seen = run(tmp_path, "-f", form, "-o", tmp_path / "out", "-e", "interval:ms:20 { print((1, 2)); exit(); }")
+    seen = run(tmp_path, "-f", form, "-o", tmp_path / "out", *BRIEFLY, "-e", "interval:ms:20 { print((1, 2)); }")
     assert seen.holds()
     assert not seen.allowed
     assert form == "csv" or "1" in (tmp_path / "out").read_text()
@@ -204,8 +209,8 @@ def test_output_goes_to_a_file(tmp_path: Path, form: str) -> None:
 
 def test_files_of_cat(tmp_path: Path) -> None:
     own = f"/proc/{os.getpid()}"
-    script = f'interval:ms:20 {{ cat("{own}/comm"); cat("{own}/environ"); exit(); }}'
-    seen = run(tmp_path, "-e", script)
+    script = f'interval:ms:100 {{ cat("{own}/comm"); cat("{own}/environ"); }}'
+    seen = run(tmp_path, *BRIEFLY, "-e", script)
     assert Path(f"{own}/comm").read_text() in seen.output
     assert not seen.messages.count("cannot read")
     assert seen.holds("CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH", "CAP_SYSLOG")
@@ -215,9 +220,9 @@ def test_files_of_cat(tmp_path: Path) -> None:
 def test_programs_of_system(tmp_path: Path) -> None:
     """They get what the user has; the tracer itself has nothing."""
     command = f"grep -c CapEff:.*[1-9a-f] /proc/self/status; echo x > {tmp_path}/made"
-    script = f'interval:ms:20 {{ system("{command}"); exit(); }}'
-    seen = run(tmp_path, "-v", "--unsafe", "-e", script)
-    assert seen.output.strip() == "1"
+    script = f'interval:ms:100 {{ system("{command}"); }}'
+    seen = run(tmp_path, "-v", "--unsafe", *BRIEFLY, "-e", script)
+    assert set(seen.output.split()) == {"1"}
     assert (tmp_path / "made").read_text() == "x\n"
     assert (seen.status["CapEff"], seen.status["CapPrm"], seen.status["Seccomp"]) == (0, 0, 0)
     assert {"program", "map", "event"} & seen.allowed == set()
@@ -225,8 +230,8 @@ def test_programs_of_system(tmp_path: Path) -> None:
 
 
 def test_names_of_users_and_interfaces(tmp_path: Path) -> None:
-    script = 'interval:ms:20 { print(username); print(ifname(1)); print(strftime("%Y", nsecs)); exit(); }'
-    seen = run(tmp_path, "-q", "-e", script)
+    script = 'interval:ms:20 { print(username); print(ifname(1)); print(strftime("%Y", nsecs)); }'
+    seen = run(tmp_path, "-q", *BRIEFLY, "-e", script)
     assert seen.output.splitlines()[:2] == ["root", "lo"]
     assert seen.allowed == {"unix", "netlink"}
 
@@ -234,9 +239,9 @@ def test_names_of_users_and_interfaces(tmp_path: Path) -> None:
 def test_maps_that_are_printed_and_cleared(tmp_path: Path) -> None:
     """The wait for programs uses maps, which are made before."""
     cleared = "print(@n); clear(@n); print(@k); clear(@k);"
-    script = f"interval:ms:20 {{ @n = count(); @k[1] = count(); @t++; {cleared} if (@t == 5) {{ exit(); }} }}"
-    seen = run(tmp_path, "-q", "-e", script)
-    assert seen.output.count("@n: ") >= 5
+    script = f"interval:ms:20 {{ @n = count(); @k[1] = count(); @t++; {cleared} }}"
+    seen = run(tmp_path, "-q", *BRIEFLY, "-e", script)
+    assert seen.output.count("@n: ") >= 2
     assert "@t: " in seen.output
     assert not seen.allowed
 
