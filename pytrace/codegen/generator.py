@@ -163,9 +163,12 @@ def _session(script: Script, returns: ProbeUnit) -> None:
     """The program of a kprobe session: calls the code of the entry or of the return."""
     module, symbol = script.module, returns.part_of
     b = module.function(symbol, ("*ctx",), returns.span, section=program_section(symbol))
-    module.kernel_function(SESSION_IS_RETURN, (), "int")
+    prototype = script.kernel.function(SESSION_IS_RETURN)
+    # Later kernels (7.3 does) want the context.
+    passed = [CONTEXT] if prototype is not None and prototype.parameters else []
+    module.kernel_function(SESSION_IS_RETURN, ("void *",) * len(passed), "int")
     # The kfunc returns a bool: only the low bits are defined.
-    left = b.kernel_number(SESSION_IS_RETURN)
+    left = b.kernel_call(SESSION_IS_RETURN, passed)
     leaving, entering = b.block(), b.block()
     b.branch(b.truth(b.op("and", left, 1)), leaving, entering)
     for block, part in ((leaving, returns.symbol), (entering, symbol)):

@@ -15,9 +15,9 @@ from pytrace.core.manifest import CompiledScript
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.options.process_filters import ProcessFilters
 from pytrace.core.source import Source
-from pytrace.core.types import INT32, UINT32, UINT64, Array, Field, Struct
+from pytrace.core.types import INT32, UINT32, UINT64, VOID, Array, Field, Pointer, Struct
 from tests.frontend.attach.test_programs import SESSIONS
-from tests.support.facts import RecordedKernel, event, tracepoint_field
+from tests.support.facts import RecordedKernel, event, function, tracepoint_field
 
 
 def compile_text(text: str, kernel: RecordedKernel, options: CompileOptions | None = None) -> CompiledScript:
@@ -39,11 +39,22 @@ def test_a_session_is_one_program() -> None:
 
 
 def test_a_session_asks_where_it_is() -> None:
+    assert optimized(SESSIONS).count("call i32 @bpf_session_is_return()") == 1
+
+
+def test_a_session_of_kernels_whose_function_takes_the_context() -> None:
+    """``bool bpf_session_is_return(void *ctx)`` of Linux 7.3."""
+    prototype = function("bpf_session_is_return", ("ctx", Pointer(VOID)))
+    later = replace(SESSIONS, prototypes=(*RecordedKernel().prototypes, prototype))
+    assert optimized(later).count("call i32 @bpf_session_is_return(ptr %ctx)") == 1
+
+
+def optimized(kernel: RecordedKernel) -> str:
+    """LLVM IR of a session."""
     source = Source("stdin", "kprobe:vfs_read { @ = count(); } kretprobe:vfs_read { @r = count(); }", None)
-    compilation = pipeline.Compilation(source, CompileOptions(), SESSIONS, Diagnostics())
+    compilation = pipeline.Compilation(source, CompileOptions(), kernel, Diagnostics())
     checked = pipeline.front_end(compilation).checked
-    text = generator.llvm_texts(checked, compilation.kernel, compilation.options).optimized
-    assert text.count("call i32 @bpf_session_is_return()") == 1
+    return generator.llvm_texts(checked, compilation.kernel, compilation.options).optimized
 
 
 TASK = Struct(

@@ -301,10 +301,6 @@ class Builder(ControlFlow):
         passed = [*(f"ptr {value}" for value in pointers), *(f"i64 {value}" for value in numbers)]
         return self._i64(f"call i64 @{name}({', '.join(passed)})")
 
-    def kernel_number(self, name: str) -> I64:
-        """Call a kfunc without parameters that returns an ``int`` or a narrower integer."""
-        return self._extend(self._define(f"call i32 @{name}()"), 32, signed=False)
-
     def kernel_call(self, name: str, pointers: Sequence[Ptr]) -> I64:
         """Call a kfunc that takes pointers and returns an ``int``."""
         passed = ", ".join(f"ptr {value}" for value in pointers)

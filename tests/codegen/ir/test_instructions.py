@@ -160,7 +160,7 @@ def test_calls_of_functions_are_valid() -> None:
     module.kernel_function("bpf_task_from_pid", ("int",), "task_struct")
     module.kernel_function("bpf_task_release", ("task_struct",), "void")
     b = function(module, "*ctx")
-    b.release("bpf_task_release", b.kernel_object("bpf_task_from_pid", b.kernel_number("bpf_session_is_return")))
+    b.release("bpf_task_release", b.kernel_object("bpf_task_from_pid", b.kernel_call("bpf_session_is_return", [])))
     b.ret(b.call("part", [CONTEXT], [1, 2]))
     accepted(module)
 
