@@ -264,6 +264,25 @@ def summary(folder: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
+PAGE = ROOT / "docs" / "kernels.md"
+_BEGIN, _END = "<!-- corpus: written by scripts/verify-corpus -->\n", "<!-- end of the corpus -->\n"
+
+
+def write_table(folder: Path) -> None:
+    """Write the row of the kernel whose results *folder* has into the table of ``docs/kernels.md``."""
+    found = [result for result in results(folder).values() if result.outcome != "skipped"]
+    numbers = Counter("none" if result.message == "no result" else result.outcome for result in found)
+    release = (folder / "kernel").read_text()
+    values = (release, len(found), *(numbers[name] for name in ("verified", "lacks", "refused", "none")))
+    row = f"| {' | '.join(map(str, values))} |"
+    before, rest = PAGE.read_text().split(_BEGIN)
+    table, after = rest.split(_END)
+    head, rows = table.splitlines()[:2], table.splitlines()[2:]
+    rows = [line for line in rows if line.split(" | ")[0] != f"| {release}"]
+    rows = sorted([*rows, row], key=lambda line: [int(part) for part in re.findall(r"\d+", line)[:2]])
+    PAGE.write_text(before + _BEGIN + "\n".join([*head, *rows]) + "\n" + _END + after)
+
+
 if __name__ == "__main__":
     for module in pkgutil.walk_packages(pytrace.__path__, "pytrace."):  # once, for all children
         if "__main__" not in module.name:
@@ -276,4 +295,4 @@ if __name__ == "__main__":
     elif mode == "outside":
         outside(folder, *rest)
     else:
-        {"here": here, "again": again}[mode](folder)
+        {"here": here, "again": again, "table": write_table}[mode](folder)
