@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
@@ -33,6 +34,7 @@ for number in range({calls}):
         pass
     time.sleep(0.001)
 """
+PTRACE_ATTACH, PTRACE_DETACH, WALL = 16, 17, 0x40000000
 GETPPID = "tracepoint:syscalls:sys_enter_getppid"
 
 
@@ -223,3 +225,33 @@ def test_ticks_are_those_of_the_kernel() -> None:
     after = clocks.ticks(length)
     margin = 10_000_000 // length + 1
     assert before <= snapshot.maps["@"].value <= after + margin
+
+
+def statuses(pid: int) -> list[list[str]]:
+    """What the threads of a process may do."""
+    names = ("CapEff:", "CapBnd:", "NoNewPrivs:", "Seccomp:")
+    texts = [(task / "status").read_text() for task in Path(f"/proc/{pid}/task").iterdir()]
+    return [[line for line in text.splitlines() if line.startswith(names)] for text in texts]
+
+
+def test_the_thread_that_beats_has_no_more_privileges_than_the_run(tmp_path: Path) -> None:
+    """It starts after what the run does not need was given up."""
+    tracer = Tracer(tmp_path, ("-e", f"{GETPPID} {{ @ = count(); }}"))
+    time.sleep(1.0)
+    first, *others = statuses(tracer.process.pid)
+    tracer.objects()
+    assert others == [first]
+
+
+def test_a_run_whose_thread_hangs_is_stuck(tmp_path: Path) -> None:
+    """Only that thread stands still, by ptrace(2); the one that beats sees it, and programs skip hits."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    tracer = Tracer(tmp_path, ("--watchdog", "0.5", "-e", f"{GETPPID} {{ @ = count(); }}"))
+    assert libc.ptrace(PTRACE_ATTACH, tracer.process.pid, None, None) == 0
+    os.waitpid(tracer.process.pid, WALL)
+    time.sleep(3.5)
+    assert libc.ptrace(PTRACE_DETACH, tracer.process.pid, None, None) == 0
+    found = tracer.objects()
+    assert len(gaps(found)) == 1
+    assert skipped(found, GETPPID) > 0
+    assert maps(found)["@"] + skipped(found, GETPPID) == CALLS
