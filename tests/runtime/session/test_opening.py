@@ -17,6 +17,7 @@ from pytrace.core.manifest import Manifest, MapSpec, SessionData
 from pytrace.core.options.process_filters import NOT_YET, ProcessFilters
 from pytrace.core.options.run_options import Address, RunOptions
 from pytrace.core.types import UINT64, Count, Stack, StackMode, Tuple
+from pytrace.runtime.load.verifier import LOG_HINT, LoadError
 from pytrace.runtime.session import opening
 from tests.support.encode import Run
 
@@ -125,3 +126,21 @@ def test_lines_are_read_ahead_only_where_maps_will_show_them(
     saved = save is not None and mode is StackMode.BPFTRACE and config.show_debug_info
     assert ("ReadingAhead" in services(RunOptions(save=save), (), config, spec)) == (reads or saved)
     assert services(RunOptions(save=save, dry_run=True), (), config, spec) == []
+
+
+@pytest.mark.parametrize(("verbose", "cut"), [(True, False), (True, True), (False, False)])
+def test_the_log_of_a_refused_program(
+    verbose: bool, cut: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``-v`` shows it, and needs no hint that says so; without it there is the hint."""
+
+    def load(*_: object, **__: object) -> None:
+        raise LoadError("no", log="0: (95) exit\n", cut=cut, hints=["split it", LOG_HINT])
+
+    monkeypatch.setattr(opening, "load", load)
+    with pytest.raises(LoadError) as raised, ExitStack() as stack:
+        opening.programs(cast(Any, None), RunOptions(verbose=verbose), opening.NothingUnwound(), None, stack)
+    shown = capsys.readouterr().err
+    assert ("0: (95) exit" in shown) == verbose
+    assert ("a part of it is shown" in shown) == cut
+    assert raised.value.hints == (("split it",) if verbose else ("split it", LOG_HINT))
