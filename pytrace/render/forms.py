@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Generic, Never, Protocol, TypeVar
 from pytrace.core import types
 from pytrace.render import portable, text
 from pytrace.render.decoders import Convert, Decode, Memory, Values, for_any
-from pytrace.render.histogram import Bars
-from pytrace.render.text import Form
+from pytrace.render.text import Bars, Form
 from pytrace.render.value_types import ROWS
 
 if TYPE_CHECKING:

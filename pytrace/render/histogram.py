@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import struct
-from enum import Enum
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from pytrace.core.types import Hist, LHist
 from pytrace.render import json
+from pytrace.render.text import Bars
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -128,17 +128,6 @@ def _length(count: int, most: int) -> int:
 def label(form: Shape, index: int) -> bytes:
     """The beginning of the line of a bucket."""
     return f"{_bucket(form, index, 0).label:<16}".encode()
-
-
-class Bars(Enum):
-    """How bars are drawn."""
-
-    SIGNS = "signs"
-    """``@``, as bpftrace draws them."""
-    BLOCKS = "blocks"
-    """Eighths of block characters."""
-    COLOUR = "colour"
-    """The same in colour."""
 
 
 _EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")

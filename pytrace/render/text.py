@@ -7,6 +7,7 @@ as they are, in any encoding.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from enum import Enum
 from typing import TYPE_CHECKING, Never, TypeVar
 
 from pytrace.core import types
@@ -20,6 +21,17 @@ if TYPE_CHECKING:
 Form = Callable[[Value], bytes]
 
 V = TypeVar("V")
+
+
+class Bars(Enum):
+    """How the bars of histograms are drawn."""
+
+    SIGNS = "signs"
+    """``@``, as bpftrace draws them."""
+    BLOCKS = "blocks"
+    """Eighths of block characters."""
+    COLOUR = "colour"
+    """The same in colour."""
 
 
 def joined_members(forms: list[Form], comma: bytes) -> Callable[[Values], bytes]:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from pytrace.core.types import Hist, LHist
 from pytrace.render import histogram
+from pytrace.render.text import Bars
 from tests.render.test_rows import bucket, counts, linear
 
 U64 = 2**64
@@ -117,5 +118,5 @@ def test_percentile_text() -> None:
     ],
 )  # fmt: skip
 def test_bars_of_blocks(count: int, most: int, bar: str) -> None:
-    assert histogram.tail(count, most, histogram.Bars.BLOCKS).decode() == f"{count:>8} |{bar:<52}|\n"
-    assert histogram.tail(count, most, histogram.Bars.COLOUR).decode() == f"{count:>8} |\x1b[36m{bar:<52}\x1b[0m|\n"
+    assert histogram.tail(count, most, Bars.BLOCKS).decode() == f"{count:>8} |{bar:<52}|\n"
+    assert histogram.tail(count, most, Bars.COLOUR).decode() == f"{count:>8} |\x1b[36m{bar:<52}\x1b[0m|\n"

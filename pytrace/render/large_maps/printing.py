@@ -24,6 +24,7 @@ from pytrace.render.large_maps.sorted_entries import (
     sorted_entries,
     words_of,
 )
+from pytrace.render.text import Bars
 from pytrace.render.value_types import with_div
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ class BucketTexts:
     """The text of histograms of one shape; *div* divides the counts, *bars* says how bars are drawn."""
 
     def __init__(
-        self, shape: histogram.Shape, div: int = 1, bars: histogram.Bars = histogram.Bars.SIGNS
+        self, shape: histogram.Shape, div: int = 1, bars: Bars = Bars.SIGNS
     ) -> None:
         self._div = div if shape.divisible else 1
         self._labels = [histogram.label(shape, index) for index in range(shape.buckets)]

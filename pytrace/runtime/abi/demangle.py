@@ -145,6 +145,7 @@ def _rust_v0(name: str) -> str:
     """As ``V0Demangler.demangle``, which follows any number of references, and prints what it does not know."""
     from rust_demangler import rust_v0
 
+    # The package has no annotations, so its class is of no known type.
     class Printer(rust_v0.Printer):  # type: ignore[misc]
         """Counts the references that are followed."""
 

@@ -14,8 +14,8 @@ from pytrace.render import json
 from pytrace.render.decoders import Values
 from pytrace.render.events import printf
 from pytrace.render.forms import Decoders, JsonForms, TextForms
-from pytrace.render.histogram import Bars
 from pytrace.render.names import Names, Symbols
+from pytrace.render.text import Bars
 from pytrace.runtime.host.clocks import Clock
 from pytrace.runtime.host.host_names import HostNames
 from pytrace.runtime.output import messages

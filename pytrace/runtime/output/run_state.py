@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from pytrace.base.interruption import EndRequests
-from pytrace.render.histogram import Bars
+from pytrace.render.text import Bars
 
 
 class RunState(msgspec.Struct):

@@ -21,7 +21,7 @@ from pytrace.core.options.process_filters import NOT_YET, PROCESS_MAP, UNROLLED,
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.kinds import known_kind
 from pytrace.core.types import Stack, StackMode, Type, parts
-from pytrace.render.histogram import Bars
+from pytrace.render.text import Bars
 from pytrace.runtime.abi import bpf_maps, privileges
 from pytrace.runtime.host.clocks import Clock, together
 from pytrace.runtime.load.loaded_script import LoadedScript
