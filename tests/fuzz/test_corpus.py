@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from tests.fuzz import table
 from tests.fuzz.corpus import CORPUS, kept
+from tests.fuzz.mutation import mutated
 from tests.fuzz.target import HarmError, Target, attempt
 
 MOST_BYTES = 512 << 10
@@ -21,6 +24,25 @@ def test_kept_inputs(name: str) -> None:
             attempt(target, data)
         except Exception as error:  # noqa: BLE001 - any undocumented one is a defect
             pytest.fail(f"{name}/{file}: {type(error).__name__}: {error} (python -m tests.fuzz.show {name} FILE)")
+
+
+SECONDS = 1.0
+"""Processor time for changed inputs of one target."""
+
+
+@pytest.mark.parametrize("name", table.NAMES)
+def test_changed_inputs(name: str, request: pytest.FixtureRequest) -> None:
+    """A second of fuzzing; --random-seed chooses the changes."""
+    target, choose = table.find(name), Random(f"{name} {request.config.getoption('--random-seed')}")
+    words = [word for word in target.words() if word]
+    known = [data for _, data in kept(name)] + list(target.seeds()) or ["\0".join(words[:8]).encode("utf-8", "replace")]
+    end = time.process_time() + SECONDS
+    while time.process_time() < end:
+        data = mutated(choose.choice(known), words, choose)[: target.length]
+        try:
+            attempt(target, data)
+        except Exception as error:  # noqa: BLE001 - any undocumented one is a defect
+            pytest.fail(f"{name}: {type(error).__name__}: {error} for {data!r}")
 
 
 def test_the_corpus_is_of_targets_and_small() -> None:

@@ -150,8 +150,8 @@ def run_families(runs: Iterable[Run]) -> list[Family]:
             "script_hash": run.script_hash, "parameters": " ".join(run.parameters), "version": run.version,
         }  # fmt: skip
         info.append(Sample("_info", tuple((name, _utf8(value)) for name, value in known.items()), 1))
-        start.append(Sample("", (("run", run.identity),), run.start / 1e9))
-        end.append(Sample("", (("run", run.identity),), run.end / 1e9))
+        start.append(Sample("", (("run", _utf8(run.identity)),), run.start / 1e9))
+        end.append(Sample("", (("run", _utf8(run.identity)),), run.end / 1e9))
     return [
         Family(f"{PREFIX}run", MetricKind.INFO, "The script and where it ran", "", tuple(info)),
         Family(f"{PREFIX}run_start_seconds", MetricKind.GAUGE, "When probes were attached", "seconds", tuple(start)),

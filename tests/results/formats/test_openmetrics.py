@@ -11,7 +11,7 @@ from pytrace.core import types
 from pytrace.results.formats import openmetrics
 from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.snapshot import SnapshotData
-from tests.support.snapshots import COUNT, SECOND, STRING, map_data, snapshot
+from tests.support.snapshots import COUNT, SECOND, STRING, map_data, run, snapshot
 
 parser = pytest.importorskip("prometheus_client.openmetrics.parser")
 
@@ -64,3 +64,8 @@ def test_integers_have_all_their_digits() -> None:
 
 def test_an_empty_snapshot_is_valid() -> None:
     assert written(SnapshotData(())) == "# EOF\n"
+
+
+def test_an_identity_that_is_no_utf8_as_damaged_snapshots_have_it() -> None:
+    found = snapshot(map_data("@", None, types.Count(), {None: 1}), of=run("run\udce8"))
+    assert 'run="run\\\\xe8"' in written(found)
