@@ -13,7 +13,7 @@ HEADS = {"fault", "promise"}
 
 
 def _rows(page: str) -> list[list[str]]:
-    lines = (ROOT / "docs" / page).read_text().splitlines()
+    lines = (ROOT / "docs" / page).read_text().partition("\n## What was tried")[0].splitlines()
     rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")]
     return [row for row in rows if row[0] not in HEADS]
 
