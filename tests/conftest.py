@@ -14,7 +14,7 @@ from types import FrameType
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support import leaks
+from tests.support import browser, leaks
 from tests.support.patience import LIMIT
 from tests.support.programs import build
 from tests.support.server import Server
@@ -121,6 +121,13 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, former)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def browser_of_the_module() -> Iterator[None]:
+    """The browser that tests of a module opened ends with them."""
+    yield
+    browser.close()
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ OPTIONS = (
 )  # fmt: skip
 
 _open: list[Any] = []
+"""The browser, and what drives it; empty until a test asks for it."""
 
 
 def _browser() -> Any:
@@ -23,8 +24,15 @@ def _browser() -> Any:
         from playwright.sync_api import sync_playwright
 
         driver = sync_playwright().start()
-        _open.append(driver.chromium.launch(executable_path=CHROMIUM, args=list(OPTIONS)))
+        _open[:] = [driver.chromium.launch(executable_path=CHROMIUM, args=list(OPTIONS)), driver]
     return _open[0]
+
+
+def close() -> None:
+    """End the browser. What drives it is an event loop of this thread, beside which pyroute2 has none of its own."""
+    while _open:
+        resource = _open.pop(0)
+        (resource.stop if not _open else resource.close)()
 
 
 @contextmanager

@@ -71,7 +71,7 @@ VALUES = [
     ("begin { print(config(\"license\")); }", "string[4]", b"GPL"),
     ("begin { print(config(\"cpp_demangle\")); }", "bool", True),
     ("begin { print(config()); }",
-     "(cache_user_symbols=string[5],cpp_demangle=bool,lazy_symbolication=bool,license=string[4],log_size=int32,mark_unreadable=bool,max_bpf_progs=int16,max_cat_bytes=int16,max_loop_iterations=int32,max_map_keys=int16,max_metric_series=int16,max_probes=int16,max_rate=int8,max_strlen=int16,missing_probes=string[6],on_stack_limit=int8,perf_rb_pages=int8,print_maps_on_exit=bool,raw_tracepoints=string[5],show_debug_info=bool,use_blazesym=bool,stack_mode=string[9],str_trunc_trailer=string[3],syscall_tracepoints=string[5],unstable_tseries=string[5],unstable_dw_ustack=string[5],unstable_typeinfo=string[6],unstable_import_statement=string[6])", None),
+     "(cache_user_symbols=string[5],cpp_demangle=bool,lazy_symbolication=bool,license=string[4],log_size=int32,mark_unreadable=bool,max_bpf_progs=int16,max_cat_bytes=int16,max_loop_iterations=int32,max_map_keys=int16,max_memory=string[1],max_metric_series=int16,max_probes=int16,max_rate=int8,max_strlen=int16,missing_probes=string[6],on_stack_limit=int8,perf_rb_pages=int8,print_maps_on_exit=bool,raw_tracepoints=string[5],show_debug_info=bool,use_blazesym=bool,stack_mode=string[9],str_trunc_trailer=string[3],syscall_tracepoints=string[5],watchdog=int8,unstable_tseries=string[5],unstable_dw_ustack=string[5],unstable_typeinfo=string[6],unstable_import_statement=string[6])", None),
     ("begin { print(kfunc_exist(\"vfs_read\")); }", "bool", True),
     ("begin { print(kfunc_exist(\"nothing\")); }", "bool", False),
     ("begin { print(kfunc_allowed(\"vfs_read\")); }", "bool", True),
