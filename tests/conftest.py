@@ -123,6 +123,19 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         signal.signal(signal.SIGALRM, former)
 
 
+@pytest.fixture(autouse=True)
+def own_privileges() -> Iterator[None]:
+    """A run in the process of the tests would give up privileges that later tests need."""
+    before = _no_new_privileges()
+    yield
+    assert _no_new_privileges() == before, "the test gave up privileges of this process: it needs keep_privileges"
+
+
+def _no_new_privileges() -> str:
+    status = Path("/proc/self/status").read_text()
+    return status[status.index("NoNewPrivs:") :].partition("\n")[0]
+
+
 @pytest.fixture(scope="module", autouse=True)
 def browser_of_the_module() -> Iterator[None]:
     """The browser that tests of a module opened ends with them."""

@@ -85,7 +85,7 @@ def test_tracepoints_end_without_waiting_for_each(more: int, monkeypatch: pytest
     with ExitStack() as stack:
         loaded = Loaded(stack, *specs, pid=os.getpid())
         done = attachments.attach_all(loaded.loaded, specs, AttachOptions(), stack)
-        events = list(done.opened.idle_events)
+        events = [event for part in done.opened.parts() for event in part.idle_events]
         assert len(events) == len(targets)
         os.getppid()
         mine = sorted(wanted).index("sys_enter_getppid")

@@ -53,6 +53,10 @@ def _svg(data: bytes, _path: Path) -> None:
     assert pictures.texts(data)
 
 
+def _html(data: bytes, _path: Path) -> None:
+    assert data.startswith(b"<!DOCTYPE html>")
+
+
 def _pprof(_data: bytes, path: Path) -> None:
     assert readers.pprof(path)["sample"]
 
@@ -77,7 +81,7 @@ def _perfetto(data: bytes, _path: Path) -> None:
 
 READ: dict[str, Callable[[bytes, Path], None]] = {
     "text": _text, "json": _json, "csv": _csv, "folded": _folded, "speedscope": _speedscope,
-    "firefox": _firefox, "svg": _svg, "pprof": _pprof,
+    "firefox": _firefox, "svg": _svg, "html": _html, "pprof": _pprof,
     "openmetrics": _openmetrics, "arrow": _arrow, "parquet": _parquet, "perfetto": _perfetto,
 }  # fmt: skip
 

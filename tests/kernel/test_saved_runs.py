@@ -537,7 +537,8 @@ def test_a_session_gives_snapshots_after_its_end(tmp_path: Path) -> None:
     source = Source("stdin", text)
     compiled_script = pipeline.compile_script(source, CompileOptions(), LiveKernel(), Diagnostics())
     saved = str(tmp_path / "saved")
-    options = RunOptions(output=str(tmp_path / "out"), quiet=True, script="-e", text=text, save=saved)
+    out = str(tmp_path / "out")
+    options = RunOptions(output=out, quiet=True, script="-e", text=text, save=saved, keep_privileges=True)
     with ExitStack() as stack:
         session = Session.open(compiled_script, options, stack)
         before = session.snapshot()

@@ -102,7 +102,8 @@ def test_sessions_one_after_another(programs: Path, script: str, count: int) -> 
     count = 12 if kernel_version() <= (6, 1) else count
     watch = Watch()
     script = script.replace("{calls}", str(programs / "calls")).replace("{usdt}", str(programs / "usdt"))
-    command = [sys.executable, "-c", LOOP, str(count), "-q", "-e", script, "-c", f"{programs}/calls 1"]
+    words = ["-q", "--keep-privileges", "-e", script, "-c", f"{programs}/calls 1"]
+    command = [sys.executable, "-c", LOOP, str(count), *words]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     run = subprocess.run(command, capture_output=True, text=True, timeout=patience(120), check=False, env=environment)
     assert run.returncode == 0, run

@@ -6,9 +6,11 @@ Written from the language reference and ``docs/output.md``, not from pytrace: te
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
+from pytrace.base.control_characters import UNSEEN
 from tests.support.generated.choices import Choices
 
 EDGES = (0, 1, -1, 2, 5, 7, 8, 10, 100, 127, 128, 255, 256, -128, -129, 1000, 1023, 1024, 32767, 32768, 65535, 65536,
@@ -431,14 +433,23 @@ def number(value: int) -> str:
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
+_UNSEEN = re.compile(f"[{UNSEEN}]")
+
+
 def json_text(value: bytes) -> str:
-    """A string in JSON, without control characters; a byte that is not UTF-8 is U+FFFF, ``ff`` and two hex digits."""
+    """A string in JSON, without characters that control or are not seen.
+
+    A byte that is not UTF-8 is U+FFFF, ``ff`` and two hex digits.
+    """
     parts = []
     for char in value.decode("utf-8", "surrogateescape"):
         if "\udc80" <= char <= "\udcff":
             parts.append(f"\\uffffff{ord(char) - 0xDC00:02x}")
         elif char == "\uffff":
             parts.append("".join(f"\\uffffff{byte:02x}" for byte in char.encode()))
+        elif _UNSEEN.fullmatch(char):
+            units = char.encode("utf-16-be").hex()
+            parts.append("".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4)))
         else:
             control = char < " " or "\x7f" <= char <= "\x9f"
             parts.append(_ESCAPES.get(char) or (f"\\u{ord(char):04x}" if control else char))

@@ -69,7 +69,7 @@ def test_runs_say_what_they_lack(
 ) -> None:
     real = features.has
     monkeypatch.setattr(features, "has", lambda feature: feature not in ("kprobe", "fentry") and real(feature))
-    assert main([name, "--no-cache", "--duration", "0.1"]) == 0
+    assert main([name, "--no-cache", "--duration", "0.1", "--keep-privileges"]) == 0
     (line,) = [line for line in capfd.readouterr().err.splitlines() if "cannot probe" in line]
     assert line.startswith("WARNING: this kernel cannot probe ")
     assert FALLBACKS[name] in line

@@ -172,7 +172,7 @@ class Probes:
     @property
     def detach_by_files(self) -> bool:
         """Whether detaching writes to files: to remove probes of tracefs, to lower semaphores."""
-        return any(opened.steps for opened in self._opened)
+        return any(part.steps for opened in self._opened for part in opened.parts())
 
     def depend_on(self, cpus: set[int]) -> bool:
         """Whether :meth:`renew` has something to attach again when one of *cpus* goes offline or comes online."""
