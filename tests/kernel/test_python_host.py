@@ -262,7 +262,8 @@ def test_descriptors_are_given_back() -> None:
                 pytrace.run(script, command=command)
             except (pytrace.TraceError, pytrace.ScriptError):
                 continue
-    assert len(os.listdir("/proc/self/fd")) == before
+    # Those of sessions before this test may be closed later.
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 def test_a_flood_that_nobody_takes_does_not_fill_memory(programs: Path) -> None:
