@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.patience import patience
 
-pytestmark = [pytest.mark.each_kernel, pytest.mark.usefixtures("no_leaks")]
+pytestmark = pytest.mark.usefixtures("no_leaks")
 
 CALLS = 100
 SCRIPT = "tracepoint:raw_syscalls:sys_enter /pid == cpid && args.id == 110/ { @ = count(); }"

@@ -18,7 +18,7 @@ from tests.support.leaks import Watch
 from tests.support.machine import need
 from tests.support.patience import patience
 
-pytestmark = [pytest.mark.each_kernel, pytest.mark.usefixtures("no_leaks")]
+pytestmark = pytest.mark.usefixtures("no_leaks")
 
 OLD = ("--no-feature", "uprobe_multi,perf_uprobe")
 KINDS = {
@@ -57,6 +57,10 @@ def attached(*words: str) -> subprocess.Popen[str]:
     raise AssertionError(f"{words}: nothing was attached")
 
 
+_MARKS = dict.fromkeys(("kprobe", "fentry"), pytest.mark.each_kernel)
+"""Kinds of probes that not every kernel has."""
+
+
 def kill(tracer: subprocess.Popen[str]) -> None:
     tracer.send_signal(signal.SIGKILL)
     tracer.communicate(timeout=patience(20))
@@ -78,7 +82,7 @@ def definitions(process: int) -> set[str]:
     return {line for line in found if f":pytrace_{process}/" in line}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=_MARKS.get(row[0], ())) for kind, row in KINDS.items()])
 def test_nothing_stays_of_a_killed_tracer(kind: str, programs: Path) -> None:
     feature, options, script = KINDS[kind]
     if feature in ("kprobe", "fentry"):

@@ -14,7 +14,7 @@ import pytrace
 from tests.support.machine import own_cgroup
 from tests.support.patience import patience
 
-pytestmark = [pytest.mark.each_kernel, pytest.mark.usefixtures("no_leaks")]
+pytestmark = pytest.mark.usefixtures("no_leaks")
 
 GETPPID = "tracepoint:syscalls:sys_enter_getppid"
 
@@ -24,6 +24,7 @@ def ran(*words: str, **more: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, capture_output=True, text=True, timeout=patience(60), check=False, **more)  # type: ignore[call-overload,no-any-return]
 
 
+@pytest.mark.each_kernel
 def test_a_map_that_does_not_fit_is_named_and_nothing_is_attached() -> None:
     script = f"let @small = hash(100); let @large = hash(5000000); {GETPPID} {{ @small[pid] = 1; @large[tid] = 1; }}"
     done = ran("--max-memory", "300M", "-e", script, "-c", "true")

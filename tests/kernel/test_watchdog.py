@@ -19,8 +19,6 @@ import pytrace
 from pytrace.runtime.host import clocks
 from tests.support.patience import patience
 
-pytestmark = pytest.mark.each_kernel
-
 CALLS = 3000
 """System calls of a traced process, one in a millisecond."""
 CALLER = """
@@ -81,6 +79,7 @@ def gaps(objects: Sequence[dict[str, Any]]) -> list[dict[str, int]]:
     return [gap for item in objects if item["type"] == "gap" for gap in item["data"]]
 
 
+@pytest.mark.each_kernel
 def test_counted_and_skipped_are_what_happened(tmp_path: Path) -> None:
     before = time.time_ns()
     tracer = Tracer(tmp_path, ("--watchdog", "1", "-e", f"{GETPPID} {{ @ = count(); }}"))
@@ -217,6 +216,7 @@ def test_a_python_program_may_do_nothing_but_not_stop(tmp_path: Path, pause: flo
     assert (lost > 0) is (pause > 0)
 
 
+@pytest.mark.each_kernel
 def test_ticks_are_those_of_the_kernel() -> None:
     """The tick that programs see is the one that the heartbeat reckons with."""
     length = clocks.tick()
