@@ -11,7 +11,7 @@ from tests.support import refused
 from tests.support.machine import kernel_version
 from tests.support.refused import FILE, PROGRAMS, Refused
 
-pytestmark = [pytest.mark.each_kernel, pytest.mark.usefixtures("no_leaks")]
+pytestmark = pytest.mark.usefixtures("no_leaks")
 
 
 def refusal(program: Refused, log_size: int = 1_000_000) -> loader.LoadError:
