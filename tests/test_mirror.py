@@ -10,7 +10,6 @@ PACKAGE, TESTS = ROOT / "pytrace", ROOT / "tests"
 
 DECIDES_NOTHING = {
     "data classes without a method that decides": (
-        "core/options/compile_options.py",
         "codegen/ir/operands.py", "frontend/ast/expressions.py", "frontend/ast/nodes.py",
         "frontend/ast/probe_context.py", "results/snapshot.py",
         "results/values.py", "runtime/session/services/service.py",

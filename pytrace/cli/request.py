@@ -9,9 +9,8 @@ from msgspec.structs import replace
 
 from pytrace.cli import script_finder, selection
 from pytrace.cli.options import CommandLine
-from pytrace.core.config import ENVIRONMENT_PREFIXES, MARK_UNREADABLE
 from pytrace.core.diagnostics import TraceError, did_you_mean
-from pytrace.core.options.compile_options import ENVIRONMENT, CompileOptions
+from pytrace.core.options.compile_options import CompileOptions, environment
 from pytrace.core.options.run_options import (
     ACTIONS,
     SAMPLE,
@@ -286,13 +285,6 @@ def _folders(part: str) -> tuple[str, ...]:
 def compile_options(line: CommandLine, run: RunOptions, script: Script | None) -> CompileOptions:
     """The options of the command line on which the compiled script depends."""
     checks = 0 if not run.warnings else 2 if line.many("warnings") else 1
-    environment = {
-        name: value
-        for name, value in os.environ.items()
-        if name.startswith(ENVIRONMENT_PREFIXES) or name in ENVIRONMENT
-    }
-    if line.flag("mark_unreadable"):
-        environment[MARK_UNREADABLE] = "1"
     return CompileOptions(
         positional=script.positional if script else (),
         named=script.named if script else (),
@@ -313,7 +305,7 @@ def compile_options(line: CommandLine, run: RunOptions, script: Script | None) -
         ahead=line.text("aot") is not None,
         limited=bool(run.rates),
         sampled=run.budget is not None and run.budget.action == SAMPLE,
-        environment=environment,
+        environment=environment(mark_unreadable=line.flag("mark_unreadable")),
     )
 
 

@@ -14,10 +14,9 @@ from msgspec.structs import replace
 from pytrace import cache
 from pytrace.base import whole_files
 from pytrace.core import manifest, script_files
-from pytrace.core.config import ENVIRONMENT_PREFIXES, MARK_UNREADABLE
 from pytrace.core.diagnostics import Diagnostics, TraceError
 from pytrace.core.manifest import MapSpec
-from pytrace.core.options.compile_options import ENVIRONMENT, CompileOptions
+from pytrace.core.options.compile_options import CompileOptions, environment
 from pytrace.core.options.option_values import JOINT
 from pytrace.core.options.process_filters import ProcessFilters
 from pytrace.core.options.run_options import SAMPLE, RunOptions
@@ -267,13 +266,6 @@ def _options(arguments: Arguments) -> CompileOptions:
         if isinstance(value, str):
             raise TypeError(f"{name} must be a sequence of names, not a string")
     command = command_text(arguments.get("command"))
-    environment = {
-        name: value
-        for name, value in os.environ.items()
-        if name.startswith(ENVIRONMENT_PREFIXES) or name in ENVIRONMENT
-    }
-    if arguments.get("mark_unreadable"):
-        environment[MARK_UNREADABLE] = "1"
     return CompileOptions(
         positional=positional,
         named=named,
@@ -290,7 +282,7 @@ def _options(arguments: Arguments) -> CompileOptions:
         limited=bool(arguments.get("max_rate")),
         sampled=arguments.get("budget") is not None and arguments.get("over_budget", SAMPLE) == SAMPLE,
         provenance=True,
-        environment=environment,
+        environment=environment(mark_unreadable=arguments.get("mark_unreadable", False)),
     )
 
 

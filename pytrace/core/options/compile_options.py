@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import os
+
 import msgspec
 from msgspec.structs import replace
 
+from pytrace.core.config import ENVIRONMENT_PREFIXES, MARK_UNREADABLE
 from pytrace.core.options.process_filters import FilterShape, ProcessFilters
 
-ENVIRONMENT = ("CPATH", "C_INCLUDE_PATH")
+_ENVIRONMENT = ("CPATH", "C_INCLUDE_PATH")
 """Environment variables that a compilation depends on, besides ``PYTRACE_*`` and ``BPFTRACE_*``."""
 
 
 PROCESSES = "processes"
 """The kind of the fact :attr:`CompileOptions.processes_fact`."""
+
+
+def environment(*, mark_unreadable: bool) -> dict[str, str]:
+    """The variables of this process that a compilation depends on; the option ``--mark-unreadable`` stands for one."""
+    variables = {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(ENVIRONMENT_PREFIXES) or name in _ENVIRONMENT
+    }
+    return {**variables, MARK_UNREADABLE: "1"} if mark_unreadable else variables
 
 
 class CompileOptions(msgspec.Struct, frozen=True):
@@ -23,7 +36,7 @@ class CompileOptions(msgspec.Struct, frozen=True):
     switches off.
     *debuginfo* are the folders of ``--debuginfo``.
     *checks* is the level of helper error reports: 0 none (``--no-warnings``), 1 default, 2 all (``-k``).
-    *environment* holds the variables that matter (``PYTRACE_*``, ``BPFTRACE_*``, ``CPATH`` …).
+    *environment* holds the variables that matter (:func:`environment`).
     """
 
     positional: tuple[str, ...] = ()
