@@ -6,7 +6,7 @@ import os
 import resource
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 
 import msgspec
 
@@ -15,6 +15,7 @@ from pytrace.core.manifest import HITS, Manifest, ProgramSpec
 from pytrace.core.probes.kinds import known_kind
 from pytrace.results.formats.cost_forms import cost_line, cost_text
 from pytrace.runtime.abi import bpf
+from pytrace.runtime.load import map_memory
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.output.streams import Output
 from pytrace.runtime.session.services.losses import CounterReader
@@ -75,7 +76,7 @@ class Costs(Service):
             probes=tuple(sorted(costs, key=lambda cost: (-cost.total, cost.probe))),
             own_time=own_end - self._own_start,
             memory=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10,
-            maps=sum(map(_locked, self._loaded.map_fds)),
+            maps=sum(map(map_memory.charged, self._loaded.map_fds)),
         )
 
     def measured(self) -> Measured:
@@ -138,16 +139,6 @@ def _programs(loaded: LoadedScript) -> dict[int, tuple[int, ...]]:
 def _now() -> tuple[int, int]:
     """Monotonic time, and processor time of this process, in nanoseconds."""
     return time.monotonic_ns(), time.process_time_ns()
-
-
-def _locked(descriptor: int) -> int:
-    """Bytes of a map in the kernel (``memlock`` of its ``fdinfo``)."""
-    with suppress(OSError, ValueError), open(f"/proc/self/fdinfo/{descriptor}", encoding="ascii") as file:
-        for line in file:
-            name, _, value = line.partition(":")
-            if name == "memlock":
-                return int(value)
-    return 0
 
 
 def probe_name(manifest: Manifest, program: ProgramSpec) -> str:
