@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import TypeVar
 
@@ -21,7 +21,7 @@ from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.event_layout import STATIC_PARTS, EventSpec, Location
 from pytrace.core.probes.kinds import known_kind
 from pytrace.core.probes.targets import AnyTarget, ProbeTarget
-from pytrace.core.types import Type, decoded, settled
+from pytrace.core.types import Stack, Type, USym, decoded, parts, settled
 
 P = TypeVar("P", bound=ProbeTarget)
 
@@ -159,6 +159,11 @@ class MapSpec(msgspec.Struct, frozen=True):
     keys: str = ""
     """For a map with large keys the symbol of a second map: the BPF key of *symbol* then has a digest of :data:`DIGEST`
     bytes in place of the key, and the second map has the key of each digest."""
+
+    @property
+    def types(self) -> tuple[Type, ...]:
+        """Of its keys, if it has any, and of its values."""
+        return (self.value,) if self.key is None else (self.key, self.value)
 
 
 class RandomWords(msgspec.Struct, frozen=True):
@@ -361,6 +366,17 @@ class Manifest(msgspec.Struct, frozen=True):
     """Set when programs limit the rate of their hits."""
     random_words: RandomWords | None = None
     """Set when a map has digests of keys (:attr:`MapSpec.keys`)."""
+
+    def printed_types(self) -> Iterator[Type]:
+        """Types of all values that events and maps may print, and of their parts."""
+        roots = [type_ for event in self.events for type_ in event.args]
+        return parts([*roots, *(type_ for item in self.maps for type_ in item.types)])
+
+    def shows_user_addresses(self) -> bool:
+        """Whether the script prints user addresses."""
+        return any(
+            isinstance(type_, USym) or (isinstance(type_, Stack) and type_.user) for type_ in self.printed_types()
+        )
 
     def with_types(self, change: Callable[[Type], Type]) -> Manifest:
         """The manifest with *change* applied to the types of maps and events."""

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import InternalError, TraceError
-from pytrace.core.event_layout import Location
+from pytrace.core.event_layout import EventSpec, Location, NoStaticPart
 from pytrace.core.manifest import (
     FORMAT,
     MAGIC,
@@ -32,7 +32,7 @@ from pytrace.core.manifest import (
     file_form,
 )
 from pytrace.core.probes.targets import FileTarget, KernelFunctionTarget, NoTarget, TimerTarget, UserTarget
-from pytrace.core.types import INT64, Count, String
+from pytrace.core.types import INT64, Count, Stack, String, Tuple, Type, USym
 
 PLACE = Location("x.bt", 3, 7)
 FUNCTIONS = tuple(Target(f"kprobe:f{at}", at, KernelFunctionTarget(f"f{at}")) for at in range(3))
@@ -83,6 +83,26 @@ def test_sections_may_be_missing() -> None:
     manifest = replace(SCRIPT.manifest, session=None, unwind=None, follow_map="", objects=(), ahead=None)
     plain = CompiledScript(b"", manifest)
     assert CompiledScript.from_bytes(plain.to_bytes()) == plain
+
+
+def test_types_of_what_is_printed() -> None:
+    """Those of keys and values, and their parts."""
+    assert [spec.types for spec in SCRIPT.manifest.maps] == [(String(16), Count()), (INT64,)]
+    assert list(SCRIPT.manifest.printed_types()) == [String(16), Count(), INT64]
+    pair = Tuple((String(16), Stack(True, 3)))
+    keyed = replace(SCRIPT.manifest.maps[0], key=pair)
+    manifest = replace(SCRIPT.manifest, maps=(keyed,))
+    assert list(manifest.printed_types()) == [pair, String(16), Stack(True, 3), Count()]
+
+
+@pytest.mark.parametrize(
+    ("type_", "shows"), [(USym(), True), (Stack(True, 3), True), (Stack(False, 3), False), (String(16), False)]
+)
+def test_user_addresses_are_found_in_keys_and_events(type_: Type, shows: bool) -> None:
+    keyed = replace(SCRIPT.manifest.maps[0], key=Tuple((INT64, type_)))
+    assert replace(SCRIPT.manifest, maps=(keyed,)).shows_user_addresses() is shows
+    event = EventSpec(0, "printf", (INT64, type_), NoStaticPart(), PLACE)
+    assert replace(SCRIPT.manifest, maps=(), events=(event,)).shows_user_addresses() is shows
 
 
 def test_places_are_of_the_class_of_their_kind() -> None:

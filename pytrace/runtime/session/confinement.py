@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -18,7 +18,7 @@ from pytrace.base import private_folders, whole_files
 from pytrace.core.manifest import Manifest
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.kinds import known_kind
-from pytrace.core.types import InterfaceName, KSym, NetworkNamespace, Stack, Type, Username, USym, parts
+from pytrace.core.types import InterfaceName, KSym, NetworkNamespace, Stack, Username, USym
 from pytrace.runtime.abi import bpf, capabilities, landlock, perf, privileges, seccomp
 from pytrace.runtime.host import fingerprints
 from pytrace.runtime.load.loaded_script import LoadedScript
@@ -83,19 +83,6 @@ class Needs(msgspec.Struct):
             self.capabilities.setdefault(name, reason)
 
 
-def printed_types(manifest: Manifest) -> Iterator[Type]:
-    """Types of all values that events and maps may print, and of their parts."""
-    roots = [kind for event in manifest.events for kind in event.args]
-    roots += [kind for spec in manifest.maps for kind in (spec.key, spec.value) if kind is not None]
-    return parts(roots)
-
-
-def shows_user_addresses(manifest: Manifest) -> bool:
-    """Whether the script prints user addresses."""
-    types = printed_types(manifest)
-    return any(isinstance(type_, USym) or (isinstance(type_, Stack) and type_.user) for type_ in types)
-
-
 def changing_cpus() -> set[int]:
     """The CPUs that can go offline or come online; the first one cannot on most machines."""
     online = set(perf.online_cpus())
@@ -113,7 +100,7 @@ def needs(manifest: Manifest, options: RunOptions, *, legacy: bool, on_cpus: boo
     """
     wanted = Needs()
     kinds = {event.kind for event in manifest.events}
-    if manifest.unwind is not None or shows_user_addresses(manifest):
+    if manifest.unwind is not None or manifest.shows_user_addresses():
         wanted.all_files = USER_SYMBOLS
         wanted.keep(USER_SYMBOLS, "CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH")
         # Files that were replaced or removed are read through /proc/PID/map_files.
@@ -140,8 +127,9 @@ def needs(manifest: Manifest, options: RunOptions, *, legacy: bool, on_cpus: boo
 
 def _by_type(wanted: Needs, manifest: Manifest, options: RunOptions) -> None:
     """Add what printing values of some types needs."""
-    kinds = {type(type_) for type_ in printed_types(manifest)}
-    stacks = [type_ for type_ in printed_types(manifest) if isinstance(type_, Stack)]
+    types = list(manifest.printed_types())
+    kinds = set(map(type, types))
+    stacks = [type_ for type_ in types if isinstance(type_, Stack)]
     if KSym in kinds or any(not stack.user for stack in stacks):
         wanted.keep(KERNEL_SYMBOLS, "CAP_SYSLOG")
         wanted.read += [*_KERNEL_IMAGES, *options.debuginfo, *_named("PYTRACE_VMLINUX", "BPFTRACE_VMLINUX")]
@@ -176,7 +164,7 @@ def _files(wanted: Needs, manifest: Manifest, options: RunOptions) -> None:
     if any(event.kind == "skboutput" for event in manifest.events):
         wanted.existing = "files of packets are made with the first packet"
         wanted.write.append(os.getcwd())
-    if manifest.unwind is not None or any(isinstance(type_, KSym | USym | Stack) for type_ in printed_types(manifest)):
+    if manifest.unwind is not None or any(isinstance(type_, KSym | USym | Stack) for type_ in manifest.printed_types()):
         wanted.write += [*_cache("pytrace/facts"), *_cache("pytrace/unwind")]
 
 

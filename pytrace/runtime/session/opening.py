@@ -20,7 +20,7 @@ from pytrace.core.manifest import CompiledScript, Manifest, MapSpec, SessionData
 from pytrace.core.options.process_filters import NOT_YET, PROCESS_MAP, UNROLLED, ProcessFilters
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.kinds import known_kind
-from pytrace.core.types import Stack, StackMode, Type, parts
+from pytrace.core.types import Stack, StackMode, parts
 from pytrace.render.text import Bars
 from pytrace.runtime.abi import bpf_maps, privileges
 from pytrace.runtime.host.clocks import Clock, together
@@ -32,7 +32,7 @@ from pytrace.runtime.output.renderer import Renderer
 from pytrace.runtime.output.run_state import RenderOptions, RunState
 from pytrace.runtime.output.streams import Flush, Output, create
 from pytrace.runtime.ring.reader import EventLoop, RingReader, backlog_limit
-from pytrace.runtime.session.confinement import Confinement, shows_user_addresses
+from pytrace.runtime.session.confinement import Confinement
 from pytrace.runtime.session.consumer import Consumer
 from pytrace.runtime.session.probes import Probes
 from pytrace.runtime.session.resources import Command, NoCommand, Notices, Resources
@@ -305,7 +305,7 @@ def follow_mappings(
 ) -> None:
     """Follow the mappings of processes, if the script shows user addresses: processes may end before the output."""
     unwinds = manifest.unwind is not None
-    if not unwinds and not shows_user_addresses(manifest):
+    if not unwinds and not manifest.shows_user_addresses():
         return
     pid = options.filters.pid if command is None else command
     # Any running process may be a followed one, or that of --exec-wait.
@@ -368,10 +368,6 @@ def symbols(config: Config, options: RunOptions, requests: EndRequests) -> LazyS
         )
 
     return LazySymbols(make)
-
-
-def _types(spec: MapSpec) -> list[Type]:
-    return [kind for kind in (spec.key, spec.value) if kind is not None]
 
 
 def _to_stderr(text: str) -> None:
@@ -469,5 +465,5 @@ def maps_with_lines(manifest: Manifest, options: RunOptions) -> list[MapSpec]:
 
 def has_user_stacks(spec: MapSpec) -> bool:
     """Whether printing a map shows functions of user stacks."""
-    stacks = (inner for inner in parts(_types(spec)) if isinstance(inner, Stack))
+    stacks = (inner for inner in parts(spec.types) if isinstance(inner, Stack))
     return any(stack.user and stack.mode not in (StackMode.RAW, StackMode.BUILD_ID) for stack in stacks)

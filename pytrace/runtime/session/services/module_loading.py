@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from pytrace.core.manifest import Manifest
 from pytrace.core.options.run_options import RunOptions
-from pytrace.core.types import KSym, Stack, USym, parts
+from pytrace.core.types import KSym, Stack, USym
 
 _ERRORS = ("pytrace.base", "pytrace.core", "pytrace.core.types", "difflib")
 _OUTPUT = (
@@ -39,22 +39,14 @@ def names(manifest: Manifest, options: RunOptions, embedded: bool) -> Iterator[s
     """Modules, and packages of which all modules are meant, in the order of their import."""
     yield from _ERRORS
     yield from _OUTPUT
-    kinds = list(_types(manifest))
-    addresses = any(isinstance(kind, (KSym, USym, Stack)) for kind in kinds)
-    if addresses:
+    if any(isinstance(kind, (KSym, USym, Stack)) for kind in manifest.printed_types()):
         yield from _ADDRESSES
-    if any(isinstance(kind, USym) or (isinstance(kind, Stack) and kind.user) for kind in kinds):
+    if manifest.shows_user_addresses():
         yield from _USER_ADDRESSES
         yield from _DEBUGINFO if options.debuginfo else ()
     if options.saves or options.metrics is not None or embedded:
         yield from _SNAPSHOTS
         yield from _TABLES.get(options.format.partition(":")[0], ())
-
-
-def _types(manifest: Manifest) -> Iterable[object]:
-    roots = [kind for event in manifest.events for kind in event.args]
-    roots += [kind for spec in manifest.maps for kind in (spec.key, spec.value) if kind is not None]
-    return parts(roots)
 
 
 def steps(wanted: Iterable[str]) -> Iterator[None]:
