@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import os
 import sys
-from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, BinaryIO, NoReturn
+from typing import TYPE_CHECKING, BinaryIO
 
 from pytrace.base import whole_files
 from pytrace.base.control_characters import printable_lines
+from pytrace.cli.scripts.command_parser import CommandParser
 from pytrace.core.diagnostics import TraceError
 from pytrace.results import file_form
 from pytrace.results.difference import Difference, difference
@@ -44,27 +45,13 @@ def help_text(name: str) -> str:
     return _COMMANDS[name][0]().format_help()
 
 
-class _Parser(ArgumentParser):
-    """Reports errors in the form of the other commands."""
-
-    def error(self, message: str) -> NoReturn:
-        raise TraceError(f"{self.prog}: {message}", hints=(f"{self.prog} --help describes it",))
-
-
-def _parser(name: str, description: str, examples: str) -> _Parser:
-    return _Parser(
-        prog=f"pytrace {name}", description=description, epilog=f"examples:\n{examples}",
-        formatter_class=RawDescriptionHelpFormatter, allow_abbrev=False,
-    )  # fmt: skip
-
-
 # ---------------------------------------------------------------------------------------------- merge
 
 
-def _merge_parser() -> _Parser:
-    parser = _parser(
+def _merge_parser() -> CommandParser:
+    parser = CommandParser(
         "merge", "Merge snapshots of different runs to one, as if one run had seen everything.",
-        "  pytrace merge web1.pts web2.pts -o web.pts",
+        "examples:\n  pytrace merge web1.pts web2.pts -o web.pts",
     )  # fmt: skip
     parser.add_argument("files", nargs="+", metavar="FILE", help="snapshots that --save wrote")
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the snapshot to write; - for a pipe")
@@ -82,10 +69,10 @@ def _merge(arguments: Namespace) -> int:
 # ---------------------------------------------------------------------------------------------- show
 
 
-def _show_parser() -> _Parser:
-    parser = _parser(
+def _show_parser() -> CommandParser:
+    parser = CommandParser(
         "show", "Print a snapshot as the run printed its maps, or write it in another format.",
-        "  pytrace show web.pts\n  pytrace show web.pts --map @opens -o opens.json\n"
+        "examples:\n  pytrace show web.pts\n  pytrace show web.pts --map @opens -o opens.json\n"
         "  pytrace show saved/*.pts -o web.html",
     )  # fmt: skip
     parser.add_argument("files", nargs="+", metavar="FILE",
@@ -132,10 +119,10 @@ def _write(snapshot: SnapshotData, row: Format, options: WriteOptions, arguments
 # ---------------------------------------------------------------------------------------------- diff
 
 
-def _diff_parser() -> _Parser:
-    parser = _parser(
+def _diff_parser() -> CommandParser:
+    parser = CommandParser(
         "diff", "Compare two snapshots key by key: two moments of one run, or two runs.",
-        "  pytrace diff before.pts after.pts\n  pytrace diff before.pts after.pts --map @stacks -f json",
+        "examples:\n  pytrace diff before.pts after.pts\n  pytrace diff before.pts after.pts --map @stacks -f json",
     )  # fmt: skip
     parser.add_argument("before", metavar="BEFORE", help="the earlier snapshot")
     parser.add_argument("after", metavar="AFTER", help="the later one")
@@ -192,7 +179,7 @@ def _check_maps(names: Sequence[str], *snapshots: SnapshotData) -> None:
 # ---------------------------------------------------------------------------------------------- output
 
 
-def _add_output(parser: _Parser) -> None:
+def _add_output(parser: CommandParser) -> None:
     names = ", ".join(row.name for row in table.FORMATS)
     parser.add_argument("-f", "--format", metavar="FORMAT",
                         help=f"{names}; without it as the name of the output file says, else text")  # fmt: skip
@@ -201,7 +188,7 @@ def _add_output(parser: _Parser) -> None:
     _add_limit(parser)
 
 
-def _add_limit(parser: _Parser) -> None:
+def _add_limit(parser: CommandParser) -> None:
     parser.add_argument("--limit", type=_size, metavar="SIZE",
                         help="read files that unpack to so many bytes (4G, for example); without it to a hundred times "
                         "their size, or 32M")  # fmt: skip
@@ -263,7 +250,7 @@ _FORMS: dict[str, Callable[[Difference], bytes]] = {
 }
 """Formats with a form for differences."""
 
-_COMMANDS: dict[str, tuple[Callable[[], _Parser], Callable[[Namespace], int]]] = {
+_COMMANDS: dict[str, tuple[Callable[[], CommandParser], Callable[[Namespace], int]]] = {
     "merge": (_merge_parser, _merge),
     "diff": (_diff_parser, _diff),
     "show": (_show_parser, _show),

@@ -8,10 +8,9 @@ from __future__ import annotations
 import os
 import sys
 import time
-from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
-from typing import NoReturn
 
+from pytrace.cli.scripts.command_parser import CommandParser
 from pytrace.core.diagnostics import TraceError
 
 FREQUENCY = 99
@@ -24,13 +23,6 @@ _TOOLS = {
 }
 """Options, with the tool that each stands for."""
 _FAULTS = "software:page-faults:1 { @faults[comm, kstack, ustack] = count(); }"
-
-
-class _Parser(ArgumentParser):
-    """Reports errors in the form of the other commands."""
-
-    def error(self, message: str) -> NoReturn:
-        raise TraceError(f"{self.prog}: {message}", hints=(f"{self.prog} --help describes it",))
 
 
 def expand(words: Sequence[str]) -> list[str]:
@@ -53,15 +45,14 @@ def _new_file(name: str) -> str:
 # ---------------------------------------------------------------------------------------------- flame
 
 
-def _flame_parser() -> _Parser:
-    parser = _Parser(
-        prog="pytrace flame", usage="pytrace flame [options] [SECONDS]", allow_abbrev=False,
-        description="Write a flame graph of the whole machine, of a process or of a command.",
-        epilog="Without SECONDS it ends by Ctrl-C, or with the command. Options of the tool and of pytrace follow:\n"
+def _flame_parser() -> CommandParser:
+    parser = CommandParser(
+        "flame", "Write a flame graph of the whole machine, of a process or of a command.",
+        "Without SECONDS it ends by Ctrl-C, or with the command. Options of the tool and of pytrace follow:\n"
         "-p PID, -c COMMAND, -U (only the process's stacks), -K (only the kernel's).\n\n"
         "examples:\n  pytrace flame -p 1234 10\n  pytrace flame --off-cpu -c './program' -o waits.svg\n"
         "  pytrace flame -e t:block:block_rq_issue 5",
-        formatter_class=RawDescriptionHelpFormatter,
+        usage="pytrace flame [options] [SECONDS]",
     )  # fmt: skip
     parser.add_argument("-F", "--frequency", metavar="HZ", help=f"samples a second on each processor ({FREQUENCY})")
     kinds = parser.add_mutually_exclusive_group()
@@ -105,14 +96,13 @@ def _with_duration(words: Sequence[str], option: str) -> list[str]:
 # ---------------------------------------------------------------------------------------------- heatmap
 
 
-def _heatmap_parser() -> _Parser:
-    parser = _Parser(
-        prog="pytrace heatmap", usage="pytrace heatmap [--every SECONDS] [-o FILE.html] TOOL|SCRIPT|-e PROGRAM …",
-        description="Run a tool or script with histograms, and write them over time: heat maps of time and bucket.",
-        epilog="Each interval is a snapshot in a directory beside FILE, which pytrace show reads again.\n\n"
+def _heatmap_parser() -> CommandParser:
+    parser = CommandParser(
+        "heatmap", "Run a tool or script with histograms, and write them over time: heat maps of time and bucket.",
+        "Each interval is a snapshot in a directory beside FILE, which pytrace show reads again.\n\n"
         "examples:\n  pytrace heatmap biolatency --duration 60\n"
         "  pytrace heatmap --every 0.5 -o reads.html fsdist -p 1234 30",
-        formatter_class=RawDescriptionHelpFormatter, allow_abbrev=False,
+        usage="pytrace heatmap [--every SECONDS] [-o FILE.html] TOOL|SCRIPT|-e PROGRAM …",
     )  # fmt: skip
     parser.add_argument("--every", default="1", metavar="SECONDS", help="the interval (1)")
     parser.add_argument("-o", "--output", metavar="FILE", help="a file FILE.html")
