@@ -56,21 +56,17 @@ class OpenOptions(ctypes.Structure):
     )
 
 
-def _failure(number: int, function: _Function) -> OSError:
-    return OSError(number, f"{function.__name__}: {os.strerror(number)}")
-
-
 def _zero_or_error(result: int, function: _Function, _arguments: object) -> int:
     """Policy: a negative result is an error number."""
     if result < 0:
-        raise _failure(-result, function)
+        raise syscalls.failure(-result, function.__name__)
     return result
 
 
 def _pointer_or_error(result: int | None, function: _Function, _arguments: object) -> int:
     """Policy: NULL is an error, whose number is in ``errno``."""
     if not result:
-        raise _failure(ctypes.get_errno(), function)
+        raise syscalls.failure(ctypes.get_errno(), function.__name__)
     return result
 
 

@@ -85,7 +85,7 @@ def call(name: str, *arguments: int) -> int:
             from pytrace.core import limits  # a start does without it
 
             raise limits.no_files(error)
-        raise OSError(error, f"{name}: {os.strerror(error)}")
+        raise failure(error, name)
     return result
 
 
@@ -101,7 +101,7 @@ def ptrace(request: int, pid: int, address: int = 0, data: int = 0) -> int:
     result = function(ctypes.c_long(request), ctypes.c_long(pid), ctypes.c_void_p(address), ctypes.c_void_p(data))
     error = ctypes.get_errno()
     if result == -1 and error:
-        raise OSError(error, f"ptrace: {os.strerror(error)}")
+        raise failure(error, "ptrace")
     return int(result)
 
 
@@ -120,8 +120,7 @@ def enter_namespace(descriptor: int, kind: int) -> None:
         OSError: the kernel refuses.
     """
     if libc().setns(ctypes.c_int(descriptor), ctypes.c_int(kind)):
-        error = ctypes.get_errno()
-        raise OSError(error, f"setns: {os.strerror(error)}")
+        raise failure(ctypes.get_errno(), "setns")
 
 
 class Memory:

@@ -32,18 +32,13 @@ def subscribe() -> int:
     libc = syscalls.libc()
     descriptor = int(libc.socket(_AF_NETLINK, _SOCK_RAW | _SOCK_NONBLOCK | _SOCK_CLOEXEC, _NETLINK_KOBJECT_UEVENT))
     if descriptor < 0:
-        raise _error("socket")
+        raise syscalls.failure(ctypes.get_errno(), "socket")
     address = _ADDRESS.pack(_AF_NETLINK, 0, 0, _KERNEL_GROUP)
     if libc.bind(descriptor, ctypes.c_char_p(address), len(address)):
-        error = _error("bind")
+        error = syscalls.failure(ctypes.get_errno(), "bind")
         os.close(descriptor)
         raise error
     return descriptor
-
-
-def _error(call: str) -> OSError:
-    number = ctypes.get_errno()
-    return OSError(number, f"{call}: {os.strerror(number)}")
 
 
 def read(descriptor: int) -> tuple[list[tuple[int, bool]], list[tuple[str, bool]]]:
