@@ -34,6 +34,11 @@ class Bars(Enum):
     """The same in colour."""
 
 
+def map_title(name: str, mark: str) -> str:
+    """The name of a map, after what is said of its values (``estimate``, ``sample``), if anything is."""
+    return f"{mark} {name}" if mark else name
+
+
 def joined_members(forms: list[Form], comma: bytes) -> Callable[[Values], bytes]:
     """The texts of members with *comma* between them."""
     if len(forms) == 2:

@@ -12,6 +12,7 @@ import msgspec
 
 from pytrace.core.costs import RunCost
 from pytrace.core.types import Record, Type
+from pytrace.render.text import map_title
 from pytrace.results.values import Portable, Value
 
 
@@ -64,7 +65,7 @@ class MapData(msgspec.Struct):
     @property
     def title(self) -> str:
         """The name of the map, with its mark."""
-        return f"{self.mark} {self.name}" if self.mark else self.name
+        return map_title(self.name, self.mark)
 
 
 class Table(msgspec.Struct):

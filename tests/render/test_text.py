@@ -85,6 +85,11 @@ def test_values_as_text(kind: types.Type, value: Any, plain: bytes, compact: byt
     assert form(kind, compact=True)(value) == (plain if compact is None else compact)
 
 
+def test_the_title_of_a_map_has_its_mark() -> None:
+    assert text.map_title("@a", "") == "@a"
+    assert text.map_title("@a", "estimate") == "estimate @a"
+
+
 def test_keys_have_no_parentheses_outside() -> None:
     forms = TextForms(Names(Symbols(), Clock(), (), HostNames()))
     assert forms.key(PAIR)((1, b"a")) == b"1, a"

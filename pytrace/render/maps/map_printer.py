@@ -15,6 +15,7 @@ from pytrace.render import histogram, json, percpu_merge, tseries
 from pytrace.render.decoders import Decode, Value, Values, for_any
 from pytrace.render.forms import Decoders
 from pytrace.render.percpu_merge import Intervals, Merge, itself
+from pytrace.render.text import map_title
 from pytrace.render.value_types import merging_of, with_div
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class MapPrinter:
     @property
     def title(self) -> str:
         """The name of the map, with its mark."""
-        return f"{self.mark} {self.name}" if self.mark else self.name
+        return map_title(self.name, self.mark)
 
     @property
     def label(self) -> bytes:

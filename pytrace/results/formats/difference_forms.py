@@ -8,6 +8,7 @@ from pytrace.core import types
 from pytrace.render import histogram, json, tseries
 from pytrace.render.decoders import Value as Decoded
 from pytrace.render.portable import encoded
+from pytrace.render.text import map_title
 from pytrace.results.difference import Change, Difference, MapDifference, average, series_values
 from pytrace.results.formats.portable_forms import PortableForm, Printers
 from pytrace.results.values import Counts, Pair, Value
@@ -53,7 +54,7 @@ def _no_key(_key: Value) -> Decoded:
 
 def _map_text(printers: Printers, part: MapDifference) -> bytes:
     shown = _TEXTS.get(type(part.value), _values_text)(printers, part.value)
-    name = encoded(f"{part.mark} {part.name}" if part.mark else part.name)
+    name = encoded(map_title(part.name, part.mark))
     if part.key is None:
         return b"".join([b"%s:%s" % (name, shown(change)) for change in part.changes.values()])
     key = printers.texts.key(part.key)
