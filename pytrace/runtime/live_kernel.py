@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from pytrace.base import kernel_files
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import (
     FunctionPrototype,
@@ -220,7 +221,7 @@ class LiveKernel:
 
     def modules(self) -> list[str]:
         self._depend_on_modules()
-        return [line.split()[0] for line in fingerprints.lines(fingerprints.read_text("/proc/modules"))]
+        return [line.split()[0] for line in kernel_files.lines(kernel_files.read_text("/proc/modules"))]
 
     def untraceable_reason(self, name: str) -> str:
         """Why :meth:`kernel_functions` does not have a function; empty when it does have it.

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pytrace.base import kernel_files
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import INT32, AddressSpace, Pointer, String, Struct
 from pytrace.runtime.abi import perf
@@ -138,7 +139,7 @@ def test_every_format_is_understood(kernel: LiveKernel) -> None:
 def test_what_is_indexed_by_processor_has_room_for_the_highest_number(
     kernel: LiveKernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fingerprints, "read_text", {"/sys/devices/system/cpu/possible": "0-2,8\n"}.__getitem__)
+    monkeypatch.setattr(kernel_files, "read_text", {"/sys/devices/system/cpu/possible": "0-2,8\n"}.__getitem__)
     assert perf.possible_cpus() == [0, 1, 2, 8]
     assert kernel.possible_cpus == 9
 

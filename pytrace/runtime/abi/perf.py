@@ -15,9 +15,9 @@ from enum import IntEnum
 import msgspec
 from msgspec.structs import replace
 
+from pytrace.base import kernel_files
 from pytrace.runtime.abi import privileges, syscalls
 from pytrace.runtime.abi.syscalls import Memory
-from pytrace.runtime.host import fingerprints
 
 ATTR_SIZE = 128
 """``PERF_ATTR_SIZE_VER7``: kernels accept shorter and, when the rest is zero, longer ones."""
@@ -120,7 +120,7 @@ def barred() -> str:
 
     Distributions (Debian, Ubuntu) patched levels above 2 into their kernels, which ask for CAP_SYS_ADMIN.
     """
-    level = fingerprints.read_text("/proc/sys/kernel/perf_event_paranoid").strip()
+    level = kernel_files.read_text("/proc/sys/kernel/perf_event_paranoid").strip()
     if level in ("", "-1", "0", "1", "2") or "CAP_SYS_ADMIN" in privileges.effective_capabilities():
         return ""
     setting = f"sysctl kernel.perf_event_paranoid is {level}; 2 allows them"
@@ -168,12 +168,12 @@ def max_sample_rate() -> int:
 
 def online_cpus() -> list[int]:
     """Numbers of the CPUs that are online."""
-    return parse_cpu_list(fingerprints.read_text("/sys/devices/system/cpu/online")) or sorted(os.sched_getaffinity(0))
+    return parse_cpu_list(kernel_files.read_text("/sys/devices/system/cpu/online")) or sorted(os.sched_getaffinity(0))
 
 
 def possible_cpus() -> list[int]:
     """Numbers of the CPUs that may ever be online; values of per-CPU maps have a copy for each."""
-    return parse_cpu_list(fingerprints.read_text("/sys/devices/system/cpu/possible")) or list(
+    return parse_cpu_list(kernel_files.read_text("/sys/devices/system/cpu/possible")) or list(
         range(os.cpu_count() or 1)
     )
 

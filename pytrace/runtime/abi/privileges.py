@@ -8,10 +8,10 @@ import os
 import resource
 from collections.abc import Iterable
 
+from pytrace.base import kernel_files
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import MapType
 from pytrace.runtime.abi import bpf_maps, bpf_token, libbpf, syscalls
-from pytrace.runtime.host import fingerprints
 
 OLDEST_KERNEL = (5, 15)
 """Below, pytrace warns: links to perf events, with cookies, are missing."""
@@ -50,7 +50,7 @@ def check() -> list[str]:
         raise TraceError("/proc is not mounted", hints=("run as root: mount -t proc proc /proc",))
     check_namespace()
     check_capabilities(effective_capabilities())
-    check_lockdown(fingerprints.read_text(_LOCKDOWN))
+    check_lockdown(kernel_files.read_text(_LOCKDOWN))
     check_bpf()
     return kernel_warnings(os.uname().release)
 
@@ -63,7 +63,7 @@ def effective_capabilities() -> frozenset[str]:
 
 def capability_mask() -> int:
     """All effective capabilities of this process, a bit for each number."""
-    for line in fingerprints.lines(fingerprints.read_text("/proc/self/status")):
+    for line in kernel_files.lines(kernel_files.read_text("/proc/self/status")):
         if line.startswith("CapEff:"):
             return int(line.split()[1], 16)
     return 0

@@ -7,6 +7,7 @@ import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from pytrace.base import kernel_files
 from pytrace.runtime.host import fingerprints
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class Mount(NamedTuple):
 def mounts(table: str = MOUNTS) -> list[Mount]:
     """All mounts of cgroup hierarchies, in the order of *table* (proc_pid_mountinfo(5))."""
     with open(table, encoding="utf-8", errors="surrogateescape", newline="") as file:
-        rows = [line.partition(" - ") for line in fingerprints.lines(file.read())]
+        rows = [line.partition(" - ") for line in kernel_files.lines(file.read())]
     hierarchy_mounts = []
     for mount, _, source in rows:
         kind = source.partition(" ")[0]
@@ -77,7 +78,7 @@ def memory_limit(membership: str = MEMBERSHIP, table: str = MOUNTS) -> int | Non
     """The least memory limit of the cgroups that this process is in (cgroups(7)), in bytes; None without one."""
     limits: list[int] = []
     mounted = hierarchies(table)
-    for line in fingerprints.lines(fingerprints.read_text(membership)):
+    for line in kernel_files.lines(kernel_files.read_text(membership)):
         _, controllers, path = line.split(":", 2)
         if controllers and "memory" not in controllers.split(","):
             continue
@@ -93,7 +94,7 @@ def _limits(mount: Mount, path: str, name: str) -> Iterator[int]:
     below = os.path.relpath(path, mount.root)
     parts = [] if below == "." or below.startswith("..") else below.split("/")
     for length in range(len(parts) + 1):
-        text = fingerprints.read_text(os.path.join(mount.point, *parts[:length], name)).strip()
+        text = kernel_files.read_text(os.path.join(mount.point, *parts[:length], name)).strip()
         if text.isdigit():
             yield int(text)
 

@@ -13,8 +13,8 @@ import os
 import re
 from typing import TYPE_CHECKING
 
+from pytrace.base import kernel_files
 from pytrace.core.diagnostics import TraceError
-from pytrace.runtime.host import fingerprints
 from pytrace.runtime.host.cgroups import directories, unified_mounts
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def processes(identity: str, proc: str = "/proc") -> list[int]:
             continue
         try:
             with open(f"{proc}/{name}/cgroup", encoding="utf-8", errors="surrogateescape", newline="") as file:
-                lines = fingerprints.lines(file.read())
+                lines = kernel_files.lines(file.read())
         except OSError:
             continue
         parts = (part for line in lines for part in line.split("/")[1:] if "conmon" not in part)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from pytrace.base import private_files
+from pytrace.base import kernel_files, private_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -22,24 +22,6 @@ TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 
 Fact = tuple[str, ...]
 """Kind, then the parts that the row of the kind in :data:`_CHECKS` understands."""
-
-
-def read_text(path: str) -> str:
-    """Text of a small kernel file, empty when it cannot be read (facts treat that as a state of its own)."""
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
-            return file.read()
-    except OSError:
-        return ""
-
-
-def lines(text: str) -> list[str]:
-    """The lines of a file of the kernel, which end with a newline and nothing else.
-
-    The kernel escapes newlines in names (of threads, cgroups, mount points, files) and leaves other characters that
-    :meth:`str.splitlines` and text files take for line ends, so a name could pass for a line.
-    """
-    return text.removesuffix("\n").split("\n") if text else []
 
 
 def digest(data: bytes) -> str:
@@ -100,7 +82,7 @@ def kernel_fact(btf_path: str = "/sys/kernel/btf/vmlinux") -> Fact:
 
 def boot_fact() -> Fact:
     """This boot of the machine: kernel addresses stay the same until the next one."""
-    return ("boot", read_text("/proc/sys/kernel/random/boot_id").strip())
+    return ("boot", kernel_files.read_text("/proc/sys/kernel/random/boot_id").strip())
 
 
 def file_fact(path: str) -> Fact:
@@ -136,7 +118,7 @@ def modules_fact() -> Fact:
     """Which kernel modules are loaded, and where."""
     # The third column counts users of a module and changes all the time. A module that was loaded again, perhaps after
     # a change, has another inode, even where name, size and address are the same.
-    rows = [line.split() for line in lines(read_text("/proc/modules"))]
+    rows = [line.split() for line in kernel_files.lines(kernel_files.read_text("/proc/modules"))]
     text = "\n".join(
         f"{parts[0]} {parts[1]} {parts[-1] if len(parts) < 6 else parts[5]} {inode(f'/sys/module/{parts[0]}')}"
         for parts in rows
@@ -154,18 +136,19 @@ def inode(path: str) -> int:
 
 def lasting(events: str) -> list[str]:
     """The lines ``CATEGORY:EVENT`` of tracefs' ``available_events`` without what tracers define for themselves."""
-    return [line for line in lines(events) if not line.startswith(TRACER)]
+    return [line for line in kernel_files.lines(events) if not line.startswith(TRACER)]
 
 
 def tracepoints_fact(root: str) -> Fact:
     """Which tracepoints there are: the list under a tracefs mounted at *root*."""
-    return ("tracepoints", root, digest("\n".join(lasting(read_text(f"{root}/available_events"))).encode()))
+    names = lasting(kernel_files.read_text(f"{root}/available_events"))
+    return ("tracepoints", root, digest("\n".join(names).encode()))
 
 
 def tracepoint_fact(root: str, category: str, event: str) -> Fact:
     """One tracepoint: its number, or that it is not there."""
     # Unlike the list, this takes no lock in the kernel, which others may hold for long.
-    return ("tracepoint", root, category, event, read_text(f"{root}/events/{category}/{event}/id").strip())
+    return ("tracepoint", root, category, event, kernel_files.read_text(f"{root}/events/{category}/{event}/id").strip())
 
 
 def process_fact(pid: int) -> Fact:
@@ -188,7 +171,7 @@ def environment_fact(variable: str) -> Fact:
 
 
 def _start_time(pid: int) -> str:
-    text = read_text(f"/proc/{pid}/stat")
+    text = kernel_files.read_text(f"/proc/{pid}/stat")
     # The command name may hold spaces and parentheses; start time is field 22, the 20th after it.
     rest = text.rpartition(")")[2].split()
     return rest[19] if len(rest) > 19 else ""

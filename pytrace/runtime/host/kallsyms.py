@@ -13,7 +13,7 @@ from functools import cached_property
 
 import msgspec
 
-from pytrace.runtime.host import fingerprints
+from pytrace.base import kernel_files
 
 KERNEL_HALF = 1 << 63
 """Addresses below are no code of the kernel (per-CPU offsets and constants have entries, too)."""
@@ -73,7 +73,7 @@ class Kallsyms:
         """Why the addresses are hidden, and what to do; empty when they are not, or when there are no symbols."""
         if not self.text or not self.hidden:
             return ""
-        if fingerprints.read_text("/proc/sys/kernel/kptr_restrict").strip() == "2":
+        if kernel_files.read_text("/proc/sys/kernel/kptr_restrict").strip() == "2":
             return "/proc/sys/kernel/kptr_restrict hides them from everybody while it is 2"
         return "run it as root, or with CAP_SYSLOG"
 
@@ -208,7 +208,7 @@ class Kallsyms:
     def _module_ranges(self) -> dict[str, tuple[int, int]]:
         """Start and end of each loaded module's memory; none in a kernel without loadable modules."""
         ranges = {}
-        for line in fingerprints.lines(fingerprints.read_text(self._modules)):
+        for line in kernel_files.lines(kernel_files.read_text(self._modules)):
             match = _MODULE.match(line)
             if match is not None:
                 base = int(match["address"] or "0", 16)

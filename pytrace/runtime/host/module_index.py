@@ -10,7 +10,7 @@ import os
 import re
 from functools import cached_property
 
-from pytrace.runtime.host.fingerprints import read_text
+from pytrace.base.kernel_files import read_text
 from pytrace.runtime.host.name_patterns import matching
 
 MOST = 3

@@ -12,6 +12,7 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from pytrace.base import kernel_files
 from pytrace.runtime.host import fingerprints
 from pytrace.runtime.host.name_patterns import exact, matching
 
@@ -117,7 +118,7 @@ def never_traceable(name: str) -> bool:
 
 def blacklist(path: str = BLACKLIST) -> frozenset[str]:
     """Functions on which the kernel refuses kprobes; empty where debugfs does not show them."""
-    lines = (line.split() for line in fingerprints.lines(fingerprints.read_text(path)))
+    lines = (line.split() for line in kernel_files.lines(kernel_files.read_text(path)))
     return frozenset(parts[-1] for parts in lines if len(parts) > 1)
 
 

@@ -15,6 +15,7 @@ from contextlib import ExitStack
 
 import msgspec
 
+from pytrace.base import kernel_files
 from pytrace.core.manifest import MapType
 from pytrace.runtime.abi import bpf, bpf_maps, bpf_token, libbpf, perf, privileges, syscalls
 from pytrace.runtime.abi.bpf import AttachType, ProgramType
@@ -454,7 +455,7 @@ def forget() -> None:
 
 def _key() -> str:
     """Answers hold for one boot of one kernel, and for processes with the same rights."""
-    boot = fingerprints.read_text("/proc/sys/kernel/random/boot_id").strip()
+    boot = kernel_files.read_text("/proc/sys/kernel/random/boot_id").strip()
     rights = f"{os.geteuid()} {privileges.capability_mask():x} {bpf_token.user_namespace()} {bpf_token.path()}"
     return f"{boot} {os.uname().version} {rights}"
 

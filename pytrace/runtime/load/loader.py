@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pytrace.base import kernel_files
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.manifest import PENDING, CompiledScript, Manifest, MapType, ProgramSpec
 from pytrace.core.probes.kinds import known_kind
@@ -30,7 +31,6 @@ from pytrace.core.probes.targets import (
 )
 from pytrace.runtime.abi import bpf, bpf_maps, libbpf
 from pytrace.runtime.abi.bpf import AttachType, ProgramType
-from pytrace.runtime.host import fingerprints
 from pytrace.runtime.load import key_digests
 from pytrace.runtime.load.loaded_script import Generations, LoadedScript
 from pytrace.runtime.load.verifier import LoadError, Positions, VerifierLogs, explain, map_refused
@@ -127,7 +127,7 @@ def _nearest_power_of_two(size: int) -> int:
 
 def available_memory() -> int:
     """Bytes that programs can still get without swapping (``MemAvailable``); free ones where /proc has only pids."""
-    for line in fingerprints.lines(fingerprints.read_text("/proc/meminfo")):
+    for line in kernel_files.lines(kernel_files.read_text("/proc/meminfo")):
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) << 10
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

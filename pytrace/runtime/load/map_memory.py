@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from pytrace.base import kernel_files
 from pytrace.core.manifest import PER_CPU_TYPES, MapType
 from pytrace.runtime.abi import perf
-from pytrace.runtime.host import fingerprints
 
 _ARRAYS = frozenset({MapType.ARRAY, MapType.PERCPU_ARRAY, MapType.ARRAY_OF_MAPS, MapType.PERF_EVENT_ARRAY})
 _LRU = frozenset({MapType.LRU_HASH, MapType.LRU_PERCPU_HASH})
@@ -61,7 +61,7 @@ def of_loaded(descriptors: Mapping[str, Iterable[int]]) -> dict[str, int]:
 
 def charged(descriptor: int) -> int:
     """Bytes that the kernel has charged for a map (``memlock`` of its ``fdinfo``); 0 where it does not say."""
-    for line in fingerprints.read_text(f"/proc/self/fdinfo/{descriptor}").splitlines():
+    for line in kernel_files.read_text(f"/proc/self/fdinfo/{descriptor}").splitlines():
         if line.startswith("memlock:"):
             return int(line.split()[1])
     return 0

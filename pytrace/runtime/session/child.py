@@ -20,9 +20,9 @@ from contextlib import ExitStack, suppress
 from threading import Lock, get_native_id
 from typing import NoReturn
 
+from pytrace.base import kernel_files
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.abi import syscalls
-from pytrace.runtime.host import fingerprints
 
 _PTRACE_TRACEME = 0
 _PTRACE_PEEKUSER = 3
@@ -205,7 +205,7 @@ class Child:
 
 def _sleeps(pid: int) -> bool:
     """Whether a process is in an interruptible sleep, unlike one that runs or waits for a disk."""
-    return fingerprints.read_text(f"/proc/{pid}/stat").rpartition(") ")[2][:1] == "S"
+    return kernel_files.read_text(f"/proc/{pid}/stat").rpartition(") ")[2][:1] == "S"
 
 
 def start(command: str, stack: ExitStack, namespace: int | None = None) -> Child:

@@ -14,13 +14,12 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from pytrace.base import private_folders, whole_files
+from pytrace.base import kernel_files, private_folders, whole_files
 from pytrace.core.manifest import Manifest
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.kinds import known_kind
 from pytrace.core.types import InterfaceName, KSym, NetworkNamespace, Stack, Username, USym
 from pytrace.runtime.abi import bpf, capabilities, landlock, perf, privileges, seccomp
-from pytrace.runtime.host import fingerprints
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.output.streams import Output
 from pytrace.runtime.session.probes import Probes
@@ -187,7 +186,7 @@ def installation() -> list[str]:
     here = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     libraries = {
         os.path.dirname(line.split(maxsplit=5)[5])
-        for line in fingerprints.read_text("/proc/self/maps").splitlines()
+        for line in kernel_files.read_text("/proc/self/maps").splitlines()
         if line.count("/") and ".so" in line
     }
     places = [*sys.path, sys.prefix, sys.base_prefix, here, *sorted(libraries)]
@@ -308,7 +307,7 @@ def _survives(call: Callable[[], object]) -> bool:
 
     A child tries it, if there is a filter already.
     """
-    if "Seccomp:\t2" not in fingerprints.read_text("/proc/self/status"):
+    if "Seccomp:\t2" not in kernel_files.read_text("/proc/self/status"):
         return True
     child = os.fork()
     if not child:

@@ -16,8 +16,8 @@ from array import array
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
+from pytrace.base import kernel_files
 from pytrace.runtime.abi import foreign_files
-from pytrace.runtime.host import fingerprints
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -166,7 +166,7 @@ def _candidates(pid: int) -> tuple[list[str], set[int]]:
 
     A process in a container writes it there, under the number that it has there.
     """
-    inner, owners = _identity(fingerprints.read_text(f"/proc/{pid}/status"), pid)
+    inner, owners = _identity(kernel_files.read_text(f"/proc/{pid}/status"), pid)
     owners |= {0, os.geteuid()}
     paths = dict.fromkeys((f"/proc/{pid}/root/tmp/perf-{inner}.map", f"/tmp/perf-{pid}.map"))
     return list(paths), owners
@@ -174,6 +174,6 @@ def _candidates(pid: int) -> tuple[list[str], set[int]]:
 
 def _identity(status: str, pid: int) -> tuple[int, set[int]]:
     """The number that a process has in its own namespace, and its users, by the text of ``/proc/PID/status``."""
-    fields = dict(line.split(":", 1) for line in fingerprints.lines(status) if ":" in line)
+    fields = dict(line.split(":", 1) for line in kernel_files.lines(status) if ":" in line)
     inner = fields.get("NSpid", "").split()
     return int(inner[-1]) if inner else pid, set(map(int, fields.get("Uid", "").split()))

@@ -6,11 +6,12 @@ import os
 import time
 from typing import TYPE_CHECKING
 
+from pytrace.base import kernel_files
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.elf.debug_files import has_dwarf
-from pytrace.runtime.host import fingerprints, procfs
+from pytrace.runtime.host import procfs
 from pytrace.runtime.host.kallsyms import KERNEL_HALF, Kallsyms
 from pytrace.runtime.symbols.address_space import AddressSpace, MappingRecorder
 from pytrace.runtime.symbols.image_places import ImagePlace, KernelImages, in_process, is_file
@@ -339,7 +340,7 @@ class Symbolizer:
 def _cache_mode(value: str) -> str:
     if value != "AUTO":
         return value
-    randomised = fingerprints.read_text("/proc/sys/kernel/randomize_va_space").strip() != "0"
+    randomised = kernel_files.read_text("/proc/sys/kernel/randomize_va_space").strip() != "0"
     return "PER_PID" if randomised else "PER_PROGRAM"
 
 

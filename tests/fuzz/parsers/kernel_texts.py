@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator
 
+from pytrace.base import kernel_files
 from pytrace.core.types import AddressSpace
 from pytrace.runtime.host import cgroups, containers, fingerprints, procfs, tracefs
 from pytrace.runtime.host.kallsyms import Kallsyms
@@ -33,7 +34,7 @@ def format_seeds() -> Iterator[bytes]:
 
 def available_events(data: bytes) -> None:
     """The list of tracepoints: what a name cannot be is not in it."""
-    lines = [line for line in fingerprints.lines(data.decode("utf-8", "surrogateescape")) if line]
+    lines = [line for line in kernel_files.lines(data.decode("utf-8", "surrogateescape")) if line]
     assert fingerprints.lasting("\n".join(lines)) == [line for line in lines if line in fingerprints.lasting(line)]
 
 

@@ -6,8 +6,8 @@ import errno
 
 import pytest
 
+from pytrace.base import kernel_files
 from pytrace.runtime.abi import perf, privileges, syscalls
-from pytrace.runtime.host import fingerprints
 
 EVENT = perf.EventAttr(perf.EventType.SOFTWARE, perf.SOFTWARE_DUMMY)
 
@@ -25,7 +25,7 @@ def test_events_that_are_refused(monkeypatch: pytest.MonkeyPatch, level: str, he
         raise PermissionError(errno.EACCES, "of the kernel's own")
 
     monkeypatch.setattr(syscalls, "call", refuse)
-    monkeypatch.setattr(fingerprints, "read_text", lambda path: level)
+    monkeypatch.setattr(kernel_files, "read_text", lambda path: level)
     monkeypatch.setattr(privileges, "effective_capabilities", lambda: frozenset(held))
     with pytest.raises(PermissionError, match=said) as caught:
         perf.open_event(EVENT)

@@ -118,9 +118,3 @@ def test_lists_without_a_place_to_keep_them(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize("fact", [(), ("file",), ("process", "x"), ("process",), ("files", "/"), ("file", "a\0b")])
 def test_facts_of_another_form_never_hold(fact: tuple[str, ...]) -> None:
     assert not fingerprints.still_true([fact])
-
-
-def test_only_newlines_end_the_lines_of_the_kernel() -> None:
-    assert fingerprints.lines("") == []
-    assert fingerprints.lines("a\nb\n") == ["a", "b"]
-    assert fingerprints.lines("a\x0b\x0c\x1c\x85\u2028\rb\n\nc") == ["a\x0b\x0c\x1c\x85\u2028\rb", "", "c"]

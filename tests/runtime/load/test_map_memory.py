@@ -53,7 +53,7 @@ def test_it_is_what_the_kernel_charges(size: MapSize) -> None:
 
 
 def test_several_maps_of_one_symbol_are_summed_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(map_memory.fingerprints, "read_text", lambda path: f"x:\t1\nmemlock:\t{path[-1]}0\n")
+    monkeypatch.setattr(map_memory.kernel_files, "read_text", lambda path: f"x:\t1\nmemlock:\t{path[-1]}0\n")
     assert map_memory.of_loaded({"a": (3,), "b": (4, 5)}) == {"a": 30, "b": 90}
-    monkeypatch.setattr(map_memory.fingerprints, "read_text", lambda _path: "")
+    monkeypatch.setattr(map_memory.kernel_files, "read_text", lambda _path: "")
     assert map_memory.of_loaded({"a": (3,)}) == {"a": 0}

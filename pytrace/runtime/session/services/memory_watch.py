@@ -11,11 +11,12 @@ import os
 import time
 from collections.abc import Callable, Mapping
 
+from pytrace.base import kernel_files
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import Manifest
 from pytrace.core.options import memory_sizes
 from pytrace.core.options.memory_sizes import shown
-from pytrace.runtime.host import cgroups, fingerprints
+from pytrace.runtime.host import cgroups
 from pytrace.runtime.load import map_memory
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.ring.reader import RingReader
@@ -152,7 +153,7 @@ def _largest(parts: Mapping[str, int]) -> str:
 
 def own_memory() -> int:
     """Bytes of this process in memory that are not of files or shared, as mapped rings are."""
-    _, resident, shared, *_ = fingerprints.read_text("/proc/self/statm").split()
+    _, resident, shared, *_ = kernel_files.read_text("/proc/self/statm").split()
     return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
 
 

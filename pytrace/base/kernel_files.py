@@ -1,0 +1,21 @@
+"""Small text files of the kernel, as those of ``/proc`` and ``/sys``."""
+
+from __future__ import annotations
+
+
+def read_text(path: str) -> str:
+    """The text of a file, empty when it cannot be read."""
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def lines(text: str) -> list[str]:
+    """The lines of a file of the kernel, which end with a newline and nothing else.
+
+    The kernel escapes newlines in names (of threads, cgroups, mount points, files) and leaves other characters that
+    :meth:`str.splitlines` and text files take for line ends, so a name could pass for a line.
+    """
+    return text.removesuffix("\n").split("\n") if text else []
