@@ -62,6 +62,8 @@ class Probed:
         return f"{self.probe} {body}" if body.startswith("/") else f"{self.probe} {{ {body} }}"
 
 
+FLOOR_GOAL = 1.1
+"""What an event may cost, beside the floor."""
 WHOLE = "added"
 BEYOND = "beyond an empty program"
 _empty: dict[tuple[str, Probed], float] = {}
@@ -107,7 +109,7 @@ def added(
         cost = loop.under(tracer, script) - base
         return {WHOLE: cost, BEYOND: cost - empties.get(tracer.name, 0.0)}
 
-    measures = (Measure(WHOLE, "ns", goal), Measure(BEYOND, "ns"))
+    measures = (Measure(WHOLE, "ns", goal, floor_goal=FLOOR_GOAL), Measure(BEYOND, "ns"))
     base = loop.alone()
     return paired(row, plan, measures if beyond else measures[:1], once, prepare=prepare, floor=bool(by_hand))
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from benching.rows import FLOOR_GOAL, Line, Measure
+from benching.rows import Line, Measure
 from benching.runs import PYTRACE, ROOT, Tracer
 
 DOCUMENT = ROOT / "docs" / "performance.md"
@@ -58,7 +58,9 @@ def _goal(line: Line) -> str:
     if line.limit is not None:
         return f"{'≤' if line.measure.less else '≥'} {_number(line.limit)} {line.measure.unit}"
     goals = [f"≤ {line.measure.goal:g}"] if line.measure.goal is not None else []
-    return ", ".join([*goals, f"floor ≤ {FLOOR_GOAL:g}"] if line.floors else goals)
+    if line.floors and line.measure.floor_goal is not None:
+        goals.append(f"floor ≤ {line.measure.floor_goal:g}")
+    return ", ".join(goals)
 
 
 def _number(value: float) -> str:

@@ -20,12 +20,15 @@ class Measure:
     goal: float | None = None
     less: bool = True
     """Whether smaller numbers are better; for others the ratio is the inverse."""
+    floor_goal: float | None = None
+    """The ratio to the floor that is to be reached."""
 
 
 FLOOR = Tracer("floor", ())
-"""The same work by hand in C (``programs/floor.bpf.c``), whose command is compiled when a row needs it."""
-FLOOR_GOAL = 1.1
-"""What an event may cost, beside the floor."""
+"""The same work without pytrace, whose command a row decides.
+
+For events it is written by hand in C (``programs/floor.bpf.c``), for starts it is Python with the packages alone.
+"""
 
 
 @dataclass
@@ -82,7 +85,7 @@ class Line:
         if self.limit is not None:
             value = statistics.median(self.ours)
             return value <= self.limit if self.measure.less else value >= self.limit
-        goals = ((self.ratio, self.measure.goal), (self.to_floor, FLOOR_GOAL))
+        goals = ((self.ratio, self.measure.goal), (self.to_floor, self.measure.floor_goal))
         reached = [ratio <= goal for ratio, goal in goals if ratio is not None and goal is not None]
         return all(reached) if reached else None
 

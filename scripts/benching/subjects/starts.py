@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
-from benching.rows import Line, Measure, Numbers, Plan, Row, paired
-from benching.runs import PYTRACE, RunError, Tracer
+from benching.rows import FLOOR, Line, Measure, Numbers, Plan, Row, paired
+from benching.runs import PROGRAMS, PYTRACE, RunError, Tracer
 
 ENDS = "begin { exit(); }"
 TEN = """
@@ -47,7 +49,11 @@ def _opensnoop_of(peer: Tracer) -> str:
 Goals = tuple[float | None, float | None, float]
 
 
-def _start(name: str, options: list[str], goals: Goals, fresh: bool) -> Callable[[Row, Plan], list[Line]]:
+def _start(
+    name: str, options: list[str], goals: Goals, *, fresh: bool, compiles: bool
+) -> Callable[[Row, Plan], list[Line]]:
+    """The measurement of a start; beside that of the shortest script, what Python and the packages take alone."""
+    packages = replace(FLOOR, command=(sys.executable, str(PROGRAMS / "packages.py")))
     measures = tuple(
         Measure(what, unit, goal)
         for what, unit, goal in zip(("wall", "processor", "memory"), ("ms", "ms", "MiB"), goals, strict=True)
@@ -57,13 +63,16 @@ def _start(name: str, options: list[str], goals: Goals, fresh: bool) -> Callable
         with tempfile.TemporaryDirectory() as kept:
 
             def once(tracer: Tracer) -> Numbers:
-                own = options if tracer is PYTRACE else []
+                if tracer is FLOOR:
+                    tracer, words = packages, ["compiled"] if compiles else []
+                else:
+                    words = [*(options if tracer is PYTRACE else []), *_words(name, tracer)]
                 with tempfile.TemporaryDirectory() as empty:
                     cache = {"XDG_CACHE_HOME": empty if fresh else kept}
-                    done = tracer.run(*own, *_words(name, tracer), environment=cache)
+                    done = tracer.run(*words, environment=cache)
                 return {"wall": done.wall * 1e3, "processor": done.processor * 1e3, "memory": done.memory / 1024}
 
-            return paired(row, plan, measures, once)
+            return paired(row, plan, measures, once, floor=name == "begin")
 
     return measure
 
@@ -84,7 +93,11 @@ machine has an empty one.
 _SCRIPTS = {"begin": "begin { exit() }", "ten": "a script of 10 probes", "opensnoop": "opensnoop"}
 
 ROWS = [
-    Row(f"start.{way}.{name}", f"start of {title}, {words}", _start(name, options, goals, fresh))
+    Row(
+        f"start.{way}.{name}",
+        f"start of {title}, {words}",
+        _start(name, options, goals, fresh=fresh, compiles=way != "cached"),
+    )
     for way, (words, options, goals, fresh) in WAYS.items()
     for name, title in _SCRIPTS.items()
 ]
