@@ -71,6 +71,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("buffering", "B", "buffering", "MODE", "flush output: none, line or full", "output"),
     Option("raw", "", "raw", "", "print control characters of traced data on a terminal as they are", "output"),
     Option("plain", "", "plain", "", "draw histograms on a terminal as in a file: without blocks and colour", "output"),
+    Option("heat", "", "heat", "",
+           "print histograms as they change: lines of a heat map, each second or print()", "output"),
     Option("quiet", "q", "quiet", "", "suppress pytrace's own messages", "output"),
     Option("verbose", "v", "verbose", "", "more messages", "output"),
     Option("no_warnings", "", "no-warnings", "", "suppress warnings and reports of failed helpers", "output"),

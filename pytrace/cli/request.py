@@ -67,6 +67,7 @@ def run_options(line: CommandLine) -> RunOptions:
         buffering=buffering,
         raw=line.flag("raw"),
         plain=line.flag("plain"),
+        heat=_heat(line, form),
         quiet=line.flag("quiet"),
         verbose=line.flag("verbose"),
         warnings=not line.flag("no_warnings"),
@@ -151,6 +152,15 @@ def in_format(options: RunOptions, name: str) -> RunOptions:
     if name not in STREAMED:
         _check_format(name)
     return replace(options, format=name)
+
+
+def _heat(line: CommandLine, form: str) -> bool:
+    """Whether ``--heat`` was given, which needs text output of a run."""
+    heat = line.flag("heat")
+    if heat and (form != "text" or mode(line) != "run"):
+        of = f"-f {form.partition(':')[0]}" if form != "text" else f"{mode(line)} mode"
+        raise TraceError(f"--heat prints text while a script runs, so it is not for {of}")
+    return heat
 
 
 def of_script(options: RunOptions, script: Script, line: CommandLine) -> RunOptions:

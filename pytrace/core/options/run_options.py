@@ -92,6 +92,8 @@ class RunOptions(msgspec.Struct, frozen=True):
     """Whether the run keeps all privileges of the user once everything is attached."""
     plain: bool = False
     """Whether histograms have the bars of files on a terminal, too."""
+    heat: bool = False
+    """Whether histograms are printed as lines of a heat map while the script runs."""
     quiet: bool = False
     verbose: bool = False
     warnings: bool = True

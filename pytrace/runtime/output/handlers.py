@@ -234,13 +234,13 @@ def _quantiles(context: Context, spec: EventSpec) -> RunHandler:
 
 
 def _clear(context: Context, spec: EventSpec) -> RunHandler:
-    view = context.maps.view(spec.static_part(EmptiedMap).map)
-    return each(lambda _data, _offset: view.clear())
+    name, maps = spec.static_part(EmptiedMap).map, context.maps
+    return each(lambda _data, _offset: maps.clear(name))
 
 
 def _zero(context: Context, spec: EventSpec) -> RunHandler:
-    view = context.maps.view(spec.static_part(EmptiedMap).map)
-    return each(lambda _data, _offset: view.zero())
+    name, maps = spec.static_part(EmptiedMap).map, context.maps
+    return each(lambda _data, _offset: maps.zero(name))
 
 
 # ---------------------------------------------------------------------------------------------- watchpoints, packets

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import PrintedMap
+from pytrace.core.types import Hist, LHist
 from pytrace.render.maps import map_tables
 from pytrace.render.maps.map_printer import Block, MapView, Reader, Shown
 from pytrace.runtime.abi.syscalls import can_sort_records, sort_records
@@ -15,6 +16,7 @@ from pytrace.runtime.abi.syscalls import can_sort_records, sort_records
 if TYPE_CHECKING:
     from pytrace.render.large_maps.printing import LargeMap
     from pytrace.runtime.output.context import Context
+    from pytrace.runtime.output.heat_output import HeatOutput
 
 
 class MapOutput:
@@ -44,13 +46,40 @@ class MapOutput:
     def printer(self, static: PrintedMap) -> Callable[[], bytes]:
         """The text of ``print()`` of a map."""
         shown = Shown(static.top, static.div, static.order, static.clear)
-        return partial(self._form(self.view(static.map)), shown, always=True)
+        view = self.view(static.map)
+        text = partial(self._form(view), shown, always=True)
+        if self._context.options.heat is None or not isinstance(view.value_type, Hist | LHist):
+            return text
+        return lambda: text() if self._context.state.resumed else self.heat.text(view, shown)
 
     def _form(self, view: MapView) -> Callable[..., bytes]:
         """The form of a map: ``form(shown, always=…)``."""
         if self._output.csv:
             return partial(map_tables.entries, view, self._context.rows.page)
         return view.json if self._output.json else view.text
+
+    @cached_property
+    def heat(self) -> HeatOutput:
+        """The lines of ``--heat``."""
+        from pytrace.runtime.output.heat_output import HeatOutput  # few runs have the option
+
+        return HeatOutput(self._context)
+
+    def heat_line(self, name: str, *, rest: bool) -> bytes:
+        """The line of a map; *rest*: empty if it has counted nothing since the last one."""
+        return self.heat.text(self.view(name), Shown(), rest=rest)
+
+    def clear(self, name: str) -> None:
+        """Empty a map."""
+        self.view(name).clear()
+        if self._context.options.heat is not None:
+            self.heat.forget(name)
+
+    def zero(self, name: str) -> None:
+        """Set all values of a map to zero."""
+        self.view(name).zero()
+        if self._context.options.heat is not None:
+            self.heat.forget(name)
 
     def parts(self, name: str) -> Iterator[bytes]:
         """The whole text of a map, in parts."""

@@ -231,6 +231,12 @@ class Renderer:
                 self._context.located("WARNING", "runtime_error", text, spec)
                 return
 
+    def print_heat(self, names: Sequence[str], *, rest: bool = False) -> None:
+        """Print a line of ``--heat`` for each of these maps; *rest*: only where there is something left to show."""
+        for name in names:
+            self.output.write(self._context.maps.heat_line(name, rest=rest))
+        self.output.end_batch()
+
     def print_rows(self) -> None:
         """Print the rows that still wait for ``print_rows()``."""
         if rows := self._rows:

@@ -44,7 +44,8 @@ class RenderOptions(msgspec.Struct, frozen=True):
 
     *namespace*: the open network namespace that interfaces are in, where that is not the tracer's. *printable*: the
     output is text or CSV on a terminal, so that control characters of traced data are shown as escapes.
-    *bars*: how histograms are drawn.
+    *bars*: how histograms are drawn. *heat*: how the cells of heat maps are, which are printed in place of histograms
+    until the run ends.
     *tool*: the script is a shipped tool, whose messages are shown without their place in it.
     """
 
@@ -53,4 +54,5 @@ class RenderOptions(msgspec.Struct, frozen=True):
     namespace: int | None = None
     printable: bool = False
     bars: Bars = Bars.SIGNS
+    heat: Bars | None = None
     tool: bool = False

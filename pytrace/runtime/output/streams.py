@@ -126,6 +126,13 @@ class Output:
         except OSError:
             return 0
 
+    def width(self) -> int:
+        """Columns of the terminal that output goes to; 80 when it does not say."""
+        try:
+            return os.get_terminal_size(self.descriptor).columns or 80
+        except OSError:
+            return 80
+
     @property
     def accepted(self) -> int:
         """Number of parts that were printed so far; each event prints one."""

@@ -103,7 +103,7 @@ def open_run(
     if embedding is None and not options.keep_privileges:
         # First: services may start threads, which keep what they have at their start.
         all_services.insert(0, Confinement(options, loaded, probes, written, notices))
-    all_services += services(options, exports, loaded, lazy, snapshots, notices, traced, loop, stack)
+    all_services += services(options, exports, loaded, lazy, printer, snapshots, notices, traced, loop, stack)
     if traced.pid is None:
         printer.no_child()
     signals.begin()
@@ -330,13 +330,15 @@ def renderer(
 ) -> Renderer:
     """The printer of events and maps; *within* is the network namespace of interfaces. *rows* keeps rows, too."""
     shown = embedding is None and not written.json and written.terminal
+    coloured = shown and not options.plain and colour(written.descriptor)
     render = RenderOptions(
         quiet=options.quiet,
         warnings=options.warnings,
         namespace=within,
         tool=options.tool,
         printable=shown and not options.raw,
-        bars=Bars.COLOUR if shown and not options.plain and colour(written.descriptor) and unicode() else Bars.SIGNS,
+        bars=Bars.COLOUR if coloured and unicode() else Bars.SIGNS,
+        heat=(Bars.COLOUR if coloured else Bars.SIGNS) if options.heat else None,
     )
     opened = Renderer(
         loaded.manifest,
@@ -394,6 +396,7 @@ def services(
     exports: Iterable[Export],
     loaded: LoadedScript,
     lazy: LazySymbols,
+    printer: Renderer,
     snapshots: Snapshots,
     notices: Notices,
     command: Command,
@@ -403,7 +406,8 @@ def services(
     """Services that options or the script ask for, in the order of their calls. Each is imported for runs that have it.
 
     Raises:
-        TraceError: metrics cannot be served where they are to be, or there is no process to trace.
+        TraceError: metrics cannot be served where they are to be, there is no process to trace, or no histogram for
+            ``--heat``.
     """
     wanted: list[Service] = []
     if specs := maps_with_lines(loaded.manifest, options):
@@ -420,6 +424,10 @@ def services(
         served = Metrics(options.metrics, loaded.manifest.config, snapshots.take, notices.tell)
         stack.callback(served.close)
         wanted.append(served)
+    if options.heat:
+        from pytrace.runtime.session.services.heat import Heat
+
+        wanted.append(Heat(loaded.manifest, printer))
     filters = options.filters
     if command.descriptors or filters.pids or filters.exec_wait or options.duration is not None:
         from pytrace.runtime.session.services.run_end import RunEnd

@@ -72,7 +72,7 @@ def services(
     loaded = SimpleNamespace(manifest=Manifest((), maps, (), (), config or Config()), maps={})
     nothing = SimpleNamespace(take=None, warn=None, tell=None, descriptors=command)
     with ExitStack() as stack:
-        wanted = opening.services(options, (), *[cast(Any, item) for item in (loaded, None, *4 * [nothing])], stack)
+        wanted = opening.services(options, (), *[cast(Any, item) for item in (loaded, None, *5 * [nothing])], stack)
         return [type(service).__name__ for service in wanted]
 
 
