@@ -7,6 +7,7 @@ import os
 import resource
 from collections.abc import Iterator
 
+from pytrace.base import cgroups
 from pytrace.core.diagnostics import TraceError
 
 NO_PROCESSES = "ulimit -u and pids.max of the cgroup"
@@ -98,44 +99,7 @@ def no_memory() -> TraceError:
 
 def memory_cgroup_hints() -> list[str]:
     """A sentence about the tightest memory limit of the cgroups of this process; none where there is no limit."""
-    limits = [limit for folder in _memory_cgroups() if (limit := _limit_of(folder)) is not None]
-    if not limits:
+    limit = cgroups.memory_limit()
+    if limit is None:
         return []
-    least, folder = min(limits)
-    return [f"the memory of cgroup {folder} is limited to {least >> 20} MiB, maps included"]
-
-
-def _memory_cgroups() -> Iterator[str]:
-    """Folders of the memory cgroup of this process, and of those that it is in."""
-    try:
-        with open("/proc/self/cgroup", encoding="utf-8", errors="surrogateescape") as file:
-            rows = [line.rstrip("\n").split(":", 2) for line in file]
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-            mounts = [line.split() for line in file]
-    except OSError:
-        return
-    for number, controllers, path in rows:
-        unified = number == "0"
-        if not unified and "memory" not in controllers.split(","):
-            continue
-        kind = "cgroup2" if unified else "cgroup"
-        for mount in mounts:
-            system, _, options = mount[mount.index("-") + 1 :]
-            if system != kind or not (unified or "memory" in options.split(",")):
-                continue
-            inside = path.removeprefix(mount[3].rstrip("/")).strip("/").split("/")
-            yield from ("/".join((mount[4], *inside[:depth])) for depth in range(len(inside), 0, -1))
-            break
-
-
-def _limit_of(folder: str) -> tuple[int, str] | None:
-    """The limit of one cgroup; None without one (version 1 has a huge number then)."""
-    for name in ("memory.max", "memory.limit_in_bytes"):
-        try:
-            with open(f"{folder}/{name}", encoding="utf-8") as file:
-                text = file.read().strip()
-        except OSError:
-            continue
-        if text.isdecimal() and int(text) < 1 << 62:
-            return int(text), folder
-    return None
+    return [f"the memory of cgroup {limit.folder} is limited to {limit.size >> 20} MiB, maps included"]

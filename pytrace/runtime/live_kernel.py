@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from pytrace.base import kernel_files
+from pytrace.base import cgroups, kernel_files
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import (
     FunctionPrototype,
@@ -27,7 +27,7 @@ from pytrace.core.kernel_info import (
 from pytrace.core.types import Enum, Struct, Type
 from pytrace.runtime.abi import perf
 from pytrace.runtime.btf.kernel import KernelTypes, locate
-from pytrace.runtime.host import cgroups, fingerprints, procfs, tracefs
+from pytrace.runtime.host import fingerprints, procfs, tracefs
 from pytrace.runtime.host.fingerprints import Fact
 from pytrace.runtime.host.kallsyms import Kallsyms
 from pytrace.runtime.host.module_index import ModuleIndex

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import errno
-import io
 import os
 import resource
-from pathlib import Path
-from typing import Any
 
 import pytest
 
+from pytrace.base import cgroups
 from pytrace.cli import main
 from pytrace.core import limits
 from pytrace.core.diagnostics import TraceError
@@ -126,38 +124,8 @@ def test_a_failed_allocation_that_says_nothing(text: str, monkeypatch: pytest.Mo
     assert limits.met_by(SystemError(text)) is None
 
 
-@pytest.mark.parametrize(
-    ("cgroup", "mount", "limits_by_folder", "least"),
-    [
-        ("0::/a/b", "- cgroup2 cgroup2 rw", {"a": "memory.max 104857600", "a/b": "memory.max max"}, ("a", 100)),
-        ("4:cpu,memory:/a", "- cgroup cgroup rw,memory", {"a": "memory.limit_in_bytes 83886080"}, ("a", 80)),
-        ("4:memory:/a", "- cgroup cgroup rw,memory", {"a": "memory.limit_in_bytes 9223372036854771712"}, None),
-        ("4:cpu:/a", "- cgroup cgroup rw,cpu", {"a": "memory.max 5"}, None),
-    ],
-)
-def test_the_limit_of_the_memory_cgroup(
-    cgroup: str,
-    mount: str,
-    limits_by_folder: dict[str, str],
-    least: tuple[str, int] | None,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for folder, setting in limits_by_folder.items():
-        name, value = setting.split()
-        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
-        (tmp_path / folder / name).write_text(value)
-    mounted = f"30 20 0:26 / {tmp_path} rw,relatime shared:9 {mount}"
-    files = {"/proc/self/cgroup": cgroup, "/proc/self/mountinfo": mounted}
-    real = open
-
-    def opened(path: str, **options: str) -> Any:
-        return io.StringIO(files[path] + "\n") if path in files else real(path, **options)
-
-    monkeypatch.setattr("builtins.open", opened)
-    found = limits.memory_cgroup_hints()
-    if least is None:
-        assert found == []
-    else:
-        assert found == [f"the memory of cgroup {tmp_path}/{least[0]} is limited to {least[1]} MiB, maps included"]
-
+def test_the_limit_of_the_memory_cgroup(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cgroups, "memory_limit", lambda: cgroups.MemoryLimit(100 << 20, "/a"))
+    assert limits.memory_cgroup_hints() == ["the memory of cgroup /a is limited to 100 MiB, maps included"]
+    monkeypatch.setattr(cgroups, "memory_limit", lambda: None)
+    assert limits.memory_cgroup_hints() == []

@@ -15,7 +15,7 @@ from pytrace.render.names import Names
 from pytrace.results.formats.portable_forms import PortableNames
 from pytrace.results.values import Frame as PortableFrame
 from pytrace.results.values import StackTrace
-from pytrace.runtime.host.cgroups import Cgroups
+from pytrace.runtime.host.cgroup_paths import CgroupPaths
 from pytrace.runtime.host.clocks import Clock
 from pytrace.runtime.host.host_names import HostNames
 from tests.support.encode import Frame, Symbols
@@ -155,7 +155,7 @@ def test_cgroups(tmp_path: Path) -> None:
         "20 1 0:20 / /proc rw - proc proc rw\n"
         f"21 1 0:21 / {tmp_path}/cpu rw - cgroup cgroup rw,cpu\n22 1 0:22 / {tmp_path}/v2 rw - cgroup2 cgroup2 rw\n"
     )
-    found = Cgroups(str(mounts))
+    found = CgroupPaths(str(mounts))
 
     def inode(path: str) -> int:
         return os.stat(tmp_path / path).st_ino

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
+from pytrace.base import cgroups
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import FunctionPrototype, UserSymbol
 from pytrace.core.types import VOID, Struct
 from pytrace.runtime.abi import perf
 from pytrace.runtime.binaries.user_binary import UserBinaries
-from pytrace.runtime.host import cgroups, fingerprints, procfs
+from pytrace.runtime.host import fingerprints, procfs
 from pytrace.runtime.live_kernel import LiveKernel
 from pytrace.runtime.load import features
 from tests.support.small_program import built, split

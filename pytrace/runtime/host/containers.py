@@ -14,8 +14,8 @@ import re
 from typing import TYPE_CHECKING
 
 from pytrace.base import kernel_files
+from pytrace.base.cgroups import directories, unified_mounts
 from pytrace.core.diagnostics import TraceError
-from pytrace.runtime.host.cgroups import directories, unified_mounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytrace.runtime.host.cgroups import Cgroups
+from pytrace.runtime.host.cgroup_paths import CgroupPaths
 from pytrace.runtime.host.network import Interfaces, NetworkNamespaces
 
 
@@ -15,7 +15,7 @@ class HostNames:
     def __init__(self, namespace: int | None = None) -> None:
         self._interfaces = Interfaces(namespace)
         self._namespaces = NetworkNamespaces()
-        self._cgroups = Cgroups()
+        self._cgroups = CgroupPaths()
 
     def interface(self, index: int) -> str | None:
         """The name of a network interface; None where there is none."""

@@ -6,9 +6,9 @@ import os
 import pwd
 from typing import TYPE_CHECKING, TypeVar
 
+from pytrace.base.cgroups import mounts, unified_mounts
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.options.process_filters import COMM, MOST
-from pytrace.runtime.host.cgroups import mounts, unified_mounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,9 +6,9 @@ import os
 import re
 from collections.abc import Iterator
 
-from pytrace.base import kernel_files
+from pytrace.base import cgroups, kernel_files
 from pytrace.core.types import AddressSpace
-from pytrace.runtime.host import cgroups, containers, fingerprints, procfs, tracefs
+from pytrace.runtime.host import containers, fingerprints, procfs, tracefs
 from pytrace.runtime.host.kallsyms import Kallsyms
 from pytrace.runtime.host.module_index import ModuleIndex
 from pytrace.runtime.host.traceable_functions import KernelFunctions, TraceableFunctions

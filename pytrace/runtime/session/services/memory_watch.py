@@ -11,12 +11,11 @@ import os
 import time
 from collections.abc import Callable, Mapping
 
-from pytrace.base import kernel_files
+from pytrace.base import cgroups, kernel_files
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import Manifest
 from pytrace.core.options import memory_sizes
 from pytrace.core.options.memory_sizes import shown
-from pytrace.runtime.host import cgroups
 from pytrace.runtime.load import map_memory
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.ring.reader import RingReader
@@ -158,7 +157,9 @@ def own_memory() -> int:
 
 
 def machine_memory() -> tuple[int, str]:
-    """Bytes that this process may get: of the machine, or where that is less of its memory cgroup, and which it is."""
+    """The memory of the machine, or the limit of this process's cgroup where that is less, in bytes; and its name."""
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     allowed = cgroups.memory_limit()
-    return (total, "this machine") if allowed is None or allowed >= total else (allowed, "this memory cgroup")
+    if allowed is None or allowed.size >= total:
+        return total, "this machine"
+    return allowed.size, "this memory cgroup"

@@ -7,6 +7,8 @@ from typing import Any, cast
 
 import pytest
 
+from pytrace.base import cgroups
+from pytrace.base.cgroups import MemoryLimit
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import Manifest, MapSpec
@@ -64,7 +66,8 @@ def test_limits(wanted: str, total: int, limit: int, origin: str, monkeypatch: p
 
 def test_the_least_of_machine_and_cgroup_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     for allowed, whole in ((None, "this machine"), (1 << 60, "this machine"), (7 * M, "this memory cgroup")):
-        monkeypatch.setattr(module.cgroups, "memory_limit", lambda allowed=allowed: allowed)
+        limit = None if allowed is None else MemoryLimit(allowed, "/a")
+        monkeypatch.setattr(cgroups, "memory_limit", lambda limit=limit: limit)
         total, name = module.machine_memory()
         assert name == whole
         assert (total == 7 * M) is (allowed == 7 * M)

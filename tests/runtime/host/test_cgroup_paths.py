@@ -1,4 +1,4 @@
-"""pytrace.runtime.host.cgroups on directories that stand for mounted hierarchies."""
+"""pytrace.runtime.host.cgroup_paths on directories that stand for mounted hierarchies."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.runtime.host import cgroups, fingerprints
-from pytrace.runtime.host.cgroups import Cgroups
+from pytrace.base import cgroups
+from pytrace.runtime.host import fingerprints
+from pytrace.runtime.host.cgroup_paths import CgroupPaths
 
 
 @pytest.fixture
@@ -33,8 +34,8 @@ def inode(path: Path) -> int:
     return path.stat().st_ino
 
 
-def made(root: Path) -> Cgroups:
-    return Cgroups(str(root / "mounts"))
+def made(root: Path) -> CgroupPaths:
+    return CgroupPaths(str(root / "mounts"))
 
 
 @pytest.mark.parametrize(
@@ -52,7 +53,7 @@ def test_paths_by_id(root: Path, folder: str, path: str) -> None:
 
 def test_unknown_ids_have_no_path(root: Path) -> None:
     assert made(root).paths(1) == ""
-    assert Cgroups("/dev/null").paths(inode(root)) == ""
+    assert CgroupPaths("/dev/null").paths(inode(root)) == ""
 
 
 @pytest.mark.parametrize(
@@ -121,58 +122,3 @@ def test_a_hierarchy_that_is_mounted_twice_is_one(root: Path) -> None:
     assert made(root).paths(inode(root / "memory/job")) == "memory:/job"
     assert len(cgroups.mounts(str(root / "mounts"))) == 5
     assert len(cgroups.hierarchies(str(root / "mounts"))) == 3
-
-
-def test_a_mount_of_the_whole_hierarchy_is_preferred(root: Path) -> None:
-    rows = (root / "mounts").read_text().splitlines(keepends=True)
-    (root / "mounts").write_text("")
-    mounted_again(root, "0:22", "/system.slice", "a container", "cgroup2")
-    assert [mount.point for mount in cgroups.hierarchies(str(root / "mounts"))] == [f"{root}/a container"]
-    with (root / "mounts").open("a") as file:
-        file.writelines(rows)
-    assert cgroups.hierarchies(str(root / "mounts"))[0].point == f"{root}/unified"
-
-
-def test_only_newlines_end_a_mount(tmp_path: Path) -> None:
-    """The kernel escapes blanks and newlines in a mount point, and nothing else that ends lines elsewhere."""
-    (tmp_path / "mounts").write_bytes(b"33 24 0:28 / /a\rb\x0b\xc2\x85\\040c rw - cgroup2 cgroup rw\n")
-    assert [mount.point for mount in cgroups.mounts(str(tmp_path / "mounts"))] == ["/a\rb\x0b\x85 c"]
-
-
-# ---------------------------------------------------------------------------------------------- limits of memory
-
-
-def grouped(folder: Path, membership: str, limits: dict[str, str], *, root: str = "/") -> int | None:
-    """The limit of a process with that ``/proc/self/cgroup``, in hierarchies of both versions below *folder*."""
-    for name, text in limits.items():
-        file = folder / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-    table, groups = folder / "mountinfo", folder / "cgroup"
-    table.write_text(
-        f"30 1 0:30 {root} {folder}/unified rw - cgroup2 cgroup2 rw\n"
-        f"31 1 0:31 / {folder}/memory rw - cgroup cgroup rw,memory\n"
-        f"32 1 0:32 / {folder}/cpu rw - cgroup cgroup rw,cpu\n"
-    )
-    groups.write_text(membership)
-    return cgroups.memory_limit(str(groups), str(table))
-
-
-def test_the_least_limit_of_a_cgroup_and_those_above_it(tmp_path: Path) -> None:
-    limits = {"unified/a/memory.max": "5000\n", "unified/a/b/memory.max": "max\n", "unified/a/b/c/memory.max": "1\n"}
-    assert grouped(tmp_path, "0::/a/b\n", limits) == 5000
-    assert grouped(tmp_path, "0::/a/b/c\n", limits) == 1
-    assert grouped(tmp_path, "0::/\n", limits) is None
-    assert grouped(tmp_path, "0::/other\n", limits) is None
-
-
-def test_limits_of_version_1(tmp_path: Path) -> None:
-    limits = {"memory/a/memory.limit_in_bytes": "7000\n", "unified/memory.max": "max\n"}
-    assert grouped(tmp_path, "5:cpu,cpuacct:/a\n4:memory:/a\n0::/\n", limits) == 7000
-
-
-def test_a_container_sees_a_part_of_the_hierarchy(tmp_path: Path) -> None:
-    limits = {"unified/memory.max": "9000\n", "unified/x/memory.max": "8000\n"}
-    assert grouped(tmp_path, "0::/pod/one/x\n", limits, root="/pod/one") == 8000
-    assert grouped(tmp_path, "0::/pod/one\n", limits, root="/pod/one") == 9000
-    assert grouped(tmp_path, "0::/pod/two\n", limits, root="/pod/one") == 9000
