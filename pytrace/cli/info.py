@@ -26,11 +26,12 @@ _SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "get_branch_snapshot",
     )),
     ("Kernel features", ("large_programs", "atomic_fetch", "stack_to_unset", "btf", "module_btf", "ringbuf",
-                         "batch_ops", "perf_link", "tracing_cookie", "semaphores", "task_work")),
+                         "batch_ops", "perf_link", "tracing_cookie", "semaphores", "task_work",
+                         "task_memory")),
     ("Probe types", (
         "kprobe", "perf_kprobe", "kprobe_multi", "kprobe_session", "uprobe", "perf_uprobe", "uprobe_multi",
-        "uprobe_session", "sleepable_uprobe", "tracepoint", "rawtracepoint", "fentry", "iter", "vma_iterator",
-        "perf_hardware", "watchpoint",
+        "uprobe_session", "sleepable_uprobe", "tracepoint", "rawtracepoint", "fentry", "sleepable_fentry", "iter",
+        "vma_iterator", "perf_hardware", "watchpoint",
     )),
 )  # fmt: skip
 """Titles and features; features that are not listed are shown under the last title."""

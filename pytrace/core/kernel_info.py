@@ -27,6 +27,8 @@ FEATURES = (
     "uprobe_multi",
     "uprobe_session",
     "sleepable_uprobe",
+    "sleepable_fentry",
+    "task_memory",
     "task_work",
     "nop5_uprobes",
     "semaphores",
@@ -254,6 +256,9 @@ class KernelInfo(Protocol):
 
     def kernel_function_size(self, name: str, module: str = "") -> int | None:
         """Bytes of a kernel function (distance to the next symbol), None when it is not known."""
+
+    def sleepable_function(self, name: str) -> bool:
+        """Whether a fentry or fexit program of a function of the kernel proper may wait for memory."""
 
     def modules(self) -> list[str]:
         """Names of the loaded kernel modules."""

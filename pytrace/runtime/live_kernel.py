@@ -219,6 +219,14 @@ class LiveKernel:
     def kernel_function_size(self, name: str, module: str = "") -> int | None:
         return self.kallsyms.function_size(name, module)
 
+    def sleepable_function(self, name: str) -> bool:
+        from pytrace.runtime.load import features  # imports libbpf
+
+        try:
+            return features.sleepable_function(name)
+        except PermissionError:
+            return False
+
     def modules(self) -> list[str]:
         self._depend_on_modules()
         return [line.split()[0] for line in kernel_files.lines(kernel_files.read_text("/proc/modules"))]

@@ -10,9 +10,39 @@ from pathlib import Path
 import pytest
 
 from tests.support.machine import kernel_version, need
+from tests.support.patience import patience
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
+
+
+@pytest.mark.parametrize("feature", [True, False])
+def test_iterators_read_the_memory_of_their_task(programs: Path, tmp_path: Path, feature: bool) -> None:
+    """Text that is not resident, too; without the feature nothing is read, and not the tracer's memory instead."""
+    need("task_memory")
+    command, pipe = [programs / "cold", "held"], subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, cwd=tmp_path) as held:
+        assert held.stdin is not None
+        assert held.stdout is not None
+        address = held.stdout.readline().decode().strip()
+        script = (
+            f"iter:task {{ if (ctx.task->pid == {held.pid}) {{ $a = uptr({address});"
+            ' for ($i : 0..2) { print(str($a)); }'
+            " $s = str(uptr(ctx.task->mm->arg_start)); @[str($a, 5), strlen($s)] = *(uint8 *)($a + 6); } }"
+        )
+        words = ("--mark-unreadable",) if feature else ("--mark-unreadable", "--no-feature", "task_memory")
+        done = subprocess.run(
+            [sys.executable, "-m", "pytrace", "-q", *words, "-e", script], capture_output=True, text=True, check=True,
+            timeout=patience(60),
+        )  # fmt: skip
+        os.write(held.stdin.fileno(), b"\n")
+    if feature:
+        length = len(str(programs / "cold"))
+        assert done.stdout.split() == ["/cold/held", "/cold/held", "@[/cold,", f"{length}]:", str(ord("h"))]
+        assert done.stderr == ""
+    else:
+        assert done.stdout.split() == ["<unreadable>", "<unreadable>", "@[<unre,", "12]:", "0"]
+        assert "5 reads of memory failed" in done.stderr
 
 
 def test_detaching_waits_for_memory_and_says_so(programs: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@
  * Between 1 and 9, fields(pointer) is given a pointer to a structure { const char *text; long number; } on an untouched
  * page.
  * cold exec PATH: executes PATH, whose text is not in memory. cold open PATH: opens it.
+ * cold held: prints the address of a text that is not in memory, and waits for a character.
  * cold stuck: reads a character, then passes a page that never arrives. */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -83,6 +84,11 @@ int main(int argc, char **argv) {
         else
             open(path, O_RDONLY);
         return 1;
+    }
+    if (argc > 1 && strcmp(argv[1], "held") == 0) {
+        printf("%p\n", (void *)cold("/cold/held", PAGE - 6));
+        fflush(stdout);
+        return getchar() == EOF;
     }
     if (argc > 1) {
         take(10, stuck());

@@ -60,6 +60,9 @@ class GuestKernel(LiveKernel):
     def bpf_programs(self, pattern: str) -> list[tuple[int, str]]:
         raise OnlyTheGuestKnows
 
+    def sleepable_function(self, name: str) -> bool:
+        raise OnlyTheGuestKnows
+
     def cgroup_id(self, path: str) -> int | None:
         raise OnlyTheGuestKnows
 

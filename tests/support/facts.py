@@ -111,6 +111,7 @@ class RecordedKernel:
     has_btf: bool = True
     features: frozenset[str] = FEATURES
     features_used: frozenset[str] = frozenset()
+    sleepable_functions: frozenset[str] = frozenset()
     structs: dict[tuple[str, str], Struct] = field(
         default_factory=lambda: {(item.kind, item.name): item for item in (TASK, FILE, REGISTERS, LIST)}
     )
@@ -211,6 +212,9 @@ class RecordedKernel:
 
     def kernel_function_size(self, name: str, module: str = "") -> int | None:
         return 128
+
+    def sleepable_function(self, name: str) -> bool:
+        return name in self.sleepable_functions
 
     def modules(self) -> list[str]:
         return self.loaded_modules

@@ -138,6 +138,8 @@ FEATURES: dict[str, Feature] = {
     "kprobe_session": Feature(("KPROBES", "FPROBE"), (6, 10)),
     "uprobe": Feature(("UPROBE_EVENTS", "BPF_EVENTS")),
     "uprobe_multi": Feature(("UPROBE_EVENTS", "BPF_EVENTS"), (6, 6)),
+    "sleepable_fentry": Feature(("DYNAMIC_FTRACE_WITH_DIRECT_CALLS", "DEBUG_INFO_BTF"), (7, 0), _patchable),
+    "task_memory": Feature(("BPF_EVENTS", "DEBUG_INFO_BTF"), (6, 15)),
     "task_work": Feature(("BPF_EVENTS", "FTRACE_SYSCALLS", "DEBUG_INFO_BTF"), (6, 18)),
     "usdt": Feature(("UPROBE_EVENTS", "BPF_EVENTS")),
     "iter": Feature(("BPF_SYSCALL", "DEBUG_INFO_BTF"), (5, 8)),

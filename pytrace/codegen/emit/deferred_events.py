@@ -1,6 +1,6 @@
-"""Events of system calls and raw tracepoints whose strings are read when the task returns to user mode.
+"""Events of tracepoints and kernel functions whose strings are read when the task returns to user mode.
 
-Where a string is not resident, such a program cannot wait for it.  Kernels since 6.18 let it schedule
+Where a string is not resident, most such programs cannot wait for it.  Kernels since 6.18 let it schedule
 work of the task (``bpf_task_work_schedule_resume_impl``, kernel/bpf/helpers.c), which runs before the task returns to
 user mode and may sleep: the event is kept in a map, and the callback reads its strings and sends it.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pytrace.codegen.emit import memory
+from pytrace.codegen.emit import memory, user_memory
 from pytrace.codegen.emit.current_task import task_field
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
@@ -17,10 +17,13 @@ from pytrace.codegen.ir.ir_values import I64, NULL, Number, Ptr, global_pointer,
 from pytrace.codegen.ir.operands import Made, Operand
 from pytrace.core.event_layout import EventLayout
 from pytrace.core.manifest import PENDING, MapType
-from pytrace.core.probes.kinds import RAWTRACEPOINT
+from pytrace.core.probes.kinds import FENTRY, FEXIT, KPROBE, KRETPROBE, RAWTRACEPOINT, TRACEPOINT
 
 ENTRIES = 64
 """Events that may wait at the same time: one for each call that has not returned."""
+
+_KINDS = frozenset({TRACEPOINT, RAWTRACEPOINT, FENTRY, FEXIT, KPROBE, KRETPROBE})
+"""Kinds of probes that a task runs into by itself."""
 
 _SCHEDULE = "bpf_task_work_schedule_resume_impl"
 _MM, _ADDRESSES = 8, 16
@@ -33,12 +36,13 @@ _NOWHERE = 1
 
 def sources(e: Emitter, layout: EventLayout, operands: Sequence[Operand]) -> list[Number]:
     """Addresses of the strings of an event; none if its strings cannot all be read later."""
-    unit = e.program.unit
-    if not (unit.calls or unit.kind.name == RAWTRACEPOINT) or e.task_work or e.script.ahead is not None:
+    if e.program.unit.kind.name not in _KINDS or e.task_work or e.script.ahead is not None:
         return []
     found = [operand for operand, tail in zip(operands, layout.tails, strict=True) if tail]
     addresses = [item.source for item in found if isinstance(item, Made) and item.source is not None]
-    return addresses if len(addresses) == len(found) and e.script.kernel.feature("task_work") else []
+    if len(addresses) != len(found) or user_memory.may_sleep(e):
+        return []
+    return addresses if e.script.kernel.feature("task_work") else []
 
 
 def defer(

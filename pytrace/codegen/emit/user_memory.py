@@ -1,9 +1,12 @@
 """Reads of foreign memory, and what is done where they fail.
 
 ``bpf_probe_read_user`` never waits, so it fails where a page is not resident: a constant of a program that has just
-started, a file that was mapped and not touched yet.  Programs of user probes run in a context that may sleep: where the
-kernel accepts that (``BPF_F_SLEEPABLE``), a read that failed is repeated after ``bpf_copy_from_user`` has brought the
-page in.  A read that succeeds at once costs one comparison more.
+started, a file that was mapped and not touched yet.  Programs of user probes, and of some kernel functions, run in a
+context that may sleep: where the kernel accepts that (``BPF_F_SLEEPABLE``), a read that failed is repeated after
+``bpf_copy_from_user`` has brought the page in.  A read that succeeds at once costs one comparison more.
+
+The current task of an iterator is its reader. User memory there is that of the task that the iterator has reached,
+which only programs that may sleep can read.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.ir_values import I1, I64, TRUE, Number, Ptr, number_parameter, pointer_parameter
 from pytrace.codegen.storage.scratch_memory import COPIES
 from pytrace.core.diagnostics import InternalError
+from pytrace.core.probes.kinds import FENTRY, FEXIT, Context
+from pytrace.core.probes.targets import IteratorTarget, TypedFunctionTarget
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import location
 from pytrace.frontend.ast.visitor import walk
@@ -26,7 +31,11 @@ if TYPE_CHECKING:
 UNREADABLE = b"<unreadable>"
 """The value of a string that could not be read, with ``mark_unreadable``."""
 
-_FEATURE = "sleepable_uprobe"
+_OF_TASK = "bpf_copy_from_user_task_str"
+_PAD = 1
+"""``BPF_F_PAD_ZEROS``: zero the rest of the buffer, and all of it after a failure."""
+_NOWHERE = 1
+"""An address that cannot be read and is not null."""
 
 _PAGE = 4096
 """The smallest page size; with larger pages some are touched more than once."""
@@ -42,12 +51,14 @@ def read(
     *most* is the maximum of *size*, where that is not a constant. Failures are reported if all helper errors are
     enabled (``-k``). With ``mark_unreadable`` they are counted, and a string is :data:`UNREADABLE` then.
     """
-    result = e.b.helper(helper, pointer, size, address)
-    if helper in (helpers.PROBE_READ_USER, helpers.PROBE_READ_USER_STR) and may_sleep(e):
-        most = size if isinstance(size, int) else most
-        if most is None:
-            raise InternalError("a read of variable size needs its maximum")
-        result = _again(e, helper, pointer, size, address, most, result)
+    most = size if isinstance(size, int) else most
+    user = helper in (helpers.PROBE_READ_USER, helpers.PROBE_READ_USER_STR)
+    if user and iterates_tasks(e.program):
+        result = _of_task(e, helper, pointer, size, address, most)
+    else:
+        result = e.b.helper(helper, pointer, size, address)
+        if user and may_sleep(e):
+            result = _again(e, helper, pointer, size, address, most, result)
     if e.failed_reads is not None and helper is helpers.PROBE_READ_USER_STR:
         with e.b.when(e.b.icmp("slt", result, 0), likely=False):
             e.b.store(e.b.number(e.b.truth(address)), e.failed_reads)
@@ -63,7 +74,7 @@ def may_sleep(e: Emitter) -> bool:
     if e.task_work:
         return True
     program = e.program
-    if e.atomic or not program.unit.kind.user:
+    if e.atomic:
         return False
     if program.may_sleep is None:
         program.may_sleep = _permitted(program)
@@ -87,29 +98,84 @@ def _permitted(program: Program) -> bool:
         for node in walk(body)
     ):
         return False
-    return script.kernel.feature(_FEATURE)
+    return _accepted(program)
+
+
+def _accepted(program: Program) -> bool:
+    """Whether the kernel accepts such a program that may sleep."""
+    unit, kernel = program.unit, program.script.kernel
+    if unit.kind.user:
+        return kernel.feature("sleepable_uprobe")
+    if iterates_tasks(program):
+        return kernel.feature("task_memory")
+    if unit.kind.name not in (FENTRY, FEXIT) or not kernel.feature("sleepable_fentry"):
+        return False
+    places = [target.of(TypedFunctionTarget) for target in unit.targets]
+    return all(place.module == "vmlinux" and kernel.sleepable_function(place.function) for place in places)
+
+
+def iterates_tasks(program: Program) -> bool:
+    """Whether a program is one of an iterator over tasks, or over what tasks have."""
+    return program.unit.kind.context is Context.ITERATOR and _task_offset(program) is not None
+
+
+def _task_offset(program: Program) -> int | None:
+    """Where the context of an iterator has its task."""
+    iterator = program.unit.targets[0].of(IteratorTarget).iterator
+    struct = program.script.kernel.iterators().get(iterator)
+    member = None if struct is None else struct.find("task")
+    return None if member is None else member.offset
+
+
+def _of_task(
+    e: Emitter, helper: helpers.ReadHelper, pointer: Ptr, size: Number, address: Number, most: int | None
+) -> I64:
+    """The result of a read of the memory of the iterator's task."""
+    offset = _task_offset(e.program)
+    if offset is None or not may_sleep(e):
+        return e.b.helper(helper, pointer, size, _NOWHERE)
+    e.program.sleeps = True
+    result = e.b.register()
+    e.b.store(-errno.EFAULT, result)
+    task = e.b.load_pointer(e.b.offset(e.context, offset))
+    with e.b.unless(e.b.is_null(task), likely=True):
+        if helper is helpers.PROBE_READ_USER:
+            e.b.store(e.b.helper(helpers.COPY_FROM_USER_TASK, pointer, size, address, task, 0), result)
+        else:
+            e.module.kernel_function(_OF_TASK, ("void *", "int", "void *", "task_struct", "int"), "int")
+            length = e.b.kernel_read(_OF_TASK, pointer, size, address, task, _PAD)
+            # The verifier knows the range of a helper's result, and not that of a kfunc.
+            with e.b.when(e.b.icmp("ule", length, _known(most)), likely=True):
+                e.b.store(length, result)
+    return e.b.load(result)
 
 
 def _again(
-    e: Emitter, helper: helpers.ReadHelper, pointer: Ptr, size: Number, address: Number, most: int, first: I64
+    e: Emitter, helper: helpers.ReadHelper, pointer: Ptr, size: Number, address: Number, most: int | None, first: I64
 ) -> I64:
     """The result of a read; one that failed is repeated after its pages have been brought in."""
     e.program.sleeps = e.program.sleeps or not e.task_work
     result = e.b.register()
     e.b.store(first, result)
     with e.b.when(e.b.icmp("slt", first, 0), likely=False):
-        with e.b.when(TRUE if e.task_work else _copy_left(e)):
+        with e.b.when(_copy_left(e) if e.program.preemptible and not e.task_work else TRUE):
             # When user probes are detached, the kernel waits for programs that sleep: the tracer says so.
             if not e.task_work:
                 e.counter("waiting", e.program.index)
             if helper is helpers.PROBE_READ_USER:
                 e.b.store(e.b.helper(helpers.COPY_FROM_USER, pointer, size, address), result)
             else:
-                pages = (most + _PAGE - 1) // _PAGE
+                pages = (_known(most) + _PAGE - 1) // _PAGE
                 e.b.store(e.b.call(_string_function(e), [pointer], (size, address, pages)), result)
             if not e.task_work:
                 e.counter("waiting", e.program.index, -1)
     return e.b.load(result)
+
+
+def _known(most: int | None) -> int:
+    if most is None:
+        raise InternalError("a read of variable size needs its maximum")
+    return most
 
 
 def _copy_left(e: Emitter) -> I1:

@@ -306,6 +306,12 @@ class Builder(ControlFlow):
         passed = ", ".join(f"ptr {value}" for value in pointers)
         return self._extend(self._define(f"call i32 @{name}({passed})"), 32, signed=True)
 
+    def kernel_read(self, name: str, target: Ptr, size: Number, address: Number, task: Ptr, flags: int) -> I64:
+        """Call a kfunc that reads memory of a task."""
+        source = self.pointer(address)
+        passed = f"ptr {target}, i32 {self._truncate(size, 32)}, ptr {source}, ptr {task}, i32 {flags}"
+        return self._extend(self._define(f"call i32 @{name}({passed})"), 32, signed=True)
+
     def kernel_object(self, name: str, number: Number) -> Ptr:
         """Call a kfunc that takes an ``int`` and returns an object or null."""
         return self._ptr(f"call ptr @{name}(i32 {self._truncate(number, 32)})")

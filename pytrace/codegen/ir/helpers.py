@@ -139,6 +139,7 @@ GET_FUNC_IP = _row("get_func_ip", 173, _I, _P)
 GET_ATTACH_COOKIE = _row("get_attach_cookie", 174, _I, _P)
 TASK_PT_REGS = _row("task_pt_regs", 175, _I, _I)
 LOOP = _row("loop", 181, _I, _I, _P, _P, _I)
+COPY_FROM_USER_TASK = _row("copy_from_user_task", 191, _I, _P, _I, _I, _P, _I)
 MAP_LOOKUP_PERCPU_ELEM = _row("map_lookup_percpu_elem", 195, _P, _P, _P, _I)
 KTIME_GET_TAI_NS = _row("ktime_get_tai_ns", 208, _I)
 

@@ -332,6 +332,27 @@ def _nop5_uprobes() -> bool:
     return False
 
 
+def sleepable_function(name: str) -> bool:
+    """Whether programs of a function of the kernel proper may sleep: it is on the list of those that may fail.
+
+    Kernels of 6.0 and later only: earlier ones did not keep programs that sleep from interrupting themselves, or
+    refuse some kinds of maps.
+    """
+
+    def request(stack: ExitStack) -> bool:
+        number = _btf_id(name, AttachType.TRACE_FENTRY)
+        return _open(stack, bpf.prog_load(
+            ProgramType.TRACING, _RETURN_ZERO, attach_type=AttachType.TRACE_FENTRY, attach_btf_id=number,
+            flags=bpf.SLEEPABLE,
+        )) >= 0  # fmt: skip
+
+    return _SLEEPABLE() and _tried(request)()
+
+
+def _sleepable_calls() -> bool:
+    return any(sleepable_function(f"{prefix}sys_getpgid") for prefix in ("__x64_", "__arm64_"))
+
+
 def _raw_syscalls() -> bool:
     """Raw tracepoints with typed arguments, whose programs know the current task by type."""
     return _RAW() and _helper(158, ProgramType.TRACING)()
@@ -343,6 +364,7 @@ _FENTRY = _tracing("bpf_fentry_test1", AttachType.TRACE_FENTRY, attach=True)
 _SLEEPABLE = _tried(
     lambda stack: _open(stack, bpf.prog_load(ProgramType.KPROBE, _RETURN_ZERO, flags=bpf.SLEEPABLE)) >= 0
 )
+_TASK_MEMORY = _kernel_function(ProgramType.TRACING, "bpf_copy_from_user_task_str", "must be sleepable")
 _TASK_WORK = _kernel_function(ProgramType.TRACING, "bpf_task_work_schedule_resume_impl", "task_struct")
 _RAW = _tracing("sys_enter", AttachType.TRACE_RAW_TP, attach=False)
 
@@ -356,6 +378,8 @@ _ROWS = (
     Feature("uprobe_multi", "many user functions with one link", _uprobe_multi(session=False)),
     Feature("uprobe_session", "entry and return of a user function by one program", _uprobe_multi(session=True)),
     Feature("sleepable_uprobe", "programs of user probes that wait for memory", _SLEEPABLE),
+    Feature("sleepable_fentry", "programs of system call functions that wait for memory", _sleepable_calls),
+    Feature("task_memory", "user memory of tasks in iterators", _TASK_MEMORY),
     Feature("task_work", "work of programs when a system call returns", _TASK_WORK),
     Feature("nop5_uprobes", "5-byte nops under user probes become calls, over the red zone", _nop5_uprobes),
     Feature("semaphores", "USDT semaphores raised by the kernel", _file(f"{_PMU}/uprobe/format/ref_ctr_offset")),

@@ -38,6 +38,7 @@ class Ending:
             service.stop()
         self._explain_waiting()
         run.probes.detach()
+        self._leave_waiting()
         run.symbols.hurry(run.output.message if not run.embedded and os.isatty(2) else None)
         if run.options.dry_run:
             run.ring.discard()
@@ -64,15 +65,26 @@ class Ending:
     def _explain_waiting(self) -> None:
         """Say why detaching takes long: the kernel waits for programs that wait for memory (``emit/user_memory``)."""
         run = self._run
-        if not run.losses.waiting():
+        if not run.losses.waiting(user=True):
             return
         time.sleep(PATIENCE)
-        names = run.losses.waiting()
+        names = run.losses.waiting(user=True)
         if names:
             text = f"a traced thread waits for memory in {', '.join(names)}: detaching waits for it"
             hint = "a file system may not answer; the tracer ends when the memory arrives or that thread is killed"
             run.notices.warn(text, hints=(hint, "--no-feature sleepable_uprobe lets no program wait"))
             run.output.flush()
+
+    def _leave_waiting(self) -> None:
+        """The kernel detaches programs of its functions while they wait for memory: what they go on to send is lost."""
+        run = self._run
+        if not run.losses.waiting(user=False):
+            return
+        time.sleep(PATIENCE)
+        names = run.losses.waiting(user=False)
+        if names:
+            text = f"a traced thread still waits for memory in {', '.join(names)}: its event is lost"
+            run.notices.warn(text, hints=("--no-feature sleepable_fentry lets no such program wait",))
 
     def _handle_rest(self) -> None:
         """Handle the events that wait, then run end probes."""
@@ -101,6 +113,7 @@ class Ending:
         run = self._run
         self._explain_waiting()
         run.probes.detach()
+        self._leave_waiting()
         totals = run.losses.traced()
         run.losses.report_gaps(totals)
         if not run.options.dry_run:

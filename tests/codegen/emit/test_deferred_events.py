@@ -44,12 +44,25 @@ def test_events_of_one_size_share_a_map() -> None:
 @pytest.mark.parametrize(
     "script",
     [
+        'tracepoint:sched:sched_switch { printf("%s", str(uptr(args.prev_pid))); }',
+        'rawtracepoint:sched_switch { printf("%s", str(uptr(8))); }',
+        f'config = {{ syscall_tracepoints = plain }} {OPENS} {{ printf("%s", str(args.filename)); }}',
+    ],
+)
+def test_events_of_all_tracepoints_can_wait(script: str) -> None:
+    assert _text(script).count("call i32 @bpf_task_work_schedule_resume_impl") == 1
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize(
+    "script",
+    [
         f'{OPENS} {{ printf("%d\\n", args.flags); }}',
         f"{OPENS} {{ @[str(args.filename)] = count(); }}",
         f'{OPENS} {{ $s = str(args.filename); printf("%s", $s); }}',
         f'{OPENS} {{ printf("%s", str(args.filename, 30)); }}',
         f'{OPENS} {{ printf("%s %s", str(args.filename), str(kptr(8))); }}',
-        'tracepoint:sched:sched_switch { printf("%s", str(uptr(args.prev_pid))); }',
+        'profile:hz:9 { printf("%s", str(uptr(8))); }',
     ],
 )
 def test_what_does_not_wait(script: str) -> None:

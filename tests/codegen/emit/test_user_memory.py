@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from pytrace.codegen.storage.scratch_memory import COPIES
+from pytrace.core.kernel_info import KernelFunction
 from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.types import UINT64
 from tests.codegen.running import compiled, machine
 from tests.support.bpf_machine import FAULT, Machine, _read, _read_string
-from tests.support.facts import FEATURES, RecordedKernel
+from tests.support.facts import FEATURES, RecordedKernel, function
 
 MARKED = "config = { mark_unreadable = true } "
 COPY_FROM_USER = 148
@@ -159,6 +161,38 @@ def test_programs_do_not_sleep_without_the_feature() -> None:
     ahead = CompileOptions(ahead=True)
     script = compiled("uprobe:/bin/app:work { print(str(arg0)); }", sleepable(), ahead)
     assert not script.manifest.programs[0].sleepable
+
+
+@pytest.mark.parametrize(
+    ("script", "sleeps"),
+    [
+        ("fentry:do_open { print(str(uptr(args.name))); }", True),
+        ("fexit:do_open { @[str(uptr(args.name))]++; }", True),
+        ("fentry:do_open { print(args.name); }", False),
+        ("fentry:do_close { print(str(uptr(args.name))); }", False),
+        ("kprobe:do_open { print(str(uptr(arg0))); }", False),
+    ],
+)  # fmt: skip
+def test_programs_of_functions_that_may_fail_sleep(script: str, sleeps: bool) -> None:
+    names = ("do_open", "do_close")
+    kernel = sleepable()
+    kernel.features |= {"sleepable_fentry"}
+    kernel.sleepable_functions = frozenset({"do_open"})
+    kernel.prototypes = tuple(function(name, ("name", UINT64)) for name in names)
+    kernel.traceable = tuple(map(KernelFunction, names))
+    assert compiled(script, kernel).manifest.programs[0].sleepable == sleeps
+    kernel.features -= {"sleepable_fentry"}
+    assert not compiled(script, kernel).manifest.programs[0].sleepable
+
+
+def test_an_iterator_reads_the_memory_of_its_task() -> None:
+    """And nothing where it may not: not that of the process that reads the iterator."""
+    script = "iter:task { print(str(uptr(ctx.task->pid))); print(*(uint64 *)uptr(ctx.task->pid)); }"
+    kernel = RecordedKernel(features=FEATURES | {"task_memory"})
+    assert compiled(script, kernel).manifest.programs[0].sleepable
+    assert not compiled(script, RecordedKernel()).manifest.programs[0].sleepable
+    ahead = CompileOptions(ahead=True)
+    assert not compiled(script, kernel, ahead).manifest.programs[0].sleepable
 
 
 def test_unreadable_strings_are_marked_and_counted() -> None:

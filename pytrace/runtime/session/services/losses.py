@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from pytrace.core.manifest import HITS, Counters
+from pytrace.core.probes.kinds import known_kind
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.output import messages
 from pytrace.runtime.output.renderer import Renderer
@@ -116,12 +117,13 @@ class Losses(Service):
         """Losses so far, as counted by programs and the kernel."""
         return {**self._counters.losses(), **self._probes.missed()}
 
-    def waiting(self) -> list[str]:
-        """Names of the programs that wait for memory in a traced thread now."""
+    def waiting(self, *, user: bool) -> list[str]:
+        """Names of the programs that wait for memory in a traced thread now: of user probes, or of others."""
+        programs = self._manifest.programs
         return [
             messages.subject_name(self._manifest, "lost", subject)
             for kind, subject in self._counters.totals()
-            if kind == WAITING
+            if kind == WAITING and known_kind(programs[subject].kind).user == user
         ]
 
     def totals(self) -> dict[Key, int]:

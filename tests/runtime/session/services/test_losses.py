@@ -124,9 +124,10 @@ def test_programs_that_wait_are_no_loss(monkeypatch: pytest.MonkeyPatch) -> None
     with ExitStack() as stack:
         run = FakeRun(stack, monkeypatch, program("kprobe"))
         losses = run.resources.losses
-        assert losses.waiting() == []
+        assert losses.waiting(user=False) == []
         monkeypatch.setattr(losses._counters, "totals", lambda: {("waiting", 0): 1, ("lost", 0): 2})
-        assert losses.waiting() == ["kprobe:0"]
+        assert losses.waiting(user=False) == ["kprobe:0"]
+        assert losses.waiting(user=True) == []
         assert losses.traced() == {("lost", 0): 2}
 
 
