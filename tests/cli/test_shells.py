@@ -83,19 +83,20 @@ def wait_for(terminal: int, text: str, seen: str = "") -> str:
 
 
 @pytest.mark.parametrize("name", SHELLS)
-@pytest.mark.parametrize(("typed", "completed"), LINES)
-def test_a_tab_completes(name: str, typed: str, completed: str, tmp_path: Path) -> None:
+def test_a_tab_completes(name: str, tmp_path: Path) -> None:
     command, setup = SHELLS[name]
     if shutil.which(command[0]) is None:
         pytest.skip(f"{name} is not installed")
     with shell(command, tmp_path / "home") as terminal:
         os.write(terminal, setup.encode())
-        # The echo of the setting has the word too, so the prompt is made once more.
-        os.write(terminal, b"echo SET''TLED\n")
-        rest = wait_for(terminal, "SETTLED").rpartition("SETTLED")[2]
-        wait_for(terminal, "READY> ", rest)
-        os.write(terminal, typed.encode() + b"\t\t")
-        wait_for(terminal, completed)
+        for number, (typed, completed) in enumerate(LINES):
+            # The echo of the command has the word too, so the prompt is made once more.
+            os.write(terminal, f"echo SET''TLED{number}\n".encode())
+            rest = wait_for(terminal, f"SETTLED{number}").rpartition(f"SETTLED{number}")[2]
+            wait_for(terminal, "READY> ", rest)
+            os.write(terminal, typed.encode() + b"\t\t")
+            wait_for(terminal, completed)
+            os.write(terminal, b"\x15")
 
 
 def test_typing_goes_on_inside_quotes(tmp_path: Path) -> None:
@@ -110,14 +111,17 @@ def test_typing_goes_on_inside_quotes(tmp_path: Path) -> None:
         assert "'" not in wait_for(terminal, "NSECS)")
 
 
-@pytest.mark.parametrize(("typed", "completed"), LINES)
-def test_fish_gets_candidates(typed: str, completed: str, tmp_path: Path) -> None:
+def test_fish_gets_candidates(tmp_path: Path) -> None:
     if shutil.which("fish") is None:
         pytest.skip("fish is not installed")
-    quoted = typed.replace("\\", "\\\\").replace('"', '\\"')
+    script = [f"source {FOLDER}/pytrace.fish"]
+    for typed, _ in LINES:
+        quoted = typed.replace("\\", "\\\\").replace('"', '\\"')
+        script.append(f'complete -C "{quoted}"; echo NEXT')
     done = subprocess.run(
-        ["fish", "--no-config", "-c", f'source {FOLDER}/pytrace.fish; complete -C "{quoted}"'],
+        ["fish", "--no-config", "-c", "\n".join(script)],
         env=surroundings(tmp_path / "home"), cwd=tmp_path, capture_output=True, text=True, timeout=patience(60),
         check=True,
     )  # fmt: skip
-    assert completed.removeprefix("pytrace ") in done.stdout, done
+    for (typed, completed), candidates in zip(LINES, done.stdout.split("NEXT\n")[:-1], strict=True):
+        assert completed.removeprefix("pytrace ") in candidates, (typed, done)
