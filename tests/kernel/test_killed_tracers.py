@@ -17,6 +17,7 @@ from tests.kernel.test_pinning import in_bpffs
 from tests.support.leaks import Watch
 from tests.support.machine import need
 from tests.support.patience import patience
+from tests.support.waiting import sleeps, until
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -127,6 +128,20 @@ def test_a_killed_tracer_of_an_old_kernel_leaves_only_a_definition(programs: Pat
     )  # fmt: skip
     assert "@: 3" in done.stdout
     assert not definitions(tracer.pid)
+
+
+@pytest.mark.parametrize(("end", "passed"), [(signal.SIGTERM, 0), (signal.SIGKILL, 3)])
+def test_semaphores_that_are_raised_by_hand(programs: Path, end: signal.Signals, passed: int) -> None:
+    """Kernels before 4.20: nobody lowers what a killed tracer has raised, so it stays until the traced process ends."""
+    watch = Watch()
+    words = ("--no-feature", "semaphores,uprobe_multi", "-e", f"usdt:{programs}/usdt:sample:guarded {{ @ = count(); }}")
+    with subprocess.Popen([programs / "usdt", "3", "wait"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as traced:
+        until(lambda: sleeps(traced.pid, "usdt"))
+        tracer = attached("-p", str(traced.pid), *words)
+        tracer.send_signal(end)
+        tracer.communicate(timeout=patience(20))
+        assert not watch.leaked(1.0)
+        assert traced.communicate(b"go\n")[0].decode().split() == ["guarded", str(passed)]
 
 
 def test_a_pinned_iterator_is_what_the_user_asked_for() -> None:
