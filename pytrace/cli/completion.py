@@ -17,7 +17,7 @@ import msgspec
 from pytrace.base.control_characters import printable_text
 from pytrace.cli import program_text, request, subcommands
 from pytrace.cli.option_subjects import names, offered
-from pytrace.cli.options import OPTIONS, SUBCOMMANDS, Option
+from pytrace.cli.options import OPTIONS, SHORTCUTS, SUBCOMMANDS, Option
 from pytrace.cli.scripts import declared, tools
 from pytrace.core import script_files
 from pytrace.core.diagnostics import Diagnostics, TraceError
@@ -232,6 +232,7 @@ def _options(context: _Context) -> Iterator[Candidate]:
 
 def _first_words() -> Iterator[Candidate]:
     yield from SUBCOMMANDS.items()
+    yield from SHORTCUTS.items()
     for _, name, summary in tools.rows():
         yield name, summary
     names = {name for _, name, _ in tools.rows()}

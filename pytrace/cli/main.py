@@ -16,7 +16,7 @@ from typing import NoReturn
 import pytrace
 from pytrace.base.terminal import prepare_streams
 from pytrace.cli import messages, script_finder
-from pytrace.cli.options import SUBCOMMANDS, CommandLine, help_text, read
+from pytrace.cli.options import SHORTCUTS, SUBCOMMANDS, CommandLine, help_text, read
 from pytrace.core.diagnostics import InternalError, Interrupted, ScriptError, TraceError
 
 LANGUAGE = "0.27.1"
@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             from pytrace.cli import subcommands
 
             return subcommands.run(words)
-        if words and words[0] in ("flame", "heatmap"):
+        if words and words[0] in SHORTCUTS:
             from pytrace.cli.scripts import shortcuts
 
             words = shortcuts.expand(words)

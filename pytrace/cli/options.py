@@ -126,6 +126,8 @@ _LONG = {row.long: row for row in OPTIONS if row.long}
 
 SUBCOMMANDS = {"merge": "merge snapshots", "diff": "compare two snapshots", "show": "print a snapshot"}
 """Subcommands with their summaries; a script of such a name is run by its path, ``./merge``."""
+SHORTCUTS = {"flame": "write a flame graph", "heatmap": "write histograms over time"}
+"""Words that stand for the command line of a tool (``cli/scripts/shortcuts``), with their summaries."""
 
 USAGE = """\
 usage: pytrace [options] TOOL [options of the tool and of pytrace]

@@ -31,7 +31,7 @@ def script(tmp_path: Path) -> Path:
 
 
 def test_first_words_are_tools_subcommands_and_files() -> None:
-    assert {"loads", "show", "merge", ":files"} <= set(texts("pytrace "))
+    assert {"loads", "show", "merge", "flame", ":files"} <= set(texts("pytrace "))
     assert "loads\t" in answer("fish", "pytrace loa")
     assert texts("pytrace loa") == ["loads", ":files"]
 

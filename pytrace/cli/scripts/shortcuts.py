@@ -32,7 +32,7 @@ def expand(words: Sequence[str]) -> list[str]:
         TraceError: an option is invalid.
         SystemExit: after ``--help``.
     """
-    return SHORTCUTS[words[0]](words[1:])
+    return EXPANSIONS[words[0]](words[1:])
 
 
 def _new_file(name: str) -> str:
@@ -120,5 +120,5 @@ def _heatmap(words: Sequence[str]) -> list[str]:
     return [*rest, "--save-every", known.every, folder, "-o", path]
 
 
-SHORTCUTS = {"flame": _flame, "heatmap": _heatmap}
-"""Shortcuts by their names."""
+EXPANSIONS = {"flame": _flame, "heatmap": _heatmap}
+"""The function of each shortcut of :data:`pytrace.cli.options.SHORTCUTS`."""
