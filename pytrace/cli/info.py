@@ -15,6 +15,9 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.abi import bpf_token, landlock, perf, privileges, seccomp
 from pytrace.runtime.load import features
 
+Value = str | int | bool
+"""Of a row: a text, a number, or whether the machine has something."""
+
 _PACKAGES = ("llvmlite", "ply", "pyelftools", "pyroute2", "libclang")
 
 _SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -53,12 +56,12 @@ _INSTRUCTIONS = {True: 1_000_000, False: 4096}
 
 
 _AS_BUILT_ELSEWHERE = (
-    ("bfd", "no"),
-    ("libdw (DWARF support)", "yes"),
-    ("libsystemd (systemd notify support)", "yes"),
-    ("libdebuginfod (debuginfod support)", "yes"),
-    ("blazesym (advanced symbolization)", "yes"),
-    ("bcc library path resolution", "yes"),
+    ("bfd", False),
+    ("libdw (DWARF support)", True),
+    ("libsystemd (systemd notify support)", True),
+    ("libdebuginfod (debuginfod support)", True),
+    ("blazesym (advanced symbolization)", True),
+    ("bcc library path resolution", True),
 )
 """Optional parts of bpftrace, and whether pytrace has an equivalent (all but disassembling)."""
 
@@ -66,26 +69,22 @@ _AS_BUILT_ELSEWHERE = (
 def report(disabled: frozenset[str] = frozenset()) -> str:
     """The report as text; *disabled* are the features that ``--no-feature`` disables."""
     return "\n".join(
-        f"{title}\n" + "".join(f"  {name}: {value}\n" for name, value in rows) for title, rows in _sections(disabled)
+        f"{title}\n" + "".join(f"  {name}: {_text(value)}\n" for name, value in rows)
+        for title, rows in _sections(disabled)
     )
 
 
 def json_report(disabled: frozenset[str] = frozenset()) -> str:
     """The report as one JSON object: an object for each section, with ``yes`` and ``no`` as booleans, and numbers."""
-    sections = {
-        title.lower().replace(" ", "_"): {name: _json_value(value) for name, value in rows}
-        for title, rows in _sections(disabled)
-    }
+    sections = {title.lower().replace(" ", "_"): dict(rows) for title, rows in _sections(disabled)}
     return json.dumps({"type": "info", "data": sections}) + "\n"
 
 
-def _json_value(text: str) -> str | int | bool:
-    if text in ("yes", "no"):
-        return text == "yes"
-    return int(text) if text.isdecimal() else text
+def _text(value: Value) -> str:
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
-def _sections(disabled: frozenset[str]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+def _sections(disabled: frozenset[str]) -> Iterator[tuple[str, list[tuple[str, Value]]]]:
     yield "System", list(_system())
     yield "Privileges", list(_privileges())
     yield "Build", list(_build())
@@ -96,7 +95,7 @@ def _sections(disabled: frozenset[str]) -> Iterator[tuple[str, list[tuple[str, s
         rows = [(name, name) for name in shown]
         answers = list(_answers([*_AS_ELSEWHERE.get(title, ()), *rows], disabled))
         if title == "Kernel features":
-            answers.insert(0, ("Instruction limit", str(_INSTRUCTIONS[features.has("large_programs")])))
+            answers.insert(0, ("Instruction limit", _INSTRUCTIONS[features.has("large_programs")]))
         yield title, answers
 
 
@@ -111,26 +110,26 @@ _FOR = (
 """What needs which capabilities; CAP_SYS_ADMIN stands for CAP_BPF and CAP_PERFMON."""
 
 
-def _privileges() -> Iterator[tuple[str, str]]:
+def _privileges() -> Iterator[tuple[str, Value]]:
     """What this process may do, what needs more, and whether that suffices for a run."""
     held = privileges.effective_capabilities()
-    yield "user id", str(os.geteuid())
+    yield "user id", os.geteuid()
     for name in privileges.CAPABILITIES:
-        yield name, "yes" if name in held else "no"
+        yield name, name in held
     for title, wanted in _FOR:
         missing = privileges.missing_capabilities(held, wanted)
-        yield f"{title} ({', '.join(wanted)})", f"no (lacks {', '.join(missing)})" if missing else "yes"
-    yield "user namespace of a container", "yes" if bpf_token.in_container() else "no"
-    yield "BPF token", "yes" if bpf_token.token() is not None else f"no ({bpf_token.refusal() or 'none is needed'})"
-    yield "perf events (profile, interval, perf tracepoints)", "yes" if _perf_events() else "no"
-    yield "seccomp filter while tracing", "yes" if seccomp.available() else "no (not on this machine)"
+        yield f"{title} ({', '.join(wanted)})", f"no (lacks {', '.join(missing)})" if missing else True
+    yield "user namespace of a container", bpf_token.in_container()
+    yield "BPF token", True if bpf_token.token() is not None else f"no ({bpf_token.refusal() or 'none is needed'})"
+    yield "perf events (profile, interval, perf tracepoints)", _perf_events()
+    yield "seccomp filter while tracing", seccomp.available() or "no (not on this machine)"
     yield "Landlock while tracing", f"yes (ABI {landlock.abi()})" if landlock.abi() else "no (not in this kernel)"
     try:
         privileges.check()
     except TraceError as error:
         yield "tracing", f"no ({'; '.join((error.message, *error.hints))})"
     else:
-        yield "tracing", "yes"
+        yield "tracing", True
 
 
 def _perf_events() -> bool:
@@ -143,14 +142,14 @@ def _perf_events() -> bool:
     return True
 
 
-def _system() -> Iterator[tuple[str, str]]:
+def _system() -> Iterator[tuple[str, Value]]:
     uname = os.uname()
     yield "OS", f"{uname.sysname} {uname.release} {uname.version}"
     yield "Arch", uname.machine
-    yield "CPUs", str(os.cpu_count())
+    yield "CPUs", os.cpu_count() or 0
 
 
-def _build() -> Iterator[tuple[str, str]]:
+def _build() -> Iterator[tuple[str, Value]]:
     yield "version", pytrace.__version__
     yield "Python", platform.python_version()
     for name in _PACKAGES:
@@ -160,9 +159,9 @@ def _build() -> Iterator[tuple[str, str]]:
             yield name, "not installed"
     yield "LLVM", _llvm()
     yield "libbpf", _libbpf()
-    yield "clang (for imports of C)", "yes" if any(_programs("clang")) else "no"
+    yield "clang (for imports of C)", any(_programs("clang"))
     yield from _AS_BUILT_ELSEWHERE
-    yield "dwunwind (DWARF stack unwinding)", "yes" if platform.machine() == "x86_64" else "no (x86-64 only)"
+    yield "dwunwind (DWARF stack unwinding)", platform.machine() == "x86_64" or "no (x86-64 only)"
 
 
 def _llvm() -> str:
@@ -190,10 +189,10 @@ def _programs(name: str) -> Iterator[Path]:
             yield path
 
 
-def _answers(rows: Iterable[tuple[str, str]], disabled: frozenset[str]) -> Iterator[tuple[str, str]]:
+def _answers(rows: Iterable[tuple[str, str]], disabled: frozenset[str]) -> Iterator[tuple[str, Value]]:
     """Titles and answers; a row consists of the title of the line and the name of the feature."""
     for text, name in rows:
         if name in disabled:
             yield text, "switched off"
             continue
-        yield text, "yes" if features.has(name) else "no"
+        yield text, features.has(name)
