@@ -139,9 +139,7 @@ def tail(count: int, most: int, bars: Bars = Bars.SIGNS) -> bytes:
         return f"{count:>8} |{'@' * _length(count, most):<{_BAR}}|\n".encode()
     eighths = max(8 * _BAR * count // most, 1 if count else 0)
     bar = f"{'█' * (eighths // 8) + _EIGHTHS[eighths % 8]:<{_BAR}}"
-    if bars is Bars.COLOUR:
-        bar = f"\x1b[36m{bar}\x1b[0m"
-    return f"{count:>8} |{bar}|\n".encode()
+    return f"{count:>8} |\x1b[36m{bar}\x1b[0m|\n".encode()
 
 
 def text(form: Shape, counts: Sequence[int], div: int = 1, bars: Bars = Bars.SIGNS) -> bytes:

@@ -28,10 +28,8 @@ class Bars(Enum):
 
     SIGNS = "signs"
     """``@``, as bpftrace draws them."""
-    BLOCKS = "blocks"
-    """Eighths of block characters."""
     COLOUR = "colour"
-    """The same in colour."""
+    """Eighths of block characters, in colour."""
 
 
 def map_title(name: str, mark: str) -> str:

@@ -118,5 +118,4 @@ def test_percentile_text() -> None:
     ],
 )  # fmt: skip
 def test_bars_of_blocks(count: int, most: int, bar: str) -> None:
-    assert histogram.tail(count, most, Bars.BLOCKS).decode() == f"{count:>8} |{bar:<52}|\n"
     assert histogram.tail(count, most, Bars.COLOUR).decode() == f"{count:>8} |\x1b[36m{bar:<52}\x1b[0m|\n"
