@@ -12,10 +12,15 @@ def read_text(path: str) -> str:
         return ""
 
 
-def lines(text: str) -> list[str]:
+def text(data: bytes) -> str:
+    """Bytes of a file of the kernel as text, in which names may be no UTF-8."""
+    return data.decode(errors="surrogateescape")
+
+
+def lines(content: str) -> list[str]:
     """The lines of a file of the kernel, which end with a newline and nothing else.
 
     The kernel escapes newlines in names (of threads, cgroups, mount points, files) and leaves other characters that
     :meth:`str.splitlines` and text files take for line ends, so a name could pass for a line.
     """
-    return text.removesuffix("\n").split("\n") if text else []
+    return content.removesuffix("\n").split("\n") if content else []

@@ -37,10 +37,6 @@ def _bytes(text: str) -> bytes:
     return text.encode(errors="surrogateescape")
 
 
-def _text(name: bytes) -> str:
-    return name.decode(errors="surrogateescape")
-
-
 class Kallsyms:
     """One reading of the symbol table."""
 
@@ -153,13 +149,13 @@ class Kallsyms:
         while at >= 0:
             match = accepts.match(self.text, at - 2)
             if match:
-                modules[_text(match.group(1) or b"")] = None
+                modules[kernel_files.text(match.group(1) or b"")] = None
             at = self.text.find(needle, at + 1)
         return list(modules)
 
     def function_lists(self, without: str) -> dict[str, list[str]]:
         """Names of all code symbols by module (empty for the kernel), each once; *without* as in :meth:`owners`."""
-        core, added = _text(self.text[: self._core_end]), _text(self.text[self._core_end :])
+        core, added = kernel_files.text(self.text[: self._core_end]), kernel_files.text(self.text[self._core_end :])
         by_module = {"": list(dict.fromkeys(re.findall(rf" [tTwW] (?!{without})(\S+)\n", core)))}
         for name, owner in dict.fromkeys(re.findall(rf" [tTwW] (?!{without})(\S+)\t\[(.*)\]\n", added)):
             by_module.setdefault(owner, []).append(name)
@@ -184,7 +180,7 @@ class Kallsyms:
             return None
         # Aliases share an address; the kernel itself names the first of them.
         line = self._core[bisect_left(self._core, digits)]
-        return KernelPlace(_text(line[19:]), address - base, "")
+        return KernelPlace(kernel_files.text(line[19:]), address - base, "")
 
     @cached_property
     def _core_limit(self) -> int:
@@ -200,7 +196,7 @@ class Kallsyms:
         for digits, name, module in _ADDED.findall(self.text, self._core_end):
             address = int(digits, 16)
             if address >= KERNEL_HALF:
-                rows.append((address, _text(name), _text(module)))
+                rows.append((address, kernel_files.text(name), kernel_files.text(module)))
         rows.sort(key=lambda row: row[0])
         return [row[0] for row in rows], [row[1:] for row in rows]
 

@@ -102,10 +102,6 @@ class KernelFunctions:
         }
 
 
-def _text(data: bytes) -> str:
-    return data.decode(errors="surrogateescape")
-
-
 def _made(owner: str) -> bool:
     """True if an owner in kallsyms is no module: what the kernel makes while it runs (BPF programs, trampolines)."""
     return owner == "bpf" or owner.startswith("__builtin__")
@@ -149,9 +145,9 @@ class TraceableFunctions:
         bracket = text.find(b"[")
         end = len(text) if bracket < 0 else text.rfind(b"\n", 0, bracket) + 1
         core = re.compile(r"\n((?!" + NEVER + r")\S+)(?=\s*\n)")
-        by_module = {"": list(dict.fromkeys(core.findall(_text(text[:end]))))}
+        by_module = {"": list(dict.fromkeys(core.findall(kernel_files.text(text[:end]))))}
         added = re.compile(r"(?m)^((?!" + NEVER + r")\S+)[ \t]*(?:\[([^\]\n]*)\])?[ \t]*$")
-        for name, owner in dict.fromkeys(added.findall(_text(text[end:]))):
+        for name, owner in dict.fromkeys(added.findall(kernel_files.text(text[end:]))):
             by_module.setdefault(owner, []).append(name)
         return by_module
 
@@ -187,4 +183,4 @@ class TraceableFunctions:
             where = rb"[ \t]+\[(" + re.escape(module.encode(errors="surrogateescape")) + rb")\]"
         never = rb"(?!" + NEVER.encode() + rb")"
         line = re.compile(rb"\n" + never + re.escape(name.encode(errors="surrogateescape")) + where + rb"[ \t]*(?=\n)")
-        return list(dict.fromkeys(_text(match.group(1) or b"") for match in line.finditer(text)))
+        return list(dict.fromkeys(kernel_files.text(match.group(1) or b"") for match in line.finditer(text)))
