@@ -217,7 +217,8 @@ class Confinement(Service):
         self._give_up(needs(self._loaded.manifest, self._options, legacy=legacy, on_cpus=on_cpus))
 
     def _give_up(self, wanted: Needs) -> None:
-        self._hold(wanted)
+        installed = installation()
+        self._hold(wanted, installed)
         if wanted.everything:
             self._say(f"Not limited: files and system calls: {wanted.everything}\n")
             return
@@ -226,14 +227,14 @@ class Confinement(Service):
         except OSError as error:
             self._say(f"Not limited: files and system calls: {error}\n")
             return
-        self._landlock(wanted)
+        self._landlock(wanted, installed)
         self._seccomp(wanted)
 
-    def _hold(self, wanted: Needs) -> None:
+    def _hold(self, wanted: Needs, installed: list[str]) -> None:
         """Give up capabilities."""
         held = capabilities.permitted()
         capabilities.hold(mask(wanted.capabilities) & held, held)
-        names = {**_missed(wanted, self._loaded), **wanted.capabilities}
+        names = {**_missed(wanted, installed, self._loaded), **wanted.capabilities}
         capabilities.hold(held, held)
         names = {held_name: reason for name, reason in names.items() if (held_name := _as_held(name, held))}
         kept = mask(names)
@@ -246,7 +247,7 @@ class Confinement(Service):
         texts = [f"{', '.join(kept_names)} ({reason})" for reason, kept_names in by_reason.items()]
         self._say(f"Capabilities kept: {'; '.join(texts) or 'none'}\n")
 
-    def _landlock(self, wanted: Needs) -> None:
+    def _landlock(self, wanted: Needs, installed: list[str]) -> None:
         if wanted.all_files:
             self._say(f"Files are not limited by Landlock: {wanted.all_files}\n")
             return
@@ -257,7 +258,7 @@ class Confinement(Service):
         if not version:
             self._say("Files are not limited by Landlock: this kernel does not have it, or does not use it\n")
             return
-        read = [*_SYSTEM_FILES, *installation(), *wanted.read]
+        read = [*_SYSTEM_FILES, *installed, *wanted.read]
         limits = landlock.Limits(
             tuple(read), tuple(wanted.write), connections=bool(wanted.families), signals=wanted.signals
         )
@@ -324,7 +325,7 @@ def mask(names: Iterable[str]) -> int:
     return sum(1 << privileges.CAPABILITIES[name] for name in set(names))
 
 
-def _missed(wanted: Needs, loaded: LoadedScript) -> dict[str, str]:
+def _missed(wanted: Needs, installed: list[str], loaded: LoadedScript) -> dict[str, str]:
     """Capabilities that this process turns out to miss, now that it does not use them, with the reason."""
     missed: dict[str, str] = {}
     try:
@@ -332,7 +333,7 @@ def _missed(wanted: Needs, loaded: LoadedScript) -> dict[str, str]:
     except PermissionError:
         # Before Linux 5.19 bpf(2) refuses every command without CAP_BPF, unless unprivileged BPF is on.
         missed["CAP_BPF"] = OLD_MAPS
-    if not all(map(_readable, installation())):
+    if not all(map(_readable, installed)):
         missed["CAP_DAC_READ_SEARCH"] = INSTALLATION
     elif not all(map(_visible, _probed(loaded.manifest))):
         missed["CAP_DAC_READ_SEARCH"] = PROBED
