@@ -6,6 +6,8 @@ import io
 import os
 import sys
 
+from pytrace.base import progress
+
 
 def colour(descriptor: int = 2) -> bool:
     """Whether to use colour: by ``PYTRACE_COLOR`` (or ``BPFTRACE_COLOR``), else if *descriptor* is a terminal.
@@ -45,6 +47,7 @@ class _Messages(_Shown):
     """Standard error with write errors ignored: a message that cannot be written does not end the run."""
 
     def write(self, text: str) -> int:
+        progress.make_room(text[-1:])
         try:
             return super().write(text)
         except OSError:

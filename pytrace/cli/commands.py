@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytrace.base import private_folders
+from pytrace.base import private_folders, progress
 from pytrace.cli import messages, request
 from pytrace.cli.options import CommandLine
 from pytrace.cli.request import Script
@@ -30,6 +30,8 @@ def run(line: CommandLine) -> int:
 
         return script_texts.show(line)
     options = request.run_options(line)
+    if not options.quiet:
+        progress.show_on(2)
     try:
         return _run(line, options)
     finally:
@@ -128,7 +130,8 @@ def compile_script(script: Script, compile_options: CompileOptions, options: Run
 
     diagnostics = Diagnostics()
     try:
-        return pipeline.compile_script(script.source, compile_options, live_kernel(options), diagnostics)
+        with progress.step("compiling"):
+            return pipeline.compile_script(script.source, compile_options, live_kernel(options), diagnostics)
     finally:
         messages.show(diagnostics, warnings=options.warnings)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO
 
-from pytrace.base import whole_files
+from pytrace.base import progress, whole_files
 from pytrace.base.control_characters import printable_lines
 from pytrace.cli.scripts.command_parser import CommandParser
 from pytrace.core.diagnostics import TraceError
@@ -37,7 +37,10 @@ def run(words: Sequence[str]) -> int:
         sys.stderr.write(parser.format_help())
         return 1
     arguments = parser.parse_intermixed_args(list(words[1:]))
-    return act(arguments)
+    if arguments.output not in (None, "-") or not os.isatty(1):
+        progress.show_on(2)
+    with progress.step("reading snapshots and writing the result"):
+        return act(arguments)
 
 
 def help_text(name: str) -> str:

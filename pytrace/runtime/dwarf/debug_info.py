@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from elftools.common.exceptions import DWARFError
 
+from pytrace.base import progress
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.dwarf.lines import LineTable
 from pytrace.runtime.dwarf.lists import ranges
@@ -44,11 +45,13 @@ class _Reading:
     def __init__(self, path: str, missing: dict[str, None]) -> None:
         self._path = path
         self._missing = missing
+        self._step = progress.detail(f"reading debug information of {path}")
 
     def __enter__(self) -> None:
-        return
+        self._step.__enter__()
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
+        self._step.__exit__(None, None, None)
         if isinstance(error, COMPLAINTS):
             raise TraceError(f"{self._path}: its DWARF cannot be read: {explained(error)}") from error
         if isinstance(error, MissingFileError):

@@ -16,7 +16,7 @@ import stat
 import threading
 from typing import IO, TYPE_CHECKING
 
-from pytrace.base import private_files, private_folders
+from pytrace.base import private_files, private_folders, progress
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.elf.file import SHT_NOBITS, ElfFile, is_elf
 from pytrace.runtime.host.procfs import resolved
@@ -214,6 +214,10 @@ class _Download:
 
     def run(self) -> bool:
         """True if the file is there now; waits as long as something arrives."""
+        with progress.step(f"downloading debug information from {self._url}", unit="MB") as self._step:
+            return self._watch()
+
+    def _watch(self) -> bool:
         thread = threading.Thread(target=self._work, daemon=True)
         thread.start()
         while thread.is_alive():
@@ -242,6 +246,7 @@ class _Download:
             self._progress.set()
 
     def _store(self, answer: IO[bytes]) -> None:
+        self._step.total = int(getattr(answer, "length", None) or 0)
         places = list(fetched(self._build_id).values())
         with private_folders.first_usable(places, create=True) as folder:
             private_files.remove_abandoned(folder)
@@ -256,6 +261,7 @@ class _Download:
             if left < 0:
                 raise OSError(errno.EFBIG, f"the file is larger than {most} bytes (DEBUGINFOD_MAXSIZE)")
             yield piece
+            self._step.done += len(piece)
             self._progress.set()
             if self._given_up:
                 raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))

@@ -13,6 +13,7 @@ import select
 import stat
 import time
 
+from pytrace.base import progress
 from pytrace.core.diagnostics import TraceError
 
 _AT_ONCE = 4096
@@ -66,6 +67,7 @@ class Channel:
         self._own = -1
         self._polls = False
         self._prepared = False
+        self._terminal = False
         self.unsure = False
         """Whether it polls as writable although nothing could be written (a terminal does when little room is left)."""
 
@@ -79,7 +81,8 @@ class Channel:
             return
         self._prepared = True
         mode = os.fstat(self.descriptor).st_mode
-        if not stat.S_ISFIFO(mode) and not stat.S_ISSOCK(mode) and not os.isatty(self.descriptor):
+        self._terminal = stat.S_ISCHR(mode) and os.isatty(self.descriptor)
+        if not stat.S_ISFIFO(mode) and not stat.S_ISSOCK(mode) and not self._terminal:
             return
         if not os.get_blocking(self.descriptor):
             return
@@ -101,6 +104,8 @@ class Channel:
                 if not self.wait(0):
                     return True
                 data = data[:_AT_ONCE]
+            if self._terminal:
+                progress.make_room(bytes(data[-1:]))
             # Without a step of the interpreter in between: a signal's exception must not come before it is noted.
             done.extend(map(os.write, (self.fileno(),), (data,)))
             self.unsure = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 
+from pytrace.base import progress
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.probes.kinds import END
 from pytrace.runtime.session.loop import OVER_AT_ONCE, RunLoop
@@ -50,7 +51,8 @@ class Ending:
         run.output.flush()
         totals = run.losses.totals()
         run.output.events_over = True
-        errors = [] if run.options.dry_run else self._finish_maps()
+        with progress.step("resolving symbols and writing what was traced"):
+            errors = [] if run.options.dry_run else self._finish_maps()
         self._sum_up(totals)
         self._report_silence()
         self._report_command()

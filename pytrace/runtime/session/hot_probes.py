@@ -15,6 +15,7 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
+from pytrace.base import progress
 from pytrace.core.costs import entry_cost
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import CompiledScript, ProgramSpec
@@ -82,7 +83,8 @@ def confirm(script: CompiledScript, options: RunOptions) -> None:
     known = subjects(programs)
     if not known and count <= MANY:
         return
-    estimate = trial(script, programs, options)
+    with progress.step("counting hits of the probes"):
+        estimate = trial(script, programs, options)
     if estimate.share < NOTABLE:
         return
     what = f" ({', '.join(known)})" if known else ""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from pytrace.base import progress
 from pytrace.base.interruption import EndRequests, postponed
 from pytrace.base.terminal import colour, unicode
 from pytrace.core.config import Config
@@ -247,7 +248,8 @@ def programs(
         admit=None if memory is None else memory.admit,
     )
     try:
-        return load(script, options=load_options, stack=stack)
+        with progress.step("loading programs into the kernel"):
+            return load(script, options=load_options, stack=stack)
     except LoadError as error:
         if options.verbose and error.log and "verifier" not in options.debug:
             _show_refusal(error)

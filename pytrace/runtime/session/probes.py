@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
+from itertools import count
 from typing import TYPE_CHECKING
 
+from pytrace.base import progress
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.kinds import known_kind
@@ -69,8 +71,10 @@ class Probes:
         from pytrace.runtime.attach import attachments
         from pytrace.runtime.attach.opened import MissReader
 
-        attach_options = self._attach_options()
-        done = attachments.attach_all(self._loaded, self._loaded.manifest.programs, attach_options, self._links)
+        programs = self._loaded.manifest.programs
+        with progress.step("attaching probes", sum(len(program.targets) for program in programs)) as step:
+            attach_options = self._attach_options(step)
+            done = attachments.attach_all(self._loaded, programs, attach_options, self._links)
         self._opened.append(done.opened)
         self._miss_readers.append(MissReader(self._loaded, done.opened))
         self._follow_descendants(done)
@@ -79,8 +83,14 @@ class Probes:
                 self._notices.warn(str(failure), failure.hints)
         return list(done.attached)
 
-    def _attach_options(self) -> AttachOptions:
+    def _attach_options(self, step: progress.Step) -> AttachOptions:
         from pytrace.runtime.attach.attachments import AttachOptions
+
+        attached = count()
+
+        def attaching() -> None:
+            self._heartbeat.attaching()
+            step.done = next(attached)
 
         options = self._options
         command = (self._command,) if self._command is not None and options.follow else ()
@@ -92,7 +102,7 @@ class Probes:
             missing_probes=self._loaded.manifest.config.missing_probes,
             disabled=options.disabled,
             file_activation=options.usdt_file_activation,
-            progress=self._heartbeat.attaching,
+            progress=attaching,
         )
 
     def _follow_descendants(self, done: Attachments) -> None:
@@ -161,7 +171,8 @@ class Probes:
         """Detach all probes, if they are attached."""
         self.missed()
         self._miss_readers.clear()
-        self._links.close()
+        with progress.step("detaching probes"):
+            self._links.close()
         self._detached = self._detached or _now()
 
     def reserve(self) -> None:
