@@ -245,7 +245,7 @@ def _manifest(script: Script, services: tuple[ProgramSpec, ...]) -> Manifest:
         config=checked.config,
         counters=script.layout.manifest_counters(),
         session=SESSION if script.uses_session else None,
-        unwind=unwind_tables.MAPS if script.unwinds else None,
+        unwind=unwind_tables.maps(selected=script.unwinds, asks=script.asks),
         follow_map=process_following.MAP if process_following.wanted(checked, script.options) else "",
         objects=tuple(checked.objects),
         ahead=None if script.ahead is None else script.ahead.section(script.layout.copies),

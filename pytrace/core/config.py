@@ -49,6 +49,8 @@ class Config(msgspec.Struct, frozen=True):
     """Source file and line, and inlined functions, in stacks."""
     use_blazesym: bool = True
     stack_mode: str = "bpftrace"
+    stack_unwinding: str = "frame_pointers"
+    """How ``ustack`` unwinds: ``frame_pointers``, ``tables`` (as ``dw_ustack``), ``auto``: tables where there are."""
     str_trunc_trailer: str = ".."
     syscall_tracepoints: str = "auto"
     """``raw``: traced through raw tracepoints where possible; ``plain``: never; ``auto``: where that costs less."""

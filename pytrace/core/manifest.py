@@ -274,13 +274,16 @@ class UnwindMaps(msgspec.Struct, frozen=True):
     """The maps of unwind tables (``core.unwind_format``), which the session fills.
 
     *spaces* has the location of the *ranges* of each process; *rows* has *room* for that many rows, and may be enlarged
-    before it is loaded.
+    before it is loaded. *selected*: there are programs that unwind selected processes only (``dw_ustack``). Through the
+    ring *requests* programs ask for the tables of processes that they meet; it is empty if none does.
     """
 
     spaces: str
     ranges: str
     rows: str
     room: int
+    selected: bool
+    requests: str
 
 
 class OpenValue(msgspec.Struct, frozen=True):

@@ -14,8 +14,11 @@ bits   name meaning
 The CFA (canonical frame address) is the stack pointer before the call; the return address is in the word below it.
 Source: DWARF 5, section 6.4.
 
-A process's *ranges* are its mappings in order of address, each of :data:`RANGE_SIZE` bytes: ``u64`` start, end,
-the load bias (address minus virtual address in the file), ``u32`` index of the first row, ``u32`` number of rows.
+A process's *ranges* are its executable mappings in order of address, each of :data:`RANGE_SIZE` bytes: ``u64`` start,
+end, the load bias (address minus virtual address in the file), ``u32`` index of the first row, ``u32`` number of rows.
+
+A process's *space* is :data:`SPACE_SIZE` bytes: ``u32`` index of the first range, ``u32`` number of ranges, and the
+address of the ``struct mm_struct`` that they belong to; 0 until a program has seen it.
 """
 
 from __future__ import annotations
@@ -28,13 +31,14 @@ WHERE_RBP_POINTS = 255
 CFA_LIMIT = 1 << 19
 """Distances of a rule are less than this, in words."""
 RANGE_SIZE = 32
+SPACE_SIZE = 16
 
 
 class Rule(IntEnum):
     """How the CFA is computed."""
 
-    NONE = 0
-    """Unknown: unwinding ends."""
+    FRAME = 0
+    """No table covers the place (Go, code that was compiled at run time, assembler): a frame pointer may help."""
     RSP = 1
     RBP = 2
     AT_RBP = 3
@@ -46,3 +50,7 @@ class Rule(IntEnum):
     """The kernel's signal frame lies at rsp: all registers are in it."""
     LAST = 7
     """There is no caller."""
+    NONE = 8
+    """Unknown: unwinding ends."""
+    UNMAPPED = 9
+    """The address is in none of the ranges of the process. Not in rows."""

@@ -17,6 +17,7 @@ from pytrace.runtime.symbols.images import Images
 from pytrace.runtime.unwind import tables
 from tests.support.compile import compiled, tool
 from tests.support.damage import Damaged, damaged
+from tests.support.waiting import finished
 
 PROGRAM = """\
 struct point { int x; char tag[4]; struct point *next; };
@@ -58,7 +59,7 @@ def _questions(path: str, places: list[int]) -> Iterator[tuple[str, Callable[[],
     yield "debug file", lambda: debug_files.find(ElfFile.open(path), debug_files.DEFAULT_DIRECTORIES)
     yield "supplement", lambda: debug_files.supplement(ElfFile.open(path), debug_files.DEFAULT_DIRECTORIES)
     yield "mini debug info", lambda: ElfFile.open(path).mini_debug_info
-    yield "unwind table", lambda: tables.compile_table(*_frames_of(path))
+    yield "unwind table", lambda: finished(tables.compile_table(*_frames_of(path)))
     images = Images({}, lines=True)
     for place in places:
         yield f"address {place:#x}", partial(known.offset, path, place)

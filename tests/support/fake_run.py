@@ -172,7 +172,7 @@ class FakeRun:
         reader = RingReader(self.ring.file, stack)
         consumer = Consumer(reader, renderer, self.output, self.requests, self.probes)
         loaded, probes, loop = cast(Any, self.loaded), cast(Any, self.probes), cast(Any, self.loop)
-        losses = Losses(loaded, probes, consumer, renderer, self.output, NoHeartbeat())
+        losses = Losses(loaded, probes, consumer, renderer, self.output, NoHeartbeat(), lambda _text: None)
         self.resources = Resources(
             options=self.options, embedded=embedded, requests=self.requests, signals=self.signals,
             output=self.output, notices=Notices(self.output, self.options), command=command or NoCommand(),

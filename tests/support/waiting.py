@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import TypeVar
 
 from tests.support.patience import patience
 
 SERVED = f"sh {Path(__file__).resolve().parent}/served.sh"
 """Shell command: sends SIGUSR1 to the first of the processes that follow, and waits until all have served it."""
+
+
+_Result = TypeVar("_Result")
+
+
+def finished(steps: Generator[None, None, _Result]) -> _Result:
+    """The result of work that is done in steps, after all of them."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: _Result = end.value
+            return result
 
 
 def until(condition: Callable[[], object], seconds: float = 10.0) -> None:

@@ -70,7 +70,9 @@ class Script(msgspec.Struct, eq=False):
     """The function that repeats the read of a string (``codegen.emit.user_memory``)."""
     uses_session: bool = False
     unwinds: bool = False
-    """Whether a program unwinds user stacks by unwind tables."""
+    """Whether a program unwinds user stacks of selected processes by unwind tables."""
+    asks: bool = False
+    """Whether a program asks for the tables of processes that it meets."""
     ahead: Ahead | None = None
     """Load-time values of an ahead-of-time file; None for other scripts."""
     sparing: bool = False

@@ -88,7 +88,7 @@ def open_run(
     loop = EventLoop(ring, stack)
     probes = Probes(loaded, options, traced.pid, processes, notices, heart, stack)
     consumer = Consumer(ring, printer, written, requests, probes)
-    losses = Losses(loaded, probes, consumer, printer, written, heart)
+    losses = Losses(loaded, probes, consumer, printer, written, heart, notices.tell if options.verbose else _nowhere)
     measured = costs(options, loaded, written, notices.tell, stack)
     snapshots = Snapshots(manifest, options, printer, ring, lazy, probes, losses, rows, measured)
     all_services: list[Service] = [heart, *(() if embedding else (OwnProcess(),)), processes, losses]
@@ -137,9 +137,16 @@ def _load(
 
         rates.write(loaded, options.rates)
     stack.callback(lazy.close)
-    processes = Processes(lazy, unwinding.start(loaded, stack, notices.warn))
+    tell = notices.tell if options.verbose else _nowhere
+    ring = manifest.unwind.requests if manifest.unwind is not None else ""
+    requests = RingReader(loaded.map_fd(ring), stack) if ring else None
+    processes = Processes(lazy, unwinding.start(loaded, stack, notices.warn, tell), requests)
     follow_mappings(manifest, options, traced.pid, lazy, notices.warn)
     return traced, loaded, processes
+
+
+def _nowhere(_text: str) -> None:
+    """Tell nobody."""
 
 
 def raise_limits(manifest: Manifest) -> None:
@@ -206,7 +213,7 @@ def check_saving(manifest: Manifest, options: RunOptions) -> list[Export]:
 
 
 def unwound(manifest: Manifest, options: RunOptions, traced: Command) -> Unwound | NothingUnwound:
-    """The processes that ``dw_ustack`` unwinds; the command is held after its exec for that."""
+    """The processes whose unwind tables are read at the start; the command is held after its exec for that."""
     if manifest.unwind is None:
         return NothingUnwound()
     from pytrace.runtime.unwind.unwinder import Unwound
@@ -306,7 +313,7 @@ def follow_mappings(
     manifest: Manifest, options: RunOptions, command: int | None, lazy: LazySymbols, warn: Callable[[str], None]
 ) -> None:
     """Follow the mappings of processes, if the script shows user addresses: processes may end before the output."""
-    unwinds = manifest.unwind is not None
+    unwinds = manifest.unwind is not None and manifest.unwind.selected
     if not unwinds and not manifest.shows_user_addresses():
         return
     pid = options.filters.pid if command is None else command

@@ -18,9 +18,11 @@ from pytrace.runtime.elf.leb128 import signed, unsigned
 from pytrace.runtime.unwind.call_frames import Interpreter, State
 
 if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
     from pytrace.runtime.elf.file import ElfFile
 
-FORMAT = 2
+FORMAT = 3
 """Version of the file format of cached tables."""
 
 _POINTER_FORMATS = {0x0: "<Q", 0x2: "<H", 0x3: "<I", 0x4: "<Q", 0xA: "<h", 0xB: "<i", 0xC: "<q"}
@@ -48,9 +50,9 @@ class _Reader:
         self._known: dict[tuple[int, bytes], list[tuple[int, int]]] = {}
         self.rows: list[int] = []
 
-    def read(self) -> None:
-        """Fill :attr:`rows`: start addresses in the high half, rules in the low one, in no order."""
-        data, at, size = self._data, 0, len(self._data)
+    def read(self) -> Iterator[None]:
+        """Fill :attr:`rows` in steps: start addresses in the high half, rules in the low one, in no order."""
+        data, at, size, functions = self._data, 0, len(self._data), 0
         head = struct.Struct("<II")
         while at + 8 <= size:
             length, identity = head.unpack_from(data, at)
@@ -67,6 +69,9 @@ class _Reader:
                 return
             if identity:
                 self._function(start - identity, start + 4, end)
+                functions += 1
+                if not functions % _STEP:
+                    yield
             at = end
 
     def _function(self, cie_at: int, at: int, end: int) -> None:
@@ -82,7 +87,7 @@ class _Reader:
             length, at = unsigned(self._data, at)
             at += length
         add = self.rows.append
-        add(start + size << 32)
+        add(start + size << 32 | Rule.FRAME)
         if cie.signal:
             add(start << 32 | Rule.SIGNAL)
             return
@@ -154,12 +159,12 @@ class _Reader:
         return encoding, "S" in letters, end
 
 
-def compile_table(data: bytes, address: int) -> array[int]:
-    """Rows of an ``.eh_frame`` that is loaded at *address*, in order of address."""
+def compile_table(data: bytes, address: int) -> Generator[None, None, array[int]]:
+    """In steps, the rows of an ``.eh_frame`` that is loaded at *address*, in order of address."""
     reader = _Reader(data, address)
     # Damaged entries end it: what follows them cannot be trusted.
     with suppress(IndexError, struct.error, KeyError):
-        reader.read()
+        yield from reader.read()
     return array("Q", _compact(reader.rows))
 
 
@@ -188,21 +193,29 @@ KEEP = 256
 """Tables that are kept; the ones that were written longest ago go."""
 
 
-def table(file: ElfFile) -> array[int]:
-    """Rows of a binary; empty when it has no ``.eh_frame``.
+MOST_READ = 32 << 20
+"""Bytes of ``.eh_frame`` from which a table is made; those of browsers have 20 MB."""
+_STEP = 256
+"""Functions between two steps, about a millisecond."""
+
+
+def table(file: ElfFile) -> Generator[None, None, array[int]]:
+    """In steps, the rows of a binary; none when it has no ``.eh_frame``, or one of more than :data:`MOST_READ` bytes.
 
     Tables are cached on disk by a digest of their input.  A build id would not do: a copy of the binary that was
     changed or truncated afterwards still has it.
     """
     section = file.section(".eh_frame")
-    source = b"" if section is None else bytes(file.contents(section))
-    if section is None or not source:
+    if section is None or not 0 < section.size <= MOST_READ:
+        return array("Q")
+    source = bytes(file.contents(section))
+    if not source:
         return array("Q")
     name = f"{private_files.digest(section.address.to_bytes(8, 'little') + source, 16)}.{FORMAT}"
     data = private_files.read(KIND, name)
     if data is not None:
         return array("Q", data)
-    rows = compile_table(source, section.address)
+    rows = yield from compile_table(source, section.address)
     private_files.write(KIND, name, rows.tobytes())
     private_files.trim(KIND, KEEP)
     return rows

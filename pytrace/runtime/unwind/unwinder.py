@@ -1,8 +1,11 @@
-"""The live side of ``dw_ustack``: fills the maps that ``pytrace.codegen.services.user_unwinding`` describes.
+"""The live side of unwinding by tables: fills the maps that ``pytrace.codegen.services.user_unwinding`` describes.
 
 Tables of a binary are loaded once, whatever number of processes has it mapped. A process has a *slice* of the array
 of ranges; when its mappings change it gets a new slice, and its entry in the hash of processes is switched in one step,
 so that a program always sees a whole one.
+
+Processes are selected (``-p``, ``-c``), and read before tracing starts, or programs ask for them (:class:`Requests`);
+these are read in short steps between the handling of events.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import mmap
 import os
 import struct
+import time
 from collections import deque
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
@@ -22,15 +26,21 @@ from pytrace.runtime.symbols.images import vdso_image
 from pytrace.runtime.unwind import tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
     from pytrace.core.manifest import Manifest, UnwindMaps
     from pytrace.runtime.host.procfs import Mapping
     from pytrace.runtime.load.loaded_script import LoadedScript
 
 _RANGE = struct.Struct("=QQQII")
+PROCESSES = 4096
+"""Requests that wait at most."""
 _SMALLEST_SLICE = 16
 _VDSO = (0, -1)
+MOST_RANGES = 4096
+"""Ranges of one process; programs find one in 13 steps."""
+_PRUNE = 256
+"""Processes after which it is looked which have ended."""
 
 Identity = tuple[int, int]
 """Device and inode of a file."""
@@ -99,16 +109,19 @@ class Unwound:
         for pid in self.pids:
             root = procfs.root_prefix(pid)
             for item in _code(procfs.read_maps(pid)):
-                files[item.device, item.inode] = root + item.path
+                if item.inode:
+                    files[item.device, item.inode] = root + item.path
         rows = sum(_most_rows(path) for path in files.values())
         maps = _maps(self._manifest)
         return {maps.rows: maps.room + rows} if rows > maps.room // 2 else {}
 
-    def start(self, loaded: LoadedScript, stack: ExitStack, message: Callable[[str], None]) -> Unwinder:
-        """Read the tables."""
-        if not self.pids:
+    def start(
+        self, loaded: LoadedScript, stack: ExitStack, message: Callable[[str], None], tell: Callable[[str], None]
+    ) -> Unwinder:
+        """Read the tables. *message* is called with warnings, *tell* with what is chosen for each binary."""
+        if not self.pids and _maps(self._manifest).selected:
             message("dw_ustack has no process to unwind: give one with -p, -c or --dwarf-pid")
-        unwinder = Unwinder(loaded, stack, message)
+        unwinder = Unwinder(loaded, stack, message, tell)
         for pid in self.pids:
             unwinder.add(pid)
         return unwinder
@@ -135,33 +148,75 @@ def _most_rows(path: str) -> int:
 class Unwinder:
     """Tables and address spaces of the processes whose stacks are unwound.
 
-    :meth:`add` takes a process in. *message* is called with a text when something has to be left out.
+    :meth:`add` takes a process in. *message* is called with a text when something has to be left out, *tell* with how
+    the stacks of each binary are unwound.
     """
 
-    def __init__(self, loaded: LoadedScript, stack: ExitStack, message: Callable[[str], None]) -> None:
+    def __init__(
+        self, loaded: LoadedScript, stack: ExitStack, message: Callable[[str], None], tell: Callable[[str], None]
+    ) -> None:
         maps = _maps(loaded.manifest)
         self._spaces = loaded.map_fd(maps.spaces)
         self._ranges = _Array(loaded.map_fd(maps.ranges), stack)
         self._rows = _Array(loaded.map_fd(maps.rows), stack)
         self._slices = _Slices(self._ranges.entries)
         self._message = message
+        self._tell = tell
+        self._chooses = bool(maps.requests)
+        self._wanted: dict[int, int] = {}
+        self._steps: Iterator[None] = iter(())
+        self._prune_at = _PRUNE
         self._binaries: dict[Identity, _Loaded] = {}
         self._filled = 0
         self._full = False
         self._processes: dict[int, tuple[int, int]] = {}
-        self._texts: dict[int, bytes] = {}
+        self._known: dict[int, tuple[int, int]] = {}
+        """Address space, and digest of the mappings, of each process that was read."""
 
     def __contains__(self, pid: int) -> bool:
-        return pid in self._texts
+        return pid in self._known
 
     def add(self, pid: int) -> None:
         """Read what a process has mapped now; again when that has changed."""
+        for _ in self._add(pid, 0):
+            pass
+
+    def request(self, pid: int, space: int) -> None:
+        """A program has met a process whose tables it lacks; *space* is the address of its ``struct mm_struct``."""
+        if len(self._wanted) < PROCESSES:
+            self._wanted[pid] = space
+
+    @property
+    def waiting(self) -> bool:
+        """Whether requested tables wait to be read."""
+        return bool(self._wanted)
+
+    def work(self, until: float) -> None:
+        """Read requested tables until a moment of the monotonic clock."""
+        while self._wanted and time.monotonic() < until:
+            if next(self._steps, True):
+                self._steps = self._read_requested()
+
+    def _read_requested(self) -> Iterator[None]:
+        while self._wanted:
+            pid, space = next(iter(self._wanted.items()))
+            yield from self._add(pid, space)
+            del self._wanted[pid]
+            yield
+
+    def _add(self, pid: int, space: int) -> Iterator[None]:
+        """Read the mappings of a process, and the tables of its binaries, in steps."""
         text = procfs.read_maps(pid)
-        if not text or text == self._texts.get(pid):
+        known = space, hash(text)
+        if not text or known == self._known.get(pid):
             return
-        self._texts[pid] = text
-        root = procfs.root_prefix(pid)
-        self._put(pid, [row for row in (self._range(item, root, pid) for item in _code(text)) if row])
+        root, rows = procfs.root_prefix(pid), []
+        for item in _code(text):
+            row = yield from self._range(item, root, pid)
+            if row:
+                rows.append(row)
+        self._known[pid] = known
+        self._put(pid, space, rows)
 
     def inherit(self, pid: int, parent: int) -> None:
         """A known process forked: the new one has the same mappings."""
@@ -170,7 +225,7 @@ class Unwinder:
 
     def remove(self, pid: int) -> None:
         """A process has ended; its number may be used again."""
-        self._texts.pop(pid, None)
+        self._known.pop(pid, None)
         self._forget(pid)
 
     def _forget(self, pid: int) -> None:
@@ -193,18 +248,26 @@ class Unwinder:
             if pid in self:
                 self.add(pid)
 
-    def _put(self, pid: int, rows: list[bytes]) -> None:
+    def _prune(self) -> None:
+        """Forget processes that have ended."""
+        for pid in [pid for pid in self._known if not os.path.exists(f"/proc/{pid}")]:
+            self.remove(pid)
+        self._prune_at = len(self._known) + _PRUNE
+
+    def _put(self, pid: int, space: int, rows: list[bytes]) -> None:
+        if len(self._known) >= self._prune_at:
+            self._prune()
         if not rows:
             # The program before execve may have had tables.
             self._forget(pid)
             return
-        start = self._slices.take(len(rows))
+        start = self._slices.take(len(rows)) if len(rows) <= MOST_RANGES else None
         if start is None:
             self._overflow("too many mappings of processes")
             return
         self._ranges.write(start, b"".join(rows))
         try:
-            bpf_maps.update(self._spaces, struct.pack("=I", pid), struct.pack("=II", start, len(rows)))
+            bpf_maps.update(self._spaces, struct.pack("=I", pid), struct.pack("=IIQ", start, len(rows), space))
         except OSError as error:
             self._slices.free(start, len(rows))
             self._overflow(f"process {pid}: {error.strerror}")
@@ -214,45 +277,52 @@ class Unwinder:
         if before is not None:
             self._slices.free(*before)
 
-    def _range(self, mapping: Mapping, root: str, pid: int) -> bytes:
-        """The entry of one mapping; empty when its code has no tables."""
+    def _range(self, mapping: Mapping, root: str, pid: int) -> Generator[None, None, bytes]:
+        """In steps, the entry of one mapping; empty when it cannot be read."""
+        plain = _RANGE.pack(mapping.start, mapping.end, 0, 0, 0)
+        if not mapping.inode and mapping.path != "[vdso]":
+            return plain
         key = (mapping.device, mapping.inode) if mapping.inode else _VDSO
-        binary = self._binaries.get(key) or self._load(mapping, root, pid)
+        binary = self._binaries.get(key)
+        if binary is None:
+            binary = yield from self._load(mapping, root, pid)
         if binary is None:
             return b""
         self._binaries[key] = binary
         address = binary.address_at(mapping.offset)
         if not binary.count or address is None:
-            return b""
+            return plain
         bias = mapping.start - address & (1 << 64) - 1
         return _RANGE.pack(mapping.start, mapping.end, bias, binary.first, binary.count)
 
-    def _load(self, mapping: Mapping, root: str, pid: int) -> _Loaded | None:
+    def _load(self, mapping: Mapping, root: str, pid: int) -> Generator[None, None, _Loaded | None]:
         """Put the table of a mapped file into the array of rows; None when the process is gone, and its files with it.
 
         Another process may have the same file mapped.
         """
         if not mapping.inode:
             image = vdso_image()
-            return self._fill(image.elf) if image is not None else _Loaded(None, 0, 0)
+            return (yield from self._fill(image.elf, mapping.path)) if image is not None else _Loaded(None, 0, 0)
         # The file under the mapping is the right one even when another has its name by now.
         for path in (f"/proc/{pid}/map_files/{mapping.start:x}-{mapping.end:x}", root + mapping.path):
             with suppress(OSError):
-                return self._of_file(path)
+                return (yield from self._of_file(path, mapping.path))
         return None
 
-    def _of_file(self, path: str) -> _Loaded:
+    def _of_file(self, path: str, name: str) -> Generator[None, None, _Loaded]:
         """As :meth:`_load`, of the file at *path*; one that is damaged has no tables."""
         with suppress(TraceError), ElfFile.open(path) as file:
-            return self._fill(file)
+            return (yield from self._fill(file, name))
         return _Loaded(None, 0, 0)
 
-    def _fill(self, file: ElfFile) -> _Loaded:
-        rows = tables.table(file)
+    def _fill(self, file: ElfFile, name: str) -> Generator[None, None, _Loaded]:
+        rows = yield from tables.table(file)
         first, count = self._filled, len(rows)
         if first + count > self._rows.entries:
-            self._overflow(f"{file.path} has {count} rows")
+            self._overflow(f"{name} has {count} rows")
             return _Loaded(None, 0, 0)
+        if self._chooses:
+            self._tell(f"ustack of {name}: " + (f"unwind tables, {count} rows\n" if count else "frame pointers\n"))
         self._rows.write(first, rows.tobytes())
         self._filled += count
         return _Loaded(file, first, count)
@@ -260,7 +330,8 @@ class Unwinder:
     def _overflow(self, what: str) -> None:
         if not self._full:
             self._full = True
-            self._message(f"dw_ustack: unwind tables are full ({what}); some stacks will be truncated")
+            then = "stacks of others follow frame pointers" if self._chooses else "some stacks will be truncated"
+            self._message(f"unwind tables are full ({what}); {then}")
 
 
 class _Loaded:
@@ -282,4 +353,5 @@ class _Loaded:
 
 
 def _code(text: bytes) -> Iterable[Mapping]:
-    return (item for item in procfs.executable_mappings(text) if item.inode or item.path == "[vdso]")
+    """Mappings of code; the one that return addresses of functions with uretprobes point to is left out."""
+    return (item for item in procfs.executable_mappings(text) if item.path != "[uprobes]")

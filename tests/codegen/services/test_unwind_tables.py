@@ -9,6 +9,7 @@ import pytest
 from pytrace.codegen.services import unwind_tables
 from pytrace.codegen.services.unwind_tables import RANGES, ROWS, RULE_FUNCTION
 from pytrace.core.manifest import MapType
+from pytrace.core.unwind_format import Rule
 from tests.codegen.running import machine
 from tests.codegen.services.test_user_unwinding import KERNEL
 from tests.support.bpf_machine import BpfMap, Machine
@@ -16,6 +17,7 @@ from tests.support.bpf_machine import BpfMap, Machine
 STARTS = (0x1000, 0x3000, 0x9000)
 """Where the ranges of a process begin, each 0x1000 long; the binary's rows begin at its first and every 16th byte."""
 ROWS_EACH = 5
+FRAME, UNMAPPED = Rule.FRAME.value, Rule.UNMAPPED.value
 
 
 def tables() -> Machine:
@@ -30,27 +32,31 @@ def tables() -> Machine:
             place = 0x100 + 16 * row
             key = (10 * at + row).to_bytes(4, "little")
             rows.entries[key, 0] = found.region(struct.pack("<Q", place << 32 | 100 * at + row + 1))
+    # Code without a table.
+    entry = struct.pack("<4Q", 0xB000, 0xC000, 0, 0)
+    ranges.entries[(2 + len(STARTS)).to_bytes(4, "little"), 0] = found.region(entry)
     return found
 
 
 @pytest.mark.parametrize(
     ("address", "rule"),
     [
-        (0x0FFF, 0), (0x1000, 1), (0x100F, 1), (0x1010, 2), (0x1040, 5), (0x1FFF, 5), (0x2000, 0), (0x3000, 101),
-        (0x3021, 103), (0x9000, 201), (0x9FFF, 205), (0xA000, 0), (0, 0), (2**64 - 1, 0),
+        (0x0FFF, UNMAPPED), (0x1000, 1), (0x100F, 1), (0x1010, 2), (0x1040, 5), (0x1FFF, 5), (0x2000, UNMAPPED),
+        (0x3000, 101), (0x3021, 103), (0x9000, 201), (0x9FFF, 205), (0xA000, UNMAPPED), (0, UNMAPPED),
+        (2**64 - 1, UNMAPPED), (0xB000, FRAME), (0xBFFF, FRAME),
     ],
 )  # fmt: skip
 def test_rules(address: int, rule: int) -> None:
     found = tables()
-    assert found._function(found.names[RULE_FUNCTION], (address, len(STARTS) << 32 | 2)) == rule
+    assert found._function(found.names[RULE_FUNCTION], (address, (len(STARTS) + 1) << 32 | 2)) == rule
 
 
 def test_a_process_without_ranges() -> None:
     found = tables()
-    assert found._function(found.names[RULE_FUNCTION], (0x1000, 2)) == 0
+    assert found._function(found.names[RULE_FUNCTION], (0x1000, 2)) == UNMAPPED
 
 
 def test_maps() -> None:
     manifest = tables().script.manifest
-    assert manifest.unwind == unwind_tables.MAPS
+    assert manifest.unwind == unwind_tables.maps(selected=True, asks=False)
     assert machine("kprobe:vfs_read { @[ustack] = count(); }").script.manifest.unwind is None

@@ -44,7 +44,7 @@ def test_maps_are_there_once() -> None:
     wanted = (unwind_tables.SPACES, unwind_tables.RANGES, unwind_tables.ROWS, unwind_tables.TOLD)
     for name in (*wanted, unwind_tables.RULE_FUNCTION):
         assert names.count(name) == 1
-    assert script.manifest.unwind == unwind_tables.MAPS
+    assert script.manifest.unwind == unwind_tables.maps(selected=True, asks=False)
 
 
 def test_nothing_of_it_without_it() -> None:

@@ -27,6 +27,7 @@ from pytrace.runtime.unwind import tables
 from tests.fuzz.scratch import stored
 from tests.fuzz.target import NOTHING, Target
 from tests.support.btf_builder import BtfBuilder, small_types
+from tests.support.waiting import finished
 
 
 def elf(data: bytes) -> None:
@@ -122,7 +123,7 @@ PACKAGE_ERRORS = (DWARFError, struct.error, ValueError)
 
 def unwind_table(data: bytes) -> None:
     """``.eh_frame``: rows are in order of address, each address once."""
-    rows = list(tables.compile_table(data, 0x401000))
+    rows = list(finished(tables.compile_table(data, 0x401000)))
     addresses = [row >> 32 for row in rows]
     assert addresses == sorted(set(addresses))
 

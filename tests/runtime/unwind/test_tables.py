@@ -18,6 +18,7 @@ from pytrace.core.unwind_format import Rule
 from pytrace.runtime.elf.file import ElfFile
 from pytrace.runtime.unwind import call_frames, tables
 from pytrace.runtime.unwind.call_frames import RBP, RETURN, RSP
+from tests.support.waiting import finished
 
 LOADER = Path("/lib64/ld-linux-x86-64.so.2")
 
@@ -26,7 +27,7 @@ def rule_at(rows: array[int], address: int) -> tuple[Rule, int, int]:
     """Kind, distance in bytes and place of rbp that hold at an address."""
     at = bisect_right(rows, address << 32 | 0xFFFFFFFF) - 1
     if at < 0:
-        return Rule.NONE, 0, 0
+        return Rule.FRAME, 0, 0
     rule = rows[at] & 0xFFFFFFFF
     distance = rule >> 12
     return Rule(rule & 15), 8 * (distance - (distance >> 19 << 20)), rule >> 4 & 255
@@ -34,7 +35,7 @@ def rule_at(rows: array[int], address: int) -> tuple[Rule, int, int]:
 
 def table_of(path: Path) -> array[int]:
     with ElfFile.open(str(path)) as file:
-        return tables.compile_table(*frames_of(file))
+        return finished(tables.compile_table(*frames_of(file)))
 
 
 def frames_of(file: ElfFile) -> tuple[bytes, int]:
@@ -91,15 +92,15 @@ def test_rows_are_sorted_and_end(programs: Path) -> None:
     rows = table_of(programs / "frameless")
     addresses = [row >> 32 for row in rows]
     assert addresses == sorted(set(addresses))
-    assert rows[-1] & 15 == Rule.NONE
-    assert rule_at(rows, 0)[0] is Rule.NONE
-    assert rule_at(rows, 1 << 31)[0] is Rule.NONE
+    assert rows[-1] & 15 == Rule.FRAME
+    assert rule_at(rows, 0)[0] is Rule.FRAME
+    assert rule_at(rows, 1 << 31)[0] is Rule.FRAME
 
 
 def test_function_that_aligns_its_stack(programs: Path) -> None:
     with ElfFile.open(str(programs / "frameless")) as file:
         symbol = file.any_symbol("aligned")
-        rows = tables.compile_table(*frames_of(file))
+        rows = finished(tables.compile_table(*frames_of(file)))
     assert symbol is not None
     kinds = {rule_at(rows, symbol.address + distance)[0] for distance in range(60)}
     assert Rule.AT_RBP in kinds or Rule.RBP in kinds
@@ -108,7 +109,7 @@ def test_function_that_aligns_its_stack(programs: Path) -> None:
 def test_program_start_has_no_caller(programs: Path) -> None:
     with ElfFile.open(str(programs / "frameless")) as file:
         symbol = file.any_symbol("_start")
-        rows = tables.compile_table(*frames_of(file))
+        rows = finished(tables.compile_table(*frames_of(file)))
     assert symbol is not None
     assert rule_at(rows, symbol.address + 4)[0] is Rule.LAST
 
@@ -151,7 +152,7 @@ def test_damaged_sections_never_raise(programs: Path, data: st.DataObject) -> No
     frames = bytearray(whole)
     for place in data.draw(st.lists(st.integers(0, len(frames) - 1), min_size=1, max_size=8)):
         frames[place] = data.draw(st.integers(0, 255))
-    rows = tables.compile_table(bytes(frames[: data.draw(st.integers(0, len(frames)))]), address)
+    rows = finished(tables.compile_table(bytes(frames[: data.draw(st.integers(0, len(frames)))]), address))
     assert list(rows) == sorted(rows)
 
 
@@ -162,19 +163,19 @@ class TestKept:
 
     def test_read_back(self, programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with ElfFile.open(str(programs / "frameless")) as file:
-            first = tables.table(file)
+            first = finished(tables.table(file))
             assert len(os.listdir(private_files.directory(tables.KIND))) == 1
             monkeypatch.setattr(tables, "compile_table", None)
-            assert tables.table(file) == first
+            assert finished(tables.table(file)) == first
 
     def test_damaged_file_is_not_believed(self, programs: Path) -> None:
         with ElfFile.open(str(programs / "frameless")) as file:
-            first = tables.table(file)
+            first = finished(tables.table(file))
             (kept,) = Path(private_files.directory(tables.KIND)).iterdir()
             data = bytearray(kept.read_bytes())
             data[40] ^= 1
             kept.write_bytes(data)
-            assert tables.table(file) == first
+            assert finished(tables.table(file)) == first
 
     @pytest.mark.parametrize(
         "flags", [("--strip-all",), ("--only-keep-debug",), ("--remove-section=.note.gnu.build-id",)]
@@ -184,9 +185,9 @@ class TestKept:
         copy = tmp_path / "copy"
         subprocess.run(["objcopy", *flags, programs / "frameless", copy], check=True)
         with ElfFile.open(str(copy)) as file:
-            other = tables.table(file)
+            other = finished(tables.table(file))
         with ElfFile.open(str(programs / "frameless")) as file:
-            table = tables.table(file)
+            table = finished(tables.table(file))
         assert list(other) == ([] if "--only-keep-debug" in flags else list(table))
         assert len(table) > 50
         assert len(os.listdir(private_files.directory(tables.KIND))) == 1
@@ -206,6 +207,6 @@ class TestKept:
         found = {}
         for path in (copy, whole) if first == "changed" else (whole, copy):
             with ElfFile.open(str(path)) as file:
-                found[path] = tables.table(file)
+                found[path] = finished(tables.table(file))
         assert len(found[copy]) < len(found[whole])
         assert found[whole] == table_of(whole)

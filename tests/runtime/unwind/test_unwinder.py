@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pytrace.runtime.elf.file import ElfFile
 from pytrace.runtime.host.procfs import Mapping
-from pytrace.runtime.unwind.unwinder import Unwinder, _Loaded, _Slices
+from pytrace.runtime.unwind.unwinder import _RANGE, Unwinder, _Loaded, _Slices
+from tests.support.waiting import finished
 
 
 def test_slices_do_not_overlap() -> None:
@@ -42,14 +45,20 @@ def test_a_file_of_a_process_that_is_gone_is_read_for_the_next_one(
 ) -> None:
     unwinder: Any = Unwinder.__new__(Unwinder)
     unwinder._binaries = {}
-    monkeypatch.setattr(unwinder, "_fill", lambda file: _Loaded(file, 8, 3))
+
+    def fill(file: ElfFile, _name: str) -> Generator[None, None, _Loaded]:
+        yield
+        return _Loaded(file, 8, 3)
+
+    monkeypatch.setattr(unwinder, "_fill", fill)
     program = Path("/proc/self/exe").resolve()
     mapping = Mapping(0x1000, 0x2000, 0, 1, 2, str(program))
     gone = 1 << 22 | 1
-    assert unwinder._range(mapping, f"/proc/{gone}/root", gone) == b""
+    assert finished(unwinder._range(mapping, f"/proc/{gone}/root", gone)) == b""
     assert unwinder._binaries == {}
-    unwinder._range(mapping, "", gone)
+    finished(unwinder._range(mapping, "", gone))
     assert [loaded.count for loaded in unwinder._binaries.values()] == [3]
     (tmp_path / "text").write_text("no binary")
-    unwinder._range(Mapping(0x1000, 0x2000, 0, 1, 3, f"{tmp_path}/text"), "", gone)
+    other = Mapping(0x1000, 0x2000, 0, 1, 3, f"{tmp_path}/text")
+    assert finished(unwinder._range(other, "", gone)) == _RANGE.pack(0x1000, 0x2000, 0, 0, 0)
     assert [loaded.count for loaded in unwinder._binaries.values()] == [3, 0]

@@ -37,6 +37,18 @@ def _stack(e: Emitter, node: Node) -> Operand:
     type_ = e.type(node)
     if not isinstance(type_, Stack):
         raise InternalError("not a stack")
+    way = e.checked.config.stack_unwinding
+    if type_.user and way == "tables" and type_.mode is not StackMode.BUILD_ID:
+        return user_unwinding.stack(e, node, type_)
+    walked = _walked(e, node, type_)
+    if way == "auto" and user_unwinding.usable(e, type_):
+        entry = _may_lack_caller(e, type_)
+        return user_unwinding.chosen(e, node, type_, entry, lambda pointer: walked.write(pointer, 8))
+    return walked
+
+
+def _walked(e: Emitter, node: Node, type_: Stack) -> Made:
+    """A stack by frame pointers, or of the kernel."""
     flags = (USER_STACK if type_.user else 0) | (USER_BUILD_ID if type_.mode is StackMode.BUILD_ID else 0)
     if not type_.user and e.program.unit.kind.name in _RUN_BY_OTHERS:
         flags |= SKIPPED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from pytrace.core.manifest import HITS, Counters
@@ -41,12 +41,19 @@ class CounterReader:
 
     def losses(self) -> dict[Key, int]:
         """:meth:`totals` without what is no failure."""
-        return {key: value for key, value in self.totals().items() if key[0] not in (HITS, WAITING)}
+        return {key: value for key, value in self.totals().items() if key[0] not in _NO_FAILURES}
 
 
 WAITING = "waiting"
 """Kind of the counters of programs that wait for memory: how many do so now, which is no loss."""
 
+STACKS = {
+    "stack_early": "followed frame pointers, before the unwind tables of their process were read",
+    "stack_end": "were truncated at code without unwind tables and frame pointers",
+}
+"""Kinds of counters of a ``ustack`` that chooses how it unwinds, which are told with ``-v``."""
+
+_NO_FAILURES = (HITS, WAITING, *STACKS)
 _WORD = (1 << 64) - 1
 
 
@@ -100,6 +107,7 @@ class Losses(Service):
         renderer: Renderer,
         output: Output,
         heartbeat: NoHeartbeat,
+        tell: Callable[[str], None],
     ) -> None:
         self._counters = CounterReader(loaded)
         self._manifest = loaded.manifest
@@ -108,6 +116,7 @@ class Losses(Service):
         self._renderer = renderer
         self._output = output
         self._heartbeat = heartbeat
+        self._tell = tell
         self._next = 0.0
         self._skipped: dict[Key, int] = {}
         self.gaps: list[Gap] = []
@@ -154,6 +163,15 @@ class Losses(Service):
             self._skipped = skipped
             self.gaps += gaps
             self._renderer.gaps(gaps, fresh)
+
+    def report(self) -> None:
+        """Tell how user stacks were unwound."""
+        counts: dict[str, int] = {}
+        for (kind, _), count in self._counters.totals().items():
+            counts[kind] = counts.get(kind, 0) + count
+        for kind, text in STACKS.items():
+            if counts.get(kind):
+                self._tell(f"{counts[kind]} user stacks {text}\n")
 
     def report_all(self) -> None:
         """Report all losses, at the end of ``--test`` and ``--bench``."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import struct
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -16,12 +17,18 @@ from typing import TYPE_CHECKING, Protocol
 
 from pytrace.core.manifest import Manifest
 from pytrace.core.options.run_options import RunOptions
+from pytrace.render.events.event_decoder import each
 from pytrace.runtime.load.loaded_script import LoadedScript
+from pytrace.runtime.ring.reader import RingReader
 from pytrace.runtime.session.services.service import Service
 from pytrace.runtime.symbols.lazy import LazySymbols
 
 if TYPE_CHECKING:
     import socket
+
+
+_REQUEST = struct.Struct("=8xQQ")
+"""Process and address space after the head of an event (``codegen.services.unwind_tables``)."""
 
 
 class Unwinding(Protocol):
@@ -33,11 +40,29 @@ class Unwinding(Protocol):
     def update(self, changes: Iterable[tuple[str, int, int]]) -> None:
         """Apply changes of processes."""
 
+    def request(self, pid: int, space: int) -> None:
+        """A program has met a process whose tables it lacks."""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether requested tables wait to be read."""
+
+    def work(self, until: float) -> None:
+        """Read requested tables until a moment of the monotonic clock."""
+
 
 class NoUnwinding:
-    """For scripts without ``dw_ustack``."""
+    """For scripts that do not unwind by tables."""
+
+    waiting = False
 
     def add(self, pid: int) -> None:
+        """Do nothing."""
+
+    def request(self, pid: int, space: int) -> None:
+        """Do nothing."""
+
+    def work(self, until: float) -> None:
         """Do nothing."""
 
     def update(self, changes: Iterable[tuple[str, int, int]]) -> None:
@@ -45,28 +70,47 @@ class NoUnwinding:
 
 
 class NothingUnwound:
-    """A script without ``dw_ustack``."""
+    """A script that does not unwind by tables."""
 
     def entries(self) -> dict[str, int]:
         """Sizes of maps that differ from those of the manifest: none."""
         return {}
 
-    def start(self, _loaded: LoadedScript, _stack: ExitStack, _message: Callable[[str], None]) -> NoUnwinding:
+    def start(
+        self,
+        _loaded: LoadedScript,
+        _stack: ExitStack,
+        _message: Callable[[str], None],
+        _tell: Callable[[str], None],
+    ) -> NoUnwinding:
         """Read nothing."""
         return NoUnwinding()
 
 
-class Processes(Service):
-    """Follows mappings and unwind tables of traced processes."""
+_TABLES_TURN = 0.005
+"""Seconds in which unwind tables are read before events are handled again."""
 
-    def __init__(self, symbols: LazySymbols, unwinding: Unwinding) -> None:
+
+class Processes(Service):
+    """Follows mappings and unwind tables of traced processes.
+
+    *requests* is the ring through which programs ask for unwind tables.
+    """
+
+    def __init__(self, symbols: LazySymbols, unwinding: Unwinding, requests: RingReader | None) -> None:
         self._symbols = symbols
         self._unwinding = unwinding
+        self._requests = requests
+
+        def request(data: bytes, offset: int) -> None:
+            unwinding.request(*_REQUEST.unpack_from(data, offset))
+
+        self._handlers = (each(request),)
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """Descriptors of the kernel's records of mappings."""
-        return tuple(self._symbols.descriptors)
+        """Descriptors of the kernel's records of mappings, and of the ring of requests."""
+        return (*self._symbols.descriptors, *(() if self._requests is None else (self._requests.fileno(),)))
 
     def add(self, pid: int) -> None:
         """Read the unwind tables of a process, if the script unwinds stacks; again when its mappings have changed."""
@@ -76,6 +120,17 @@ class Processes(Service):
         """Read changes of processes before waiting events, which have addresses of theirs."""
         self._symbols.poll()
         self._unwinding.update(self._symbols.changes())
+        if self._requests is not None:
+            self._requests.drain(self._handlers)
+
+    def pause(self, longest: float) -> float:
+        """Do not wait while tables wait to be read."""
+        return 0.0 if self._unwinding.waiting else longest
+
+    def work(self, _handled: int) -> None:
+        """Read some of the tables that programs asked for."""
+        if self._unwinding.waiting:
+            self._unwinding.work(time.monotonic() + _TABLES_TURN)
 
 
 ATTACHED_HOOKS = ("__PYTRACE_NOTIFY_PROBES_ATTACHED", "__BPFTRACE_NOTIFY_PROBES_ATTACHED")

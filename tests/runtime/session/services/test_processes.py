@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import socket
+import struct
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any, cast
 
 import pytest
 
+from pytrace.render.events.event_decoder import RunHandler
 from pytrace.runtime.session.services import module_loading, processes
 from pytrace.runtime.session.services.processes import NothingUnwound, Processes
 
@@ -41,6 +43,7 @@ class Unwinder:
     def __init__(self) -> None:
         self.added: list[int] = []
         self.changes: list[Change] = []
+        self.requests: list[tuple[int, int]] = []
 
     def add(self, pid: int) -> None:
         self.added.append(pid)
@@ -48,10 +51,20 @@ class Unwinder:
     def update(self, changes: list[Change]) -> None:
         self.changes += changes
 
+    def request(self, pid: int, space: int) -> None:
+        self.requests.append((pid, space))
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self.requests)
+
+    def work(self, _until: float) -> None:
+        self.requests.pop()
+
 
 def test_what_happened_to_processes_reaches_the_unwind_tables() -> None:
     unwinder = Unwinder()
-    processes = Processes(cast(Any, Symbols(("map", 7, 0))), cast(Any, unwinder))
+    processes = Processes(cast(Any, Symbols(("map", 7, 0))), cast(Any, unwinder), None)
     assert processes.descriptors == (4, 5)
     processes.woken([])
     processes.woken([])
@@ -64,9 +77,32 @@ def test_a_script_that_unwinds_nothing() -> None:
     nothing = NothingUnwound()
     assert nothing.entries() == {}
     with ExitStack() as stack:
-        processes = Processes(cast(Any, Symbols(("map", 7, 0))), nothing.start(cast(Any, None), stack, print))
+        unwinding = nothing.start(cast(Any, None), stack, print, print)
+        processes = Processes(cast(Any, Symbols(("map", 7, 0))), unwinding, None)
     processes.add(8)
     processes.woken([])
+    assert processes.pause(3.0) == 3.0
+
+
+class Ring:
+    """A ring with one request."""
+
+    def fileno(self) -> int:
+        return 6
+
+    def drain(self, handlers: tuple[RunHandler]) -> None:
+        handlers[0](struct.pack("=8xQQ", 9, 0xFFFF), 0, 24, 32, 1)
+
+
+def test_tables_that_programs_ask_for_are_read_between_events() -> None:
+    unwinder = Unwinder()
+    processes = Processes(cast(Any, Symbols()), cast(Any, unwinder), cast(Any, Ring()))
+    assert processes.descriptors == (4, 5, 6)
+    processes.woken([])
+    assert unwinder.requests == [(9, 0xFFFF)]
+    assert processes.pause(3.0) == 0.0
+    processes.work(0)
+    assert processes.pause(3.0) == 3.0
 
 
 # ---------------------------------------------------------------------------------------------- the own process

@@ -1,0 +1,269 @@
+"""One frame of :mod:`pytrace.codegen.services.user_unwinding`: the iteration that stores it and steps to its caller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from pytrace.codegen.aot import load_time_values
+from pytrace.codegen.emit import loops
+from pytrace.codegen.emit.current_task import process_ids, task_field
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.ir import helpers
+from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr
+from pytrace.codegen.services import frame_pointers
+from pytrace.codegen.services.unwind_tables import ASK_FUNCTION, RULE_FUNCTION
+from pytrace.core.types import Stack
+from pytrace.core.unwind_format import WHERE_RBP_POINTS, Rule
+
+IP, SP, BP, SPACE, COUNT = 0, 8, 16, 24, 32
+"""Offsets of the unwinder's state: registers, ranges of the process, number of frames."""
+EXACT = 40
+"""1 if ip is the current instruction, 0 if it is a return address, which may be after its function's end."""
+MEMORY = 48
+"""The address of the process's ``struct mm_struct``, if the stack chooses."""
+CODE = 56
+"""The code segment."""
+STATE_SIZE = 64
+
+_SIGNAL_RBP, _SIGNAL_RSP, _SIGNAL_RIP = 120, 160, 168
+"""Registers in the signal frame: ``uc_mcontext`` is 40 bytes into ``struct ucontext``, ``struct sigcontext`` next."""
+
+_RETURN_PROBES = 64
+"""Maximum nesting of uretprobed functions of a task: ``MAX_URETPROBE_DEPTH`` of the kernel."""
+
+
+def read_kernel(e: Emitter, address: Number) -> I64:
+    """A word of kernel memory; 0 on a fault."""
+    e.b.helper(helpers.PROBE_READ_KERNEL, e.cell, 8, address)
+    return e.b.load(e.cell)
+
+
+class _Members(msgspec.Struct, frozen=True):
+    """Member offsets of the kernel's list of replaced return addresses (``kernel/events/uprobes.c``)."""
+
+    first: Number
+    stack: Number
+    original: Number
+    next: Number
+
+
+def _members(e: Emitter) -> _Members | None:
+    task, instance = (e.script.kernel.struct("struct", name) for name in ("uprobe_task", "return_instance"))
+    if task is None or instance is None:
+        return None
+    first = load_time_values.struct_offset(e, task, "return_instances")
+    return _Members(
+        first, *(load_time_values.struct_offset(e, instance, name) for name in ("stack", "orig_ret_vaddr", "next"))
+    )
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """A stack that chooses; *entry*: the probe is at the first instruction of a function."""
+
+    entry: bool
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """One iteration: store the frame, then step to its caller; ends the loop if there is none.
+
+    *out* and *state* are scratch offsets of the stack and of the unwinder's state, *site* is the script location for
+    which failures are counted. *choice* is None for unwinding by tables alone.
+    """
+
+    e: Emitter
+    kind: Stack
+    out: int
+    state: int
+    site: int
+    choice: Choice | None
+
+    def emit(self, index: I64) -> None:
+        """The body of the loop."""
+        b = self.e.b
+        place = b.at_most(index, self.kind.limit - 1)
+        ip = self._load(IP)
+        b.store(ip, self._place(place))
+        self._store(COUNT, b.add(place, 1))
+        rule = self._rule(place, ip)
+        base = b.op("and", rule, 15)
+        self._leave_if(b.icmp("eq", base, Rule.LAST.value))
+        if self.choice is not None:
+            self._without_table(self.choice, place, base)
+            self._cut_if(b.icmp("eq", base, Rule.NONE.value))
+        else:
+            self._cut_if(b.either(b.icmp("eq", base, Rule.FRAME.value), b.icmp("uge", base, Rule.NONE.value)))
+        with b.when(b.icmp("eq", base, Rule.SIGNAL.value), likely=False):
+            self._signal_frame()
+            b.ret(0)
+        self._plain_frame(rule, base, ip)
+
+    def _rule(self, place: Number, ip: Number) -> I64:
+        """The rule at an address; if there is none, the address may be a return address replaced by a uretprobe."""
+        b = self.e.b
+        rule = b.register()
+        b.store(self._find(b.sub(b.add(ip, self._load(EXACT)), 1)), rule)
+        members = _members(self.e)
+        if members is None:
+            return b.load(rule)
+        done = b.block()
+        b.jump_unless(b.icmp("eq", b.load(rule), Rule.UNMAPPED.value), done, likely=False)
+        b.jump_if(b.truth(self._load(EXACT)), done)
+        original = self._original(members)
+        b.jump_unless(b.truth(original), done)
+        b.store(original, self._place(place))
+        b.store(self._find(b.sub(original, 1)), rule)
+        b.jump(done)
+        b.start(done)
+        return b.load(rule)
+
+    def _without_table(self, choice: Choice, place: Number, base: Number) -> None:
+        """Step by the frame pointer where no table covers the address.
+
+        A return address outside of all code is none: the frame pointer before it was a number. The process may also
+        have mapped new code, so its tables are asked for.
+        """
+        b = self.e.b
+        with b.when(b.icmp("eq", base, Rule.UNMAPPED.value), likely=False):
+            b.call(ASK_FUNCTION, numbers=[process_ids(self.e, "tracer")[0], self._load(MEMORY)])
+            with b.unless(b.truth(self._load(EXACT))):
+                b.store(0, self._place(place))
+                self._store(COUNT, place)
+                self._cut()
+        with b.when(self._either(base, Rule.FRAME, Rule.UNMAPPED), likely=False):
+            if choice.entry:
+                with b.when(b.truth(self._load(EXACT)), likely=False):
+                    self._at_entry()
+                    b.ret(0)
+            self._by_frame_pointer()
+            b.ret(0)
+
+    def _either(self, base: Number, one: Rule, other: Rule) -> I1:
+        return self.e.b.either(self.e.b.icmp("eq", base, one.value), self.e.b.icmp("eq", base, other.value))
+
+    def _at_entry(self) -> None:
+        """At the first instruction of a function the return address is on top of the stack."""
+        sp = self._load(SP)
+        self._store(IP, self._read(sp))
+        self._store(SP, self.e.b.add(sp, 8))
+        self._store(EXACT, 0)
+
+    def _by_frame_pointer(self) -> None:
+        """The caller by rbp; 0, and a frame that points to itself, end the stack.
+
+        Go's system calls go on with the frames of another stack, which may lie anywhere.
+        """
+        b, fp = self.e.b, self._load(BP)
+        self._leave_if(b.icmp("ult", fp, frame_pointers.LOWEST))
+        caller = self._read(b.add(fp, 8))
+        self._leave_if(b.icmp("eq", caller, 0))
+        following = self._read(fp)
+        self._store(BP, b.select(b.icmp("eq", following, fp), 0, following))
+        self._store(IP, caller)
+        self._store(SP, b.add(fp, frame_pointers.FRAME))
+        self._store(EXACT, 0)
+
+    def _place(self, place: Number) -> Ptr:
+        """Where a frame is stored."""
+        return self.e.b.offset(self.e.area(self.out + self.kind.header), self.e.b.op("shl", place, 3))
+
+    def _find(self, address: Number) -> I64:
+        return self.e.b.call(RULE_FUNCTION, numbers=[address, self._load(SPACE)])
+
+    def _original(self, members: _Members) -> I64:
+        """The original return address of the frame just left; 0 if no uretprobe replaced it.
+
+        The kernel keeps them in a list, innermost first, each with the stack pointer at the function's entry.
+        """
+        e, b = self.e, self.e.b
+        original, instance = b.register(), b.register()
+        b.store(0, original)
+        task = b.helper(helpers.GET_CURRENT_TASK)
+        utask = read_kernel(e, b.add(task, task_field(e, "utask")))
+        b.store(read_kernel(e, b.add(utask, members.first)), instance)
+        place = b.sub(self._load(SP), 8)
+
+        def step(_index: I64, leave: Callable[[], None]) -> None:
+            address = b.load(instance)
+            end, other = b.block(), b.block()
+            b.jump_unless(b.truth(address), end)
+            b.jump_unless(b.icmp("eq", read_kernel(e, b.add(address, members.stack)), place), other)
+            b.store(read_kernel(e, b.add(address, members.original)), original)
+            b.jump(end)
+            b.start(end)
+            leave()
+            b.start(other)
+            b.store(read_kernel(e, b.add(address, members.next)), instance)
+
+        loops.counted(e, _RETURN_PROBES, step)
+        return b.load(original)
+
+    def _load(self, offset: int) -> I64:
+        return self.e.b.load(self.e.area(self.state + offset))
+
+    def _store(self, offset: int, value: Number) -> None:
+        self.e.b.store(value, self.e.area(self.state + offset))
+
+    def _leave_if(self, condition: I1) -> None:
+        with self.e.b.when(condition, likely=False):
+            loops.leave(self.e)
+
+    def _cut_if(self, condition: I1) -> None:
+        """End with the frames so far, and count a truncated stack."""
+        with self.e.b.when(condition, likely=False):
+            self._cut()
+
+    def _cut(self) -> None:
+        self.e.counter("stack_cut" if self.choice is None else "stack_end", self.site)
+        loops.leave(self.e)
+
+    def _read(self, address: Number) -> I64:
+        """A word of user memory; if it cannot be read, the stack is truncated."""
+        failed = self.e.b.helper(helpers.PROBE_READ_USER, self.e.cell, 8, address)
+        self._cut_if(self.e.b.truth(failed))
+        return self.e.b.load(self.e.cell)
+
+    def _signal_frame(self) -> None:
+        sp = self._load(SP)
+        for register, offset in ((BP, _SIGNAL_RBP), (IP, _SIGNAL_RIP), (SP, _SIGNAL_RSP)):
+            self._store(register, self._read(self.e.b.add(sp, offset)))
+        self._store(EXACT, 1)
+
+    def _plain_frame(self, rule: Number, base: Number, ip: Number) -> None:
+        b = self.e.b
+        cfa = self._frame_address(rule, base, ip)
+        # The stack grows down: a caller's frame that is not higher would make the walk loop.
+        self._cut_if(b.icmp("ule", cfa, self._load(SP)))
+        caller = self._read(b.sub(cfa, 8))
+        self._caller_rbp(b.op("and", b.op("lshr", rule, 4), 255), cfa)
+        self._store(SP, cfa)
+        self._store(IP, caller)
+        self._store(EXACT, 0)
+        self._leave_if(b.icmp("eq", caller, 0))
+
+    def _frame_address(self, rule: Number, base: Number, ip: Number) -> I64:
+        """The canonical frame address (CFA) by the rule."""
+        b, sp = self.e.b, self._load(SP)
+        distance = b.op("ashr", b.op("shl", rule, 32), 44)
+        by_bp, in_memory = self._either(base, Rule.RBP, Rule.AT_RBP), self._either(base, Rule.AT_RBP, Rule.AT_RSP)
+        cfa = b.register()
+        b.store(b.add(b.select(by_bp, self._load(BP), sp), b.op("shl", distance, 3)), cfa)
+        other, done = b.block(), b.block()
+        b.jump_unless(b.icmp("eq", base, Rule.PLT.value), other, likely=False)
+        pushed = b.number(b.icmp("uge", b.op("and", ip, 15), distance))
+        b.store(b.add(b.add(sp, 8), b.op("shl", pushed, 3)), cfa)
+        b.jump(done)
+        b.start(other)
+        b.jump_unless(in_memory, done, likely=False)
+        b.store(self._read(b.load(cfa)), cfa)
+        b.jump(done)
+        b.start(done)
+        return b.load(cfa)
+
+    def _caller_rbp(self, rule: Number, cfa: Number) -> None:
+        b = self.e.b
+        with b.when(b.truth(rule)):
+            at_rbp = b.icmp("eq", rule, WHERE_RBP_POINTS)
+            place = b.select(at_rbp, self._load(BP), b.sub(cfa, b.op("shl", rule, 3)))
+            self._store(BP, self._read(place))
