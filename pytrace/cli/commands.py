@@ -32,10 +32,14 @@ def run(line: CommandLine) -> int:
     options = request.run_options(line)
     if not options.quiet:
         progress.show_on(2)
+    viewer = messages.viewer(options.output, options.format) if line.flag("open") else None
     try:
-        return _run(line, options)
+        status = _run(line, options)
     finally:
         _show_notes(options)
+    if viewer is not None:
+        viewer.open()
+    return status
 
 
 def _run(line: CommandLine, options: RunOptions) -> int:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from pytrace.base import whole_files
 from pytrace.base.terminal import colour
 from pytrace.core.diagnostics import Diagnostics, TraceError, bytes_shown, render_all
 from pytrace.core.options.run_options import RunOptions
+
+if TYPE_CHECKING:
+    from pytrace.base.desktop import Viewer
 
 
 def show_error(error: TraceError) -> None:
@@ -64,3 +68,24 @@ def write_file(path: str, data: bytes, *, executable: bool = False) -> None:
         whole_files.write(path, data, executable=executable)
     except OSError as error:
         raise TraceError(f"cannot write {path!r}: {error.strerror}") from error
+
+
+PICTURES = ("html", "svg")
+"""Formats that a desktop shows."""
+
+
+def viewer(path: str | None, format_: str) -> Viewer:
+    """The viewer of ``--open``; where there is none, a warning says so.
+
+    Raises:
+        TraceError: there is no file that a desktop could show.
+    """
+    from pytrace.base import desktop
+
+    if path is None or format_.partition(":")[0] not in PICTURES:
+        hints = ("for example -o report.html --open, or -o graph.svg --open",)
+        raise TraceError("--open needs -o FILE in a format that a desktop shows: html or svg", hints=hints)
+    opened = desktop.Viewer(path)
+    if opened.problem:
+        sys.stderr.write(bytes_shown(f"WARNING: --open cannot show {path!r}: {opened.problem}\n"))
+    return opened

@@ -64,6 +64,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("format", "f", "format", "FORMAT",
            "output format: text, json, csv, folded, speedscope, pprof ...", "output"),
     Option("output", "o", "output", "FILE", "write the output of the script to FILE", "output"),
+    Option("open", "", "open", "", "show the FILE of -o (html, svg) on the desktop when it is written", "output"),
     Option("save", "", "save", "FILE", "save a snapshot to FILE at the end of the run", "output"),
     Option("save_every", "", "save-every", "SECONDS", "save a snapshot in DIR every SECONDS, and at the end", "output",
            second="DIR"),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from pytrace.base import progress, whole_files
 from pytrace.base.control_characters import printable_lines
+from pytrace.cli import messages
 from pytrace.cli.scripts.command_parser import CommandParser
 from pytrace.core.diagnostics import TraceError
 from pytrace.results import file_form
@@ -23,6 +24,8 @@ from pytrace.results.snapshot import SnapshotData
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
+
+    from pytrace.base.desktop import Viewer
 
 
 def run(words: Sequence[str]) -> int:
@@ -39,8 +42,17 @@ def run(words: Sequence[str]) -> int:
     arguments = parser.parse_intermixed_args(list(words[1:]))
     if arguments.output not in (None, "-") or not os.isatty(1):
         progress.show_on(2)
+    viewer = _viewer(arguments) if getattr(arguments, "open", False) else None
     with progress.step("reading snapshots and writing the result"):
-        return act(arguments)
+        status = act(arguments)
+    if viewer is not None:
+        viewer.open()
+    return status
+
+
+def _viewer(arguments: Namespace) -> Viewer:
+    path = _path(arguments.output)
+    return messages.viewer(path, table.chosen(arguments.format, path)[0].name)
 
 
 def help_text(name: str) -> str:
@@ -187,6 +199,7 @@ def _add_output(parser: CommandParser) -> None:
     parser.add_argument("-f", "--format", metavar="FORMAT",
                         help=f"{names}; without it as the name of the output file says, else text")  # fmt: skip
     parser.add_argument("-o", "--output", metavar="FILE", help="write to FILE, whole or not at all")
+    parser.add_argument("--open", action="store_true", help="show FILE (html, svg) on the desktop")
     parser.add_argument("-m", "--map", action="append", metavar="NAME", help="only this map (may be given again)")
     _add_limit(parser)
 

@@ -5,7 +5,10 @@ The words of a shortcut become those of a tool's command line, so all options of
 
 from __future__ import annotations
 
+import glob
 import os
+import secrets
+import stat
 import sys
 import time
 from collections.abc import Sequence
@@ -36,10 +39,17 @@ def expand(words: Sequence[str]) -> list[str]:
 
 
 def _new_file(name: str) -> str:
-    """A name for a file that nobody named, which is told."""
-    path = time.strftime(f"{name}-%Y%m%d-%H%M%S.html")
-    sys.stderr.write(f"The picture will be in {path}\n")
-    return path
+    """A name for a file that nobody named, which is told; there is no such file, and no directory of its snapshots.
+
+    In a directory where others can make files (``/tmp``) nobody can know the name before.
+    """
+    stem = time.strftime(f"{name}-%Y%m%d-%H%M%S")
+    if os.stat(".").st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        stem += f"-{secrets.token_hex(4)}"
+    stems = (stem, *(f"{stem}-{number}" for number in range(2, 1000)))
+    free = next(item for item in stems if not glob.glob(f"{glob.escape(item)}.*"))
+    sys.stderr.write(f"The picture will be in {free}.html\n")
+    return f"{free}.html"
 
 
 # ---------------------------------------------------------------------------------------------- flame
@@ -49,7 +59,7 @@ def _flame_parser() -> CommandParser:
     parser = CommandParser(
         "flame", "Write a flame graph of the whole machine, of a process or of a command.",
         "Without SECONDS it ends by Ctrl-C, or with the command. Options of the tool and of pytrace follow:\n"
-        "-p PID, -c COMMAND, -U (only the process's stacks), -K (only the kernel's).\n\n"
+        "-p PID, -c COMMAND, -U (only the process's stacks), -K (only the kernel's), --open (on the desktop).\n\n"
         "examples:\n  pytrace flame -p 1234 10\n  pytrace flame --off-cpu -c './program' -o waits.svg\n"
         "  pytrace flame -e t:block:block_rq_issue 5",
         usage="pytrace flame [options] [SECONDS]",
@@ -79,7 +89,7 @@ def _flame(words: Sequence[str]) -> list[str]:
         command = [known.tool, *rest]
     else:
         command = ["profile", "-F", known.frequency or str(FREQUENCY), *rest]
-    if known.output is None and not {"-f", "--format", "--folded"} & set(rest):
+    if known.output is None and not any(word.startswith(("-f", "--format", "--folded")) for word in rest):
         known.output = _new_file("flame")
     return command if known.output is None else [*command, "-o", known.output]
 
@@ -99,7 +109,8 @@ def _with_duration(words: Sequence[str], option: str) -> list[str]:
 def _heatmap_parser() -> CommandParser:
     parser = CommandParser(
         "heatmap", "Run a tool or script with histograms, and write them over time: heat maps of time and bucket.",
-        "Each interval is a snapshot in a directory beside FILE, which pytrace show reads again.\n\n"
+        "Each interval is a snapshot in a directory beside FILE, which pytrace show reads again.\n"
+        "Options of the tool and of pytrace follow it; --open shows the report on the desktop.\n\n"
         "examples:\n  pytrace heatmap biolatency --duration 60\n"
         "  pytrace heatmap --every 0.5 -o reads.html fsdist -p 1234 30",
         usage="pytrace heatmap [--every SECONDS] [-o FILE.html] TOOL|SCRIPT|-e PROGRAM …",

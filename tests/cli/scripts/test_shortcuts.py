@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from pytrace.cli.options import SHORTCUTS
+from pytrace.cli.scripts import shortcuts
 from pytrace.cli.scripts.shortcuts import EXPANSIONS, expand
 from pytrace.core.diagnostics import TraceError
 
@@ -39,6 +43,20 @@ def test_without_a_file_one_is_named_and_told(capsys: pytest.CaptureFixture[str]
     assert command[-1].startswith("flame-")
     assert command[-1].endswith(".html")
     assert f"will be in {command[-1]}" in capsys.readouterr().err
+
+
+def test_names_that_are_free_and_that_nobody_else_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(shortcuts.time, "strftime", lambda form: form.replace("%Y%m%d-%H%M%S", "NOW"))
+    names = []
+    for _ in range(2):
+        names.append(expand(["heatmap", "biolatency"])[-1])
+        Path(names[-1]).with_suffix(".snapshots").mkdir()
+    assert names == ["heatmap-NOW.html", "heatmap-NOW-2.html"]
+    tmp_path.chmod(0o1777)
+    shared = {expand(["flame"])[-1] for _ in range(3)}
+    assert len(shared) == 3
+    assert all(re.fullmatch(r"flame-NOW-[0-9a-f]{8}\.html", name) for name in shared)
 
 
 @pytest.mark.parametrize("words", ["-F 9 --alloc", "-F 9 --faults", "--alloc --faults", "--off-cpu -e c:malloc", "-F"])
