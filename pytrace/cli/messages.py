@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytrace.base import whole_files
 from pytrace.base.terminal import colour
-from pytrace.core.diagnostics import Diagnostics, TraceError, bytes_shown, render_all
+from pytrace.core.diagnostics import Diagnostics, TraceError, bytes_shown, render_all, render_error
 from pytrace.core.options.run_options import RunOptions
 
 if TYPE_CHECKING:
@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 def show_error(error: TraceError) -> None:
     """Print an error without a script position."""
-    red, reset = ("\x1b[31m", "\x1b[0m") if colour() else ("", "")
-    lines = [f"{red}ERROR: {error.message}{reset}", *(f"HINT: {hint}" for hint in error.hints)]
-    sys.stderr.write(bytes_shown("".join(f"{line}\n" for line in lines)))
+    sys.stderr.write(render_error(error, colour=colour()))
 
 
 def show(diagnostics: Diagnostics, *, warnings: bool) -> None:

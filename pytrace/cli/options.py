@@ -125,7 +125,8 @@ OPTIONS: tuple[Option, ...] = (
 _SHORT = {row.short: row for row in OPTIONS if row.short}
 _LONG = {row.long: row for row in OPTIONS if row.long}
 
-SUBCOMMANDS = {"merge": "merge snapshots", "diff": "compare two snapshots", "show": "print a snapshot"}
+SUBCOMMANDS = {"merge": "merge snapshots", "diff": "compare two snapshots", "show": "print a snapshot",
+               "agent": "run a script for a controller"}  # fmt: skip
 """Subcommands with their summaries; a script of such a name is run by its path, ``./merge``."""
 SHORTCUTS = {"flame": "write a flame graph", "heatmap": "write histograms over time"}
 """Words that stand for the command line of a tool (``cli/scripts/shortcuts``), with their summaries."""

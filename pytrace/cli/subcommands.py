@@ -1,4 +1,4 @@
-"""``pytrace merge``, ``diff`` and ``show``: operations on saved snapshots."""
+"""``pytrace merge``, ``diff`` and ``show``: operations on saved snapshots; ``agent``."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def run(words: Sequence[str]) -> int:
     """
     make, act = _COMMANDS[words[0]]
     parser = make()
-    if len(words) == 1:
+    if len(words) == 1 and (words[0] != "agent" or os.isatty(0)):
         sys.stderr.write(parser.format_help())
         return 1
     arguments = parser.parse_intermixed_args(list(words[1:]))
@@ -191,6 +191,22 @@ def _check_maps(names: Sequence[str], *snapshots: SnapshotData) -> None:
             raise TraceError(f"there is no map {name!r} in any of the snapshots")
 
 
+# ---------------------------------------------------------------------------------------------- agent
+
+
+def _agent_parser() -> CommandParser:
+    return CommandParser(
+        "agent", "Run one script for a controller: a request on standard input, messages on standard output.",
+        "Programs type this, people type pytrace fleet: docs/fleet.md describes the messages.",
+    )  # fmt: skip
+
+
+def _agent(_arguments: Namespace) -> int:
+    from pytrace.fleet import agent  # with it the Python interface and the runtime
+
+    return agent.run()
+
+
 # ---------------------------------------------------------------------------------------------- output
 
 
@@ -270,4 +286,5 @@ _COMMANDS: dict[str, tuple[Callable[[], CommandParser], Callable[[Namespace], in
     "merge": (_merge_parser, _merge),
     "diff": (_diff_parser, _diff),
     "show": (_show_parser, _show),
+    "agent": (_agent_parser, _agent),
 }

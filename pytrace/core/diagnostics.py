@@ -62,6 +62,10 @@ class TraceError(Error):
         self.status = status
 
 
+class MisfitError(TraceError):
+    """An ahead-of-time file does not fit this machine or this pytrace; its script may run here all the same."""
+
+
 class PlacedError(TraceError):
     """A :class:`TraceError` of the code generator with a script position, at which it is reported."""
 
@@ -202,6 +206,13 @@ _ESCAPED_BYTE = re.compile(r"(?<!\\)((?:\\\\)*)\\udc([89a-f][0-9a-f])")
 def bytes_shown(text: str) -> str:
     r"""A message with bytes that are not UTF-8 shown as ``\xff`` instead of surrogate escapes."""
     return _ESCAPED_BYTE.sub(r"\1\\x\2", text) if "\\udc" in text else text
+
+
+def render_error(error: TraceError, *, colour: bool = False) -> str:
+    """The text of an error without a script position: message and hints, each line with its end."""
+    red, reset = (_COLOURS[Severity.ERROR], _RESET) if colour else ("", "")
+    lines = [f"{red}ERROR: {error.message}{reset}", *(f"HINT: {hint}" for hint in error.hints)]
+    return bytes_shown("".join(f"{line}\n" for line in lines))
 
 
 def render(item: Diagnostic, *, colour: bool = False) -> str:

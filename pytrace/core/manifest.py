@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from pytrace.base import typed_json
 from pytrace.core.config import Config
-from pytrace.core.diagnostics import InternalError, TraceError
+from pytrace.core.diagnostics import InternalError, MisfitError, TraceError
 from pytrace.core.event_layout import STATIC_PARTS, EventSpec, Location
 from pytrace.core.probes.kinds import known_kind
 from pytrace.core.probes.targets import AnyTarget, ProbeTarget
@@ -454,7 +454,8 @@ class CompiledScript(msgspec.Struct, frozen=True):
             data: the result of :meth:`to_bytes`, with or without ``#!`` line.
 
         Raises:
-            TraceError: *data* is not a compiled script, is damaged, or was written by another version.
+            MisfitError: it was written by another version.
+        TraceError: *data* is not a compiled script, or is damaged.
         """
         data = data.removeprefix(INTERPRETER)
         if not data.startswith(MAGIC):
@@ -463,7 +464,7 @@ class CompiledScript(msgspec.Struct, frozen=True):
             raise TraceError("the compiled script is truncated", hints=(_AGAIN,))
         _, version, length, digest = _HEADER.unpack_from(data)
         if version != FORMAT:
-            raise TraceError(
+            raise MisfitError(
                 f"compiled by another version of pytrace (format {version}, this one reads {FORMAT})", hints=(_AGAIN,)
             )
         head, elf = data[_HEADER.size :][:length], data[_HEADER.size + length :]
@@ -472,6 +473,6 @@ class CompiledScript(msgspec.Struct, frozen=True):
         try:
             return cls(elf, Manifest.decoded(head))
         except msgspec.ValidationError as error:
-            raise TraceError(
+            raise MisfitError(
                 f"another version of pytrace wrote the compiled script ({error})", hints=(_AGAIN,)
             ) from error

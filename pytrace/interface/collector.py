@@ -71,6 +71,9 @@ class Collector(Output):
         """Never: surplus events are dropped and counted."""
         return False
 
+    def prepare(self) -> None:
+        """Writing needs nothing."""
+
     def write(self, data: bytes) -> None:
         """Keep a text that a handler or an iterator writes."""
         source, record = self._current or (self._iterator, b"")

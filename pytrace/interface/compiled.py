@@ -240,7 +240,7 @@ def compile(script: Script, **arguments: Unpack[Arguments]) -> CompiledScript:  
         TraceError: the file cannot be read, or this machine cannot compile it.
     """
     check_names(arguments)
-    options = _options(arguments)
+    options = compile_options(arguments)
     source, data = read(script)
     if data is not None:
         refuse(arguments, FIXED, "the file is compiled already; give {} when it is compiled")
@@ -259,7 +259,8 @@ def check_names(arguments: Arguments) -> None:
         raise TypeError(f"unexpected keyword argument {name!r}")
 
 
-def _options(arguments: Arguments) -> CompileOptions:
+def compile_options(arguments: Arguments) -> CompileOptions:
+    """The options of a compilation that the arguments select."""
     positional, named = _parameters(arguments.get("parameters", ()))
     include_directories, includes = arguments.get("include_directories", ()), arguments.get("includes", ())
     for name, value in (("include_directories", include_directories), ("includes", includes)):

@@ -38,6 +38,7 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
     measure: bool = False,
     watchdog: float | None = None,
     max_memory: str = "",
+    confined: bool = False,
     **arguments: Unpack[Arguments],
 ) -> Trace:
     """Compile and load a script, attach its probes, and start the command.
@@ -51,6 +52,9 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
             0: never. How often the program takes events plays no part. Without it the script's config decides (10).
         max_memory: what maps and events that wait may take: ``"512M"``, ``"2G"``, or ``"10%"`` (the default) of the
             machine's memory; a run that takes more ends with an error.
+        confined: once everything is attached, give up for good what the rest of the run does not need, as the command
+            does: capabilities, access to files, system calls (docs/privileges.md). For processes that do nothing else
+            from then on, and have one thread.
         arguments: those of :class:`pytrace.interface.compiled.Arguments`.
 
     Raises:
@@ -94,7 +98,7 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
         max_memory=max_memory,
         watchdog=watchdog,
     )
-    return Trace(script, options)
+    return Trace(script, options, confined=confined)
 
 
 def _budget(text: str | None, action: str) -> Budget | None:

@@ -49,7 +49,7 @@ class Trace:
     also closed when the last reference to it is dropped (with a ``ResourceWarning``).
     """
 
-    def __init__(self, script: CompiledScript, options: RunOptions) -> None:
+    def __init__(self, script: CompiledScript, options: RunOptions, *, confined: bool = False) -> None:
         self._lock = threading.RLock()
         self._stack = ExitStack()
         self._process = os.getpid()
@@ -72,7 +72,7 @@ class Trace:
             programs = prepared.manifest.programs
             self._collector = collector = Collector(programs)
             embedding = Embedding(
-                collector, lambda symbols: table(collector, EventSources(programs, symbols)), self._wake
+                collector, lambda symbols: table(collector, EventSources(programs, symbols)), self._wake, confined
             )
             self._session = Session.open(prepared, options, self._stack, embedding)
             self._names = tuple(spec.name for spec in prepared.manifest.maps)

@@ -229,7 +229,9 @@ def test_folded_stacks_have_both_numbers(typed: Any) -> None:
 
 
 @pytest.mark.parametrize("name", subcommands._COMMANDS)
-def test_without_arguments_a_command_describes_itself(typed: Any, name: str) -> None:
+def test_without_arguments_a_command_describes_itself(typed: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # At a terminal: an agent has no arguments, and reads its request from whatever else its input is.
+    monkeypatch.setattr(os, "isatty", lambda descriptor: descriptor == 0)
     status, out, error = typed(name)
     assert (status, out) == (1, "")
     assert error.startswith(f"usage: pytrace {name} ")

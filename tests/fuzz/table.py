@@ -24,6 +24,9 @@ MODULES = {
     "saved_results": (
         "snapshot_file", "snapshot_document", "compiled_file", "compiled_manifest", "cache_entry",
     ),
+    "fleet_messages": (
+        "agent_request", "agent_message",
+    ),
     "traced_data": (
         "events", "ring", "names", "request",
     ),

@@ -15,7 +15,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from pytrace.core.diagnostics import TraceError
+from pytrace.core.diagnostics import MisfitError
 from pytrace.core.kernel_info import KernelInfo, UsdtProbe
 from pytrace.core.manifest import Manifest, ProgramSpec, Target
 from pytrace.core.probes.misread_instructions import misread
@@ -33,7 +33,7 @@ def moved(manifest: Manifest, rows: Iterable[Row], kernel: KernelInfo) -> tuple[
     """The programs of *manifest*, attached to where their functions and locations are now.
 
     Raises:
-        TraceError: a binary was changed so that the code does not fit it.
+        MisfitError: a binary was changed so that the code does not fit it.
     """
     known = {fact[1]: fact for fact in manifest.facts if fact[0] == "file"}
     paths = dict.fromkeys(row[1] for row in rows)
@@ -56,7 +56,7 @@ def check_programs(manifest: Manifest, kernel: KernelInfo) -> None:
     """Probes on other BPF programs are on the very programs that were there.
 
     Raises:
-        TraceError: one of them is gone.
+        MisfitError: one of them is gone.
     """
     for spec in manifest.programs:
         for target in spec.targets:
@@ -64,7 +64,7 @@ def check_programs(manifest: Manifest, kernel: KernelInfo) -> None:
             if not isinstance(place, TypedFunctionTarget) or place.program_id is None:
                 continue
             if (place.program_id, place.function) not in kernel.bpf_programs(place.function):
-                raise TraceError(f"{target.probe}: the BPF program with id {place.program_id} is gone", hints=_AGAIN)
+                raise MisfitError(f"{target.probe}: the BPF program with id {place.program_id} is gone", hints=_AGAIN)
 
 
 def _moved(target: Target, shifts: dict[tuple[str, str], int], locations: dict[tuple[str, int], UsdtProbe]) -> Target:
@@ -95,7 +95,7 @@ def _check_exact(row: Row, known: fingerprints.Fact | None) -> None:
     _, path, why = row
     # Size and time of change; the inode is another one where the same file system is mounted elsewhere.
     if known is None or fingerprints.file_fact(known[1])[2:4] != tuple(known[2:4]):
-        raise TraceError(f"{path} is not the file that the script was compiled for, and {why}", hints=_AGAIN)
+        raise MisfitError(f"{path} is not the file that the script was compiled for, and {why}", hints=_AGAIN)
 
 
 def _check_instructions(programs: Iterable[ProgramSpec], changed: set[str], kernel: KernelInfo) -> None:
@@ -109,7 +109,7 @@ def _check_instructions(programs: Iterable[ProgramSpec], changed: set[str], kern
                 continue
             if misread(kernel.user_code(place.path, place.offset, _LONGEST)):
                 message = f"cannot probe {target.probe}: the kernel would misread the instruction there and corrupt "
-                raise TraceError(message + "the program", hints=_AGAIN)
+                raise MisfitError(message + "the program", hints=_AGAIN)
 
 
 def _shifts(rows: Iterable[Row], kernel: KernelInfo) -> dict[tuple[str, str], int]:
@@ -118,7 +118,7 @@ def _shifts(rows: Iterable[Row], kernel: KernelInfo) -> dict[tuple[str, str], in
     for _, path, name, offset in rows:
         symbol = next((item for item in kernel.user_symbols(path, name) if item.name == name), None)
         if symbol is None:
-            raise TraceError(f"{path} no longer has a function {name!r}", hints=_AGAIN)
+            raise MisfitError(f"{path} no longer has a function {name!r}", hints=_AGAIN)
         found[path, name] = symbol.offset - int(offset)
     return found
 
@@ -132,7 +132,7 @@ def _locations(rows: Iterable[Row], kernel: KernelInfo) -> dict[tuple[str, int],
     for (path, provider, name), former in groups.items():
         present = kernel.usdt_probes(path, provider, name)
         if [item.arguments for item in present] != [row[5] for row in former]:
-            raise TraceError(f"the arguments of usdt:{path}:{provider}:{name} have changed", hints=_AGAIN)
+            raise MisfitError(f"the arguments of usdt:{path}:{provider}:{name} have changed", hints=_AGAIN)
         for row, item in zip(former, present, strict=True):
             found[path, int(row[4])] = item
     return found

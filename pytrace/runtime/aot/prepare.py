@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 from msgspec.structs import replace
 
-from pytrace.core.diagnostics import TraceError, did_you_mean
+from pytrace.core.diagnostics import MisfitError, TraceError, did_you_mean
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import LOAD_TIME_SECTION, AheadOfTime, CompiledScript, Manifest, Parameters
 from pytrace.core.numbers import parse_flag, parse_integer
@@ -56,7 +56,8 @@ def prepare(script: CompiledScript, given: Given, options: RunOptions, kernel: K
     """Make *script* ready for this machine and the *given* parameters.
 
     Raises:
-        TraceError: a parameter is missing or wrong, or the file does not fit this machine; the message says why.
+        MisfitError: the file does not fit this machine; the message says why.
+        TraceError: a parameter is missing or wrong.
     """
     ahead = _ahead(script.manifest)
     prepared = Prepared(script)
@@ -100,9 +101,9 @@ def _ahead(manifest: Manifest) -> AheadOfTime:
 def _check_machine(manifest: Manifest, ahead: AheadOfTime, kernel: KernelInfo) -> None:
     machine, _ = _compiled_for(manifest)
     if machine != kernel.arch:
-        raise TraceError(f"the file was compiled for {machine}, this machine is {kernel.arch}")
+        raise MisfitError(f"the file was compiled for {machine}, this machine is {kernel.arch}")
     if kernel.possible_cpus > ahead.copies:
-        raise TraceError(
+        raise MisfitError(
             f"the file was compiled for up to {ahead.copies} CPUs, this machine may have {kernel.possible_cpus}",
             hints=("compile it again on this machine",),
         )
@@ -125,7 +126,7 @@ def _check_layout(manifest: Manifest, ahead: AheadOfTime, kernel: KernelInfo) ->
     more = len(found) - SHOWN
     hints = [*found[:SHOWN], *([f"and {more} more"] if more > 0 else []), "compile the script again on this machine"]
     _, there = _compiled_for(manifest)
-    raise TraceError(
+    raise MisfitError(
         f"the file was compiled for kernel {there} and does not fit this one, {kernel.release}", hints=tuple(hints)
     )
 
@@ -256,7 +257,7 @@ class _Filler:
         kind, name, path, type_text = parts
         found = layouts.member(self._kernel, kind, name, path)
         if found is None or str(found.type) != type_text or found.bit_size:
-            raise TraceError(
+            raise MisfitError(
                 f"the file does not fit this kernel, {self._kernel.release}: {kind} {name} "
                 + (f"has no member {path}" if found is None else f"has {path} of type {found.type}, not {type_text}"),
                 hints=("compile the script again on this machine",),
@@ -269,7 +270,7 @@ class _Filler:
             return None
         found = self._kernel.struct(*parts)
         if found is None:
-            raise TraceError(f"the file does not fit this kernel: there is no {' '.join(parts)}")
+            raise MisfitError(f"the file does not fit this kernel: there is no {' '.join(parts)}")
         return found.size
 
     def kaddr(self, parts: tuple[str, ...]) -> int | None:

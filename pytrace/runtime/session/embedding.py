@@ -58,3 +58,5 @@ class Embedding(msgspec.Struct, frozen=True):
     handlers: Callable[[LazySymbols], Mapping[str, Make]]
     """Creates the handlers of each kind of event; the argument resolves addresses."""
     signals: SignalSource
+    confined: bool = False
+    """Whether the program gives up its privileges once everything is attached, as a run of the command does."""

@@ -101,7 +101,7 @@ def open_run(
         all_services.append(keeper)
     all_services.append(OwnModules(manifest, options, embedded=embedding is not None))
     all_services += changes(manifest, options.filters.pids, probes, lazy, loop, notices, stack)
-    if embedding is None and not options.keep_privileges:
+    if not options.keep_privileges and (embedding is None or embedding.confined):
         # First: services may start threads, which keep what they have at their start.
         all_services.insert(0, Confinement(options, loaded, probes, written, notices))
     all_services += services(options, exports, loaded, lazy, printer, snapshots, notices, traced, loop, stack)

@@ -1,0 +1,311 @@
+"""``pytrace agent``: runs one script for a controller, and sends it what the script counts.
+
+A request comes on standard input, messages go to standard output (:mod:`pytrace.fleet.messages`). The run ends when
+its time is over, when one of its limits is used up, and when the controller is gone: its input ends, or it is silent.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import select
+import signal
+import socket
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from msgspec.structs import replace
+
+import pytrace
+from pytrace.core.costs import RunCost
+from pytrace.core.diagnostics import Error, MisfitError, TraceError, render_error
+from pytrace.core.manifest import CompiledScript as CompiledFile
+from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.source import Source
+from pytrace.fleet import messages
+from pytrace.fleet.messages import Attached, Beat, End, Hello, Reason, Refused, Request, Snapshot, Stop, Warned
+from pytrace.fleet.outbox import Outbox
+from pytrace.interface.compiled import Arguments, CompiledScript, build, compile_options
+from pytrace.interface.errors import TraceWarning
+from pytrace.interface.running import open as open_trace
+from pytrace.interface.tracing import Trace
+from pytrace.results import file_form
+from pytrace.runtime.host.clocks import together
+from pytrace.runtime.output.channel import Channel
+
+PATIENCE = 60.0
+"""Seconds until the request must have come."""
+TURN, BUSY = 0.1, 0.005
+"""Seconds of one wait for events, and of one while messages wait for room."""
+MOST_WARNINGS = 1000
+
+
+def run() -> int:
+    """Serve one request, from standard input to standard output. Returns the exit status."""
+    # Nothing but messages goes to standard output, whatever else this process writes there.
+    output = os.dup(1)
+    os.dup2(2, 1)
+    channel = Channel(output)
+    channel.prepare()
+    with _end_requests() as signals, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        return Agent(_Input(0), Outbox(channel), signals, caught).serve()
+
+
+class _Signals:
+    """Whether a signal has asked for the end."""
+
+    arrived = False
+
+
+@contextmanager
+def _end_requests() -> Iterator[_Signals]:
+    """Signals that end processes end the run in order, during the block."""
+    signals = _Signals()
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        signals.arrived = True
+
+    former = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield signals
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+
+class _Input:
+    """The controller's lines, read without blocking."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._lines = messages.Lines(messages.LONGEST_REQUEST)
+        self._poll = select.poll()
+        self._poll.register(descriptor, select.POLLIN)
+        self.waiting: list[bytes] = []
+        self.over = False
+
+    def read(self, longest: float) -> bool:
+        """Read what arrives within *longest* seconds to :attr:`waiting`. Returns whether anything did.
+
+        Raises:
+            TraceError: a line is too long.
+        """
+        if self.over or not self._poll.poll(longest * 1000):
+            return False
+        data = os.read(self._descriptor, 1 << 16)
+        self.over = not data
+        self.waiting += self._lines.add(data)
+        return bool(data)
+
+
+class Agent:
+    """One run for a controller."""
+
+    def __init__(
+        self, source: _Input, outbox: Outbox, signals: _Signals, caught: list[warnings.WarningMessage]
+    ) -> None:
+        self._input, self._outbox, self._signals, self._caught = source, outbox, signals, caught
+        self._warned = self._events = self._number = 0
+        self._reason: Reason | None = None
+        self._heard = self._next = 0.0
+        """When the controller was last heard; when the next snapshot is due."""
+
+    def serve(self) -> int:
+        """Say hello, read the request, run it. Returns the exit status."""
+        wall, monotonic = together(time.CLOCK_REALTIME, time.CLOCK_MONOTONIC)
+        self._outbox.put(Hello(
+            protocol=messages.PROTOCOL, version=pytrace.__version__, host=socket.gethostname(),
+            kernel=platform.release(), machine=platform.machine(), wall=wall, monotonic=monotonic,
+        ))  # fmt: skip
+        try:
+            request = self._request()
+            if request is None:
+                return 0
+            trace, here = self._opened(request)
+        except TraceError as error:
+            return self._refuse(render_error(error), error.status)
+        except Error as error:
+            return self._refuse(f"{error}\n", 1)
+        return self._run(trace, request.limits, here)
+
+    def _refuse(self, text: str, status: int) -> int:
+        self._outbox.put(Refused(text=text, status=status))
+        self._outbox.flush(PATIENCE)
+        return status
+
+    def _request(self) -> Request | None:
+        """The request; None if the input ends before it is there.
+
+        Raises:
+            TraceError: it is none, or does not come.
+        """
+        end = time.monotonic() + PATIENCE
+        while not self._input.waiting:
+            self._outbox.advance()
+            if self._input.over or self._signals.arrived or self._outbox.broken:
+                return None
+            if not self._input.read(1.0) and time.monotonic() > end:
+                raise TraceError(f"no request came within {PATIENCE:g} seconds")
+        request = messages.to_agent(self._input.waiting.pop(0))
+        if not isinstance(request, Request):
+            raise TraceError("the first line is no request")
+        if request.protocol != messages.PROTOCOL:
+            raise TraceError(
+                f"the controller speaks version {request.protocol} of the protocol, this pytrace "
+                f"({pytrace.__version__}) version {messages.PROTOCOL}",
+                hints=("install the same version of pytrace on both",),
+            )
+        return request
+
+    # ---- the script
+
+    def _opened(self, request: Request) -> tuple[Trace, bool]:
+        """The running trace, and whether its script was compiled here.
+
+        Raises:
+            Error: the script does not run here.
+        """
+        selected = _arguments(request)
+        if request.compiled:
+            try:
+                source = Source(request.script, request.text)
+                script = CompiledScript(CompiledFile.from_bytes(request.compiled), source, CompileOptions())
+                return self._open(script, request, selected), False
+            except MisfitError as error:
+                if not request.text:
+                    raise
+                self._outbox.put(Warned(f"{error.message}: the script is compiled here"))
+        return self._open(_compiled(request, selected), request, selected), True
+
+    def _open(self, script: CompiledScript, request: Request, selected: Arguments) -> Trace:
+        limits = request.limits
+        given = Arguments(**selected)
+        given.pop("unsafe", None)
+        return open_trace(
+            script, duration=limits.duration, measure=request.options.measure, max_memory=limits.max_memory,
+            confined=True, **given,
+        )  # fmt: skip
+
+    # ---- the run
+
+    def _run(self, trace: Trace, limits: messages.Limits, here: bool) -> int:
+        error: TraceError | None = None
+        with trace:
+            try:
+                self._outbox.put(Attached(probes=len(trace.script.probes), compiled_here=here))
+                self._heard = self._next = time.monotonic()
+                while self._reason is None:
+                    self._turn(trace, limits)
+                trace.request_end()
+                while not trace.ended:
+                    trace.batch(0)
+                    self._outbox.advance()
+            except TraceError as raised:
+                error, self._reason = raised, "error"
+        self._tell()
+        losses, cost, status = trace.losses, trace.cost, trace.exit_code
+        if not self._snapshot(trace, limits.bytes) and error is None:
+            error, self._reason = TraceError(f"the results take more than the {limits.bytes} bytes allowed"), "bytes"
+        status = error.status if error is not None else status
+        text = "" if error is None else render_error(error)
+        assert self._reason is not None
+        self._outbox.put(End(reason=self._reason, status=status, error=text, losses=losses, cost=cost))
+        self._outbox.flush(limits.heartbeat)
+        return status
+
+    def _turn(self, trace: Trace, limits: messages.Limits) -> None:
+        """Take events, read and write messages, and look at the limits."""
+        self._events += len(trace.batch(BUSY if self._outbox.pending else TURN))
+        self._tell()
+        now = time.monotonic()
+        reason = self._controller(now, limits)
+        if trace.ended:
+            reason = "duration" if _passed(trace) >= limits.duration else "exit"
+        elif self._events > limits.events:
+            reason = "events"
+        elif reason is None and now >= self._next:
+            self._next = now + limits.every
+            # The last one needs room as well.
+            if not self._snapshot(trace, limits.bytes, times=2):
+                reason = "bytes"
+            elif _detached(trace.cost):
+                reason = "budget"
+        self._outbox.advance()
+        self._reason = reason
+
+    def _controller(self, now: float, limits: messages.Limits) -> Reason | None:
+        """Why the controller, or who stops this process, wants the end."""
+        while self._input.read(0):
+            self._heard = now
+        lines, self._input.waiting = self._input.waiting, []
+        for message in map(messages.to_agent, lines):
+            if isinstance(message, Stop):
+                return "stop"
+            if not isinstance(message, Beat):
+                raise TraceError("an agent runs one request, and another one came")
+        if self._signals.arrived:
+            return "signal"
+        if self._input.over or self._outbox.broken:
+            return "input"
+        return "heartbeat" if now - self._heard > limits.heartbeat else None
+
+    def _snapshot(self, trace: Trace, most: int, times: int = 1) -> bool:
+        """Queue a snapshot, unless that many *times* its size are more than is left. Returns whether it was."""
+        self._number += 1
+        data = file_form.to_bytes(trace.snapshot().data)
+        length = len(data) * 4 // 3
+        if length > messages.LONGEST_MESSAGE - 1024 or self._outbox.sent + times * length > most:
+            return False
+        self._outbox.put(Snapshot(number=self._number, data=data))
+        return True
+
+    def _tell(self) -> None:
+        """Send new warnings."""
+        caught, self._caught[:] = list(self._caught), []
+        for item in caught:
+            if issubclass(item.category, TraceWarning) and self._warned < MOST_WARNINGS:
+                self._warned += 1
+                self._outbox.put(Warned(str(item.message)))
+            elif not issubclass(item.category, TraceWarning):
+                sys.stderr.write(f"{item.message}\n")
+
+
+def _passed(trace: Trace) -> float:
+    """Seconds since the probes were attached."""
+    run = trace.snapshot().runs[0]
+    return (run.end_monotonic - run.start_monotonic) / 1e9
+
+
+def _detached(cost: RunCost | None) -> bool:
+    """Whether the budget has detached all probes."""
+    return cost is not None and bool(cost.probes) and all(probe.detached for probe in cost.probes)
+
+
+def _arguments(request: Request) -> Arguments:
+    """The arguments of the Python interface for the options and limits of a request."""
+    options, limits = request.options, request.limits
+    arguments = Arguments(
+        comm=options.comm, uid=options.uid, cgroup=options.cgroup, container=options.container,
+        no_features=options.no_features, unsafe=options.unsafe,
+    )  # fmt: skip
+    if options.max_rate:
+        arguments["max_rate"] = dict(options.max_rate)
+    if limits.budget:
+        arguments |= Arguments(budget=limits.budget, over_budget=limits.over_budget)
+    return arguments
+
+
+def _compiled(request: Request, selected: Arguments) -> CompiledScript:
+    """The script, compiled from its text.
+
+    Raises:
+        ScriptError, TraceError: it has errors, or this machine cannot compile.
+    """
+    options = replace(compile_options(selected), positional=request.parameters, named=request.named)
+    source = Source(request.script, request.text)
+    return CompiledScript(build(source, options, cached=True), source, options)

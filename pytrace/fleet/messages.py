@@ -1,0 +1,254 @@
+"""What a controller and ``pytrace agent`` say to each other: one JSON object a line, of a bounded length.
+
+Lines, because what carries them (ClusterShell, ``kubectl exec``, ssh) reads and buffers by lines; so snapshots are in
+base64. docs/fleet.md describes the protocol.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from pytrace.base import typed_json
+from pytrace.core.costs import RunCost
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.options import memory_sizes
+from pytrace.core.options.run_options import ACTIONS, SAMPLE, Budget
+
+PROTOCOL = 1
+"""Grows when an older side would misunderstand; members that a reader does not know are ignored."""
+
+LONGEST_REQUEST = 16 << 20
+"""Bytes of the longest line that an agent reads."""
+LONGEST_MESSAGE = 32 << 20
+"""Bytes of the longest line that a controller reads: a snapshot of 24 MiB, compressed."""
+
+LONGEST_TIME = 30 * 86400.0
+"""Seconds of the longest run."""
+LARGEST_RATE = 1e9
+
+Text: TypeAlias = Annotated[str, Meta(max_length=1 << 20)]
+Name: TypeAlias = Annotated[str, Meta(max_length=4096)]
+Names: TypeAlias = Annotated[tuple[Name, ...], Meta(max_length=1024)]
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+Time: TypeAlias = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+
+
+# ---------------------------------------------------------------------------------------------- to the agent
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """Options of a run, as those of the command and of :func:`pytrace.open`."""
+
+    unsafe: bool = False
+    comm: Names = ()
+    uid: Names = ()
+    cgroup: Names = ()
+    container: Names = ()
+    no_features: Names = ()
+    max_rate: dict[Name, float] = {}
+    """Hits per second by the pattern of a probe; empty: all."""
+    measure: bool = False
+
+    def __post_init__(self) -> None:
+        if not all(0 < hits < LARGEST_RATE for hits in self.max_rate.values()):
+            raise ValueError(f"max_rate is hits per second, more than 0 and less than {LARGEST_RATE:g}")
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run may take of the host. The run ends when it has used one of them up."""
+
+    duration: float
+    """Seconds since the probes were attached."""
+    heartbeat: float = 15.0
+    """Seconds without a line of the controller after which the run ends."""
+    every: float = 5.0
+    """Seconds between two snapshots."""
+    budget: Name = ""
+    """``--budget``; when all probes are detached because of it, the run ends."""
+    over_budget: Name = SAMPLE
+    max_memory: Name = ""
+    bytes: Annotated[int, Meta(gt=0, le=(1 << 63) - 1)] = 256 << 20
+    """Of messages."""
+    events: Annotated[int, Meta(gt=0, le=(1 << 63) - 1)] = 10_000_000
+    """What the script printed or sent with ``row()``."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("duration", 0.001), ("heartbeat", 1.0), ("every", 0.1)):
+            value = getattr(self, name)
+            # NaN is neither.
+            if not least <= value <= LONGEST_TIME:
+                raise ValueError(f"{name} is {value}, not {least:g} to {LONGEST_TIME:g} seconds")
+        if self.over_budget not in ACTIONS:
+            raise ValueError(f"over_budget is one of {', '.join(ACTIONS)}, not {self.over_budget!r}")
+        if self.budget and Budget.parsed(self.budget) is None:
+            raise ValueError(f"budget is a percentage, as '1%' or '1%machine', not {self.budget!r}")
+        if self.max_memory:
+            memory_sizes.parse(self.max_memory, 1 << 40)
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, tag="run"):
+    """The first line: a script to run.
+
+    With both *compiled* and *text* the text is compiled where the compiled form does not fit.
+    """
+
+    protocol: int
+    script: Name
+    """The name of the script, for messages and snapshots."""
+    text: Text = ""
+    compiled: bytes = b""
+    """An ahead-of-time file; parameters are in it."""
+    parameters: Names = ()
+    named: Annotated[tuple[tuple[Name, Name | None], ...], Meta(max_length=1024)] = ()
+    options: Options = Options()
+    limits: Limits
+
+
+class Beat(msgspec.Struct, frozen=True, tag="beat"):
+    """The controller is there."""
+
+
+class Stop(msgspec.Struct, frozen=True, tag="stop"):
+    """End the run as ``exit()`` does."""
+
+
+ToAgent: TypeAlias = Request | Beat | Stop
+
+
+# ---------------------------------------------------------------------------------------------- from the agent
+
+
+class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
+    """The first message, before the request is read."""
+
+    protocol: int
+    version: Name
+    """Of pytrace."""
+    host: Name
+    kernel: Name
+    machine: Name
+    wall: Time
+    """Clocks in nanoseconds, read together: ``CLOCK_REALTIME`` and ``CLOCK_MONOTONIC``."""
+    monotonic: Time
+
+
+class Refused(msgspec.Struct, frozen=True, kw_only=True, tag="refused"):
+    """The script does not run here. Nothing is attached, and no other message follows."""
+
+    text: Text
+    """The error with its hints, as the command prints it."""
+    status: int
+    """The exit status that the command has."""
+
+
+class Attached(msgspec.Struct, frozen=True, kw_only=True, tag="attached"):
+    """The probes are attached."""
+
+    probes: Count
+    compiled_here: bool
+    """Whether the text was compiled on this host."""
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True, tag="snapshot"):
+    """All that the run has so far; a later one replaces it."""
+
+    number: Count
+    data: bytes
+    """The file form (:mod:`pytrace.results.file_form`)."""
+
+
+class Warned(msgspec.Struct, frozen=True, tag="warning"):
+    """A warning of the run, as the command prints it."""
+
+    text: Text
+
+
+Reason: TypeAlias = Literal[
+    "duration", "exit", "stop", "input", "heartbeat", "signal", "budget", "bytes", "events", "error"
+]
+
+
+class End(msgspec.Struct, frozen=True, kw_only=True, tag="end"):
+    """The last message: the probes are detached."""
+
+    reason: Reason
+    status: int
+    """Of the script's ``exit()``; 1 after an error."""
+    error: Text = ""
+    """As the command prints it."""
+    losses: dict[Name, dict[Name, Count]] = {}
+    cost: RunCost | None = None
+
+
+FromAgent: TypeAlias = Hello | Refused | Attached | Snapshot | Warned | End
+
+
+# ---------------------------------------------------------------------------------------------- lines
+
+
+def encode(message: ToAgent | FromAgent) -> bytes:
+    """The line of a message."""
+    return typed_json.encode(message) + b"\n"
+
+
+def to_agent(line: bytes) -> ToAgent:
+    """The message of a controller.
+
+    Raises:
+        TraceError: it is none.
+    """
+    message: ToAgent = _decoded(line, ToAgent, LONGEST_REQUEST, "a request")
+    return message
+
+
+def from_agent(line: bytes) -> FromAgent:
+    """The message of an agent.
+
+    Raises:
+        TraceError: it is none.
+    """
+    message: FromAgent = _decoded(line, FromAgent, LONGEST_MESSAGE, "a message of pytrace agent")
+    return message
+
+
+def _decoded(line: bytes, union: Any, longest: int, name: str) -> Any:
+    if len(line) > longest:
+        raise TraceError(f"{name} has at most {longest} bytes")
+    try:
+        return typed_json.decode(line, union)
+    except msgspec.ValidationError as error:
+        raise TraceError(f"not {name}: {error}") from None
+
+
+class Lines:
+    """Splits what arrives into lines of a bounded length."""
+
+    def __init__(self, longest: int) -> None:
+        self._longest = longest
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def add(self, data: bytes) -> list[bytes]:
+        """The lines that *data* completes, without their ends.
+
+        Raises:
+            TraceError: a line is too long.
+        """
+        *ended, rest = data.split(b"\n")
+        lines = []
+        for part in ended:
+            self._add(part)
+            lines.append(b"".join(self._parts))
+            self._parts, self._size = [], 0
+        self._add(rest)
+        return lines
+
+    def _add(self, part: bytes) -> None:
+        self._size += len(part)
+        if self._size > self._longest:
+            raise TraceError(f"a line has more than {self._longest} bytes")
+        if part:
+            self._parts.append(part)

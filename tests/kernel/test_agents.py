@@ -1,0 +1,142 @@
+"""``pytrace agent`` traces: what it sends, and each way in which its run ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+import pytrace
+from pytrace.fleet.messages import Attached, Beat, End, Refused, Snapshot, Stop, Warned
+from tests.support.agents import COUNTING, Agent, agent, call, request
+
+pytestmark = pytest.mark.usefixtures("no_leaks")
+
+ENDING = COUNTING + ' end { @over = count(); printf("over\\n"); }'
+
+
+def attached(running: Agent, text: str, **limits: object) -> Attached:
+    running.say(request(text, **limits))  # type: ignore[arg-type]
+    return running.next(Attached)
+
+
+def counted(running: Agent, name: str = "@") -> int:
+    return int(pytrace.Snapshot(running.last()).maps[name].value or 0)
+
+
+def test_a_run_to_its_time() -> None:
+    with agent() as running:
+        assert attached(running, ENDING, duration=1.2, every=0.3).compiled_here
+        # What the rest of the run does not need is gone once it is attached.
+        status = Path(f"/proc/{running.process.pid}/status").read_text()
+        assert "CapPrm:\t0000000000000000" in status
+        assert "Seccomp:\t2" in status
+        call(123)
+        end, code = running.end()
+        assert (end.reason, end.status, end.losses, end.cost, code) == ("duration", 0, {}, None, 0)
+        snapshots = [message for message in running.heard if isinstance(message, Snapshot)]
+        assert len(snapshots) >= 2
+        assert [message.number for message in snapshots] == sorted(message.number for message in snapshots)
+        (run,) = running.last().runs
+        assert (run.script, run.text) == ("x.bt", ENDING)
+        assert (counted(running), counted(running, "@over")) == (123, 1)
+
+
+def test_the_controller_ends_it() -> None:
+    with agent() as running:
+        attached(running, ENDING)
+        call(7)
+        running.say(Beat(), Stop())
+        end, status = running.end()
+        assert (end.reason, status, counted(running), counted(running, "@over")) == ("stop", 0, 7, 1)
+
+
+@pytest.mark.parametrize("reason", ["input", "signal", "heartbeat"])
+def test_the_controller_is_gone_or_somebody_ends_it(reason: str) -> None:
+    with agent() as running:
+        attached(running, ENDING, heartbeat=1.0)
+        call(7)
+        if reason == "input":
+            running.hang_up()
+        elif reason == "signal":
+            os.kill(running.process.pid, signal.SIGTERM)
+        end, status = running.end()
+        assert (end.reason, status, counted(running), counted(running, "@over")) == (reason, 0, 7, 1)
+
+
+def test_it_ends_while_nobody_reads() -> None:
+    """Twice as much as a pipe holds: neither the run nor its end waits for the reader."""
+    script = COUNTING + " begin { for ($i : 0..20000) { @noise[$i] = rand; } }"
+    with agent() as running:
+        attached(running, script, duration=1, heartbeat=1.0, every=0.2)
+        assert running.process.wait(60) == 0
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason"), [({"events": 50}, "events"), ({"bytes": 4000}, "bytes")]
+)  # fmt: skip
+def test_a_limit_is_used_up(limits: dict[str, int], reason: str) -> None:
+    script = 'interval:ms:2 { @[rand % 100000] = count(); printf("x\\n"); }'
+    with agent() as running:
+        attached(running, script, every=0.2, **limits)
+        end, _ = running.end()
+        assert end.reason == reason
+        assert pytrace.Snapshot(running.last()).maps["@"]
+
+
+def test_a_budget_that_detaches_everything_ends_it() -> None:
+    with agent() as running:
+        attached(running, COUNTING, budget="0.001%", over_budget="detach", every=0.5)
+        over = threading.Event()
+        load = threading.Thread(target=lambda: [call(1000) for _ in iter(over.is_set, True)])
+        load.start()
+        try:
+            end, _ = running.end()
+        finally:
+            over.set()
+            load.join()
+        assert end.reason == "budget"
+
+
+def test_an_ahead_of_time_file_and_one_that_does_not_fit(tmp_path: Path) -> None:
+    path = tmp_path / "x.pt"
+    pytrace.compile(ENDING).save(path)
+    data = path.read_bytes()
+    with agent() as running:
+        running.say(request(ENDING, compiled=data, duration=60))
+        assert not running.next(Attached).compiled_here
+        call(5)
+        running.say(Stop())
+        running.end()
+        assert counted(running) == 5
+    # Its header has the version of the form, which a later pytrace changes.
+    start = data.index(b"\n") + 1
+    later = data[: start + 8] + bytes((data[start + 8] ^ 0x40,)) + data[start + 9 :]
+    with agent() as running:
+        running.say(request(ENDING, compiled=later))
+        assert running.next(Attached).compiled_here
+        assert any(isinstance(message, Warned) and "the script is compiled here" in message.text
+                   for message in running.heard)  # fmt: skip
+    with agent() as running:
+        running.say(request("", compiled=later))
+        assert "compiled by another version of pytrace" in running.next(Refused).text
+        assert running.wait() == 1
+
+
+def test_errors_are_those_of_the_command() -> None:
+    with agent() as running:
+        running.say(request("kprobe:f { @ = ; }"))
+        refused = running.next(Refused)
+        assert refused.text.startswith("x.bt:1:16-17: ERROR: syntax: unexpected ';', expected an expression\n")
+        assert refused.status == 1
+        assert running.wait() == 1
+    with agent() as running:
+        attached(running, ENDING)
+        running.say(request(ENDING))
+        end, status = running.end()
+        assert (end.reason, status) == ("error", 1)
+        assert end.error == "ERROR: an agent runs one request, and another one came\n"
+        assert isinstance(running.heard[-1], End)
