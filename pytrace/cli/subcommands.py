@@ -34,9 +34,11 @@ def run(words: Sequence[str]) -> int:
     Raises:
         TraceError: an option or a file is invalid.
     """
+    if words[0] in _RUNS:
+        return _RUNS[words[0]][1](words[1:])
     make, act = _COMMANDS[words[0]]
     parser = make()
-    if len(words) == 1 and (words[0] != "agent" or os.isatty(0)):
+    if len(words) == 1:
         sys.stderr.write(parser.format_help())
         return 1
     arguments = parser.parse_intermixed_args(list(words[1:]))
@@ -57,7 +59,8 @@ def _viewer(arguments: Namespace) -> Viewer:
 
 def help_text(name: str) -> str:
     """The usage of a subcommand."""
-    return _COMMANDS[name][0]().format_help()
+    make = _RUNS[name][0] if name in _RUNS else _COMMANDS[name][0]
+    return make().format_help()
 
 
 # ---------------------------------------------------------------------------------------------- merge
@@ -201,7 +204,12 @@ def _agent_parser() -> CommandParser:
     )  # fmt: skip
 
 
-def _agent(_arguments: Namespace) -> int:
+def _agent(words: Sequence[str]) -> int:
+    parser = _agent_parser()
+    parser.parse_args(words)
+    if os.isatty(0):
+        sys.stderr.write(parser.format_help())
+        return 1
     from pytrace.fleet import agent  # with it the Python interface and the runtime
 
     return agent.run()
@@ -286,5 +294,10 @@ _COMMANDS: dict[str, tuple[Callable[[], CommandParser], Callable[[Namespace], in
     "merge": (_merge_parser, _merge),
     "diff": (_diff_parser, _diff),
     "show": (_show_parser, _show),
+}
+"""Operations on files, by name: the parser of their options, and what they do."""
+
+_RUNS: dict[str, tuple[Callable[[], CommandParser], Callable[[Sequence[str]], int]]] = {
     "agent": (_agent_parser, _agent),
 }
+"""Commands that run scripts: the parser of their options, and what they do with their words."""
