@@ -41,15 +41,28 @@ class Measure(NamedTuple):
     """``count``, or one of the values of :data:`pytrace.core.types.tables.UNITS`; empty when unknown."""
 
 
+USER, KERNEL, INTERPRETED, MARK = range(4)
+"""Kinds of frames: functions of the user, of the kernel, those that an interpreter runs, and what is no function."""
+
+_INTERPRETED = (".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".php", ".pl", ".lua")
+"""Ends of source files whose functions an interpreter runs."""
+
+BETWEEN = Frame("--")
+"""Stands between the stacks of two tasks."""
+
+Path = list[tuple[Frame, int]]
+"""Frames from the root, with their kinds."""
+
+
 class Sample(NamedTuple):
     """An entry of a map."""
 
     frames: tuple[Frame, ...]
-    """Outermost first: those of the user, then those of the kernel. Never empty."""
+    """Outermost first (:func:`paths`). Never empty."""
     names: tuple[str, ...]
     """Their names (:func:`frame_name`)."""
-    kernel: int
-    """The number of frames of the kernel, at the end."""
+    kinds: tuple[int, ...]
+    """Their kinds."""
     labels: tuple[Label, ...]
     values: tuple[int, ...]
     """One for each measure."""
@@ -85,15 +98,14 @@ def _in_order(data: MapData, text: Callable[[types.Type], Text]) -> Profile:
     assert data.key is not None
     columns = key_columns(data.key)
     forms = [_frames_of(column.type, text) for column in columns]
-    ends_in_kernel = isinstance(columns[-1].type, types.Stack) and not columns[-1].type.user
+    kinds = [_kind_of(column.type) for column in columns]
     values = numbers(data.value)
     samples = []
     for key, value in data.entries.items():
         members = [form(item) for form, item in zip(forms, members_of(data.key, key), strict=True)]
-        shown = [member for at, member in enumerate(members) if not _useless_mark(columns, members, at)]
-        frames = tuple([frame for member in shown for frame in member]) or (Frame("[no stack]"),)
-        kernel = len(members[-1]) if ends_in_kernel else 0
-        samples.append(Sample(frames, tuple(map(frame_name, frames)), kernel, (), values(value)))
+        shown = [[] if _useless_mark(columns, members, at) else member for at, member in enumerate(members)]
+        path = [(frame, kind(frame)) for kind, member in zip(kinds, shown, strict=True) for frame in member]
+        samples.append(_sample(path or [(NO_STACK, MARK)], (), values(value)))
     samples.sort(key=lambda sample: sample.names)
     return Profile(data.title, measures(data), samples, _JOINS.get(merging_of(data.value), operator.add), ())
 
@@ -121,26 +133,35 @@ def _frames_of(type_: types.Type, text: Callable[[types.Type], Text]) -> Callabl
 
 def _stack_frames(stack: Portable, *, inverted: bool) -> list[Frame]:
     assert isinstance(stack, StackTrace)
-    return list(stack.frames) if inverted and not stack.error else stacked_frames([stack])
+    return list(stack.frames) if inverted and not stack.error else [frame for frame, _ in _frames(stack)]
+
+
+def _kind_of(type_: types.Type) -> Callable[[Frame], int]:
+    """The kind of the frames that a member of a key stands for."""
+    if not isinstance(type_, types.Stack):
+        return lambda _frame: MARK
+    return _user_kind if type_.user else lambda _frame: KERNEL
 
 
 def _profile(data: MapData, text: Callable[[types.Type], Text]) -> Profile:
     assert data.key is not None
     columns = key_columns(data.key)
     labelled = [None if isinstance(column.type, types.Stack) else _labelling(column, text) for column in columns]
-    values = numbers(data.value)
+    values, path = numbers(data.value), paths([column.type for column in columns])
     samples = []
     for key, value in data.entries.items():
         members = list(members_of(data.key, key))
         labels = tuple([make(item) for make, item in zip(labelled, members, strict=True) if make is not None])
-        stacks = [item for item in members if isinstance(item, StackTrace)]
-        kernel = sum(len(stack.frames) for stack in stacks if not stack.user)
-        frames = tuple(joined_frames(stacks))
-        samples.append(Sample(frames, tuple(map(frame_name, frames)), kernel, labels, values(value)))
+        samples.append(_sample(path(members), labels, values(value)))
     samples.sort(key=lambda sample: (sample.labels, sample.names))
     join = _JOINS.get(merging_of(data.value), operator.add)
     texts = tuple(column.name for column in columns if isinstance(column.type, types.String))
     return Profile(data.title, measures(data), samples, join, texts)
+
+
+def _sample(path: Path, labels: tuple[Label, ...], values: tuple[int, ...]) -> Sample:
+    frames = tuple([frame for frame, _ in path])
+    return Sample(frames, tuple(map(frame_name, frames)), tuple([kind for _, kind in path]), labels, values)
 
 
 def is_profile(data: MapData) -> bool:
@@ -188,19 +209,58 @@ def _labelling(column: Column, text: Callable[[types.Type], Text]) -> Callable[[
 # ---------------------------------------------------------------------------------------------- frames
 
 
-def stacked_frames(stacks: Iterable[StackTrace]) -> list[Frame]:
-    """One stack of all, outermost first: the kernel was entered from the innermost frame of the user stack."""
-    frames: list[Frame] = []
-    for stack in sorted(stacks, key=lambda stack: not stack.user):
-        if stack.error:
-            frames.append(Frame(f"[no {'user' if stack.user else 'kernel'} stack: {stack.error}]"))
-        frames += reversed(stack.frames)
-    return frames
+NO_STACK = Frame("[no stack]")
+"""Stands for stacks without frames."""
 
 
-def joined_frames(stacks: Iterable[StackTrace]) -> list[Frame]:
-    """As :func:`stacked_frames`; a stack without frames has one that says so."""
-    return stacked_frames(stacks) or [Frame("[no stack]")]
+def paths(members: Sequence[types.Type]) -> Callable[[Sequence[Portable]], Path]:
+    """From the members of a key to one stack of all in it.
+
+    Functions of the user are at the root and those of the kernel above them, which was entered from the innermost one.
+    The stacks of a second task follow from the inside out, after a mark (:data:`BETWEEN`): both tasks meet there.
+    """
+    split = second_task(members)
+    if split is None:
+        return _path_of_one
+    second = split
+
+    def path(values: Sequence[Portable]) -> Path:
+        return [*_path_of_one(values[:second]), (BETWEEN, MARK), *reversed(_path_of_one(values[second:]))]
+
+    return path
+
+
+def second_task(members: Sequence[types.Type]) -> int | None:
+    """The member of a key where the stacks of a second task begin; None if all are of one.
+
+    One task has a kernel stack and a user stack at most, so the next one of a kind belongs to another task, as the
+    waker's in ``@[kstack, ustack, waker_kstack]``.
+    """
+    seen: set[bool] = set()
+    for number, type_ in enumerate(members):
+        if isinstance(type_, types.Stack):
+            if type_.user in seen:
+                return number
+            seen.add(type_.user)
+    return None
+
+
+def _path_of_one(values: Sequence[Portable]) -> Path:
+    """The stacks of one task, from the root."""
+    stacks = [item for item in values if isinstance(item, StackTrace)]
+    stacks.sort(key=lambda stack: not stack.user)
+    return [item for stack in stacks for item in _frames(stack)] or [(NO_STACK, MARK)]
+
+
+def _frames(stack: StackTrace) -> Path:
+    """The frames of a stack, outermost first; one that could not be read has one that says so."""
+    names = f"[no {'user' if stack.user else 'kernel'} stack: {stack.error}]"
+    frames = [*([Frame(names)] if stack.error else ()), *reversed(stack.frames)]
+    return [(frame, _user_kind(frame) if stack.user else KERNEL) for frame in frames]
+
+
+def _user_kind(frame: Frame) -> int:
+    return INTERPRETED if frame.file.endswith(_INTERPRETED) else USER
 
 
 def frame_name(frame: Frame) -> str:

@@ -6,7 +6,19 @@ import pytest
 
 from pytrace.core import types
 from pytrace.results.formats.portable_forms import Printers
-from pytrace.results.stack_samples import Label, Measure, Profile, frame_name, joined_frames, profiles
+from pytrace.results.stack_samples import (
+    INTERPRETED,
+    KERNEL,
+    MARK,
+    USER,
+    Label,
+    Measure,
+    Profile,
+    frame_name,
+    paths,
+    profiles,
+    second_task,
+)
 from pytrace.results.values import Frame, StackTrace
 from tests.support.snapshots import COUNT, STRING, map_data, stack
 
@@ -27,7 +39,7 @@ def test_the_user_stack_is_the_root_wherever_it_stands_in_the_key() -> None:
     for key, entry in (((USTACK, KSTACK), (user, kernel)), ((KSTACK, USTACK), (kernel, user))):
         found = profile(types.Tuple(key), COUNT, {entry: 3})
         assert names(found) == [["main", "leaf", "entry", "vfs"]]
-        assert found.samples[0].kernel == 2
+        assert found.samples[0].kinds == (USER, USER, KERNEL, KERNEL)
 
 
 def test_other_members_of_the_key_are_labels() -> None:
@@ -49,12 +61,37 @@ def test_bytes_that_are_no_text_are_escaped_in_labels() -> None:
 
 
 def test_stacks_that_are_missing() -> None:
-    assert [frame.function for frame in joined_frames([StackTrace((), True, "Bad address")])] == [
-        "[no user stack: Bad address]"
-    ]
-    assert [frame.function for frame in joined_frames([StackTrace((), True), StackTrace((), False)])] == ["[no stack]"]
-    whole = joined_frames([StackTrace((), True), stack("vfs", user=False)])
-    assert [frame.function for frame in whole] == ["vfs"]
+    def path(*stacks: StackTrace) -> list[tuple[str, int]]:
+        return [(frame.function, kind) for frame, kind in paths([types.Stack(item.user) for item in stacks])(stacks)]
+
+    assert path(StackTrace((), True, "Bad address")) == [("[no user stack: Bad address]", USER)]
+    assert path(StackTrace((), True), StackTrace((), False)) == [("[no stack]", MARK)]
+    assert path(StackTrace((), True), stack("vfs", user=False)) == [("vfs", KERNEL)]
+    # One task has none: the other's is there all the same.
+    waker = stack("wake", user=False)
+    assert path(StackTrace((), False), waker) == [("[no stack]", MARK), ("--", MARK), ("wake", KERNEL)]
+
+
+@pytest.mark.parametrize(("members", "split"), [
+    ((KSTACK, USTACK), None), ((USTACK, KSTACK, STRING), None), ((KSTACK, STRING, KSTACK), 2),
+    ((KSTACK, USTACK, STRING, KSTACK, USTACK), 3), ((USTACK, USTACK), 1),
+])  # fmt: skip
+def test_a_second_stack_of_a_kind_is_of_another_task(members: tuple[types.Type, ...], split: int | None) -> None:
+    assert second_task(members) == split
+
+
+def test_stacks_of_two_tasks_meet_in_the_middle() -> None:
+    key = types.Tuple((KSTACK, USTACK, STRING, KSTACK))
+    waker = stack("wake_up", "softirq", user=False)
+    entry = (stack("schedule", "sys_read", user=False), stack("wait", "main"), "waker", waker)
+    found = profile(key, COUNT, {entry: 9})
+    assert names(found) == [["main", "wait", "sys_read", "schedule", "--", "wake_up", "softirq"]]
+    assert found.samples[0].kinds == (USER, USER, KERNEL, KERNEL, MARK, KERNEL, KERNEL)
+
+
+def test_what_an_interpreter_runs() -> None:
+    entry = StackTrace((Frame("f", file="/srv/app.py", line=3), Frame("main")))
+    assert profile(USTACK, COUNT, {entry: 1}).samples[0].kinds == (USER, INTERPRETED)
 
 
 @pytest.mark.parametrize(

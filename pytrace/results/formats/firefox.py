@@ -17,7 +17,17 @@ from pytrace.core.types.tables import TableSchema
 from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.formats.portable_forms import Printers
 from pytrace.results.snapshot import SnapshotData
-from pytrace.results.stack_samples import Profile, Sample, by_labels, frame_name, profiles
+from pytrace.results.stack_samples import (
+    INTERPRETED,
+    KERNEL,
+    MARK,
+    USER,
+    Profile,
+    Sample,
+    by_labels,
+    frame_name,
+    profiles,
+)
 from pytrace.results.timeline import row_events
 from pytrace.results.timeline.row_events import RowEvent, unicode_text
 from pytrace.results.values import Frame
@@ -30,6 +40,8 @@ _GECKO_VERSION = 33
 _CATEGORIES = (("Other", "grey"), ("User", "yellow"), ("Kernel", "orange"))
 """Name and color. The first grey one is the default."""
 _OTHER, _USER, _KERNEL = range(len(_CATEGORIES))
+_CATEGORY = {USER: _USER, INTERPRETED: _USER, KERNEL: _KERNEL, MARK: _OTHER}
+"""Categories by kind of frame."""
 
 _WEIGHTS = {
     "ns": ("tracing-ms", 1e-6), "us": ("tracing-ms", 1e-3), "ms": ("tracing-ms", 1), "s": ("tracing-ms", 1e3),
@@ -128,11 +140,10 @@ class _Shared(msgspec.Struct):
         number: int | None = None
         for text in roots:
             number = self.stacks.number(number, self._frame(Frame(text), _OTHER, 0))
-        kernel, depth = len(sample.frames) - sample.kernel, 0
-        for position, frame in enumerate(sample.frames):
+        depth = 0
+        for frame, kind in zip(sample.frames, sample.kinds, strict=True):
             depth = depth + 1 if frame.inlined else 0
-            category = _KERNEL if position >= kernel else _USER
-            number = self.stacks.number(number, self._frame(frame, category, depth))
+            number = self.stacks.number(number, self._frame(frame, _CATEGORY[kind], depth))
         assert number is not None
         return number
 

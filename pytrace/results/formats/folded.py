@@ -11,7 +11,7 @@ from pytrace.results.difference import average
 from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.formats.portable_forms import Printers
 from pytrace.results.snapshot import MapData, SnapshotData
-from pytrace.results.stack_samples import Label, Profile, Sample, profiles
+from pytrace.results.stack_samples import KERNEL, Label, Profile, Sample, profiles
 
 VALUES = ("total", "count", "average")
 """Numbers of averages and stats that can be shown."""
@@ -99,10 +99,9 @@ def _names(sample: Sample) -> Sequence[str]:
 
 def _annotated(sample: Sample) -> Sequence[str]:
     """Frames with the marks that palettes of FlameGraph go by."""
-    kernel = len(sample.frames) - sample.kernel
     return [
-        name + ("_[i]" if frame.inlined else "_[k]" if at >= kernel else "")
-        for at, (name, frame) in enumerate(zip(sample.names, sample.frames, strict=True))
+        name + ("_[i]" if frame.inlined else "_[k]" if kind == KERNEL else "")
+        for name, frame, kind in zip(sample.names, sample.frames, sample.kinds, strict=True)
     ]
 
 

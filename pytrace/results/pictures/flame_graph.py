@@ -9,15 +9,19 @@ import msgspec
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.results.pictures.drawing import GAP, MARGIN, Drawing, fitted
-from pytrace.results.stack_samples import Profile, Sample
+from pytrace.results.stack_samples import INTERPRETED, KERNEL, MARK, USER, Profile, Sample
 from pytrace.results.values import Frame
 
 ROW = 17
 """Height of a box, in pixels."""
-_LABEL, _USER, _KERNEL = "label", "user", "kernel"
-_HUES = {_LABEL: (210, 12), _USER: (42, 88), _KERNEL: (14, 78)}
-"""Hue and saturation, by the kind of a frame."""
-_KINDS = {_LABEL: "other key", _USER: "user", _KERNEL: "kernel"}
+_LABEL, _USER, _KERNEL, _INTERPRETED, _MARK = "label", "user", "kernel", "interpreted", "mark"
+_HUES = {_LABEL: (210, 12), _USER: (42, 88), _KERNEL: (14, 78), _INTERPRETED: (140, 45), _MARK: (0, 0)}
+"""Hue and saturation, by the kind of a box."""
+_KINDS = {
+    _LABEL: "other key", _USER: "user", _KERNEL: "kernel", _INTERPRETED: "interpreter", _MARK: "no function",
+}  # fmt: skip
+_KIND = {USER: _USER, KERNEL: _KERNEL, INTERPRETED: _INTERPRETED, MARK: _MARK}
+"""Kinds of boxes by kind of frame."""
 COLORED_BY = ("kind", "module")
 
 
@@ -131,9 +135,8 @@ def _paths(profile: Profile, options: Options) -> dict[tuple[_Step, ...], tuple[
 
 
 def _steps(sample: Sample) -> Iterator[_Step]:
-    kernel = len(sample.frames) - sample.kernel
-    for position, (name, frame) in enumerate(zip(sample.names, sample.frames, strict=True)):
-        yield name, _KERNEL if position >= kernel else _USER, frame.module, _source(frame)
+    for name, frame, kind in zip(sample.names, sample.frames, sample.kinds, strict=True):
+        yield name, _KIND[kind], frame.module, _source(frame)
 
 
 def _source(frame: Frame) -> str:

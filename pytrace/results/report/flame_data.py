@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pytrace.core import types
 from pytrace.core.types.tables import Column, key_columns
@@ -10,20 +10,8 @@ from pytrace.render import percpu_merge
 from pytrace.render.value_types import merging_of
 from pytrace.results.report.document import Document, Part, columns, exacts
 from pytrace.results.snapshot import MapData
-from pytrace.results.stack_samples import Text, frame_name, joined_frames, measures, members_of, numbers
-from pytrace.results.values import Frame, Portable, StackTrace, Value
-
-USER, KERNEL, INTERPRETED, MARK = range(4)
-"""Kinds of frames."""
-
-_INTERPRETED = (".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".php", ".pl", ".lua")
-"""Ends of source files whose functions an interpreter runs."""
-
-BETWEEN = Frame("--")
-"""Stands between the stacks of two tasks."""
-
-_Path = list[tuple[Frame, int]]
-"""Frames from the root, with their kinds."""
+from pytrace.results.stack_samples import Text, frame_name, measures, members_of, numbers, paths
+from pytrace.results.values import Frame, Portable, Value
 
 
 def flame_part(document: Document, after: MapData, before: MapData | None, text: Callable[[types.Type], Text]) -> Part:
@@ -110,7 +98,7 @@ class _Samples:
         self._labels = [
             (column.name, text(column.type)) for column in found if not isinstance(column.type, types.Stack)
         ]
-        self._second = second_task([column.type for column in found])
+        self._path = paths([column.type for column in found])
         self._groups: dict[tuple[int, ...], int] = {}
         self._frame_numbers: dict[tuple[Frame, int], tuple[int, int]] = {}
 
@@ -129,15 +117,6 @@ class _Samples:
             for (_, form), item in zip(self._labels, texts, strict=True)
         )
         return node, self._groups.setdefault(group, len(self._groups))
-
-    def _path(self, members: Sequence[Portable]) -> _Path:
-        """The frames of a key from the root."""
-        split = len(members) if self._second is None else self._second
-        first = _frames([item for item in members[:split] if isinstance(item, StackTrace)])
-        if self._second is None:
-            return first
-        other = _frames([item for item in members[split:] if isinstance(item, StackTrace)])
-        return [*first, (BETWEEN, MARK), *reversed(other)]
 
     def _numbered(self, frame: Frame, kind: int) -> tuple[int, int]:
         document = self._document
@@ -165,29 +144,3 @@ class _Samples:
             [[group[at] for at in kept] for group in groups],
             f"In all keys: {fixed}." if fixed else "",
         )
-
-
-def second_task(members: Iterable[types.Type]) -> int | None:
-    """The member of a key where the stacks of a second task begin; None if all are of one.
-
-    One task has a kernel stack and a user stack at most, so the next one of a kind belongs to another task, as the
-    waker's in ``@[kstack, ustack, waker_kstack]``.
-    """
-    seen: set[bool] = set()
-    for number, type_ in enumerate(members):
-        if isinstance(type_, types.Stack):
-            if type_.user in seen:
-                return number
-            seen.add(type_.user)
-    return None
-
-
-def _frames(stacks: list[StackTrace]) -> _Path:
-    kernel = sum(len(stack.frames) or bool(stack.error) for stack in stacks if not stack.user)
-    frames = joined_frames(stacks)
-    users = len(frames) - kernel
-    return [(frame, KERNEL if number >= users else _user_kind(frame)) for number, frame in enumerate(frames)]
-
-
-def _user_kind(frame: Frame) -> int:
-    return INTERPRETED if frame.file.endswith(_INTERPRETED) else USER

@@ -15,7 +15,7 @@ from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types.tables import Column, key_columns
 from pytrace.results.snapshot import MapData
-from pytrace.results.stack_samples import members_of, stacked_frames
+from pytrace.results.stack_samples import KERNEL, members_of, paths
 from pytrace.results.timeline.row_events import Held, shown, unicode_text
 from pytrace.results.timeline.track_packets import packet
 from pytrace.results.values import Frame, StackTrace
@@ -88,19 +88,19 @@ def _sample(data_: MapData, key: Held, value: Held, place: int) -> _Sample:
     columns = key_columns(data_.key)
     named: dict[str, Held] = {}
     labels: list[Frame] = []
-    stacks: list[StackTrace] = []
-    for column, item in zip(columns, members_of(data_.key, key), strict=True):
+    members = list(members_of(data_.key, key))
+    for column, item in zip(columns, members, strict=True):
         if isinstance(item, StackTrace):
-            stacks.append(item)
-        elif _is_task(column, data_.key):
+            continue
+        if _is_task(column, data_.key):
             named[column.name] = item
         else:
             labels.append(Frame(str(shown(column.type, item))))
     pid: int = named["pid"] if "pid" in named else named.get("tid", _MADE_UP + place)
     tid: int = named.get("tid", pid)
-    frames = (*labels, *stacked_frames(stacks))
+    path = paths([column.type for column in columns])(members)
     return _Sample(
-        frames, bool(stacks) and not stacks[-1].user, pid, tid,
+        (*labels, *(frame for frame, _ in path)), path[-1][1] == KERNEL, pid, tid,
         unicode_text(named.get("comm", "")), _weight(data_, value),
     )  # fmt: skip
 

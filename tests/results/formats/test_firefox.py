@@ -14,7 +14,7 @@ from pytrace.results.snapshot import SnapshotData
 from pytrace.results.values import Frame, StackTrace
 from tests.results.formats.test_speedscope import KEY, USTACK, WHOLE, written
 from tests.support.readers import firefox
-from tests.support.snapshots import COUNT, map_data, snapshot, stack, table
+from tests.support.snapshots import COUNT, TWO_TASKS, map_data, snapshot, stack, table, two_tasks
 from tests.support.traces import BOOT, COLUMNS, KINDS, WALL, run
 
 
@@ -99,3 +99,10 @@ def test_an_empty_map_is_an_empty_thread_and_rows_need_a_time() -> None:
     assert (thread["name"], thread["samples"]["length"]) == ("@x", 0)
     with pytest.raises(TraceError, match="columns pid, lat_us have no time"):
         document(snapshot(tables=(table(["pid", "lat_us"], [types.INT32, types.INT64], []),)))
+
+
+def test_stacks_of_two_tasks(tmp_path: Path) -> None:
+    (thread,) = threads(tmp_path, snapshot(two_tasks()))
+    assert thread["stacks"] == {TWO_TASKS: 4}
+    categories = document(snapshot(two_tasks()))["shared"]["frameTable"]["category"]
+    assert categories == [1, 2, 0, 2, 2]

@@ -14,7 +14,7 @@ from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.snapshot import MapData, SnapshotData
 from pytrace.results.values import Frame, StackTrace
 from tests.support.readers import speedscope_stacks
-from tests.support.snapshots import COUNT, STRING, map_data, snapshot, stack
+from tests.support.snapshots import COUNT, STRING, TWO_TASKS, map_data, snapshot, stack, two_tasks
 
 USTACK, KSTACK = types.Stack(True), types.Stack(False)
 BOTH = types.Tuple((STRING, KSTACK, USTACK))
@@ -137,3 +137,10 @@ def test_speedscope_reads_it(tmp_path: Path) -> None:
     assert list(speedscope_stacks(path).values()) == [
         {"sh;main;leaf;entry;vfs": 3, "sh;main;leaf": 1, "b;main;operator new": 1 << 40}
     ]
+
+
+def test_stacks_of_two_tasks() -> None:
+    assert lines(two_tasks()) == [f"{TWO_TASKS} 4"]
+    assert lines(two_tasks(), "folded:annotate") == ["main;schedule_[k];--;wake_up_[k];softirq_[k] 4"]
+    # All members in their order, as ever.
+    assert lines(two_tasks(), "folded:ordered") == ["schedule;main;softirq;wake_up 4"]

@@ -12,7 +12,7 @@ from pytrace.results.formats import table
 from pytrace.results.snapshot import MapData, SnapshotData
 from pytrace.results.values import Frame, StackTrace
 from tests.support.readers import pprof, speedscope_stacks
-from tests.support.snapshots import COUNT, SECOND, STRING, map_data, snapshot, stack
+from tests.support.snapshots import COUNT, SECOND, STRING, TWO_TASKS, map_data, snapshot, stack, two_tasks
 
 USTACK, KSTACK = types.Stack(True), types.Stack(False)
 KEY = types.Tuple((STRING, types.INT32, KSTACK, USTACK))
@@ -149,3 +149,7 @@ def test_numbers_and_options_that_do_not_fit() -> None:
     for text in ("0", "-1", "x", "1.5"):
         with pytest.raises(TraceError, match="option hz of format pprof is a frequency"):
             written(snapshot(), f"pprof:hz={text}")
+
+
+def test_stacks_of_two_tasks(tmp_path: Path) -> None:
+    assert Read(tmp_path, snapshot(two_tasks())).samples() == [(TWO_TASKS, [4], {})]

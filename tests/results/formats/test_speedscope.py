@@ -13,7 +13,7 @@ from pytrace.results.formats import table
 from pytrace.results.snapshot import SnapshotData
 from pytrace.results.values import Frame, StackTrace
 from tests.support.readers import speedscope, speedscope_stacks
-from tests.support.snapshots import COUNT, STRING, map_data, snapshot, stack
+from tests.support.snapshots import COUNT, STRING, TWO_TASKS, map_data, snapshot, stack, two_tasks
 
 USTACK, KSTACK = types.Stack(True), types.Stack(False)
 KEY = types.Tuple((STRING, KSTACK, USTACK))
@@ -82,3 +82,9 @@ def test_an_empty_map_is_an_empty_profile() -> None:
 def test_negative_numbers_are_refused() -> None:
     with pytest.raises(TraceError, match="no negative numbers, and @x has -3"):
         written(snapshot(map_data("@x", USTACK, types.Sum(), {stack("f"): -3})))
+
+
+def test_stacks_of_two_tasks(tmp_path: Path) -> None:
+    path = tmp_path / "x.speedscope.json"
+    path.write_bytes(written(snapshot(two_tasks())))
+    assert speedscope_stacks(path) == {"@": {TWO_TASKS: 4}}

@@ -10,7 +10,7 @@ import pytest
 from pytrace.core import types
 from pytrace.results.values import Frame, StackTrace
 from tests.support.pictures import Box, boxes, picture, texts
-from tests.support.snapshots import COUNT, STRING, map_data, stack
+from tests.support.snapshots import COUNT, STRING, TWO_TASKS, map_data, stack, two_tasks
 
 USTACK, KSTACK = types.Stack(True), types.Stack(False)
 KEY = types.Tuple((STRING, KSTACK, USTACK))
@@ -86,3 +86,16 @@ def test_modules_have_one_colour_each() -> None:
 def test_boxes_that_nobody_can_see_are_not_drawn() -> None:
     entries = {stack(f"f{number}", "main"): 1 for number in range(50_000)}
     assert len(boxes(picture(map_data("@", USTACK, COUNT, entries)))) < 10
+
+
+def test_stacks_of_two_tasks_meet_in_the_middle() -> None:
+    found = picture(two_tasks())
+    path = sorted((box for box in boxes(found) if ":" in box.title), key=lambda box: -box.y)
+    assert ";".join(box.title.split(":")[0] for box in path) == f"all;{TWO_TASKS}"
+    assert {"user", "kernel", "no function"} <= set(texts(found))
+
+
+def test_what_an_interpreter_runs_has_a_colour() -> None:
+    frames = StackTrace((Frame("f", file="/srv/app.py", line=3), Frame("main")))
+    found = picture(map_data("@", USTACK, COUNT, {frames: 1}))
+    assert {"user", "interpreter"} <= set(texts(found))

@@ -2,13 +2,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from pytrace.core import types
 from pytrace.results.formats.portable_forms import Printers
 from pytrace.results.report.document import Document
-from pytrace.results.report.flame_data import INTERPRETED, KERNEL, MARK, USER, flame_part, second_task
+from pytrace.results.report.flame_data import flame_part
 from pytrace.results.snapshot import MapData
+from pytrace.results.stack_samples import INTERPRETED, KERNEL, MARK, USER
 from pytrace.results.values import Frame, StackTrace
 from tests.support.snapshots import COUNT, STRING, map_data, stack
 
@@ -90,13 +89,6 @@ def test_averages_have_two_measures() -> None:
 def test_maxima_are_no_sums() -> None:
     _, part = part_of(map_data("@", U, types.Max(), {stack("f"): 4}))
     assert "mean nothing" in part["note"]
-
-
-@pytest.mark.parametrize(("members", "split"), [
-    ((K, U), None), ((U, K, STRING), None), ((K, STRING, K), 2), ((K, U, STRING, K, U), 3), ((U, U), 1),
-])  # fmt: skip
-def test_a_second_stack_of_a_kind_is_of_another_task(members: tuple[types.Type, ...], split: int | None) -> None:
-    assert second_task(members) == split
 
 
 def test_stacks_of_two_tasks_meet_in_the_middle() -> None:

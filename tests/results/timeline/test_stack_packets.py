@@ -9,7 +9,7 @@ import pytest
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
 from pytrace.results.values import Frame, StackTrace
-from tests.support.snapshots import COUNT, STRING, map_data, snapshot, stack
+from tests.support.snapshots import COUNT, STRING, TWO_TASKS, map_data, snapshot, stack, two_tasks
 from tests.support.traces import run, trace
 
 pytest.importorskip("perfetto")
@@ -81,3 +81,7 @@ def test_many_counts_are_scaled_and_say_so() -> None:
 def test_negative_numbers_are_an_error() -> None:
     with pytest.raises(TraceError, match="@ has negative numbers"):
         trace(snapshot(map_data("@", types.Stack(True), types.INT64, {stack("f"): -3})))
+
+
+def test_stacks_of_two_tasks() -> None:
+    assert samples(trace(snapshot(two_tasks(), of=run()))) == {(1 << 22, 1 << 22, *TWO_TASKS.split(";")): 4}
