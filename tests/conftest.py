@@ -163,7 +163,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def no_leaks() -> Iterator[None]:
-    """The test leaves no BPF programs, maps, links or processes."""
+    """The test leaves no BPF programs, maps, links, probes in tracefs or processes."""
     with leaks.no_leaks():
         yield
 

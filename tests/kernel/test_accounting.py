@@ -20,6 +20,8 @@ from tests.support.pace import unit
 from tests.support.patience import patience
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.usefixtures("no_leaks")
+
 CALLS = 60_000 if unit() < 0.05 else 10_000
 PROBE = "tracepoint:syscalls:sys_enter_getppid"
 THREE_FIELDS = f'{PROBE} /pid == cpid/ {{ printf("%d %s %d\\n", tid, comm, nsecs); }}'

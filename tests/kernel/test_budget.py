@@ -13,6 +13,8 @@ import pytrace
 from tests.support.machine import need
 from tests.support.server import Result, Server
 
+pytestmark = pytest.mark.usefixtures("no_leaks")
+
 CALLS = 20_000
 COUNTS = "tracepoint:syscalls:sys_enter_getppid /pid == cpid/ { @ = count(); }"
 

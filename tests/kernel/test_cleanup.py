@@ -11,10 +11,13 @@ from contextlib import ExitStack
 
 import pytest
 
+from pytrace.core.manifest import MapType
 from pytrace.core.probes.targets import TimerTarget, TracepointTarget
-from pytrace.runtime.attach import attachments, opened
+from pytrace.runtime.abi import bpf_maps
+from pytrace.runtime.attach import attachments, legacy, opened
 from pytrace.runtime.attach.attachments import AttachOptions
 from pytrace.runtime.host import tracefs
+from tests.support import leaks
 from tests.support.loading import Loaded, program, target
 from tests.support.patience import patience
 
@@ -57,13 +60,32 @@ def test_signalled_tracer_leaves_nothing(number: signal.Signals) -> None:
 
 
 def test_sessions_in_a_row_keep_no_descriptors() -> None:
+    """And no threads."""
     with ExitStack() as stack:
         session(stack)
-    before = sorted(os.listdir("/proc/self/fd"))
+    before = [sorted(os.listdir(f"/proc/self/{name}")) for name in ("fd", "task")]
     for _ in range(10):
         with ExitStack() as stack:
             session(stack)
-    assert sorted(os.listdir("/proc/self/fd")) == before
+    assert [sorted(os.listdir(f"/proc/self/{name}")) for name in ("fd", "task")] == before
+
+
+def test_what_stays_is_found() -> None:
+    """The fixture that all of these tests have sees a map, and a probe in tracefs of a process that is gone."""
+    watch = leaks.Watch()
+    descriptor = bpf_maps.create(MapType.HASH, 8, 8, 1)
+    assert len(watch.leaked(0.1)) == 1
+    os.close(descriptor)
+    assert not watch.leaked()
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    path, name = f"{tracefs.root()}/uprobe_events", f"pytrace_{ended.pid}/p{ended.pid}_0"
+    legacy._write(path, f"p:{name} /bin/true:0x1000\n")
+    try:
+        assert name in leaks.definitions()
+    finally:
+        legacy._write(path, f"-:{name}\n")
+    assert name not in leaks.definitions()
 
 
 @pytest.mark.parametrize("more", [0, 12])

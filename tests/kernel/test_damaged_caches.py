@@ -15,6 +15,8 @@ from tests.support.compile import compiled
 from tests.support.file_damage import DAMAGE
 from tests.support.patience import patience
 
+pytestmark = pytest.mark.usefixtures("no_leaks")
+
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = 3
 

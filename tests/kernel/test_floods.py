@@ -16,6 +16,8 @@ import pytest
 from tests.support.patience import patience
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.usefixtures("no_leaks")
+
 PROBE = "tracepoint:syscalls:sys_enter_getppid"
 TWO = 'printf("e%d\\n", pid); printf("e%s\\n", comm); @produced = sum(2);'
 PICK = (

@@ -21,7 +21,10 @@ from tests.support.patience import patience
 ROOT = Path(__file__).resolve().parents[2]
 OTHER = 12345
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root is attacked this way")
+pytestmark = [
+    pytest.mark.usefixtures("no_leaks"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root is attacked this way"),
+]
 
 RULE = "user ALL=(ALL:ALL) NOPASSWD: ALL"
 

@@ -15,7 +15,10 @@ from tests.support.patience import patience
 
 ROOT = Path(__file__).resolve().parents[2]
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the root directory")
+pytestmark = [
+    pytest.mark.usefixtures("no_leaks"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the root directory"),
+]
 
 TEXT = """
 #include <unistd.h>

@@ -16,7 +16,10 @@ from pytrace.runtime.abi import syscalls
 from tests.support.machine import need
 from tests.support.patience import patience
 
-pytestmark = pytest.mark.skipif(os.uname().machine != "x86_64", reason="instructions of x86-64")
+pytestmark = [
+    pytest.mark.usefixtures("no_leaks"),
+    pytest.mark.skipif(os.uname().machine != "x86_64", reason="instructions of x86-64"),
+]
 
 
 def trace(script: str, child: str, *options: str) -> tuple[dict[str, dict[str, int]], str, str]:

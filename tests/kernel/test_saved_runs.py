@@ -494,6 +494,9 @@ from pytrace.base.whole_files import replacing
 from pytrace.cli import main
 from pytrace.results import file_form
 
+pytestmark = pytest.mark.usefixtures("no_leaks")
+
+
 def write(snapshot, path):
     with replacing(path) as file:
         file.write(b"half")

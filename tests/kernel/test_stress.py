@@ -74,6 +74,10 @@ QUICK = "begin { @start = nsecs; } uprobe:{calls}:add { @u = hist(arg0); printf(
 LOOP = """
 import gc, os, sys, threading
 from pytrace.cli import main as cli
+
+pytestmark = pytest.mark.usefixtures("no_leaks")
+
+
 def state():
     gc.collect()
     return sorted(os.listdir("/proc/self/fd")), threading.active_count(), len(open("/proc/self/maps").readlines())

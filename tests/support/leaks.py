@@ -1,4 +1,5 @@
-"""What tracing left in the kernel: BPF programs, maps and links that nobody who may own them holds any more."""
+"""What tracing left in the kernel: BPF programs, maps and links that nobody who may own them holds any more, and probes
+that tracers which are gone defined in tracefs."""
 
 from __future__ import annotations
 
@@ -12,7 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pytrace.runtime.host.fingerprints import TRACEFS
 from tests.support.patience import patience
+from tests.support.waiting import until
 
 _SYSCALL = {"x86_64": 321, "aarch64": 280, "riscv64": 280, "s390x": 351, "ppc64le": 361, "loongarch64": 280}
 _NEXT_ID = {"prog": 11, "map": 12, "link": 31}  # BPF_{PROG,MAP,LINK}_GET_NEXT_ID of enum bpf_cmd
@@ -32,6 +35,20 @@ def _ids(command: int) -> Iterator[int]:
             return
         attribute[0] = attribute[1]  # start_id = next_id
         yield attribute[1]
+
+
+def definitions() -> set[str]:
+    """Names of probes in tracefs whose tracer is gone."""
+    found: set[str] = set()
+    for folder in TRACEFS:
+        for name in ("uprobe_events", "kprobe_events"):
+            try:
+                text = Path(folder, name).read_text(errors="surrogateescape")
+            except OSError:
+                continue
+            named = re.findall(r"(?m)^[pr]\d*:(pytrace_(\d+)/\S+) ", text)
+            found |= {event for event, process in named if not os.path.exists(f"/proc/{process}")}
+    return found
 
 
 def _held_by_others() -> set[tuple[str, int]]:
@@ -99,10 +116,11 @@ class Watch:
 
 @contextmanager
 def no_leaks() -> Iterator[None]:
-    """Fail when what runs inside leaves BPF objects or child processes behind."""
+    """Fail when what runs inside leaves BPF objects, probes in tracefs or child processes behind."""
     watch = Watch()
-    children = _family()
+    children, defined = _family(), definitions()
     yield
     assert not watch.leaked(), "left in the kernel"
+    until(lambda: definitions() <= defined)
     left = _family() - children
     assert not left, f"processes left: {left}"

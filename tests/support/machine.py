@@ -122,6 +122,10 @@ def _path(path: str) -> Callable[[], str]:
     return lambda: "" if os.path.exists(path) else path
 
 
+def _filesystems() -> str:
+    return Path("/proc/filesystems").read_text()
+
+
 def _program(name: str) -> Callable[[], str]:
     return lambda: "" if shutil.which(name) else f"the program {name}"
 
@@ -147,6 +151,7 @@ FEATURES: dict[str, Feature] = {
     "bpf_loop": Feature(("BPF_SYSCALL",), (5, 17)),
     "lookup_percpu": Feature(("BPF_SYSCALL",), (5, 19)),
     "data_symbols": Feature(("KALLSYMS_ALL",)),
+    "overlay": Feature(("OVERLAY_FS",), check=lambda: "" if "overlay" in _filesystems() else "overlayfs"),
     "modules": Feature(("MODULES",), check=_path("/proc/modules")),
     "module_btf": Feature(("DEBUG_INFO_BTF_MODULES",), (5, 11)),
     "cgroup2": Feature(("CGROUPS",), check=lambda: "" if cgroup2_mount() else "mounted cgroup2"),
