@@ -1,7 +1,7 @@
 """Events of tracepoints and kernel functions whose strings are read when the task returns to user mode.
 
 Where a string is not resident, most such programs cannot wait for it.  Kernels since 6.18 let it schedule
-work of the task (``bpf_task_work_schedule_resume_impl``, kernel/bpf/helpers.c), which runs before the task returns to
+work of the task (``bpf_task_work_schedule_resume``, kernel/bpf/helpers.c), which runs before the task returns to
 user mode and may sleep: the event is kept in a map, and the callback reads its strings and sends it.
 """
 
@@ -25,7 +25,10 @@ ENTRIES = 64
 _KINDS = frozenset({TRACEPOINT, RAWTRACEPOINT, FENTRY, FEXIT, KPROBE, KRETPROBE})
 """Kinds of probes that a task runs into by itself."""
 
-_SCHEDULE = "bpf_task_work_schedule_resume_impl"
+_SCHEDULE = "bpf_task_work_schedule_resume"
+_FIRST_FORM = f"{_SCHEDULE}_impl"
+"""Its name before 7.0, which is left in the type information of later kernels, and takes a last argument of theirs."""
+_PARAMETERS: tuple[str, ...] = ("task_struct", "bpf_task_work", "void *", "map callback")
 _MM, _ADDRESSES = 8, 16
 """Offsets in the map's values of the address space and of the strings; the event follows."""
 
@@ -85,9 +88,14 @@ def defer(
 
 
 def _schedule(e: Emitter, value: Ptr, map_: Ptr, callback: str, done: Ptr) -> None:
-    e.module.kernel_function(_SCHEDULE, ("task_struct", "bpf_task_work", "void *", "map callback", "void *"), "int")
     task = e.b.pointer(e.b.helper(helpers.GET_CURRENT_TASK_BTF))
-    error = e.b.kernel_call(_SCHEDULE, (task, value, map_, global_pointer(callback), NULL))
+    passed = [task, value, map_, global_pointer(callback)]
+    name, types = _SCHEDULE, _PARAMETERS
+    if e.script.kernel.function(name) is None:
+        name, types = _FIRST_FORM, (*types, "void *")
+        passed.append(NULL)
+    e.module.kernel_function(name, types, "int")
+    error = e.b.kernel_call(name, passed)
     good, bad, on = e.b.block(), e.b.block(), e.b.block()
     e.b.branch(e.b.icmp("eq", error, 0), good, bad)
     e.b.start(good)

@@ -68,6 +68,8 @@ class Script(msgspec.Struct, eq=False):
     """Maps of events that wait for their strings (``codegen.emit.deferred_events``)."""
     string_function: str = ""
     """The function that repeats the read of a string (``codegen.emit.user_memory``)."""
+    original_function: str = ""
+    """The function that finds a return address which a uretprobe replaced (``codegen.services.user_unwinding``)."""
     uses_session: bool = False
     unwinds: bool = False
     """Whether a program unwinds user stacks of selected processes by unwind tables."""

@@ -74,18 +74,22 @@ class Module:
     # ------------------------------------------------------------------ functions
 
     def function(
-        self, name: str, parameters: tuple[str, ...], span: Span | None, *, section: str = "", inlined: bool = False
-    ) -> Builder:
-        """The builder of a new function; *section* makes it global, *inlined* inlines it.
+        self, name: str, parameters: tuple[str, ...], span: Span | None,
+        *, section: str = "", inlined: bool = False, apart: bool = False,
+    ) -> Builder:  # fmt: skip
+        """The builder of a new function; *section* makes it a program, *inlined* inlines it.
 
-        *parameters* are names, those of pointers with a leading ``*``.
+        *parameters* are names, those of pointers with a leading ``*``. *apart*: the function is global, so the verifier
+        checks it once, with any numbers as arguments, and not at each call in each state.
         """
-        scope = self.debug.function(name, parameters, span, local=not section)
+        scope = self.debug.function(name, parameters, span, local=not section and not apart)
         listed = ", ".join(f"{'ptr' if item.startswith('*') else 'i64'} %{item.lstrip('*')}" for item in parameters)
         inline = "alwaysinline" if inlined else "noinline"
         head = (
             f'dso_local i64 @{name}({listed}) nounwind {_NO_LIBRARY} section "{section}" !dbg {scope}'
             if section
+            else f"dso_local i64 @{name}({listed}) noinline nounwind {_NO_LIBRARY} !dbg {scope}"
+            if apart
             else f"internal i64 @{name}({listed}) {inline} nounwind {_NO_LIBRARY} !dbg {scope}"
         )
         function = FunctionText(name, head)

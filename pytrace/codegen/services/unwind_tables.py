@@ -64,7 +64,7 @@ def declare_asking(module: Module) -> None:
 
 def _ask_function(module: Module) -> None:
     """``unwind_ask(pid, space)``: request the tables of a process, unless that was done a moment ago."""
-    b = module.function(ASK_FUNCTION, ("pid", "space"), None)
+    b = module.function(ASK_FUNCTION, ("pid", "space"), None, apart=True)
     pid, space = number_parameter("pid"), number_parameter("space")
     key, value, request = b.alloca(8), b.alloca(16), b.alloca(REQUEST_SIZE)
     done, ask = b.block(), b.block()
@@ -103,7 +103,7 @@ def _rule_function(module: Module) -> None:
 
     Where there is none it is :attr:`Rule.FRAME` or :attr:`Rule.UNMAPPED`.
     """
-    b = module.function(RULE_FUNCTION, ("address", "space"), None)
+    b = module.function(RULE_FUNCTION, ("address", "space"), None, apart=True)
     address, space = number_parameter("address"), number_parameter("space")
     key = b.alloca(8)
     unmapped, none = b.block(), b.block()

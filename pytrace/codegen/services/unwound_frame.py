@@ -11,7 +11,7 @@ from pytrace.codegen.emit import loops
 from pytrace.codegen.emit.current_task import process_ids, task_field
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
-from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr
+from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr, number_parameter
 from pytrace.codegen.services import frame_pointers
 from pytrace.codegen.services.unwind_tables import ASK_FUNCTION, RULE_FUNCTION
 from pytrace.core.types import Stack
@@ -57,6 +57,37 @@ def _members(e: Emitter) -> _Members | None:
     return _Members(
         first, *(load_time_values.struct_offset(e, instance, name) for name in ("stack", "orig_ret_vaddr", "next"))
     )
+
+
+def _original(e: Emitter, members: _Members) -> str:
+    """A function of where a return address was that returns it; 0 if no uretprobe replaced it.
+
+    The kernel keeps them in a list, innermost first, each with the stack pointer at the function's entry.
+    """
+    if e.script.original_function:
+        return e.script.original_function
+    e.script.original_function = "unwind_original"
+    b = e.module.function(e.script.original_function, ("place",), None, apart=True)
+    inner = Emitter(e.program, b, e.span, 0, None)
+    instance = b.register()
+    utask = read_kernel(inner, b.add(b.helper(helpers.GET_CURRENT_TASK), task_field(inner, "utask")))
+    b.store(read_kernel(inner, b.add(utask, members.first)), instance)
+
+    def step(_index: I64, leave: Callable[[], None]) -> None:
+        address = b.load(instance)
+        other, found = b.block(), b.block()
+        with b.unless(b.truth(address)):
+            leave()
+        at = read_kernel(inner, b.add(address, members.stack))
+        b.branch(b.icmp("eq", at, number_parameter("place")), found, other)
+        b.start(found)
+        b.ret(read_kernel(inner, b.add(address, members.original)))
+        b.start(other)
+        b.store(read_kernel(inner, b.add(address, members.next)), instance)
+
+    loops.counted(inner, _RETURN_PROBES, step)
+    b.ret(0)
+    return e.script.original_function
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -110,7 +141,7 @@ class Frame(msgspec.Struct, frozen=True):
         done = b.block()
         b.jump_unless(b.icmp("eq", b.load(rule), Rule.UNMAPPED.value), done, likely=False)
         b.jump_if(b.truth(self._load(EXACT)), done)
-        original = self._original(members)
+        original = b.call(_original(self.e, members), numbers=[b.sub(self._load(SP), 8)])
         b.jump_unless(b.truth(original), done)
         b.store(original, self._place(place))
         b.store(self._find(b.sub(original, 1)), rule)
@@ -170,34 +201,6 @@ class Frame(msgspec.Struct, frozen=True):
 
     def _find(self, address: Number) -> I64:
         return self.e.b.call(RULE_FUNCTION, numbers=[address, self._load(SPACE)])
-
-    def _original(self, members: _Members) -> I64:
-        """The original return address of the frame just left; 0 if no uretprobe replaced it.
-
-        The kernel keeps them in a list, innermost first, each with the stack pointer at the function's entry.
-        """
-        e, b = self.e, self.e.b
-        original, instance = b.register(), b.register()
-        b.store(0, original)
-        task = b.helper(helpers.GET_CURRENT_TASK)
-        utask = read_kernel(e, b.add(task, task_field(e, "utask")))
-        b.store(read_kernel(e, b.add(utask, members.first)), instance)
-        place = b.sub(self._load(SP), 8)
-
-        def step(_index: I64, leave: Callable[[], None]) -> None:
-            address = b.load(instance)
-            end, other = b.block(), b.block()
-            b.jump_unless(b.truth(address), end)
-            b.jump_unless(b.icmp("eq", read_kernel(e, b.add(address, members.stack)), place), other)
-            b.store(read_kernel(e, b.add(address, members.original)), original)
-            b.jump(end)
-            b.start(end)
-            leave()
-            b.start(other)
-            b.store(read_kernel(e, b.add(address, members.next)), instance)
-
-        loops.counted(e, _RETURN_PROBES, step)
-        return b.load(original)
 
     def _load(self, offset: int) -> I64:
         return self.e.b.load(self.e.area(self.state + offset))

@@ -365,7 +365,10 @@ _SLEEPABLE = _tried(
     lambda stack: _open(stack, bpf.prog_load(ProgramType.KPROBE, _RETURN_ZERO, flags=bpf.SLEEPABLE)) >= 0
 )
 _TASK_MEMORY = _kernel_function(ProgramType.TRACING, "bpf_copy_from_user_task_str", "must be sleepable")
-_TASK_WORK = _kernel_function(ProgramType.TRACING, "bpf_task_work_schedule_resume_impl", "task_struct")
+_TASK_WORKS = [
+    _kernel_function(ProgramType.TRACING, name, "task_struct")
+    for name in ("bpf_task_work_schedule_resume", "bpf_task_work_schedule_resume_impl")
+]
 _RAW = _tracing("sys_enter", AttachType.TRACE_RAW_TP, attach=False)
 
 _ROWS = (
@@ -380,7 +383,7 @@ _ROWS = (
     Feature("sleepable_uprobe", "programs of user probes that wait for memory", _SLEEPABLE),
     Feature("sleepable_fentry", "programs of system call functions that wait for memory", _sleepable_calls),
     Feature("task_memory", "user memory of tasks in iterators", _TASK_MEMORY),
-    Feature("task_work", "work of programs when a system call returns", _TASK_WORK),
+    Feature("task_work", "work of programs when a system call returns", lambda: any(probe() for probe in _TASK_WORKS)),
     Feature("nop5_uprobes", "5-byte nops under user probes become calls, over the red zone", _nop5_uprobes),
     Feature("semaphores", "USDT semaphores raised by the kernel", _file(f"{_PMU}/uprobe/format/ref_ctr_offset")),
     Feature("fentry", "BPF trampolines on kernel functions", _FENTRY),

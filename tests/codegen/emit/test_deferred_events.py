@@ -29,7 +29,7 @@ def _text(script: str, options: CompileOptions | None = None, *, disabled: str =
 @pytest.mark.kernel
 def test_an_event_with_strings_of_user_memory_can_wait() -> None:
     text = _text(f'{OPENS} {{ printf("%s %d\\n", str(args.filename), args.flags); }}')
-    assert text.count("call i32 @bpf_task_work_schedule_resume_impl") == 1
+    assert text.count("call i32 @bpf_task_work_schedule_resume") == 1
     assert text.count("@pending_") > 1
 
 
@@ -37,7 +37,7 @@ def test_an_event_with_strings_of_user_memory_can_wait() -> None:
 def test_events_of_one_size_share_a_map() -> None:
     text = _text(f'{OPENS} {{ printf("%s", str(args.filename)); printf("<%s>", str(args.filename)); }}')
     assert text.count("dso_local global { ptr, ptr, ptr, ptr }") == 1
-    assert text.count("call i32 @bpf_task_work_schedule_resume_impl") == 2
+    assert text.count("call i32 @bpf_task_work_schedule_resume") == 2
 
 
 @pytest.mark.kernel
@@ -50,7 +50,7 @@ def test_events_of_one_size_share_a_map() -> None:
     ],
 )
 def test_events_of_all_tracepoints_can_wait(script: str) -> None:
-    assert _text(script).count("call i32 @bpf_task_work_schedule_resume_impl") == 1
+    assert _text(script).count("call i32 @bpf_task_work_schedule_resume") == 1
 
 
 @pytest.mark.kernel
