@@ -176,6 +176,33 @@ def own_clock() -> Iterator[None]:
     time.clock_settime(time.CLOCK_REALTIME, before + time.monotonic() - since)
 
 
+POWER = Path("/sys/power")
+
+
+@pytest.mark.each_kernel
+def test_all_processes_are_frozen_as_for_a_suspension() -> None:
+    """What was counted and what is reported as skipped is what happened. The root file system of the test machine (9p
+    by virtio) does not survive that its device sleeps, so only the first step of a suspension is taken."""
+    need("syscalls")
+    if not EMULATED or not os.access(POWER / "pm_test", os.W_OK):
+        pytest.skip("only the test machine is suspended, if its kernel has CONFIG_PM_DEBUG")
+    calls = 400
+    child = f"import os, time\nfor _ in range({calls}): os.getppid(); time.sleep(0.02)"
+    script = "tracepoint:syscalls:sys_enter_getppid /pid == cpid/ { @calls = count(); }"
+    with Tracer("--watchdog", "2", "-e", script, "-c", f'{sys.executable} -c "{child}"') as tracer:
+        (POWER / "pm_test").write_text("freezer")
+        try:
+            (POWER / "state").write_text("mem")
+        finally:
+            (POWER / "pm_test").write_text("none")
+        assert tracer.process.wait(patience(30)) == 0
+        out, said = tracer.out, tracer.err
+    skipped = [int(count) for count in re.findall(r"(\d+) probe hits? skipped", said)]
+    assert int(re.findall(r"@calls: (\d+)", out)[0]) + max(skipped, default=0) == calls
+    assert ("did not run for a while" in said) == bool(skipped)
+    assert "was suspended" not in said, "the clocks went on"
+
+
 @pytest.mark.each_kernel
 def test_a_clock_that_is_set(own_clock: None) -> None:
     """Intervals and the watchdog go on; wall times do not go back within a run."""
