@@ -22,6 +22,8 @@ ONLY_IN = {
     "clang": "frontend/c",
     "elftools": "runtime/dwarf",
     "pyroute2": "runtime/host",
+    "textual": "live",
+    "rich": "live",
     "zstandard": ("results", "runtime/dwarf"),
 }
 """Libraries that one package alone may import, or one for each library that it calls."""

@@ -68,6 +68,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("save", "", "save", "FILE", "save a snapshot to FILE at the end of the run", "output"),
     Option("save_every", "", "save-every", "SECONDS", "save a snapshot in DIR every SECONDS, and at the end", "output",
            second="DIR"),
+    Option("live", "", "live", "", "show maps and output live, in the whole terminal (? lists the keys)", "output"),
     Option("metrics", "", "metrics", "HOST:PORT", "serve the maps to Prometheus while the script runs", "output"),
     Option("buffering", "B", "buffering", "MODE", "flush output: none, line or full", "output"),
     Option("raw", "", "raw", "", "print control characters of traced data on a terminal as they are", "output"),

@@ -92,6 +92,7 @@ def run_options(line: CommandLine) -> RunOptions:
         measure=line.flag("verbose"),
         max_memory=_max_memory(line),
         watchdog=_watchdog(line),
+        live=line.flag("live") and _live(line, form),
     )
 
 
@@ -214,6 +215,22 @@ def _metrics(line: CommandLine) -> Address | None:
     from pytrace.metrics import address
 
     return address.parse(text)
+
+
+def _live(line: CommandLine, form: str) -> bool:
+    """Check that a live view can be shown. Returns True."""
+    if mode(line) != "run" or line.flag("dry_run"):
+        what = "--dry-run" if line.flag("dry_run") else f"{mode(line)} mode"
+        raise TraceError(f"--live is for a run of the script, not for {what}")
+    if form in ("json", "csv") and line.text("output") in (None, "-"):
+        raise TraceError(
+            f"--live has the terminal, to which -f {form} would print",
+            hints=(f"-o FILE writes {form} to a file while the view is shown",),
+        )
+    from pytrace.live import terminal
+
+    terminal.check()
+    return True
 
 
 def _budget(line: CommandLine) -> Budget | None:

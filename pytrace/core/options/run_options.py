@@ -133,6 +133,8 @@ class RunOptions(msgspec.Struct, frozen=True):
     """``--budget``."""
     measure: bool = False
     """Whether the costs of the run are measured and reported."""
+    live: bool = False
+    """Whether the run is shown live in the terminal."""
 
     @property
     def exports(self) -> bool:

@@ -45,6 +45,11 @@ class LargeMap(msgspec.Struct, frozen=True):
         """Take all entries."""
         self._entries.fill(blocks)
 
+    @property
+    def count(self) -> int:
+        """Number of entries that :meth:`fill` has taken."""
+        return self._entries.count
+
     def entries(self) -> Iterator[list[Entry]]:
         """The entries in order, decoded, a block at a time."""
         return self._entries.entries()

@@ -50,6 +50,8 @@ class SortedEntries:
         self.form = form
         self._reduced = reduced
         self._records = records
+        self.count = 0
+        """Number of entries."""
 
     @property
     def value_start(self) -> int:
@@ -65,6 +67,7 @@ class SortedEntries:
         """Take all entries."""
         reduced = self._reduced
         for keys, values, count in blocks:
+            self.count += count
             one = reduced.one(values)
             columns = [keys, one] if reduced.ranks is None else [keys, one, reduced.ranks(one).tobytes()]
             self._records.add(self.form.records(columns, count, whole=self._records.whole))
@@ -138,6 +141,8 @@ class SortedBuckets:
         self._key_size = key_size
         self._grouped: dict[bytes, bytes] = {}
         """For each key its buckets: pairs of number and count, in no order."""
+        self.count = 0
+        """Number of keys."""
 
     def fill(self, blocks: Iterable[Block]) -> None:
         """Take all rows."""
@@ -153,6 +158,7 @@ class SortedBuckets:
                 words[1::2] = memoryview(self._reduced.one(values)).cast("Q")
             for (key,), (pair,) in zip(split(keys), struct.iter_unpack("16s", pairs), strict=True):
                 grouped[key] = get(key, b"") + pair
+        self.count = len(grouped)
 
     def _check(self, numbers: bytes) -> None:
         greatest = max(memoryview(numbers).cast("Q"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import struct
 from itertools import chain
 from typing import TYPE_CHECKING, Protocol
@@ -255,6 +256,25 @@ class MapView(MapPrinter):
             return self._scalar(Shown(), False)
         return self._decoded(self._reader.blocks(self.spec), self._key)
 
+    def greatest(self, most: int, pause: Callable[[], None]) -> tuple[list[Entry], int]:
+        """The last *most* entries in the order of printing, themselves in no order, and how many there are in all.
+
+        Nothing else is sorted. *pause* is called now and then while it takes long.
+        """
+        if self._key is None:
+            found = self._scalar(Shown(), False)
+            return found, len(found)
+        blocks, start, count = _paused(self._reader.blocks(self.spec), pause), list[Block](), 0
+        for block in blocks:
+            start.append(block)
+            count += block[2]
+            large = self._large(self, block, Shown(most)) if count > LARGE and self._large is not None else None
+            if large is not None:
+                large.fill(chain(start, blocks))
+                return list(chain.from_iterable(large.entries())), large.count
+        found = self._decoded(start, self._key)
+        return heapq.nlargest(most, found, key=self.order_key()), len(found)
+
     def _sorted(self, shown: Shown, decode: Decode) -> list[Entry] | LargeMap:
         """The entries of a keyed map, ordered and limited: decoded, or in a form that takes less of very many."""
         blocks, start, count = self._reader.blocks(self.spec, clear=shown.clear), list[Block](), 0
@@ -414,6 +434,12 @@ class MapView(MapPrinter):
     def _key_text(self, name: Value) -> bytes:
         assert self.spec.key is not None
         return self.texts.key(self.spec.key)(name)
+
+
+def _paused(blocks: Iterable[Block], pause: Callable[[], None]) -> Iterator[Block]:
+    for block in blocks:
+        yield block
+        pause()
 
 
 def last_interval(entries: Iterable[Entry]) -> int:

@@ -13,6 +13,7 @@ import html
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 
@@ -96,7 +97,8 @@ def viewer() -> list[str]:
     folder = Path(str(resources.files(__package__)))
     bundler = folder.parents[2] / "hatch_build.py"
     if not (folder / _VIEWER[0]).exists() and bundler.exists():
-        subprocess.run([sys.executable, str(bundler)], check=False, stdout=sys.stderr)
+        with suppress(OSError):  # a run with a live view starts no program any more
+            subprocess.run([sys.executable, str(bundler)], check=False, stdout=sys.stderr)
     try:
         return [(folder / name).read_text(encoding="utf-8") for name in _VIEWER]
     except FileNotFoundError:

@@ -30,12 +30,21 @@ class ReadMap(NamedTuple):
     view: MapView
     entries: list[Entry]
     time: int
+    others: int = 0
+    """Entries that were left out."""
 
 
 def read(view: MapView) -> ReadMap:
     """Read a map."""
     moment = time.time_ns()
     return ReadMap(view, view.contents(), moment)
+
+
+def read_greatest(view: MapView, most: int, pause: Callable[[], None]) -> ReadMap:
+    """Read at most *most* entries of a map, the last ones in the order in which it prints."""
+    moment = time.time_ns()
+    entries, total = view.greatest(most, pause)
+    return ReadMap(view, entries, moment, total - len(entries))
 
 
 def map_data(found: ReadMap, forms: PortableForms, pause: Callable[[], None]) -> MapData:

@@ -14,7 +14,7 @@ import pytrace
 from pytrace.core.types import Record, settled
 from pytrace.render.forms import PortableForms
 from pytrace.results.snapshot import MapData, Run, SnapshotData, Table
-from pytrace.runtime.capture.maps import map_data, read
+from pytrace.runtime.capture.maps import map_data, read, read_greatest
 from pytrace.runtime.capture.stack_traces import StackTraces, Symbols
 
 if TYPE_CHECKING:
@@ -92,6 +92,8 @@ class Recording:
         self._symbols = symbols
         self._identity = str(uuid.uuid4())
         self._script_hash = _script_hash(manifest, options)
+        self.others: dict[str, int] = {}
+        """Entries that the maps of the last snapshot with a limit have besides those in it."""
 
     def snapshot(
         self,
@@ -102,6 +104,7 @@ class Recording:
         rows: RowKeeper | None,
         pause: Callable[[], None],
         cost: RunCost | None = None,
+        most: int = 0,
     ) -> SnapshotData:
         """All that there is at this moment.
 
@@ -113,13 +116,15 @@ class Recording:
             rows: the rows that were kept, where rows are kept.
             pause: called now and then while it takes long, for what must not wait.
             cost: what the run has cost, if that is measured.
+            most: entries of each map, the last ones in the order in which it prints; 0: all.
         """
         forms = PortableForms(self._texts, StackTraces(self._symbols))
         # All are read before any is converted, which takes longer: they are to be of one moment as far as may be.
         contents = []
         for view in self._views:
-            contents.append(read(view))
+            contents.append(read(view) if not most else read_greatest(view, most, pause))
             pause()
+        self.others = {item.view.spec.name: item.others for item in contents}
         maps = {item.view.spec.name: map_data(item, forms, pause) for item in contents}
         moments = {item.view.spec.name: item.time for item in contents}
         tables = () if rows is None else rows.tables(self._identity, forms)

@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 import msgspec
 
@@ -160,6 +161,8 @@ def _files(wanted: Needs, manifest: Manifest, options: RunOptions) -> None:
             wanted.existing = f"{path} is no regular file"
     if options.save_every is not None:
         wanted.write.append(os.path.realpath(options.save_every[1]))
+    if options.live and os.getcwd() != "/":
+        wanted.write.append(os.getcwd())
     if any(event.kind == "skboutput" for event in manifest.events):
         wanted.existing = "files of packets are made with the first packet"
         wanted.write.append(os.getcwd())
@@ -192,6 +195,20 @@ def installation() -> list[str]:
     places = [*sys.path, sys.prefix, sys.base_prefix, here, *sorted(libraries)]
     places += _named("TZDIR")
     return [path for path in dict.fromkeys(os.path.realpath(place) for place in places if place) if path != "/"]
+
+
+def confine_view() -> None:
+    """Give up everything that showing a live view does not take: it writes to its terminal and its channel."""
+    capabilities.bound(0)
+    capabilities.hold(0, 0)
+    with suppress(OSError):
+        capabilities.gain_no_more()
+        if _survives(landlock.abi) and (version := landlock.abi()):
+            places = (*_SYSTEM_FILES, *installation())
+            landlock.restrict(landlock.Limits(places, (), connections=False, signals=False), version)
+        rules = seccomp.Rules()
+        if seccomp.available() and _survives(lambda: seccomp.install(rules)):
+            seccomp.install(rules)
 
 
 class Confinement(Service):

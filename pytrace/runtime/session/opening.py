@@ -7,7 +7,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -33,7 +33,7 @@ from pytrace.runtime.output.renderer import Renderer
 from pytrace.runtime.output.run_state import RenderOptions, RunState
 from pytrace.runtime.output.streams import Flush, Output, create
 from pytrace.runtime.ring.reader import EventLoop, RingReader, backlog_limit
-from pytrace.runtime.session.confinement import Confinement
+from pytrace.runtime.session.confinement import Confinement, confine_view
 from pytrace.runtime.session.consumer import Consumer
 from pytrace.runtime.session.probes import Probes
 from pytrace.runtime.session.resources import Command, NoCommand, Notices, Resources
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from pytrace.runtime.session.services.costs import Costs
     from pytrace.runtime.session.services.memory_watch import MemoryWatch
     from pytrace.runtime.session.services.saving import Export
+    from pytrace.runtime.session.services.view_process import Streams, ViewProcess
     from pytrace.runtime.symbols.symbolizer import Symbolizer
     from pytrace.runtime.unwind.unwinder import Unwound
 
@@ -68,13 +69,17 @@ def open_run(
     raise_limits(manifest)
     requests = EndRequests()
     lazy = symbols(manifest.config, options, requests)
+    streams = terminal_streams(options, stack) if embedding is None else None
     signals = embedding.signals if embedding else stack.enter_context(Signals(requests, lazy.give_up_lines))
     within = namespace(options, stack)
-    written = embedding.output if embedding else output(options, requests, stack)
+    written = embedding.output if embedding else output(options, requests, stack, streams)
+    view = view_process(options, written, streams, stack)
     notices = Notices(written, options)
     exports = check_saving(manifest, options)
     memory = memory_watch(manifest, options, embedded=embedding is not None)
-    traced, loaded, processes = _load(script, options, lazy, within, notices, memory, embedding is not None, stack)
+    with streams.redirected() if streams is not None else nullcontext():
+        traced = command(options, within, embedded=embedding is not None, stack=stack)
+    loaded, processes = _load(script, options, traced, lazy, notices, memory, stack)
     heart = heartbeat(loaded, options, embedding is not None, stack)
     rows = None
     if options.saves or embedding:
@@ -105,6 +110,8 @@ def open_run(
         # First: services may start threads, which keep what they have at their start.
         all_services.insert(0, Confinement(options, loaded, probes, written, notices))
     all_services += services(options, exports, loaded, lazy, printer, snapshots, notices, traced, loop, stack)
+    if view is not None and measured is not None:
+        all_services.append(live_view(view, written, snapshots, measured, manifest, options))
     if traced.pid is None:
         printer.no_child()
     signals.begin()
@@ -119,16 +126,14 @@ def open_run(
 def _load(
     script: CompiledScript,
     options: RunOptions,
+    traced: Command,
     lazy: LazySymbols,
-    within: int | None,
     notices: Notices,
     memory: MemoryWatch | None,
-    embedded: bool,
     stack: ExitStack,
-) -> tuple[Command, LoadedScript, Processes]:
-    """Start the command, which is held, load the programs, and begin to follow processes."""
+) -> tuple[LoadedScript, Processes]:
+    """Load the programs, and begin to follow processes; *traced* is the command, which is held."""
     manifest = script.manifest
-    traced = command(options, within, embedded=embedded, stack=stack)
     unwinding = unwound(manifest, options, traced)
     loaded = programs(script, options, unwinding, memory, stack)
     fill_session_data(loaded, options, traced.pid)
@@ -142,7 +147,7 @@ def _load(
     requests = RingReader(loaded.map_fd(ring), stack) if ring else None
     processes = Processes(lazy, unwinding.start(loaded, stack, notices.warn, tell), requests)
     follow_mappings(manifest, options, traced.pid, lazy, notices.warn)
-    return traced, loaded, processes
+    return loaded, processes
 
 
 def _nowhere(_text: str) -> None:
@@ -170,12 +175,21 @@ def namespace(options: RunOptions, stack: ExitStack) -> int | None:
     return descriptor
 
 
-def output(options: RunOptions, requests: EndRequests, stack: ExitStack) -> Output:
-    """Standard output, or the file of ``-o``; standard error where that is for a snapshot."""
+def output(options: RunOptions, requests: EndRequests, stack: ExitStack, streams: Streams | None = None) -> Output:
+    """Standard output, or the file of ``-o``; standard error where that is for a snapshot.
+
+    With *streams* a live view may cover the terminal.
+    """
     to_file = options.output is not None and not options.exports
-    opened = Output(
-        create(options.output) if options.output is not None and to_file else 2 if options.exports else 1,
-        flush=Flush(options.buffering), json=options.format == "json", csv=options.format == "csv",
+    printed, errors = (1, 2) if streams is None else (streams.output, streams.errors)
+    make: type[Output] = Output
+    if streams is not None:
+        from pytrace.runtime.output import covered_output
+
+        make = covered_output.CoveredOutput
+    opened = make(
+        create(options.output) if options.output is not None and to_file else errors if options.exports else printed,
+        messages=errors, flush=Flush(options.buffering), json=options.format == "json", csv=options.format == "csv",
         colour=colour(), raw=options.raw, requests=requests, owned=to_file,
     )  # fmt: skip
     stack.callback(opened.close)
@@ -449,11 +463,46 @@ def costs(
     options: RunOptions, loaded: LoadedScript, written: Output, tell: Callable[[str], None], stack: ExitStack
 ) -> Costs | None:
     """The measurement of the run's costs, if it is wanted."""
-    if options.dry_run or not (options.measure or options.budget):
+    if options.dry_run or not (options.measure or options.budget or options.live):
         return None
     from pytrace.runtime.session.services.costs import Costs
 
     return Costs(loaded, written, tell if options.measure and not options.quiet else None, stack)
+
+
+def terminal_streams(options: RunOptions, stack: ExitStack) -> Streams | None:
+    """The standard streams of a run that is shown live."""
+    if not options.live:
+        return None
+    from pytrace.runtime.session.services.view_process import Streams
+
+    return Streams(stack)
+
+
+def view_process(
+    options: RunOptions, written: Output, streams: Streams | None, stack: ExitStack
+) -> ViewProcess | None:
+    """The process of a live view, which imports what it needs while the programs are loaded."""
+    if streams is None:
+        return None
+    from pytrace.runtime.output.covered_output import CoveredOutput
+    from pytrace.runtime.session.services.view_process import ViewProcess
+
+    assert isinstance(written, CoveredOutput)
+    stack.callback(written.uncover)
+    confine = (lambda: None) if options.keep_privileges else confine_view
+    return ViewProcess(streams, confine, written.collect, stack)
+
+
+def live_view(
+    view: ViewProcess, written: Output, snapshots: Snapshots, costs: Costs, manifest: Manifest, options: RunOptions
+) -> Service:
+    """The service that sends the state of the run to its live view."""
+    from pytrace.runtime.output.covered_output import CoveredOutput
+    from pytrace.runtime.session.services.live_view import LiveView
+
+    assert isinstance(written, CoveredOutput)
+    return LiveView(view, written, snapshots, costs, manifest, options)
 
 
 def changes(

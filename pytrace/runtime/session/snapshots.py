@@ -51,14 +51,33 @@ class Snapshots:
 
     def take(self) -> SnapshotData:
         """A snapshot: of this moment, or of the end once the probes are detached."""
+        return self._take(0)
+
+    def greatest(self, count: int) -> tuple[SnapshotData, dict[str, int]]:
+        """A snapshot with at most *count* entries of each map, the last ones as maps print, and none of the rows.
+
+        Returns:
+            the snapshot, and the number of entries that each map has besides.
+        """
+        return self._take(count), dict(self._recording.others)
+
+    def clear(self, name: str) -> None:
+        """Empty a map; of a double-buffered one no update is lost."""
+        from pytrace.render.maps.map_printer import Shown  # few runs are shown live
+
+        view = next(view for view in self._renderer.views() if view.spec.name == name)
+        view.entries(Shown(top=1, clear=True))
+
+    def _take(self, most: int) -> SnapshotData:
         self._symbols.poll()
         recording = self._recording
         totals = self._renderer.all_losses(self._losses.totals())
         losses = messages.by_kind(self._manifest, totals)
         start, end = self._probes.period()
         return recording.snapshot(
-            start, end, losses, tuple(self._losses.gaps), self._rows, self._collect, self.cost()
-        )
+            start, end, losses, tuple(self._losses.gaps), None if most else self._rows, self._collect,
+            None if most else self.cost(), most,
+        )  # fmt: skip
 
     def cost(self) -> RunCost | None:
         """What the run has cost so far, if that is measured."""

@@ -44,7 +44,7 @@ def names(manifest: Manifest, options: RunOptions, embedded: bool) -> Iterator[s
     if manifest.shows_user_addresses():
         yield from _USER_ADDRESSES
         yield from _DEBUGINFO if options.debuginfo else ()
-    if options.saves or options.metrics is not None or embedded:
+    if options.saves or options.metrics is not None or options.live or embedded:
         yield from _SNAPSHOTS
         yield from _TABLES.get(options.format.partition(":")[0], ())
 

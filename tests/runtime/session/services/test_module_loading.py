@@ -21,7 +21,7 @@ PACKAGES = ("base", "core", "render", "results", "runtime")
 BY_A_START = (
     "pytrace.runtime.abi", "pytrace.runtime.aot", "pytrace.runtime.attach", "pytrace.runtime.btf",
     "pytrace.runtime.host", "pytrace.runtime.load", "pytrace.runtime.session", "pytrace.runtime.unwind",
-    "pytrace.core.options", "pyroute2",
+    "pytrace.core.options", "pytrace.live", "pyroute2",
 )  # fmt: skip
 """What compiling, opening, loading and attaching import, and therefore no later step for the first time."""
 
@@ -61,6 +61,7 @@ def test_each_import_inside_a_function_is_among_them() -> None:
         ((UINT64,), RunOptions(), {"pytrace.render.maps"}, {"pytrace.runtime.symbols", "pytrace.results"}),
         ((KSym(),), RunOptions(), {"pytrace.runtime.symbols"}, {"pytrace.runtime.dwarf"}),
         ((Stack(user=True, limit=9),), RunOptions(), {"pytrace.runtime.dwarf"}, {"urllib.request"}),
+        ((), RunOptions(live=True), {"pytrace.results.formats", "pytrace.runtime.capture"}, {"pyarrow"}),
         ((), RunOptions(format="parquet"), {"pytrace.results.formats", "pyarrow.parquet"}, {"pytrace.runtime.elf"}),
     ],
 )

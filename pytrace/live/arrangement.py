@@ -1,0 +1,186 @@
+"""The screen of the live view as lines: panels below and beside each other, the one with the focus, and the log."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+
+from pytrace.live.board import Board
+from pytrace.live.glyphs import Glyphs, Line, columns
+from pytrace.live.log import Log
+from pytrace.live.panels import Panel, counter_lines
+from pytrace.live.pictures import HistogramPanel
+
+COUNTERS, LOG = "counters", "log"
+"""Names of the panels that are not of one map; those of maps begin with ``@``."""
+_LEAST = 4
+"""Lines of a panel, the heading included; where there is room for fewer panels, the others are not shown."""
+_WIDE = 120
+"""Columns from which on panels are in two columns."""
+
+
+class Arrangement:
+    """What is on the screen: which panels, which of them has the focus, whether it has all the room."""
+
+    def __init__(self, board: Board, log: Log, glyphs: Glyphs) -> None:
+        self.board, self.log = board, log
+        self._glyphs = glyphs
+        self._focus = ""
+        self.hidden: set[str] = set()
+        self.zoomed = False
+        self.log_title = LOG
+        self.log_offset = 0
+        """Lines that the end of the log is scrolled up."""
+
+    # ---- choosing
+
+    def names(self) -> list[str]:
+        """All panels, in order."""
+        parts = [COUNTERS] if self.board.counters else []
+        return [*parts, *self.board.panels, *([LOG] if len(self.log) else [])]
+
+    def visible(self) -> list[str]:
+        """The panels that are not hidden."""
+        return [name for name in self.names() if name not in self.hidden]
+
+    @property
+    def focus(self) -> str:
+        """The panel that keys are for; empty if there is none."""
+        visible = self.visible()
+        if self._focus not in visible:
+            self._focus = next((name for name in visible if name in self.board.panels), visible[0] if visible else "")
+        return self._focus
+
+    @property
+    def panel(self) -> Panel | None:
+        """The panel of a map that has the focus."""
+        return self.board.panels.get(self.focus)
+
+    def turn(self, by: int) -> None:
+        """Give the focus to another panel."""
+        visible = self.visible()
+        if visible:
+            self._focus = visible[(visible.index(self.focus) + by) % len(visible)]
+
+    def toggle(self, number: int) -> str:
+        """Hide or show the panel *number*, from 1. Returns its name; empty if there is none."""
+        names = self.names()
+        if not 1 <= number <= len(names):
+            return ""
+        self.hidden ^= {names[number - 1]}
+        return names[number - 1]
+
+    def move(self, by: int) -> None:
+        """Choose another row of the panel, or scroll the log."""
+        if self.focus == LOG:
+            self.log_offset = min(max(self.log_offset - by, 0), max(len(self.log) - 1, 0))
+        elif self.panel is not None:
+            self.panel.move(by)
+
+    def set_filter(self, text: str) -> None:
+        """Filter the panel that has the focus."""
+        if self.focus == LOG:
+            self.log.filter, self.log_offset = text, 0
+        elif self.panel is not None:
+            self.panel.filter, self.panel.cursor = text, 0
+
+    @property
+    def filter(self) -> str:
+        """The filter of the panel that has the focus."""
+        return self.log.filter if self.focus == LOG else "" if self.panel is None else self.panel.filter
+
+    def toggle_heat(self) -> None:
+        """Show histograms as bars or over time: of the panel with the focus, or of all if it is none."""
+        panels = [panel for panel in self.board.panels.values() if isinstance(panel, HistogramPanel)]
+        chosen = [panel for panel in panels if panel is self.panel] or panels
+        for panel in chosen:
+            panel.heat = not panel.heat
+
+    # ---- lines
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        """The whole screen in *height* lines."""
+        names = self.visible()
+        if not names:
+            text = " nothing to show: all panels are hidden" if self.names() else " waiting for the first events"
+            return [[(self._glyphs.fit(text, width), "dim")]]
+        if self.zoomed:
+            return self._panel(self.focus, width, height)
+        beside = width >= _WIDE and len(names) > 2
+        rows = [names[index : index + 2] for index in range(0, len(names), 2)] if beside else [[name] for name in names]
+        rows = self._fitting(rows, height)
+        inner = (width - 1) // 2 if beside else width
+        lines: list[Line] = []
+        for row, given in zip(rows, self._heights(rows, height), strict=True):
+            if len(row) == 1:
+                lines += self._panel(row[0], width, given)
+            else:
+                lines += self._side_by_side([self._panel(name, inner, given) for name in row], inner)
+        return lines
+
+    def _fitting(self, rows: list[list[str]], height: int) -> list[list[str]]:
+        """Those rows of panels that there is room for; the one with the focus is among them."""
+        most = max(height // _LEAST, 1)
+        place = next(index for index, row in enumerate(rows) if self.focus in row)
+        first = max(min(place - most // 2, len(rows) - most), 0)
+        return rows[first : first + most]
+
+    def _heights(self, rows: list[list[str]], height: int) -> list[int]:
+        """Lines of each row of panels: as many as it needs, or an equal share of what the others leave."""
+        wanted = [max(map(self._wanted, row)) for row in rows]
+        given = [0] * len(rows)
+        left, order = height, sorted(range(len(rows)), key=lambda index: wanted[index])
+        for position, index in enumerate(order):
+            given[index] = min(max(wanted[index], _LEAST), left // (len(order) - position))
+            left -= given[index]
+        given[-1] += left
+        return given
+
+    def _wanted(self, name: str) -> int:
+        """Lines that a panel can make use of."""
+        if name == COUNTERS:
+            return len(self.board.counters) + 2
+        if name == LOG or not (panel := self.board.panels[name]).key_type:
+            return 1 << 20
+        return 1 << 20 if isinstance(panel, HistogramPanel) else len(panel.entries) + 2
+
+    def _panel(self, name: str, width: int, height: int) -> list[Line]:
+        focused = name == self.focus
+        inside = max(height - 1, 1)
+        if name == COUNTERS:
+            title, lines = f" {COUNTERS} ", counter_lines(list(self.board.counters.values()), width)
+        elif name == LOG:
+            title, lines = self._log_heading(), self._log_lines(width, inside)
+        else:
+            panel = self.board.panels[name]
+            title = panel.heading()
+            lines = panel.lines(width, inside, focused=focused, zoomed=self.zoomed)
+        return [self._heading(name, title, width, focused=focused), *lines, *[[]] * inside][:height]
+
+    def _heading(self, name: str, title: str, width: int, *, focused: bool) -> Line:
+        rule = self._glyphs.rule
+        before = f"{rule}{self.names().index(name) + 1}"
+        text = self._glyphs.fit(title, min(columns(title), max(width - len(before), 0)))
+        rest = rule * max(width - len(before) - columns(text), 0)
+        return [(before, "dim"), (text, "focus" if focused else "title"), (rest, "dim")]
+
+    def _log_heading(self) -> str:
+        parts = [self.log_title]
+        if self.log.filter:
+            parts.append(f"filter {self._glyphs.text(self.log.filter)!r}")
+        if self.log_offset:
+            parts.append(f"{self.log_offset} lines above the end")
+        if self.log.dropped:
+            parts.append(f"{self.log.dropped} bytes came too fast to be shown")
+        return f" {', '.join(parts)} "
+
+    def _log_lines(self, width: int, height: int) -> list[Line]:
+        found = self.log.last(height + self.log_offset)
+        shown = found[: len(found) - self.log_offset] if self.log_offset else found
+        return [[(self._glyphs.fit(line, width), "")] for line in shown[-height:]]
+
+    def _side_by_side(self, panels: list[list[Line]], width: int) -> list[Line]:
+        lines: list[Line] = []
+        for left, right in zip_longest(*panels, fillvalue=list[tuple[str, str]]()):
+            used = sum(columns(text) for text, _ in left)
+            lines.append([*left, (" " * max(width - used, 0) + " ", ""), *right])
+        return lines

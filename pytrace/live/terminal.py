@@ -1,0 +1,70 @@
+"""The terminal of a live view: whether there is one, what it shows, and its state before."""
+
+from __future__ import annotations
+
+import os
+import termios
+from contextlib import suppress
+
+from pytrace.base.terminal import colour, unicode
+from pytrace.core.diagnostics import TraceError
+
+_LEAVE = b"\x1b[?2048l\x1b[?2004l\x1b[?7h\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l\x1b[0m"
+"""What takes back the modes that textual's driver sets, for a view that could not: size reports, paste marks, line
+wrap, keyboard protocol, alternate screen, cursor, focus reports, colours."""
+_HINT = "without --live the run prints to files and pipes, too; -o FILE writes its output beside a live view"
+
+
+def check() -> None:
+    """Check that a live view can be shown.
+
+    Raises:
+        TraceError: the standard streams are not a terminal, or it cannot place its cursor.
+    """
+    missing = [name for number, name in enumerate(("input", "output")) if not os.isatty(number)]
+    if missing:
+        raise TraceError(f"--live needs a terminal, and standard {' and '.join(missing)} is none", hints=(_HINT,))
+    if not _capability("cup"):
+        term = os.environ.get("TERM", "")
+        raise TraceError(f"--live needs a terminal with a cursor, and TERM is {term!r}", hints=(_HINT,))
+
+
+def coloured() -> bool:
+    """Whether the view may use colours: as for messages, where the terminal has some."""
+    return colour(1) and bool(_capability("colors"))
+
+
+def characters() -> bool:
+    """Whether the terminal shows Unicode."""
+    return unicode()
+
+
+def _capability(name: str) -> bool:
+    """Whether the terminal has a capability of terminfo(5); one that nobody knows is taken for a usual one."""
+    term = os.environ.get("TERM", "")
+    if term in ("", "dumb"):
+        return False
+    try:
+        import curses  # not in every build of Python
+    except ImportError:
+        return True
+    try:
+        curses.setupterm(term, 1)
+    except curses.error:
+        return True
+    return bool(curses.tigetstr(name)) if name == "cup" else curses.tigetnum(name) > 2
+
+
+class SavedTerminal:
+    """The state of the terminal on standard input, to be restored after the view."""
+
+    def __init__(self) -> None:
+        self._attributes = termios.tcgetattr(0)
+
+    def restore(self, descriptor: int, *, modes: bool) -> None:
+        """Restore it; *modes*: take back what the view has set by escape sequences, too, on *descriptor*."""
+        if modes:
+            with suppress(OSError):
+                os.write(descriptor, _LEAVE)
+        with suppress(termios.error):
+            termios.tcsetattr(descriptor, termios.TCSADRAIN, self._attributes)

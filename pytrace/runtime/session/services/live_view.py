@@ -1,0 +1,210 @@
+"""``--live``: the maps and the output of a running script, shown by a process that has the terminal."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from queue import SimpleQueue
+from threading import Thread
+from typing import Protocol
+
+from pytrace.base import whole_files
+from pytrace.core import types
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.manifest import Manifest
+from pytrace.core.options.run_options import RunOptions
+from pytrace.live.messages import Command, Lines, Meters, Notice, Start, State
+from pytrace.live.terminal import characters, coloured
+from pytrace.results import file_form
+from pytrace.results.formats import table
+from pytrace.results.snapshot import SnapshotData
+from pytrace.runtime.output.covered_output import CoveredOutput
+from pytrace.runtime.session.services.costs import Costs, Measured
+from pytrace.runtime.session.services.service import EndOfRun, Service
+from pytrace.runtime.session.services.view_process import ViewProcess
+
+REFRESH = 1.0
+"""Seconds between two snapshots."""
+SHARE = 0.05
+"""Part of a processor that snapshots may take: where maps are very large, there are fewer."""
+SHOWN = 1000
+"""Entries of each map that are shown, the greatest."""
+LOOK_EVERY = 0.2
+"""Seconds between two looks for commands."""
+LINES_EVERY = 0.5
+"""Seconds between two messages with lines of the log."""
+_SOON = 0.01
+"""The same while the channel has no room for what is to be sent."""
+
+
+class SnapshotSource(Protocol):
+    """Takes snapshots of the run (:class:`pytrace.runtime.session.snapshots.Snapshots`)."""
+
+    def take(self) -> SnapshotData:
+        """A snapshot of this moment."""
+
+    def greatest(self, count: int) -> tuple[SnapshotData, dict[str, int]]:
+        """The same with at most *count* entries of each map, and how many others each has."""
+
+    def clear(self, name: str) -> None:
+        """Empty a map."""
+
+
+class LiveView(Service):
+    """Sends snapshots of a run to the view, and does what the view asks for. Files go to the working directory."""
+
+    def __init__(
+        self,
+        view: ViewProcess,
+        output: CoveredOutput,
+        snapshots: SnapshotSource,
+        costs: Costs,
+        manifest: Manifest,
+        options: RunOptions,
+    ) -> None:
+        self._view, self._output, self._snapshots, self._costs = view, output, snapshots, costs
+        self._manifest = manifest
+        self._options = options
+        self._next_state = self._next_lines = self._next_look = 0.0
+        self._interval = REFRESH
+        self._started = time.monotonic()
+        self._before: Measured | None = None
+        self._lost = self._states = 0
+        self._results: SimpleQueue[Notice] = SimpleQueue()
+        """What the thread that writes files has to say."""
+
+    # ---- phases of the run
+
+    @property
+    def over(self) -> bool:
+        """Whether the view has ended by itself."""
+        return self._view.gone
+
+    def begin(self) -> None:
+        """The view takes the terminal."""
+        self._started = time.monotonic()
+        self._before = self._costs.measured()
+        title = " ".join((self._options.script, *self._options.parameters))
+        places = self._options.output or ""
+        self._output.flush()
+        self._output.covered = True
+        self._view.begin(Start(title, characters(), coloured(), places))
+
+    def pause(self, longest: float) -> float:
+        """Seconds until there is something to send, at most *longest*."""
+        if not self._view.flush():
+            return min(longest, _SOON)
+        return max(0.0, min(longest, self._next_look - time.monotonic()))
+
+    def work(self, _handled: int) -> None:
+        """Do what the view asks for, and send what is new."""
+        now = time.monotonic()
+        if now < self._next_look or not self._view.flush():
+            return
+        self._next_look = now + LOOK_EVERY
+        while not self._view.commands.empty():
+            self._do(self._view.commands.get())
+        while not self._results.empty():
+            self._view.send(self._results.get())
+        if now >= self._next_lines:
+            self._next_lines = now + LINES_EVERY
+            self._output.seen(self._view.lines)
+            data, dropped = self._output.take()
+            if data:
+                self._view.send(Lines(data, dropped))
+        if now >= self._next_state and self._view.states == self._states:
+            self._send_state(now)
+
+    def stop(self) -> None:
+        """Give the terminal back: the end of the run is printed as that of any run."""
+        self._view.close()
+        self._output.seen(self._view.lines)
+        self._output.uncover()
+
+    def break_off(self) -> None:
+        """The same, where the user does not wait for the end."""
+        self.stop()
+
+    def finish(self, end: EndOfRun) -> None:
+        """Report why the view ended, if it did so by itself."""
+        if self._view.error:
+            end.errors.append(f"the live view failed ({self._view.error}), so the run was ended")
+
+    # ---- states
+
+    def _send_state(self, now: float) -> None:
+        used = time.thread_time()
+        snapshot, others = self._snapshots.greatest(SHOWN)
+        used = time.thread_time() - used
+        self._interval = max(REFRESH, used / SHARE)
+        self._next_state = now + self._interval
+        self._states += 1
+        self._view.send(State(snapshot, others, self._meters(snapshot, now)))
+
+    def _meters(self, snapshot: SnapshotData, now: float) -> Meters:
+        measured, before = self._costs.measured(), self._before
+        assert before is not None
+        self._before = measured
+        passed = max(measured.time - before.time, 1)
+        nothing = (0, 0)
+        times, hits = (
+            sum(numbers[at] - before.programs.get(index, nothing)[at] for index, numbers in measured.programs.items())
+            for at in (0, 1)
+        )
+        lost = sum(sum(subjects.values()) for kind, subjects in snapshot.losses.items() if kind != "unfinished")
+        losing, self._lost = max(lost - self._lost, 0), lost
+        return Meters(
+            elapsed=now - self._started,
+            hits=hits * 1e9 / passed,
+            lost=lost,
+            losing=losing * 1e9 / passed,
+            own=(measured.own - before.own) / passed,
+            programs=None if self._costs.refused else times / passed,
+            interval=self._interval,
+        )
+
+    # ---- commands
+
+    def _do(self, command: Command) -> None:
+        if command.do == "clear":
+            self._clear(command.name)
+        elif command.do == "save":
+            self._write("pts", file_form.write)
+        elif command.do == "report":
+            self._write("html", _report)
+
+    def _clear(self, name: str) -> None:
+        """Empty a map, or all aggregations: what programs keep between two probes stays."""
+        names = [
+            spec.name
+            for spec in self._manifest.maps
+            if spec.name == name or (not name and isinstance(spec.value, types.AGGREGATIONS))
+        ]
+        for each in names:
+            self._snapshots.clear(each)
+        self._next_state = 0.0
+        self._view.send(Notice(f"{', '.join(names) or 'nothing'} was reset"))
+
+    def _write(self, suffix: str, write: Callable[[SnapshotData, str], None]) -> None:
+        """Write a snapshot to a new file; a thread does, as that may take long."""
+        path = time.strftime(f"pytrace-%Y%m%d-%H%M%S.{suffix}")
+        snapshot = self._snapshots.take()
+        Thread(target=self._written, args=(snapshot, path, write), name="pytrace-saving", daemon=True).start()
+
+    def _written(self, snapshot: SnapshotData, path: str, write: Callable[[SnapshotData, str], None]) -> None:
+        try:
+            write(snapshot, path)
+            notice = Notice(f"written: {path}")
+        except OSError as error:
+            notice = Notice(f"{path} cannot be written: {error.strerror or error}", error=True)
+        except TraceError as error:
+            notice = Notice(f"{path} was not written: {'; '.join((error.message, *error.hints))}", error=True)
+        self._results.put(notice)
+
+
+def _report(snapshot: SnapshotData, path: str) -> None:
+    row, settings = table.chosen("html", None)
+    write = row.writer()
+    with whole_files.replacing(os.path.abspath(path)) as file:
+        write(snapshot, settings, file)

@@ -1,0 +1,194 @@
+"""``--live`` on a real terminal (tmux): what it shows, and that the terminal is given back however it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from pytrace.results import file_form
+from tests.support.tmux import Terminal, terminal
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.usefixtures("no_leaks")
+
+CALLS = "tracepoint:syscalls:sys_enter_getpgid { @calls[comm] = count(); @total = count(); @h = hist(args.pid); }"
+"""Nothing else on the machine makes this call in a hurry; the shell of the terminal makes none while it waits."""
+SCRIPT = f"{CALLS} interval:ms:100 {{ printf(\"tick %d\\n\", 1); }}"
+COUNTED = "import os, time\nfor _ in range(250): os.getpgid(0)\ntime.sleep(1000)\n"
+
+
+def begun(view: Terminal, *words: str | Path, script: str = SCRIPT, also: str = "") -> None:
+    view.run("--live", "-e", script, *words, also=also)
+    view.shows("hits/s", "? help")
+
+
+def children(view: Terminal) -> list[int]:
+    """The run and its view, in this order."""
+    (shell,) = view._tmux("display-message", "-p", "#{pane_pid}").split()
+    run = _children(int(shell))[-1]
+    return [run, *_children(run)]
+
+
+def _children(pid: int) -> list[int]:
+    return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40), (200, 60)])
+def test_it_shows_what_the_text_output_prints(width: int, height: int, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(COUNTED)
+    with terminal(tmp_path, width, height) as view:
+        before, modes = view.settings(), view.modes()
+        begun(view, "-c", f"python3 {program}")
+        view.shows("@calls, 1 key, by value", "tick 1")
+        view.shows("python3 250 ", "@total 250 ")
+        view.press("C-c")
+        assert view.status() == 0
+        text = view.screen()
+        assert "@calls[python3]: 250" in text
+        assert "@total: 250" in text
+        assert view.settings() == before
+        assert view.modes() == modes
+
+
+SIGNALS = {"kill": signal.SIGINT, "term": signal.SIGTERM, "hup": signal.SIGHUP, "run killed": signal.SIGKILL}
+
+
+def test_the_terminal_is_given_back_however_it_ends(tmp_path: Path) -> None:
+    with terminal(tmp_path) as view:
+        before, modes = view.settings(), view.modes()
+        for ending in ("q", *SIGNALS, "view killed", "view terminated"):
+            view.type("clear")
+            begun(view, script=f"{CALLS} begin {{ @x = 7; }}")
+            run, process = children(view)
+            if ending == "q":
+                view.press("q")
+            elif ending.startswith("view"):
+                os.kill(process, signal.SIGKILL if ending == "view killed" else signal.SIGTERM)
+            else:
+                os.kill(run, SIGNALS[ending])
+            status = view.status()
+            until(lambda: view.modes() == modes)
+            if ending == "run killed":
+                assert status == 128 + signal.SIGKILL
+                until(lambda: not Path(f"/proc/{process}").exists())  # noqa: B023
+            else:
+                assert "@x: 7" in view.screen(), ending
+                assert status == (1 if ending.startswith("view") else 0), ending
+            if ending.startswith("view"):
+                number = 9 if ending == "view killed" else 15
+                assert f"ERROR: the live view failed (signal {number}), so the run was ended" in view.screen()
+            assert view.settings() == before, ending
+
+
+def test_snapshots_are_written_though_privileges_are_gone(tmp_path: Path) -> None:
+    with terminal(tmp_path) as view:
+        begun(view, "-v", script="begin { @x = 7; } interval:s:1 { @n = count(); }")
+        view.press("w")
+        view.shows("written: pytrace-")
+        (path,) = tmp_path.glob("pytrace-*.pts")
+        assert file_form.read(str(path)).maps["@x"].entries == {None: 7}
+        run, process = children(view)
+        for pid in (run, process):
+            status = Path(f"/proc/{pid}/status").read_text()
+            assert "CapEff:\t0000000000000000" in status
+            assert "Seccomp:\t2" in status
+        view.press("C-c")
+        assert view.status() == 0
+
+
+def test_a_reset_empties_the_map_and_the_end_prints_what_came_after(tmp_path: Path) -> None:
+    with terminal(tmp_path) as view:
+        begun(view, script="begin { @a[1] = 5; @b[2] = count(); } interval:s:100 { }")
+        view.press("C")
+        view.shows("@b was reset", "no entries yet")
+        view.press("q")
+        assert view.status() == 0
+        assert "@a[1]: 5" in view.screen()
+        assert "@b" not in view.screen().partition("Attached")[2]
+
+
+PRINTS = "begin { printf(\"first\\n\"); } interval:s:1 { if (@n == 4) { exit(); } @n++; printf(\"line %d\\n\", @n); }"
+
+
+def test_exit_and_duration_end_it_as_any_run(tmp_path: Path) -> None:
+    with terminal(tmp_path) as view:
+        view.run("--live", "-e", PRINTS)
+        view.shows("line 2")
+        assert view.status() == 0
+        assert "@n: 4" in view.screen()
+        view.run("--live", "--duration", "1", "-e", "begin { @x = 8 } interval:s:50 { }")
+        assert view.status() == 0
+        assert "@x: 8" in view.screen()
+        view.run("--live", "-e", 'begin { printf("hello %d\\n", 3); exit(); }')
+        assert view.status() == 0
+        assert "hello 3" in view.screen()
+
+
+def test_commands_print_to_the_log(tmp_path: Path) -> None:
+    script = 'interval:ms:300 { system("echo of system >&2"); warnf("careful"); }'
+    with terminal(tmp_path, 100, 30) as view:
+        begun(view, "--unsafe", "-c", "sh -c 'while echo of the child; do sleep 1; done'", script=script)
+        view.shows("of the child", "of system", "careful")
+        view.press("C-c")
+        assert view.status() == 0
+        assert "WARNING: careful" in view.screen(), "messages are printed after the view"
+
+
+def test_output_may_go_to_a_file(tmp_path: Path) -> None:
+    with terminal(tmp_path) as view:
+        view.run("--live", "-f", "json", "-o", "out.json", "-e", f"{PRINTS} begin {{ @x[1] = 2; }}")
+        view.shows("@x, 1 key")
+        assert view.status() == 0
+    lines = [json.loads(line) for line in (tmp_path / "out.json").read_text().splitlines()]
+    assert {"type": "printf", "data": "line 2\n"} in lines
+    assert {"type": "map", "data": {"@x": {"1": 2}}} in lines
+
+
+REFUSED = (
+    ("--live -e 'begin { }' 2>&1 > out", "ERROR: --live needs a terminal, and standard output is none"),
+    ("--live -e 'begin { }' < /dev/null", "ERROR: --live needs a terminal, and standard input is none"),
+    ("--live -f json -e 'begin { }'", "ERROR: --live has the terminal, to which -f json would print"),
+    ("--live --dry-run -e 'begin { }'", "ERROR: --live is for a run of the script, not for --dry-run"),
+    ("--live --test -e 'test:x { }'", "ERROR: --live is for a run of the script, not for test mode"),
+)
+
+
+def test_where_it_cannot_be_shown_it_says_so(tmp_path: Path) -> None:
+    with terminal(tmp_path, 100, 30) as view:
+        for words, message in REFUSED:
+            view.run(also=f" {words}")
+            assert view.status() == 1
+            assert message in view.screen()
+
+
+@pytest.mark.parametrize(("variables", "plain"), [({"TERM": "vt100"}, False), ({"LC_ALL": "C", "NO_COLOR": "1"}, True)])
+def test_it_degrades(variables: dict[str, str], plain: bool, tmp_path: Path) -> None:
+    with terminal(tmp_path) as view:
+        for name, value in variables.items():
+            view.type(f"export {name}={value}")
+        begun(view, script='begin { @["é"] = 3; @["a"] = 1; @h = hist(5); } interval:ms:100 { @h = hist(5); }')
+        view.press("h")
+        view.shows("@, 2 keys")
+        shown = view.screen(styles=True)
+        assert not re.search(r"\x1b\[[0-9;]*\b(3[0-8]|4[0-8]|9[0-7]|10[0-7])\b", shown), "a colour"
+        if plain:
+            assert view.screen().isascii()
+        view.press("C-c")
+        assert view.status() == 0
+
+
+def test_the_heartbeat_goes_on(tmp_path: Path) -> None:
+    """Programs do nothing when pytrace has not run for as long as the watchdog says."""
+    with terminal(tmp_path) as view:
+        begun(view, "--watchdog", "1", script="interval:ms:100 { @n = count(); }")
+        until(lambda: any(line.startswith("@n 3") for line in view.screen().splitlines()), 30)
+        assert "lost 0" in view.screen()
+        view.press("C-c")
+        assert view.status() == 0
+        assert "skipped" not in view.history()

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import pytest
+
+from pytrace.live.arrangement import COUNTERS, LOG, Arrangement
+from pytrace.live.board import Board
+from pytrace.live.glyphs import Glyphs, columns
+from pytrace.live.log import Log
+from pytrace.live.pictures import HistogramPanel
+from tests.support.live_samples import counts, histogram, state, total
+
+PLAIN = Glyphs(unicode=False, colour=False)
+
+
+def arrangement(maps: int = 1, *, glyphs: Glyphs = PLAIN) -> Arrangement:
+    board, log = Board(glyphs), Log(glyphs)
+    keyed = [counts(f"@m{number}", {f"key{key}": key for key in range(30)}) for number in range(maps)]
+    board.update(state(1, *keyed, total("@n", 3), histogram("@z", {None: {2: 3, 5: 1}})))
+    log.add(b"".join(b"line %d\n" % number for number in range(50)))
+    return Arrangement(board, log, glyphs)
+
+
+def texts(made: Arrangement, width: int, height: int) -> list[str]:
+    return ["".join(text for text, _ in line) for line in made.lines(width, height)]
+
+
+@pytest.mark.parametrize("maps", [1, 3, 9])
+@pytest.mark.parametrize("size", [(80, 21), (40, 8), (200, 60), (20, 3)])
+@pytest.mark.parametrize("zoomed", [False, True])
+def test_the_screen_is_filled_and_nothing_leaves_it(size: tuple[int, int], maps: int, zoomed: bool) -> None:
+    made = arrangement(maps, glyphs=Glyphs())
+    made.zoomed = zoomed
+    for _ in range(len(made.names())):
+        made.turn(1)
+        lines = texts(made, *size)
+        assert len(lines) == size[1]
+        assert max(map(columns, lines)) <= size[0]
+        number = made.names().index(made.focus) + 1
+        assert any(f"─{number} " in line for line in lines), "the panel with the focus is not shown"
+
+
+def test_the_focus_goes_round_and_skips_what_is_hidden() -> None:
+    made = arrangement()
+    assert made.names() == [COUNTERS, "@m0", "@z", LOG]
+    assert made.focus == "@m0"
+    assert made.toggle(3) == "@z"
+    seen = []
+    for _ in range(4):
+        seen.append(made.focus)
+        made.turn(1)
+    assert seen == ["@m0", LOG, COUNTERS, "@m0"]
+    assert made.toggle(3) == "@z"
+    assert "@z" in made.visible()
+    assert made.toggle(9) == ""
+
+
+def test_a_hidden_panel_gives_its_room_to_others() -> None:
+    made = arrangement()
+    before = sum("key" in line for line in texts(made, 80, 24))
+    made.toggle(4)
+    made.toggle(3)
+    assert sum("key" in line for line in texts(made, 80, 24)) > before
+    for number in (1, 2):
+        made.toggle(number)
+    assert "all panels are hidden" in texts(made, 80, 24)[0]
+
+
+def test_before_the_first_state_it_waits() -> None:
+    made = Arrangement(Board(PLAIN), Log(PLAIN), PLAIN)
+    assert "waiting" in texts(made, 40, 10)[0]
+    assert made.focus == ""
+    made.turn(1)
+
+
+def test_keys_act_on_the_panel_with_the_focus() -> None:
+    made = arrangement()
+    made.move(2)
+    assert made.board.panels["@m0"].cursor == 2
+    made.set_filter("key1")
+    assert made.filter == made.board.panels["@m0"].filter == "key1"
+    made.turn(2)
+    assert made.focus == LOG
+    assert texts(made, 80, 24)[-1].startswith("line 49")
+    made.move(-10)
+    assert texts(made, 80, 24)[-1].startswith("line 39")
+    made.set_filter("line 7")
+    assert "line 7".ljust(80) in texts(made, 80, 24)
+    assert "filter 'line 7'" in "".join(texts(made, 80, 24))
+
+
+def test_heat_is_of_the_panel_with_the_focus_or_of_all() -> None:
+    made = arrangement()
+    histogram_panel = made.board.panels["@z"]
+    assert isinstance(histogram_panel, HistogramPanel)
+    made.toggle_heat()
+    assert histogram_panel.heat, "the table that has the focus is none"
+    made.turn(1)
+    made.toggle_heat()
+    assert not histogram_panel.heat
+
+
+def test_wide_screens_have_two_columns() -> None:
+    lines = texts(arrangement(3), 160, 40)
+    assert any(" counters" in line and " @m0" in line for line in lines)
