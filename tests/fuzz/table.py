@@ -19,7 +19,7 @@ MODULES = {
     ),
     "kernel_texts": (
         "tracepoint_format", "available_events", "kallsyms", "functions", "modules", "maps", "status", "mounts",
-        "cgroup_of_process", "map_file",
+        "cgroup_of_process", "map_file", "jit_file",
     ),
     "saved_results": (
         "snapshot_file", "snapshot_document", "compiled_file", "compiled_manifest", "cache_entry",

@@ -22,6 +22,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.abi import perf
 from pytrace.runtime.host import procfs
 from pytrace.runtime.host.procfs import Mapping
+from pytrace.runtime.symbols.jit_dump import NAME, JitDump
 from pytrace.runtime.symbols.perf_map import PerfMap
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ class AddressSpace:
         self.previous: AddressSpace | None = None
         self.ended = False
         self.perf_map = PerfMap(pid)
+        self._jit_dump: JitDump | None = None
+        self._searched: list[Mapping] | None = None
         self._starts: list[int] = []
         self._rows: list[Mapping] = []
         self._unread = text
@@ -76,6 +79,16 @@ class AddressSpace:
         if mapping is None and self.previous is not None:
             mapping = self.previous._find(address)
         return mapping
+
+    @property
+    def jit_dump(self) -> JitDump | None:
+        """The jitdump file whose marker the process has mapped."""
+        if self._jit_dump is None and self._searched is not self._rows:
+            self._searched = self._rows
+            path = next((row.path for row in self._rows if NAME.search(row.path)), None)
+            if path is not None:
+                self._jit_dump = JitDump(self.root + path, self.perf_map.owners)
+        return self._jit_dump
 
     def _find(self, address: int) -> Mapping | None:
         self._parse()

@@ -44,6 +44,11 @@ def is_file(mapping: Mapping) -> bool:
     return bool(mapping.inode) and not mapping.path.startswith(("/memfd:", "/dev/zero", "["))
 
 
+def is_generated(mapping: Mapping) -> bool:
+    """True if a mapping has no file, or a memory file, as code that was compiled at run time."""
+    return mapping.path.startswith(("/memfd:", "/dev/zero", "[anon")) or not (mapping.inode or mapping.path)
+
+
 def in_process(
     space: AddressSpace, address: int, binary: Callable[[AddressSpace, Mapping], Binary | None]
 ) -> ImagePlace:
@@ -56,7 +61,7 @@ def in_process(
         image = vdso_image()
         return ImagePlace("" if image is None else build_id(image), distance)
     if not is_file(mapping):
-        return ImagePlace("", address if space.perf_map.find(address) is None else 0)
+        return ImagePlace("", 0 if is_generated(mapping) else address)
     opened = binary(space, mapping)
     inside = None if opened is None else opened.elf.address_at(distance + mapping.offset)
     if opened is None or inside is None:

@@ -14,6 +14,7 @@ import os
 import re
 from array import array
 from bisect import bisect_right
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 from pytrace.base import kernel_files
@@ -42,7 +43,7 @@ class PerfMap:
     """The map file of one process, read on when it has grown and a look-up failed."""
 
     def __init__(self, pid: int) -> None:
-        self._paths, self._owners = _candidates(pid)
+        self._paths, self.owners = _candidates(pid)
         self._path = ""
         self._identity = (0, 0)
         self.problem = ""
@@ -92,7 +93,7 @@ class PerfMap:
         # Links are not followed, and nothing but regular files is opened.
         file = foreign_files.open_regular(path, os.O_NOFOLLOW)
         owner = os.fstat(file.fileno()).st_uid
-        if owner not in self._owners:
+        if owner not in self.owners:
             file.close()
             self.problem = f"{path} is not used: it belongs to user {owner}"
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
@@ -155,10 +156,32 @@ class PerfMap:
     def _merge(self, fresh: dict[int, _Row]) -> None:
         for start, *row in zip(self._starts, self._sizes, self._lines, self._lengths, strict=True):
             fresh.setdefault(start, (row[0], row[1], row[2]))
-        self._starts = array("Q", sorted(fresh))
-        rows = [fresh[start] for start in self._starts]
+        last = _last_ones(fresh)
+        self._starts = array("Q", last)
+        rows = list(last.values())
         self._sizes, self._lines = array("Q", (row[0] for row in rows)), array("Q", (row[1] for row in rows))
         self._lengths = array("I", (row[2] for row in rows))
+
+
+def _last_ones(functions: dict[int, _Row]) -> dict[int, _Row]:
+    """Functions in order of address, without those whose code a later line replaced in part or in whole.
+
+    Of a function that is replaced from its middle on the beginning stays.
+    """
+    last: dict[int, _Row] = {}
+    newest: list[tuple[int, int]] = []  # a heap of what began so far: line, negative, and end
+    before = 0
+    for start in sorted(functions):
+        size, line, length = functions[start]
+        while newest and newest[0][1] <= start:
+            heappop(newest)
+        if not newest or -newest[0][0] < line:
+            if before in last and before + last[before][0] > start:
+                last[before] = (start - before, *last[before][1:])
+            last[start] = (size, line, length)
+            before = start
+        heappush(newest, (-line, start + size))
+    return last
 
 
 def _candidates(pid: int) -> tuple[list[str], set[int]]:

@@ -14,7 +14,7 @@ from pytrace.runtime.elf.debug_files import has_dwarf
 from pytrace.runtime.host import procfs
 from pytrace.runtime.host.kallsyms import KERNEL_HALF, Kallsyms
 from pytrace.runtime.symbols.address_space import AddressSpace, MappingRecorder
-from pytrace.runtime.symbols.image_places import ImagePlace, KernelImages, in_process, is_file
+from pytrace.runtime.symbols.image_places import ImagePlace, KernelImages, in_process, is_file, is_generated
 from pytrace.runtime.symbols.images import Frame, Images, reason, remember, returned, vdso_image, with_lines
 from pytrace.runtime.symbols.line_reading import ENDING, LineReading
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pytrace.base.interruption import EndRequests
     from pytrace.runtime.host.procfs import Mapping
 
+JIT = "[JIT]"
+"""In place of the name of a function that was compiled at run time and has none."""
 _SPACES = 4096
 _MAPPED = 1 << 14
 """Processes whose mappings are remembered."""
@@ -190,16 +192,25 @@ class Symbolizer:
             distance = address - mapping.start
             return self._in_image(vdso_image(), mapping, distance, distance, caller)
         if not is_file(mapping):
-            compiled = space.perf_map.find(address)
-            if compiled is None:
-                if space.perf_map.problem:
-                    self._unreadable[f"names of functions that process {pid} compiled"] = space.perf_map.problem
-                return [Frame("", module=mapping.path)]
-            return [Frame(compiled[0], compiled[1] + caller, mapping.path or "[jit]")]
+            return [self._compiled(space, mapping, address, caller)]
         binary = self._binary(space, mapping)
         position = address - mapping.start + mapping.offset
         inside = None if binary is None else binary.elf.address_at(position)
         return self._in_image(binary, mapping, position, inside, caller)
+
+    def _compiled(self, space: AddressSpace, mapping: Mapping, address: int, caller: bool) -> Frame:
+        """The function at an address of code that is in no file: by jitdump, by perf map, else :data:`JIT`."""
+        module = mapping.path or "[jit]"
+        dump, names = space.jit_dump, space.perf_map
+        compiled = (dump.find(address) if dump is not None else None) or names.find(address)
+        if compiled is not None:
+            return Frame(compiled[0], compiled[1] + caller, module)
+        for problem in (names.problem, "" if dump is None else dump.problem):
+            if problem:
+                self._unreadable[f"names of functions that process {space.pid} compiled"] = problem
+        if is_generated(mapping):
+            return Frame(JIT, address + caller - mapping.start, module)
+        return Frame("", module=mapping.path)
 
     def _in_image(
         self, binary: Binary | None, mapping: Mapping, position: int, inside: int | None, caller: bool

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import struct
 from collections.abc import Iterator
 
 from pytrace.base import cgroups, kernel_files
@@ -13,6 +14,7 @@ from pytrace.runtime.host.kallsyms import Kallsyms
 from pytrace.runtime.host.module_index import ModuleIndex
 from pytrace.runtime.host.traceable_functions import KernelFunctions, TraceableFunctions
 from pytrace.runtime.symbols import perf_map
+from pytrace.runtime.symbols.jit_dump import JitDump
 from pytrace.runtime.symbols.perf_map import PerfMap
 from tests.fuzz.scratch import FOLDER, stored
 from tests.fuzz.target import NOTHING, Target
@@ -147,6 +149,22 @@ def map_file(data: bytes) -> None:
 MAP_FILE = b"1000 20 first\n0x2000 0x10 with a blank\nnonsense\n3000 ffffffffffffffff big\n"
 
 
+def jit_file(data: bytes) -> None:
+    """``jit-PID.dump``, which the traced process writes."""
+    found = JitDump(stored(data), {os.geteuid()})
+    for address in (0x1000, 0x1010, 0, (1 << 64) - 1):
+        place = found.find(address)
+        assert place is None or "\0" not in place[0]
+    assert found._starts == sorted(found._starts)
+
+
+JIT_FILE = (
+    struct.pack("<IIIIIIQQ", 0x4A695444, 1, 40, 62, 0, 7, 0, 0)
+    + struct.pack("<IIQIIQQQQ", 0, 80, 5, 7, 7, 0x1000, 0x1000, 16, 1) + b"first\0".ljust(24, b"\x90")
+    + struct.pack("<IIQIIQQQQQ", 1, 64, 5, 7, 7, 0x3000, 0x1000, 0x3000, 16, 1)
+)  # fmt: skip
+
+
 TARGETS = {
     "tracepoint_format": Target(
         "formats of tracepoints", tracepoint_format, seeds=format_seeds
@@ -163,4 +181,5 @@ TARGETS = {
     "cgroup_of_process": Target("/proc/PID/cgroup", cgroup_of_process, NOTHING,
                                 seeds=lambda: [CGROUP]),
     "map_file": Target("perf-PID.map", map_file, NOTHING, seeds=lambda: [MAP_FILE]),
+    "jit_file": Target("jit-PID.dump", jit_file, NOTHING, seeds=lambda: [JIT_FILE]),
 }  # fmt: skip

@@ -141,3 +141,22 @@ def test_the_name_of_a_process_says_nothing_about_its_user(name: str) -> None:
         comm.write_text(before.strip())
     assert owners == {0, os.geteuid()}
     assert paths[1] == f"/tmp/perf-{os.getpid()}.map"
+
+
+def test_code_that_was_reused_is_that_of_the_last_function(places: tuple[Path, Path]) -> None:
+    places[0].write_text(
+        "1000 100 old\n2000 10 apart\n1040 20 inside\n"  # in the middle of an older one
+        "3010 10 stale\n3000 40 over\n3030 8 newest\n"
+    )
+    found = PerfMap(1)
+    assert found.find(0x1000) == ("old", 0)
+    assert found.find(0x1050) == ("inside", 0x10)
+    assert found.find(0x1070) is None, "what is left of the older one"
+    assert found.find(0x2000) == ("apart", 0)
+    assert found.find(0x3010) == ("over", 0x10)
+    assert found.find(0x3031) == ("newest", 1)
+
+
+def test_a_function_that_was_replaced_stays_away_when_the_newer_one_is_replaced_in_part() -> None:
+    row = perf_map._last_ones({0x0: (100, 2, 1), 0x32: (10, 3, 1), 0x46: (10, 1, 1)})
+    assert row == {0x0: (0x32, 2, 1), 0x32: (10, 3, 1)}
