@@ -49,8 +49,9 @@ class Config(msgspec.Struct, frozen=True):
     """Source file and line, and inlined functions, in stacks."""
     use_blazesym: bool = True
     stack_mode: str = "bpftrace"
-    stack_unwinding: str = "frame_pointers"
-    """How ``ustack`` unwinds: ``frame_pointers``, ``tables`` (as ``dw_ustack``), ``auto``: tables where there are."""
+    stack_unwinding: str = "sampled"
+    """How ``ustack`` unwinds: ``frame_pointers``, ``tables`` (as ``dw_ustack``), ``auto``: tables where there are,
+    ``sampled``: ``auto`` in programs of perf events, which cost microseconds anyway, else ``frame_pointers``."""
     str_trunc_trailer: str = ".."
     syscall_tracepoints: str = "auto"
     """``raw``: traced through raw tracepoints where possible; ``plain``: never; ``auto``: where that costs less."""

@@ -8,7 +8,7 @@ from pytrace.core.options.script_options import ScriptOption
 from pytrace.multitools import multitool as common
 from pytrace.multitools import patterns
 from pytrace.multitools.multitool import MULTI_PURPOSE, MultiTool, Options, Translation
-from pytrace.multitools.script_parts import HEAD, Naming, block, outputs, probe, script, stamp
+from pytrace.multitools.script_parts import HEAD, Naming, block, config, outputs, probe, script, stamp
 from pytrace.multitools.specs import trace_targets
 from pytrace.multitools.specs.trace_targets import TraceTarget
 
@@ -75,7 +75,7 @@ def _stackcount(options: Options, kernel: KernelInfo) -> Translation:
         show = block("end", stamps)
     arguments = options.run_arguments(pattern.filter) + (("--format", "folded") if folded else ())
     notes = ("-s has no effect here: offsets are always shown",) if options.flag("offset") else ()
-    text = script(HEAD, count, show) if interval else script(count, show)
+    text = script(config(own_output=bool(interval), user_stacks="ustack" in key), count, show)
     return Translation(text, arguments, notes)
 
 

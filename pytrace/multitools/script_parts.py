@@ -8,8 +8,15 @@ import msgspec
 
 from pytrace.multitools.specs.trace_targets import KERNEL, Attachment, TraceTarget
 
-HEAD = "config = { print_maps_on_exit = false }"
+_OWN_OUTPUT, _WHOLE_STACKS = "print_maps_on_exit = false", "stack_unwinding = auto"
+HEAD = f"config = {{ {_OWN_OUTPUT} }}"
 """For scripts that print their maps themselves."""
+
+
+def config(*, own_output: bool, user_stacks: bool) -> str:
+    """The config block of a script that prints its maps itself, or takes stacks of processes; may be empty."""
+    settings = [*([_OWN_OUTPUT] if own_output else []), *([_WHOLE_STACKS] if user_stacks else [])]
+    return f"config = {{ {'; '.join(settings)} }}" if settings else ""
 
 
 def block(head: str, lines: Iterable[str]) -> str:

@@ -12,7 +12,7 @@ from pytrace.core.diagnostics import TraceError, counted
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options.script_options import ScriptOption
 from pytrace.multitools.multitool import MULTI_PURPOSE, PID, MultiTool, Options, Translation
-from pytrace.multitools.script_parts import HEAD, literal, probe, script, unless
+from pytrace.multitools.script_parts import config, literal, probe, script, unless
 from pytrace.multitools.specs import probe_text
 from pytrace.multitools.specs.expressions import Translator, split, text_end
 from pytrace.multitools.specs.probe_text import ProbeText
@@ -34,7 +34,8 @@ def _trace(options: Options, kernel: KernelInfo) -> Translation:
     if sum(options.flag(name) for name in ("timestamp", "unix-timestamp", "time")) > 1:
         raise TraceError("-t, -u and -T cannot be used together", hints=("each of them says what TIME is",))
     probes = [_probe(SpecText.of(text), options, kernel) for text in options.many("probe")]
-    text = script(HEAD if options.number("max-events") else "", *probes)
+    head = config(own_output=bool(options.number("max-events")), user_stacks=options.flag("user-stack"))
+    text = script(head, *probes)
     words = [*options.run_arguments()]
     if options.text("cgroup-path"):
         words += ["--cgroup", options.text("cgroup-path")]

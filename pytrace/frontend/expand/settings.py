@@ -213,7 +213,7 @@ KEYS: tuple[Key, ...] = (
     Key("show_debug_info", _boolean, "show file, line and inlined functions in stacks"),
     Key("use_blazesym", _boolean, "accepted for compatibility"),
     Key("stack_mode", _choice("bpftrace", "perf", "raw", "build_id"), "how stacks print by default"),
-    Key("stack_unwinding", _choice("auto", "frame_pointers", "tables"), "how ustack finds the callers of functions"),
+    Key("stack_unwinding", _choice("sampled", "auto", "frame_pointers", "tables"), "how ustack finds callers"),
     Key("str_trunc_trailer", _text, "what is appended to a truncated string"),
     Key("syscall_tracepoints", _choice("auto", "raw", "plain"), "how system call tracepoints are traced"),
     Key("watchdog", _SIZE, "seconds after which probes do nothing while pytrace does not run; 0: never"),

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from pytrace.runtime.load.loaded_script import LoadedScript
 
 _RANGE = struct.Struct("=QQQII")
-PROCESSES = 4096
-"""Requests that wait at most."""
+MOST_REQUESTED = 256
+"""Processes that wait for their tables at most; programs ask again for others."""
 _SMALLEST_SLICE = 16
 _VDSO = (0, -1)
 MOST_RANGES = 4096
@@ -137,6 +137,10 @@ _ROW_BYTES = 3
 """Fewest bytes of ``.eh_frame`` that make a row: a step and a new distance."""
 
 
+_ROW_BYTES_USUAL = 5
+"""Bytes of ``.eh_frame`` that a row takes on average, in libc as in LLVM."""
+
+
 def _most_rows(path: str) -> int:
     """More rows than a file has."""
     with suppress(TraceError, OSError), ElfFile.open(path) as file:
@@ -163,8 +167,9 @@ class Unwinder:
         self._message = message
         self._tell = tell
         self._chooses = bool(maps.requests)
-        self._wanted: dict[int, int] = {}
-        self._steps: Iterator[None] = iter(())
+        self._requested: dict[int, Iterator[None]] = {}
+        """Reading of the tables of processes that programs asked for, in order of turns."""
+        self._loading: set[Identity] = set()
         self._prune_at = _PRUNE
         self._binaries: dict[Identity, _Loaded] = {}
         self._filled = 0
@@ -179,30 +184,30 @@ class Unwinder:
     def add(self, pid: int) -> None:
         """Read what a process has mapped now; again when that has changed."""
         for _ in self._add(pid, 0):
-            pass
+            self._step()  # it may wait for a binary that is being read for another process
 
     def request(self, pid: int, space: int) -> None:
         """A program has met a process whose tables it lacks; *space* is the address of its ``struct mm_struct``."""
-        if len(self._wanted) < PROCESSES:
-            self._wanted[pid] = space
+        if len(self._requested) < MOST_REQUESTED and pid not in self._requested:
+            self._requested[pid] = self._add(pid, space)
 
     @property
     def waiting(self) -> bool:
         """Whether requested tables wait to be read."""
-        return bool(self._wanted)
+        return bool(self._requested)
 
     def work(self, until: float) -> None:
         """Read requested tables until a moment of the monotonic clock."""
-        while self._wanted and time.monotonic() < until:
-            if next(self._steps, True):
-                self._steps = self._read_requested()
+        while self._requested and time.monotonic() < until:
+            self._step()
 
-    def _read_requested(self) -> Iterator[None]:
-        while self._wanted:
-            pid, space = next(iter(self._wanted.items()))
-            yield from self._add(pid, space)
-            del self._wanted[pid]
-            yield
+    def _step(self) -> None:
+        """A step for the process whose turn it is: those with small binaries do not wait for those with large ones."""
+        if self._requested:
+            pid = next(iter(self._requested))
+            steps = self._requested.pop(pid)
+            if next(steps, True) is None:
+                self._requested[pid] = steps
 
     def _add(self, pid: int, space: int) -> Iterator[None]:
         """Read the mappings of a process, and the tables of its binaries, in steps."""
@@ -210,13 +215,15 @@ class Unwinder:
         known = space, hash(text)
         if not text or known == self._known.get(pid):
             return
-        root, rows = procfs.root_prefix(pid), []
-        for item in _code(text):
-            row = yield from self._range(item, root, pid)
-            if row:
-                rows.append(row)
+        root, code = procfs.root_prefix(pid), list(_code(text))
         self._known[pid] = known
-        self._put(pid, space, rows)
+        unread = [item for item in code if _has_file(item) and _identity(item) not in self._binaries]
+        if unread:
+            # Until its tables are read, frames in a binary are found by frame pointers.
+            self._put(pid, space, [self._range(item) for item in code])
+        for item in unread:
+            yield from self._read(item, root, pid)
+        self._put(pid, space, [self._range(item) for item in code])
 
     def inherit(self, pid: int, parent: int) -> None:
         """A known process forked: the new one has the same mappings."""
@@ -277,21 +284,25 @@ class Unwinder:
         if before is not None:
             self._slices.free(*before)
 
-    def _range(self, mapping: Mapping, root: str, pid: int) -> Generator[None, None, bytes]:
-        """In steps, the entry of one mapping; empty when it cannot be read."""
-        plain = _RANGE.pack(mapping.start, mapping.end, 0, 0, 0)
-        if not mapping.inode and mapping.path != "[vdso]":
-            return plain
-        key = (mapping.device, mapping.inode) if mapping.inode else _VDSO
-        binary = self._binaries.get(key)
-        if binary is None:
-            binary = yield from self._load(mapping, root, pid)
-        if binary is None:
-            return b""
-        self._binaries[key] = binary
-        address = binary.address_at(mapping.offset)
-        if not binary.count or address is None:
-            return plain
+    def _read(self, mapping: Mapping, root: str, pid: int) -> Iterator[None]:
+        """Read the table of the binary of a mapping in steps."""
+        key = _identity(mapping)
+        while key in self._loading:
+            yield
+        if key in self._binaries:
+            return
+        self._loading.add(key)
+        binary = yield from self._load(mapping, root, pid)
+        self._loading.discard(key)
+        if binary is not None:
+            self._binaries[key] = binary
+
+    def _range(self, mapping: Mapping) -> bytes:
+        """The entry of one mapping, with the table of its binary if that has been read."""
+        binary = self._binaries.get(_identity(mapping)) if _has_file(mapping) else None
+        address = binary.address_at(mapping.offset) if binary is not None and binary.count else None
+        if binary is None or address is None:
+            return _RANGE.pack(mapping.start, mapping.end, 0, 0, 0)
         bias = mapping.start - address & (1 << 64) - 1
         return _RANGE.pack(mapping.start, mapping.end, bias, binary.first, binary.count)
 
@@ -316,6 +327,10 @@ class Unwinder:
         return _Loaded(None, 0, 0)
 
     def _fill(self, file: ElfFile, name: str) -> Generator[None, None, _Loaded]:
+        section = file.section(".eh_frame")
+        if section is not None and section.size // _ROW_BYTES_USUAL > self._rows.entries - self._filled:
+            self._overflow(f"{name} has {section.size >> 20} MiB of them")
+            return _Loaded(None, 0, 0)
         rows = yield from tables.table(file)
         first, count = self._filled, len(rows)
         if first + count > self._rows.entries:
@@ -330,8 +345,10 @@ class Unwinder:
     def _overflow(self, what: str) -> None:
         if not self._full:
             self._full = True
-            then = "stacks of others follow frame pointers" if self._chooses else "some stacks will be truncated"
-            self._message(f"unwind tables are full ({what}); {then}")
+            if self._chooses:
+                self._tell(f"unwind tables are full ({what}): stacks of others follow frame pointers\n")
+            else:
+                self._message(f"dw_ustack: unwind tables are full ({what}); some stacks will be truncated")
 
 
 class _Loaded:
@@ -350,6 +367,14 @@ class _Loaded:
             if segment.executable and start <= offset < segment.offset + segment.file_size:
                 return segment.address + offset - segment.offset
         return None
+
+
+def _has_file(mapping: Mapping) -> bool:
+    return bool(mapping.inode) or mapping.path == "[vdso]"
+
+
+def _identity(mapping: Mapping) -> Identity:
+    return (mapping.device, mapping.inode) if mapping.inode else _VDSO
 
 
 def _code(text: bytes) -> Iterable[Mapping]:

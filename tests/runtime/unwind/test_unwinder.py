@@ -44,7 +44,7 @@ def test_a_file_of_a_process_that_is_gone_is_read_for_the_next_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unwinder: Any = Unwinder.__new__(Unwinder)
-    unwinder._binaries = {}
+    unwinder._binaries, unwinder._loading = {}, set()
 
     def fill(file: ElfFile, _name: str) -> Generator[None, None, _Loaded]:
         yield
@@ -54,11 +54,13 @@ def test_a_file_of_a_process_that_is_gone_is_read_for_the_next_one(
     program = Path("/proc/self/exe").resolve()
     mapping = Mapping(0x1000, 0x2000, 0, 1, 2, str(program))
     gone = 1 << 22 | 1
-    assert finished(unwinder._range(mapping, f"/proc/{gone}/root", gone)) == b""
+    assert unwinder._range(mapping) == _RANGE.pack(0x1000, 0x2000, 0, 0, 0)
+    finished(unwinder._read(mapping, f"/proc/{gone}/root", gone))
     assert unwinder._binaries == {}
-    finished(unwinder._range(mapping, "", gone))
+    finished(unwinder._read(mapping, "", gone))
     assert [loaded.count for loaded in unwinder._binaries.values()] == [3]
     (tmp_path / "text").write_text("no binary")
     other = Mapping(0x1000, 0x2000, 0, 1, 3, f"{tmp_path}/text")
-    assert finished(unwinder._range(other, "", gone)) == _RANGE.pack(0x1000, 0x2000, 0, 0, 0)
+    finished(unwinder._read(other, "", gone))
+    assert unwinder._range(other) == _RANGE.pack(0x1000, 0x2000, 0, 0, 0)
     assert [loaded.count for loaded in unwinder._binaries.values()] == [3, 0]

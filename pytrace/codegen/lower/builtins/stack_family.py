@@ -41,7 +41,8 @@ def _stack(e: Emitter, node: Node) -> Operand:
     if type_.user and way == "tables" and type_.mode is not StackMode.BUILD_ID:
         return user_unwinding.stack(e, node, type_)
     walked = _walked(e, node, type_)
-    if way == "auto" and user_unwinding.usable(e, type_):
+    sampled = e.program.unit.kind.program_type == "perf_event"
+    if (way == "auto" or (way == "sampled" and sampled)) and user_unwinding.usable(e, type_):
         entry = _may_lack_caller(e, type_)
         return user_unwinding.chosen(e, node, type_, entry, lambda pointer: walked.write(pointer, 8))
     return walked
