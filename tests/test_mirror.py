@@ -15,7 +15,8 @@ DECIDES_NOTHING = {
         "results/values.py", "runtime/session/services/service.py",
     ),
     "tables, which the tests of what reads them hold": (
-        "core/unwind_format.py", "core/probes/perf_events.py", "core/probes/syscall_numbers.py",
+        "core/python_format.py", "core/unwind_format.py",
+        "core/probes/perf_events.py", "core/probes/syscall_numbers.py",
         "codegen/lower/builtins/aggregate_family.py", "frontend/check/builtins/table.py",
     ),
     "productions of the grammar, which is tested as a whole (syntax/test_grammar.py, syntax/test_parser.py)": (

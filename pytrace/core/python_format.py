@@ -1,0 +1,92 @@
+"""What programs and the session exchange about CPython interpreters (``codegen.services.python_stacks`` walks stacks,
+``runtime.python`` says where and reads names).
+
+A frame of a Python stack is a ``u64`` among the addresses of a user stack, with :data:`FRAME` set, which no user
+address has; then the place of a *record* in units of :data:`UNIT` bytes (0: none could be made), then in the low
+:data:`INDEX_BITS` bits the number of the code unit that runs, plus one (0: none yet).
+
+Records are in the array of names, which is only ever appended to: a program copies name, file and line table of a code
+object there when it first sees it, so a process that ended keeps its names. A record begins with :data:`RECORD`, then
+the bytes of name, file name and line table, each padded to 8 bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+
+FRAME = 1 << 63
+INDEX_BITS = 24
+UNIT = 16
+
+SLOT = 1 << 20
+"""Bytes of an element of the array of names; a record does not cross its end."""
+SLOTS = 16
+NAME, FILE, TABLE = 512, 1024, 1 << 16
+"""Most bytes of each part that are copied."""
+LONGEST = 64 + NAME + FILE + TABLE
+
+RECORD = struct.Struct("=8I4Q")
+"""``u32`` minor version, first line, state of the name, its characters, state of the file name, its characters, bytes
+of the line table (as many as it has), size of the record; four ``u64`` are zero."""
+
+KEY = 56
+"""Bytes that identify a code object: process generation, addresses of the object, its name, file and line table, the
+first line and version, a digest of the contents."""
+
+
+class Word(IntEnum):
+    """Words of a process's row: addresses in it, and offsets in its interpreter's objects. All are ``u64``.
+
+    Offsets that a version does not have are :data:`NONE`.
+    """
+
+    GENERATION = 0
+    """Never the same for two programs."""
+    KEY_PLACE = 1
+    """Address of ``_PyRuntime``'s ``autoTSSkey``; 0 when TLS has the thread state."""
+    TLS = 2
+    """Distance of the TLS variable of the thread state from the thread pointer."""
+    CODE_TYPE = 3
+    """Address of ``PyCode_Type``."""
+    MINOR = 4
+    THREAD_ID = 5
+    """In ``PyThreadState``: the thread pointer (``pthread_self()``)."""
+    THREAD_FRAME = 6
+    """In ``PyThreadState``: the innermost frame, or the ``_PyCFrame`` that has it."""
+    CFRAME_FRAME = 7
+    FRAME_SIZE = 8
+    FRAME_PREVIOUS = 9
+    FRAME_CODE = 10
+    FRAME_INSTRUCTION = 11
+    """In a frame: the address of an instruction, or before 3.11 its index."""
+    FRAME_OWNER = 12
+    """In a frame: the byte that tells frames of the interpreter itself from Python's."""
+    CODE_SIZE = 13
+    CODE_NAME = 14
+    CODE_SHORT_NAME = 15
+    """``co_name``, which is interned."""
+    CODE_FILE = 16
+    CODE_TABLE = 17
+    CODE_LINE = 18
+    CODE_VERSION = 19
+    """In a code object: a number that no other one of the interpreter has."""
+    CODE_BYTES = 20
+    """In a code object: the first instruction."""
+    INDEX_SHIFT = 21
+    """Before 3.11: bits by which the index of an instruction is more than that of a code unit."""
+    ASCII_SIZE = 22
+    COMPACT_SIZE = 23
+    """Sizes of the headers of strings, ASCII ones and others."""
+
+
+NONE = (1 << 64) - 1
+ROW = 8 * len(Word)
+ROW_FORMAT = struct.Struct(f"={len(Word)}Q")
+
+OWNED_BY_INTERPRETER = 3
+"""``owner`` of frames that are not Python's, and higher (3.12: ``FRAME_OWNED_BY_CSTACK``, 3.14:
+``FRAME_OWNED_BY_INTERPRETER``)."""
+
+TSS_FIRST, TSS_MORE, TSS_BLOCK = 0x310, 0x510, 32
+"""In glibc's ``struct pthread`` of x86-64 (nptl/descr.h): ``specific_1stblock``, ``specific``, keys of a block."""

@@ -1,0 +1,83 @@
+"""CPython interpreters in binaries: version, layout, and where their variables are."""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pytrace.runtime.python.layouts import Layout, UnsupportedError, layout
+
+if TYPE_CHECKING:
+    from pytrace.runtime.elf.file import ElfFile
+
+_RUNTIME_BYTES = 2048
+"""Bytes of ``_PyRuntime`` that are read: the published offsets are less."""
+_NAMED = re.compile(r"python", re.IGNORECASE)
+_THREAD_STATE = "PyGILState_GetThisThreadState"
+"""Returns the state also of a thread that does not hold the global interpreter lock, as in a system call."""
+_LOCAL_EXEC = re.compile(rb"(?:\xf3\x0f\x1e\xfa)?\x64\x48\x8b\x04\x25(....)\xc3", re.DOTALL)
+"""``endbr64; mov %fs:OFFSET, %rax; ret``: a TLS variable of the program itself (ELF TLS ABI, local exec)."""
+
+
+class Interpreter(msgspec.Struct, frozen=True):
+    """A CPython in a binary; addresses are those of the file as it was linked."""
+
+    layout: Layout
+    runtime: int
+    code_type: int
+    thread_state: int | None
+    """Distance of the TLS variable that has the thread state, where there is no key."""
+
+
+def may_have(path: str, *, program: bool) -> bool:
+    """Whether a mapped file may have an interpreter: a program, or what is named after Python."""
+    return program or bool(_NAMED.search(os.path.basename(path)))
+
+
+def interpreter(file: ElfFile) -> Interpreter | None:
+    """The interpreter in a binary; None when there is none.
+
+    Raises:
+        UnsupportedError: its stacks cannot be read.
+        TraceError: the file is damaged.
+    """
+    runtime, code_type = file.any_symbol("_PyRuntime"), file.any_symbol("PyCode_Type")
+    if runtime is None or code_type is None:
+        return None
+    known = layout(_minor(file), _data(file, runtime.address, _RUNTIME_BYTES))
+    distance = None if known.tss_key is not None else _thread_state(file)
+    return Interpreter(known, runtime.address, code_type.address, distance)
+
+
+def _minor(file: ElfFile) -> int:
+    """The minor version: 3.11 and later have it as data; before, by functions that others lack."""
+    version = file.any_symbol("Py_Version")
+    if version is not None:
+        data = _data(file, version.address, 8)
+        number = struct.unpack("=Q", data)[0] if len(data) == 8 else 0
+        if number >> 24 != 3:
+            raise UnsupportedError("its Py_Version is not that of CPython 3")
+        return int(number >> 16 & 0xFF)
+    if file.any_symbol("Py_Is") is not None:
+        return 10
+    if file.any_symbol("PyObject_GC_IsTracked") is not None:
+        return 9
+    raise UnsupportedError("it is a CPython before 3.9")
+
+
+def _data(file: ElfFile, address: int, size: int) -> bytes:
+    offset = file.file_offset(address)
+    return b"" if offset is None else bytes(file.view[offset : offset + size])
+
+
+def _thread_state(file: ElfFile) -> int:
+    function = file.any_symbol(_THREAD_STATE)
+    match = None if function is None else _LOCAL_EXEC.match(_data(file, function.address, 16))
+    if match is None:
+        raise UnsupportedError("where it keeps the state of a thread is not known (only programs are supported that "
+                               "contain it, and no libpython of CPython 3.15)")  # fmt: skip
+    return int(struct.unpack("<i", match[1])[0])

@@ -1,0 +1,95 @@
+"""Where the structures of each minor version of CPython have what stacks are read from.
+
+``layouts.json`` has them, which ``scripts/generate-python-layouts`` writes from CPython's headers. Since 3.13 an
+interpreter publishes most of them itself (``_Py_DebugOffsets``, Include/internal/pycore_debug_offsets.h), and these
+count: for them the file has the indexes of the words in that structure.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from functools import cache
+
+import msgspec
+from msgspec.structs import asdict, replace
+
+FILE = os.path.join(os.path.dirname(__file__), "layouts.json")
+COOKIE = b"xdebugpy"
+PUBLISHED_SINCE = 13
+_VERSION, _FREE_THREADED = 1, 2
+_WORDS = 256
+_MOST = 1 << 20
+"""Offsets are less than this."""
+
+
+class UnsupportedError(Exception):
+    """An interpreter whose stacks cannot be read; its text says why."""
+
+
+class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
+    """Offsets in bytes; None where the version has no such member."""
+
+    minor: int
+    interpreters_head: int
+    interpreter_next: int
+    threads_head: int
+    thread_next: int
+    thread_id: int
+    thread_frame: int
+    frame_size: int
+    frame_previous: int
+    frame_code: int
+    frame_instruction: int
+    code_size: int
+    code_name: int
+    code_short_name: int
+    code_file: int
+    code_table: int
+    code_line: int
+    ascii_size: int
+    compact_size: int
+    tss_key: int | None = None
+    cframe_frame: int | None = None
+    frame_owner: int | None = None
+    code_version: int | None = None
+    code_bytes: int | None = None
+
+
+@cache
+def _rows() -> tuple[dict[int, Layout], dict[int, dict[str, int]]]:
+    with open(FILE, "rb") as file:
+        rows = msgspec.json.decode(file.read(), type=list[dict[str, int]])
+    mark = "published "
+    published = {
+        row["minor"]: {name.removeprefix(mark): index for name, index in row.items() if name.startswith(mark)}
+        for row in rows
+    }
+    return {row["minor"]: msgspec.convert(row, Layout) for row in rows}, published
+
+
+def layout(minor: int, runtime: bytes) -> Layout:
+    """The layout of CPython 3.*minor*; *runtime* are the first bytes of its ``_PyRuntime`` as they were linked.
+
+    Raises:
+        UnsupportedError: a version that is not known, or a build that differs.
+    """
+    known, published = _rows()
+    row = known.get(minor)
+    if row is None:
+        raise UnsupportedError(f"CPython 3.{minor} is not supported (3.{min(known)} to 3.{max(known)} are)")
+    if minor < PUBLISHED_SINCE:
+        return row
+    words = struct.unpack_from(f"={_WORDS}Q", runtime.ljust(8 * _WORDS, b"\0"))
+    if runtime[:8] != COOKIE or words[_VERSION] >> 16 != 0x300 + minor:
+        raise UnsupportedError(f"its _PyRuntime does not begin with the offsets of CPython 3.{minor}")
+    if words[_FREE_THREADED]:
+        raise UnsupportedError("free-threaded builds are not supported")
+    offsets = {name: words[index] for name, index in published[minor].items()}
+    wrong = next((name for name, offset in offsets.items() if offset >= _MOST), None)
+    if wrong is not None:
+        raise UnsupportedError(f"the offset that it publishes for {wrong} is {offsets[wrong]}")
+    changed = replace(row, **offsets)
+    if asdict(changed)["code_size"] > row.code_size or changed.frame_instruction + 8 > row.frame_size:
+        raise UnsupportedError(f"its structures are larger than those of CPython 3.{minor}")
+    return changed

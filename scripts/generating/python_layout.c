@@ -1,0 +1,97 @@
+/* Prints, as JSON, where the structures of CPython have what pytrace/runtime/python reads. Compiled with the headers of each
+   minor version; the published index is that of a word in _Py_DebugOffsets (3.13 and later). */
+#define _GNU_SOURCE 1
+#define Py_BUILD_CORE 1
+#include <Python.h>
+#include <stddef.h>
+#include <stdio.h>
+#if PY_VERSION_HEX >= 0x030b0000
+#include "internal/pycore_code.h"
+#include "internal/pycore_frame.h"
+#else
+#include <frameobject.h>
+#endif
+#if PY_VERSION_HEX >= 0x030e0000
+#include "internal/pycore_interpframe_structs.h"
+#endif
+#include "internal/pycore_interp.h"
+#include "internal/pycore_runtime.h"
+
+#define OFFSET(name, type, member) printf(",\n  \"" name "\": %zu", offsetof(type, member))
+#define VALUE(name, number) printf(",\n  \"" name "\": %zu", (size_t)(number))
+#define PUBLISHED(name, member) printf(",\n  \"published " name "\": %zu", offsetof(_Py_DebugOffsets, member) / 8)
+
+int main(void)
+{
+    printf("{\n  \"minor\": %d", PY_MINOR_VERSION);
+#if PY_VERSION_HEX < 0x030c0000
+    OFFSET("tss_key", _PyRuntimeState, gilstate.autoTSSkey);
+#elif PY_VERSION_HEX < 0x030f0000
+    OFFSET("tss_key", _PyRuntimeState, autoTSSkey);
+#endif
+    OFFSET("interpreters_head", _PyRuntimeState, interpreters.head);
+    OFFSET("interpreter_next", PyInterpreterState, next);
+    OFFSET("thread_next", PyThreadState, next);
+    OFFSET("thread_id", PyThreadState, thread_id);
+#if PY_VERSION_HEX >= 0x030b0000
+    OFFSET("threads_head", PyInterpreterState, threads.head);
+    OFFSET("frame_previous", _PyInterpreterFrame, previous);
+    OFFSET("frame_owner", _PyInterpreterFrame, owner);
+    OFFSET("code_name", PyCodeObject, co_qualname);
+    OFFSET("code_table", PyCodeObject, co_linetable);
+    OFFSET("code_bytes", PyCodeObject, co_code_adaptive);
+    VALUE("frame_size", offsetof(_PyInterpreterFrame, localsplus));
+#else
+    OFFSET("threads_head", PyInterpreterState, tstate_head);
+    OFFSET("thread_frame", PyThreadState, frame);
+    OFFSET("frame_previous", PyFrameObject, f_back);
+    OFFSET("frame_code", PyFrameObject, f_code);
+    OFFSET("frame_instruction", PyFrameObject, f_lasti);
+    OFFSET("code_name", PyCodeObject, co_name);
+    VALUE("frame_size", offsetof(PyFrameObject, f_lasti) + 8);
+#if PY_VERSION_HEX >= 0x030a0000
+    OFFSET("code_table", PyCodeObject, co_linetable);
+#else
+    OFFSET("code_table", PyCodeObject, co_lnotab);
+#endif
+#endif
+#if PY_VERSION_HEX >= 0x030d0000
+    OFFSET("thread_frame", PyThreadState, current_frame);
+    OFFSET("frame_code", _PyInterpreterFrame, f_executable);
+    OFFSET("frame_instruction", _PyInterpreterFrame, instr_ptr);
+    PUBLISHED("interpreters_head", runtime_state.interpreters_head);
+    PUBLISHED("interpreter_next", interpreter_state.next);
+    PUBLISHED("threads_head", interpreter_state.threads_head);
+    PUBLISHED("thread_next", thread_state.next);
+    PUBLISHED("thread_id", thread_state.thread_id);
+    PUBLISHED("thread_frame", thread_state.current_frame);
+    PUBLISHED("frame_previous", interpreter_frame.previous);
+    PUBLISHED("frame_code", interpreter_frame.executable);
+    PUBLISHED("frame_instruction", interpreter_frame.instr_ptr);
+    PUBLISHED("frame_owner", interpreter_frame.owner);
+    PUBLISHED("code_size", code_object.size);
+    PUBLISHED("code_name", code_object.qualname);
+    PUBLISHED("code_short_name", code_object.name);
+    PUBLISHED("code_file", code_object.filename);
+    PUBLISHED("code_table", code_object.linetable);
+    PUBLISHED("code_line", code_object.firstlineno);
+    PUBLISHED("code_bytes", code_object.co_code_adaptive);
+    PUBLISHED("ascii_size", unicode_object.asciiobject_size);
+#elif PY_VERSION_HEX >= 0x030b0000
+    OFFSET("thread_frame", PyThreadState, cframe);
+    OFFSET("cframe_frame", _PyCFrame, current_frame);
+    OFFSET("frame_code", _PyInterpreterFrame, f_code);
+    OFFSET("frame_instruction", _PyInterpreterFrame, prev_instr);
+#endif
+#if PY_VERSION_HEX >= 0x030c0000
+    OFFSET("code_version", PyCodeObject, co_version);
+#endif
+    VALUE("code_size", sizeof(PyCodeObject));
+    OFFSET("code_short_name", PyCodeObject, co_name);
+    OFFSET("code_file", PyCodeObject, co_filename);
+    OFFSET("code_line", PyCodeObject, co_firstlineno);
+    VALUE("ascii_size", sizeof(PyASCIIObject));
+    VALUE("compact_size", sizeof(PyCompactUnicodeObject));
+    printf("\n}\n");
+    return 0;
+}

@@ -1,0 +1,51 @@
+"""Interpreters of this machine, and binaries without one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from pytrace.runtime.elf.file import ElfFile
+from pytrace.runtime.python.interpreters import _LOCAL_EXEC, interpreter, may_have
+from tests.support.pythons import PYTHONS, Python
+
+WHERE = """
+import os, sys
+for line in open("/proc/self/maps"):
+    if line.split()[1].startswith("r-x") and ("libpython" in line or os.path.realpath(sys.executable) in line):
+        print(line.split()[-1])
+"""
+
+
+@pytest.mark.parametrize("python", PYTHONS, ids=str)
+def test_version_and_layout(python: Python) -> None:
+    paths = subprocess.run([*python.command, "-c", WHERE], check=True, capture_output=True, text=True).stdout.split()
+    found = []
+    for path in paths:
+        with ElfFile.open(path) as file:
+            found.append(interpreter(file))
+    known = [item for item in found if item is not None]
+    assert [item.layout.minor for item in known] == [python.minor]
+    assert (known[0].thread_state is None) == (python.minor < 15)
+
+
+def test_a_program_without_an_interpreter() -> None:
+    with ElfFile.open(os.path.realpath("/bin/sh")) as file:
+        assert interpreter(file) is None
+
+
+def test_files_that_are_looked_at() -> None:
+    assert may_have("/usr/lib/x86_64-linux-gnu/libpython3.11.so.1.0", program=False)
+    assert may_have("/usr/sbin/uwsgi", program=True)
+    assert not may_have("/usr/lib/x86_64-linux-gnu/libc.so.6", program=False)
+
+
+def test_where_a_thread_has_its_state() -> None:
+    code = bytes.fromhex("f30f1efa64488b0425d8ffffffc3")
+    match = _LOCAL_EXEC.match(code)
+    assert match is not None
+    assert int.from_bytes(match[1], "little", signed=True) == -40
+    assert _LOCAL_EXEC.match(code[4:]) is not None
+    assert _LOCAL_EXEC.match(bytes.fromhex("833d3b49770000740abfe010ba00e97f2e1100")) is None

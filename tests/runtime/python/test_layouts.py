@@ -1,0 +1,68 @@
+"""Layouts of CPython's versions: those of the file, those that interpreters publish, and headers of this machine."""
+
+from __future__ import annotations
+
+import glob
+import struct
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytrace.runtime.python import layouts
+from pytrace.runtime.python.layouts import UnsupportedError, layout
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "scripts"))
+
+from generating import python_layouts
+
+
+def published(minor: int, **changed: int) -> bytes:
+    """The beginning of ``_PyRuntime`` of an interpreter with the layout of the file."""
+    row, indexes = layouts._rows()[0][minor], layouts._rows()[1][minor]
+    words = [0] * layouts._WORDS
+    words[layouts._VERSION] = 0x300 + minor << 16 | 0x4F0
+    for name, index in indexes.items():
+        words[index] = changed.get(name, getattr(row, name))
+    words[layouts._FREE_THREADED] = changed.get("free_threaded", 0)
+    return layouts.COOKIE + struct.pack(f"={layouts._WORDS - 1}Q", *words[1:])
+
+
+def test_versions() -> None:
+    rows, _ = layouts._rows()
+    assert sorted(rows) == list(range(9, 16))
+    for minor, row in rows.items():
+        assert row.minor == minor
+        assert (row.code_bytes is None) == (minor < 11)
+        assert (row.cframe_frame is None) == (minor not in {11, 12})
+        assert (row.tss_key is None) == (minor == 15)
+        assert row.code_size <= 216
+
+
+@pytest.mark.parametrize("minor", [13, 14, 15])
+def test_what_is_published_counts(minor: int) -> None:
+    assert layout(minor, published(minor)) == layouts._rows()[0][minor]
+    assert layout(minor, published(minor, thread_id=1234)).thread_id == 1234
+
+
+@pytest.mark.parametrize(
+    ("minor", "runtime", "message"),
+    [
+        (8, b"", "CPython 3.8 is not supported"),
+        (16, b"", "CPython 3.16 is not supported"),
+        (13, b"", "does not begin with the offsets of CPython 3.13"),
+        (13, published(14), "does not begin with the offsets of CPython 3.13"),
+        (14, published(14, free_threaded=1), "free-threaded"),
+        (14, published(14, thread_id=1 << 40), "publishes for thread_id"),
+        (14, published(14, code_size=4096), "larger"),
+    ],
+)
+def test_refused(minor: int, runtime: bytes, message: str) -> None:
+    with pytest.raises(UnsupportedError, match=message):
+        layout(minor, runtime)
+
+
+@pytest.mark.parametrize("headers", sorted(glob.glob("/usr/include/python3.*[0-9]")))
+def test_headers_of_this_machine(headers: str) -> None:
+    text = Path(layouts.FILE).read_text()
+    assert python_layouts.merged(text, [headers]) == text
