@@ -165,6 +165,10 @@ VALUES: tuple[Builtin, ...] = (
 FUNCTIONS: tuple[Builtin, ...] = (
     Builtin("dw_ustack", "stack", "dw_ustack([mode][, limit])",
             "User stack unwound by DWARF tables that are read at start (x86-64).", most=2, value=True),
+    Builtin("pystack", "stack", "pystack([mode][, limit])",
+            "Stack of CPython's functions (x86-64); modes bpftrace, perf, folded, annotated and inverted.", most=2,
+            value=True, yields=True,
+            example="tracepoint:syscalls:sys_enter_openat { @[pystack(5)] = count(); }"),
     # ---- output
     Builtin("printf", "output", "printf(const string fmt, args…)", "Print formatted text.", _A, least=1, most=128,
             example='begin { printf("%-8s|%5d|%x\\n", "name", 42, 255); }'),

@@ -286,6 +286,17 @@ class UnwindMaps(msgspec.Struct, frozen=True):
     requests: str
 
 
+class PythonMaps(msgspec.Struct, frozen=True):
+    """The maps of Python stacks (``core.python_format``): rows of *processes*, which the session fills, and what the
+    programs fill: *codes* that are known, the array of *names*, and its *cursor*.
+    """
+
+    processes: str
+    codes: str
+    names: str
+    cursor: str
+
+
 class OpenValue(msgspec.Struct, frozen=True):
     """A value of *size* bytes at *offset* of the section of load-time values, resolved when the file is loaded.
 
@@ -355,6 +366,8 @@ class Manifest(msgspec.Struct, frozen=True):
     """Set when a program reads values of the running session."""
     unwind: UnwindMaps | None = None
     """Set when user stacks are unwound by tables."""
+    python: PythonMaps | None = None
+    """Set when stacks of CPython are walked."""
     follow_map: str = ""
     """Symbol of the map of followed processes (``--follow``)."""
     objects: tuple[bytes, ...] = ()

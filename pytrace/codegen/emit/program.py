@@ -75,6 +75,8 @@ class Script(msgspec.Struct, eq=False):
     """Whether a program unwinds user stacks of selected processes by unwind tables."""
     asks: bool = False
     """Whether a program asks for the tables of processes that it meets."""
+    walks_python: bool = False
+    """Whether a program walks stacks of CPython."""
     ahead: Ahead | None = None
     """Load-time values of an ahead-of-time file; None for other scripts."""
     sparing: bool = False

@@ -46,6 +46,8 @@ from pytrace.runtime.symbols.lazy import LazySymbols
 
 if TYPE_CHECKING:
     from pytrace.runtime.capture.recording import RowKeeper
+    from pytrace.runtime.python.functions import PythonFunctions
+    from pytrace.runtime.python.processes import Walker
     from pytrace.runtime.session.embedding import Embedding
     from pytrace.runtime.session.services.costs import Costs
     from pytrace.runtime.session.services.memory_watch import MemoryWatch
@@ -68,7 +70,8 @@ def open_run(
     manifest = script.manifest
     raise_limits(manifest)
     requests = EndRequests()
-    lazy = symbols(manifest.config, options, requests)
+    functions = python_functions(manifest)
+    lazy = symbols(manifest.config, options, requests, functions)
     streams = terminal_streams(options, stack) if embedding is None else None
     signals = embedding.signals if embedding else stack.enter_context(Signals(requests, lazy.give_up_lines))
     within = namespace(options, stack)
@@ -79,7 +82,7 @@ def open_run(
     memory = memory_watch(manifest, options, embedded=embedding is not None)
     with streams.redirected() if streams is not None else nullcontext():
         traced = command(options, within, embedded=embedding is not None, stack=stack)
-    loaded, processes = _load(script, options, traced, lazy, notices, memory, stack)
+    loaded, processes = _load(script, options, traced, lazy, functions, notices, memory, stack)
     heart = heartbeat(loaded, options, embedding is not None, stack)
     rows = None
     if options.saves or embedding:
@@ -128,6 +131,7 @@ def _load(
     options: RunOptions,
     traced: Command,
     lazy: LazySymbols,
+    functions: PythonFunctions | None,
     notices: Notices,
     memory: MemoryWatch | None,
     stack: ExitStack,
@@ -145,9 +149,10 @@ def _load(
     tell = notices.tell if options.verbose else _nowhere
     ring = manifest.unwind.requests if manifest.unwind is not None else ""
     requests = RingReader(loaded.map_fd(ring), stack) if ring else None
-    processes = Processes(lazy, unwinding.start(loaded, stack, notices.warn, tell), requests)
+    tables = unwinding.start(loaded, stack, notices.warn, tell)
     follow_mappings(manifest, options, traced.pid, lazy, notices.warn)
-    return loaded, processes
+    python = None if functions is None else walker(manifest, options, traced, functions, loaded, stack, notices.warn)
+    return loaded, Processes(lazy, tables, requests, python)
 
 
 def _nowhere(_text: str) -> None:
@@ -235,6 +240,36 @@ def unwound(manifest: Manifest, options: RunOptions, traced: Command) -> Unwound
     traced.stop_after_exec()
     pids = {*options.filters.pids, *options.dwarf_pids}
     return Unwound(manifest, pids if traced.pid is None else pids | {traced.pid})
+
+
+def python_functions(manifest: Manifest) -> PythonFunctions | None:
+    """Names of the functions in Python stacks; None for a script without them."""
+    if manifest.python is None:
+        return None
+    from pytrace.runtime.python.functions import PythonFunctions
+
+    return PythonFunctions(lines=manifest.config.show_debug_info)
+
+
+def walker(
+    manifest: Manifest,
+    options: RunOptions,
+    traced: Command,
+    functions: PythonFunctions,
+    loaded: LoadedScript,
+    stack: ExitStack,
+    warn: Callable[[str], None],
+) -> Walker:
+    """Keeps where the interpreters of the processes are whose Python stacks are walked, as of now.
+
+    Without -p and -c these are all; the command is held after its exec.
+    """
+    from pytrace.runtime.python.processes import WalkedProcesses
+
+    traced.stop_after_exec()
+    pids = set(options.filters.pids) if traced.pid is None else {traced.pid, *options.filters.pids}
+    walked = WalkedProcesses(manifest, None if follows_all(options, traced.pid) else pids, functions)
+    return walked.start(loaded, stack, warn)
 
 
 def memory_watch(manifest: Manifest, options: RunOptions, *, embedded: bool) -> MemoryWatch | None:
@@ -327,17 +362,22 @@ def follow_mappings(
     manifest: Manifest, options: RunOptions, command: int | None, lazy: LazySymbols, warn: Callable[[str], None]
 ) -> None:
     """Follow the mappings of processes, if the script shows user addresses: processes may end before the output."""
-    unwinds = manifest.unwind is not None and manifest.unwind.selected
+    unwinds = (manifest.unwind is not None and manifest.unwind.selected) or manifest.python is not None
     if not unwinds and not manifest.shows_user_addresses():
         return
     pid = options.filters.pid if command is None else command
-    # Any running process may be a followed one, or that of --exec-wait.
-    if (options.follow and command is None) or options.filters.exec_wait:
+    if follows_all(options, command):
         pid = None
     try:
         lazy.start(None if pid is None else [pid, *options.filters.pids[1:], *options.dwarf_pids], prompt=unwinds)
     except TraceError as error:
         warn(error.message)
+
+
+def follows_all(options: RunOptions, command: int | None) -> bool:
+    """Whether any process may be traced: without -p and -c, and as a followed one or that of --exec-wait."""
+    pid = options.filters.pid if command is None else command
+    return pid is None or (options.follow and command is None) or bool(options.filters.exec_wait)
 
 
 def renderer(
@@ -377,7 +417,9 @@ def renderer(
     return opened
 
 
-def symbols(config: Config, options: RunOptions, requests: EndRequests) -> LazySymbols:
+def symbols(
+    config: Config, options: RunOptions, requests: EndRequests, python: PythonFunctions | None
+) -> LazySymbols:
     """The symbolizer that the config asks for; after requests to end the run it gives up source lines early."""
 
     def make() -> Symbolizer:
@@ -390,6 +432,7 @@ def symbols(config: Config, options: RunOptions, requests: EndRequests) -> LazyS
             debuginfo=options.debuginfo,
             vmlinux=os.environ.get("PYTRACE_VMLINUX", os.environ.get("BPFTRACE_VMLINUX", "")),
             requests=requests,
+            python=python,
         )
 
     return LazySymbols(make)

@@ -214,7 +214,10 @@ class MappingRecorder:
         self.spaces: OrderedDict[int, AddressSpace] = OrderedDict()
         self.lost = 0
         self.changes: list[tuple[str, int, int]] = []
-        """Events (``map``, ``fork``, ``exit``), processes, and the parents of forked ones; empty unless *prompt*."""
+        """Events (``map``, ``fork``, ``exec``, ``exit``), processes, and the parents of forked ones.
+
+        Empty unless *prompt*.
+        """
         self._prompt = prompt
         self._ended: OrderedDict[int, None] = OrderedDict()
         self._rings: dict[int, tuple[int, mmap.mmap]] = {}
@@ -324,6 +327,7 @@ class MappingRecorder:
 
     def _exec(self, body: bytes) -> None:
         (pid,) = struct.unpack_from("=I", body)
+        self._note("exec", pid)
         space = self.spaces.get(pid)
         if space is not None:
             space.start_program()

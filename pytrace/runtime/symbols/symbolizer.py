@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pytrace.base import kernel_files
 from pytrace.core.diagnostics import TraceError
@@ -37,6 +37,16 @@ _KERNEL_REREAD = 1.0
 """Least seconds between readings of the kernel's symbols that unknown addresses ask for."""
 
 
+class PythonFrames(Protocol):
+    """Resolves frames of Python in user stacks (:class:`pytrace.runtime.python.functions.PythonFunctions`)."""
+
+    def has(self, address: int) -> bool:
+        """True if a frame is one of Python, and no address."""
+
+    def frame(self, address: int) -> Frame:
+        """The function of a frame."""
+
+
 class Symbolizer:
     """Functions of kernel and user addresses.
 
@@ -44,7 +54,8 @@ class Symbolizer:
     processes of a program (right when addresses are not randomised), ``NONE`` reads it for every address, ``AUTO`` is
     ``PER_PROGRAM`` when the kernel does not randomise addresses and ``PER_PID`` when it does. *demangled*
     shows C++ and Rust names as written; *lines* adds source lines and inlined functions from DWARF. *debuginfo* are the
-    values of ``--debuginfo``; *vmlinux* an image of the kernel with DWARF, found by itself when empty.
+    values of ``--debuginfo``; *vmlinux* an image of the kernel with DWARF, found by itself when empty; *python*
+    resolves frames of Python.
     """
 
     def __init__(
@@ -56,7 +67,9 @@ class Symbolizer:
         debuginfo: Iterable[str] = (),
         vmlinux: str = "",
         requests: EndRequests | None = None,
+        python: PythonFrames | None = None,
     ) -> None:
+        self._python = python
         self._cache = _cache_mode(cache)
         self._demangled = demangled
         self._lines = lines
@@ -177,6 +190,8 @@ class Symbolizer:
 
         *caller* as for :meth:`kernel`.
         """
+        if self._python is not None and self._python.has(address):
+            return [self._python.frame(address)]
         space, address = self._space(pid), address - caller
         mapping = space.find(address)
         if mapping is None:
@@ -222,6 +237,8 @@ class Symbolizer:
 
     def user_place(self, pid: int, address: int) -> ImagePlace:
         """Where an address of a process lies in the binary that :meth:`user` names, as it was linked."""
+        if self._python is not None and self._python.has(address):
+            return ImagePlace("", 0)
         return in_process(self._space(pid), address, self._binary)
 
     # ---- source lines
@@ -231,6 +248,8 @@ class Symbolizer:
         wanted = []
         owner, mapping, binary = 0, None, None
         for count, (pid, address) in enumerate(addresses if self._lines else ()):
+            if self._python is not None and self._python.has(address):
+                continue
             if not count % 64:
                 yield
                 mapping = None  # it may have changed meanwhile
@@ -259,6 +278,8 @@ class Symbolizer:
 
     def trampoline(self, pid: int, address: int) -> bool:
         """True if signal handlers return to that address: the frame after it was interrupted and called nothing."""
+        if self._python is not None and self._python.has(address):
+            return False
         return self._code(self._space(pid), address).startswith(_TRAMPOLINES)
 
     def _code(self, space: AddressSpace, address: int) -> bytes:

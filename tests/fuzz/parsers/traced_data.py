@@ -28,9 +28,11 @@ from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.snapshot import MapData, Run, SnapshotData
 from pytrace.results.values import Frame, StackTrace
 from pytrace.runtime.output.run_state import RenderOptions
+from pytrace.runtime.python import functions, line_tables
 from pytrace.runtime.ring.index import Index
 from tests.fuzz.parsers.saved_results import without_viewer
 from tests.fuzz.target import NOTHING, Target
+from tests.runtime.python.test_functions import TABLE, record
 from tests.runtime.ring.test_index import data_of, expected, listed
 from tests.support import encode, snapshots
 
@@ -187,6 +189,22 @@ def _harmless() -> tuple[_Tags, _Tags]:
     return _Tags(html.snapshot(found)), _Tags(_written(table.named("html"), found).decode())
 
 
+def python_record(data: bytes) -> None:
+    """The record of a code object: a name without control characters, and lines of any instruction."""
+    read = functions.function(data)
+    if read is not None:
+        for index in (-1, 0, 1, 1 << 23):
+            frame = read.frame(index, lines=True)
+            assert frame.name.isprintable() or not re.search("[\x00-\x1f\x7f-\x9f]", frame.name + frame.file)
+
+
+def python_lines(data: bytes) -> None:
+    """Line tables of all versions; interpreters end at 2³¹ lines."""
+    for minor in range(9, 16):
+        for index in (-1, 0, 7, 1 << 23):
+            line_tables.line(minor, data, 1, index)
+
+
 def names(data: bytes) -> None:
     """A name in every place, in every format: no control characters on terminals, no formulas, no markup, no more
     lines or fields than without it.
@@ -312,6 +330,9 @@ TARGETS = {
     "ring": Target("records of the ring buffer", ring, NOTHING),
     "names": Target("names in every place of every format", names, NOTHING,
                     words=lambda: NAME_WORDS, length=128),
+    "python_record": Target("records of Python's code objects", python_record, NOTHING,
+                            seeds=lambda: [record("würfel".encode("latin-1")), record(b"a" * 40)]),
+    "python_lines": Target("line tables of Python's code objects", python_lines, NOTHING, seeds=lambda: [TABLE]),
     "request": Target("requests to the server of metrics", request, NOTHING,
                       words=lambda: REQUEST_WORDS),
 }  # fmt: skip

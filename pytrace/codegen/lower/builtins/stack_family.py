@@ -1,5 +1,5 @@
 """Stacks: written to their destination by ``bpf_get_stack``, or unwound by
-:mod:`pytrace.codegen.services.user_unwinding`.
+:mod:`pytrace.codegen.services.user_unwinding` or :mod:`pytrace.codegen.services.python_stacks`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.ir_values import I64, Number, Ptr
 from pytrace.codegen.ir.operands import Made, Operand
 from pytrace.codegen.lower.builtins.families import Emission
-from pytrace.codegen.services import frame_pointers, user_unwinding
+from pytrace.codegen.services import frame_pointers, python_stacks, user_unwinding
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.probes.kinds import FENTRY, FEXIT, RAWTRACEPOINT, UPROBE
 from pytrace.core.probes.targets import UserTarget
@@ -149,4 +149,11 @@ def _dwarf(e: Emitter, node: Node) -> Operand:
     return user_unwinding.stack(e, node, type_)
 
 
-EMIT: dict[str, Emission] = {"dw_ustack": _dwarf, "kstack": _stack, "ustack": _stack}
+def _python(e: Emitter, node: Node) -> Operand:
+    type_ = e.type(node)
+    if not isinstance(type_, Stack):
+        raise InternalError("not a stack")
+    return python_stacks.stack(e, node, type_)
+
+
+EMIT: dict[str, Emission] = {"dw_ustack": _dwarf, "kstack": _stack, "pystack": _python, "ustack": _stack}

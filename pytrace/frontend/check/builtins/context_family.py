@@ -116,6 +116,17 @@ def dw_ustack(checker: Checker, node: Node, arguments: Arguments) -> Type:
     return type_
 
 
+def pystack(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``pystack``."""
+    if checker.kernel.arch != "x86_64":
+        return checker.error(f"pystack is not available on {checker.kernel.arch}", node.span)
+    type_ = _stack(checker, node, arguments, user=True)
+    if isinstance(type_, Stack) and type_.mode in (StackMode.RAW, StackMode.BUILD_ID):
+        hints = ["modes: bpftrace, perf, folded, annotated, inverted; ustack has addresses"]
+        return checker.error(f"pystack has no {type_.mode.value} mode", node.span, hints=hints)
+    return type_
+
+
 def _stack(checker: Checker, node: Node, arguments: Arguments, *, user: bool) -> Type:
     mode, limit = _MODES[checker.config.stack_mode], MAX_FRAMES
     rest = list(arguments)

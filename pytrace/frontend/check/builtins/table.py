@@ -67,6 +67,7 @@ CHECKS: Mapping[str, Check] = {
     "kstack": context_family.kstack,
     "ustack": context_family.ustack,
     "dw_ustack": context_family.dw_ustack,
+    "pystack": context_family.pystack,
     "printf": output_family.formatted,
     "heading": output_family.formatted,
     "errorf": output_family.formatted,

@@ -112,6 +112,9 @@ class MemoryWatch(Service):
             names |= dict.fromkeys(filter(None, (spec.symbol, spec.keys)), spec.name)
         if unwind := self._manifest.unwind:
             names |= dict.fromkeys((unwind.spaces, unwind.ranges, unwind.rows), "unwind tables")
+        if python := self._manifest.python:
+            maps = (python.processes, python.codes, python.names, python.cursor)
+            names |= dict.fromkeys(maps, "names of Python functions")
         named: dict[str, int] = {}
         for symbol, size in sizes.items():
             name = names.get(symbol, PROGRAMS)

@@ -51,6 +51,16 @@ class Unwinding(Protocol):
         """Read requested tables until a moment of the monotonic clock."""
 
 
+class Interpreters(Protocol):
+    """Keeps where processes have interpreters of Python (:class:`pytrace.runtime.python.processes.Walker`)."""
+
+    def add(self, pid: int) -> None:
+        """Look for an interpreter in what a process has mapped."""
+
+    def update(self, changes: Iterable[tuple[str, int, int]]) -> None:
+        """Apply changes of processes."""
+
+
 class NoUnwinding:
     """For scripts that do not unwind by tables."""
 
@@ -92,15 +102,22 @@ _TABLES_TURN = 0.005
 
 
 class Processes(Service):
-    """Follows mappings and unwind tables of traced processes.
+    """Follows mappings and unwind tables of traced processes, and the interpreters of Python in them.
 
     *requests* is the ring through which programs ask for unwind tables.
     """
 
-    def __init__(self, symbols: LazySymbols, unwinding: Unwinding, requests: RingReader | None) -> None:
+    def __init__(
+        self,
+        symbols: LazySymbols,
+        unwinding: Unwinding,
+        requests: RingReader | None,
+        python: Interpreters | None = None,
+    ) -> None:
         self._symbols = symbols
         self._unwinding = unwinding
         self._requests = requests
+        self._python = python
 
         def request(data: bytes, offset: int) -> None:
             unwinding.request(*_REQUEST.unpack_from(data, offset))
@@ -115,11 +132,16 @@ class Processes(Service):
     def add(self, pid: int) -> None:
         """Read the unwind tables of a process, if the script unwinds stacks; again when its mappings have changed."""
         self._unwinding.add(pid)
+        if self._python is not None:
+            self._python.add(pid)
 
     def woken(self, _ready: list[int]) -> None:
         """Read changes of processes before waiting events, which have addresses of theirs."""
         self._symbols.poll()
-        self._unwinding.update(self._symbols.changes())
+        changes = self._symbols.changes()
+        self._unwinding.update(changes)
+        if self._python is not None:
+            self._python.update(changes)
         if self._requests is not None:
             self._requests.drain(self._handlers)
 

@@ -69,6 +69,9 @@ REFUSED_stack = [
      "'foo' is not a stack mode: bpftrace, perf, raw, build_id, folded, annotated, inverted"),
     ("begin { print(kstack(0)); }", "1:15-24", "kstack() takes 1 to 127 frames, not 0"),
     ("begin { print(dw_ustack(build_id)); }", "1:15-34", "dw_ustack has no build_id mode"),
+    ("begin { print(pystack(build_id)); }", "1:15-32", "pystack has no build_id mode"),
+    ("begin { print(pystack(raw, 3)); }", "1:15-30", "pystack has no raw mode"),
+    ("begin { print(pystack(200)); }", "1:15-27", "pystack() takes 1 to 127 frames, not 200"),
     ("begin { print(ustack(perf, 0)); }", "1:15-30", "ustack() takes 1 to 127 frames, not 0"),
     ("begin { print(kstack(true)); }", "1:15-27", "the number of frames of kstack() must be an integer literal"),
     ("config = { unstable_dw_ustack = \"error\" } begin { print(dw_ustack); }",
@@ -117,3 +120,4 @@ def test_the_mode_of_the_configuration() -> None:
 
 def test_unwinding_is_for_one_machine() -> None:
     assert refused("begin { print(dw_ustack); }", kernel=arm()) == ("1:15-24", "dw_ustack is not available on aarch64")
+    assert refused("begin { print(pystack); }", kernel=arm()) == ("1:15-22", "pystack is not available on aarch64")

@@ -62,15 +62,15 @@ class Unwinder:
         self.requests.pop()
 
 
-def test_what_happened_to_processes_reaches_the_unwind_tables() -> None:
-    unwinder = Unwinder()
-    processes = Processes(cast(Any, Symbols(("map", 7, 0))), cast(Any, unwinder), None)
+def test_what_happened_to_processes_reaches_the_unwind_tables_and_interpreters() -> None:
+    unwinder, python = Unwinder(), Unwinder()
+    processes = Processes(cast(Any, Symbols(("map", 7, 0))), cast(Any, unwinder), None, cast(Any, python))
     assert processes.descriptors == (4, 5)
     processes.woken([])
     processes.woken([])
-    assert unwinder.changes == [("map", 7, 0)]
+    assert unwinder.changes == python.changes == [("map", 7, 0)]
     processes.add(8)
-    assert unwinder.added == [8]
+    assert unwinder.added == python.added == [8]
 
 
 def test_a_script_that_unwinds_nothing() -> None:

@@ -1,0 +1,253 @@
+"""``pystack``: stacks of CPython, walked from the thread state (x86-64).
+
+Each frame is one iteration of ``bpf_loop``, with its state in scratch memory, so the verifier checks a single frame.
+What is read is memory of the traced process: nothing of it is trusted. A thread state must name the thread's own thread
+pointer, and a frame's code the type of code objects; else the stack ends there, and is counted.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from pytrace.codegen.aot import load_time_values
+from pytrace.codegen.emit import loops, memory
+from pytrace.codegen.emit.current_task import kernel_field, process_ids, read_word, task_field
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.ir import helpers
+from pytrace.codegen.ir.function_text import Block
+from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr, global_pointer
+from pytrace.codegen.ir.operands import Memory, Operand
+from pytrace.codegen.services import python_records as records
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.python_format import (
+    FRAME,
+    INDEX_BITS,
+    NONE,
+    OWNED_BY_INTERPRETER,
+    ROW,
+    TSS_BLOCK,
+    TSS_FIRST,
+    TSS_MORE,
+    Word,
+)  # fmt: skip
+from pytrace.core.types import Stack
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.typed_program import location
+
+_NO_STACK = -14
+"""``-EFAULT``, as the helpers return without a user stack."""
+_SITE = "pystack"
+"""The name under which failures are counted, in place of a helper's."""
+_TURNS = 4
+"""Frames that are looked at for each one of the limit: between Python's frames are those of the interpreter itself."""
+_INDEX = (1 << INDEX_BITS) - 1
+_PLACES = (1 << 32) - 1
+
+
+def stack(e: Emitter, node: nodes.Call | nodes.Identifier, type_: Stack) -> Operand:
+    """Walk the current thread's Python frames into scratch memory."""
+    if not e.script.kernel.feature("bpf_loop"):
+        raise TraceError("pystack needs a kernel with bpf_loop (Linux 5.17)")
+    if not e.script.walks_python:
+        e.script.walks_python = True
+        records.declare(e.module, node.span)
+    out, state = e.reserve(type_.size), e.reserve(records.STATE_SIZE)
+    target, done = e.area(out), e.b.block()
+    memory.zero(e, target, type_.size)
+    e.b.store(_NO_STACK, target, 32)
+    e.b.store(process_ids(e, "tracer")[0], e.b.offset(target, 4), 32)
+    walk = _Walk(e, type_, out, state, e.script.layout.site(_SITE, location(node.span)))
+    walk.start(done)
+    loops.run(e, node.span, _TURNS * type_.limit, lambda inner, _index: walk.inside(inner).step())
+    e.b.store(e.b.load(e.area(state + records.STATE_COUNT)), e.area(out), 32)
+    e.b.jump(done)
+    e.b.start(done)
+    return Memory(e.area(out), type_)
+
+
+class _Walk(msgspec.Struct, frozen=True):
+    """*out* and *state* are scratch offsets of the stack and of the state, *site* is where failures are counted."""
+
+    e: Emitter
+    type: Stack
+    out: int
+    state: int
+    site: int
+
+    def inside(self, e: Emitter) -> _Walk:
+        """The same in the callback of a loop."""
+        return _Walk(e, self.type, self.out, self.state, self.site)
+
+    # ------------------------------------------------------------------ start
+
+    def start(self, done: Block) -> None:
+        """Find the process's row and the thread's innermost frame, or jump to *done*: there is no Python stack."""
+        b = self.e.b
+        row = self._row(done)
+        b.copy(self._area(0), row, ROW)
+        b.store(0, self._area(records.STATE_COUNT))
+        thread_pointer = self._thread_pointer()
+        thread = self._thread_state(thread_pointer, done)
+        b.jump_if(b.icmp("eq", thread, 0), done)
+        self._fail_unless(b.icmp("eq", self._user(b.add(thread, self._word(Word.THREAD_ID))), thread_pointer), done)
+        frame = b.register()
+        b.store(self._user(b.add(thread, self._word(Word.THREAD_FRAME))), frame)
+        with b.when(b.icmp("ne", self._word(Word.CFRAME_FRAME), NONE)):
+            b.store(self._user(b.add(b.load(frame), self._word(Word.CFRAME_FRAME))), frame)
+        b.store(b.load(frame), self._area(records.STATE_FRAME))
+
+    def _row(self, done: Block) -> Ptr:
+        """The row of the current process, or of its parent while it runs the same program and is not known yet."""
+        b = self.e.b
+        there, missing = b.block(), b.block()
+        own = self._lookup(process_ids(self.e, "tracer")[0])
+        first = b.block()
+        b.branch(b.is_null(own), missing, first, likely=False)
+        b.start(first)
+        b.jump(there)
+        b.start(missing)
+        parent = self._forked_from(done)
+        other = self._lookup(parent)
+        second = b.block()
+        b.branch(b.is_null(other), done, second)
+        b.start(second)
+        b.jump(there)
+        b.start(there)
+        return b.phi_pointer([(own, first), (other, second)])
+
+    def _lookup(self, pid: Number) -> Ptr:
+        b = self.e.b
+        b.store(pid, self.e.cell, 32)
+        return b.helper(helpers.MAP_LOOKUP_ELEM, global_pointer(records.PROCESSES), self.e.cell)
+
+    def _forked_from(self, done: Block) -> Number:
+        """The parent's process id, if it has the same program open; else there is no row."""
+        e, b = self.e, self.e.b
+        memory_type = e.script.kernel.struct("struct", "mm_struct")
+        if e.script.kernel.pid_namespace is not None or memory_type is None:
+            b.jump(done)
+            b.start(b.block())
+            return 0
+        task, file = b.helper(helpers.GET_CURRENT_TASK), load_time_values.struct_offset(e, memory_type, "exe_file")
+        parent = read_word(e, b.add(task, task_field(e, "real_parent")))
+        spaces = [read_word(e, b.add(owner, task_field(e, "mm"))) for owner in (task, parent)]
+        b.jump_if(b.icmp("eq", spaces[0], 0), done)
+        b.jump_unless(b.icmp("eq", *(read_word(e, b.add(space, file)) for space in spaces)), done)
+        return b.op("and", read_word(e, b.add(parent, task_field(e, "tgid"))), 0xFFFFFFFF)
+
+    def _thread_pointer(self) -> Number:
+        """The thread's ``fs`` base, which points to its ``struct pthread``."""
+        e, b = self.e, self.e.b
+        thread = b.add(b.helper(helpers.GET_CURRENT_TASK), task_field(e, "thread"))
+        return read_word(e, b.add(thread, kernel_field(e, "thread_struct", "fsbase")))
+
+    def _thread_state(self, thread_pointer: Number, done: Block) -> I64:
+        """The address of the ``PyThreadState``: of a TLS variable, or of a key of ``pthread_getspecific``; 0: none."""
+        b, result = self.e.b, self.e.b.register()
+        by_key, known = b.block(), b.block()
+        b.jump_if(b.icmp("ne", self._word(Word.KEY_PLACE), 0), by_key)
+        b.store(self._user(b.add(thread_pointer, self._word(Word.TLS))), result)
+        b.jump(known)
+        b.start(by_key)
+        key_state = self._user(self._word(Word.KEY_PLACE))
+        # int _is_initialized, then pthread_key_t _key: an interpreter that starts, or has ended, has no frames.
+        b.jump_if(b.icmp("eq", b.op("and", key_state, 0xFFFFFFFF), 0), done)
+        key = b.op("lshr", key_state, 32)
+        block = b.register()
+        b.store(b.add(thread_pointer, TSS_FIRST), block)
+        with b.unless(b.icmp("ult", key, TSS_BLOCK), likely=True):
+            more = b.op("shl", b.op("udiv", key, TSS_BLOCK), 3)
+            b.store(self._user(b.add(b.add(thread_pointer, TSS_MORE), more)), block)
+        # struct pthread_key_data: sequence number, value.
+        slot = b.op("shl", b.op("and", key, TSS_BLOCK - 1), 4)
+        b.store(self._user(b.add(b.add(b.load(block), slot), 8)), result)
+        b.jump(known)
+        b.start(known)
+        return b.load(result)
+
+    # ------------------------------------------------------------------ one frame
+
+    def step(self) -> None:
+        """One iteration: store the frame, then step to its caller; ends the loop if there is none."""
+        b, buffer = self.e.b, self._area(records.STATE_BUFFER)
+        frame = b.load(self._area(records.STATE_FRAME))
+        self._leave_if(b.icmp("eq", frame, 0))
+        size = b.at_most(self._word(Word.FRAME_SIZE), records.BUFFER_SIZE)
+        self._cut_if(b.truth(b.helper(helpers.PROBE_READ_USER, buffer, size, frame)))
+        previous = self._member(Word.FRAME_PREVIOUS)
+        b.store(previous, self._area(records.STATE_FRAME))
+        with b.when(b.icmp("ne", self._word(Word.FRAME_OWNER), NONE)):
+            owner = self._member(Word.FRAME_OWNER, 8)
+            with b.when(b.icmp("uge", owner, OWNED_BY_INTERPRETER)):
+                b.ret(0)
+        # Since 3.14 the low bits of the reference are tags (_PyStackRef).
+        code = b.op("and", self._member(Word.FRAME_CODE), -8)
+        instruction = self._member(Word.FRAME_INSTRUCTION)
+        index = self._index(code, instruction)
+        head = self._area(records.STATE_HEAD)
+        length = b.at_most(self._word(Word.CODE_SIZE), records.HEAD_SIZE)
+        self._cut_if(b.truth(b.helper(helpers.PROBE_READ_USER, head, length, code)))
+        self._cut_if(b.icmp("ne", b.load(b.offset(head, 8), again=True), self._word(Word.CODE_TYPE)))
+        b.store(code, self._area(records.STATE_KEY + records.KEY_CODE))
+        record = b.call(records.CODE_FUNCTION, [self._area(0)])
+        with b.when(b.icmp("eq", record, 0), likely=False):
+            self.e.counter("python_names", self.site)
+        value = b.op("or", b.op("shl", b.op("and", record, _PLACES), INDEX_BITS), index)
+        place = b.at_most(b.load(self._area(records.STATE_COUNT)), self.type.limit - 1)
+        frames = b.offset(self.e.area(self.out), self.type.header)
+        b.store(b.op("or", value, FRAME - (1 << 64)), b.offset(frames, b.op("shl", place, 3)))
+        count = b.add(place, 1)
+        b.store(count, self._area(records.STATE_COUNT))
+        self._leave_if(b.icmp("uge", count, self.type.limit))
+
+    def _index(self, code: Number, instruction: I64) -> I64:
+        """The number of the code unit that runs, plus one; 0 before the first."""
+        b, index = self.e.b, self.e.b.register()
+        by_address, done = b.block(), b.block()
+        b.jump_if(b.icmp("eq", self._word(Word.INDEX_SHIFT), NONE), by_address)
+        signed = b.op("ashr", b.op("shl", instruction, 32), 32)
+        b.store(b.op("ashr", signed, b.op("and", self._word(Word.INDEX_SHIFT), 1)), index)
+        b.jump(done)
+        b.start(by_address)
+        b.store(b.op("ashr", b.sub(instruction, b.add(code, self._word(Word.CODE_BYTES))), 1), index)
+        b.jump(done)
+        b.start(done)
+        number = b.add(b.load(index), 1)
+        return b.select(b.icmp("ult", number, _INDEX), number, 0)
+
+    def _member(self, word: Word, bits: int = 64) -> I64:
+        """A member of the frame that was read."""
+        b = self.e.b
+        at = b.at_most(self._word(word), records.BUFFER_SIZE - 8)
+        return b.load(b.offset(self._area(records.STATE_BUFFER), at), bits)
+
+    # ------------------------------------------------------------------ primitives
+
+    def _area(self, offset: int) -> Ptr:
+        return self.e.area(self.state + offset)
+
+    def _word(self, word: Word) -> I64:
+        return records.row_word(self.e.b, self._area(0), word)
+
+    def _user(self, address: Number) -> I64:
+        """A word of user memory; 0 if it cannot be read."""
+        b = self.e.b
+        b.store(0, self.e.cell)
+        b.helper(helpers.PROBE_READ_USER, self.e.cell, 8, address)
+        return b.load(self.e.cell)
+
+    def _fail_unless(self, condition: I1, done: Block) -> None:
+        """Without the thread state there is no stack, and it is counted."""
+        with self.e.b.unless(condition, likely=True):
+            self.e.counter("python_cut", self.site)
+            self.e.b.jump(done)
+
+    def _leave_if(self, condition: I1) -> None:
+        with self.e.b.when(condition, likely=False):
+            loops.leave(self.e)
+
+    def _cut_if(self, condition: I1) -> None:
+        """End with the frames so far, and count a truncated stack."""
+        with self.e.b.when(condition, likely=False):
+            self.e.counter("python_cut", self.site)
+            loops.leave(self.e)

@@ -1,0 +1,220 @@
+"""Rows of the processes whose Python stacks are walked (``pytrace.core.python_format``), kept while they run."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pytrace.core.diagnostics import InternalError, TraceError
+from pytrace.core.python_format import NONE, ROW_FORMAT, Word
+from pytrace.runtime.abi import bpf_maps
+from pytrace.runtime.elf.file import ElfFile
+from pytrace.runtime.host import procfs
+from pytrace.runtime.python import checking, interpreters
+from pytrace.runtime.python.layouts import UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pytrace.core.manifest import Manifest
+    from pytrace.runtime.host.procfs import Mapping
+    from pytrace.runtime.load.loaded_script import LoadedScript
+    from pytrace.runtime.python.functions import PythonFunctions
+    from pytrace.runtime.python.interpreters import Interpreter
+
+_MOST_TOUCHED = 16 << 20
+_PIECE = 1 << 20
+_WORD = (1 << 64) - 1
+
+Identity = tuple[int, int]
+"""Device and inode of a file."""
+
+
+class _Binary(msgspec.Struct):
+    """A mapped file: its interpreter, if it has one, and addresses of its segments by position in the file."""
+
+    interpreter: Interpreter | None = None
+    segments: tuple[tuple[int, int, int], ...] = ()
+    problem: str = ""
+    checked: bool = False
+    reported: bool = False
+
+
+class WalkedProcesses:
+    """Processes whose Python stacks a run walks: those of -p and -c; without these, all (*pids* is None)."""
+
+    def __init__(self, manifest: Manifest, pids: Iterable[int] | None, functions: PythonFunctions) -> None:
+        if manifest.python is None:
+            raise InternalError("there is nothing to walk: the script has no maps of Python stacks")
+        self._maps = manifest.python
+        self._pids = pids
+        self._functions = functions
+
+    def start(self, loaded: LoadedScript, stack: ExitStack, message: Callable[[str], None]) -> Walker:
+        """Find the interpreters of processes that run."""
+        self._functions.start(loaded.map_fd(self._maps.names), stack)
+        walker = Walker(loaded.map_fd(self._maps.processes), message, everything=self._pids is None)
+        for pid in procfs.process_ids() if self._pids is None else sorted(self._pids):
+            walker.add(pid)
+        return walker
+
+
+class Walker:
+    """Keeps the rows of processes. *message* is called with a text about an interpreter that cannot be read."""
+
+    def __init__(self, descriptor: int, message: Callable[[str], None], *, everything: bool) -> None:
+        self._rows = descriptor
+        self._message = message
+        self._everything = everything
+        self._binaries: dict[Identity, _Binary] = {}
+        self._known: dict[int, tuple[Identity, int] | None] = {}
+        """Of each process the file of its interpreter and where that lies; None when it has none."""
+        self._generation = 0
+
+    def add(self, pid: int) -> None:
+        """Look for an interpreter in what a process has mapped now."""
+        text = procfs.read_maps(pid)
+        if not text:
+            return
+        found = self._find(pid, procfs.executable_mappings(text))
+        if pid in self._known and found == self._known[pid]:
+            return
+        self._known[pid] = found
+        self._put(pid, found)
+
+    def update(self, changes: Iterable[tuple[str, int, int]]) -> None:
+        """Update the rows by the events in ``MappingRecorder.changes``."""
+        mapped: dict[int, None] = {}
+        for what, pid, parent in changes:
+            if what == "exit":
+                mapped.pop(pid, None)
+                self._forget(pid)
+                continue
+            if what == "exec":
+                self._executed(pid)
+            if pid in self._known or self._everything or (what == "fork" and parent in self._known):
+                mapped[pid] = None
+        for pid in mapped:
+            self.add(pid)
+
+    def _executed(self, pid: int) -> None:
+        """Another program runs there: the same addresses are those of other objects."""
+        if self._known.get(pid) is not None:
+            self._known[pid] = None
+            bpf_maps.delete(self._rows, struct.pack("=I", pid))
+
+    def _forget(self, pid: int) -> None:
+        if self._known.pop(pid, None) is not None:
+            bpf_maps.delete(self._rows, struct.pack("=I", pid))
+
+    # ---- one process
+
+    def _find(self, pid: int, mappings: list[Mapping]) -> tuple[Identity, int] | None:
+        """The file with an interpreter, and how far above its linked addresses it lies."""
+        files = [item for item in mappings if item.inode]
+        for item in files:
+            identity = (item.device, item.inode)
+            if identity not in self._binaries:
+                if not interpreters.may_have(item.path, program=item is files[0]):
+                    continue
+                known = _read(pid, item)
+                if known is None:
+                    continue
+                self._binaries[identity] = known
+            binary = self._binaries[identity]
+            bias = _bias(binary, item)
+            if binary.interpreter is not None and bias is not None and not binary.checked:
+                _check(pid, binary, binary.interpreter, bias)
+            if binary.problem and not binary.reported:
+                binary.reported = True
+                self._message(f"no Python stacks of {item.path} (process {pid}): {binary.problem}")
+            if binary.interpreter is not None and bias is not None:
+                return identity, bias
+        return None
+
+    def _put(self, pid: int, found: tuple[Identity, int] | None) -> None:
+        key = struct.pack("=I", pid)
+        if found is None:
+            bpf_maps.delete(self._rows, key)
+            return
+        identity, bias = found
+        interpreter = self._binaries[identity].interpreter
+        assert interpreter is not None
+        _touch(pid, identity)
+        self._generation += 1
+        try:
+            bpf_maps.update(self._rows, key, row(interpreter, bias, self._generation))
+        except OSError as error:
+            self._known.pop(pid, None)
+            self._message(f"no Python stacks of process {pid}: {error.strerror}")
+
+
+def _check(pid: int, binary: _Binary, interpreter: Interpreter, bias: int) -> None:
+    """Check the layout with the first process of a binary that has threads."""
+    try:
+        binary.checked = checking.check(pid, interpreter, bias)
+    except UnsupportedError as error:
+        binary.problem, binary.interpreter = str(error), None
+    except OSError:
+        pass  # the process is gone
+
+
+def row(interpreter: Interpreter, bias: int, generation: int) -> bytes:
+    """The row of a process."""
+    layout, keyed = interpreter.layout, interpreter.thread_state is None
+    key_place = interpreter.runtime + bias + (layout.tss_key or 0) if keyed else 0
+    shift = None if layout.code_bytes is not None else 1 if layout.minor == 9 else 0
+    words: dict[Word, int | None] = {
+        Word.GENERATION: generation, Word.KEY_PLACE: key_place, Word.TLS: interpreter.thread_state or 0,
+        Word.CODE_TYPE: interpreter.code_type + bias, Word.MINOR: layout.minor, Word.THREAD_ID: layout.thread_id,
+        Word.THREAD_FRAME: layout.thread_frame, Word.CFRAME_FRAME: layout.cframe_frame,
+        Word.FRAME_SIZE: layout.frame_size, Word.FRAME_PREVIOUS: layout.frame_previous,
+        Word.FRAME_CODE: layout.frame_code, Word.FRAME_INSTRUCTION: layout.frame_instruction,
+        Word.FRAME_OWNER: layout.frame_owner, Word.CODE_SIZE: layout.code_size, Word.CODE_NAME: layout.code_name,
+        Word.CODE_SHORT_NAME: layout.code_short_name, Word.CODE_FILE: layout.code_file,
+        Word.CODE_TABLE: layout.code_table, Word.CODE_LINE: layout.code_line, Word.CODE_VERSION: layout.code_version,
+        Word.CODE_BYTES: layout.code_bytes, Word.INDEX_SHIFT: shift, Word.ASCII_SIZE: layout.ascii_size,
+        Word.COMPACT_SIZE: layout.compact_size,
+    }  # fmt: skip
+    values = (words[word] for word in Word)
+    return ROW_FORMAT.pack(*(NONE if value is None else value & _WORD for value in values))
+
+
+def _read(pid: int, item: Mapping) -> _Binary | None:
+    """What a mapped file has: a damaged one nothing; None when the process is gone, and its files with it."""
+    # The file under the mapping is the right one even when another has its name by now.
+    for path in (f"/proc/{pid}/map_files/{item.start:x}-{item.end:x}", procfs.root_prefix(pid) + item.path):
+        with suppress(OSError):
+            try:
+                with ElfFile.open(path) as file:
+                    code = [one for one in file.segments if one.executable]
+                    segments = tuple((one.offset, one.file_size, one.address) for one in code)
+                    return _Binary(interpreters.interpreter(file), segments)
+            except UnsupportedError as error:
+                return _Binary(problem=str(error))
+            except TraceError:
+                return _Binary()
+    return None
+
+
+def _bias(binary: _Binary, item: Mapping) -> int | None:
+    """Distance of a mapping from the addresses as they were linked."""
+    for offset, size, address in binary.segments:
+        start = offset & -mmap.PAGESIZE
+        if start <= item.offset < offset + size:
+            return item.start - (address + item.offset - offset)
+    return None
+
+
+def _touch(pid: int, identity: Identity) -> None:
+    """Map the pages of the interpreter's data, which programs that trace cannot do: its frozen modules are in there."""
+    with suppress(OSError), open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+        for item in procfs.writable_mappings(procfs.read_maps(pid)):
+            if (item.device, item.inode) == identity and item.end - item.start <= _MOST_TOUCHED:
+                for start in range(item.start, item.end, _PIECE):
+                    os.pread(memory.fileno(), min(_PIECE, item.end - start), start)

@@ -1,0 +1,116 @@
+"""``pystack``: stacks of CPython, compared frame by frame with those that the interpreter itself sees."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from tests.support.pythons import PYTHONS, Python
+from tests.support.server import Server
+
+SHAPES = Path(__file__).resolve().parents[1] / "programs" / "python_stacks.py"
+OPEN = 't:syscalls:sys_enter_openat /pid == cpid && str(args.filename) == "/dev/null"/ '
+FRAME = re.compile(r"(?m)^ *(.*)\+\d+@(.*):(\d+)$")
+
+Stack = list[tuple[str, int]]
+
+
+def frames(text: str) -> Stack:
+    """Functions and lines of a printed stack."""
+    return [(name, int(line)) for name, _, line in FRAME.findall(text)]
+
+
+@pytest.mark.parametrize("python", PYTHONS, ids=str)
+def test_stacks_are_those_of_the_interpreter(server: Server, python: Python) -> None:
+    command = " ".join([*python.command, str(SHAPES), "30"])
+    result = server.run(("-q", "-f", "json", "-e", OPEN + "{ print((tid, pystack)); }", "-c", command), timeout=100)
+    assert result.stderr == ""
+    seen: dict[int, list[Stack]] = defaultdict(list)
+    walked: dict[int, list[Stack]] = defaultdict(list)
+    for line in result.stdout.splitlines():
+        row = json.loads(line)
+        if isinstance(row, list):
+            seen[row[0]].append([(name, number) for name, number in row[1]])
+        elif row["type"] == "value":
+            walked[row["data"][0]].append(frames(row["data"][1]))
+    assert sum(map(len, seen.values())) > 300
+    assert walked == seen
+
+
+def test_at_most_so_many_frames(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "deep.py").write_text(
+        "import os\ndef down(n):\n    return down(n - 1) if n else os.open('/dev/null', 0)\ndown(300)\n"
+    )
+    script = OPEN + "{ print((len(pystack), len(pystack(3)))); print(pystack(folded, 2)); }"
+    result = server.run(("-q", "-e", script, "-c", f"{PYTHONS[0].command[0]} {tmp_path}/deep.py"), timeout=60)
+    assert result.stdout.splitlines()[:2] == ["(127, 3)", "down;down"]
+
+
+def test_code_that_is_compiled_again_and_again(server: Server, tmp_path: Path) -> None:
+    """Names are those of the code that ran, also where other code was at the same addresses before."""
+    (tmp_path / "again.py").write_text(
+        "import os\n"
+        "for number in range(500):\n"
+        "    name = f'f{number % 89:02}'\n"
+        "    text = f'import os\\n' + '\\n' * (number % 97)\n"
+        "    text += f'def {name}(): os.close(os.open(\"/dev/null\", 0))\\n{name}()'\n"
+        "    exec(compile(text, f'<file {number % 83:02}>', 'exec'), {})\n"
+    )
+    for python in PYTHONS:
+        command = " ".join([*python.command, f"{tmp_path}/again.py"])
+        result = server.run(("-q", "-e", OPEN + "{ print(pystack(2)); }", "-c", command), timeout=60)
+        places = FRAME.findall(result.stdout)
+        assert len(places) == 1000
+        for number, (inner, outer) in enumerate(zip(places[::2], places[1::2], strict=True)):
+            line = 2 + number % 97
+            file = f"<file {number % 83:02}>"
+            assert inner == (f"f{number % 89:02}", file, str(line)), python
+            assert outer == ("<module>", file, str(line + 1)), python
+
+
+def test_a_process_that_ended_keeps_its_names(server: Server, tmp_path: Path) -> None:
+    """A stack that is printed when its process is gone, and those of forked processes, which are not known before."""
+    (tmp_path / "forks.py").write_text(
+        "import os\n"
+        "def child():\n    os.open('/dev/null', 0)\n    os._exit(0)\n"
+        "for _ in range(20):\n    pid = os.fork()\n    pid or child()\n    os.waitpid(pid, 0)\n"
+    )
+    script = 't:syscalls:sys_enter_openat /ppid == cpid && str(args.filename) == "/dev/null"/ '
+    command = f"{PYTHONS[0].command[0]} {tmp_path}/forks.py"
+    result = server.run(("-q", "-e", script + "{ @[pystack] = count(); }", "-c", command), timeout=60)
+    stacks = [frames(text) for text in result.stdout.split("@[")[1:]]
+    assert stacks == [[("child", 3), ("<module>", 7)]] * 20
+
+
+def test_sampled_while_it_runs(server: Server, tmp_path: Path) -> None:
+    """Of a process that runs already, with -p and without."""
+    (tmp_path / "busy.py").write_text(
+        "def busy():\n    while True:\n        pass\ndef main():\n    busy()\nprint('on', flush=True)\nmain()\n"
+    )
+    with subprocess.Popen(
+        [*PYTHONS[0].command, f"{tmp_path}/busy.py"], stdout=subprocess.PIPE, text=True
+    ) as program:
+        try:
+            assert program.stdout is not None
+            program.stdout.readline()
+            time.sleep(0.05)
+            probe = f"profile:hz:99 /pid == {program.pid}/"
+            script = f"{probe} {{ @[pystack(folded)] = count(); }} interval:s:1 {{ exit(); }}"
+            for options in (("-p", str(program.pid)), ()):
+                result = server.run(("-q", *options, "-e", script), timeout=60)
+                assert re.fullmatch(r"\s*@\[<module>;main;busy\]: \d+\s*", result.stdout)
+        finally:
+            program.kill()
+
+
+def test_a_process_without_python(server: Server) -> None:
+    script = "t:syscalls:sys_enter_openat /pid == cpid/ { @ = len(pystack); }"
+    result = server.run(("-q", "-e", script, "-c", "/bin/true"))
+    assert result.stderr == ""
+    assert "@: 0" in result.stdout
