@@ -45,6 +45,7 @@ from pytrace.runtime.session.snapshots import Snapshots
 from pytrace.runtime.symbols.lazy import LazySymbols
 
 if TYPE_CHECKING:
+    from pytrace.live.view_process import Streams, ViewProcess
     from pytrace.runtime.capture.recording import RowKeeper
     from pytrace.runtime.python.functions import PythonFunctions
     from pytrace.runtime.python.processes import Walker
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from pytrace.runtime.session.services.costs import Costs
     from pytrace.runtime.session.services.memory_watch import MemoryWatch
     from pytrace.runtime.session.services.saving import Export
-    from pytrace.runtime.session.services.view_process import Streams, ViewProcess
     from pytrace.runtime.symbols.symbolizer import Symbolizer
     from pytrace.runtime.unwind.unwinder import Unwound
 
@@ -517,7 +517,7 @@ def terminal_streams(options: RunOptions, stack: ExitStack) -> Streams | None:
     """The standard streams of a run that is shown live."""
     if not options.live:
         return None
-    from pytrace.runtime.session.services.view_process import Streams
+    from pytrace.live.view_process import Streams
 
     return Streams(stack)
 
@@ -528,8 +528,8 @@ def view_process(
     """The process of a live view, which imports what it needs while the programs are loaded."""
     if streams is None:
         return None
+    from pytrace.live.view_process import ViewProcess
     from pytrace.runtime.output.covered_output import CoveredOutput
-    from pytrace.runtime.session.services.view_process import ViewProcess
 
     assert isinstance(written, CoveredOutput)
     stack.callback(written.uncover)

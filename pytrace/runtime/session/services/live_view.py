@@ -16,13 +16,13 @@ from pytrace.core.manifest import Manifest
 from pytrace.core.options.run_options import RunOptions
 from pytrace.live.messages import Command, Lines, Meters, Notice, Start, State
 from pytrace.live.terminal import characters, coloured
+from pytrace.live.view_process import ViewProcess
 from pytrace.results import file_form
 from pytrace.results.formats import table
 from pytrace.results.snapshot import SnapshotData
 from pytrace.runtime.output.covered_output import CoveredOutput
 from pytrace.runtime.session.services.costs import Costs, Measured
 from pytrace.runtime.session.services.service import EndOfRun, Service
-from pytrace.runtime.session.services.view_process import ViewProcess
 
 REFRESH = 1.0
 """Seconds between two snapshots."""

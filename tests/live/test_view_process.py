@@ -13,10 +13,9 @@ from typing import NoReturn
 
 import pytest
 
-from pytrace.live import messages
+from pytrace.live import messages, view_process
 from pytrace.live.messages import Command, Lines, Message, Start
-from pytrace.runtime.session.services import view_process
-from pytrace.runtime.session.services.view_process import Streams, ViewProcess
+from pytrace.live.view_process import Streams, ViewProcess
 from tests.support.patience import patience
 from tests.support.waiting import until
 
