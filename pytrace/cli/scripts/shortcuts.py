@@ -25,7 +25,9 @@ _TOOLS = {
     "alloc": ("mallocs", "bytes asked of malloc"),
 }
 """Options, with the tool that each stands for."""
-_FAULTS = "software:page-faults:1 { @faults[comm, kstack, ustack] = count(); }"
+_FAULTS = "config = { max_map_keys = 16384 } software:page-faults:1 { @faults[comm, kstack, ustack] = count(); }"
+_UNWINDING = "PYTRACE_STACK_UNWINDING"
+"""The config key by which user stacks are whole in programs without frame pointers, too: Python, and most packages."""
 
 
 def expand(words: Sequence[str]) -> list[str]:
@@ -77,12 +79,15 @@ def _flame_parser() -> CommandParser:
 
 def _flame(words: Sequence[str]) -> list[str]:
     known, rest = _flame_parser().parse_known_args(list(words))
+    os.environ.setdefault(_UNWINDING, "auto")
     if known.frequency is not None and (known.tool or known.event or known.faults):
         raise TraceError("pytrace flame: -F is for samples of the processor, and another kind was chosen")
     if known.event is not None:
         command = ["stackcount", known.event, *_with_duration(rest, "-D")]
     elif known.faults:
         command = ["-e", _FAULTS, *_with_duration(rest, "--duration")]
+        # Tools do so by themselves: a command means its processes, not the machine.
+        command += ["--follow"] if any(word.startswith(("-c", "--cmd")) for word in rest) else []
     elif known.tool == "mallocs":
         command = [known.tool, *_with_duration(rest, "--duration")]
     elif known.tool is not None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -35,6 +36,17 @@ def test_page_faults_are_counted_by_a_script() -> None:
     assert command[0] == "-e"
     assert "software:page-faults:1" in command[1]
     assert command[2:] == ["-p", "3", "--duration", "5", "-o", "x.svg"]
+    command = expand(["flame", "--faults", "-c", "./run", "-o", "x.svg"])
+    assert command[2:] == ["-c", "./run", "--follow", "-o", "x.svg"], "not those of the whole machine"
+
+
+def test_stacks_are_whole_without_frame_pointers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTRACE_STACK_UNWINDING", raising=False)
+    expand(["flame", "-o", "x.svg"])
+    assert os.environ["PYTRACE_STACK_UNWINDING"] == "auto"
+    monkeypatch.setenv("PYTRACE_STACK_UNWINDING", "frame_pointers")
+    expand(["flame", "-o", "x.svg"])
+    assert os.environ["PYTRACE_STACK_UNWINDING"] == "frame_pointers", "the user's word"
 
 
 def test_without_a_file_one_is_named_and_told(capsys: pytest.CaptureFixture[str]) -> None:
