@@ -203,6 +203,35 @@ def test_where_a_hog_spends_its_time(tool: Tool, programs: Path, options: tuple[
         assert all((",--," in key) == ("-d" in options) for key in samples)
 
 
+BUSY = """
+import threading, time
+def handler():
+    sum(range(2000))
+def wait():
+    time.sleep(0.01)
+def serve():
+    while True:
+        handler()
+        wait()
+serve()
+"""
+
+
+@pytest.mark.tool("profile", "offcputime")
+def test_functions_of_python(tool: Tool, tmp_path: Path) -> None:
+    (tmp_path / "service.py").write_text(BUSY)
+    with subprocess.Popen(["/usr/bin/python3", str(tmp_path / "service.py")]) as service:
+        try:
+            for name, options, last in (("profile", ("-F", 999), "handler"), ("offcputime", (), "wait")):
+                words = ("--python", "-U", *options, "--folded", "-p", service.pid, 1)
+                run = tool(name, *words, form="text", interrupt=False)
+                lines = folded(run)
+                assert any(line.endswith(f";<module>;serve;{last}") for line in lines), lines
+                assert not any("PyEval" in line for line in lines)
+        finally:
+            service.kill()
+
+
 @pytest.mark.tool("profile")
 def test_lines_of_a_profile(tool: Tool, programs: Path) -> None:
     place = max(os.sched_getaffinity(0))

@@ -18,6 +18,7 @@ from pytrace.core.diagnostics import TraceError
         ("-p 12 10 -o x.svg", "profile -F 99 -p 12 10 -o x.svg"),
         ("-F 199 -c ./run -o x.html", "profile -F 199 -c ./run -o x.html"),
         ("--off-cpu -U 5 -o x.svg", "offcputime -U 5 -o x.svg"),
+        ("-p 12 --python 10 -o x.svg", "profile -F 99 -p 12 --python 10 -o x.svg"),
         ("--wakeup -o x.svg -p 3", "offwaketime -p 3 -o x.svg"),
         ("--alloc -c ls 3 -o x.svg", "mallocs -c ls --duration 3 -o x.svg"),
         ("-e c:malloc -p 3 0.5 -o x.svg", "stackcount c:malloc -p 3 -D 0.5 -o x.svg"),
