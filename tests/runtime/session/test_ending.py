@@ -110,3 +110,17 @@ def test_breaking_off_counts_the_events_that_wait(fake: Make) -> None:
     Ending(run.resources, RunLoop(run.resources)).break_off()
     assert run.probes.detached
     assert (run.printed, run.said) == ("", "WARNING: 5 events not printed because of the interrupt\n")
+
+
+@pytest.mark.parametrize("kind", ["fentry", "uprobe"])
+def test_programs_that_wait_for_memory_are_named(fake: Make, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """The kernel waits for those of user probes when it detaches them; what others go on to send is lost."""
+    run = fake(program(kind))
+    warned: list[str] = []
+    monkeypatch.setattr(run.resources.losses._counters, "totals", lambda: {("waiting", 0): 1})
+    monkeypatch.setattr(run.resources.notices, "warn", lambda text, hints=(): warned.append("; ".join((text, *hints))))
+    finish(run)
+    lost = f"a traced thread still waits for memory in {kind}:0: its event is lost; --no-feature sleepable_fentry"
+    waits = f"a traced thread waits for memory in {kind}:0: detaching waits for it; "
+    (said,) = [text for text in warned if "memory" in text]
+    assert said.startswith(lost if kind == "fentry" else waits)
