@@ -47,11 +47,11 @@ def _escaped_field(text: bytes) -> bytes:
     return _quoted(without_formula(text))
 
 
-def _maker(kind: types.Type) -> Callable[[bytes], bytes]:
+def _maker(type_: types.Type) -> Callable[[bytes], bytes]:
     """Makes a field of the text of a value of this type."""
-    if isinstance(kind, _NUMERIC):
+    if isinstance(type_, _NUMERIC):
         return bytes
-    return _escaped_field if isinstance(kind, types.Buffer) else field
+    return _escaped_field if isinstance(type_, types.Buffer) else field
 
 
 def without_formula(text: bytes) -> bytes:
@@ -73,16 +73,16 @@ def heading(names: Iterable[str]) -> bytes:
 
 def line(fields: Iterable[bytes]) -> bytes:
     """A line of fields."""
-    found = list(fields)
-    return (b",".join(found) if len(found) != 1 else found[0] or b'""') + END
+    columns = list(fields)
+    return (b",".join(columns) if len(columns) != 1 else columns[0] or b'""') + END
 
 
-def form(forms: TextForms, kind: types.Type, *, alone: bool) -> Form | None:
+def form(forms: TextForms, type_: types.Type, *, alone: bool) -> Form | None:
     """The form of values as fields, *alone* in their lines or not; None for numbers, which are fields."""
-    if isinstance(kind, NUMBERS):
+    if isinstance(type_, NUMBERS):
         return None
-    make = _maker(kind)
-    text = cell(forms, kind) or for_any(bytes)
+    make = _maker(type_)
+    text = cell(forms, type_) or for_any(bytes)
     return lambda value: make(text(value)) or (b'""' if alone else b"")
 
 
@@ -90,23 +90,23 @@ Cells = Callable[[Value], list[bytes]]
 """The texts or fields of the columns that a value takes."""
 
 
-def cells(forms: TextForms, kind: types.Type) -> Cells:
+def cells(forms: TextForms, type_: types.Type) -> Cells:
     """The fields of a value: of a record or tuple one for each of its leaves."""
-    return _leaves(forms, kind, _maker)
+    return _leaves(forms, type_, _maker)
 
 
-def texts(forms: TextForms, kind: types.Type) -> Cells:
+def texts(forms: TextForms, type_: types.Type) -> Cells:
     """As :func:`cells`, as the texts that the fields are made of."""
-    return _leaves(forms, kind, lambda _leaf: bytes)
+    return _leaves(forms, type_, lambda _leaf: bytes)
 
 
-def _leaves(forms: TextForms, kind: types.Type, make: Callable[[types.Type], Callable[[bytes], bytes]]) -> Cells:
-    if isinstance(kind, types.Record | types.Tuple) and kind.members:
-        inner = [_leaves(forms, member, make) for member in kind.members]
+def _leaves(forms: TextForms, type_: types.Type, make: Callable[[types.Type], Callable[[bytes], bytes]]) -> Cells:
+    if isinstance(type_, types.Record | types.Tuple) and type_.members:
+        inner = [_leaves(forms, member, make) for member in type_.members]
 
         def members(value: Values) -> list[bytes]:
             return [text for part, item in zip(inner, value, strict=True) for text in part(item)]
 
         return for_any(members)
-    text, made = cell(forms, kind) or for_any(bytes), make(kind)
-    return lambda value: [made(text(value))]
+    text, escape = cell(forms, type_) or for_any(bytes), make(type_)
+    return lambda value: [escape(text(value))]

@@ -71,10 +71,10 @@ def bool_code(_kind: types.Type) -> str:
     return "?"
 
 
-def code_of_integer(kind: types.Type) -> str:
+def code_of_integer(type_: types.Type) -> str:
     """The code of integers and enumerations."""
-    assert isinstance(kind, types.Int | types.Enum)
-    return integer_code(kind.width, kind.signed)
+    assert isinstance(type_, types.Int | types.Enum)
+    return integer_code(type_.width, type_.signed)
 
 
 def word_code(_kind: types.Type) -> str:
@@ -82,19 +82,19 @@ def word_code(_kind: types.Type) -> str:
     return "Q"
 
 
-def fixed_code(kind: types.Type) -> str:
+def fixed_code(type_: types.Type) -> str:
     """The code of decimal numbers."""
-    assert isinstance(kind, types.Fixed)
-    return integer_code(8, kind.signed)
+    assert isinstance(type_, types.Fixed)
+    return integer_code(8, type_.signed)
 
 
-def scalar(decoders: Decoders, kind: types.Type) -> Decode:
+def scalar(decoders: Decoders, type_: types.Type) -> Decode:
     """A decoder of what :mod:`struct` has a code for, and of integers of 16 bytes."""
-    if isinstance(kind, types.Int) and kind.size > 8:
-        signed, size = kind.signed, kind.size
+    if isinstance(type_, types.Int) and type_.size > 8:
+        signed, size = type_.signed, type_.size
         order = sys.byteorder
         return lambda memory, offset: int.from_bytes(memory[offset : offset + size], order, signed=signed)
-    return _single("=" + decoders.code(kind))
+    return _single("=" + decoders.code(type_))
 
 
 def _single(layout: str) -> Decode:
@@ -102,11 +102,11 @@ def _single(layout: str) -> Decode:
     return lambda memory, offset: unpack(memory, offset)[0]
 
 
-def fixed(decoders: Decoders, kind: types.Fixed) -> Decode:
+def fixed(decoders: Decoders, type_: types.Fixed) -> Decode:
     """A decoder of decimal numbers, some of which are in files."""
-    if not kind.path:
-        return scalar(decoders, kind)
-    return lambda _memory, _offset: file_number(kind.path, kind.word, kind.one)
+    if not type_.path:
+        return scalar(decoders, type_)
+    return lambda _memory, _offset: file_number(type_.path, type_.word, type_.one)
 
 
 _MOST = 65536
@@ -131,15 +131,15 @@ def void(_decoders: Decoders, _kind: types.Type) -> Decode:
     return lambda _memory, _offset: ()
 
 
-def string(decoders: Decoders, kind: types.String) -> Decode:
+def string(decoders: Decoders, type_: types.String) -> Decode:
     """A decoder of strings."""
-    size, text = kind.size, decoders.string(kind)
+    size, text = type_.size, decoders.string(type_)
     return lambda memory, offset: text(bytes(memory[offset : offset + size]))
 
 
-def buffer(_decoders: Decoders, kind: types.Buffer) -> Decode:
+def buffer(_decoders: Decoders, type_: types.Buffer) -> Decode:
     """A decoder of buffers, which start with their length."""
-    capacity = kind.capacity
+    capacity = type_.capacity
     length = struct.Struct("=I").unpack_from
     header = types.Buffer.header
 
@@ -150,15 +150,15 @@ def buffer(_decoders: Decoders, kind: types.Buffer) -> Decode:
     return decode
 
 
-def array(decoders: Decoders, kind: types.Array) -> Decode:
+def array(decoders: Decoders, type_: types.Array) -> Decode:
     """A decoder of arrays."""
-    step = kind.element.size
-    return decoders.members((kind.element,) * kind.count, tuple(step * index for index in range(kind.count)))
+    step = type_.element.size
+    return decoders.members((type_.element,) * type_.count, tuple(step * index for index in range(type_.count)))
 
 
-def members(decoders: Decoders, kind: types.Members) -> Decode:
+def members(decoders: Decoders, type_: types.Members) -> Decode:
     """A decoder of tuples, records and joined values."""
-    return decoders.members(kind.members, kind.offsets)
+    return decoders.members(type_.members, type_.offsets)
 
 
 def _bitfield(field: types.Field) -> Decode:
@@ -181,27 +181,27 @@ def _bitfield(field: types.Field) -> Decode:
     return decode
 
 
-def struct_members(decoders: Decoders, kind: types.Struct) -> Decode:
+def struct_members(decoders: Decoders, type_: types.Struct) -> Decode:
     """A decoder of structs and unions."""
     parts: list[tuple[Decode, int]] = []
-    for field in types.named_fields(kind):
+    for field in types.named_fields(type_):
         if field.bit_size:
             parts.append((_bitfield(field), 0))
         else:
             parts.append((decoders.decoder(field.type), field.offset))
 
     def decode(memory: Memory, offset: int) -> Values:
-        return tuple(part(memory, offset + at) for part, at in parts)
+        return tuple(part(memory, offset + start) for part, start in parts)
 
     return decode
 
 
-def stack(_decoders: Decoders, kind: types.Stack) -> Decode:
+def stack(_decoders: Decoders, type_: types.Stack) -> Decode:
     """A decoder of stacks."""
     head = struct.Struct("=iI").unpack_from
-    start, limit = types.Stack.header, kind.limit
+    start, limit = types.Stack.header, type_.limit
     one = struct.Struct("=i20sQ")  # struct bpf_stack_build_id, include/uapi/linux/bpf.h
-    by_build_id = kind.mode is types.StackMode.BUILD_ID
+    by_build_id = type_.mode is types.StackMode.BUILD_ID
 
     def decode(memory: Memory, offset: int) -> tuple[int, Values, int]:
         count, process = head(memory, offset)
@@ -249,28 +249,28 @@ def fields(layout: str) -> Callable[[Decoders, types.Type], Decode]:
     return lambda _decoders, _kind: unpack
 
 
-def _signed64(kind: types.Sum | types.Avg | types.Stats) -> str:
-    return "q" if kind.signed else "Q"
+def _signed64(type_: types.Sum | types.Avg | types.Stats) -> str:
+    return "q" if type_.signed else "Q"
 
 
-def sum_(_decoders: Decoders, kind: types.Sum) -> Decode:
+def sum_(_decoders: Decoders, type_: types.Sum) -> Decode:
     """A decoder of sums."""
-    return _single("=" + _signed64(kind))
+    return _single("=" + _signed64(type_))
 
 
-def pair(_decoders: Decoders, kind: types.Avg | types.Stats) -> Decode:
+def pair(_decoders: Decoders, type_: types.Avg | types.Stats) -> Decode:
     """A decoder of totals with counts."""
-    return struct.Struct(f"={_signed64(kind)}Q").unpack_from
+    return struct.Struct(f"={_signed64(type_)}Q").unpack_from
 
 
-def buckets(_decoders: Decoders, kind: types.Hist | types.LHist) -> Decode:
+def buckets(_decoders: Decoders, type_: types.Hist | types.LHist) -> Decode:
     """A decoder of histograms."""
-    return struct.Struct(f"={kind.buckets}Q").unpack_from
+    return struct.Struct(f"={type_.buckets}Q").unpack_from
 
 
-def extreme(_decoders: Decoders, kind: types.Min | types.Max) -> Decode:
+def extreme(_decoders: Decoders, type_: types.Min | types.Max) -> Decode:
     """A decoder of least and greatest values."""
-    unpack, value = struct.Struct("=QQ").unpack_from, kind.value
+    unpack, value = struct.Struct("=QQ").unpack_from, type_.value
 
     def decode(memory: Memory, offset: int) -> tuple[int, int]:
         rank, seen = unpack(memory, offset)
@@ -279,8 +279,8 @@ def extreme(_decoders: Decoders, kind: types.Min | types.Max) -> Decode:
     return decode
 
 
-def series(_decoders: Decoders, kind: types.TSeries) -> Decode:
+def series(_decoders: Decoders, type_: types.TSeries) -> Decode:
     """A decoder of time series."""
-    size = kind.size
-    one = struct.Struct(f"=Q{'q' if kind.signed else 'Q'}Q")
+    size = type_.size
+    one = struct.Struct(f"=Q{'q' if type_.signed else 'Q'}Q")
     return lambda memory, offset: tuple(one.iter_unpack(bytes(memory[offset : offset + size])))

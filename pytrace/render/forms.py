@@ -52,36 +52,36 @@ class Decoders(ByType[Decode]):
         self.trailer = trailer
         self.max_strlen = max_strlen
 
-    def _make(self, kind: types.Type) -> Decode:
-        return ROWS[type(kind)].decode(self, kind)
+    def _make(self, type_: types.Type) -> Decode:
+        return ROWS[type(type_)].decode(self, type_)
 
-    def decoder(self, kind: types.Type) -> Decode:
-        """The decoder of values of type *kind*."""
-        return self.form(kind)
+    def decoder(self, type_: types.Type) -> Decode:
+        """The decoder of values of type *type_*."""
+        return self.form(type_)
 
-    def convert(self, kind: types.Type) -> tuple[str, Convert | None]:
-        """The code of *kind* as one field of a :class:`struct.Struct`, and the conversion of the result."""
-        code = ROWS[type(kind)].code
-        if code is not None and kind.size <= 8 and not (isinstance(kind, types.Fixed) and kind.path):
-            return code(kind), None
-        if isinstance(kind, types.String):
-            return f"{kind.capacity}s", self.string(kind)
-        decode = self.decoder(kind)
-        return f"{kind.size}s", lambda data: decode(data, 0)
+    def convert(self, type_: types.Type) -> tuple[str, Convert | None]:
+        """The code of *type_* as one field of a :class:`struct.Struct`, and the conversion of the result."""
+        code = ROWS[type(type_)].code
+        if code is not None and type_.size <= 8 and not (isinstance(type_, types.Fixed) and type_.path):
+            return code(type_), None
+        if isinstance(type_, types.String):
+            return f"{type_.capacity}s", self.string(type_)
+        decode = self.decoder(type_)
+        return f"{type_.size}s", lambda data: decode(data, 0)
 
-    def code(self, kind: types.Type) -> str:
-        """The code of :mod:`struct` of values of type *kind*, which has one."""
-        code = ROWS[type(kind)].code
+    def code(self, type_: types.Type) -> str:
+        """The code of :mod:`struct` of values of type *type_*, which has one."""
+        code = ROWS[type(type_)].code
         assert code is not None
-        return code(kind)
+        return code(type_)
 
-    def trailer_of(self, kind: types.String) -> bytes:
+    def trailer_of(self, type_: types.String) -> bytes:
         """The text after a string of this type that has no NUL."""
-        return self.trailer if kind.capacity >= self.max_strlen else b""
+        return self.trailer if type_.capacity >= self.max_strlen else b""
 
-    def string(self, kind: types.String) -> Callable[[bytes], bytes]:
+    def string(self, type_: types.String) -> Callable[[bytes], bytes]:
         """The text of a string's memory."""
-        trailer = self.trailer_of(kind)
+        trailer = self.trailer_of(type_)
 
         def convert(data: bytes) -> bytes:
             text, end, _ = data.partition(b"\0")
@@ -95,10 +95,10 @@ class Decoders(ByType[Decode]):
             return lambda _memory, _offset: ()
         layout, end = ["="], 0
         converts: list[Convert | None] = []
-        for kind, offset in zip(kinds, offsets, strict=True):
-            code, convert = self.convert(kind)
+        for type_, offset in zip(kinds, offsets, strict=True):
+            code, convert = self.convert(type_)
             layout.append(f"{offset - end}x{code}" if offset != end else code)
-            end = offset + kind.size
+            end = offset + type_.size
             converts.append(convert)
         unpack = struct.Struct("".join(layout)).unpack_from
         if not any(converts):
@@ -140,33 +140,33 @@ class TextForms(ByType[Form]):
         self.compact = compact
         self.comma = b"," if compact else b", "
 
-    def _make(self, kind: types.Type) -> Form:
-        return self.escaping(kind, for_any(ROWS[type(kind)].text(self, kind)))
+    def _make(self, type_: types.Type) -> Form:
+        return self.escaping(type_, for_any(ROWS[type(type_)].text(self, type_)))
 
-    def escaping(self, kind: types.Type, form: Form) -> Form:
-        """The *form* of values of type *kind*, with escapes where these are wanted and traced data decides the text."""
-        if not self.printable or not ROWS[type(kind)].traced:
+    def escaping(self, type_: types.Type, form: Form) -> Form:
+        """The *form* of values of *type_*, with escapes where these are wanted and traced data decides the text."""
+        if not self.printable or not ROWS[type(type_)].traced:
             return form
         from pytrace.base import control_characters  # only on terminals
 
-        if isinstance(kind, types.Stack):
+        if isinstance(type_, types.Stack):
             return lambda value: control_characters.printable_lines(form(value))
         return lambda value: control_characters.printable(form(value))
 
-    def many_stacks(self, kind: types.Stack) -> Form:
+    def many_stacks(self, type_: types.Stack) -> Form:
         """As :meth:`form`, for very many stacks at one moment."""
-        return self.escaping(kind, for_any(self.names.many_stacks(kind, self.indent)))
+        return self.escaping(type_, for_any(self.names.many_stacks(type_, self.indent)))
 
     @property
     def indent(self) -> bytes:
         """The beginning of the lines of frames."""
         return b"" if self.compact else b"        "
 
-    def key(self, kind: types.Type) -> Form:
+    def key(self, type_: types.Type) -> Form:
         """The form of a map key: tuples without their parentheses."""
-        if isinstance(kind, types.Tuple):
-            return for_any(text.joined_members([self.form(member) for member in kind.members], self.comma))
-        return self.form(kind)
+        if isinstance(type_, types.Tuple):
+            return for_any(text.joined_members([self.form(member) for member in type_.members], self.comma))
+        return self.form(type_)
 
 
 class JsonForms(ByType[Form]):
@@ -177,19 +177,19 @@ class JsonForms(ByType[Form]):
         self.texts = texts
         self.keys = TextForms(texts.names, compact=True, formatted=texts.formatted, printable=texts.printable)
 
-    def _make(self, kind: types.Type) -> Form:
-        return for_any(ROWS[type(kind)].json(self, kind))
+    def _make(self, type_: types.Type) -> Form:
+        return for_any(ROWS[type(type_)].json(self, type_))
 
-    def key(self, kind: types.Type) -> Form:
+    def key(self, type_: types.Type) -> Form:
         """The text (not yet quoted) of a map key as the name of a member."""
-        return self.keys.key(kind)
+        return self.keys.key(type_)
 
 
 class Stacks(Protocol):
     """Resolves stacks."""
 
-    def form(self, kind: types.Stack) -> Callable[[Never], portable.Plain]:
-        """The portable form of stacks of type *kind*."""
+    def form(self, type_: types.Stack) -> Callable[[Never], portable.Plain]:
+        """The portable form of stacks of type *type_*."""
 
 
 class PortableForms(ByType[portable.Form]):
@@ -200,28 +200,28 @@ class PortableForms(ByType[portable.Form]):
         self.texts = texts
         self.stacks = stacks
 
-    def _make(self, kind: types.Type) -> portable.Form:
-        return for_any(ROWS[type(kind)].portable(self, kind))
+    def _make(self, type_: types.Type) -> portable.Form:
+        return for_any(ROWS[type(type_)].portable(self, type_))
 
-    def row_form(self, kind: types.Record) -> Callable[[Values], tuple[portable.Plain, ...]]:
-        """The portable form of rows, whose members are those of *kind*."""
-        return portable.members([self.form(member) for member in kind.members])
+    def row_form(self, type_: types.Record) -> Callable[[Values], tuple[portable.Plain, ...]]:
+        """The portable form of rows, whose members are those of *type_*."""
+        return portable.members([self.form(member) for member in type_.members])
 
 
 class Restored(ByType[portable.Restore]):
     """Makes functions from portable to decoded values."""
 
-    def _make(self, kind: types.Type) -> portable.Restore:
-        return ROWS[type(kind)].restored(self, kind)
+    def _make(self, type_: types.Type) -> portable.Restore:
+        return ROWS[type(type_)].restored(self, type_)
 
 
 class PythonForms(ByType["Callable[[portable.Plain], Result]"]):
     """Makes functions from portable values to those for Python programs."""
 
-    def _make(self, kind: types.Type) -> Callable[[portable.Plain], Result]:
-        return ROWS[type(kind)].python(self, kind)
+    def _make(self, type_: types.Type) -> Callable[[portable.Plain], Result]:
+        return ROWS[type(type_)].python(self, type_)
 
 
-def as_python(kind: types.Type) -> Callable[[portable.Plain], Result]:
+def as_python(type_: types.Type) -> Callable[[portable.Plain], Result]:
     """Converts portable values of a type to those for Python programs."""
-    return PythonForms().form(kind)
+    return PythonForms().form(type_)

@@ -47,13 +47,13 @@ class Bucket(msgspec.Struct, frozen=True):
     label: str
 
 
-def shape(kind: Hist | LHist) -> Shape:
+def shape(type_: Hist | LHist) -> Shape:
     """The shape of a histogram type."""
-    return _linear(kind) if isinstance(kind, LHist) else _logarithmic(kind)
+    return _linear(type_) if isinstance(type_, LHist) else _logarithmic(type_)
 
 
-def _logarithmic(kind: Hist) -> Shape:
-    bits = kind.bits
+def _logarithmic(type_: Hist) -> Shape:
+    bits = type_.bits
     parts = 1 << bits
 
     def exponent(number: int) -> int:
@@ -67,11 +67,11 @@ def _logarithmic(kind: Hist) -> Shape:
         step = exponent(number) // 10
         return f"{bound(number) >> (10 * step)}{_UNITS[step]}"
 
-    return Shape(kind.buckets, bound, label, False, lambda number: number <= 2 * parts, True)
+    return Shape(type_.buckets, bound, label, False, lambda number: number <= 2 * parts, True)
 
 
-def _linear(kind: LHist) -> Shape:
-    low, step = kind.low, kind.step
+def _linear(type_: LHist) -> Shape:
+    low, step = type_.low, type_.step
     units = step % _KILO == 0
 
     def bound(number: int) -> int:
@@ -86,12 +86,12 @@ def _linear(kind: LHist) -> Shape:
                 return f"{value // size}{unit}"
         return str(value)
 
-    return Shape(kind.buckets, bound, label, True, lambda _number: not units, False)
+    return Shape(type_.buckets, bound, label, True, lambda _number: not units, False)
 
 
-def all_buckets(kind: Hist | LHist, counts: Mapping[int, int]) -> list[int]:
+def all_buckets(type_: Hist | LHist, counts: Mapping[int, int]) -> list[int]:
     """The counts of all buckets, from those that are not 0."""
-    return [counts.get(bucket, 0) for bucket in range(kind.buckets)]
+    return [counts.get(bucket, 0) for bucket in range(type_.buckets)]
 
 
 def used(form: Shape, counts: Sequence[int]) -> Iterator[Bucket]:
@@ -199,10 +199,10 @@ def quantiles(form: Shape, counts: Sequence[int], percents: Sequence[str]) -> li
     from fractions import Fraction
 
     total = sum(counts)
-    found = []
+    results = []
     for percent in percents:
         if not total:
-            found.append(Quantile(percent, None, None, None, None))
+            results.append(Quantile(percent, None, None, None, None))
             continue
         share = Fraction(percent) * total / 100
         rank = max(1, -(-share.numerator // share.denominator))
@@ -210,9 +210,9 @@ def quantiles(form: Shape, counts: Sequence[int], percents: Sequence[str]) -> li
         for index, count in enumerate(counts):
             seen += count
             if seen >= rank:
-                found.append(_quantile(percent, _bucket(form, index, count)))
+                results.append(_quantile(percent, _bucket(form, index, count)))
                 break
-    return found
+    return results
 
 
 def _quantile(percent: str, bucket: Bucket) -> Quantile:

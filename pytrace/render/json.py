@@ -48,7 +48,7 @@ def _escape(match: re.Match[str]) -> str:
         return known
     # One that is not seen: as JSON has it, by its units of UTF-16.
     units = letter.encode("utf-16-be").hex()
-    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+    return "".join(f"\\u{units[start : start + 4]}" for start in range(0, len(units), 4))
 
 
 def escape(text: bytes) -> bytes:
@@ -101,9 +101,9 @@ def distinct(names: Sequence[bytes]) -> Sequence[bytes]:
     return different
 
 
-def distinct_keys(kind: types.Type) -> bool:
+def distinct_keys(type_: types.Type) -> bool:
     """True if different keys never have the same text: numbers, and at most one string between them."""
-    members = kind.members if isinstance(kind, types.Tuple) else (kind,)
+    members = type_.members if isinstance(type_, types.Tuple) else (type_,)
     texts = [member for member in members if not isinstance(member, types.Int | types.Pointer | types.Bool)]
     return not texts or (len(texts) == 1 and isinstance(texts[0], types.String))
 
@@ -132,15 +132,15 @@ def buffer(value: bytes) -> bytes:
     return b"[%s]" % b",".join([b"%d" % item for item in struct.unpack(f"{len(value)}b", value)])
 
 
-def textual(forms: JsonForms, kind: types.Type) -> Form:
+def textual(forms: JsonForms, type_: types.Type) -> Form:
     """The form of values that are text in JSON too."""
-    text = forms.texts.form(kind)
+    text = forms.texts.form(type_)
     return lambda value: quoted(text(value))
 
 
-def frames(text: Form, kind: types.Stack) -> Form:
+def frames(text: Form, type_: types.Stack) -> Form:
     """The frames of a stack as an array of texts, in the order in which they print."""
-    end = b";" if kind.mode.one_line else b"\n"
+    end = b";" if type_.mode.one_line else b"\n"
 
 
     return lambda value: _frames(text(value).split(end))
@@ -150,15 +150,15 @@ def _frames(lines: list[bytes]) -> bytes:
     return b"[%s]" % b", ".join([quoted(line.strip()) for line in lines if line.strip()])
 
 
-def array(forms: JsonForms, kind: types.Array) -> Callable[[Values], bytes]:
+def array(forms: JsonForms, type_: types.Array) -> Callable[[Values], bytes]:
     """The form of arrays."""
-    element = forms.form(kind.element)
+    element = forms.form(type_.element)
     return lambda value: b"[%s]" % b",".join([element(item) for item in value])
 
 
-def tuple_(forms: JsonForms, kind: types.Tuple) -> Callable[[Values], bytes]:
+def tuple_(forms: JsonForms, type_: types.Tuple) -> Callable[[Values], bytes]:
     """The form of tuples."""
-    members = [forms.form(member) for member in kind.members]
+    members = [forms.form(member) for member in type_.members]
     return lambda value: b"[%s]" % b",".join([form(item) for form, item in zip(members, value, strict=True)])
 
 
@@ -166,7 +166,7 @@ def _named(
     forms: JsonForms, names: Sequence[str], kinds: Sequence[types.Type]
 ) -> Callable[[Values], bytes]:
     encoded = [quoted(name.encode(errors="surrogateescape")) for name in names]
-    parts = [(name + b": ", forms.form(kind)) for name, kind in zip(encoded, kinds, strict=True)]
+    parts = [(name + b": ", forms.form(member)) for name, member in zip(encoded, kinds, strict=True)]
 
     def text(value: Values) -> bytes:
         return b"{%s}" % b", ".join([label + form(item) for (label, form), item in zip(parts, value, strict=True)])
@@ -174,14 +174,14 @@ def _named(
     return text
 
 
-def record(forms: JsonForms, kind: types.Record | types.Struct) -> Callable[[Values], bytes]:
+def record(forms: JsonForms, type_: types.Record | types.Struct) -> Callable[[Values], bytes]:
     """The form of records and structs."""
-    return _named(forms, member_names(kind), types.member_types(kind))
+    return _named(forms, member_names(type_), types.member_types(type_))
 
 
-def fixed(forms: JsonForms, kind: types.Fixed) -> Form:
+def fixed(forms: JsonForms, type_: types.Fixed) -> Form:
     """The form of decimal numbers."""
-    return forms.texts.form(kind)
+    return forms.texts.form(type_)
 
 
 def average(_forms: JsonForms, _kind: types.Type) -> Callable[[tuple[int, int]], bytes]:
@@ -228,14 +228,14 @@ def row_object(
     from pytrace.core.types.tables import path_names  # few scripts have rows
 
     tree: _Tree = {}
-    for path, kind in zip(names, kinds, strict=True):
+    for path, type_ in zip(names, kinds, strict=True):
         *above, name = path_names(path)
         place = tree
         for step in above:
             inner = place.setdefault(step, {})
             assert isinstance(inner, dict)
             place = inner
-        place[name] = kind
+        place[name] = type_
     yield from _nested(tree, leaf)
 
 
@@ -243,14 +243,14 @@ def _nested(value: _Tree | types.Type, leaf: Callable[[types.Type], P]) -> Itera
     if isinstance(value, types.Record) and value.members:
         value = dict(zip(value.names, value.members, strict=True))
     elif isinstance(value, types.Tuple) and value.members:
-        value = {str(at): kind for at, kind in enumerate(value.members)}
+        value = {str(index): member for index, member in enumerate(value.members)}
     if isinstance(value, types.Type):
         yield leaf(value)
         return
     array = "0" in value
     yield b"[" if array else b"{"
-    for at, (name, inner) in enumerate(value.items()):
-        yield (b"," if array else b", ") if at else b""
+    for index, (name, inner) in enumerate(value.items()):
+        yield (b"," if array else b", ") if index else b""
         yield b"" if array else b'"%s": ' % escape(types.shown_name(name).encode(errors="surrogateescape"))
         yield from _nested(inner, leaf)
     yield b"]" if array else b"}"

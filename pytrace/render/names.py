@@ -108,10 +108,10 @@ class ValueNames(Protocol):
     def cgroup(self, value: Never) -> bytes:
         """The path of a cgroup."""
 
-    def stack(self, kind: Stack, indent: bytes = ...) -> Callable[[Never], bytes]:
+    def stack(self, type_: Stack, indent: bytes = ...) -> Callable[[Never], bytes]:
         """The text form of stacks of a type."""
 
-    def many_stacks(self, kind: Stack, indent: bytes = ...) -> Callable[[Never], bytes]:
+    def many_stacks(self, type_: Stack, indent: bytes = ...) -> Callable[[Never], bytes]:
         """As :meth:`stack`, for very many of them at one moment."""
 
 
@@ -137,16 +137,16 @@ class Names:
 
     def user(self, identity: int) -> bytes:
         """The name of a user id; the number where the system knows no name."""
-        found = self._users.get(identity)
-        if found is None:
+        name = self._users.get(identity)
+        if name is None:
             import pwd
 
             try:
-                found = os.fsencode(pwd.getpwuid(identity).pw_name)
+                name = os.fsencode(pwd.getpwuid(identity).pw_name)
             except (KeyError, OverflowError):
-                found = b"%d" % identity
-            self._users[identity] = found
-        return found
+                name = b"%d" % identity
+            self._users[identity] = name
+        return name
 
     def interface(self, index: int) -> bytes:
         """The name of a network interface; its index where there is none."""
@@ -168,43 +168,43 @@ class Names:
         identity, pattern = value
         return os.fsencode(self._host.cgroup(identity, self._strings[pattern]))
 
-    def stack(self, kind: Stack, indent: bytes = b"        ") -> Callable[[Never], bytes]:
-        """The text form of decoded stacks of type *kind*: an empty line, then a line for each frame; or one line."""
-        if kind.mode is StackMode.BUILD_ID:
+    def stack(self, type_: Stack, indent: bytes = b"        ") -> Callable[[Never], bytes]:
+        """The text form of decoded stacks of type *type_*: an empty line, then a line for each frame; or one line."""
+        if type_.mode is StackMode.BUILD_ID:
             return _stack_text(_build_id_line, indent)
-        if kind.mode.one_line:
-            return line_text(kind, self._user_frames if kind.user else self._kernel_frames)
-        return _stack_text(self._lines(kind, indent), indent)
+        if type_.mode.one_line:
+            return line_text(type_, self._user_frames if type_.user else self._kernel_frames)
+        return _stack_text(self._lines(type_, indent), indent)
 
-    def many_stacks(self, kind: Stack, indent: bytes = b"        ") -> Callable[[Never], bytes]:
+    def many_stacks(self, type_: Stack, indent: bytes = b"        ") -> Callable[[Never], bytes]:
         """As :meth:`stack`, for very many of them at one moment: the lines of a frame are remembered."""
-        if kind.mode is StackMode.BUILD_ID or kind.mode.one_line:
-            return self.stack(kind, indent)
-        return _stack_text(lru_cache(_REMEMBERED)(self._lines(kind, indent)), indent)
+        if type_.mode is StackMode.BUILD_ID or type_.mode.one_line:
+            return self.stack(type_, indent)
+        return _stack_text(lru_cache(_REMEMBERED)(self._lines(type_, indent)), indent)
 
-    def _lines(self, kind: Stack, indent: bytes) -> Callable[[int, int, int | None], bytes]:
+    def _lines(self, type_: Stack, indent: bytes) -> Callable[[int, int, int | None], bytes]:
         """``line(process, frame, inner)``, where *inner* is the frame before.
 
         All but the innermost are where functions return to, one instruction after the call; but what a signal
         interrupted, which stands after the place that its handler returns to, called nothing.
         """
-        if kind.mode is StackMode.RAW:
+        if type_.mode is StackMode.RAW:
             return lambda _process, address, _inner: b"%x\n" % address
-        perf = kind.mode is StackMode.PERF
-        if kind.user:
+        perf = type_.mode is StackMode.PERF
+        if type_.user:
             return lambda process, address, inner: symbol_lines(
                 self._user_frames(process, address, inner), address, indent, perf
             )
 
         def kernel(_process: int, address: int, inner: int | None) -> bytes:
             key = (address, inner is not None, perf, indent)
-            found = self._kernel_lines.get(key)
-            if found is None:
+            lines = self._kernel_lines.get(key)
+            if lines is None:
                 if len(self._kernel_lines) >= _REMEMBERED:
                     self._kernel_lines.clear()
                 frames = self._kernel_frames(0, address, inner)
-                found = self._kernel_lines[key] = symbol_lines(frames, address, indent, perf)
-            return found
+                lines = self._kernel_lines[key] = symbol_lines(frames, address, indent, perf)
+            return lines
 
         return kernel
 
@@ -311,7 +311,7 @@ _TABLE = str.maketrans(_ESCAPES)
 
 
 def line_text(
-    kind: Stack, functions: Callable[[int, int, int | None], Sequence[Frame]]
+    type_: Stack, functions: Callable[[int, int, int | None], Sequence[Frame]]
 ) -> Callable[[tuple[int, tuple[int, ...], int]], bytes]:
     """The text of decoded stacks in a mode with one line: frames with semicolons between them; empty for no frames.
 
@@ -327,27 +327,27 @@ def line_text(
         words: list[str] = []
         for address, inner in zip(addresses, (None, *addresses), strict=False):
             frames = functions(process, address, inner)
-            words.extend([frame_word(frame, address, kind) for frame in frames] or [f"0x{address:x}"])
-        return joined_words(words, kind)
+            words.extend([frame_word(frame, address, type_) for frame in frames] or [f"0x{address:x}"])
+        return joined_words(words, type_)
 
     return text
 
 
-def frame_word(frame: Frame, address: int, kind: Stack) -> str:
+def frame_word(frame: Frame, address: int, type_: Stack) -> str:
     """The name of a frame: the function, else the binary in brackets, else the address."""
     name = frame.name.translate(_TABLE)
     if not name and frame.module:
         base = os.path.basename(frame.module)
         name = base if base.startswith("[") else f"[{base}]"
-    if kind.mode is StackMode.ANNOTATED:
-        mark = "_[i]" if frame.inlined else "" if kind.user else "_[k]"
+    if type_.mode is StackMode.ANNOTATED:
+        mark = "_[i]" if frame.inlined else "" if type_.user else "_[k]"
         return f"{name or f'0x{address:x}'}{mark}"
     return name or f"0x{address:x}"
 
 
-def joined_words(words: Iterable[str], kind: Stack) -> bytes:
+def joined_words(words: Iterable[str], type_: Stack) -> bytes:
     """The line of frames whose words come innermost first."""
     listed = list(words)
-    if kind.mode is not StackMode.INVERTED:
+    if type_.mode is not StackMode.INVERTED:
         listed.reverse()
     return os.fsencode(";".join(listed))

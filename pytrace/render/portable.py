@@ -63,10 +63,10 @@ def members(forms: list[Form]) -> Callable[[Values], tuple[Plain, ...]]:
         return lambda value: (first(value[0]), second(value[1]))
 
     def convert(value: Values) -> tuple[Plain, ...]:
-        found: list[Plain] = list(value)
+        items: list[Plain] = list(value)
         for index, form in steps:
-            found[index] = form(value[index])
-        return tuple(found)
+            items[index] = form(value[index])
+        return tuple(items)
 
     return convert
 
@@ -88,26 +88,26 @@ def string(_forms: PortableForms, _kind: types.Type) -> Callable[[bytes], str]:
     return _text
 
 
-def printed(forms: PortableForms, kind: types.Type) -> Form:
+def printed(forms: PortableForms, type_: types.Type) -> Form:
     """For what is portable as it prints."""
-    text = forms.texts.form(kind)
+    text = forms.texts.form(type_)
     return lambda value: _text(text(value))
 
 
-def array(forms: PortableForms, kind: types.Array) -> Callable[[Values], Plain]:
+def array(forms: PortableForms, type_: types.Array) -> Callable[[Values], Plain]:
     """The form of arrays."""
-    element = forms.form(kind.element)
+    element = forms.form(type_.element)
     return as_it_is if element is as_it_is else lambda value: tuple(map(element, value))
 
 
-def tuple_(forms: PortableForms, kind: types.Type) -> Callable[[Values], Plain]:
+def tuple_(forms: PortableForms, type_: types.Type) -> Callable[[Values], Plain]:
     """The form of tuples, records and structs."""
-    return members(list(map(forms.form, types.member_types(kind))))
+    return members(list(map(forms.form, types.member_types(type_))))
 
 
-def stack(forms: PortableForms, kind: types.Stack) -> Callable[[Never], Plain]:
+def stack(forms: PortableForms, type_: types.Stack) -> Callable[[Never], Plain]:
     """The form of stacks."""
-    return forms.stacks.form(kind)
+    return forms.stacks.form(type_)
 
 
 def extreme(_forms: PortableForms, _kind: types.Type) -> Callable[[tuple[int, int]], int]:
@@ -124,13 +124,13 @@ def buckets(_forms: PortableForms, _kind: types.Type) -> Callable[[tuple[int, ..
     return convert
 
 
-def series(_forms: PortableForms, kind: types.TSeries) -> Callable[[tuple[tseries.Interval, ...]], Series]:
+def series(_forms: PortableForms, type_: types.TSeries) -> Callable[[tuple[tseries.Interval, ...]], Series]:
     """The form of time series, which are values of maps only."""
     def convert(intervals: tuple[tseries.Interval, ...]) -> Series:
-        found = tseries.joined(kind, intervals)
+        values = tseries.joined(type_, intervals)
         # A CPU that had nothing to count still has intervals that the others gave up long ago: they are not whole.
-        least = max(found, default=0) - kind.count
-        return {number: item for number, item in found.items() if number > least}
+        least = max(values, default=0) - type_.count
+        return {number: item for number, item in values.items() if number > least}
 
     return convert
 
@@ -148,15 +148,15 @@ def restored_text(_restored: Restored, _kind: types.Type) -> Callable[[str], byt
     return encoded
 
 
-def restored_array(restored: Restored, kind: types.Array) -> Callable[[tuple[Plain, ...]], Decoded]:
+def restored_array(restored: Restored, type_: types.Array) -> Callable[[tuple[Plain, ...]], Decoded]:
     """Arrays."""
-    element = restored.form(kind.element)
+    element = restored.form(type_.element)
     return lambda value: tuple([element(item) for item in value])
 
 
-def restored_members(restored: Restored, kind: types.Type) -> Callable[[tuple[Plain, ...]], Decoded]:
+def restored_members(restored: Restored, type_: types.Type) -> Callable[[tuple[Plain, ...]], Decoded]:
     """Tuples, records and structs."""
-    parts = list(map(restored.form, types.member_types(kind)))
+    parts = list(map(restored.form, types.member_types(type_)))
     return lambda value: tuple([part(item) for part, item in zip(parts, value, strict=True)])
 
 
@@ -183,11 +183,11 @@ def restored_extreme(_restored: Restored, _kind: types.Type) -> Callable[[int], 
     return lambda value: (value, 1)
 
 
-def restored_buckets(_restored: Restored, kind: types.Hist | types.LHist) -> Callable[[Counts], Decoded]:
+def restored_buckets(_restored: Restored, type_: types.Hist | types.LHist) -> Callable[[Counts], Decoded]:
     """Histograms."""
-    return lambda value: tuple(histogram.all_buckets(kind, value))
+    return lambda value: tuple(histogram.all_buckets(type_, value))
 
 
 def restored_series(_restored: Restored, _kind: types.Type) -> Callable[[Series], Decoded]:
     """Time series."""
-    return lambda value: tuple((number + 1, found, meta) for number, (found, meta) in sorted(value.items()))
+    return lambda value: tuple((number + 1, item, meta) for number, (item, meta) in sorted(value.items()))

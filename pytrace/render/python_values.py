@@ -57,11 +57,11 @@ class Bucket(msgspec.Struct, frozen=True):
 class Histogram:
     """The value of ``hist()`` or ``lhist()``: buckets from the first to the last non-empty one."""
 
-    def __init__(self, kind: types.Hist | types.LHist, counts: Counts) -> None:
-        self.kind = kind
+    def __init__(self, type_: types.Hist | types.LHist, counts: Counts) -> None:
+        self.kind = type_
         self.counts = counts
         """Counts of the non-empty buckets, by bucket number."""
-        self._shape = histogram.shape(kind)
+        self._shape = histogram.shape(type_)
 
     def _all(self) -> list[int]:
         return histogram.all_buckets(self.kind, self.counts)
@@ -133,16 +133,16 @@ class Series(tuple[Point, ...]):
         return series
 
 
-def fixed(_forms: PythonForms, kind: types.Fixed) -> Callable[[int], float]:
+def fixed(_forms: PythonForms, type_: types.Fixed) -> Callable[[int], float]:
     """Decimal numbers."""
-    return kind.number
+    return type_.number
 
 
-def members(forms: PythonForms, kind: types.Tuple | types.Record) -> Callable[[tuple[Any, ...]], Result]:
+def members(forms: PythonForms, type_: types.Tuple | types.Record) -> Callable[[tuple[Any, ...]], Result]:
     """Tuples and records."""
-    if not any(isinstance(inner, types.Fixed) for inner in types.parts(kind.members)):
+    if not any(isinstance(inner, types.Fixed) for inner in types.parts(type_.members)):
         return lambda value: value
-    parts = [forms.form(member) for member in kind.members]
+    parts = [forms.form(member) for member in type_.members]
     return lambda value: tuple([part(item) for part, item in zip(parts, value, strict=True)])
 
 
@@ -156,11 +156,11 @@ def stats(_forms: PythonForms, _kind: types.Type) -> Callable[[tuple[int, int]],
     return lambda value: Stats(value[1], truncated(*value), value[0])
 
 
-def histogram_value(_forms: PythonForms, kind: types.Hist | types.LHist) -> Callable[[Counts], Histogram]:
+def histogram_value(_forms: PythonForms, type_: types.Hist | types.LHist) -> Callable[[Counts], Histogram]:
     """Histograms."""
-    return lambda value: Histogram(kind, value)
+    return lambda value: Histogram(type_, value)
 
 
-def series(_forms: PythonForms, kind: types.TSeries) -> Callable[[Intervals], Series]:
+def series(_forms: PythonForms, type_: types.TSeries) -> Callable[[Intervals], Series]:
     """Time series."""
-    return lambda value: Series.of(kind, value)
+    return lambda value: Series.of(type_, value)

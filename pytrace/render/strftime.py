@@ -34,13 +34,13 @@ def _split(layout: str) -> tuple[tuple[str, str], ...]:
     """The layout as pieces for the C library and conversions of our own between them."""
     pieces: list[tuple[str, str]] = []
     start = 0
-    for found in _CONVERSION.finditer(layout):
-        letter = found.group()[1:]
+    for match in _CONVERSION.finditer(layout):
+        letter = match.group()[1:]
         if letter in _FRACTIONS:
-            if found.start() > start:
-                pieces.append((layout[start : found.start()], ""))
+            if match.start() > start:
+                pieces.append((layout[start : match.start()], ""))
             pieces.append(("", letter))
-            start = found.end()
+            start = match.end()
     if start < len(layout):
         pieces.append((layout[start:], ""))
     return tuple(pieces)

@@ -109,12 +109,12 @@ class Table:
 def settle(texts: list[bytes], places: Sequence[tuple[int, Table]], again: Again) -> None:
     """As :meth:`Table.settle` for rows of several tables: each place with its table, in the order of printing."""
     by_table: dict[Table, list[int]] = {}
-    for at, table in places:
-        by_table.setdefault(table, []).append(at)
+    for index, table in places:
+        by_table.setdefault(table, []).append(index)
     for table, positions in by_table.items():
         table.clean(texts, positions, again)
     for table, run in groupby(places, itemgetter(1)):
-        table.head(texts, [at for at, _ in run], again)
+        table.head(texts, [index for index, _ in run], again)
 
 
 class TextTable(Table):
@@ -123,7 +123,7 @@ class TextTable(Table):
     def __init__(self, page: Page, schema: TableSchema, below: Sequence[int] = ()) -> None:
         super().__init__(page, b"", b"\n")
         self.below = tuple(below)
-        columns = [item for at, item in enumerate(schema.columns) if at not in self.below]
+        columns = [item for index, item in enumerate(schema.columns) if index not in self.below]
         self._columns = columns
         self._widths = [max(len(item.title), _width(item)) for item in columns]
         self.open = not columns[-1].right
@@ -147,12 +147,14 @@ class TextTable(Table):
     def clean(self, texts: list[bytes], positions: Sequence[int], again: Again) -> None:
         """A row that is not one line of plain text is made again, with escapes."""
         if self.below:
-            for at in positions:
-                texts[at] = again(at)
-        elif self._textual and _suspicious(texts if len(positions) == len(texts) else [texts[at] for at in positions]):
-            for at in positions:
-                if _suspicious([texts[at]]):
-                    texts[at] = again(at)
+            for index in positions:
+                texts[index] = again(index)
+            return
+        rows = texts if len(positions) == len(texts) else [texts[index] for index in positions]
+        if self._textual and _suspicious(rows):
+            for index in positions:
+                if _suspicious([texts[index]]):
+                    texts[index] = again(index)
 
     def head(self, texts: list[bytes], positions: Sequence[int], again: Again) -> None:
         """As :meth:`Table.head`, and on a terminal a heading after each screenful."""
@@ -163,17 +165,17 @@ class TextTable(Table):
     def _begin(self, texts: list[bytes], positions: Sequence[int], again: Again) -> None:
         if self._grown:
             # While the heading is not printed, all rows can have the widths of the widest.
-            for at in positions:
-                texts[at] = again(at)
+            for index in positions:
+                texts[index] = again(index)
             self._grown = False
         super()._begin(texts, positions, again)
         self.page.left = self.page.rows()
 
     def _repeat(self, texts: list[bytes], positions: Sequence[int]) -> None:
         page = self.page
-        for at in positions:
+        for index in positions:
             if page.left == 0:
-                texts[at] = self._heading + texts[at]
+                texts[index] = self._heading + texts[index]
                 page.left = page.rows()
                 self._grown = False
             page.left -= 1
@@ -200,11 +202,11 @@ class TextTable(Table):
         """A row whose values do not all fit: the columns grow. *last* is the value of an open column."""
         texts = [b"%d" % value if isinstance(value, int) else value for value in values]
         before = list(self._widths)
-        for at, (item, text) in enumerate(zip(self._columns, texts)):  # noqa: B905
+        for index, (item, text) in enumerate(zip(self._columns, texts)):  # noqa: B905
             columns = _columns(text)
             if not item.right:
-                columns = min(columns, max(_MOST, self._widths[at]))
-            self._widths[at] = max(columns, self._widths[at])
+                columns = min(columns, max(_MOST, self._widths[index]))
+            self._widths[index] = max(columns, self._widths[index])
         if self._widths != before:
             self._grown = True
             self._measure()
@@ -225,14 +227,14 @@ class TextTable(Table):
 
 def _width(column: Column) -> int:
     """The initial width of a column."""
-    kind = column.type
-    if isinstance(kind, types.Int):
-        return _INTEGER_WIDTHS.get(kind.width, 20)
-    if isinstance(kind, types.String):
-        return max(1, min(kind.capacity - 1, _STRING))
-    if isinstance(kind, types.Enum):
-        return min(max((len(name) for name, _ in kind.members), default=0), _MOST)
-    return ROWS[type(kind)].width or (_INTEGER_WIDTHS[8] if column.right else _STRING)
+    type_ = column.type
+    if isinstance(type_, types.Int):
+        return _INTEGER_WIDTHS.get(type_.width, 20)
+    if isinstance(type_, types.String):
+        return max(1, min(type_.capacity - 1, _STRING))
+    if isinstance(type_, types.Enum):
+        return min(max((len(name) for name, _ in type_.members), default=0), _MOST)
+    return ROWS[type(type_)].width or (_INTEGER_WIDTHS[8] if column.right else _STRING)
 
 
 def _side(column: Column) -> bytes:
@@ -270,17 +272,17 @@ def _columns(text: bytes) -> int:
 # ---------------------------------------------------------------------------------------------- values
 
 
-def cell(forms: TextForms, kind: types.Type) -> Form | None:
+def cell(forms: TextForms, type_: types.Type) -> Form | None:
     """The form of values in one cell of a table, numbers excepted; None for a string that is its own text."""
-    if isinstance(kind, types.String) and not forms.printable:
+    if isinstance(type_, types.String) and not forms.printable:
         return None
-    form = forms.form(kind)
-    return one_line(form) if any(isinstance(inner, types.Stack) for inner in types.parts([kind])) else form
+    form = forms.form(type_)
+    return one_line(form) if any(isinstance(inner, types.Stack) for inner in types.parts([type_])) else form
 
 
-def is_below(kind: types.Type) -> bool:
+def is_below(type_: types.Type) -> bool:
     """True for values that are printed below their row: stacks, except those in one line."""
-    return isinstance(kind, types.Stack) and not kind.mode.one_line
+    return isinstance(type_, types.Stack) and not type_.mode.one_line
 
 
 def lines_below(form: Form) -> Form:

@@ -127,23 +127,23 @@ def same(value: bytes) -> bytes:
     return value
 
 
-def enum(_forms: TextForms, kind: types.Enum) -> Callable[[int], bytes]:
+def enum(_forms: TextForms, type_: types.Enum) -> Callable[[int], bytes]:
     """The name of an enumerator; the number of a value that is none."""
     known: dict[int, bytes] = {}
-    for name, value in kind.members:
+    for name, value in type_.members:
         known.setdefault(value, name.encode(errors="surrogateescape"))
     return lambda value: known.get(value) or b"%d" % value
 
 
-def array(forms: TextForms, kind: types.Array) -> Callable[[Values], bytes]:
+def array(forms: TextForms, type_: types.Array) -> Callable[[Values], bytes]:
     """The form of arrays."""
-    element = forms.form(kind.element)
+    element = forms.form(type_.element)
     return lambda value: b"[%s]" % b",".join([element(item) for item in value])
 
 
-def tuple_(forms: TextForms, kind: types.Tuple) -> Callable[[Values], bytes]:
+def tuple_(forms: TextForms, type_: types.Tuple) -> Callable[[Values], bytes]:
     """The form of tuples."""
-    inner = joined_members([forms.form(member) for member in kind.members], forms.comma)
+    inner = joined_members([forms.form(member) for member in type_.members], forms.comma)
     return lambda value: b"(%s)" % inner(value)
 
 
@@ -152,7 +152,7 @@ def _named(forms: TextForms, names: Sequence[str], kinds: Sequence[types.Type]) 
         return lambda _value: b"{}"
     equals, opening, closing = (b"=", b"{", b"}") if forms.compact else (b" = ", b"{ ", b" }")
     encoded = [name.encode(errors="surrogateescape") for name in names]
-    parts = [(b".%s%s" % (name, equals), forms.form(kind)) for name, kind in zip(encoded, kinds, strict=True)]
+    parts = [(b".%s%s" % (name, equals), forms.form(member)) for name, member in zip(encoded, kinds, strict=True)]
 
     def text(value: Values) -> bytes:
         inner = forms.comma.join([label + form(item) for (label, form), item in zip(parts, value, strict=True)])
@@ -161,23 +161,23 @@ def _named(forms: TextForms, names: Sequence[str], kinds: Sequence[types.Type]) 
     return text
 
 
-def member_names(kind: types.Record | types.Struct) -> list[str]:
+def member_names(type_: types.Record | types.Struct) -> list[str]:
     """The names of members as they print."""
-    if isinstance(kind, types.Struct):
-        return [field.name for field in types.named_fields(kind)]
-    return list(map(types.shown_name, kind.names))
+    if isinstance(type_, types.Struct):
+        return [field.name for field in types.named_fields(type_)]
+    return list(map(types.shown_name, type_.names))
 
 
-def record(forms: TextForms, kind: types.Record | types.Struct) -> Callable[[Values], bytes]:
+def record(forms: TextForms, type_: types.Record | types.Struct) -> Callable[[Values], bytes]:
     """The form of records and structs."""
-    return _named(forms, member_names(kind), types.member_types(kind))
+    return _named(forms, member_names(type_), types.member_types(type_))
 
 
-def fixed(kind: types.Fixed) -> Callable[[int], bytes]:
+def fixed(type_: types.Fixed) -> Callable[[int], bytes]:
     """Decimal numbers, which are rounded half away from zero."""
-    one, half, divisor, digits = kind.one, kind.divisor, 2 * kind.divisor, kind.digits
+    one, half, divisor, digits = type_.one, type_.divisor, 2 * type_.divisor, type_.digits
     if not digits:
-        return lambda value: b"%d" % kind.scaled(value)
+        return lambda value: b"%d" % type_.scaled(value)
     twice = 2 * one
 
     def text(value: int) -> bytes:
@@ -189,17 +189,17 @@ def fixed(kind: types.Fixed) -> Callable[[int], bytes]:
     return text
 
 
-def fixed_form(_forms: TextForms, kind: types.Fixed) -> Callable[[int], bytes]:
+def fixed_form(_forms: TextForms, type_: types.Fixed) -> Callable[[int], bytes]:
     """The form of decimal numbers."""
-    return fixed(kind)
+    return fixed(type_)
 
 
-def joined(forms: TextForms, kind: types.Joined) -> Callable[[Values | bytes], bytes]:
+def joined(forms: TextForms, type_: types.Joined) -> Callable[[Values | bytes], bytes]:
     """The form of values that print with a separator or by a format."""
-    if kind.formatted and forms.formatted is not None:
-        return forms.formatted(kind, forms)
-    parts = [forms.form(member) for member in kind.members]
-    separator = kind.separator.encode("utf-8", "surrogateescape")
+    if type_.formatted and forms.formatted is not None:
+        return forms.formatted(type_, forms)
+    parts = [forms.form(member) for member in type_.members]
+    separator = type_.separator.encode("utf-8", "surrogateescape")
 
     def text(value: Values | bytes) -> bytes:
         # In snapshots it is a text already.
@@ -210,9 +210,9 @@ def joined(forms: TextForms, kind: types.Joined) -> Callable[[Values | bytes], b
     return text
 
 
-def stack(forms: TextForms, kind: types.Stack) -> Callable[[Never], bytes]:
+def stack(forms: TextForms, type_: types.Stack) -> Callable[[Never], bytes]:
     """The form of stacks."""
-    return forms.names.stack(kind, forms.indent)
+    return forms.names.stack(type_, forms.indent)
 
 
 def average(value: tuple[int, int]) -> bytes:

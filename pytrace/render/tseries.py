@@ -31,22 +31,22 @@ class Series(msgspec.Struct, frozen=True):
     points: tuple[tuple[int, int | None], ...]
 
 
-def joined(kind: TSeries, intervals: Iterable[Interval]) -> dict[int, tuple[int, int]]:
+def joined(type_: TSeries, intervals: Iterable[Interval]) -> dict[int, tuple[int, int]]:
     """Value and meta of all CPUs by interval number, for those intervals that had any."""
-    found: dict[int, tuple[int, int]] = {}
+    values: dict[int, tuple[int, int]] = {}
     for epoch, value, meta in intervals:
         if epoch:
-            known = found.get(epoch - 1)
-            found[epoch - 1] = (value, meta) if known is None else _join(kind.reduce, known, (value, meta))
-    return found
+            known = values.get(epoch - 1)
+            values[epoch - 1] = (value, meta) if known is None else _join(type_.reduce, known, (value, meta))
+    return values
 
 
-def merged(kind: TSeries, intervals: Iterable[Interval]) -> dict[int, int]:
+def merged(type_: TSeries, intervals: Iterable[Interval]) -> dict[int, int]:
     """Values of all CPUs by interval number, for those intervals that had any."""
-    found = joined(kind, intervals)
-    if kind.reduce == "avg":
-        return {number: truncated(value, meta) for number, (value, meta) in found.items()}
-    return {number: value for number, (value, _) in found.items()}
+    values = joined(type_, intervals)
+    if type_.reduce == "avg":
+        return {number: truncated(value, meta) for number, (value, meta) in values.items()}
+    return {number: value for number, (value, _) in values.items()}
 
 
 def _join(reduce: str, first: tuple[int, int], second: tuple[int, int]) -> tuple[int, int]:
@@ -59,23 +59,23 @@ def _join(reduce: str, first: tuple[int, int], second: tuple[int, int]) -> tuple
     return max(first, second, key=lambda item: item[1])  # the last sample wins
 
 
-def window(kind: TSeries, values: dict[int, int], last: int) -> Series:
+def window(type_: TSeries, values: dict[int, int], last: int) -> Series:
     """The *kind.count* intervals that end with number *last*, beginning with the first that has a value.
 
     Interval 0 started in 1970: intervals are aligned to wall time.
     """
-    least = last - kind.count + 1
+    least = last - type_.count + 1
     numbers = [number for number in values if least <= number <= last]
     if not numbers:
-        return Series(kind.interval, ())
+        return Series(type_.interval, ())
     every = range(min(numbers), last + 1)
-    return Series(kind.interval, tuple((number * kind.interval, values.get(number)) for number in every))
+    return Series(type_.interval, tuple((number * type_.interval, values.get(number)) for number in every))
 
 
-def whole(kind: TSeries, intervals: Iterable[Interval]) -> Series:
+def whole(type_: TSeries, intervals: Iterable[Interval]) -> Series:
     """The series of one value on its own: it ends with its own last interval."""
-    values = merged(kind, intervals)
-    return window(kind, values, max(values)) if values else Series(kind.interval, ())
+    values = merged(type_, intervals)
+    return window(type_, values, max(values)) if values else Series(type_.interval, ())
 
 
 def moment(start: int) -> bytes:
@@ -124,17 +124,17 @@ def text(series: Series) -> bytes:
     return "".join(lines).encode()
 
 
-def text_form(_forms: TextForms, kind: TSeries) -> Callable[[Iterable[Interval]], bytes]:
+def text_form(_forms: TextForms, type_: TSeries) -> Callable[[Iterable[Interval]], bytes]:
     """The text of series of a type."""
-    return lambda value: text(whole(kind, value))
+    return lambda value: text(whole(type_, value))
 
 
 # ---------------------------------------------------------------------------------------------- JSON
 
 
-def json_form(_forms: JsonForms, kind: TSeries) -> Callable[[Iterable[Interval]], bytes]:
+def json_form(_forms: JsonForms, type_: TSeries) -> Callable[[Iterable[Interval]], bytes]:
     """The JSON of series of a type."""
-    return lambda value: json_text(whole(kind, value))
+    return lambda value: json_text(whole(type_, value))
 
 
 def json_text(series: Series) -> bytes:

@@ -93,9 +93,9 @@ def difference(before: SnapshotData, after: SnapshotData, names: tuple[str, str]
     one, other = (name or item.title for name, item in zip(names, (before, after), strict=True))
     maps = {}
     for name in sorted({*before.maps, *after.maps}):
-        found = _map(name, (before.maps.get(name), one), (after.maps.get(name), other))
-        if found.changes:
-            maps[name] = found
+        change = _map(name, (before.maps.get(name), one), (after.maps.get(name), other))
+        if change.changes:
+            maps[name] = change
     return Difference(before.runs, after.runs, maps, _losses(before.losses, after.losses))
 
 
@@ -122,13 +122,13 @@ def _map(name: str, first: tuple[MapData | None, str], second: tuple[MapData | N
 
 
 def _losses(before: dict[str, dict[str, int]], after: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = {}
+    changes: dict[str, dict[str, int]] = {}
     for kind in sorted({*before, *after}):
         old, new = before.get(kind, {}), after.get(kind, {})
         changed = {name: new.get(name, 0) - old.get(name, 0) for name in sorted({*old, *new})}
         if kept := {name: count for name, count in changed.items() if count}:
-            found[kind] = kept
-    return found
+            changes[kind] = kept
+    return changes
 
 
 # ---------------------------------------------------------------------------------------------- rows

@@ -321,9 +321,9 @@ class _Opened:
 
     def _blocks(self, subject: str, blocks: Sequence[Block], form: object) -> Blocks:
         """The next blocks of the document."""
-        found = Blocks(self._name, subject, self._document, self._next, blocks, form)
+        opened = Blocks(self._name, subject, self._document, self._next, blocks, form)
         self._next += sum(block.size for block in blocks)
-        return found
+        return opened
 
     def _read_tables(self, contents: _Contents) -> None:
         """Read the tables of frames, stacks and strings, whose blocks are the last of the document."""
@@ -363,8 +363,8 @@ class _Opened:
         for number, blocks in stored.runs:
             if not 0 <= number < len(runs) or runs[number].identity in rows:
                 raise ValueError(f"rows of a run {number}")
-            found = self._blocks(f"rows of table {stored.number}", blocks, form)
-            rows[runs[number].identity] = StoredRows(found, self._tables, type_)
+            stored_rows = self._blocks(f"rows of table {stored.number}", blocks, form)
+            rows[runs[number].identity] = StoredRows(stored_rows, self._tables, type_)
         return Table(type_, rows, stored.dropped, stored.number)
 
 

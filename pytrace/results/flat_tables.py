@@ -84,10 +84,10 @@ class FlatTable(msgspec.Struct, frozen=True):
         kinds = {"int64": frames.Int64Dtype(), "uint64": frames.UInt64Dtype()}
         table = self.to_arrow()
         missing = {str(field.type) for field in table.schema if table.column(field.name).null_count}
-        found: pandas.DataFrame = table.to_pandas(
+        frame: pandas.DataFrame = table.to_pandas(
             types_mapper=lambda kind: kinds.get(str(kind)) if str(kind) in missing else None
         )
-        return found
+        return frame
 
     def to_polars(self) -> polars.DataFrame:
         """As a Polars frame.
@@ -99,8 +99,8 @@ class FlatTable(msgspec.Struct, frozen=True):
         columns = [
             frames.Series(column.name, column.values, dtype=_polars_type(frames, column)) for column in self.columns
         ]
-        found: polars.DataFrame = frames.DataFrame(columns)
-        return found
+        frame: polars.DataFrame = frames.DataFrame(columns)
+        return frame
 
 
 def library(name: str, extra: str) -> Any:

@@ -131,8 +131,8 @@ def _merge_tables(snapshots: Iterable[SnapshotData], runs: Sequence[Run]) -> tup
 
 def _merge_losses(losses: Iterable[dict[str, dict[str, int]]]) -> dict[str, dict[str, int]]:
     merged: dict[str, dict[str, int]] = {}
-    for found in losses:
-        for kind, subjects in found.items():
+    for run_losses in losses:
+        for kind, subjects in run_losses.items():
             counts = merged.setdefault(kind, {})
             for subject, count in subjects.items():
                 counts[subject] = counts.get(subject, 0) + count

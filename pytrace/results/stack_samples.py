@@ -90,8 +90,8 @@ def profiles(maps: Iterable[MapData], text: Callable[[types.Type], Text], *, ord
 
     *ordered*: all members of a key are frames, in the order of the key, and there are no labels.
     """
-    made = _in_order if ordered else _profile
-    return [made(data, text) for data in sorted(maps, key=lambda data: data.name)]
+    make = _in_order if ordered else _profile
+    return [make(data, text) for data in sorted(maps, key=lambda data: data.name)]
 
 
 def _in_order(data: MapData, text: Callable[[types.Type], Text]) -> Profile:
@@ -103,18 +103,18 @@ def _in_order(data: MapData, text: Callable[[types.Type], Text]) -> Profile:
     samples = []
     for key, value in data.entries.items():
         members = [form(item) for form, item in zip(forms, members_of(data.key, key), strict=True)]
-        shown = [[] if _useless_mark(columns, members, at) else member for at, member in enumerate(members)]
+        shown = [[] if _useless_mark(columns, members, index) else member for index, member in enumerate(members)]
         path = [(frame, kind(frame)) for kind, member in zip(kinds, shown, strict=True) for frame in member]
         samples.append(_sample(path or [(NO_STACK, MARK)], (), values(value)))
     samples.sort(key=lambda sample: sample.names)
     return Profile(data.title, measures(data), samples, _JOINS.get(merging_of(data.value), operator.add), ())
 
 
-def _useless_mark(columns: Sequence[Column], members: list[list[Frame]], at: int) -> bool:
+def _useless_mark(columns: Sequence[Column], members: list[list[Frame]], index: int) -> bool:
     """True for the mark ``-`` between two stacks, of which one has no frames."""
-    if not 0 < at < len(members) - 1 or [frame.function for frame in members[at]] != ["-"]:
+    if not 0 < index < len(members) - 1 or [frame.function for frame in members[index]] != ["-"]:
         return False
-    return any(isinstance(columns[side].type, types.Stack) and not members[side] for side in (at - 1, at + 1))
+    return any(isinstance(columns[side].type, types.Stack) and not members[side] for side in (index - 1, index + 1))
 
 
 def _frames_of(type_: types.Type, text: Callable[[types.Type], Text]) -> Callable[[Portable], list[Frame]]:
@@ -286,9 +286,9 @@ def measures(data: MapData) -> tuple[Measure, ...]:
     return (Measure("", "count" if isinstance(data.value, types.Count) else unit),)
 
 
-def numbers(kind: types.Type) -> Callable[[Value], tuple[int, ...]]:
+def numbers(type_: types.Type) -> Callable[[Value], tuple[int, ...]]:
     """From a value of a type to its numbers, one for each measure."""
-    return _pair if isinstance(kind, types.Avg | types.Stats) else _single
+    return _pair if isinstance(type_, types.Avg | types.Stats) else _single
 
 
 def _pair(value: Value) -> tuple[int, int]:

@@ -60,7 +60,7 @@ class Numbers(msgspec.Struct, frozen=True, array_like=True):
         if len(self.data) != count * width:
             raise ValueError(f"{len(self.data)} bytes of integers where {count} of {width} bytes should be")
         if wide:
-            pieces = (self.data[at : at + width] for at in range(0, len(self.data), width))
+            pieces = (self.data[start : start + width] for start in range(0, len(self.data), width))
             return [int.from_bytes(piece, "little", signed=self.code == "o") for piece in pieces]
         return _swapped(array(self.code, self.data)).tolist()
 

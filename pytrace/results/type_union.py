@@ -112,8 +112,8 @@ def _struct(first: types.Struct, second: types.Struct) -> Type:
     base = max(first, second, key=_layout)
     kinds = [joined(one.type, other.type) for one, other in zip(first.fields, second.fields, strict=True)]
     fields = tuple(
-        Field(field.name, kind, field.offset, field.bit_offset, field.bit_size)
-        for field, kind in zip(base.fields, kinds, strict=True)
+        Field(field.name, type_, field.offset, field.bit_offset, field.bit_size)
+        for field, type_ in zip(base.fields, kinds, strict=True)
     )
     return types.Struct(base.kind, base.name, base.size, fields, alignment=base.align)
 

@@ -137,10 +137,10 @@ class LiveKernel:
     def _value_type(self, kind: str, name: str) -> Type | None:
         if self.types is None:
             return None
-        found = self.types.value_type(kind, name)
-        if found is None or (isinstance(found, Struct) and found.origin not in ("vmlinux", "")):
+        type_ = self.types.value_type(kind, name)
+        if type_ is None or (isinstance(type_, Struct) and type_.origin not in ("vmlinux", "")):
             self._depend_on_modules()
-        return found
+        return type_
 
     def _depend_on_modules(self) -> None:
         """An answer that another set of loaded modules could change."""
@@ -148,18 +148,18 @@ class LiveKernel:
             self._depend(fingerprints.modules_fact())
 
     def struct(self, kind: str, name: str) -> Struct | None:
-        found = self._value_type(kind, name)
-        return found if isinstance(found, Struct) else None
+        type_ = self._value_type(kind, name)
+        return type_ if isinstance(type_, Struct) else None
 
     def enum(self, name: str) -> Enum | None:
-        found = self._value_type("enum", name)
-        return found if isinstance(found, Enum) else None
+        type_ = self._value_type("enum", name)
+        return type_ if isinstance(type_, Enum) else None
 
     def enumerator(self, name: str) -> tuple[Enum, int] | None:
-        found = self.types.enumerator(name) if self.types else None
-        if found is None:
+        enumerator = self.types.enumerator(name) if self.types else None
+        if enumerator is None:
             self._depend_on_modules()
-        return found
+        return enumerator
 
     def typedef(self, name: str) -> Type | None:
         return self._value_type("typedef", name)
@@ -178,10 +178,10 @@ class LiveKernel:
     # ---- kernel probes
 
     def function(self, name: str, module: str = "") -> FunctionPrototype | None:
-        found = self.types.function(name, module) if self.types else None
-        if found is None or found.module != "vmlinux":
+        prototype = self.types.function(name, module) if self.types else None
+        if prototype is None or prototype.module != "vmlinux":
             self._depend_on_modules()
-        return found
+        return prototype
 
     def function_prototypes(self, pattern: str, module: str = "") -> list[FunctionPrototype]:
         if module != "vmlinux":
@@ -207,10 +207,10 @@ class LiveKernel:
 
     def kernel_function_lists(self, pattern: str, module: str = "") -> Mapping[str, list[str]]:
         """Names of the functions of :meth:`kernel_functions`, by module (empty for the kernel proper)."""
-        found = self._functions.match(pattern, module)
-        if module or "*" in pattern or found.keys() != {""}:
+        names = self._functions.match(pattern, module)
+        if module or "*" in pattern or names.keys() != {""}:
             self._depend_on_modules()
-        return found
+        return names
 
     def kernel_functions(self, pattern: str, module: str = "") -> list[KernelFunction]:
         lists = self.kernel_function_lists(pattern, module)
@@ -268,11 +268,11 @@ class LiveKernel:
         exporting = [name for name in index.exporting(pattern) if name not in loaded]
         if exporting and "*" not in pattern:
             return exporting, True
-        found = [*index.named_like(pattern), *exporting]
+        names = [*index.named_like(pattern), *exporting]
         # Where the kernel has functions of that family, a name that it does not have is rather misspelt.
-        if not found and not self.kernel_functions(f"{pattern.lstrip('_').partition('_')[0]}_*"):
-            found = index.of_family(pattern)
-        return [name for name in dict.fromkeys(found) if name not in loaded], False
+        if not names and not self.kernel_functions(f"{pattern.lstrip('_').partition('_')[0]}_*"):
+            names = index.of_family(pattern)
+        return [name for name in dict.fromkeys(names) if name not in loaded], False
 
     @cached_property
     def tracepoint_files(self) -> Tracepoints:
@@ -312,14 +312,14 @@ class LiveKernel:
 
     def kernel_symbol(self, name: str) -> int | None:
         self._depend(fingerprints.boot_fact())
-        found = self.kallsyms.address(name)
-        if found is None and self.kallsyms.withheld and self.kallsyms.has(name):
+        address = self.kallsyms.address(name)
+        if address is None and self.kallsyms.withheld and self.kallsyms.has(name):
             raise TraceError(
                 f"the kernel hides the address of {name!r} from this process", hints=(self.kallsyms.withheld,)
             )
-        if found is None or not self.kallsyms.in_kernel(name):
+        if address is None or not self.kallsyms.in_kernel(name):
             self._depend_on_modules()
-        return found
+        return address
 
     @cached_property
     def _libraries(self) -> Libraries:
@@ -334,20 +334,20 @@ class LiveKernel:
         return UserBinaries(self._debuginfo)
 
     def binaries(self, target: str, pid: int | None, command: str = "") -> list[str]:
-        found = self._libraries.find(target, pid, command)
-        if not found and pid is not None:
+        paths = self._libraries.find(target, pid, command)
+        if not paths and pid is not None:
             procfs.check_visible(pid)
         if "*" in target:
             # Files of other processes come and go; what has been opened can be asked about to the end.
-            found = [path for path in found if self._binaries.can_open(path)]
+            paths = [path for path in paths if self._binaries.can_open(path)]
         for fact in self._libraries.dependencies(target, pid):
             self._depend(fact)
-        return found
+        return paths
 
     def user_symbols(self, path: str, pattern: str) -> list[UserSymbol]:
-        found = self._binaries.symbols(path, pattern)
+        symbols = self._binaries.symbols(path, pattern)
         self._depend_on_debug_files(path)
-        return found
+        return symbols
 
     def user_code(self, path: str, offset: int, size: int) -> bytes:
         return self.user_codes(path, [offset], size)[0]
@@ -365,19 +365,19 @@ class LiveKernel:
 
     def user_size(self, path: str, name: str) -> int:
         self._depend_on_binary(path)
-        found = self._binaries.binary(path).variable(name)
-        return 0 if found is None else found.size
+        variable = self._binaries.binary(path).variable(name)
+        return 0 if variable is None else variable.size
 
     def user_symbol_names(self, path: str, pattern: str) -> list[str]:
         """Names of the functions that :meth:`user_symbols` returns, sorted, each once."""
-        found = self._binaries.binary(path).function_names(pattern)
+        names = self._binaries.binary(path).function_names(pattern)
         self._depend_on_debug_files(path)
-        return found
+        return names
 
     def cpp_symbols(self, path: str, pattern: str) -> list[tuple[UserSymbol, str]]:
-        found = self._binaries.cpp_symbols(path, pattern)
+        symbols = self._binaries.cpp_symbols(path, pattern)
         self._depend_on_debug_files(path)
-        return found
+        return symbols
 
     def executable(self, path: str) -> bool:
         self._depend_on_binary(path)
@@ -392,24 +392,24 @@ class LiveKernel:
         return self._binaries.address_at(path, offset)
 
     def user_parameters(self, path: str, symbol: str) -> tuple[UserParameter, ...] | None:
-        found = self._binaries.parameters(path, symbol)
+        parameters = self._binaries.parameters(path, symbol)
         self._depend_on_debug_files(path)
-        return found
+        return parameters
 
     def user_type(self, path: str, kind: str, name: str) -> Type | None:
-        found = self._binaries.named_type(path, kind, name)
+        type_ = self._binaries.named_type(path, kind, name)
         self._depend_on_debug_files(path)
-        return found
+        return type_
 
     def user_result(self, path: str, symbol: str) -> Type | None:
-        found = self._binaries.result(path, symbol)
+        type_ = self._binaries.result(path, symbol)
         self._depend_on_debug_files(path)
-        return found
+        return type_
 
     def user_lines(self, path: str, file: str, line: int, column: int | None) -> list[UserSymbol]:
-        found = self._binaries.lines(path, file, line, column)
+        symbols = self._binaries.lines(path, file, line, column)
         self._depend_on_debug_files(path)
-        return found
+        return symbols
 
     def user_debug_problems(self, path: str) -> list[str]:
         return self._binaries.problems(path)

@@ -224,13 +224,13 @@ def _field(place: ProbeTarget, argument: ProbeArgument, ahead: Ahead) -> None:
 def _prototype(place: ProbeTarget, ahead: Ahead) -> None:
     """The types of a function or raw tracepoint."""
     if isinstance(place, RawTracepointTarget):
-        found = ahead.kernel.raw_tracepoint_prototype(place.event)
-        if found is not None:
-            ahead.rely("rawtracepoint", place.event, found.text)
+        prototype = ahead.kernel.raw_tracepoint_prototype(place.event)
+        if prototype is not None:
+            ahead.rely("rawtracepoint", place.event, prototype.text)
     elif _has_prototype(place):
-        found = ahead.kernel.function(place.function, place.module)
-        if found is not None:
-            ahead.rely("function", found.name, place.module, found.text)
+        prototype = ahead.kernel.function(place.function, place.module)
+        if prototype is not None:
+            ahead.rely("function", prototype.name, place.module, prototype.text)
 
 
 def _has_prototype(place: ProbeTarget) -> TypeGuard[KernelFunctionTarget | TypedFunctionTarget]:

@@ -102,12 +102,12 @@ def parts(roots: Iterable[Type]) -> Iterator[Type]:
             yield from parts(field.type for field in type_.fields)
 
 
-def named_fields(kind: Struct, base: int = 0) -> Iterator[Field]:
+def named_fields(type_: Struct, base: int = 0) -> Iterator[Field]:
     """The members of a struct as printed: anonymous members are flattened, offsets are relative to the struct.
 
     Character arrays are strings, as when a script reads the member alone.
     """
-    for field in kind.fields:
+    for field in type_.fields:
         inner = field.type
         if field.name:
             text = isinstance(inner, Array) and inner.element == INT8 and inner.count > 0

@@ -66,30 +66,30 @@ class Plan:
         self._tail = 0
         self.steps: list[str] = []
         """Statements that take the tail apart, in argument order."""
-        at = 0
+        end = 0
         for index in range(len(layout.args)):
             start = layout.offsets[index] - HEADER
-            if start != at:
-                self.codes.append(f"{start - at}x")
-            at = start + layout.slots.members[index].size
+            if start != end:
+                self.codes.append(f"{start - end}x")
+            end = start + layout.slots.members[index].size
             self._argument(index, decoders, pieces[index] if pieces else printf.Piece(b""))
-        self.fixed = at
+        self.fixed = end
 
     def _argument(self, index: int, decoders: Decoders, piece: printf.Piece) -> None:
-        kind = self.layout.args[index]
+        type_ = self.layout.args[index]
         value = f"{self._prefix}a{index}"
         if self.layout.tails[index]:
             self.codes.append("I")
             self.steps.append(f"start, end = end, end + ({value} & LENGTH)")
             text = f"data[start:end] + TRAILER if {value} & CUT else data[start:end]"
-            self.steps.append(f"{value} = {text if isinstance(kind, String) else 'data[start:end]'}")
+            self.steps.append(f"{value} = {text if isinstance(type_, String) else 'data[start:end]'}")
         elif piece.layout is not None:
             self.codes.append(piece.layout)
         else:
-            code, convert = decoders.convert(kind)
+            code, convert = decoders.convert(type_)
             self.codes.append(code)
-            if isinstance(kind, String):
-                value = (_INLINE_STRING if decoders.trailer_of(kind) else _INLINE_ARRAY).format(value)
+            if isinstance(type_, String):
+                value = (_INLINE_STRING if decoders.trailer_of(type_) else _INLINE_ARRAY).format(value)
             elif convert is not None:
                 self.names[f"{self._prefix}decode{index}"] = convert
                 value = f"{self._prefix}decode{index}({value})"
@@ -138,8 +138,8 @@ def reader(layout: EventLayout, decoders: Decoders) -> Callable[[bytes, int], V_
         *(f"    {step}" for step in plan.steps),
         f"    return ({''.join(f'{value}, ' for value in plan.values)})",
     ]
-    made: Callable[[bytes, int], V_co] = plan.compile("\n".join(lines), UNPACK=plan.structure().unpack_from)
-    return made
+    function: Callable[[bytes, int], V_co] = plan.compile("\n".join(lines), UNPACK=plan.structure().unpack_from)
+    return function
 
 
 def formatter(
@@ -206,10 +206,10 @@ class Formatter:
             *(f"    {step}" for step in plan.steps),
             f"    return {(text or self.expression)(plan.values)}",
         ]
-        made: Callable[[bytes, int], bytes] = plan.compile(
+        function: Callable[[bytes, int], bytes] = plan.compile(
             "\n".join(lines), UNPACK=plan.structure(before + HEADER).unpack_from, **self.names()
         )
-        return made
+        return function
 
     @cached_property
     def many(self) -> Callable[[bytes, Iterable[int]], list[bytes]]:
@@ -218,8 +218,8 @@ class Formatter:
             return self._loop()
         if (constant := self.constant) is not None:
             return lambda _data, places: [constant for _ in places]
-        made, unpack = self._listing, self.plan().structure().unpack_from
-        return lambda data, places: made(map(unpack, repeat(data), places))
+        texts, unpack = self._listing, self.plan().structure().unpack_from
+        return lambda data, places: texts(map(unpack, repeat(data), places))
 
     def run(self, data: bytes, offset: int, stride: int, count: int) -> list[bytes]:
         """The texts of *count* events, *stride* bytes from each other."""
@@ -244,8 +244,8 @@ class Formatter:
             "def made(records):",
             f"    return [{self.expression(plan.values)} for {plan.arguments}in records]",
         ]
-        made: Callable[[Unpacked], list[bytes]] = plan.compile("\n".join(lines), **self.names())
-        return made
+        function: Callable[[Unpacked], list[bytes]] = plan.compile("\n".join(lines), **self.names())
+        return function
 
     def _loop(self) -> Callable[[bytes, Iterable[int]], list[bytes]]:
         plan = self.plan()
@@ -259,10 +259,10 @@ class Formatter:
             f"        found.append({self.expression(plan.values)})",
             "    return found",
         ]
-        made: Callable[[bytes, Iterable[int]], list[bytes]] = plan.compile(
+        function: Callable[[bytes, Iterable[int]], list[bytes]] = plan.compile(
             "\n".join(lines), UNPACK=plan.structure().unpack_from, **self.names()
         )
-        return made
+        return function
 
 
 class RowFormatter(Formatter):
@@ -297,8 +297,8 @@ class RowFormatter(Formatter):
 
     def _split(self, values: Sequence[str]) -> tuple[str, str, str]:
         """The values of aligned columns, as the inside of a tuple; that of an open column or nothing; what to add."""
-        below = "".join(f" + {values[at]}" for at in self.table.below)
-        values = [value for at, value in enumerate(values) if at not in self.table.below]
+        below = "".join(f" + {values[index]}" for index in self.table.below)
+        values = [value for index, value in enumerate(values) if index not in self.table.below]
         aligned, last = (values[:-1], values[-1]) if self.table.open else (values, "")
         return "".join(f"{value}, " for value in aligned), last, below
 
@@ -326,12 +326,12 @@ def sequence_formatter(
         f"        found += ({', '.join(values)},)",
         "    return found",
     ]
-    made: Callable[[Unpacked], list[bytes]] = _compiled("\n".join(lines), names)
+    function: Callable[[Unpacked], list[bytes]] = _compiled("\n".join(lines), names)
     unpack, whole = struct.Struct(codes).iter_unpack, sum(strides)
 
     def run(data: bytes, offset: int, count: int) -> list[bytes]:
         start = offset - RECORD_HEADER
-        return made(unpack(memoryview(data)[start : start + whole * count]))
+        return function(unpack(memoryview(data)[start : start + whole * count]))
 
     return run
 
@@ -364,7 +364,7 @@ class Texts:
         """Print a run of events."""
         texts = self.formatter.run(data, offset, stride, count)
         if self.table is not None:
-            self.table.settle(texts, range(count), lambda at: self.careful(data, offset + at * stride))
+            self.table.settle(texts, range(count), lambda index: self.careful(data, offset + index * stride))
         self.extend(texts)
 
 

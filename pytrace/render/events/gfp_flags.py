@@ -40,12 +40,12 @@ def names(flags: int) -> bytes:
     """The names of *flags* joined by ``|``: compounds first, then single bits, then what has no name in hex."""
     if not flags:
         return b"0"
-    found, rest = [], flags
+    texts, rest = [], flags
     for table in (COMPOUNDS, BITS.items()):
         for name, bits in table:
             if rest & bits == bits:
-                found.append(name)
+                texts.append(name)
                 rest &= ~bits
     if rest:
-        found.append(f"{rest:#x}")
-    return "|".join(found).encode()
+        texts.append(f"{rest:#x}")
+    return "|".join(texts).encode()

@@ -45,27 +45,27 @@ def compile_pieces(layout: bytes, kinds: tuple[types.Type, ...], forms: TextForm
     from pytrace.core.formats import parse  # a start does without it until something is printed
 
     waiting = list(kinds)
-    found: list[bytes | Piece] = []
+    pieces: list[bytes | Piece] = []
     for part in parse(layout).parts:
         if isinstance(part, bytes):
-            found.append(part)
+            pieces.append(part)
         elif not waiting:
             raise InternalError(f"too few arguments for format {layout!r}")
         else:
-            found.append(ROWS.get(part.name, _refused)(part, waiting.pop(0), forms))
+            pieces.append(ROWS.get(part.name, _refused)(part, waiting.pop(0), forms))
     if waiting:
         raise InternalError(f"too many arguments for format {layout!r}")
-    return found
+    return pieces
 
 
-def of_values(kind: types.Joined, forms: TextForms) -> Callable[[Value], bytes]:
+def of_values(type_: types.Joined, forms: TextForms) -> Callable[[Value], bytes]:
     """The text of decoded values, by the format of their ``sprintf``."""
-    layout = kind.separator.encode("utf-8", "surrogateescape")
-    pieces = compile_pieces(layout, kind.members, forms)
+    layout = type_.separator.encode("utf-8", "surrogateescape")
+    pieces = compile_pieces(layout, type_.members, forms)
     shown = b"".join([piece.replace(b"%", b"%%") if isinstance(piece, bytes) else piece.format for piece in pieces])
     reads = [
-        _of_value(piece, type_)
-        for piece, type_ in zip([item for item in pieces if isinstance(item, Piece)], kind.members, strict=True)
+        _of_value(piece, member)
+        for piece, member in zip([item for item in pieces if isinstance(item, Piece)], type_.members, strict=True)
     ]
 
     def text(value: Value) -> bytes:
@@ -88,8 +88,8 @@ def _of_value(piece: Piece, type_: types.Type) -> Callable[[Value], object]:
         if not isinstance(value, int):
             raise InternalError("a number of a format is none")
         data = value.to_bytes(size, sys.byteorder, signed=value < 0)
-        found = read(data)[0]
-        return found if render is None else render(found)
+        converted = read(data)[0]
+        return converted if render is None else render(converted)
 
     return number
 
@@ -124,14 +124,14 @@ _WIDTHS = {"hh": 1, "h": 2, "": 4, "L": 4, "l": 8, "ll": 8, "j": 8, "z": 8, "t":
 _FORMATS: dict[str, str] = {"d": "d", "i": "d", "u": "d", "o": "o", "x": "x", "X": "X"}
 
 
-def _number_type(kind: types.Type) -> types.Int | None:
-    if isinstance(kind, types.Int):
-        return kind
-    if isinstance(kind, types.Enum):
-        return kind.integer
-    if isinstance(kind, types.Pointer | types.KSym | types.Username | types.Count):
+def _number_type(type_: types.Type) -> types.Int | None:
+    if isinstance(type_, types.Int):
+        return type_
+    if isinstance(type_, types.Enum):
+        return type_.integer
+    if isinstance(type_, types.Pointer | types.KSym | types.Username | types.Count):
         return types.UINT64
-    return types.UINT8 if isinstance(kind, types.Bool) else None
+    return types.UINT8 if isinstance(type_, types.Bool) else None
 
 
 def _read(source: types.Int, width: int, signed: bool) -> tuple[str, int]:
@@ -144,10 +144,10 @@ def _read(source: types.Int, width: int, signed: bool) -> tuple[str, int]:
     return integer_code(source.width, source.signed), mask
 
 
-def _number(conversion: Conversion, kind: types.Type, _forms: TextForms) -> Piece:
-    source = _number_type(kind)
+def _number(conversion: Conversion, type_: types.Type, _forms: TextForms) -> Piece:
+    source = _number_type(type_)
     if source is None or source.width > 8:
-        return _refused(conversion, kind, _forms)
+        return _refused(conversion, type_, _forms)
     signed = conversion.name in "di"
     layout, mask = _read(source, _WIDTHS[conversion.length], signed)
     plain = _FORMATS[conversion.name]
@@ -178,10 +178,10 @@ def _with_flags(conversion: Conversion, plain: str, fill: bool) -> bytes:
     return f"%{side if width else ''}{sign}{width}{letter}".encode()
 
 
-def _character(conversion: Conversion, kind: types.Type, forms: TextForms) -> Piece:
-    source = _number_type(kind)
+def _character(conversion: Conversion, type_: types.Type, forms: TextForms) -> Piece:
+    source = _number_type(type_)
     if source is None or source.width > 8:
-        return _refused(conversion, kind, forms)
+        return _refused(conversion, type_, forms)
     layout, _ = _read(source, 1, False)
     if forms.printable:
         character = forms.escaping(types.String(2), for_any(_character_text))
@@ -198,10 +198,10 @@ def _character_text(value: int) -> bytes:
 def _of_word(render: Callable[[int], bytes]) -> Callable[[Conversion, types.Type, TextForms], Piece]:
     """A conversion that shows a number as an unsigned word."""
 
-    def make(conversion: Conversion, kind: types.Type, forms: TextForms) -> Piece:
-        source = _number_type(kind)
+    def make(conversion: Conversion, type_: types.Type, forms: TextForms) -> Piece:
+        source = _number_type(type_)
         if source is None or source.width > 8:
-            return _refused(conversion, kind, forms)
+            return _refused(conversion, type_, forms)
         layout, mask = _read(source, 8, False)
         everything = mask or (1 << 64) - 1
         return Piece(_padded(conversion, "s"), layout, lambda value: render(value & everything))
@@ -216,32 +216,32 @@ def _address(value: int) -> bytes:
 # ---------------------------------------------------------------------------------------------- texts
 
 
-def _string(conversion: Conversion, kind: types.Type, forms: TextForms) -> Piece:
-    if isinstance(kind, types.Int) and kind.width <= 8:
-        return Piece(_padded(conversion, "d"), integer_code(kind.width, kind.signed))
-    if isinstance(kind, types.String) and not forms.printable:
+def _string(conversion: Conversion, type_: types.Type, forms: TextForms) -> Piece:
+    if isinstance(type_, types.Int) and type_.width <= 8:
+        return Piece(_padded(conversion, "d"), integer_code(type_.width, type_.signed))
+    if isinstance(type_, types.String) and not forms.printable:
         return Piece(_padded(conversion, "s"), textual=True)
-    return Piece(_padded(conversion, "s"), render=forms.form(kind), textual=True)
+    return Piece(_padded(conversion, "s"), render=forms.form(type_), textual=True)
 
 
 def _buffer(form: Callable[[bytes], bytes]) -> Callable[[Conversion, types.Type, TextForms], Piece]:
-    def piece(conversion: Conversion, kind: types.Type, forms: TextForms) -> Piece:
-        if isinstance(kind, types.Buffer | types.String | types.Mac):
+    def piece(conversion: Conversion, type_: types.Type, forms: TextForms) -> Piece:
+        if isinstance(type_, types.Buffer | types.String | types.Mac):
             return Piece(_padded(conversion, "s"), render=form, textual=True)
-        return _string(conversion, kind, forms)
+        return _string(conversion, type_, forms)
 
     return piece
 
 
-def _refused(conversion: Conversion, kind: types.Type, _forms: TextForms) -> Piece:
-    mark = f"!{{{kind} cannot print as %{conversion.name}}}".encode()
+def _refused(conversion: Conversion, type_: types.Type, _forms: TextForms) -> Piece:
+    mark = f"!{{{type_} cannot print as %{conversion.name}}}".encode()
     return Piece(b"%s", render=lambda _value: mark, textual=True)
 
 
-def _gfp_flags(conversion: Conversion, kind: types.Type, forms: TextForms) -> Piece:
+def _gfp_flags(conversion: Conversion, type_: types.Type, forms: TextForms) -> Piece:
     from pytrace.render.events import gfp_flags  # few scripts need it
 
-    return _of_word(gfp_flags.names)(conversion, kind, forms)
+    return _of_word(gfp_flags.names)(conversion, type_, forms)
 
 
 ROWS: dict[str, Callable[[Conversion, types.Type, TextForms], Piece]] = {

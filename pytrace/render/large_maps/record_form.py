@@ -73,11 +73,11 @@ class RecordForm:
         self._sizes = list(sizes)
         self.starts: list[int] = []
         """Where each column starts in a row that comes back."""
-        at = 0
+        end = 0
         for size in sizes:
-            self.starts.append(at)
-            at += (size + 7) & ~7
-        self.row_size = at
+            self.starts.append(end)
+            end += (size + 7) & ~7
+        self.row_size = end
         self._units: list[_Unit] = []
         self._stacks: list[_Stack] = []
         self._place = 0
@@ -101,34 +101,35 @@ class RecordForm:
         self._place = place + piece.size
         whole = size == piece.size
         after = len(self._units) + piece.size // size if piece.ends else 0
-        for at in range(0, piece.size, size):
+        for offset in range(0, piece.size, size):
             # A number that is not aligned is copied byte by byte.
-            goal = place + (piece.size - 1 - at if swap and not whole else at)
+            goal = place + (piece.size - 1 - offset if swap and not whole else offset)
             first = goal == place and piece.signed
-            self._units.append(_Unit(source, piece.start + at, size, goal, row + at, swap and whole, first, after))
+            unit = _Unit(source, piece.start + offset, size, goal, row + offset, swap and whole, first, after)
+            self._units.append(unit)
 
     def records(self, columns: Sequence[bytes], count: int, *, whole: bool = False) -> Records:
         """The records of *count* rows; *columns* are the rows of each column. *whole* ones have the form's size."""
-        found = self._unit_columns(columns)
+        units = self._unit_columns(columns)
         for stack in self._stacks:
-            found += self._stack_columns(stack, columns[stack.source])
-        size = self.size if whole else (max((place + size for place, size, _ in found), default=1) + 7) & ~7
-        made = bytearray(count * size)
-        for place, width, data in found:
-            _write(made, size, place, width, data)
-        return made, size
+            units += self._stack_columns(stack, columns[stack.source])
+        size = self.size if whole else (max((place + size for place, size, _ in units), default=1) + 7) & ~7
+        records = bytearray(count * size)
+        for place, width, data in units:
+            _write(records, size, place, width, data)
+        return records, size
 
     def _unit_columns(self, columns: Sequence[bytes]) -> list[tuple[int, int, bytes]]:
         """Place, size and bytes of the units that are not zero in all rows."""
-        found, index = [], 0
+        used, index = [], 0
         while index < len(self._units):
             unit = self._units[index]
             data = self._column(unit, columns)
             if data:
-                found.append((unit.place, unit.size, data))
+                used.append((unit.place, unit.size, data))
             # Where all rows of a string have a zero, all of them have ended.
             index = unit.after if unit.after and not data else index + 1
-        return found
+        return used
 
     def _column(self, unit: _Unit, columns: Sequence[bytes]) -> bytes:
         """The bytes of a unit of all rows, as they are in records; empty where all are zero."""
@@ -143,37 +144,37 @@ class RecordForm:
         step = self._sizes[stack.source]
         counts = array("i", _read(data, step, stack.start, 4))
         errors = array("i", [min(count, 0) for count in counts]).tobytes()
-        found = [
+        units = [
             (stack.place, 4, _swapped(_read(data, step, stack.start + 4, 4), 4)),
             (stack.place + 4, 4, _inverted(_swapped(errors, 4), 4)),
         ]
         present = bytes([min(max(count, 0), stack.limit) for count in counts])
         for index in range(max(present, default=0)):
             place = stack.place + 8 + 16 * index
-            found.append((place, 1, present.translate(bytes(index + 1) + b"\1" * (255 - index))))
-            found.append((place + 8, 8, _swapped(_read(data, step, stack.start + 8 + 8 * index, 8), 8)))
-        return found
+            units.append((place, 1, present.translate(bytes(index + 1) + b"\1" * (255 - index))))
+            units.append((place + 8, 8, _swapped(_read(data, step, stack.start + 8 + 8 * index, 8), 8)))
+        return units
 
     def rows(self, records: Records) -> bytearray:
         """The inverse: rows of :attr:`row_size` bytes."""
         data, size = records
-        made = bytearray(len(data) // size * self.row_size)
+        rows = bytearray(len(data) // size * self.row_size)
         for unit in self._units:
             if unit.place >= size:
                 continue
             column = _read(data, size, unit.place, unit.size)
             if unit.invert:
                 column = _inverted(column, unit.size)
-            _write(made, self.row_size, unit.row, unit.size, _swapped(column, unit.size) if unit.swap else column)
+            _write(rows, self.row_size, unit.row, unit.size, _swapped(column, unit.size) if unit.swap else column)
         for stack in self._stacks:
-            self._stack_rows(stack, data, size, made)
-        return made
+            self._stack_rows(stack, data, size, rows)
+        return rows
 
-    def _stack_rows(self, stack: _Stack, data: bytearray, size: int, made: bytearray) -> None:
+    def _stack_rows(self, stack: _Stack, data: bytearray, size: int, rows: bytearray) -> None:
         step, row = self.row_size, stack.row
         errors = _swapped(_inverted(_read(data, size, stack.place + 4, 4), 4), 4)
-        _write(made, step, row, 4, errors)
-        _write(made, step, row + 4, 4, _swapped(_read(data, size, stack.place, 4), 4))
+        _write(rows, step, row, 4, errors)
+        _write(rows, step, row + 4, 4, _swapped(_read(data, size, stack.place, 4), 4))
         counts = 0
         for index in range(min(stack.limit, (size - stack.place - 8) // 16)):
             place = stack.place + 8 + 16 * index
@@ -182,11 +183,11 @@ class RecordForm:
                 break
             # Each byte of the sum counts the frames of one stack.
             counts += present
-            _write(made, step, row + 8 + 8 * index, 8, _swapped(_read(data, size, place + 8, 8), 8))
+            _write(rows, step, row + 8 + 8 * index, 8, _swapped(_read(data, size, place + 8, 8), 8))
         numbers = array("i", list(counts.to_bytes(len(data) // size, "little")))
         if any(errors):
             numbers = array("i", map(_or_error, numbers, array("i", errors)))
-        _write(made, step, row, 4, numbers.tobytes())
+        _write(rows, step, row, 4, numbers.tobytes())
 
 
 def _or_error(count: int, error: int) -> int:
@@ -195,15 +196,15 @@ def _or_error(count: int, error: int) -> int:
 
 def _rest(sizes: Sequence[int], order: Sequence[tuple[int, Piece]]) -> list[tuple[int, Piece]]:
     """The parts that no piece of *order* covers."""
-    found = []
+    pieces = []
     for source, size in enumerate(sizes):
         covered = sorted((piece.start, piece.start + piece.size) for index, piece in order if index == source)
-        at = 0
+        free = 0
         for start, end in [*covered, (size, size)]:
-            if start > at:
-                found.append((source, Piece(at, start - at, False)))
-            at = max(at, end)
-    return found
+            if start > free:
+                pieces.append((source, Piece(free, start - free, False)))
+            free = max(free, end)
+    return pieces
 
 
 def _read(data: bytes | bytearray, step: int, start: int, size: int) -> bytes:
@@ -214,12 +215,12 @@ def _read(data: bytes | bytearray, step: int, start: int, size: int) -> bytes:
         return units[start // size :: step // size].tobytes()
 
 
-def _write(made: bytearray, step: int, place: int, size: int, data: bytes) -> None:
+def _write(rows: bytearray, step: int, place: int, size: int, data: bytes) -> None:
     """The inverse of :func:`_read`."""
     if size == 1:
-        made[place::step] = data
+        rows[place::step] = data
         return
-    with memoryview(made) as whole, _units(whole, size) as units:
+    with memoryview(rows) as whole, _units(whole, size) as units:
         units[place // size :: step // size] = _units(memoryview(data), size)
 
 
@@ -230,13 +231,13 @@ def _units(view: memoryview, size: int) -> memoryview:
 def _swapped(data: bytes, size: int) -> bytes:
     if not _SWAPS or size == 1:
         return data
-    found = array(_CODES[size], data)
-    found.byteswap()
-    return found.tobytes()
+    units = array(_CODES[size], data)
+    units.byteswap()
+    return units.tobytes()
 
 
 def _inverted(data: bytes, size: int) -> bytes:
     """Numbers with the most significant byte first, their signs inverted."""
-    found = bytearray(data)
-    found[::size] = found[::size].translate(_INVERT_SIGN)
-    return bytes(found)
+    inverted = bytearray(data)
+    inverted[::size] = inverted[::size].translate(_INVERT_SIGN)
+    return bytes(inverted)

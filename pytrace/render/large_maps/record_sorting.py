@@ -96,12 +96,12 @@ class _LastRecords:
         self._best: list[bytes] = []
 
     def add(self, records: Records) -> None:
-        found = [record.rstrip(b"\0") for record in _split(*records)]
+        items = [record.rstrip(b"\0") for record in _split(*records)]
         if len(self._best) == self._top:
             bound = self._best[0]
-            found = [item for item in found if (item < bound if self._descending else item > bound)]
-        if found:
-            self._best = sorted(self._best + found, reverse=self._descending)[-self._top :]
+            items = [item for item in items if (item < bound if self._descending else item > bound)]
+        if items:
+            self._best = sorted(self._best + items, reverse=self._descending)[-self._top :]
 
     def blocks(self) -> Iterator[Records]:
         for start in range(0, len(self._best), ROWS):

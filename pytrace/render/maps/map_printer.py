@@ -110,9 +110,9 @@ class MapPrinter:
         """The title in text output."""
         return self.title.encode(errors="surrogateescape")
 
-    def sort(self, found: list[Entry], order: str = "") -> None:
+    def sort(self, entries: list[Entry], order: str = "") -> None:
         """Order entries as they print."""
-        found.sort(key=self.order_key(order.removeprefix("-")), reverse=order.startswith("-"))
+        entries.sort(key=self.order_key(order.removeprefix("-")), reverse=order.startswith("-"))
 
     def order_key(self, by: str = "") -> Callable[[Entry], Value]:
         """The sort key of entries: by ``key``, by ``value``, or as they print without an order."""
@@ -189,7 +189,7 @@ class MapPrinter:
         return with_div((self.jsons if as_json else self.texts).form(type_), type_, shown.div)
 
     def window(
-        self, kind: types.TSeries, entries: list[Entry], div: int, last: int | None = None
+        self, type_: types.TSeries, entries: list[Entry], div: int, last: int | None = None
     ) -> Callable[[Intervals], tseries.Series]:
         """The series of a value, divided by *div*.
 
@@ -200,17 +200,17 @@ class MapPrinter:
         end = last
 
         def window(value: Intervals) -> tseries.Series:
-            values = {number: truncated(item, div) for number, item in tseries.merged(kind, value).items()}
-            return tseries.window(kind, values, end)
+            values = {number: truncated(item, div) for number, item in tseries.merged(type_, value).items()}
+            return tseries.window(type_, values, end)
 
         return window
 
     def shape(self) -> histogram.Shape:
         """The buckets of a map of histograms."""
-        kind = self.value_type
-        if not isinstance(kind, types.Hist | types.LHist):
+        type_ = self.value_type
+        if not isinstance(type_, types.Hist | types.LHist):
             raise InternalError(f"percentiles of {self.name}, which is no histogram")
-        return histogram.shape(kind)
+        return histogram.shape(type_)
 
 
 class MapView(MapPrinter):
@@ -247,8 +247,8 @@ class MapView(MapPrinter):
         shown = shown or Shown()
         if self._key is None:
             return self._scalar(shown, always)
-        found = self._sorted(shown, self._key)
-        return found if isinstance(found, list) else list(chain.from_iterable(found.entries()))
+        entries = self._sorted(shown, self._key)
+        return entries if isinstance(entries, list) else list(chain.from_iterable(entries.entries()))
 
     def contents(self) -> list[Entry]:
         """The entries that would print, in no order."""
@@ -287,9 +287,9 @@ class MapView(MapPrinter):
                 return large
             if count > LARGE:
                 break
-        found = self._decoded(chain(start, blocks), decode)
-        self.sort(found, shown.order)
-        return found[-shown.top :] if shown.top else found
+        entries = self._decoded(chain(start, blocks), decode)
+        self.sort(entries, shown.order)
+        return entries[-shown.top :] if shown.top else entries
 
     def _scalar(self, shown: Shown, always: bool) -> list[Entry]:
         subtract = self._subtract
@@ -327,13 +327,13 @@ class MapView(MapPrinter):
         merge = self._merger(len(pairs[0][1]))
         return [(decode(key, 0), merge(value)) for key, value in pairs]
 
-    def _bucketed(self, pairs: list[tuple[bytes, bytes]], kind: types.Type, decode: Decode) -> list[Entry]:
+    def _bucketed(self, pairs: list[tuple[bytes, bytes]], type_: types.Type, decode: Decode) -> list[Entry]:
         grouped: dict[bytes, list[tuple[int, bytes]]] = {}
         number = struct.Struct("=Q").unpack_from
         for key, value in pairs:
             cut = len(key) - 8
             grouped.setdefault(key[:cut], []).append((number(key, cut)[0], value))
-        join = self._join_series if isinstance(kind, types.TSeries) else self._join_buckets
+        join = self._join_series if isinstance(type_, types.TSeries) else self._join_buckets
         return [(decode(key, 0), join(parts)) for key, parts in grouped.items()]
 
     def _join_buckets(self, parts: list[tuple[int, bytes]]) -> tuple[int, ...]:
@@ -350,10 +350,10 @@ class MapView(MapPrinter):
         return tuple(item for intervals in series if isinstance(intervals, tuple) for item in intervals)
 
     def _merger(self, size: int) -> Merge[Value]:
-        found = self._merges.get(size)
-        if found is None:
-            found = self._merges[size] = self._merging.merge(self.spec.value, size, self.decoders)
-        return found
+        merge = self._merges.get(size)
+        if merge is None:
+            merge = self._merges[size] = self._merging.merge(self.spec.value, size, self.decoders)
+        return merge
 
     def _merge(self, data: bytes) -> Value:
         return self._merger(len(data))(data)
@@ -387,11 +387,11 @@ class MapView(MapPrinter):
     def text_parts(self, shown: Shown | None = None, *, always: bool = False) -> Iterator[bytes]:
         """As :meth:`text`, a part at a time."""
         shown = shown or Shown()
-        found = self._scalar(shown, always) if self._key is None else self._sorted(shown, self._key)
-        if isinstance(found, list):
-            yield self.entries_text(found, shown)
+        entries = self._scalar(shown, always) if self._key is None else self._sorted(shown, self._key)
+        if isinstance(entries, list):
+            yield self.entries_text(entries, shown)
         else:
-            yield from found.text()
+            yield from entries.text()
 
     def json(self, shown: Shown | None = None, *, always: bool = False) -> bytes:
         """The map as one line of JSON, empty when there is nothing to show."""
@@ -400,11 +400,11 @@ class MapView(MapPrinter):
     def json_parts(self, shown: Shown | None = None, *, always: bool = False) -> Iterator[bytes]:
         """As :meth:`json`, a part at a time."""
         shown = shown or Shown()
-        found = self._scalar(shown, always) if self._key is None else self._sorted(shown, self._key)
-        if isinstance(found, list):
-            yield self.entries_json(found, shown)
+        entries = self._scalar(shown, always) if self._key is None else self._sorted(shown, self._key)
+        if isinstance(entries, list):
+            yield self.entries_json(entries, shown)
         else:
-            yield from self.entries_json_parts(found.entries(), shown, None)
+            yield from self.entries_json_parts(entries.entries(), shown, None)
 
     # ---- percentiles
 

@@ -27,10 +27,10 @@ def entries(view: MapView, page: Page, shown: Shown | None = None, *, always: bo
     return table(view, page, view.entries(shown, always=always), shown)
 
 
-def table(printer: MapPrinter, page: Page, found: list[Entry], shown: Shown) -> bytes:
+def table(printer: MapPrinter, page: Page, entries: list[Entry], shown: Shown) -> bytes:
     """Entries of a map, wherever they come from, as a table of their own; empty when there are none."""
-    last = last_interval(found) if isinstance(printer.value_type, types.TSeries) else 0
-    return b"".join(table_parts(printer, page, [found] if found else [], shown, last))
+    last = last_interval(entries) if isinstance(printer.value_type, types.TSeries) else 0
+    return b"".join(table_parts(printer, page, [entries] if entries else [], shown, last))
 
 
 def table_parts(
@@ -53,8 +53,8 @@ def quantiles(view: MapView, page: Page, percents: Sequence[str]) -> bytes:
             for item in of_value(value)
         ]
 
-    found = view.entries()
-    return b"".join(_table(view, page, schema, [found] if found else [], rows))
+    entries = view.entries()
+    return b"".join(_table(view, page, schema, [entries] if entries else [], rows))
 
 
 def _table(
@@ -85,14 +85,14 @@ def _bound(value: int | None) -> bytes:
 
 
 def _rows(printer: MapPrinter, shown: Shown, last: int) -> Rows:
-    kind = printer.value_type
-    if isinstance(kind, types.Stats):
+    type_ = printer.value_type
+    if isinstance(type_, types.Stats):
         return for_any(_stats)
-    if isinstance(kind, types.Hist | types.LHist):
+    if isinstance(type_, types.Hist | types.LHist):
         return _buckets(printer, shown)
-    if isinstance(kind, types.TSeries):
-        return _intervals(printer, kind, shown, last)
-    cells = with_div(csv.cells(printer.texts, kind), kind, shown.div)
+    if isinstance(type_, types.TSeries):
+        return _intervals(printer, type_, shown, last)
+    cells = with_div(csv.cells(printer.texts, type_), type_, shown.div)
     return lambda value: [cells(value)]
 
 
@@ -113,8 +113,8 @@ def _buckets(printer: MapPrinter, shown: Shown) -> Rows:
     return for_any(rows)
 
 
-def _intervals(printer: MapPrinter, kind: types.TSeries, shown: Shown, last: int) -> Rows:
-    window = printer.window(kind, [], shown.div, last)
+def _intervals(printer: MapPrinter, type_: types.TSeries, shown: Shown, last: int) -> Rows:
+    window = printer.window(type_, [], shown.div, last)
 
     def rows(value: Intervals) -> list[list[bytes]]:
         points = window(value).points

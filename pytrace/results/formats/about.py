@@ -73,7 +73,7 @@ def moment(nanoseconds: int) -> str:
 def json_line(snapshot: SnapshotData) -> bytes:
     """One line of JSON with the runs and what was lost; times are nanoseconds since 1970, and as texts."""
     runs = [json.mapping(_members(run)) for run in snapshot.runs]
-    losses = [(encoded(kind), _numbers(found)) for kind, found in sorted(snapshot.losses.items())]
+    losses = [(encoded(kind), _numbers(subjects)) for kind, subjects in sorted(snapshot.losses.items())]
     members = [(b"runs", b"[%s]" % b", ".join(runs)), (b"losses", json.mapping(losses))]
     if snapshot.costs:
         costs = [(run.encode(), cost_json(cost)) for run, cost in snapshot.costs.items()]

@@ -16,23 +16,23 @@ from pytrace.results.values import Counts, Pair, Value
 _BAR = 52
 
 
-def text(found: Difference) -> bytes:
+def text(difference: Difference) -> bytes:
     """Changes as text; one line for snapshots without any."""
     printers = Printers()
-    parts = [_map_text(printers, part) for _, part in sorted(found.maps.items())]
-    for kind, subjects in found.losses.items():
+    parts = [_map_text(printers, part) for _, part in sorted(difference.maps.items())]
+    for kind, subjects in difference.losses.items():
         parts += [encoded(f"# {kind}: {count:+d} ({subject})\n") for subject, count in subjects.items()]
     return b"".join(parts) or b"no map differs\n"
 
 
-def json_lines(found: Difference) -> bytes:
+def json_lines(difference: Difference) -> bytes:
     """A line for each map that differs, and one for losses."""
     printers = Printers()
-    lines = [_map_json(printers, part) for _, part in sorted(found.maps.items())]
-    if found.losses:
+    lines = [_map_json(printers, part) for _, part in sorted(difference.maps.items())]
+    if difference.losses:
         losses = [
             (encoded(kind), json.mapping([(encoded(name), json.number(count)) for name, count in subjects.items()]))
-            for kind, subjects in found.losses.items()
+            for kind, subjects in difference.losses.items()
         ]
         lines.append(json.line("difference_losses", json.mapping(losses)))
     return b"".join(lines)
@@ -163,8 +163,8 @@ def _series_text(_printers: Printers, type_: types.Type) -> _Shown:
 
 def _intervals(type_: types.TSeries, value: Value | None) -> Counts:
     """The values of the intervals of a time series, as they print; none without a value."""
-    found = value if isinstance(value, dict) else {}
-    return series_values(type_, {number: item for number, item in found.items() if isinstance(item, tuple)})
+    entries = value if isinstance(value, dict) else {}
+    return series_values(type_, {number: item for number, item in entries.items() if isinstance(item, tuple)})
 
 
 _TEXTS: dict[type[types.Type], Callable[[Printers, types.Type], _Shown]] = {

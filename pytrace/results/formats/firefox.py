@@ -174,12 +174,12 @@ def write(snapshot: SnapshotData, _options: WriteOptions, file: BinaryIO) -> Non
         TraceError: rows have no time.
     """
     shared = _Shared()
-    found = profiles(snapshot.maps.values(), Printers().portable_text)
+    measured = profiles(snapshot.maps.values(), Printers().portable_text)
     events = [
         (number, event) for number, table in enumerate(snapshot.tables) for event in row_events.events(snapshot, table)
     ]
     start = min((event.start for _, event in events), default=snapshot.start)
-    maps = [thread for profile in found for thread in _sample_threads(profile, shared)]
+    maps = [thread for profile in measured for thread in _sample_threads(profile, shared)]
     for number, thread in enumerate(maps):
         thread.tid = f"map {number + 1}"
     threads = maps + _row_threads(events, start, shared)

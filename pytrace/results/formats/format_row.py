@@ -116,7 +116,7 @@ class Format(msgspec.Struct, frozen=True):
             TraceError: the format has no such option, or its argument is missing or superfluous.
         """
         known = {option.name: option for option in self.options}
-        found: dict[str, str] = {}
+        options: dict[str, str] = {}
         for part in filter(None, text.split(",")):
             name, equals, value = part.partition("=")
             option = known.get(name)
@@ -125,8 +125,8 @@ class Format(msgspec.Struct, frozen=True):
             if bool(option.argument) != bool(equals):
                 form = f"{name}={option.argument}" if option.argument else name
                 raise TraceError(f"option {part!r} of format {self.name} should be written {form}")
-            found[name] = value
-        return found
+            options[name] = value
+        return options
 
     def _option_hints(self, name: str) -> tuple[str, ...]:
         if not self.options:

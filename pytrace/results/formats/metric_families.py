@@ -110,16 +110,16 @@ def families(snapshot: SnapshotData, *, timestamps: bool = False) -> list[Family
     Raises:
         TraceError: a histogram has negative counts, as differences have.
     """
-    found = [*run_families(snapshot.runs), losses_family(snapshot.losses)]
+    families = [*run_families(snapshot.runs), losses_family(snapshot.losses)]
     printers = Printers()
     for _, data in sorted(snapshot.maps.items()):
         if content(data) is not Content.VALUES:
-            found += map_families(data, printers, timestamps=timestamps)
-    found += [_read_family(snapshot.read), _marks_family(snapshot.maps.values())]
-    found = [family for family in found if family.samples]
+            families += map_families(data, printers, timestamps=timestamps)
+    families += [_read_family(snapshot.read), _marks_family(snapshot.maps.values())]
+    families = [family for family in families if family.samples]
     if timestamps:
-        found = [_at(family, snapshot.end) for family in found]
-    return distinct(found)
+        families = [_at(family, snapshot.end) for family in families]
+    return distinct(families)
 
 
 def map_families(data: MapData, printers: Printers | None = None, *, timestamps: bool = False) -> list[Family]:
@@ -132,8 +132,8 @@ def map_families(data: MapData, printers: Printers | None = None, *, timestamps:
     """
     label = _labels(data, printers or Printers())
     entries = sorted(((label(key), value) for key, value in data.entries.items()), key=itemgetter(0))
-    kind = data.value.tag if data.value.aggregate else data.value
-    help_ = data.help or f"Map {data.name} ({kind})"
+    type_ = data.value.tag if data.value.aggregate else data.value
+    help_ = data.help or f"Map {data.name} ({type_})"
     if data.mark:
         help_ = f"{help_} ({data.mark}: hits were left out)"
     one = _One(metric_name(data.name), _utf8(help_), timestamps)
@@ -197,11 +197,11 @@ def metric_name(name: str) -> str:
     return PREFIX + plain
 
 
-def distinct(found: Sequence[Family]) -> list[Family]:
+def distinct(families: Sequence[Family]) -> list[Family]:
     """The families with names of which no sample's name is that of a sample of another."""
     taken: set[str] = set()
     renamed = []
-    for family in found:
+    for family in families:
         name, number = family.name, 1
         while taken & _sample_names(name, family.kind):
             number += 1
@@ -243,13 +243,13 @@ def _different(entries: list[_Entry]) -> list[_Entry]:
     """The entries, which are in order, with a label more where two keys have the same text."""
     if all(first[0] != second[0] for first, second in pairwise(entries)):
         return entries
-    found: list[_Entry] = []
+    distinct_entries: list[_Entry] = []
     last, number = None, 1
     for labels, value in entries:
         number = number + 1 if labels == last else 1
         last = labels
-        found.append((labels if number == 1 else (*labels, ("same_text", str(number))), value))
-    return found
+        distinct_entries.append((labels if number == 1 else (*labels, ("same_text", str(number))), value))
+    return distinct_entries
 
 
 def _utf8(text: str) -> str:
@@ -281,11 +281,11 @@ def _gauge(one: _One, _kind: types.Type, entries: _Entries) -> list[Family]:
     return [one.family(MetricKind.GAUGE, (Sample("", labels, int(value)) for labels, value in entries))]
 
 
-def _sum(one: _One, kind: types.Count | types.Sum, entries: _Entries) -> list[Family]:
-    if kind.signed:
-        return _gauge(one, kind, entries)
+def _sum(one: _One, type_: types.Count | types.Sum, entries: _Entries) -> list[Family]:
+    if type_.signed:
+        return _gauge(one, type_, entries)
     samples = [Sample("_total", *entry) for entry in entries]
-    return [_gauge_if_negative(one.family(MetricKind.COUNTER, samples, unit=isinstance(kind, types.Sum)))]
+    return [_gauge_if_negative(one.family(MetricKind.COUNTER, samples, unit=isinstance(type_, types.Sum)))]
 
 
 def _gauge_if_negative(family: Family) -> Family:
@@ -296,8 +296,8 @@ def _gauge_if_negative(family: Family) -> Family:
     return replace(family, kind=MetricKind.GAUGE, samples=samples)
 
 
-def _average(one: _One, kind: types.Avg | types.Stats, entries: _Entries) -> list[Family]:
-    if not kind.signed:
+def _average(one: _One, type_: types.Avg | types.Stats, entries: _Entries) -> list[Family]:
+    if not type_.signed:
         both = ((("_count", count), ("_sum", total)) for _, (total, count) in entries)
         pairs = zip(entries, both, strict=True)
         samples = [Sample(suffix, labels, value) for (labels, _), parts in pairs for suffix, value in parts]
@@ -310,20 +310,20 @@ def _average(one: _One, kind: types.Avg | types.Stats, entries: _Entries) -> lis
     ]
 
 
-def _histogram(one: _One, kind: types.Hist | types.LHist, entries: _Entries) -> list[Family]:
+def _histogram(one: _One, type_: types.Hist | types.LHist, entries: _Entries) -> list[Family]:
     used = [bucket for _, counts in entries for bucket, count in counts.items() if count]
     if any(count < 0 for _, counts in entries for count in counts.values()):
         raise TraceError(f"metric {one.name}: buckets of a histogram cannot have negative counts")
     # All series of the family have the same buckets, from the one below the first that counted something.
     shown = range(max(0, min(used, default=0) - 1), max(used, default=-1) + 1)
-    bounds = _upper_bounds(kind, shown)
+    bounds = _upper_bounds(type_, shown)
     samples = [sample for labels, counts in entries for sample in _buckets(labels, counts, bounds)]
     return [one.family(MetricKind.HISTOGRAM, samples)]
 
 
-def _upper_bounds(kind: types.Hist | types.LHist, buckets: Iterable[int]) -> list[tuple[int, str]]:
+def _upper_bounds(type_: types.Hist | types.LHist, buckets: Iterable[int]) -> list[tuple[int, str]]:
     """Numbers of buckets and their greatest values, as ``le`` has them; without one that has no end."""
-    shape = histogram.shape(kind)
+    shape = histogram.shape(type_)
     return [
         # Digits of an integer, as not every one below 2**64 is a float.
         (bucket, f"{shape.bound(bucket) - 1}.0")
@@ -340,12 +340,12 @@ def _buckets(labels: Labels, counts: dict[int, int], bounds: Sequence[tuple[int,
     yield Sample("_bucket", (*labels, ("le", "+Inf")), sum(counts.values()))
 
 
-def _series(one: _One, kind: types.TSeries, entries: _Entries) -> list[Family]:
+def _series(one: _One, type_: types.TSeries, entries: _Entries) -> list[Family]:
     samples = []
     for labels, value in entries:
-        merged = sorted(tseries.merged(kind, [(number + 1, *item) for number, item in value.items()]).items())
+        merged = sorted(tseries.merged(type_, [(number + 1, *item) for number, item in value.items()]).items())
         if one.timestamps:
-            samples += [Sample("", labels, item, (number + 1) * kind.interval) for number, item in merged]
+            samples += [Sample("", labels, item, (number + 1) * type_.interval) for number, item in merged]
         else:
             samples += [Sample("", labels, item) for _, item in merged[-1:]]
     return [one.family(MetricKind.GAUGE, samples)]

@@ -24,13 +24,13 @@ def write(snapshot: SnapshotData, options: WriteOptions, file: BinaryIO) -> None
     file.write(exposition(families(snapshot, timestamps=options.flag("timestamps"))))
 
 
-def exposition(found: Iterable[Family], *, older: bool = False) -> bytes:
+def exposition(families: Iterable[Family], *, older: bool = False) -> bytes:
     """Families, whose names are distinct, as text with its closing line.
 
     *older*: in Prometheus' text format 0.0.4, without a closing line.
     """
     lines: list[str] = []
-    for family in found:
+    for family in families:
         lines += _older_heading(family) if older else _heading(family)
         lines += _samples(family)
     if not older:

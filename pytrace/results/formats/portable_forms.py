@@ -35,15 +35,15 @@ class PortableNames:
 
     kernel_symbol = user_symbol = user = interface = network_namespace = timestamp = cgroup = _name
 
-    def stack(self, kind: types.Stack, indent: bytes = b"        ") -> Callable[[StackTrace], bytes]:
-        """The text form of stacks of type *kind*: as in the run, with addresses as they are in the module."""
-        mode = kind.mode
+    def stack(self, type_: types.Stack, indent: bytes = b"        ") -> Callable[[StackTrace], bytes]:
+        """The text form of stacks of type *type_*: as in the run, with addresses as they are in the module."""
+        mode = type_.mode
 
         def text(value: StackTrace) -> bytes:
             if mode.one_line:
                 if value.error:
                     return no_stack(b"", value.error).strip()
-                return joined_words([frame_word(frame, frame.address, kind) for frame in value.frames], kind)
+                return joined_words([frame_word(frame, frame.address, type_) for frame in value.frames], type_)
             if value.error:
                 return no_stack(indent, value.error)
             if mode is StackMode.RAW:

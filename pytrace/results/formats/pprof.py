@@ -63,11 +63,11 @@ _Module = tuple[str, str]
 """File and build id."""
 
 
-def _modules(found: Iterable[Profile]) -> list[_Module]:
+def _modules(measured: Iterable[Profile]) -> list[_Module]:
     """All binaries, first the program that most frames are of: readers take the first one for what was profiled."""
     weights: dict[int, int] = {}
     frames: dict[int, Frame] = {}
-    for profile in found:
+    for profile in measured:
         for sample in profile.samples:
             weight = abs(sample.values[0])
             for frame in sample.frames:
@@ -212,14 +212,14 @@ def write(snapshot: SnapshotData, options: WriteOptions, file: BinaryIO) -> None
         TraceError: a number does not fit in 63 bits and a sign, or an option is wrong.
     """
     period = _period(options.settings.get("hz"))
-    found = profiles(snapshot.maps.values(), Printers().portable_text)
-    writer = _Writer(_modules(found))
-    kinds = _sample_types(found, period)
+    measured = profiles(snapshot.maps.values(), Printers().portable_text)
+    writer = _Writer(_modules(measured))
+    kinds = _sample_types(measured, period)
     for name, unit in chain.from_iterable(kinds):
         writer.value_type(1, name, unit)
     width = sum(map(len, kinds))
     start = 0
-    for profile, kind in zip(found, kinds, strict=True):
+    for profile, kind in zip(measured, kinds, strict=True):
         for sample in profile.samples:
             values = _values(profile, sample, period)
             writer.sample(sample, [0] * start + values + [0] * (width - start - len(values)))
@@ -237,7 +237,7 @@ def _period(text: str | None) -> int:
     return 1_000_000_000 // int(text)
 
 
-def _sample_types(found: Iterable[Profile], period: int) -> list[list[tuple[str, str]]]:
+def _sample_types(measured: Iterable[Profile], period: int) -> list[list[tuple[str, str]]]:
     """Names and units of each map's numbers; of averages and stats the count comes first, as ``-mean`` wants it."""
     used: set[str] = set()
 
@@ -247,7 +247,7 @@ def _sample_types(found: Iterable[Profile], period: int) -> list[list[tuple[str,
         return name
 
     kinds = []
-    for profile in found:
+    for profile in measured:
         stem = " ".join(word.removeprefix("@") for word in profile.name.split(" ")).strip()
         names = [(_type_name(stem, one), _UNITS.get(one.unit, one.unit)) for one in profile.measures]
         if period and _counts(profile.measures):

@@ -56,11 +56,11 @@ def write(snapshot: SnapshotData, options: WriteOptions, file: BinaryIO) -> None
         TraceError: a number is negative.
     """
     frames = _Frames()
-    found = profiles(snapshot.maps.values(), Printers().portable_text)
+    measured = profiles(snapshot.maps.values(), Printers().portable_text)
     groups = _together if options.flag("together") else _apart
     shown = [
         _shown(profile, number, name, samples, frames)
-        for profile in found
+        for profile in measured
         for name, samples in groups(profile)
         for number in range(len(profile.measures))
     ]

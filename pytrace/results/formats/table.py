@@ -134,9 +134,9 @@ def by_suffix(path: str) -> Format | None:
         TraceError: the suffix is that of another format.
     """
     name = path.lower()
-    found = [(len(suffix), row) for row in FORMATS for suffix in row.suffixes if name.endswith(suffix)]
-    if found:
-        return max(found, key=lambda item: item[0])[1]
+    matches = [(len(suffix), row) for row in FORMATS for suffix in row.suffixes if name.endswith(suffix)]
+    if matches:
+        return max(matches, key=lambda item: item[0])[1]
     suffix = os.path.splitext(name)[1]
     names = [row.name for row in FORMATS]
     if suffix in _OTHERS:

@@ -83,10 +83,10 @@ def _only(snapshot: SnapshotData, options: WriteOptions, name: str) -> FlatTable
         if not number.isdecimal():
             raise TraceError(f"rows={number}: expected the number of a table of rows, from 1")
         return named_table(snapshot, "rows", int(number))
-    found = [*snapshot.maps, *(f"rows={at}" for at in range(1, len(snapshot.tables) + 1))]
-    if len(found) != 1:
+    names = [*snapshot.maps, *(f"rows={table}" for table in range(1, len(snapshot.tables) + 1))]
+    if len(names) != 1:
         hints = (f"--map {next(iter(snapshot.maps), 'rows')} chooses one of them", *_row_hint(snapshot, name))
-        there = ", ".join(found) or "nothing"
+        there = ", ".join(names) or "nothing"
         raise TraceError(f"a file of format {name} holds one table; the snapshot has {there}", hints=hints)
     return map_table(next(iter(snapshot.maps.values()))) if snapshot.maps else rows_table(snapshot, snapshot.tables[0])
 

@@ -92,15 +92,15 @@ def _text(printers: Printers, page: Page, snapshot: SnapshotData, table: Table) 
         yield b"".join(lines)
 
 
-def _careful(shown: TextTable, values: Sequence[Sequence[Cell]], at: int) -> bytes:
-    return shown.careful_row(values[at])
+def _careful(shown: TextTable, values: Sequence[Sequence[Cell]], index: int) -> bytes:
+    return shown.careful_row(values[index])
 
 
 def _cell(printers: Printers, column: Column) -> Callable[[Portable], Cell]:
-    kind = column.type
+    type_ = column.type
     if column.number:
-        return printers.portable(kind, _number)
-    return printers.portable(kind, cell(printers.texts, kind) or for_any(bytes))
+        return printers.portable(type_, _number)
+    return printers.portable(type_, cell(printers.texts, type_) or for_any(bytes))
 
 
 def _number(value: Decoded) -> int:

@@ -64,10 +64,10 @@ def _entries(data: MapData, type_: types.Hist | types.LHist, text: Callable[[typ
     restored = as_python(type_)
     entries = []
     for key, value in data.entries.items():
-        found = restored(value)
-        assert isinstance(found, Histogram)
+        decoded = restored(value)
+        assert isinstance(decoded, Histogram)
         name = "" if form is None else form(key).decode("utf-8", "surrogateescape").strip("\n")
-        counts = histogram.all_buckets(type_, found.counts)
+        counts = histogram.all_buckets(type_, decoded.counts)
         entries.append(_Entry(_order(key, name), name, counts, sum(counts)))
     return entries
 
@@ -98,13 +98,13 @@ def _bars(drawing: Drawing, name: str, form: histogram.Shape, entry: _Entry) -> 
     drawing.rule(MARGIN, bottom, MARGIN + step * len(buckets), bottom, "#888")
     _bounds(drawing, buckets, step, bottom + FONT + 2)
     drawing.height = bottom + FONT + 6
-    found = histogram.quantiles(form, entry.counts, _PERCENTS)
-    for item in found:
+    quantiles = histogram.quantiles(form, entry.counts, _PERCENTS)
+    for item in quantiles:
         place = _position(buckets, item)
         if place is not None:
             x = MARGIN + (place + 0.5) * step
             drawing.rule(x, top, x, bottom, "#c33", "3 3")
-    texts = [" ".join(histogram.quantile_text(item).decode().split()) for item in found]
+    texts = [" ".join(histogram.quantile_text(item).decode().split()) for item in quantiles]
     drawing.line(f"dashed: {', '.join(texts)}", "q")
     drawing.height += GAP
 

@@ -139,14 +139,14 @@ def _alike(name: str, snapshots: Sequence[SnapshotData]) -> list[tuple[SnapshotD
     Raises:
         TraceError: they have none.
     """
-    found = [(snapshot, snapshot.maps[name]) for snapshot in snapshots if name in snapshot.maps]
-    key, value = found[0][1].key, found[0][1].value
-    for snapshot, data in found[1:]:
+    versions = [(snapshot, snapshot.maps[name]) for snapshot in snapshots if name in snapshot.maps]
+    key, value = versions[0][1].key, versions[0][1].value
+    for snapshot, data in versions[1:]:
         names = (snapshots[0].title, snapshot.title)
         value = type_union.common(f"map {name}: values", "shown together", (value, data.value), names)
         if key is not None or data.key is not None:
             key = type_union.common(f"map {name}: keys", "shown together", (key, data.key), names)
-    return [(snapshot, replace(data, key=key, value=value)) for snapshot, data in found]
+    return [(snapshot, replace(data, key=key, value=value)) for snapshot, data in versions]
 
 
 def _states(document: Document, printers: Printers, states: Sequence[tuple[SnapshotData, MapData]]) -> Part:

@@ -82,5 +82,5 @@ def exacts(numbers: Iterable[int]) -> list[int | str]:
 
 def columns(rows: Iterable[tuple[int, ...]], width: int) -> list[list[int]]:
     """Rows as columns, of which there are *width* even without rows."""
-    found = [list(column) for column in zip(*rows, strict=True)]
-    return found or [[] for _ in range(width)]
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    return columns or [[] for _ in range(width)]

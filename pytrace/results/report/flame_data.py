@@ -18,8 +18,8 @@ def flame_part(document: Document, after: MapData, before: MapData | None, text:
     """The flame graph of a map; with *before* a differential one."""
     key = after.key
     assert key is not None
-    found = key_columns(key)
-    samples = _Samples(document, found, text)
+    members = key_columns(key)
+    samples = _Samples(document, members, text)
     values, olds = numbers(after.value), numbers(before.value if before is not None else after.value)
     old_entries: Mapping[Portable, Value] = before.entries if before is not None else {}
     nothing = (0,) * len(measures(after))
@@ -91,14 +91,14 @@ class Trie:
 class _Samples:
     """Places of keys: a node of the trie, and a group of the members that are no stacks."""
 
-    def __init__(self, document: Document, found: Sequence[Column], text: Callable[[types.Type], Text]) -> None:
+    def __init__(self, document: Document, columns: Sequence[Column], text: Callable[[types.Type], Text]) -> None:
         self.trie = Trie()
         self._document = document
-        self._stacks = [isinstance(column.type, types.Stack) for column in found]
+        self._stacks = [isinstance(column.type, types.Stack) for column in columns]
         self._labels = [
-            (column.name, text(column.type)) for column in found if not isinstance(column.type, types.Stack)
+            (column.name, text(column.type)) for column in columns if not isinstance(column.type, types.Stack)
         ]
-        self._path = paths([column.type for column in found])
+        self._path = paths([column.type for column in columns])
         self._groups: dict[tuple[int, ...], int] = {}
         self._frame_numbers: dict[tuple[Frame, int], tuple[int, int]] = {}
 
@@ -136,11 +136,11 @@ class _Samples:
         same = [len(set(column)) == 1 for column in zip(*groups, strict=True)]
         if len(groups) < 2:
             same = [False] * len(names)
-        kept = [at for at, one in enumerate(same) if not one]
+        kept = [index for index, one in enumerate(same) if not one]
         texts = self._document.texts.all() if any(same) else []
-        fixed = ", ".join(f"{name} = {texts[groups[0][at]]}" for at, name in enumerate(names) if same[at])
+        fixed = ", ".join(f"{name} = {texts[groups[0][index]]}" for index, name in enumerate(names) if same[index])
         return (
-            [self._document.text(names[at]) for at in kept],
-            [[group[at] for at in kept] for group in groups],
+            [self._document.text(names[index]) for index in kept],
+            [[group[index] for index in kept] for group in groups],
             f"In all keys: {fixed}." if fixed else "",
         )

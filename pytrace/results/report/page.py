@@ -116,8 +116,8 @@ def escaped(text: str) -> str:
 
 
 def _header(head: Head) -> str:
-    found = [line.removeprefix("# ").rstrip("\n") for line in head.about if line.strip()]
-    items = "".join(f"<li>{escaped(line)}</li>" for line in found if line not in head.losses)
+    lines = [line.removeprefix("# ").rstrip("\n") for line in head.about if line.strip()]
+    items = "".join(f"<li>{escaped(line)}</li>" for line in lines if line not in head.losses)
     parts = [f"<h2>{escaped(head.title)}</h2>"] if head.title else []
     parts.append(f'<ul class="runs">{items}</ul>')
     if head.losses:

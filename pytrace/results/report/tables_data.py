@@ -38,8 +38,8 @@ class Cells:
         """The cells of a value."""
         if self._texts is None:
             return []
-        found = self._texts(value)
-        return [self._cell(text, numeric) for text, numeric in zip(found, self._numeric, strict=True)]
+        texts = self._texts(value)
+        return [self._cell(text, numeric) for text, numeric in zip(texts, self._numeric, strict=True)]
 
     def _cell(self, text: bytes, numeric: bool) -> Cell:
         if numeric:
@@ -53,11 +53,11 @@ def rows_part(
 ) -> Part:
     """The rows of ``row()`` statements of one shape."""
     cells = Cells(document, printers, TableSchema.of(("",), (table.type,)).columns, table.type)
-    found = [cells.of(row) for row in rows]
+    cells_of_rows = [cells.of(row) for row in rows]
     note = f"{table.dropped} older rows were not kept." if table.dropped else ""
     return {
         "kind": "table", "name": document.text(name), "help": document.text(""), "note": note,
-        "columns": cells.columns, "rows": found, "sort": -1,
+        "columns": cells.columns, "rows": cells_of_rows, "sort": -1,
     }  # fmt: skip
 
 
@@ -169,8 +169,8 @@ def _counts(data: MapData, key: Portable) -> _BucketCounts:
 
 
 def _paired(value: Value | None) -> _BucketCounts:
-    found = sorted(value.items()) if isinstance(value, dict) else []
-    return [[number for number, _ in found], exacts(count for _, count in found if isinstance(count, int))]
+    items = sorted(value.items()) if isinstance(value, dict) else []
+    return [[number for number, _ in items], exacts(count for _, count in items if isinstance(count, int))]
 
 
 # ---------------------------------------------------------------------------------------------- lines
@@ -190,10 +190,10 @@ def series_part(document: Document, printers: Printers, data: MapData, before: M
 def _points(data: MapData, key: Portable) -> list[list[float] | list[Cell]]:
     type_, value = data.value, data.entries.get(key)
     assert isinstance(type_, types.TSeries)
-    found = (
+    items = (
         {number: item for number, item in value.items() if isinstance(item, tuple)} if isinstance(value, dict) else {}
     )
-    points = sorted(series_values(type_, found).items())
+    points = sorted(series_values(type_, items).items())
     return [[number * type_.interval / 1e9 for number, _ in points], exacts(item for _, item in points)]
 
 
@@ -249,11 +249,11 @@ def _starts(states: States) -> list[float]:
 
 def _steps(states: States, key: Portable, change: _Change) -> list[Value | None]:
     """The change of a key's value since the snapshot before; since nothing where another run began."""
-    found = [change(None, states[0][1].entries.get(key))]
+    changes = [change(None, states[0][1].entries.get(key))]
     for (earlier, before), (later, after) in pairwise(states):
         was = before.entries.get(key) if _same_run(earlier, later) else None
-        found.append(change(was, after.entries.get(key)))
-    return found
+        changes.append(change(was, after.entries.get(key)))
+    return changes
 
 
 def _number_added(was: Value | None, now: Value | None) -> Value | None:

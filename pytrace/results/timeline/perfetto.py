@@ -31,13 +31,13 @@ def write(snapshot: SnapshotData, file: BinaryIO) -> None:
     maps = [data for _, data in sorted(snapshot.maps.items())]
     series = [data for data in maps if isinstance(data.value, types.TSeries)]
     stacks = [data for data in maps if not isinstance(data.value, types.TSeries)]
-    found = track_packets.row_packets(events, tracks)
-    found += [packet for data in series for packet in _counters(data, data.value, tracks)]
+    packets = track_packets.row_packets(events, tracks)
+    packets += [packet for data in series for packet in _counters(data, data.value, tracks)]
     for place, data in enumerate(stacks):
-        found += stack_packets(data, place, snapshot.end)
+        packets += stack_packets(data, place, snapshot.end)
     file.write(track_packets.clocks(snapshot.start))
     file.writelines(tracks.packets)
-    file.writelines(found)
+    file.writelines(packets)
 
 
 def _counters(data: MapData, type_: types.Type, tracks: Tracks) -> Iterator[bytes]:

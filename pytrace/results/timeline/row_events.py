@@ -86,22 +86,24 @@ def events(snapshot: SnapshotData, table: Table) -> Iterator[RowEvent]:
 
 def _roles(columns: tuple[Column, ...]) -> _Roles:
     stems = [_stem(column) for column in columns]
-    integers = [at for at, column in enumerate(columns) if isinstance(column.type, types.Int)]
-    time = next((at for name in _TIMES for at in integers if stems[at] == name), None)
+    integers = [index for index, column in enumerate(columns) if isinstance(column.type, types.Int)]
+    time = next((index for name in _TIMES for index in integers if stems[index] == name), None)
     if time is None:
         names = ", ".join(column.name for column in columns)
         raise TraceError(
             f"rows with the columns {names} have no time, which a trace needs",
             hints=("row((ts=nsecs, …)) gives them one; --map chooses what is written",),
         )
-    durations = [at for at in integers if at != time and columns[at].unit in NANOSECONDS and columns[at].unit]
-    duration = next((at for at in durations if stems[at].startswith(_DURATIONS)), durations[0] if durations else None)
-    texts = [at for at, column in enumerate(columns) if not column.right and column.name != "comm"]
-    texts = [at for at in texts if not isinstance(columns[at].type, types.Bool | types.Pointer | types.Stack)]
+    timed = (index for index in integers if columns[index].unit and columns[index].unit in NANOSECONDS)
+    durations = [index for index in timed if index != time]
+    named = (index for index in durations if stems[index].startswith(_DURATIONS))
+    duration = next(named, durations[0] if durations else None)
+    texts = [index for index, column in enumerate(columns) if not column.right and column.name != "comm"]
+    texts = [index for index in texts if not isinstance(columns[index].type, types.Bool | types.Pointer | types.Stack)]
     return _Roles(
         time, duration, _named(columns, integers, "pid"), _named(columns, integers, "tid"),
-        next((at for at, column in enumerate(columns) if column.name == "comm" and not column.number), None),
-        next((at for at in texts if columns[at].name == "name"), texts[0] if texts else None),
+        next((index for index, column in enumerate(columns) if column.name == "comm" and not column.number), None),
+        next((index for index in texts if columns[index].name == "name"), texts[0] if texts else None),
     )  # fmt: skip
 
 
@@ -110,7 +112,7 @@ def _stem(column: Column) -> str:
 
 
 def _named(columns: tuple[Column, ...], among: list[int], name: str) -> int | None:
-    return next((at for at in among if columns[at].name == name), None)
+    return next((index for index in among if columns[index].name == name), None)
 
 
 # ---------------------------------------------------------------------------------------------- values
@@ -129,7 +131,7 @@ def _event(columns: tuple[Column, ...], roles: _Roles, number: int, run: Run, ro
     if not name:
         name = _stem(columns[roles.time if roles.duration is None else roles.duration])
     used = {roles.time, roles.pid, roles.tid, roles.comm}
-    others = [pair for at, pair in enumerate(zip(columns, row, strict=True)) if at not in used]
+    others = [pair for index, pair in enumerate(zip(columns, row, strict=True)) if index not in used]
     return RowEvent(
         time, duration, number,
         None if roles.pid is None else row[roles.pid],

@@ -94,14 +94,14 @@ def row_packets(events: Iterable[RowEvent], tracks: Tracks) -> list[bytes]:
     by_track: dict[int, list[RowEvent]] = {}
     for event in events:
         by_track.setdefault(tracks.lane(event, 0), []).append(event)
-    found: list[bytes] = []
+    packets: list[bytes] = []
     for group in by_track.values():
         for lane, slices in enumerate(_lanes([event for event in group if event.duration is not None])):
-            found += _slices(slices, tracks, lane)
+            packets += _slices(slices, tracks, lane)
         for event in group:
             if event.duration is None:
-                found.append(_track_event(event.start, _INSTANT, tracks.lane(event, 0), _about(event)))
-    return found
+                packets.append(_track_event(event.start, _INSTANT, tracks.lane(event, 0), _about(event)))
+    return packets
 
 
 def _lanes(events: list[RowEvent]) -> list[list[RowEvent]]:
@@ -113,7 +113,7 @@ def _lanes(events: list[RowEvent]) -> list[list[RowEvent]]:
             while ends and ends[-1] <= event.start:
                 ends.pop()
         end = _end(event)
-        lane = next((at for at, ends in enumerate(open_ends) if not ends or end <= ends[-1]), len(lanes))
+        lane = next((index for index, ends in enumerate(open_ends) if not ends or end <= ends[-1]), len(lanes))
         if lane == len(lanes):
             lanes.append([])
             open_ends.append([])
@@ -128,21 +128,21 @@ def _end(event: RowEvent) -> int:
 
 def _slices(events: list[RowEvent], tracks: Tracks, lane: int) -> list[bytes]:
     """Begin and end of each slice, in an order in which they nest also where times are equal."""
-    found: list[bytes] = []
+    packets: list[bytes] = []
     ends: list[tuple[int, int]] = []
 
     def close(until: int | None) -> None:
         while ends and (until is None or ends[-1][0] <= until):
             time, track = ends.pop()
-            found.append(_track_event(time, _END, track))
+            packets.append(_track_event(time, _END, track))
 
     for event in events:
         close(event.start)
         track = tracks.lane(event, lane)
-        found.append(_track_event(event.start, _BEGIN, track, _about(event)))
+        packets.append(_track_event(event.start, _BEGIN, track, _about(event)))
         ends.append((_end(event), track))
     close(None)
-    return found
+    return packets
 
 
 def _track_event(time: int, kind: int, track: int, fields: bytes = b"") -> bytes:

@@ -58,12 +58,12 @@ def joined(name: str, rows: Iterable[Block], keys: Iterable[Block]) -> Iterator[
     if not blocks:
         return
     count = sum(block[2] for block in blocks)
-    given = 0
-    for found in (_alone if len(blocks[0][0]) == DIGEST * blocks[0][2] else _bucketed)(blocks, keys):
-        given += found[2]
-        yield found
-    if given != count:
-        raise InternalError(f"{count - given} of {count} rows of {name} have no key")
+    with_key = 0
+    for joined_block in (_alone if len(blocks[0][0]) == DIGEST * blocks[0][2] else _bucketed)(blocks, keys):
+        with_key += joined_block[2]
+        yield joined_block
+    if with_key != count:
+        raise InternalError(f"{count - with_key} of {count} rows of {name} have no key")
 
 
 def _split(data: bytes, size: int) -> list[bytes]:
@@ -76,18 +76,19 @@ def _alone(blocks: list[Block], keys: Iterable[Block]) -> Iterator[Block]:
     size = len(values) * DIGEST // len(digests)
     blocks.clear()
     rows: dict[bytes, bytes] | None = None
-    at = 0
+    start = 0
     for names, whole, count in keys:
-        if rows is None and names == digests[at * DIGEST : (at + count) * DIGEST]:
-            yield whole, values[at * size : (at + count) * size], count
-            at += count
+        if rows is None and names == digests[start * DIGEST : (start + count) * DIGEST]:
+            yield whole, values[start * size : (start + count) * size], count
+            start += count
             continue
         if rows is None:
-            rows = dict(zip(_split(digests[at * DIGEST :], DIGEST), _split(values[at * size :], size), strict=True))
-        found = list(map(rows.get, _split(names, DIGEST)))
-        there = [value for value in found if value is not None]
+            rest = _split(digests[start * DIGEST :], DIGEST), _split(values[start * size :], size)
+            rows = dict(zip(*rest, strict=True))
+        matches = list(map(rows.get, _split(names, DIGEST)))
+        there = [value for value in matches if value is not None]
         if len(there) < count:
-            whole = b"".join(compress(_split(whole, len(whole) // count), (value is not None for value in found)))
+            whole = b"".join(compress(_split(whole, len(whole) // count), (value is not None for value in matches)))
         if there:
             yield whole, b"".join(there), len(there)
 

@@ -54,19 +54,19 @@ class LineTable:
             code: its instructions as they were loaded, with the functions that it calls.
         """
         program = self._function(symbol)
-        found: dict[int, Location] = {}
+        locations: dict[int, Location] = {}
         pending, known = [(0, program)], {0}
         while pending:
             begin, function = pending.pop()
             for offset, location in self._lines.get(function.section, {}).items():
                 if function.start <= offset < function.start + function.size:
-                    found[begin + offset - function.start] = location
+                    locations[begin + offset - function.start] = location
             for number, target in _references(code, begin, function.size):
                 callee = self._callee(function, number - begin)
                 if callee is not None and target not in known:
                     known.add(target)
                     pending.append((target, callee))
-        return dict(sorted(found.items()))
+        return dict(sorted(locations.items()))
 
     # ------------------------------------------------------------------ the file
 
@@ -92,22 +92,22 @@ class LineTable:
         if not data or not types:
             return {}
         _, _, _, header, _, _, offset, length = _EXT_HEADER.unpack_from(data)
-        at, strings_at = struct.unpack_from("<I8xI", types, 4)[:2]
-        strings = types[at + strings_at :]
-        found: dict[str, dict[int, Location]] = {}
+        header_size, strings_at = struct.unpack_from("<I8xI", types, 4)[:2]
+        strings = types[header_size + strings_at :]
+        sections: dict[str, dict[int, Location]] = {}
         place, end = header + offset, header + offset + length
         (record,) = struct.unpack_from("<I", data, place)
         place += 4
         while place < end:
             name, count = struct.unpack_from("<II", data, place)
             place += 8
-            lines = found.setdefault(_text(strings, name), {})
+            lines = sections.setdefault(_text(strings, name), {})
             for number in range(count):
                 instruction, file, text, position = _LINE.unpack_from(data, place + number * record)
                 line, column = position >> 10, max(1, position & 1023)
                 lines[instruction // 8] = Location(_text(strings, file), line, column, 0, _text(strings, text))
             place += count * record
-        return found
+        return sections
 
     # ------------------------------------------------------------------ functions
 
@@ -120,24 +120,24 @@ class LineTable:
         section, value = self._relocated(caller, number)
         if section is None:
             return None
-        for name, at, type_, start, _ in self._symbols:
-            if type_ == 2 and at == section and start == value:
+        for name, index, type_, start, _ in self._symbols:
+            if type_ == 2 and index == section and start == value:
                 return self._function(name)
         return None
 
     def _relocated(self, caller: _Function, number: int) -> tuple[int | None, int]:
         """Number of the section, and the offset in it, that an instruction of the file refers to."""
         code = self._bytes(caller.section)
-        at = 8 * (caller.start + number)
-        _, _, _, immediate = _INSTRUCTION.unpack_from(code, at)
+        place = 8 * (caller.start + number)
+        _, _, _, immediate = _INSTRUCTION.unpack_from(code, place)
         for offset, info in _RELOCATION.iter_unpack(self._bytes(f".rel{caller.section}")):
-            if offset == at:
+            if offset == place:
                 _, section, type_, value, _ = self._symbols[info >> 32]
                 # A call counts instructions from the next one, an address bytes.
-                added = 8 * (immediate + 1) if code[at] == _CALL else immediate
+                added = 8 * (immediate + 1) if code[place] == _CALL else immediate
                 return section, value if type_ == 2 else value + added
         names = [section.name for section in self._sections]
-        return names.index(caller.section), at + 8 * (immediate + 1)
+        return names.index(caller.section), place + 8 * (immediate + 1)
 
 
 def _references(code: bytes, begin: int, size: int) -> Iterator[tuple[int, int]]:

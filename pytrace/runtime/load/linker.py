@@ -48,13 +48,13 @@ def _symbols(file: ElfFile) -> list[tuple[str, bool]]:
         return []
     sections = file.sections
     strings = bytes(file.contents(file.linked(table)))
-    found = []
+    functions = []
     rows = file.contents(table)
     for name, info, _, index, _, _ in _SYMBOL.iter_unpack(rows[: len(rows) // _SYMBOL.size * _SYMBOL.size]):
         if info & 15 == _FUNC and 0 < index < len(sections) and sections[index].name == ".text":
             text = strings[name:].partition(b"\0")[0].decode(errors="replace")
-            found.append((text, info >> 4 == 0))
-    return found
+            functions.append((text, info >> 4 == 0))
+    return functions
 
 
 def link(script: bytes, objects: Sequence[bytes]) -> bytes:

@@ -230,12 +230,12 @@ def _first(messages: libbpf.Messages, error: OSError) -> str:
 
 
 def _members(step: Callable[[int, int | None], int | None], handle: int) -> list[int]:
-    found: list[int] = []
+    handles: list[int] = []
     current = step(handle, None)
     while current:
-        found.append(current)
+        handles.append(current)
         current = step(handle, current)
-    return found
+    return handles
 
 
 def _map_name(lib: libbpf.Library, item: int) -> str:

@@ -130,13 +130,13 @@ class MapReader:
     def slot_and_clear(self, spec: MapSpec) -> tuple[bool, bytes]:
         """As :meth:`slot`, and clears the map in the same step (see :meth:`blocks`)."""
         before = self._shift(spec)
-        found = self._read_slot(spec, before)
-        if not found[0]:
-            return found
+        copy = self._read_slot(spec, before)
+        if not copy[0]:
+            return copy
         if self._flip(spec):
-            found = self._read_slot(spec, before)
+            copy = self._read_slot(spec, before)
         self._clear_slot(spec, before)
-        return found
+        return copy
 
     def _flip(self, spec: MapSpec) -> bool:
         """Have programs use the other copy, and wait until none uses this one; False when there is only one."""
@@ -208,16 +208,16 @@ class MapReader:
 
     def _size(self, spec: MapSpec) -> tuple[int, int, int, int]:
         """Descriptor, key size, size of a whole value, entries."""
-        found = self._sizes.get(spec.symbol)
-        if found is None:
+        sizes = self._sizes.get(spec.symbol)
+        if sizes is None:
             twice = self._loaded.generations.get(spec.symbol)
             descriptor = self._loaded.map_fd(spec.symbol) if twice is None else twice.current
-            kind, _, key_size, value_size, entries = bpf.map_info(descriptor)
-            if kind in PER_CPU_TYPES:
+            map_type, _, key_size, value_size, entries = bpf.map_info(descriptor)
+            if map_type in PER_CPU_TYPES:
                 value_size = round_up(value_size) * len(perf.possible_cpus())
-            found = self._sizes[spec.symbol] = descriptor, key_size, value_size, entries
+            sizes = self._sizes[spec.symbol] = descriptor, key_size, value_size, entries
         twice = self._loaded.generations.get(spec.symbol)
-        return found if twice is None else (twice.current, *found[1:])
+        return sizes if twice is None else (twice.current, *sizes[1:])
 
     def _blocks(self, spec: MapSpec, *, delete: bool) -> Iterator[Block]:
         descriptor, key_size, value_size, entries = self._size(spec)

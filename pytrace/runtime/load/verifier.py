@@ -100,7 +100,7 @@ _LIBRARY = "stdlib/"
 """Names of sources of library macros start with this."""
 
 
-def _location(found: Finding, positions: Positions, *, whole: bool) -> Location | None:
+def _location(complaint: Finding, positions: Positions, *, whole: bool) -> Location | None:
     """The script's place that a complaint is about.
 
     Code of a library macro has no place in the script: what the verifier read before it counts. Of a program that was
@@ -108,9 +108,9 @@ def _location(found: Finding, positions: Positions, *, whole: bool) -> Location 
     """
     starts = sorted(positions)
     if whole:
-        own = [place for place in (_at(starts, positions, number) for number in found.trace) if _in_script(place)]
+        own = [place for place in (_at(starts, positions, number) for number in complaint.trace) if _in_script(place)]
         return Counter(own).most_common(1)[0][0] if own else None
-    places = (_at(starts, positions, number) for number in reversed(found.trace))
+    places = (_at(starts, positions, number) for number in reversed(complaint.trace))
     return next((place for place in places if _in_script(place)), None)
 
 
@@ -314,16 +314,16 @@ def _program_refused(
 ) -> LoadError:
     log = logs.of(spec.symbol)
     cut = logs.cut(log)
-    found = finding(log)
+    complaint = finding(log)
     if before is not None and not cut:
         # The text of this log, the instructions of the longer one.
-        found = replace(finding(before.log), text=found.text)
+        complaint = replace(finding(before.log), text=complaint.text)
         log = f"{before.log}\n{log}"
-    sentence, hint, whole = _reason(number, "" if cut else found.text, has)
+    sentence, hint, whole = _reason(number, "" if cut else complaint.text, has)
     # What the verifier refuses as a whole may have no line of its own: the probe's.
-    place = _location(found, positions(spec), whole=whole) or spec.location
-    words = "" if cut else found.text or warnings[0]
-    shown = found.place if place is spec.location and not whole else ""
+    place = _location(complaint, positions(spec), whole=whole) or spec.location
+    words = "" if cut else complaint.text or warnings[0]
+    shown = complaint.place if place is spec.location and not whole else ""
     where = shown or f"{place.file}:{place.line}:{place.column}"
     name = spec.targets[0].probe if spec.targets else spec.kind
     message = f"the kernel's verifier rejected {name}: {sentence or words} ({where}){_excerpt(place)}"

@@ -73,7 +73,7 @@ class Batches:
             _deliver(
                 texts,
                 [printing.get(identity) for identity in identities],
-                lambda at: printing[identities[at]].careful(data, WORD * places[at] + RECORD_HEADER),
+                lambda index: printing[identities[index]].careful(data, WORD * places[index] + RECORD_HEADER),
             )
         else:
             next(iter(printing.values())).extend(texts)
@@ -94,9 +94,9 @@ def _deliver(texts: list[bytes], of: Sequence[Texts | None], again: Again) -> No
     """Print *texts*, each the way of its handler in *of* (None for an empty one); *again* as tables want it."""
     tables = {id(item.table): item.table for item in set(of) if item is not None and item.table is not None}
     if tables:
-        places = [(at, item.table) for at, item in enumerate(of) if item is not None and item.table is not None]
+        places = [(index, item.table) for index, item in enumerate(of) if item is not None and item.table is not None]
         if len(tables) == 1:
-            places[0][1].settle(texts, [at for at, _ in places], again)
+            places[0][1].settle(texts, [index for index, _ in places], again)
         else:
             from pytrace.render.tables import settle  # loaded with the first table
 
@@ -150,20 +150,20 @@ def _rows(texts: list[Texts], part: Repeated, run: Callable[[bytes, int, int], l
     length, stride, extend = len(texts), part.stride, texts[0].extend
     tables = {id(item.table): item.table for item in texts if item.table is not None}
     table = next(iter(tables.values())) if len(tables) == 1 and len({item.extend for item in texts}) == 1 else None
-    within = [at for at, item in enumerate(texts) if item.table is not None]
+    within = [index for index, item in enumerate(texts) if item.table is not None]
     starts = [start - part.starts[0] for start in part.starts]
 
     def group(data: bytes, offset: int, count: int) -> None:
-        def again(at: int) -> bytes:
-            turn, place = divmod(at, length)
+        def again(index: int) -> bytes:
+            turn, place = divmod(index, length)
             return texts[place].careful(data, offset + turn * stride + starts[place])
 
-        found = run(data, offset, count)
+        lines = run(data, offset, count)
         if table is None:
-            _deliver(found, texts * count, again)
+            _deliver(lines, texts * count, again)
             return
-        rows = [range(at, len(found), length) for at in within]
-        table.settle(found, rows[0] if len(rows) == 1 else sorted(at for every in rows for at in every), again)
-        extend(found)
+        rows = [range(index, len(lines), length) for index in within]
+        table.settle(lines, rows[0] if len(rows) == 1 else sorted(index for every in rows for index in every), again)
+        extend(lines)
 
     return group

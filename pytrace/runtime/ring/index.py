@@ -133,7 +133,7 @@ class Index:
 
         Places in segments count from *start*. Also returns the offset of the first record that is not in a segment.
         """
-        found: list[Segment] = []
+        segments: list[Segment] = []
         words = self._words[start // WORD :]
         place, limit = 0, (end - start) // WORD
         places: list[int] = []
@@ -146,16 +146,16 @@ class Index:
             repeated = self._repeated(words, places[window:], limit)
             if repeated is not None:
                 del places[window:]
-                self._close(found, words, places)
-                found.append(repeated)
+                self._close(segments, words, places)
+                segments.append(repeated)
                 place = (repeated.offset - RECORD_HEADER + repeated.count * repeated.stride) // WORD
                 places = []
                 self._stretch = WINDOW
                 continue
             place, more = self._list(words, place, limit, self._stretch, places)
             self._stretch = min(2 * self._stretch, _STRETCH_LARGEST)
-        self._close(found, words, places)
-        return found, start + place * WORD
+        self._close(segments, words, places)
+        return segments, start + place * WORD
 
     def _list(self, words: memoryview, place: int, end: int, most: int, places: list[int]) -> tuple[int, bool]:
         """Append the places of *most* records. Returns the start of the next one, and whether there are that many."""
@@ -181,10 +181,10 @@ class Index:
                     self._longest = max(self._longest, step)
         return place, not missing
 
-    def _close(self, found: list[Segment], words: memoryview, places: list[int]) -> None:
+    def _close(self, segments: list[Segment], words: memoryview, places: list[int]) -> None:
         """Make a segment of the records at *places*."""
         if places:
-            found.append(_listed(places, self._identities(words, places)))
+            segments.append(_listed(places, self._identities(words, places)))
 
     def _identities(self, words: memoryview, places: list[int]) -> tuple[int, ...]:
         """Event ids of the records at *places*."""
@@ -258,5 +258,5 @@ def _step(word: int) -> int:
 def _at(words: memoryview, places: list[int]) -> tuple[int, ...]:
     if len(places) == 1:
         return (words[places[0]],)
-    found: tuple[int, ...] = itemgetter(*places)(words)
-    return found
+    values: tuple[int, ...] = itemgetter(*places)(words)
+    return values

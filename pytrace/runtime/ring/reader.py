@@ -222,15 +222,15 @@ class RingReader:
             return False
         with self._fence:
             data = bytes(self._data[start:end])
-        made = _Chunk(data, segments, position)
-        chunks = (made,) if segments else ()
+        chunk = _Chunk(data, segments, position)
+        chunks = (chunk,) if segments else ()
         # Nothing is called between these two, so that no signal's exception comes between them.
         self._backlog += chunks
         self._position = position + (end - start)
         with self._fence:
             self._consumer[0] = self._position
         if segments:
-            self._backlog_bytes += made.size
+            self._backlog_bytes += chunk.size
             self.peak_backlog = max(self.peak_backlog, self._backlog_bytes)
         if not self.noticed and any(kind in part.kinds for part in segments for kind in self._awaited):
             self.noticed = True
