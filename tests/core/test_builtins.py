@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.core.builtins import BUILTINS, Builtin, builtin, builtin_names
+from pytrace.core.builtin_row import Builtin
+from pytrace.core.builtins import BUILTINS, builtin, builtin_names
 from pytrace.core.probes.kinds import probe_names
 from pytrace.frontend.check.builtins.table import CHECKS
 

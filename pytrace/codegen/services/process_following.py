@@ -20,7 +20,8 @@ from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.ir_values import I1, Number, global_pointer
 from pytrace.codegen.ir.module import Module, program_section
 from pytrace.codegen.storage.data_sections import SESSION, UNFOLLOWED
-from pytrace.core.builtins import IN_SCOPE, Builtin
+from pytrace.core.builtin_row import Builtin
+from pytrace.core.builtins import IN_SCOPE
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import MapType, ProgramSpec, Target

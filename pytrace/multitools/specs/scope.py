@@ -6,7 +6,8 @@ import re
 
 import msgspec
 
-from pytrace.core.builtins import BUILTINS, Mode
+from pytrace.core.builtin_row import Mode
+from pytrace.core.builtins import BUILTINS
 from pytrace.core.diagnostics import TraceError
 from pytrace.multitools.specs.c_types import Parameter
 from pytrace.multitools.specs.expressions import Call, Names, Token, Translator

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from pytrace.core.builtins import Builtin, builtin, builtin_names
+from pytrace.core.builtin_row import Builtin
+from pytrace.core.builtins import builtin, builtin_names
 from pytrace.core.diagnostics import Note, TraceError, counted, did_you_mean
 from pytrace.core.kernel_info import FunctionPrototype
 from pytrace.core.types import VOID, Bool, Enum, Int, Pointer, Struct, Type, Void

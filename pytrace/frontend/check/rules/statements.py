@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from pytrace.base.dispatch import by_class, on
-from pytrace.core.builtins import Builtin, Mode
+from pytrace.core.builtin_row import Builtin, Mode
 from pytrace.core.types import INT64, VOID, Bool, Stats, Tuple, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.check.inference.checker import Checker
