@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from pytrace.core import byte_escapes, types
-from pytrace.core.types.tables import NUMBERS, RIGHT
+from pytrace.core.types.tables import INTEGERS, RIGHT
 from pytrace.render.decoders import Value, Values, for_any
 from pytrace.render.tables import cell
 
@@ -79,7 +79,7 @@ def line(fields: Iterable[bytes]) -> bytes:
 
 def form(forms: TextForms, type_: types.Type, *, alone: bool) -> Form | None:
     """The form of values as fields, *alone* in their lines or not; None for numbers, which are fields."""
-    if isinstance(type_, NUMBERS):
+    if isinstance(type_, INTEGERS):
         return None
     make = _maker(type_)
     text = cell(forms, type_) or for_any(bytes)

@@ -58,11 +58,6 @@ class Difference(msgspec.Struct, frozen=True):
     losses: dict[str, dict[str, int]]
     """As those of snapshots, after less before."""
 
-    @property
-    def of_one_run(self) -> bool:
-        """True for two moments of the same run or runs."""
-        return {run.identity for run in self.before} == {run.identity for run in self.after}
-
     def signed(self) -> SnapshotData:
         """The changes of numbers and histograms as a snapshot, whose counts may be negative.
 

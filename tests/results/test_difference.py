@@ -65,11 +65,6 @@ def test_maps_of_one_side_count_as_empty_on_the_other() -> None:
     assert difference(snapshot(), snapshot(map_data("@", STRING, COUNT, {}))).maps == {}
 
 
-def test_two_moments_of_a_run_are_told_from_two_runs() -> None:
-    assert difference(snapshot(), snapshot(of=run(end=5))).of_one_run
-    assert not difference(snapshot(), snapshot(of=run("run-2"))).of_one_run
-
-
 def test_losses_subtract() -> None:
     before, after = snapshot(), snapshot()
     before.losses = {"lost": {"a": 1, "b": 2}}

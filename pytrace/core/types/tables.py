@@ -41,10 +41,10 @@ from pytrace.core.types import (
 UNITS = {"ns": "ns", "us": "us", "ms": "ms", "s": "s", "kb": "KB", "mb": "MB", "bytes": "bytes"}
 """Units by the suffix of a number's name: ``lat_us`` is in microseconds."""
 
-NUMBERS = (Int, Count, Sum, Avg, Min, Max)
+INTEGERS = (Int, Count, Sum, Avg, Min, Max)
 """Types whose values are decoded as integers and print as such."""
 
-RIGHT = (*NUMBERS, Fixed)
+RIGHT = (*INTEGERS, Fixed)
 """Types whose values are right-aligned and may have a unit."""
 
 JOINED_TEXTS = Joined("", ())
@@ -79,7 +79,7 @@ class Column(msgspec.Struct, frozen=True):
     @property
     def number(self) -> bool:
         """Whether values are decoded and printed as integers."""
-        return isinstance(self.type, NUMBERS)
+        return isinstance(self.type, INTEGERS)
 
     @property
     def right(self) -> bool:

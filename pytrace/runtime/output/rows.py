@@ -16,7 +16,7 @@ import msgspec
 
 from pytrace.core import types
 from pytrace.core.event_layout import RECORD_HEADER, EventSpec, FlatLayout, RowMembers
-from pytrace.core.types.tables import JOINED_TEXTS, NUMBERS, RowTable, row_tables
+from pytrace.core.types.tables import INTEGERS, JOINED_TEXTS, RowTable, row_tables
 from pytrace.render import csv, json
 from pytrace.render.decoders import Values
 from pytrace.render.events.event_decoder import Formatter, RowFormatter, RunHandler, Texts, reader
@@ -137,7 +137,7 @@ def _text(context: Context, spec: EventSpec, table: Table) -> Formatter:
 
 
 def _text_piece(context: Context, type_: types.Type, *, below: bool) -> Piece:
-    if isinstance(type_, NUMBERS):
+    if isinstance(type_, INTEGERS):
         return Piece(b"%d")
     texts = context.raw_texts  # tables have escapes of their own
     return Piece(b"%s", render=lines_below(texts.form(type_)) if below else cell(texts, type_))
