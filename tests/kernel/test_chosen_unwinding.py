@@ -154,3 +154,20 @@ def test_tables_alone(server: Server, program: Path) -> None:
     assert sum(stacks(result.stdout).values()) == CALLS
     assert all(names[:2] == ("syscall", "leaf") and len(names) == 3 for names in stacks(result.stdout))
     assert "stack_cut" in result.stdout
+
+
+AUTO = "config = { stack_unwinding = auto } "
+FORMS = (
+    "profile:hz:99 /pid == cpid/ { @[ustack] = count(); }",
+    "profile:hz:99 { @[ustack, kstack, comm] = count(); } software:page-faults:1 { @p[ustack(perf, 3)] = count(); }",
+    AUTO + "t:syscalls:sys_enter_getsid /pid == cpid/ { print(ustack); @[pid, ustack] = count(); }",
+    AUTO + "u:libc:getenv /pid == cpid/ { $s = ustack; @[$s] = count(); } ur:libc:getenv { print(ustack(9)); }",
+    AUTO + "fn f($n : int64) : int64 { return len(ustack) + $n; } rt:sched_switch { @ = max(f(1)); }",
+)
+
+
+def test_the_verifier_accepts_all_forms(server: Server) -> None:
+    need("bpf_loop")
+    for form in FORMS:
+        result = server.run(("--no-cache", "--dry-run", "-e", form, "-c", "/bin/true"))
+        assert result.status == 0, (form, result)

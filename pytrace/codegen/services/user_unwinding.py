@@ -85,7 +85,9 @@ def chosen(e: Emitter, node: Node, type_: Stack, entry: bool, otherwise: Callabl
         declare_asking(e.module)
     b, out, state = e.b, e.reserve(type_.size), e.reserve(STATE_SIZE)
     plain, done = b.block(), b.block()
-    pid, space = process_ids(e, "tracer")[0], current_task.member(e, "mm", 64)
+    pid = process_ids(e, "tracer")[0]
+    # Through memory: to the verifier the member is a pointer, which is no argument of a function that takes a number.
+    space = b.through(current_task.member(e, "mm", 64), e.area(state + MEMORY))
     b.jump_if(b.icmp("eq", space, 0), plain, likely=False)
     without = b.op("and", current_task.member(e, "flags", 32), frame_pointers.WITHOUT_STACK)
     b.jump_if(b.truth(without), plain, likely=False)
@@ -100,7 +102,6 @@ def chosen(e: Emitter, node: Node, type_: Stack, entry: bool, otherwise: Callabl
     e.counter("stack_early", e.script.layout.site(_CHOOSING, location(node.span)))
     b.jump(plain)
     b.start(known)
-    b.store(space, e.area(state + MEMORY))
     _unwind(e, node, type_, ranges, out, state, Choice(entry))
     b.jump(done)
     b.start(plain)
