@@ -55,7 +55,8 @@ class UserProbe(BinaryProvider):
         paths = binaries.resolve(target, point.span, scope)
         many = target is not None and binaries.is_glob(target.text)
         for path in paths:
-            matches.extend(self._in_binary(point, path, scope, quiet=many, cpp=len(parts) == 3))
+            places = self._in_binary(point, path, scope, quiet=many, cpp=len(parts) == 3)
+            matches.extend(places if self.offsets else _without_go(point, path, places, scope))
         if many and paths and not matches:
             message = f"none of the binaries of {parts[0].text!r} has a function {parts[-1].text!r}"
             scope.unmatched(message, point.span)
@@ -238,6 +239,52 @@ class UserProbe(BinaryProvider):
                 f"{what} (gcc -g; --debuginfo for separate files)"
             ]
         return contexts.user_entry(match.probe, parameters, scope.kernel, missing)
+
+
+_CLONE = re.compile(r"\.(part|constprop|isra|cold|lto_priv|llvm)(\.\d+)*$")
+"""Ends of names that GCC and LLVM make, with a dot as all of Go's."""
+
+
+def _without_go(point: Point, path: str, matches: list[Match], scope: Scope) -> list[Match]:
+    """Refuse functions of Go: a uretprobe replaces the return address on the stack, and Go moves stacks.
+
+    The runtime ends the program when it meets an address that it does not know (golang/go#22008). Functions of C in the
+    same binary run on stacks of threads.
+    """
+    if scope.options.unsafe:
+        return matches
+    moving = [match for match in matches if "." in _CLONE.sub("", _symbol(match))]
+    if not moving or not scope.kernel.user_symbols(path, "runtime.morestack"):
+        return matches
+    name = _symbol(moving[0])
+    returns = _returns(path, name, scope)
+    hints = ["--unsafe attaches anyway"]
+    if returns:
+        places = ", ".join(f"uprobe:{path}:{name}+{offset}" for offset in returns[:4])
+        hints.insert(0, f"probe its return instructions, where reg(\"ax\") is the first result: {places}")
+    scope.error(f"{name} is a function of Go, whose stacks move: {point.kind.name} would crash it", point.span, hints)
+    return []
+
+
+def _symbol(match: Match) -> str:
+    return match.subject.symbol if isinstance(match.subject, UserFunction) else ""
+
+
+_RETURN = b"\xc3"
+"""``ret``."""
+
+
+def _returns(path: str, name: str, scope: Scope) -> list[int]:
+    """Offsets of the return instructions of a function; none if its code cannot be followed, or is not of x86-64."""
+    (symbol, *_) = scope.kernel.user_symbols(path, name)
+    code = scope.kernel.user_code(path, symbol.offset, symbol.size)
+    if scope.kernel.arch != "x86_64":
+        return []
+    try:
+        starts = list(instruction_starts.starts(code, scope.kernel.arch))
+    except instruction_starts.BadCodeError:
+        return []
+    return [start for start in starts if code[start : start + 1] == _RETURN]
 
 
 def _distinct(symbols: list[UserSymbol], prefix: str, probe_filter: re.Pattern[str] | None) -> list[UserSymbol]:

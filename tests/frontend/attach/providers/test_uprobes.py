@@ -168,3 +168,35 @@ def test_arguments_from_dwarf() -> None:
     ]
     assert Expanded("uprobe:/bin/app:main { print(args.m) }").unit.context.args_type is None
     assert Expanded("uprobe:/bin/app:work+4 { print(args.m) }").unit.context.args_type is None
+
+
+GO = (
+    UserSymbol("main.work", 0x401000, 0x1000, 10),
+    UserSymbol("runtime.morestack", 0x401100, 0x1100, 8),
+    UserSymbol("plain", 0x401200, 0x1200, 8),
+    UserSymbol("plain.constprop.0", 0x401300, 0x1300, 8),
+)
+RETURNS = {0x1000: bytes.fromhex("90c348c7c0c3909090c3")}
+"""nop; ret; a move of a number that has the byte of a ret in it; ret."""
+
+
+@pytest.mark.parametrize("name", ["main.work", "main.*", "*"])
+def test_returns_of_go_functions_are_refused(name: str) -> None:
+    kernel = RecordedKernel(symbols={"/bin/app": GO}, code_at=RETURNS)
+    (error,) = Expanded(f"uretprobe:/bin/app:{name} {{ }}", kernel).diagnostics.errors
+    assert error.message == "main.work is a function of Go, whose stacks move: uretprobe would crash it"
+    assert error.hints[0].endswith("uprobe:/bin/app:main.work+1, uprobe:/bin/app:main.work+9")
+
+
+def test_c_functions_of_a_go_program_return() -> None:
+    kernel = RecordedKernel(symbols={"/bin/app": GO}, code_at=RETURNS)
+    for name in ("plain", "plain.constprop.0"):
+        (target,) = Expanded(f'uretprobe:/bin/app:"{name}" {{ }}', kernel).unit.targets
+        assert target.probe.endswith(name)
+    assert Expanded("uprobe:/bin/app:main.work { }", kernel).unit.targets
+    assert Expanded("uretprobe:/bin/app:main.work { }", kernel, unsafe=True).unit.targets
+
+
+def test_dots_in_names_of_other_programs() -> None:
+    kernel = RecordedKernel(symbols={"/bin/app": GO[:1]})
+    assert Expanded("uretprobe:/bin/app:main.work { }", kernel).unit.targets
