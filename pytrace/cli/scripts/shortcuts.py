@@ -119,10 +119,10 @@ def _heatmap_parser() -> CommandParser:
         "Options of the tool and of pytrace follow it; --open shows the report on the desktop.\n\n"
         "examples:\n  pytrace heatmap biolatency --duration 60\n"
         "  pytrace heatmap --every 0.5 -o reads.html fsdist -p 1234 30",
-        usage="pytrace heatmap [--every SECONDS] [-o FILE.html] TOOL|SCRIPT|-e PROGRAM …",
+        usage="pytrace heatmap [--every SECONDS] [-o FILE] TOOL|SCRIPT|-e PROGRAM …",
     )  # fmt: skip
     parser.add_argument("--every", default="1", metavar="SECONDS", help="the interval (1)")
-    parser.add_argument("-o", "--output", metavar="FILE", help="a file FILE.html")
+    parser.add_argument("-o", "--output", metavar="FILE", help="a report FILE.html, or a picture FILE.svg")
     return parser
 
 
@@ -131,8 +131,8 @@ def _heatmap(words: Sequence[str]) -> list[str]:
     if not rest:
         raise TraceError("pytrace heatmap needs a tool, a script or -e PROGRAM", hints=("pytrace heatmap --help",))
     path = known.output or _new_file("heatmap")
-    if not path.lower().endswith((".html", ".htm")):
-        raise TraceError(f"pytrace heatmap writes a report, FILE.html, not {path!r}")
+    if not path.lower().endswith((".html", ".htm", ".svg")):
+        raise TraceError(f"pytrace heatmap writes a report, FILE.html, or a picture, FILE.svg, not {path!r}")
     folder = f"{os.path.splitext(path)[0]}.snapshots"
     return [*rest, "--save-every", known.every, folder, "-o", path]
 

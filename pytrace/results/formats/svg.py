@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from typing import BinaryIO
 
+from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
 from pytrace.results.formats import about
 from pytrace.results.formats.format_row import Content, WriteOptions, content
 from pytrace.results.formats.portable_forms import Printers
 from pytrace.results.pictures import flame_graph, histogram_chart
 from pytrace.results.pictures.drawing import WIDTH, Drawing
+from pytrace.results.report import build, tables_data
 from pytrace.results.snapshot import MapData, SnapshotData
 from pytrace.results.stack_samples import Profile, profiles
+from pytrace.results.values import Value
 
 LEAST_WIDTH, MOST_WIDTH = 200, 20_000
 
@@ -60,6 +64,58 @@ def differential(before: SnapshotData, after: SnapshotData, options: WriteOption
         _flames(drawing, new or empty, style, old or empty)
     _losses(drawing, after)
     return drawing.element().encode()
+
+
+def series(snapshots: Sequence[SnapshotData], options: WriteOptions) -> bytes:
+    """Histograms of several snapshots as heat maps of time × bucket, one for each key; of stacks the last snapshot.
+
+    Raises:
+        TraceError: as :func:`write`, or none of the snapshots has a histogram or stacks.
+    """
+    ordered = sorted(snapshots, key=lambda snapshot: snapshot.end)
+    last = ordered[-1]
+    drawing, style = _begun(options)
+    _head(drawing, last)
+    drawing.line(f"{len(ordered)} snapshots", "q")
+    shown = 0
+    for name in sorted({name for snapshot in ordered for name in snapshot.maps}):
+        states = build.alike(name, ordered)
+        data = states[-1][1]
+        if content(data) is Content.HISTOGRAMS:
+            _over_time(drawing, states)
+        elif content(data) is Content.STACKS:
+            drawing.line("as of the last snapshot:", "q")
+            (profile,) = _profiles([data])
+            _flames(drawing, profile, style, None)
+        else:
+            continue
+        shown += 1
+    if not shown:
+        raise TraceError("format svg shows histograms over time, and none of the snapshots has one")
+    _losses(drawing, last)
+    return drawing.element().encode()
+
+
+def _over_time(drawing: Drawing, states: tables_data.States) -> None:
+    """A heat map for each key of a map, those that counted most."""
+    data = states[-1][1]
+    assert isinstance(data.value, types.Hist | types.LHist)
+    times = [time.strftime("%H:%M:%S", time.gmtime(snapshot.end // 1_000_000_000)) for snapshot, _ in states]
+    form = None if data.key is None else Printers().portable_text(data.key)
+    rows: list[tuple[int, str, list[Mapping[int, int]]]] = []
+    for key in {key: None for _, state in states for key in state.entries}:
+        steps = [_counts(step) for step in tables_data.steps_of(states, key, tables_data.buckets_added)]
+        text = "" if form is None else f"[{form(key).decode('utf-8', 'surrogateescape').strip()}]"
+        rows.append((sum(sum(step.values()) for step in steps), f"{data.title}{text}", steps))
+    rows.sort(key=lambda row: (-row[0], row[1]))
+    for _, title, steps in rows[: histogram_chart.MOST_CHARTS]:
+        histogram_chart.draw_over_time(drawing, title, data.value, list(zip(times, steps, strict=True)))
+    if rows[histogram_chart.MOST_CHARTS :]:
+        drawing.line(f"… and {len(rows) - histogram_chart.MOST_CHARTS} more keys, which counted less", "q")
+
+
+def _counts(step: Value | None) -> Mapping[int, int]:
+    return {number: count for number, count in step.items() if isinstance(count, int)} if isinstance(step, dict) else {}
 
 
 def _begun(options: WriteOptions) -> tuple[Drawing, flame_graph.Options]:

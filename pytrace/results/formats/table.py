@@ -62,6 +62,7 @@ FORMATS: tuple[Format, ...] = (
     Format(
         "svg", "pictures: flame graphs, histograms, heat maps", (".svg",),
         frozenset({Content.STACKS, Content.HISTOGRAMS}), svg.write, differential=svg.differential,
+        series=svg.series,
         options=(
             FormatOption("icicle", "flame graphs have the root at the top"),
             FormatOption("reversed", "flame graphs have callers above callees"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -57,6 +57,23 @@ def draw(drawing: Drawing, data: MapData, text: Callable[[types.Type], Text], *,
             _bars(drawing, f"{data.name}[{entry.key}]" if data.key is not None else data.name, form, entry)
     if len(shown) < len(entries):
         drawing.line(f"… and {len(entries) - len(shown)} more keys, which counted less", "q")
+
+
+def draw_over_time(
+    drawing: Drawing, title: str, type_: types.Hist | types.LHist, moments: Sequence[tuple[str, Mapping[int, int]]]
+) -> None:
+    """Append a heat map of what a histogram counted in each of several intervals, by bucket; *moments* are their ends.
+
+    Of many intervals neighbours are one column.
+    """
+    group = -(-len(moments) // MOST_COLUMNS)
+    entries = []
+    for start in range(0, len(moments), group):
+        part = moments[start : start + group]
+        every = [histogram.all_buckets(type_, counts) for _, counts in part]
+        counts = [sum(column) for column in zip(*every, strict=True)]
+        entries.append(_Entry((start, ""), part[-1][0], counts, sum(counts)))
+    _heat_map(drawing, title, histogram.shape(type_), entries, "time (UTC, the end of each interval) × buckets")
 
 
 def _entries(data: MapData, type_: types.Hist | types.LHist, text: Callable[[types.Type], Text]) -> list[_Entry]:
@@ -128,7 +145,9 @@ def _position(buckets: Sequence[Bucket], item: Quantile) -> int | None:
 # ---------------------------------------------------------------------------------------------- heat map
 
 
-def _heat_map(drawing: Drawing, name: str, form: histogram.Shape, entries: Sequence[_Entry]) -> None:
+def _heat_map(
+    drawing: Drawing, name: str, form: histogram.Shape, entries: Sequence[_Entry], axes: str = "keys × buckets"
+) -> None:
     """Keys from left to right, buckets from the least at the bottom; the darker, the more (logarithmic)."""
     merged = [sum(counts) for counts in zip(*(entry.counts for entry in entries), strict=True)]
     labels = [bucket.label for bucket in histogram.used(form, merged)]
@@ -154,7 +173,7 @@ def _heat_map(drawing: Drawing, name: str, form: histogram.Shape, entries: Seque
     for column in range(0, len(entries), every):
         drawing.text(left + column * step, bottom + FONT + 2, fitted(entries[column].key, every * step - 6), "q")
     drawing.height = bottom + FONT + 6
-    drawing.line(f"keys × buckets; darkest: {most} (logarithmic)", "q")
+    drawing.line(f"{axes}; darkest: {most} (logarithmic)", "q")
     drawing.height += GAP
 
 

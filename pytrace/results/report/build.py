@@ -124,7 +124,7 @@ def series(snapshots: Sequence[SnapshotData], forms: Forms) -> bytes:
     ordered = sorted(snapshots, key=lambda snapshot: snapshot.end)
     document, last = Document(), ordered[-1]
     for name in sorted({name for snapshot in ordered for name, data in snapshot.maps.items() if data.entries}):
-        part = _states(document, forms.printers, _alike(name, ordered))
+        part = _states(document, forms.printers, alike(name, ordered))
         document.parts.append(part)
     document.parts.extend(_rows(document, forms.printers, last))
     title = f"{_title(last)}, {len(ordered)} snapshots"
@@ -133,7 +133,7 @@ def series(snapshots: Sequence[SnapshotData], forms: Forms) -> bytes:
     return page.page(document, title, [_head(snapshot, forms) for snapshot in runs.values()])
 
 
-def _alike(name: str, snapshots: Sequence[SnapshotData]) -> list[tuple[SnapshotData, MapData]]:
+def alike(name: str, snapshots: Sequence[SnapshotData]) -> list[tuple[SnapshotData, MapData]]:
     """A map in each snapshot that has it, with the types that all have in common.
 
     Raises:

@@ -214,7 +214,7 @@ def heat_part(document: Document, printers: Printers, states: States) -> Part:
     part, keys = _keyed(document, printers, [data for _, data in states])
     type_ = states[-1][1].value
     assert isinstance(type_, types.Hist | types.LHist)
-    steps = [[_paired(step) for step in _steps(states, key, _buckets_added)] for key in keys]
+    steps = [[_paired(step) for step in steps_of(states, key, buckets_added)] for key in keys]
     part |= {"kind": "heat", "buckets": _bounds(type_), "steps": steps, "starts": _starts(states)}
     return part | {"times": [snapshot.end / 1e9 for snapshot, _ in states]}
 
@@ -229,7 +229,7 @@ def counter_part(document: Document, printers: Printers, states: States) -> Part
     times = [snapshot.end / 1e9 for snapshot, _ in states]
     lines = []
     for key in keys:
-        steps = _steps(states, key, change)
+        steps = steps_of(states, key, change)
         lines.append([times, [None if step is None else exact(shown(step)) for step in steps]])
     note = "What each interval between two snapshots added." if adds else ""
     return part | {"kind": "lines", "step": 0, "lines": lines, "note": note}
@@ -247,7 +247,7 @@ def _starts(states: States) -> list[float]:
     return starts
 
 
-def _steps(states: States, key: Portable, change: _Change) -> list[Value | None]:
+def steps_of(states: States, key: Portable, change: _Change) -> list[Value | None]:
     """The change of a key's value since the snapshot before; since nothing where another run began."""
     changes = [change(None, states[0][1].entries.get(key))]
     for (earlier, before), (later, after) in pairwise(states):
@@ -269,7 +269,8 @@ def _number_added(was: Value | None, now: Value | None) -> Value | None:
     return now - old if was is None or now >= old else now
 
 
-def _buckets_added(was: Value | None, now: Value | None) -> Value | None:
+def buckets_added(was: Value | None, now: Value | None) -> Value | None:
+    """What a histogram counted since; one that has less than before was emptied between."""
     new: Mapping[int, object] = now if isinstance(now, dict) else {}
     old: Mapping[int, object] = was if isinstance(was, dict) else {}
     counts = {number: _whole(new.get(number)) - _whole(old.get(number)) for number in sorted({*new, *old})}

@@ -89,7 +89,7 @@ def test_a_heat_map_is_a_run_that_saves_snapshots(words: str, expected: str) -> 
     assert expand(["heatmap", *words.split()]) == expected.split()
 
 
-@pytest.mark.parametrize(("words", "message"), [("", "needs a tool"), ("x.bt -o x.svg", "FILE.html, not 'x.svg'")])
+@pytest.mark.parametrize(("words", "message"), [("", "needs a tool"), ("x.bt -o x.csv", "FILE.svg, not 'x.csv'")])
 def test_a_heat_map_of_nothing_is_an_error(words: str, message: str) -> None:
     with pytest.raises(TraceError, match=message):
         expand(["heatmap", *words.split()])

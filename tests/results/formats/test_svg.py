@@ -11,7 +11,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.results.formats import svg, table
 from pytrace.results.formats.format_row import WriteOptions
 from tests.support.pictures import boxes, picture, texts
-from tests.support.snapshots import COUNT, map_data, snapshot, stack
+from tests.support.snapshots import COUNT, SECOND, map_data, run, snapshot, stack
 
 USTACK = types.Stack(True)
 HIST = types.Hist(0)
@@ -58,3 +58,32 @@ def test_an_empty_map_is_a_picture() -> None:
 
 def test_files_that_end_so_are_pictures() -> None:
     assert table.chosen(None, "report.svg")[0].name == "svg"
+
+
+def test_a_series_is_a_heat_map_of_what_each_interval_added() -> None:
+    states = [{1: {3: 2}}, {1: {3: 2, 5: 4}, 2: {4: 1}}, {1: {4: 7}, 2: {4: 1}}]
+    saved = [
+        snapshot(map_data("@us", types.INT64, HIST, entries), STACKS, map_data("@n", None, COUNT, {None: 1}),
+                 of=run(end=(101 + number) * SECOND))
+        for number, entries in enumerate(states)
+    ]  # fmt: skip
+    found = svg.series(list(reversed(saved)), WriteOptions())
+    assert {"3 snapshots", "@us[1]: 13", "@us[2]: 1", "as of the last snapshot:", "@: 3"} <= set(texts(found))
+    cells = [box.title for box in boxes(found) if " of " in box.title]
+    # In the last one the first key was emptied before: it shows all that it holds.
+    assert sorted(cells) == [
+        "00:01:41, [2, 4): 2 of 2 (100.00%)", "00:01:42, [4, 8): 1 of 1 (100.00%)",
+        "00:01:42, [8, 16): 4 of 4 (100.00%)", "00:01:43, [4, 8): 7 of 7 (100.00%)",
+    ]  # fmt: skip
+    with pytest.raises(TraceError, match="shows histograms over time, and none"):
+        svg.series([snapshot(), snapshot()], WriteOptions())
+
+
+def test_many_intervals_share_columns() -> None:
+    saved = [
+        snapshot(map_data("@", None, HIST, {None: {3: number + 1}}), of=run(end=(101 + number) * SECOND))
+        for number in range(900)
+    ]  # fmt: skip
+    cells = [box for box in boxes(svg.series(saved, WriteOptions())) if " of " in box.title]
+    assert len(cells) == 300
+    assert all(": 3 of 3" in cell.title for cell in cells)
