@@ -1,4 +1,4 @@
-"""What tracing costs: the programs of a run by probe, and the tracer itself.
+"""Costs of tracing: of the programs of a run by probe, and of the tracer itself.
 
 The kernel times programs (``run_time_ns``), but not the path that leads to them: the trap of a uprobe, the interrupt of
 a timer. :data:`ENTRY` has that path's cost for each probe kind.
@@ -52,7 +52,7 @@ ASSUMED = 300
 
 
 class ProbeCost(msgspec.Struct, frozen=True):
-    """What the program of a probe has cost. All times are nanoseconds."""
+    """The cost of the program of a probe. All times are nanoseconds."""
 
     probe: str
     """Its name; of a program with several targets or blocks the first one, and the number of others."""
@@ -74,7 +74,7 @@ class ProbeCost(msgspec.Struct, frozen=True):
 
 
 class RunCost(msgspec.Struct, frozen=True):
-    """What a run has cost. Times are nanoseconds, sizes bytes."""
+    """The costs of a run. Times are nanoseconds, sizes bytes."""
 
     duration: int
     """Time since the probes were attached, until they were detached."""

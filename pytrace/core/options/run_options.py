@@ -41,16 +41,16 @@ class Rate(msgspec.Struct, frozen=True):
 
 SAMPLE = "sample"
 ACTIONS = (SAMPLE, "detach")
-"""What is done about a probe that costs too much (``--over-budget``)."""
+"""Actions against a probe that costs too much (``--over-budget``)."""
 
 MOST_BUDGET = 1000.0
 """A budget is less than this part of a processor."""
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """What tracing may cost (``--budget``): *share* of the time of one processor, or of all of the *machine*'s.
+    """The limit of what tracing costs (``--budget``): *share* of the time of one processor, or of all of the *machine*.
 
-    *action* says what is done about a probe that is too expensive: ``sample`` or ``detach``.
+    *action* against a probe that is too expensive: ``sample`` or ``detach``.
     """
 
     share: float

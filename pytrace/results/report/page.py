@@ -26,7 +26,7 @@ from pytrace.results.snapshot import Run
 _VIEWER = ("web/dist/viewer.js", "web/dist/viewer.css", "web/dist/licences.txt")
 
 _POLICY = "default-src 'none'; script-src {program}; style-src {style}; base-uri 'none'; form-action 'none'"
-"""What the page may do: run the viewer, by its digest. It loads nothing from anywhere."""
+"""Content security policy of the page: it runs the viewer, by its digest, and loads nothing from anywhere."""
 
 _PAGE = """<!DOCTYPE html>
 <html lang="en">

@@ -257,7 +257,7 @@ def steps_of(states: States, key: Portable, change: _Change) -> list[Value | Non
 
 
 def _number_added(was: Value | None, now: Value | None) -> Value | None:
-    """What was added; a number that became less was set back to 0 between."""
+    """The increase; a number that decreased was reset to 0 between."""
     if now is None:
         return None
     if isinstance(now, tuple):

@@ -29,7 +29,7 @@ _OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | _TRUNCATE
 
 _READ = READ_FILE | READ_DIR
 _WRITE = _READ | WRITE_FILE | _REMOVE_FILE | _MAKE_DIR | _MAKE_REG | _REFER | _TRUNCATE
-"""What replacing a file takes: a new one, its content, its name. None of it makes devices, links or sockets."""
+"""Rights to replace a file: create it, write it, rename it. None of them creates devices, links or sockets."""
 
 _FILE_RIGHTS = ((1, (1 << 13) - 1), (2, _REFER), (3, _TRUNCATE), (5, 1 << 15))
 _NET_RIGHTS = ((4, 0b11),)
@@ -41,12 +41,12 @@ ABSTRACT_SOCKETS, SIGNALS = 1, 2
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What stays allowed: all paths are files, or directories with everything below them."""
+    """The accesses that stay allowed. Paths are files, or directories with everything below them."""
 
     read: tuple[str, ...]
     """Empty: reading is not limited."""
     write: tuple[str, ...]
-    """Directories in which files may be made, replaced and removed."""
+    """Directories in which files may be created, replaced and removed."""
     connections: bool
     """Whether TCP connections to others may be made; none are accepted on new sockets."""
     signals: bool

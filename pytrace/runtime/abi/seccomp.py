@@ -78,7 +78,7 @@ _MAKING = (
     "mkdir", "mkdirat", "rename", "renameat", "renameat2", "link", "linkat", "unlink", "unlinkat", "chmod", "fchmodat",
     "fchmodat2",
 )  # fmt: skip
-"""What making and replacing files takes."""
+"""System calls that create and replace files."""
 
 _OLDER = ("clone3", "openat2")
 """Calls whose flags are in memory, where no filter can see them: C libraries and pytrace do without (ENOSYS)."""
@@ -108,16 +108,16 @@ class Family(IntEnum):
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """What stays allowed."""
+    """The operations that the filter allows beside reading."""
 
     families: tuple[Family, ...] = ()
     """Address families of new sockets."""
     new_files: bool = False
-    """Whether files may be made and put in place of others."""
+    """Whether files may be created and replaced."""
     cpu_events: bool = False
     """Whether perf events of a whole CPU may be opened, and loaded programs be put on them."""
     existing_files: bool = False
-    """Whether existing files may be opened to write."""
+    """Whether existing files may be opened for writing."""
 
 
 def available() -> bool:

@@ -1,8 +1,8 @@
-"""What a run may still do once its probes are attached: privileges are given up, and the rest is written down.
+"""Confinement: after attaching, a run drops the privileges that it does not need any more.
 
-Links, maps and the ring are open by then and need no privilege. What the rest of a run needs is known from the script
-and the options (:func:`needs`): files that it reads and writes, ``/proc`` of traced processes, sockets. Capabilities go
-first, then a seccomp filter and Landlock limit what remains, where the kernel has them (docs/privileges.md).
+Links, maps and the ring are open by then and need no privilege. The needs of the rest of a run follow from the script
+and the options (:func:`needs`): files to read and write, ``/proc`` of traced processes, sockets. Capabilities are
+dropped first; then Landlock and a seccomp filter restrict the rest, where the kernel has them (docs/privileges.md).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _SYSTEM_FILES = (
     "/etc/localtime", "/etc/timezone", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/ld.so.cache",
     "/etc/locale.alias", "/etc/python3",
 )  # fmt: skip
-"""What Python, the C library and the runtime read late: modules, time zones, users, facts about the kernel."""
+"""Files that Python, the C library and the runtime read late: modules, time zones, users, facts about the kernel."""
 _CPUS = "/sys/devices/system/cpu"
 _KERNEL_IMAGES = ("/boot", "/lib/modules")
 _RESOLVER_FILES = (
@@ -57,19 +57,19 @@ _RESOLVER_FILES = (
 
 
 class Needs(msgspec.Struct):
-    """What a run still needs once everything is attached."""
+    """The privileges and files that a run needs after attaching."""
 
     capabilities: dict[str, str] = msgspec.field(default_factory=dict)
     """Names of capabilities, with the reason."""
     everything: str = ""
-    """Why the programs that the run starts must not be limited; then only this process gives up capabilities."""
+    """Reason not to restrict programs that the run starts; only this process drops capabilities then."""
     all_files: str = ""
-    """Why any file may have to be read, and ``/proc`` of any process: Landlock allows the second to no process."""
+    """Reason to read any file, and ``/proc`` of any process, which Landlock cannot allow."""
     read: list[str] = msgspec.field(default_factory=list)
     write: list[str] = msgspec.field(default_factory=list)
-    """Directories in which files are made and replaced."""
+    """Directories in which files are created and replaced."""
     existing: str = ""
-    """Why existing files must be opened to write."""
+    """Reason to open existing files for writing."""
     families: list[seccomp.Family] = msgspec.field(default_factory=list)
     """Address families of sockets that the run may open."""
     cpu_events: bool = False
@@ -90,7 +90,7 @@ def changing_cpus() -> set[int]:
 
 
 def needs(manifest: Manifest, options: RunOptions, *, legacy: bool, on_cpus: bool) -> Needs:
-    """What the rest of a run needs.
+    """Return the needs of a run after attaching.
 
     Args:
         manifest: of the script.
@@ -212,7 +212,7 @@ def confine_view() -> None:
 
 
 class Confinement(Service):
-    """Gives up what the rest of a run does not need, before threads start and events are waited for."""
+    """Drops the privileges that the rest of a run does not need, before threads start and events are waited for."""
 
     def __init__(
         self, options: RunOptions, loaded: LoadedScript, probes: Probes, output: Output, notices: Notices
@@ -224,7 +224,7 @@ class Confinement(Service):
         self._say: Callable[[str], None] = notices.tell if options.verbose else lambda _: None
 
     def begin(self) -> None:
-        """Give it up. What is opened late is opened first: by then the kernel would refuse."""
+        """Drop privileges. Files that are opened on demand are opened before that: later the kernel would refuse."""
         self._output.prepare()
         self._loaded.reserve()
         self._probes.reserve()
@@ -248,7 +248,7 @@ class Confinement(Service):
         self._seccomp(wanted)
 
     def _hold(self, wanted: Needs, installed: list[str]) -> None:
-        """Give up capabilities."""
+        """Drop capabilities."""
         held = capabilities.permitted()
         capabilities.hold(mask(wanted.capabilities) & held, held)
         names = {**_missed(wanted, installed, self._loaded), **wanted.capabilities}
@@ -306,7 +306,7 @@ class Confinement(Service):
 
 
 def _allowed(rules: seccomp.Rules, wanted: Needs) -> str:
-    """What the filter allows that it might not."""
+    """The permissions of the filter that not every run has, for the message."""
     allowed = []
     if rules.cpu_events:
         allowed.append("perf events of CPUs may be opened")
@@ -343,7 +343,7 @@ def mask(names: Iterable[str]) -> int:
 
 
 def _missed(wanted: Needs, installed: list[str], loaded: LoadedScript) -> dict[str, str]:
-    """Capabilities that this process turns out to miss, now that it does not use them, with the reason."""
+    """Capabilities without which this process lacks an access, with the reason. They are off during the check."""
     missed: dict[str, str] = {}
     try:
         bpf.map_info(loaded.map_fd(loaded.manifest.ring))
@@ -360,7 +360,7 @@ def _missed(wanted: Needs, installed: list[str], loaded: LoadedScript) -> dict[s
 
 
 def _as_held(name: str, held: int) -> str:
-    """A capability, the one that stands for it, or nothing if neither is held."""
+    """The capability, CAP_SYS_ADMIN where that is held in its place, or an empty text if neither is held."""
     if mask((name,)) & held:
         return name
     stands_in = name in ("CAP_BPF", "CAP_PERFMON") and mask(("CAP_SYS_ADMIN",)) & held

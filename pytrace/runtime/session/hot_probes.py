@@ -63,7 +63,7 @@ class Estimate(msgspec.Struct, frozen=True):
 
 
 def subjects(programs: Iterable[ProgramSpec]) -> list[str]:
-    """What the probes of *programs* are known for to be hit very often."""
+    """The subjects of *programs* whose probes are known to be hit very often."""
     names = {target.probe for program in programs for target in program.targets}
     return [
         subject

@@ -134,7 +134,7 @@ class Session:
         return self._run.losses.by_kind()
 
     def cost(self) -> RunCost | None:
-        """What the run has cost so far, if that is measured."""
+        """The costs of the run so far; None where they are not measured."""
         return self._run.snapshots.cost()
 
     @property

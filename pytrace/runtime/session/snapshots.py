@@ -80,7 +80,7 @@ class Snapshots:
         )  # fmt: skip
 
     def cost(self) -> RunCost | None:
-        """What the run has cost so far, if that is measured."""
+        """The costs of the run so far; None where they are not measured."""
         return None if self._costs is None else self._costs.read()
 
     def map_data(self, name: str) -> MapData:

@@ -25,7 +25,7 @@ from pytrace.runtime.session.services.costs import Costs, Measured
 from pytrace.runtime.session.services.service import Service
 
 PERIOD = 0.25
-"""Seconds between two looks at the costs."""
+"""Seconds between two measurements of costs."""
 WINDOW, OWN_WINDOW = 1.0, 5.0
 """Seconds over which costs are averaged: of programs; of the tracer, which works in bursts."""
 SOON = 4.0
@@ -33,13 +33,13 @@ SOON = 4.0
 TARGET = 0.7
 """Part of the budget that sampling aims at."""
 LITTLE, CALM = 0.2, 5.0
-"""Part of the budget that must be left for so many seconds until fewer hits are left out again."""
+"""Sampling is relaxed when costs were below this part of the budget for this number of seconds."""
 MOST = 1 << 16
 """Maximum weight of a hit."""
 
 
 class Load(msgspec.Struct, frozen=True):
-    """What one program costs, in seconds of processor time per second."""
+    """The cost of one program, in seconds of processor time per second."""
 
     index: int
     """Number of the program in the manifest."""
@@ -62,7 +62,7 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 def decide(loads: Sequence[Load], weights: Mapping[int, int], allowed: float, action: str) -> Decision | None:
-    """What is done when *loads* together are more than *allowed*.
+    """The change that brings the sum of *loads* below *allowed*; None where it is below.
 
     Args:
         loads: the programs that are attached.
@@ -88,7 +88,7 @@ def decide(loads: Sequence[Load], weights: Mapping[int, int], allowed: float, ac
 
 
 def ease(loads: Sequence[Load], weights: Mapping[int, int], allowed: float) -> Decision | None:
-    """What is done when there was room in the budget for some time: half as many hits are left out of one program."""
+    """The change after costs were low for some time: half the weight for one sampled program; None without one."""
     sampled = [load for load in loads if weights.get(load.index, 1) > 1]
     if sum(load.total for load in loads) > LITTLE * allowed or not sampled:
         return None
@@ -97,7 +97,7 @@ def ease(loads: Sequence[Load], weights: Mapping[int, int], allowed: float) -> D
 
 
 class BudgetKeeper(Service):
-    """Looks at the costs of a run now and then, and keeps its budget.
+    """Measures the costs of a run every :data:`PERIOD`, and samples or detaches programs to keep its budget.
 
     *renderer* marks what is sampled; *detach* detaches a program by its number; *output* and *warn* are told
     of each change.

@@ -1,4 +1,4 @@
-"""What a run costs: programs as the kernel times them, the cost of reaching them, the tracer itself."""
+"""Costs of a run: of programs as the kernel times them, of reaching them, of the tracer itself."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""The heartbeat: says to the programs of a run that pytrace is running (``codegen.services.watchdog``).
+"""The heartbeat of a run: when it stops, the programs of the run return at once (``codegen.services.watchdog``).
 
-It moves on the deadline after which programs return at once. A thread does so, not the loop of the run: printing a
-million keys, reading debug information or a reader of the output that takes its time are no reason to skip anything.
-The thread stops, as everything does, when pytrace is stopped, swapped out or gets no processor. Where the thread of the
-run neither uses its processor time nor returns from a call for a while, it is stuck (a file system that does not
-answer), and the heart stops as well.
+A thread moves the deadline of programs forward. The loop of the run does not: it may print a million keys, read debug
+information or wait for a slow reader of the output, and none of that is a reason to skip events. The thread stops with
+the process: when that is stopped, swapped out or gets no processor time. It also stops beating when the thread of the
+run is stuck: it has neither used processor time nor returned from a call for a while (a file system that hangs).
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ LONGEST = 1.0
 IDLE = 2.0
 """Seconds that the thread of the run may wait for at least: its waits for events take up to half of that."""
 _AGAIN = 0.05
-"""Seconds between two looks whether a stuck thread runs again."""
+"""Seconds between two checks whether a stuck thread runs again."""
 
 
 class Heartbeat(NoHeartbeat):

@@ -72,7 +72,7 @@ class LiveView(Service):
         self._before: Measured | None = None
         self._lost = self._states = 0
         self._results: SimpleQueue[Notice] = SimpleQueue()
-        """What the thread that writes files has to say."""
+        """Messages of the thread that writes files."""
 
     # ---- phases of the run
 

@@ -1,8 +1,8 @@
 """``--max-memory``: the memory of a run, of its maps, its event ring, and of pytrace with its symbol caches together.
 
-Maps and ring are allocated when they are loaded and do not grow, so it is decided before that whether they fit. What
-pytrace itself takes is looked at once a second; a run that passes its limit ends in order. In an embedding program only
-the events that wait to be handled count beside maps and ring: the rest is that program's.
+Maps and ring are allocated when they are loaded and do not grow: whether they fit is checked before that. The memory of
+pytrace itself is checked once a second; a run that exceeds its limit ends in order. In an embedding program only the
+events that wait to be handled count beside maps and ring: the rest is that program's.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from pytrace.runtime.session.services.service import EndOfRun, Service
 TOLD = 256 << 20
 """Memory of maps that is reported before probes are attached."""
 LEAST = 256 << 20
-"""Least default limit: a tenth of a small machine's memory would not do for pytrace itself."""
+"""Minimum of the default limit: a tenth of a small machine's memory is too little for pytrace itself."""
 EVERY = 1.0
-"""Seconds between two looks at the memory of pytrace."""
+"""Seconds between two checks of the memory of pytrace."""
 _SHOWN = 3
-"""Most parts that a message names."""
+"""Maximum number of parts that a message names."""
 
 RING = "the event ring"
 WAITING = "events that wait to be printed"
@@ -37,7 +37,7 @@ PROGRAMS = "variables and scratch memory of the programs"
 
 
 class MemoryWatch(Service):
-    """Holds a run to *wanted* (as an option of that name has it; empty: the default)."""
+    """Ends a run that exceeds *wanted*, a value of ``--max-memory``; empty for the default."""
 
     def __init__(self, wanted: str, manifest: Manifest, *, embedded: bool) -> None:
         self.limit, self._origin = limit(wanted)
@@ -52,7 +52,7 @@ class MemoryWatch(Service):
     # ---- loading
 
     def admit(self, planned: Mapping[str, int]) -> None:
-        """Check whether maps may be created, by what they will take.
+        """Check whether maps of the *planned* sizes may be created.
 
         Raises:
             TraceError: they do not fit.
@@ -66,7 +66,7 @@ class MemoryWatch(Service):
     def loaded(
         self, script: LoadedScript, ring: RingReader, tell: Callable[[str], None], warn: Callable[[str], None]
     ) -> None:
-        """The maps are there: *tell* what they take, if that is much."""
+        """After loading: report the memory of maps by *tell*, if it is much."""
         charged = self._named(map_memory.of_loaded(script.fds_by_symbol()))
         # Kernels before 6.4 do not know the memory of a map exactly.
         self._maps = {name: max(size, charged.get(name, 0)) for name, size in self._maps.items()}
@@ -78,7 +78,7 @@ class MemoryWatch(Service):
     # ---- the run
 
     def woken(self, _ready: list[int]) -> None:
-        """Look at the memory once in :data:`EVERY` seconds."""
+        """Check the memory once in :data:`EVERY` seconds."""
         now = time.monotonic()
         if now < self._next or self._over:
             return
