@@ -292,8 +292,10 @@ class Unwinder:
         if key in self._binaries:
             return
         self._loading.add(key)
-        binary = yield from self._load(mapping, root, pid)
-        self._loading.discard(key)
+        try:
+            binary = yield from self._load(mapping, root, pid)
+        finally:
+            self._loading.discard(key)
         if binary is not None:
             self._binaries[key] = binary
 

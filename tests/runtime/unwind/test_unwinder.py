@@ -64,3 +64,20 @@ def test_a_file_of_a_process_that_is_gone_is_read_for_the_next_one(
     finished(unwinder._read(other, "", gone))
     assert unwinder._range(other) == _RANGE.pack(0x1000, 0x2000, 0, 0, 0)
     assert [loaded.count for loaded in unwinder._binaries.values()] == [3, 0]
+
+
+def test_a_file_whose_reading_ended_early_is_read_for_the_next_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    unwinder: Any = Unwinder.__new__(Unwinder)
+    unwinder._binaries, unwinder._loading = {}, set()
+    mapping = Mapping(0x1000, 0x2000, 0, 1, 2, "/bin/true")
+
+    def fill(*_: object) -> Generator[None, None, _Loaded]:
+        yield
+        return _Loaded(None, 0, 0)
+
+    monkeypatch.setattr(unwinder, "_load", fill)
+    dropped = unwinder._read(mapping, "", 1)
+    next(dropped)
+    dropped.close()
+    finished(unwinder._read(mapping, "", 1))
+    assert len(unwinder._binaries) == 1
