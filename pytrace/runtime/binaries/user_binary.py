@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import UsdtProbe, UserParameter, UserSymbol
 from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
-from pytrace.runtime.elf import debug_files
+from pytrace.runtime.elf import debug_files, go_functions
 from pytrace.runtime.elf.file import EM_AARCH64, EM_X86_64, ElfFile, attach_path, is_elf
 from pytrace.runtime.elf.symbol_table import Symbol, function_names
 from pytrace.runtime.host.name_patterns import matching, name_pattern
@@ -53,7 +53,15 @@ class Binary:
     def tables(self) -> tuple[SymbolTable, ...]:
         """Symbol tables, the most complete first."""
         tables = [table for file in self._with_symbols() for table in file.tables]
+        if self._go is not None:
+            tables.append(self._go)
         return tuple(sorted(tables, key=len, reverse=True))
+
+    @cached_property
+    def _go(self) -> SymbolTable | None:
+        """The functions of a Go program without a symbol table."""
+        stripped = all(section.name != ".symtab" for section in self.elf.sections)
+        return go_functions.functions(self.elf) if stripped else None
 
     def _with_symbols(self) -> list[ElfFile]:
         """The files with the symbol tables of this binary."""
@@ -85,7 +93,10 @@ class Binary:
     def function_names(self, pattern: str) -> list[str]:
         """Names of functions by ``*`` pattern, sorted, each once."""
         tables = ((file, section) for file in self._with_symbols() for section in file.symbol_sections)
-        return sorted({name for table in tables for name in matching(pattern, function_names(*table))})
+        names = {name for table in tables for name in matching(pattern, function_names(*table))}
+        if self._go is not None:
+            names.update(matching(pattern, [name.decode(errors="surrogateescape") for name in self._go.names()]))
+        return sorted(names)
 
     def covering(self, address: int) -> Symbol | None:
         """The function at a virtual address of the file."""
