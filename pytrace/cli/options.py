@@ -129,7 +129,9 @@ _LONG = {row.long: row for row in OPTIONS if row.long}
 SUBCOMMANDS = {"merge": "merge snapshots", "diff": "compare two snapshots", "show": "print a snapshot",
                "agent": "run a script for a controller"}  # fmt: skip
 """Subcommands with their summaries; a script of such a name is run by its path, ``./merge``."""
-SHORTCUTS = {"flame": "write a flame graph", "heatmap": "write histograms over time"}
+SHORTCUTS = {
+    "flame": "write a flame graph", "heatmap": "write histograms over time", "top": "show what the machine does, live",
+}  # fmt: skip
 """Words that stand for the command line of a tool (``cli/scripts/shortcuts``), with their summaries."""
 
 USAGE = """\

@@ -124,13 +124,12 @@ class Panel:
 
     def heading(self) -> str:
         """The title, how many keys there are, and what is chosen."""
-        parts = [self.title]
+        about = self.help.partition("\\x0a")[0]
+        parts = [f"{self.title}: {about}" if about else self.title]
         if self.key_type is not None:
             total = len(self.entries) + self.others
-            parts.append(f"{total} key{'' if total == 1 else 's'}")
-            if self.others:
-                parts.append(f"the greatest {len(self.entries)} are sorted and filtered")
-            parts.append(f"by {self.order}")
+            shown = f"{len(self.entries)} of " if self.others else ""
+            parts += [f"{shown}{total} key{'' if total == 1 else 's'}", f"by {self.order}"]
         if self.filter:
             parts.append(f"filter {self.glyphs.text(self.filter)!r}")
         return f" {', '.join(parts)} "

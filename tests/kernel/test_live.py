@@ -192,3 +192,14 @@ def test_the_heartbeat_goes_on(tmp_path: Path) -> None:
         view.press("C-c")
         assert view.status() == 0
         assert "skipped" not in view.history()
+
+
+def test_top_shows_the_questions_that_are_asked_most(tmp_path: Path) -> None:
+    (tmp_path / "topped").symlink_to("/bin/bash")
+    with terminal(tmp_path, 120, 40) as view:
+        command = f"{tmp_path}/topped -c 'while read line </etc/hostname; do :; done'"
+        view.run("top", "--comm", "topped", "-c", command)
+        view.shows("@calls: system calls", "topped, openat", "@files: files", "topped, /etc/hostname", "@cpu:")
+        view.press("q")
+        assert view.status() == 0
+        assert "@calls" not in view.screen(), "thousands of lines would be printed"

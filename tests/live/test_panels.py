@@ -98,8 +98,11 @@ def test_the_filter_is_of_keys_and_the_chosen_row_stays_in_sight() -> None:
 def test_the_heading_says_how_many_keys_there_are() -> None:
     made = panel(DATA)
     assert made.heading() == " @, 3 keys, by value "
+    made.help = "calls by process"
+    assert made.heading() == " @: calls by process, 3 keys, by value "
+    made.help = ""
     made.update(DATA, 997, 2)
-    assert made.heading() == " @, 1000 keys, the greatest 3 are sorted and filtered, by value "
+    assert made.heading() == " @, 3 of 1000 keys, by value "
 
 
 def test_counters_share_their_columns() -> None:

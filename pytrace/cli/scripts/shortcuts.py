@@ -1,4 +1,4 @@
-"""``pytrace flame`` and ``pytrace heatmap``: pictures in one command, which are written to a file.
+"""``pytrace flame``, ``heatmap`` and ``top``: pictures and a live view in one command.
 
 The words of a shortcut become those of a tool's command line, so all options of the tool and of pytrace are allowed.
 """
@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Sequence
 
+from pytrace.cli.scripts import live_top
 from pytrace.cli.scripts.command_parser import CommandParser
 from pytrace.core.diagnostics import TraceError
 
@@ -137,5 +138,5 @@ def _heatmap(words: Sequence[str]) -> list[str]:
     return [*rest, "--save-every", known.every, folder, "-o", path]
 
 
-EXPANSIONS = {"flame": _flame, "heatmap": _heatmap}
+EXPANSIONS = {"flame": _flame, "heatmap": _heatmap, "top": live_top.expand}
 """The function of each shortcut of :data:`pytrace.cli.options.SHORTCUTS`."""

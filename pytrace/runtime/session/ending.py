@@ -144,7 +144,7 @@ class Ending:
         """At a terminal, report that no event came."""
         run = self._run
         output = run.output
-        if output.json or output.csv or run.options.exports:
+        if output.json or output.csv or run.options.exports or run.options.live:
             return
         if run.renderer.printed_nothing and output.terminal:
             (_, start), (_, end) = run.probes.period()
