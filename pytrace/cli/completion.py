@@ -15,10 +15,10 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from pytrace.base.control_characters import printable_text
-from pytrace.cli import program_text, request, subcommands
+from pytrace.cli import request, subcommands
 from pytrace.cli.option_subjects import names, offered
 from pytrace.cli.options import OPTIONS, SHORTCUTS, SUBCOMMANDS, Option
-from pytrace.cli.scripts import declared, tools
+from pytrace.cli.scripts import declared, program_text, tools
 from pytrace.core import script_files
 from pytrace.core.diagnostics import Diagnostics, TraceError
 from pytrace.core.kernel_info import FEATURES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.cli.program_text import attach_points, candidates
+from pytrace.cli.scripts.program_text import attach_points, candidates
 
 LISTED = (
     "tracepoint:sched:sched_switch", "tracepoint:sched:sched_wakeup", "tracepoint:signal:signal_generate",
