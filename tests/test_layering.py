@@ -20,6 +20,7 @@ ONLY_IN = {
     "llvmlite": "codegen/ir",
     "ply": "frontend/syntax",
     "clang": "frontend/c",
+    "ClusterShell": "fleet",
     "elftools": "runtime/dwarf",
     "pyroute2": "runtime/host",
     "textual": "live",

@@ -107,7 +107,7 @@ def _show(arguments: Namespace) -> int:
         _write_series(row, options, arguments)
         return 0
     with file_form.opened(arguments.files[0], arguments.limit) as snapshot:
-        _write(snapshot, row, options, arguments)
+        write_snapshot(snapshot, row, options, arguments)
     return 0
 
 
@@ -125,7 +125,7 @@ def _write_series(row: Format, options: WriteOptions, arguments: Namespace) -> N
         file.write(data)
 
 
-def _write(snapshot: SnapshotData, row: Format, options: WriteOptions, arguments: Namespace) -> None:
+def write_snapshot(snapshot: SnapshotData, row: Format, options: WriteOptions, arguments: Namespace) -> None:
     """Write the parts of a snapshot that format *row* can show, and warn about the others."""
     chosen = table.select(snapshot, row, arguments.map or ())
     writer = row.writer()
@@ -164,7 +164,7 @@ def _diff(arguments: Namespace) -> int:
     if form is None:
         # Formats without a form for differences show signed numbers.
         arguments.map = None
-        _write(compared.signed(), row, options, arguments)
+        write_snapshot(compared.signed(), row, options, arguments)
         return 0
     with _output(arguments.output, binary=False) as file:
         file.write(form(compared))
@@ -213,6 +213,21 @@ def _agent(words: Sequence[str]) -> int:
     from pytrace.fleet import agent  # with it the Python interface and the runtime
 
     return agent.run()
+
+
+# ---------------------------------------------------------------------------------------------- fleet
+
+
+def _fleet_parser() -> CommandParser:
+    from pytrace.cli import fleet_command  # with it what a run of a script takes
+
+    return fleet_command.parser()
+
+
+def _fleet(words: Sequence[str]) -> int:
+    from pytrace.cli import fleet_command  # as above
+
+    return fleet_command.run(words, write_snapshot)
 
 
 # ---------------------------------------------------------------------------------------------- output
@@ -299,5 +314,6 @@ _COMMANDS: dict[str, tuple[Callable[[], CommandParser], Callable[[Namespace], in
 
 _RUNS: dict[str, tuple[Callable[[], CommandParser], Callable[[Sequence[str]], int]]] = {
     "agent": (_agent_parser, _agent),
+    "fleet": (_fleet_parser, _fleet),
 }
 """Commands that run scripts: the parser of their options, and what they do with their words."""

@@ -1,0 +1,227 @@
+"""``pytrace fleet``: one script on many hosts, and one answer."""
+
+from __future__ import annotations
+
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from pytrace.cli import commands, messages, request, script_finder
+from pytrace.cli.options import OPTIONS, CommandLine, read
+from pytrace.cli.request import Script
+from pytrace.cli.scripts.command_parser import CommandParser
+from pytrace.core.diagnostics import Diagnostics, TraceError, bytes_shown
+from pytrace.core.manifest import CompiledScript
+from pytrace.core.options.run_options import RunOptions
+from pytrace.fleet import hosts as fleet_hosts
+from pytrace.fleet import messages as protocol
+from pytrace.fleet.answer import Answer
+from pytrace.fleet.controller import Controller, folder
+from pytrace.fleet.messages import Limits, Options, Request
+from pytrace.results import file_form
+from pytrace.results.formats import table
+from pytrace.results.formats.format_row import Format, WriteOptions
+from pytrace.results.snapshot import SnapshotData
+
+OF_A_RUN = frozenset({
+    "program", "comm", "uid", "duration", "format", "output", "save", "quiet", "no_warnings", "unsafe", "budget",
+    "over_budget", "max_rate", "probe_filter", "no_feature", "max_memory", "include_directories", "includes",
+})  # fmt: skip
+"""Options of a run that hold for one on many hosts."""
+
+
+def _positive(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and 0 < int(text) < 1 << 62):
+        raise ValueError(text)
+    return int(text)
+
+
+OWN: dict[str, dict[str, Any]] = {
+    "--hosts": {"required": True, "metavar": "NODESET", "help": "hosts, in ClusterShell's notation; @GROUP"},
+    "--by": {"metavar": "LABEL", "help": "keys begin with the host (--by host), or with its group in a source of "
+             "groups of ClusterShell"},
+    "--become": {"choices": ("sudo",), "help": "start agents through sudo, without a password"},
+    "--worker": {"default": "ssh", "choices": ("ssh", "rsh", "exec"), "help": "ClusterShell's worker"},
+    "--ssh-options": {"default": "", "metavar": "OPTIONS", "help": "for ssh, beside your own configuration"},
+    "--fanout": {"type": _positive, "default": 1000, "metavar": "N", "help": "hosts at a time (1000)"},
+    "--agent": {"default": "pytrace agent", "metavar": "COMMAND", "help": "the command on the hosts"},
+    "--compile-there": {"action": "store_true", "help": "send the text only: each host compiles it"},
+    "--every": {"type": float, "default": 5.0, "metavar": "SECONDS", "help": "between two snapshots of a host (5)"},
+    "--max-bytes": {"type": _positive, "default": 256 << 20, "metavar": "N", "help": "bytes that a host may send"},
+    "--max-events": {"type": _positive, "default": 10_000_000, "metavar": "N",
+                     "help": "what a script may print on a host, or send with row()"},
+}  # fmt: skip
+"""Options of the fleet, with the arguments of :meth:`argparse.ArgumentParser.add_argument`."""
+
+
+def parser() -> CommandParser:
+    """The parser of the options of the fleet, which come before those of the run."""
+    made = CommandParser(
+        "fleet", "Run a script or a tool on many hosts, and merge what it counts to one answer.",
+        "examples:\n  pytrace fleet --hosts 'web[001-400]' biolatency --duration 30\n"
+        "  pytrace fleet --hosts @db --by host -e 't:syscalls:sys_enter_fsync { @ = count(); }' --duration 10 -f json\n"
+        "The script's options, --duration, --budget, -f, -o, --save and others of a run come after those above.",
+        usage="pytrace fleet --hosts NODESET [options] SCRIPT|TOOL|-e PROGRAM [options of the run]",
+    )  # fmt: skip
+    for name, keywords in OWN.items():
+        made.add_argument(name, **keywords)
+    return made
+
+
+WriteSnapshot = Callable[[SnapshotData, Format, WriteOptions, Namespace], None]
+"""``subcommands.write_snapshot``."""
+
+
+def run(words: Sequence[str], write: WriteSnapshot) -> int:
+    """Run ``pytrace fleet`` with the *words* after it. Returns the exit status.
+
+    Raises:
+        TraceError: an option is invalid, or ClusterShell is not installed.
+        ScriptError: the script has errors; they have been printed.
+    """
+    own, rest = _split(words)
+    if not words or rest[:1] in (["-h"], ["--help"]):
+        (sys.stdout if words else sys.stderr).write(parser().format_help())
+        return int(not words)
+    arguments = parser().parse_args(own)
+    line = read(rest, script_finder.find)
+    script_finder.complete(line)
+    _check(line)
+    options = request.run_options(line)
+    script = request.script(line)
+    options = request.of_script(options, script, line)
+    # Wrong names of formats and files are errors before anything runs.
+    table.chosen(options.format, options.output)
+    try:
+        from pytrace.fleet import clustershell  # an extra
+    except ImportError as error:
+        hints = ("pip install 'pytrace[fleet]'",)
+        raise TraceError(f"pytrace fleet needs ClusterShell: {error}", hints=hints) from None
+    names = clustershell.names(arguments.hosts)
+    label = _label(arguments.by, names, clustershell.labels)
+    asked = _request(arguments, line, options, script)
+    with folder() as private:
+        controller = Controller(names, asked.limits, Answer(label, arguments.by or ""), private)
+        carriage = clustershell.Carriage(
+            command=arguments.agent, become=arguments.become == "sudo", worker=arguments.worker,
+            fanout=arguments.fanout, ssh_options=arguments.ssh_options,
+        )  # fmt: skip
+        clustershell.ask(asked, controller, carriage, (lambda _: None) if options.quiet else _tell)
+    _write(controller.result(), options, write)
+    _report(controller, options, clustershell.fold)
+    return controller.status
+
+
+def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The options of the fleet, and the words of the run."""
+    own, rest = [], list(words)
+    while rest and (keywords := OWN.get(rest[0].partition("=")[0])) is not None:
+        own.append(rest.pop(0))
+        if "action" not in keywords and "=" not in own[-1] and rest:
+            own.append(rest.pop(0))
+    return own, rest
+
+
+def _check(line: CommandLine) -> None:
+    """Refuse options that make no sense on many hosts."""
+    longs = {row.key: row.long for row in OPTIONS}
+    for key in line.values:
+        if key not in OF_A_RUN:
+            raise TraceError(f"--{longs[key]} is not for pytrace fleet", hints=("pytrace fleet --help",))
+
+
+def _label(by: str | None, names: Sequence[str], groups: Callable[[Sequence[str], str], dict[str, str]]) -> (
+    Callable[[str], str] | None
+):
+    """The label of each host for ``--by``."""
+    if by is None:
+        return None
+    return groups(names, by).__getitem__ if by != "host" else str
+
+
+# ---------------------------------------------------------------------------------------------- the request
+
+
+def _request(arguments: Namespace, line: CommandLine, options: RunOptions, script: Script) -> Request:
+    if script.wants_help:
+        raise TraceError("--help of a script is shown without pytrace fleet")
+    compiled = script.compiled
+    if compiled is None and not arguments.compile_there:
+        compiled = _compiled(line, options, script).to_bytes()
+    try:
+        limits = Limits(
+            duration=protocol.LONGEST_TIME if options.duration is None else options.duration, every=arguments.every,
+            budget=options.budget.text if options.budget else "", max_memory=options.max_memory,
+            over_budget=options.budget.action if options.budget else "sample",
+            bytes=arguments.max_bytes, events=arguments.max_events,
+        )  # fmt: skip
+    except ValueError as error:
+        raise TraceError(f"pytrace fleet: {error}") from None
+    asked = Request(
+        protocol=protocol.PROTOCOL, script=options.script, text=script.source.text, compiled=compiled or b"",
+        parameters=script.positional, named=script.named, limits=limits,
+        options=Options(
+            unsafe=line.flag("unsafe"), comm=tuple(line.many("comm")), uid=tuple(line.many("uid")),
+            no_features=tuple(sorted(options.disabled)),
+            max_rate={rate.pattern: rate.hits for rate in options.rates},
+        ),
+    )  # fmt: skip
+    size = len(protocol.encode(asked))
+    if size > protocol.LONGEST_REQUEST:
+        raise TraceError(f"the request has {size} bytes, and agents read {protocol.LONGEST_REQUEST} at most",
+                         hints=("--compile-there sends the text only",))  # fmt: skip
+    return asked
+
+
+def _compiled(line: CommandLine, options: RunOptions, script: Script) -> CompiledScript:
+    """The script, compiled ahead of time on this machine, with its parameters fixed.
+
+    Raises:
+        ScriptError, TraceError: it cannot be.
+    """
+    from pytrace import pipeline  # with it the compiler
+
+    diagnostics = Diagnostics()
+    compile_options = replace(request.compile_options(line, options, script), ahead=True)
+    kernel = commands.live_kernel(options, ahead=True)
+    try:
+        return pipeline.compile_script(script.source, compile_options, kernel, diagnostics)
+    finally:
+        messages.show(diagnostics, warnings=options.warnings)
+        if diagnostics.failed:
+            sys.stderr.write("HINT: with --compile-there each host compiles the script for itself\n")
+
+
+# ---------------------------------------------------------------------------------------------- the answer
+
+
+def _write(snapshot: SnapshotData, options: RunOptions, write: WriteSnapshot) -> None:
+    if options.save is not None:
+        try:
+            file_form.write(snapshot, options.save)
+        except OSError as error:
+            raise TraceError(f"cannot write {options.save!r}: {error.strerror}") from error
+    row, form = table.chosen(options.format, options.output)
+    write(snapshot, row, form, Namespace(map=None, output=options.output))
+
+
+def _tell(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def _report(controller: Controller, options: RunOptions, fold: fleet_hosts.Folded) -> None:
+    """Who answered, and why others did not."""
+    sys.stdout.flush()
+    hosts = controller.hosts.values()
+    lines = []
+    if options.warnings:
+        lines += [f"WARNING: {text}" for text in fleet_hosts.warnings(hosts, fold)]
+    lines += fleet_hosts.complaints(hosts, fold)
+    if not options.quiet or controller.status:
+        lines.append(fleet_hosts.summary(hosts, time.monotonic()))
+    sys.stderr.write(bytes_shown("".join(f"{text}\n" for text in lines)))

@@ -1,0 +1,94 @@
+"""The answer of many hosts: snapshots merged as they come, in memory bounded by the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from pytrace.core import types
+from pytrace.core.types import Record, Tuple, Type
+from pytrace.results.merge import merge
+from pytrace.results.snapshot import MapData, SnapshotData, Table
+from pytrace.results.values import Portable
+
+WIDTH = 8
+"""Snapshots that are merged at once: of N hosts, each entry is merged log(N) times."""
+
+LABEL = 128
+"""Capacity of labels in keys."""
+
+
+class Answer:
+    """Merges snapshots: each is added once, when its host has nothing more to say.
+
+    *label* returns the label of a host, which the keys of maps then begin with, and the rows of tables; None: merged.
+    """
+
+    def __init__(self, label: Callable[[str], str] | None, name: str = "host") -> None:
+        self._label, self._name = label, name
+        self._levels: list[list[SnapshotData]] = []
+        self._shape = SnapshotData(())
+        """All maps without entries, which says whether another snapshot fits."""
+
+    def add(self, host: str, snapshot: SnapshotData) -> None:
+        """Add what a host has.
+
+        Raises:
+            TraceError: its maps have other keys or values than those of the hosts before; nothing is added.
+        """
+        if self._label is not None:
+            snapshot = labelled(snapshot, self._name, self._label(host))
+        self._shape = merge([self._shape, _empty(snapshot)], ["the other hosts", host])
+        level = 0
+        while True:
+            if level == len(self._levels):
+                self._levels.append([])
+            here = self._levels[level]
+            here.append(snapshot)
+            if len(here) < WIDTH:
+                return
+            snapshot = merge(here)
+            here.clear()
+            level += 1
+
+    def result(self) -> SnapshotData:
+        """All that was added, as one snapshot."""
+        return merge([snapshot for level in self._levels for snapshot in level])
+
+
+def _empty(snapshot: SnapshotData) -> SnapshotData:
+    maps = {name: MapData(name, data.key, data.value) for name, data in snapshot.maps.items()}
+    return SnapshotData(tuple(replace(run, text="") for run in snapshot.runs), maps)
+
+
+def labelled(snapshot: SnapshotData, name: str, label: str) -> SnapshotData:
+    """A snapshot whose keys begin with a label, and whose rows have it as first column, of the *name*."""
+    maps = {data.name: _labelled_map(data, label) for data in snapshot.maps.values()}
+    return replace(snapshot, maps=maps, tables=tuple(_labelled_table(table, name, label) for table in snapshot.tables))
+
+
+def _labelled_map(data: MapData, label: str) -> MapData:
+    own: tuple[Type, ...]
+    key_of: Callable[[Portable], Portable]
+    if data.key is None:
+        own = ()
+        key_of = lambda _key: label  # noqa: E731
+    elif isinstance(data.key, Tuple):
+        own = data.key.members
+        key_of = lambda key: (label, *key)  # type: ignore[misc]  # noqa: E731
+    else:
+        own = (data.key,)
+        key_of = lambda key: (label, key)  # noqa: E731
+    text = types.String(LABEL)
+    entries = {key_of(key): value for key, value in data.entries.items()}
+    times = None if data.times is None else {key_of(key): time for key, time in data.times.items()}
+    return replace(data, key=Tuple((text, *own)) if own else text, entries=entries, times=times)
+
+
+def _labelled_table(table: Table, name: str, label: str) -> Table:
+    while name in table.type.names:
+        name += "_"
+    record = Record((name, *table.type.names), (types.String(LABEL), *table.type.members))
+    rows = {run: [(label, *row) for row in rows] for run, rows in table.rows.items()}
+    return replace(table, type=record, rows=rows)

@@ -1,0 +1,233 @@
+"""Agents on many hosts, started and read through ClusterShell: node sets, groups, fan-out, ssh.
+
+Of ClusterShell's clients one method is overridden, ``_handle_read``, which each kind of client has of its own: theirs
+collects a line of any length, and a host must not fill this machine's memory.
+"""
+
+from __future__ import annotations
+
+import logging
+import resource
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+from ClusterShell.Event import EventHandler
+from ClusterShell.NodeSet import NodeSet, NodeSetException
+from ClusterShell.NodeUtils import GroupResolverError, GroupSourceError
+from ClusterShell.Task import task_self
+
+from pytrace.core.diagnostics import TraceError, counted
+from pytrace.fleet import messages
+from pytrace.fleet.controller import Controller
+from pytrace.fleet.hosts import State
+from pytrace.fleet.messages import Beat, Request, Stop
+
+TICK = 0.5
+"""Seconds between two looks at the clock."""
+LEAVE = 10.0
+"""Seconds in which hosts that were told to stop send their results."""
+SPOKEN = frozenset({State.ANSWERED, State.CUT_SHORT, State.REFUSED})
+"""States of hosts whose agents end by themselves."""
+WORKERS = ("ssh", "rsh", "exec")
+"""ClusterShell's workers with a process for each host and a way to write to it, which that of pdsh has not."""
+DESCRIPTORS = 8
+"""Open files for each host: three pipes, and what starting a process needs."""
+
+
+class Carriage(msgspec.Struct, frozen=True, kw_only=True):
+    """How agents are started."""
+
+    command: str = "pytrace agent"
+    become: bool = False
+    """Through sudo, without a password."""
+    worker: str = "ssh"
+    """One of :data:`WORKERS`."""
+    fanout: int = 1000
+    """Hosts at a time."""
+    ssh_options: str = ""
+    connect_timeout: float = 15.0
+
+    @property
+    def started(self) -> str:
+        """The command on a host."""
+        return f"sudo -n {self.command}" if self.become else self.command
+
+
+def names(text: str) -> list[str]:
+    """The hosts of a node set, groups resolved.
+
+    Raises:
+        TraceError: it is none, or empty.
+    """
+    try:
+        found = [str(node) for node in NodeSet(text)]
+    except (NodeSetException, GroupResolverError) as error:
+        hints = ("for example --hosts 'web[001-400]' or --hosts @web",)
+        raise TraceError(f"--hosts {text!r}: {error}", hints=hints) from None
+    if not found:
+        raise TraceError(f"--hosts {text!r} names no host")
+    return found
+
+
+def fold(hosts: Iterable[str]) -> str:
+    """Names as a node set: ``web[001-003]``."""
+    return str(NodeSet.fromlist(list(hosts)))
+
+
+def labels(hosts: Iterable[str], source: str) -> dict[str, str]:
+    """The group of each host in a source of groups of ClusterShell's configuration; ``-`` for hosts in none.
+
+    Raises:
+        TraceError: there is no such source, or a host is in several of its groups.
+    """
+    found = {}
+    for host in hosts:
+        try:
+            groups = sorted(NodeSet(host).groups(groupsource=source))
+        except (GroupSourceError, GroupResolverError) as error:
+            hints = ("--by host, or a source of groups of ClusterShell (nodeset --groupsources lists them)",)
+            raise TraceError(f"--by {source}: {error}", hints=hints) from None
+        own = [group.removeprefix(f"@{source}:").removeprefix("@") for group in groups]
+        if len(own) > 1:
+            raise TraceError(f"--by {source}: {host} is in the groups {', '.join(own)}")
+        found[host] = own[0] if own else "-"
+    return found
+
+
+def ask(request: Request, controller: Controller, carriage: Carriage, tell: Callable[[str], object]) -> None:
+    """Ask all hosts of *controller*, until each has answered or is given up; Ctrl-C ends their runs.
+
+    *tell* is called with a line once the script is attached on all hosts on which it can be.
+    """
+    # A process that has just ended is reported by its status, not by a warning about its pipe.
+    logging.getLogger("ClusterShell").addHandler(logging.NullHandler())
+    task = task_self()
+    task.set_default("stdout_msgtree", False)
+    task.set_default("stderr_msgtree", False)
+    task.set_info("fanout", carriage.fanout)
+    task.set_info("ssh_options", carriage.ssh_options)
+    task.set_info("connect_timeout", round(carriage.connect_timeout))
+    _raise_limit(len(controller.hosts))
+    task.set_default("distant_workername", carriage.worker)
+    worker = _reading_worker(task.default("distant_worker"))
+    task.set_default("distant_worker", worker)
+    with _interruptions() as interrupted:
+        carrier = _Carrier(request, controller, interrupted, task, tell)
+        for name in controller.hosts:
+            task.shell(carriage.started, nodes=name, handler=carrier, stderr=True, tree=False)
+        task.timer(TICK, carrier, interval=TICK, autoclose=True)
+        task.resume()
+    controller.finish(time.monotonic())
+
+
+def _reading_worker(worker: Any) -> Any:
+    """A class of workers whose clients hand on what they read, as it comes."""
+
+    class Client(worker.SHELL_CLASS):  # type: ignore[misc]
+        def _handle_read(self, sname: str) -> None:
+            self.worker.eh.data(self.worker, str(self.key), sname, self._read(sname))
+
+        def _flush_read(self, sname: str) -> None:
+            """Nothing is kept."""
+
+    class Worker(worker):  # type: ignore[misc]
+        SHELL_CLASS = Client
+
+    return Worker
+
+
+class _Interruptions:
+    """How often Ctrl-C was typed."""
+
+    count = 0
+
+
+@contextmanager
+def _interruptions() -> Iterator[_Interruptions]:
+    """Ctrl-C and SIGTERM are counted during the block: the loop of ClusterShell must not be left by an exception."""
+    interrupted = _Interruptions()
+
+    def handle(_number: int, _frame: object) -> None:
+        interrupted.count += 1
+
+    former = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield interrupted
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+
+def _raise_limit(hosts: int) -> None:
+    """Let this process open as many files as the hosts need."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = hosts * DESCRIPTORS + 256
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard) if hard >= 0 else wanted, hard))
+
+
+class _Carrier(EventHandler):  # type: ignore[misc]
+    """Carries messages between the workers and the controller; there is one worker for each host."""
+
+    def __init__(
+        self, request: Request, controller: Controller, interrupted: _Interruptions, task: Any,
+        tell: Callable[[str], object],
+    ) -> None:  # fmt: skip
+        self._line, self._heartbeat = messages.encode(request), request.limits.heartbeat
+        self._controller, self._interrupted, self._task = controller, interrupted, task
+        self._workers: dict[str, Any] = {}
+        self._beaten = 0.0
+        self._closing: dict[str, float] = {}
+        """When connections are ended from which nothing more is wanted."""
+        self._leaving: float | None = None
+        self._tell: Callable[[str], object] | None = tell
+
+    def ev_pickup(self, worker: Any, node: Any) -> None:
+        """The process for a host has been started."""
+        self._controller.connecting(str(node), time.monotonic())
+        self._workers[str(node)] = worker
+        worker.write(self._line)
+        if self._leaving is not None:
+            worker.write(messages.encode(Stop()))
+
+    def data(self, worker: Any, node: str, stream: str, data: bytes) -> None:
+        """A process has written something."""
+        if stream == worker.SNAME_STDERR:
+            self._controller.complaint(node, data)
+        elif not self._controller.output(node, data, time.monotonic()):
+            # Nothing more is wanted. A worker must not be aborted while its client reads.
+            worker.set_write_eof()
+            time_left = LEAVE if self._controller.hosts[node].state in SPOKEN else 0.0
+            self._closing.setdefault(node, time.monotonic() + time_left)
+
+    def ev_hup(self, worker: Any, node: Any, rc: int | None) -> None:  # noqa: ARG002
+        """A process has ended."""
+        self._workers.pop(str(node), None)
+        self._controller.closed(str(node), rc)
+
+    def ev_timer(self, timer: Any) -> None:  # noqa: ARG002
+        """Say that this controller is there, and give up hosts that say nothing."""
+        now = time.monotonic()
+        if now - self._beaten > self._heartbeat / 4:
+            self._beaten = now
+            self._say(Beat())
+        closing = [name for name, end in self._closing.items() if now >= end]
+        for name in {*closing, *self._controller.silent(now)} & self._workers.keys():
+            self._workers.pop(name).abort()
+        if self._tell is not None and self._controller.attached is not None:
+            self._tell(f"attached on {self._controller.attached} of {counted(len(self._controller.hosts), 'host')}")
+            self._tell = None
+        if self._interrupted.count and self._leaving is None:
+            self._leaving = now
+            self._say(Stop())
+        if self._leaving is not None and (self._interrupted.count > 1 or now - self._leaving > LEAVE):
+            self._task.abort()
+
+    def _say(self, message: messages.ToAgent) -> None:
+        line = messages.encode(message)
+        for worker in list(self._workers.values()):
+            worker.write(line)

@@ -1,0 +1,172 @@
+"""The state of a question to many hosts, whatever carries the messages (:mod:`pytrace.fleet.clustershell`)."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+
+from pytrace.base.control_characters import printable_text
+from pytrace.core.diagnostics import TraceError
+from pytrace.fleet import messages
+from pytrace.fleet.answer import Answer
+from pytrace.fleet.hosts import OVER, Host, State, reason
+from pytrace.fleet.messages import Attached, End, FromAgent, Hello, Lines, Refused, Snapshot, Warned
+from pytrace.results import file_form
+from pytrace.results.snapshot import SnapshotData
+
+PREPARING = 120.0
+"""Seconds in which a host must connect, compile and attach."""
+MOST_NOISE = 1 << 16
+"""Bytes that a login may print before the agent says hello."""
+MOST_WARNINGS = 100
+"""Kept of each host."""
+MOST_COMPLAINT = 4096
+"""Bytes kept of a line of standard error output."""
+
+
+class Controller:
+    """Follows all hosts, and merges what they count."""
+
+    def __init__(self, names: Sequence[str], limits: messages.Limits, answer: Answer, folder: str) -> None:
+        """*folder* is for the newest snapshot of each host, so that memory does not grow with their number."""
+        self.hosts = {name: Host(name) for name in names}
+        self._limits, self._answer, self._folder = limits, answer, folder
+        self._lines: dict[str, Lines] = {}
+        self._bytes = dict.fromkeys(names, 0)
+        self._files = {name: os.path.join(folder, str(number)) for number, name in enumerate(names)}
+
+    # ---- what is heard
+
+    def connecting(self, name: str, now: float) -> None:
+        """The connection to a host begins."""
+        self.hosts[name].heard = now
+        self._lines[name] = Lines(messages.LONGEST_MESSAGE)
+
+    def output(self, name: str, data: bytes, now: float) -> bool:
+        """Data of a host's agent. Returns whether more is wanted: False ends the connection."""
+        host = self.hosts[name]
+        if host.state in OVER:
+            return False
+        self._bytes[name] += len(data)
+        try:
+            if self._bytes[name] > self._limits.bytes + messages.LONGEST_MESSAGE:
+                raise TraceError(f"it has sent more than the {self._limits.bytes} bytes allowed")
+            for line in self._lines[name].add(data):
+                self._line(host, line, now)
+            if host.hello is None and self._bytes[name] > MOST_NOISE:
+                raise TraceError("what it prints is no message of pytrace agent")
+        except TraceError as error:
+            self._over(host, State.LOST if host.hello else State.FAILED, error.message)
+        return host.state not in OVER
+
+    def complaint(self, name: str, data: bytes) -> None:
+        """Data of a host's standard error output, of which the last line is kept."""
+        host = self.hosts[name]
+        text = host.complaint + data.decode("utf-8", "replace")
+        lines = [line for line in text.splitlines(keepends=True) if line.strip() and not line.startswith("HINT:")]
+        host.complaint = lines[-1][-MOST_COMPLAINT:] if lines else ""
+
+    def closed(self, name: str, status: int | None) -> None:
+        """The connection to a host has ended."""
+        host = self.hosts[name]
+        if host.state in OVER:
+            return
+        text = reason(printable_text(host.complaint.rstrip()), status)
+        if host.hello is None:
+            self._over(host, State.FAILED, text)
+        else:
+            self._over(host, State.LOST, f"the connection ended before the run did ({text})")
+
+    def _line(self, host: Host, line: bytes, now: float) -> None:
+        if host.hello is None and not line.startswith(b'{"type":"hello"'):
+            return
+        host.heard = now
+        self._message(host, messages.from_agent(line))
+
+    def _message(self, host: Host, message: FromAgent) -> None:
+        match message:
+            case Hello():
+                host.hello = message
+            case Attached():
+                host.state = State.RUNNING
+            case Warned(text):
+                if len(host.warnings) < MOST_WARNINGS:
+                    host.warnings.append(printable_text(text))
+            case Snapshot():
+                with open(self._files[host.name], "wb") as file:
+                    file.write(message.data)
+            case Refused():
+                host.status = message.status or 1
+                self._over(host, State.REFUSED, _first_line(message.text))
+            case End():
+                host.status = message.status
+                early = message.reason not in ("duration", "exit", "stop")
+                text = _first_line(message.error) or f"the run ended early ({message.reason})" if early else ""
+                self._over(host, State.CUT_SHORT if early else State.ANSWERED, text)
+
+    def _over(self, host: Host, state: State, text: str) -> None:
+        """A host has nothing more to say: its newest snapshot becomes part of the answer."""
+        host.state, host.text = state, text
+        self._lines.pop(host.name, None)
+        try:
+            with open(self._files[host.name], "rb") as file:
+                data = file.read()
+        except FileNotFoundError:
+            if state is State.ANSWERED:
+                host.state, host.text = State.LOST, "it sent no results"
+            return
+        os.unlink(self._files[host.name])
+        try:
+            self._answer.add(host.name, file_form.from_bytes(data, host.name))
+        except TraceError as error:
+            host.state, host.text = State.LOST, f"its results do not fit: {error.message}"
+
+    # ---- time
+
+    def silent(self, now: float) -> list[str]:
+        """Hosts that say nothing any more; their connections are to be ended."""
+        patience = {State.WAITING: PREPARING, State.RUNNING: 3 * self._limits.every + 5}
+        found = []
+        for name in list(self._lines):
+            host = self.hosts[name]
+            if now - host.heard > patience[host.state]:
+                what = "the agent" if host.hello else "the connection"
+                self._over(host, State.SILENT, f"nothing was heard of {what} for {now - host.heard:.0f} s")
+                found.append(name)
+        return found
+
+    def finish(self, now: float) -> None:
+        """Nobody waits any longer."""
+        for host in self.hosts.values():
+            if host.state in OVER:
+                continue
+            if host.name in self._lines:
+                self._over(host, State.SILENT, f"nothing was heard for {now - host.heard:.0f} s")
+            else:
+                self._over(host, State.FAILED, "it was not asked")
+
+    def result(self) -> SnapshotData:
+        """The answer so far."""
+        return self._answer.result()
+
+    @property
+    def attached(self) -> int | None:
+        """Number of hosts on which the script was attached; None while it may become more."""
+        states = [host.state for host in self.hosts.values()]
+        without = states.count(State.FAILED) + states.count(State.REFUSED)
+        return None if State.WAITING in states else len(states) - without
+
+    @property
+    def status(self) -> int:
+        """The exit status: 0 if all hosts answered, and their scripts ended with 0."""
+        return int(any(host.state is not State.ANSWERED or host.status for host in self.hosts.values()))
+
+
+def folder() -> tempfile.TemporaryDirectory[str]:
+    """A private folder for snapshots that are not final."""
+    return tempfile.TemporaryDirectory(prefix="pytrace-fleet-")
+
+
+def _first_line(text: str) -> str:
+    return printable_text(text.partition("\n")[0]).removeprefix("ERROR: ")

@@ -1,0 +1,107 @@
+"""What a controller knows of each host, and the report about those that did not answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from enum import Enum
+
+import msgspec
+
+from pytrace.core.diagnostics import counted
+from pytrace.fleet.messages import Hello
+
+Folded = Callable[[Iterable[str]], str]
+"""Names of hosts as a node set: ``web[003,017]``."""
+
+
+class State(Enum):
+    """How far a host is; the value is the word of the report."""
+
+    WAITING = "waiting"
+    """Not connected yet, or its script is not attached."""
+    RUNNING = "running"
+    ANSWERED = "answered"
+    CUT_SHORT = "cut short"
+    """A limit or an error ended its run, which counts up to then."""
+    REFUSED = "refused"
+    FAILED = "failed"
+    """No agent came to be: the connection, or the command."""
+    LOST = "lost"
+    """The connection ended before the run; what it had sent by then counts."""
+    SILENT = "silent"
+    """As lost, but the connection did not end."""
+
+
+OVER = frozenset(State) - {State.WAITING, State.RUNNING}
+
+
+class Host(msgspec.Struct):
+    """One host."""
+
+    name: str
+    state: State = State.WAITING
+    hello: Hello | None = None
+    heard: float = 0.0
+    """When it was last heard, or the connection began."""
+    text: str = ""
+    """Why it did not answer: one line."""
+    status: int = 0
+    """Of its run."""
+    complaint: str = ""
+    """The last line of its standard error output."""
+    warnings: list[str] = msgspec.field(default_factory=list)
+
+
+def summary(hosts: Iterable[Host], now: float) -> str:
+    """``398 of 400 answered; 1 refused (kernel 4.19), 1 silent since 12 s``."""
+    by_state: dict[State, list[Host]] = {}
+    total = 0
+    for host in hosts:
+        total += 1
+        by_state.setdefault(host.state, []).append(host)
+    parts = []
+    for state in State:
+        those = by_state.get(state, [])
+        if those and state is not State.ANSWERED:
+            parts.append(f"{len(those)} {state.value}{_detail(state, those, now)}")
+    head = f"{len(by_state.get(State.ANSWERED, []))} of {counted(total, 'host')} answered"
+    return "; ".join(filter(None, (head, ", ".join(parts))))
+
+
+def _detail(state: State, hosts: list[Host], now: float) -> str:
+    if state is State.SILENT:
+        times = sorted({round(now - host.heard) for host in hosts})
+        return f" since {times[0]} s" if len(times) == 1 else f" since {times[0]} to {times[-1]} s"
+    if state is State.REFUSED:
+        kernels = sorted({host.hello.kernel for host in hosts if host.hello is not None})
+        return f" (kernel {', '.join(kernels)})" if kernels else ""
+    return ""
+
+
+def complaints(hosts: Iterable[Host], fold: Folded) -> list[str]:
+    """A line for each reason not to answer, with the hosts that have it."""
+    by_text: dict[str, list[str]] = {}
+    for host in hosts:
+        if host.text:
+            by_text.setdefault(host.text, []).append(host.name)
+    return [f"{fold(names)}: {text}" for text, names in by_text.items()]
+
+
+def warnings(hosts: Iterable[Host], fold: Folded) -> list[str]:
+    """A line for each warning, with the hosts that have it."""
+    by_text: dict[str, list[str]] = {}
+    for host in hosts:
+        for text in dict.fromkeys(host.warnings):
+            by_text.setdefault(text, []).append(host.name)
+    return [f"{fold(names)}: {text}" for text, names in by_text.items()]
+
+
+_LOGIN = re.compile(r"^\S+@\S+: (?=\S)")
+_CONNECT = re.compile(r"^ssh: connect to host \S+ port (\d+): (.*)$")
+
+
+def reason(complaint: str, status: int | None) -> str:
+    """Why no agent came to be, without the name of the host, so that hosts with one reason are told together."""
+    text = _CONNECT.sub(r"\2 (port \1)", _LOGIN.sub("", complaint.strip())).rstrip(".")
+    return text or ("the connection ended" if status is None else f"the command ended with status {status}")

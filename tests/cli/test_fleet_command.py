@@ -1,0 +1,67 @@
+"""``pytrace fleet`` as users type it, as far as no host is asked. tests/kernel/test_fleet.py asks some."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+from pytrace.cli import fleet_command, main
+
+
+@pytest.fixture
+def typed(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """``typed(words)`` gives the exit status, standard output and standard error."""
+    monkeypatch.setattr(main, "_name_process", lambda: None)
+
+    def command(*words: str) -> tuple[int, str, str]:
+        status = main.main(["fleet", *words])
+        sys.stdout.flush()
+        sys.stderr.flush()
+        return status, *capfd.readouterr()
+
+    return command
+
+
+def test_options_of_the_fleet_come_first() -> None:
+    own, rest = fleet_command._split(["--hosts", "a[1-3]", "--by=host", "--compile-there", "-e", "x", "-q"])
+    assert own == ["--hosts", "a[1-3]", "--by=host", "--compile-there"]
+    assert rest == ["-e", "x", "-q"]
+
+
+def test_help(typed: Any) -> None:
+    for words in (["--help"], ["--hosts", "a", "-h"]):
+        status, out, _ = typed(*words)
+        assert status == 0
+        assert out.startswith("usage: pytrace fleet --hosts NODESET")
+        assert all(name in out for name in fleet_command.OWN)
+
+
+SCRIPT = ("-e", "begin { @ = 1; }")
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (SCRIPT, "pytrace fleet: the following arguments are required: --hosts"),
+        (("--hosts", "a["), "no script given"),
+        (("--hosts", "a[", *SCRIPT), "--hosts 'a['"),
+        (("--hosts", "a", "--fanout", "0", *SCRIPT), "--fanout: invalid"),
+        (("--hosts", "a", *SCRIPT, "-p", "1"), "--pid is not for pytrace fleet"),
+        (("--hosts", "a", *SCRIPT, "-f", "jsn"), "-f does not accept 'jsn'"),
+        (("--hosts", "a", "--by", "zone", *SCRIPT), "--by zone:"),
+        (("--hosts", "a", "--every", "0", *SCRIPT), "every is 0.0, not 0.1 to"),
+    ],
+)
+def test_errors_before_any_host_is_asked(typed: Any, words: tuple[str, ...], error: str) -> None:
+    status, out, message = typed(*words)
+    assert (status, out) == (1, "")
+    assert error in message
+
+
+def test_a_script_with_errors_is_not_sent(typed: Any) -> None:
+    status, out, message = typed("--hosts", "a", "-e", "begin { @ = ; }")
+    assert (status, out) == (1, "")
+    assert "syntax: unexpected ';'" in message
+    assert message.endswith("HINT: with --compile-there each host compiles the script for itself\n")

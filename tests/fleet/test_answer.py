@@ -1,0 +1,69 @@
+"""Snapshots of hosts merged as they come, by host and as one."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytrace.core import types
+from pytrace.core.diagnostics import TraceError
+from pytrace.fleet.answer import WIDTH, Answer, labelled
+from pytrace.results.merge import merge
+from pytrace.results.snapshot import SnapshotData
+from tests.support.snapshots import COUNT, STRING, map_data, run, snapshot, table
+
+NUMBER = types.Int(8, False)
+
+
+def of_host(number: int, *, key: types.Type = STRING) -> SnapshotData:
+    counts = {"bash": number, f"own-{number % 3}": 1} if key == STRING else {number: 1}
+    maps = map_data("@c", key, COUNT, counts), map_data("@n", None, COUNT, {None: number})
+    rows = table(["pid"], [NUMBER], [(number,)], of=f"run-{number}")
+    made = snapshot(*maps, of=run(f"run-{number}", start=number), tables=(rows,))
+    made.losses = {"lost": {"k:f": number}}
+    return made
+
+
+@pytest.mark.parametrize("number", [0, 1, WIDTH - 1, WIDTH, 3 * WIDTH + 1, WIDTH * WIDTH + 2])
+def test_the_tree_is_one_merge(number: int) -> None:
+    answer = Answer(None)
+    for host in range(number):
+        answer.add(f"web{host}", of_host(host))
+    assert answer.result() == merge([of_host(host) for host in range(number)])
+    # Few snapshots are held, whatever the number of hosts.
+    assert sum(map(len, answer._levels)) <= (WIDTH - 1) * max(1, len(answer._levels))
+
+
+def test_by_host_and_by_label() -> None:
+    by_host, by_zone = Answer(str), Answer({"web1": "a", "web2": "b", "web3": "a"}.__getitem__, "zone")
+    for host in (1, 2, 3):
+        by_host.add(f"web{host}", of_host(host))
+        by_zone.add(f"web{host}", of_host(host))
+    maps = by_host.result().maps
+    assert dict(maps["@c"].entries)[("web2", "bash")] == 2
+    assert maps["@n"].entries == {"web1": 1, "web2": 2, "web3": 3}
+    zones = by_zone.result()
+    assert zones.maps["@n"].entries == {"a": 4, "b": 2}
+    assert zones.maps["@c"].entries == {("a", "bash"): 4, ("b", "bash"): 2, ("a", "own-1"): 1, ("b", "own-2"): 1,
+                                        ("a", "own-0"): 1}  # fmt: skip
+    (rows,) = zones.tables
+    assert rows.type.names == ("zone", "pid")
+    assert dict(rows.rows) == {"run-1": [("a", 1)], "run-2": [("b", 2)], "run-3": [("a", 3)]}
+
+
+def test_keys_of_several_parts_and_columns_of_the_same_name() -> None:
+    key = types.Tuple((STRING, NUMBER))
+    rows = table(["host"], [NUMBER], [(5,)])
+    made = labelled(snapshot(map_data("@", key, COUNT, {("a", 1): 2}), tables=(rows,)), "host", "web1")
+    assert made.maps["@"].entries == {("web1", "a", 1): 2}
+    assert made.maps["@"].key == types.Tuple((made.tables[0].type.members[0], STRING, NUMBER))
+    assert made.tables[0].type.names == ("host_", "host")
+
+
+def test_what_does_not_fit_is_refused_and_changes_nothing() -> None:
+    answer = Answer(None)
+    answer.add("web1", of_host(1))
+    before = answer.result()
+    for other, error in ((of_host(2, key=NUMBER), "map @c: keys"), (of_host(1), "hold the same run")):
+        with pytest.raises(TraceError, match=error):
+            answer.add("web2", other)
+    assert answer.result() == before

@@ -1,0 +1,68 @@
+"""Node sets, groups and workers of ClusterShell. tests/kernel/test_fleet.py asks hosts through it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ClusterShell.Defaults import _load_workerclass
+from ClusterShell.NodeSet import set_std_group_resolver
+from ClusterShell.NodeUtils import GroupResolverConfig
+from ClusterShell.Worker.Exec import ExecClient, ExecWorker
+
+from pytrace.core.diagnostics import TraceError
+from pytrace.fleet import clustershell
+from pytrace.fleet.clustershell import Carriage
+
+GROUPS = """
+[Main]
+default: zone
+[zone]
+map: case $GROUP in a) echo web[1-2];; b) echo web[3-4],db1;; esac
+all: echo web[1-4],db1
+list: echo a b
+"""
+
+
+@pytest.fixture
+def groups(tmp_path: Path) -> Iterator[None]:
+    (tmp_path / "groups.conf").write_text(GROUPS)
+    set_std_group_resolver(GroupResolverConfig(str(tmp_path / "groups.conf")))
+    yield
+    set_std_group_resolver(None)
+
+
+def test_names_and_node_sets(groups: None) -> None:
+    assert clustershell.names("web[001-003],db") == ["db", "web001", "web002", "web003"]
+    assert clustershell.names("@a") == ["web1", "web2"]
+    assert clustershell.fold(["web3", "db", "web1", "web2"]) == "db,web[1-3]"
+
+
+def test_labels_are_groups(groups: None) -> None:
+    assert clustershell.labels(["web1", "db1", "other"], "zone") == {"web1": "a", "db1": "b", "other": "-"}
+
+
+@pytest.mark.parametrize("text", ["web[1-", "", "@nowhere:x"])
+def test_other_hosts_are_errors(text: str, groups: None) -> None:
+    with pytest.raises(TraceError, match="--hosts"):
+        clustershell.names(text)
+
+
+def test_there_is_no_such_source(groups: None) -> None:
+    with pytest.raises(TraceError, match="--by rack:"):
+        clustershell.labels(["web1"], "rack")
+
+
+@pytest.mark.parametrize("worker", clustershell.WORKERS)
+def test_workers_have_a_process_for_each_host(worker: str) -> None:
+    made = clustershell._reading_worker(_load_workerclass(worker))
+    assert issubclass(made, ExecWorker)
+    assert issubclass(made.SHELL_CLASS, ExecClient)
+    for name in ("_handle_read", "_flush_read", "_read"):
+        assert hasattr(ExecClient, name), "what is overridden is there in this release"
+
+
+def test_become_is_sudo_without_a_password() -> None:
+    assert Carriage().started == "pytrace agent"
+    assert Carriage(become=True, command="x").started == "sudo -n x"

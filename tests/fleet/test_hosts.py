@@ -1,0 +1,55 @@
+"""The report about hosts: how many answered, and why others did not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from pytrace.fleet.hosts import Host, State, complaints, reason, summary, warnings
+from pytrace.fleet.messages import Hello
+
+
+def fold(names: Iterable[str]) -> str:
+    return ",".join(sorted(names))
+
+
+def host(name: str, state: State, text: str = "", *, kernel: str = "6.1", heard: float = 0, warned: str = "") -> Host:
+    hello = Hello(protocol=1, version="0.1", host=name, kernel=kernel, machine="x86_64", wall=0, monotonic=0)
+    return Host(name, state, hello, heard, text, warnings=[warned, warned] if warned else [])
+
+
+HOSTS = [
+    *(host(f"web{number}", State.ANSWERED, warned="" if number else "Lost 3 events") for number in range(398)),
+    host("web398", State.REFUSED, "cannot attach", kernel="4.19"),
+    host("web399", State.SILENT, "nothing was heard", heard=88),
+]
+
+
+def test_the_summary_says_what_became_of_each() -> None:
+    assert summary(HOSTS, 100) == "398 of 400 hosts answered; 1 refused (kernel 4.19), 1 silent since 12 s"
+    assert summary(HOSTS[:398], 100) == "398 of 398 hosts answered"
+    assert summary([], 100) == "0 of 0 hosts answered"
+    several = [host("a", State.SILENT, heard=90), host("b", State.SILENT, heard=95), Host("c", State.FAILED)]
+    assert summary(several, 100) == "0 of 3 hosts answered; 1 failed, 2 silent since 5 to 10 s"
+
+
+def test_hosts_with_one_reason_or_warning_are_told_together() -> None:
+    hosts = [host("a", State.FAILED, "no route"), host("b", State.REFUSED, "x", warned="w"),
+             host("c", State.FAILED, "no route", warned="w")]  # fmt: skip
+    assert complaints(hosts, fold) == ["a,c: no route", "b: x"]
+    assert warnings(hosts, fold) == ["b,c: w"]
+
+
+@pytest.mark.parametrize(
+    ("complaint", "status", "text"),
+    [
+        ("root@web3: Permission denied (publickey).", 255, "Permission denied (publickey)"),
+        ("ssh: connect to host web3 port 22: Connection refused", 255, "Connection refused (port 22)"),
+        ("bash: line 1: pytrace: command not found", 127, "bash: line 1: pytrace: command not found"),
+        ("", 3, "the command ended with status 3"),
+        ("", None, "the connection ended"),
+    ],
+)
+def test_reasons_do_not_name_the_host(complaint: str, status: int | None, text: str) -> None:
+    assert reason(complaint, status) == text

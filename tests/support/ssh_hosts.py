@@ -1,0 +1,199 @@
+"""Hosts for tests: network namespaces with a link to one for the controller, and an sshd of Debian in each.
+
+Addresses are of a range for documentation, and exist in these namespaces only. Keys are made for each test.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from tests.support.patience import patience
+
+ROOT = Path(__file__).resolve().parents[2]
+SSHD = "/usr/sbin/sshd"
+
+_CONFIG = """
+Port 22
+ListenAddress {address}
+HostKey {folder}/host
+AuthorizedKeysFile {folder}/user.pub
+PidFile none
+StrictModes no
+UsePAM no
+PermitRootLogin prohibit-password
+PrintMotd no
+ClientAliveInterval 0
+SetEnv AGENT="{agent}"
+"""
+
+_CLIENT = """
+IdentityFile {folder}/user
+IdentitiesOnly yes
+StrictHostKeyChecking no
+UserKnownHostsFile /dev/null
+LogLevel ERROR
+ConnectTimeout {timeout}
+"""
+
+OWN = "begin { @mine = curtask->nsproxy->net_ns->ns.inum; }"
+"""Stores the network namespace of the agent, which a filter compares with that of a process."""
+HERE = "curtask->nsproxy->net_ns->ns.inum == @mine"
+
+
+def missing() -> str:
+    """What this machine lacks for such hosts; empty if nothing."""
+    return ", ".join(name for name in ("ip", "nsenter", "ssh", "ssh-keygen", SSHD) if shutil.which(name) is None)
+
+
+def _ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+def _inside(namespace: str) -> list[str]:
+    """The start of a command that runs in a namespace; ip netns exec would hide tracefs."""
+    return ["nsenter", f"--net=/run/netns/{namespace}"]
+
+
+class Host(msgspec.Struct):
+    """A host: its name, its namespace, and the processes that were started in it."""
+
+    name: str
+    namespace: str
+    address: str
+    sshd: subprocess.Popen[bytes] | None = None
+
+    def pids(self) -> list[int]:
+        """The processes in its namespace."""
+        done = subprocess.run(["ip", "netns", "pids", self.namespace], capture_output=True, text=True, check=True)
+        return [int(word) for word in done.stdout.split()]
+
+    def kill(self) -> None:
+        """Kill all its processes."""
+        for pid in self.pids():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+
+    def unplug(self) -> None:
+        """Take its link down: both ends of a connection remain, and hear nothing any more."""
+        _ip("-n", self.namespace, "link", "set", "up0", "down")
+
+    def calls(self, times: int) -> None:
+        """A process of this host, whose name is ``caller``, calls getppid() *times*."""
+        code = f"import os\nopen('/proc/self/comm', 'w').write('caller')\nfor _ in range({times}): os.getppid()"
+        self.run(sys.executable, "-S", "-c", code)
+
+    def run(self, *command: str) -> None:
+        """Run a command on this host."""
+        subprocess.run([*_inside(self.namespace), *command], check=True)
+
+
+class Bed:
+    """Several hosts, and the namespace of the controller."""
+
+    def __init__(self, folder: Path, agents: Sequence[str], timeout: int) -> None:
+        """*agents* are the commands that ``$AGENT`` stands for on each host; an empty one has no sshd."""
+        self._folder = folder
+        self._mark = f"ptf{os.getpid()}"
+        self.namespace = f"{self._mark}-ctl"
+        self.hosts = [
+            Host(f"web{number:02}", f"{self._mark}-{number}", f"192.0.2.{number + 1}")
+            for number in range(1, len(agents) + 1)
+        ]
+        self._agents, self._timeout = agents, timeout
+
+    def start(self) -> None:
+        """Make keys and namespaces, and start each sshd."""
+        folder = self._folder
+        os.makedirs("/run/sshd", mode=0o755, exist_ok=True)
+        for name in ("host", "user"):
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], check=True)
+        client = _CLIENT.format(folder=folder, timeout=self._timeout)
+        client += "".join(f"Host {host.name}\n    HostName {host.address}\n" for host in self.hosts)
+        (folder / "config").write_text(client)
+        _ip("netns", "add", self.namespace)
+        _ip("-n", self.namespace, "link", "add", "br0", "type", "bridge")
+        _ip("-n", self.namespace, "addr", "add", "192.0.2.1/24", "dev", "br0")
+        _ip("-n", self.namespace, "link", "set", "br0", "up")
+        for number, (host, agent) in enumerate(zip(self.hosts, self._agents, strict=True), start=1):
+            self._add(host, number, agent)
+
+    def _add(self, host: Host, number: int, agent: str) -> None:
+        _ip("netns", "add", host.namespace)
+        _ip("-n", self.namespace, "link", "add", f"h{number}", "type", "veth", "peer", "up0", "netns", host.namespace)
+        _ip("-n", self.namespace, "link", "set", f"h{number}", "master", "br0", "up")
+        _ip("-n", host.namespace, "addr", "add", f"{host.address}/24", "dev", "up0")
+        _ip("-n", host.namespace, "link", "set", "up0", "up")
+        _ip("-n", host.namespace, "link", "set", "lo", "up")
+        if agent:
+            config = self._folder / f"sshd-{number}"
+            config.write_text(_CONFIG.format(address=host.address, folder=self._folder, agent=agent))
+            words = [*_inside(host.namespace), SSHD, "-D", "-e", "-f", str(config)]
+            host.sshd = subprocess.Popen(words, stderr=subprocess.DEVNULL)
+
+    def fleet(self, *words: str) -> subprocess.Popen[str]:
+        """``pytrace fleet`` with all hosts, in the controller's namespace."""
+        options = f"-F {self._folder}/config"
+        command = [*_inside(self.namespace), sys.executable, "-m", "pytrace", "fleet"]
+        command += ["--hosts", ",".join(host.name for host in self.hosts), "--ssh-options", options]
+        command += ["--agent", f"cd {ROOT} && exec $AGENT", *words]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+
+    def left(self) -> dict[str, list[int]]:
+        """The processes of each host beside its sshd, after those that end by themselves had time to."""
+        end = time.monotonic() + patience(30)
+        while True:
+            own = {host.sshd.pid for host in self.hosts if host.sshd is not None}
+            left = {host.name: [pid for pid in host.pids() if pid not in own] for host in self.hosts}
+            left = {name: pids for name, pids in left.items() if pids}
+            if not left or time.monotonic() > end:
+                return left
+            time.sleep(0.2)
+
+    def stop(self) -> None:
+        """End all processes, and remove the namespaces."""
+        listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+        names = [line.split()[0] for line in listed.splitlines() if line.startswith(self._mark + "-")]
+        for name in names:
+            Host(name, name, "").kill()
+        for host in self.hosts:
+            if host.sshd is not None:
+                host.sshd.wait()
+        for name in names:
+            _ip("netns", "del", name)
+
+
+@contextmanager
+def bed(folder: Path, agents: Sequence[str], timeout: int = 3) -> Iterator[Bed]:
+    """Hosts, each with the command of its agent."""
+    made = Bed(folder, agents, timeout)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+
+
+AGENT = f"{sys.executable} -m pytrace agent"
+
+
+def wait_for(process: subprocess.Popen[str], text: str) -> str:
+    """The first line of a process's standard error output that has *text*."""
+    assert process.stderr is not None
+    lines = []
+    for line in process.stderr:
+        lines.append(line)
+        if text in line:
+            return line
+    raise EOFError(f"no {text!r} in {lines}")
