@@ -20,6 +20,14 @@ FRAME = re.compile(r"(?m)^ *(.*)\+\d+@(.*):(\d+)$")
 
 Stack = list[tuple[str, int]]
 
+pytestmark = pytest.mark.usefixtures("started", "no_leaks")
+
+
+@pytest.fixture
+def started(server: Server) -> None:
+    """The server runs before processes are counted."""
+    server.run(("--version",))
+
 
 def frames(text: str) -> Stack:
     """Functions and lines of a printed stack."""
@@ -114,3 +122,44 @@ def test_a_process_without_python(server: Server) -> None:
     result = server.run(("-q", "-e", script, "-c", "/bin/true"))
     assert result.stderr == ""
     assert "@: 0" in result.stdout
+
+
+DAMAGED = """
+import ctypes, os, sys
+def word(address):
+    return ctypes.c_uint64.from_address(address)
+def damaged(offset, value):
+    frame = word(id(sys._getframe()) + 24).value  # PyFrameObject.f_frame
+    place = word(frame + offset)
+    right = place.value
+    place.value = value or frame
+    os.open("/dev/null", 0)
+    place.value = right
+previous, code, instruction = 48, 32, 56
+damaged(previous, 0)
+for address in (16, 0xffffffff81000000, 1 << 63):
+    damaged(previous, address)
+damaged(code, id(None))
+damaged(code, 1)
+damaged(instruction, 1)
+"""
+
+
+@pytest.mark.skipif(all(python.minor != 11 for python in PYTHONS), reason="offsets of CPython 3.11")
+def test_frames_that_are_damaged(server: Server, tmp_path: Path) -> None:
+    """A ring of frames, frames where nothing is, and code that is none: the stack ends there, and is counted."""
+    (tmp_path / "damaged.py").write_text(DAMAGED)
+    python = next(python for python in PYTHONS if python.minor == 11)
+    script = OPEN + "{ print(len(pystack)); }"
+    result = server.run(("-e", script, "-c", f"{python.command[0]} {tmp_path}/damaged.py"), timeout=60)
+    assert [int(line) for line in result.stdout.split() if line.isdecimal()] == [127, 1, 1, 1, 0, 0, 2]
+    assert "5 pystacks truncated where frames could not be read" in result.stderr
+
+
+def test_beside_native_stacks(server: Server, tmp_path: Path) -> None:
+    """Both kinds hold the command after its exec."""
+    (tmp_path / "opens.py").write_text("import os\ndef opens():\n    os.open('/dev/null', 0)\nopens()\n")
+    config = "config = { unstable_dw_ustack = enable } "
+    script = config + OPEN + "{ print((len(dw_ustack) > 5, len(ustack) > 0)); print(pystack(folded)); }"
+    result = server.run(("-q", "-e", script, "-c", f"{PYTHONS[0].command[0]} {tmp_path}/opens.py"), timeout=60)
+    assert result.stdout.splitlines()[:2] == ["(true, true)", "<module>;opens"]

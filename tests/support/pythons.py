@@ -32,9 +32,9 @@ class Python(msgspec.Struct, frozen=True):
 
 @cache
 def _found() -> tuple[Python, ...]:
-    """Also those of the environment's PYTRACE_PYTHONS, a JSON list of commands."""
+    """Also those of the environment's TEST_PYTHONS, a JSON list of commands."""
     commands = [(path,) for pattern in PATTERNS for path in sorted(glob.glob(pattern)) if os.access(path, os.X_OK)]
-    commands += [tuple(command) for command in json.loads(os.environ.get("PYTRACE_PYTHONS", "[]"))]
+    commands += [tuple(command) for command in json.loads(os.environ.get("TEST_PYTHONS", "[]"))]
     known: dict[tuple[int, bool], Python] = {}
     for command in commands:
         answer = subprocess.run([*command, "-c", _ASK], capture_output=True, text=True)

@@ -62,11 +62,13 @@ class Child:
         return (self._pidfd,)
 
     def stop_after_exec(self) -> None:
-        """Let the child become its program, and hold it there.
+        """Let the child become its program, and hold it there; nothing if it is held already.
 
         Raises:
             TraceError: the program could not be executed.
         """
+        if self._stopped:
+            return
         self._open_gate(b"t")
         self._check_exec()
         _, status = os.waitpid(self.pid, os.WUNTRACED)

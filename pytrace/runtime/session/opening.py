@@ -150,6 +150,9 @@ def _load(
     ring = manifest.unwind.requests if manifest.unwind is not None else ""
     requests = RingReader(loaded.map_fd(ring), stack) if ring else None
     tables = unwinding.start(loaded, stack, notices.warn, tell)
+    if functions is not None:
+        # Before mappings are followed: an execve that is noticed later would take away what was found for its process.
+        traced.stop_after_exec()
     follow_mappings(manifest, options, traced.pid, lazy, notices.warn)
     python = None if functions is None else walker(manifest, options, traced, functions, loaded, stack, notices.warn)
     return loaded, Processes(lazy, tables, requests, python)
@@ -266,7 +269,6 @@ def walker(
     """
     from pytrace.runtime.python.processes import WalkedProcesses
 
-    traced.stop_after_exec()
     pids = set(options.filters.pids) if traced.pid is None else {traced.pid, *options.filters.pids}
     walked = WalkedProcesses(manifest, None if follows_all(options, traced.pid) else pids, functions)
     return walked.start(loaded, stack, warn)
