@@ -91,10 +91,11 @@ def _stacks(options: Options, target: TraceTarget, *, folded: bool) -> list[str]
         raise TraceError("-K and -U cannot be used together", hints=("without both, both parts are shown",))
     if only_kernel:
         return ["kstack"]
+    user = "pystack" if options.flag("python") else "ustack"
     if only_user or target.family in (trace_targets.USER, trace_targets.USDT):
-        return ["ustack"]
+        return [user]
     delimiter = ['"--"'] if options.flag("delimited") and not folded else []
-    return ["kstack", *delimiter, "ustack"]
+    return ["kstack", *delimiter, user]
 
 
 STACKCOUNT = MultiTool(
@@ -111,12 +112,14 @@ STACKCOUNT = MultiTool(
         ScriptOption(("U", "user-stacks-only"), False, "only the user part of stacks"),
         ScriptOption(("d", "delimited"), False, "a line -- between the kernel's and the user part"),
         ScriptOption(("folded",), False, "one line for each stack, for flame graphs"),
+        ScriptOption(("python",), False, "Python's functions as the user part (pystack)"),
         common.PATTERN,
     ),
     """\
 pytrace stackcount submit_bio                    kernel and user stacks that lead to block I/O, until Ctrl-C
 pytrace stackcount -p 185 c:malloc               user stacks of one process
 pytrace stackcount -P -K 't:sched:sched_switch'  kernel stacks by process
+pytrace stackcount --python -U -p 185 t:syscalls:sys_enter_openat  Python's lines that open files
 pytrace stackcount --folded -D 10 c:malloc       for flame graphs, ten seconds""",
     _stackcount,
 )  # fmt: skip

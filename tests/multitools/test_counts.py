@@ -85,6 +85,8 @@ def test_mistakes() -> None:
         ("vfs_read", {"user-stacks-only": True}, "ustack"),
         ("/bin/app:work", {"kernel-stacks-only": True}, "kstack"),
         ("vfs_read", {"delimited": True}, 'kstack, "--", ustack'),
+        ("vfs_read", {"delimited": True, "python": True}, 'kstack, "--", pystack'),
+        ("/bin/app:work", {"python": True}, "pystack"),
         ("vfs_read", {"perpid": True}, "pid, comm, kstack, ustack"),
         ("vfs_read", {"perpid": True, "folded": True, "delimited": True}, "comm, pid, kstack, ustack"),
     ],

@@ -63,7 +63,7 @@ def _flame_parser() -> CommandParser:
         "flame", "Write a flame graph of the whole machine, of a process or of a command.",
         "Without SECONDS it ends by Ctrl-C, or with the command. Options of the tool and of pytrace follow:\n"
         "-p PID, -c COMMAND, -U (only the process's stacks), -K (only the kernel's), --open (on the desktop),\n"
-        "--python (functions of Python as the process's stack; not with --alloc, --faults and -e).\n\n"
+        "--python (functions of Python as the process's stack; not with --alloc and --faults).\n\n"
         "examples:\n  pytrace flame -p 1234 10\n  pytrace flame --off-cpu -c './program' -o waits.svg\n"
         "  pytrace flame -e t:block:block_rq_issue 5",
         usage="pytrace flame [options] [SECONDS]",
