@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from pytrace.core import types
 from pytrace.core.types.tables import Column, key_columns
@@ -162,6 +163,26 @@ def _profile(data: MapData, text: Callable[[types.Type], Text]) -> Profile:
 def _sample(path: Path, labels: tuple[Label, ...], values: tuple[int, ...]) -> Sample:
     frames = tuple([frame for frame, _ in path])
     return Sample(frames, tuple(map(frame_name, frames)), tuple([kind for _, kind in path]), labels, values)
+
+
+def unlike(before: Collection[tuple[object, ...]], after: Collection[tuple[object, ...]]) -> set[int]:
+    """The members of keys of which two snapshots have no value in common, as process numbers of two runs.
+
+    A comparison by them would find that all of the one is gone, and all of the other new.
+    """
+    if not before or not after:
+        return set()
+    pairs = zip(zip(*before, strict=True), zip(*after, strict=True), strict=True)
+    return {at for at, (old, new) in enumerate(pairs) if not {*old} & {*new}}
+
+
+def without_labels(profile: Profile, positions: Collection[int]) -> Profile:
+    """A profile without some of the labels, by their number."""
+    samples = [
+        sample._replace(labels=tuple([label for at, label in enumerate(sample.labels) if at not in positions]))
+        for sample in profile.samples
+    ]
+    return replace(profile, samples=samples)
 
 
 def is_profile(data: MapData) -> bool:

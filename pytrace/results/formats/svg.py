@@ -15,7 +15,7 @@ from pytrace.results.pictures import flame_graph, histogram_chart
 from pytrace.results.pictures.drawing import WIDTH, Drawing
 from pytrace.results.report import build, tables_data
 from pytrace.results.snapshot import MapData, SnapshotData
-from pytrace.results.stack_samples import Profile, profiles
+from pytrace.results.stack_samples import Profile, profiles, unlike, without_labels
 from pytrace.results.values import Value
 
 LEAST_WIDTH, MOST_WIDTH = 200, 20_000
@@ -60,6 +60,9 @@ def differential(before: SnapshotData, after: SnapshotData, options: WriteOption
         old, new = earlier.get(name), later.get(name)
         known = new or old
         assert known is not None
+        if old and new:
+            other = unlike(*[[sample.labels for sample in side.samples] for side in (old, new)])
+            old, new = without_labels(old, other), without_labels(new, other)
         empty = Profile(name, known.measures, [], known.join, known.text_labels)
         _flames(drawing, new or empty, style, old or empty)
     _losses(drawing, after)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from pytrace.core import types
 from pytrace.core.types.tables import Column, key_columns
@@ -10,7 +11,7 @@ from pytrace.render import percpu_merge
 from pytrace.render.value_types import merging_of
 from pytrace.results.report.document import Document, Part, columns, exacts
 from pytrace.results.snapshot import MapData
-from pytrace.results.stack_samples import Text, frame_name, measures, members_of, numbers, paths
+from pytrace.results.stack_samples import Text, frame_name, measures, members_of, numbers, paths, unlike
 from pytrace.results.values import Frame, Portable, Value
 
 
@@ -30,13 +31,17 @@ def flame_part(document: Document, after: MapData, before: MapData | None, text:
         rows.append((place, nothing if now is None else values(now), nothing if was is None else olds(was)))
     order, nodes = samples.trie.in_order()
     rows.sort(key=lambda row: (order[row[0][0]], row[0][1]))
-    labels, groups, fixed = samples.label_texts()
+    labels = samples.label_texts(
+        {place[1] for place, _, was in rows if was is not nothing},
+        {place[1] for place, now, _ in rows if now is not nothing},
+    )
     part: Part = {
         "kind": "flame", "name": document.text(after.name), "help": document.text(after.help),
-        "note": _note(after, fixed),
+        "note": _note(after, labels.note),
         "measures": [[part, unit] for part, unit in measures(after)],
-        "labels": labels, "groups": groups, "nodes": nodes,
-        "node": [order[place[0]] for place, _, _ in rows], "group": [place[1] for place, _, _ in rows],
+        "labels": labels.names, "groups": labels.groups, "nodes": nodes,
+        "node": [order[place[0]] for place, _, _ in rows],
+        "group": [labels.numbers[place[1]] for place, _, _ in rows],
         "values": [exacts(column) for column in columns([now for _, now, _ in rows], len(nothing))],
     }  # fmt: skip
     if before is not None:
@@ -127,20 +132,32 @@ class _Samples:
         place = (document.text(frame.file), frame.line)
         return number, document.places.setdefault(place, len(document.places))
 
-    def label_texts(self) -> tuple[list[int], list[list[int]], str]:
-        """The names of the labels, the groups as texts of these, and a sentence about labels that are the same in all.
+    def label_texts(self, before: set[int], after: set[int]) -> _Labels:
+        """The labels that are shown; *before* and *after* are the groups of two snapshots that are compared.
 
-        Those, as the ``"waker"`` of ``@["waker", comm, kstack]``, are left out where others differ.
+        Left out are those that are the same in all keys, as the ``"waker"`` of ``@["waker", comm, kstack]``, where
+        others differ; and those by which nothing could be compared (:func:`unlike`).
         """
         names, groups = [name for name, _ in self._labels], list(self._groups)
-        same = [len(set(column)) == 1 for column in zip(*groups, strict=True)]
-        if len(groups) < 2:
-            same = [False] * len(names)
-        kept = [index for index, one in enumerate(same) if not one]
+        same = [len(groups) > 1 and len(set(column)) == 1 for column in zip(*groups, strict=True)]
+        other = unlike([groups[number] for number in sorted(before)], [groups[number] for number in sorted(after)])
+        kept = [index for index, one in enumerate(same) if not one and index not in other]
         texts = self._document.texts.all() if any(same) else []
         fixed = ", ".join(f"{name} = {texts[groups[0][index]]}" for index, name in enumerate(names) if same[index])
-        return (
-            [self._document.text(names[index]) for index in kept],
-            [[group[index] for index in kept] for group in groups],
-            f"In all keys: {fixed}." if fixed else "",
-        )
+        sentences = [f"In all keys: {fixed}."] if fixed else []
+        sentences += [f"Left out, as before and after have no {names[index]} in common." for index in sorted(other)]
+        shown = [tuple([group[index] for index in kept]) for group in groups]
+        places = {group: number for number, group in enumerate(dict.fromkeys(shown))}
+        return _Labels(
+            [self._document.text(names[index]) for index in kept], [list(group) for group in places],
+            [places[group] for group in shown], " ".join(sentences),
+        )  # fmt: skip
+
+
+class _Labels(NamedTuple):
+    """Labels of a graph: their names, the groups as texts of these, the new number of each group, and a note."""
+
+    names: list[int]
+    groups: list[list[int]]
+    numbers: list[int]
+    note: str

@@ -87,3 +87,11 @@ def test_many_intervals_share_columns() -> None:
     cells = [box for box in boxes(svg.series(saved, WriteOptions())) if " of " in box.title]
     assert len(cells) == 300
     assert all(": 3 of 3" in cell.title for cell in cells)
+
+
+def test_a_comparison_is_not_by_processes_of_which_both_have_others() -> None:
+    key = types.Tuple((types.UINT32, USTACK))
+    before, after = (snapshot(map_data("@", key, COUNT, {(pid, stack("f", "main")): 4})) for pid in (7, 9))
+    drawn = {box.title.split(":")[0]: box for box in boxes(svg.differential(before, after, WriteOptions()))}
+    assert drawn["f"].title.startswith("f: 4, 100.00%, before 4 (+0)")
+    assert not {"7", "9"} & set(drawn)

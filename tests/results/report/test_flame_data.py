@@ -97,3 +97,19 @@ def test_stacks_of_two_tasks_meet_in_the_middle() -> None:
     document, part = part_of(map_data("@", key, COUNT, {entry: 9}))
     assert paths(document, part) == [([], ["main", "wait", "sys_read", "schedule", "--", "wake_up", "softirq"], [9])]
     assert [kind for _, _, kind in document.frames] == [USER, USER, KERNEL, KERNEL, MARK, KERNEL, KERNEL]
+
+
+def test_a_difference_is_not_by_what_both_never_have_in_common() -> None:
+    key = types.Tuple((types.UINT32, STRING, U))
+    before = map_data("@", key, COUNT, {(7, "sh", stack("f", "main")): 4, (8, "ls", stack("g", "main")): 1})
+    after = map_data("@", key, COUNT, {(9, "sh", stack("f", "main")): 6, (10, "cat", stack("g", "main")): 1})
+    document, part = part_of(after, before)
+    texts = document.texts.all()
+    assert [texts[label] for label in part["labels"]] == ["key2"]
+    assert sorted(texts[group[0]] for group in part["groups"]) == ["cat", "ls", "sh"], "each once"
+    assert "Left out, as before and after have no key1 in common." in part["note"]
+    found = {(tuple(labels), tuple(path)) for labels, path, _ in paths(document, part)}
+    assert (("sh",), ("main", "f")) in found
+    # Of one snapshot alone the processes are told apart.
+    _, alone = part_of(after)
+    assert len(alone["labels"]) == 2
