@@ -28,8 +28,11 @@ _FUNCTION = 2
 """``STT_FUNC``."""
 
 
-class _Layout(msgspec.Struct, frozen=True):
-    """Where the parts of a table are: addresses count from *text*, in words of *word* bytes."""
+class Layout(msgspec.Struct, frozen=True):
+    """Where the parts of a table are: addresses count from *text*, in words of *word* bytes.
+
+    *steps* is where tables of values by address are, and *flags* the offset of a function's flags; else 0.
+    """
 
     text: int
     word: int
@@ -37,34 +40,46 @@ class _Layout(msgspec.Struct, frozen=True):
     functions: int
     name_at: int
     """Offset of the name in what is known of a function."""
+    steps: int = 0
+    flags: int = 0
 
 
 def functions(file: ElfFile) -> SymbolTable | None:
     """The functions of a Go program; None if it is none, or its table is of another format or damaged."""
+    found = parsed(file)
+    try:
+        return None if found is None else _table(*found)
+    except struct.error:
+        return None
+
+
+def parsed(file: ElfFile) -> tuple[bytes, Layout] | None:
+    """The table of a Go program, and where its parts are."""
     section = next((found for name in SECTIONS if (found := file.section(name)) is not None), None)
     if section is None:
         return None
     try:
         data = bytes(file.contents(section)[:MOST_READ])
         layout = _layout(file, section, data)
-        return None if layout is None else _table(data, layout)
+        return None if layout is None else (data, layout)
     except struct.error:
         return None
 
 
-def _layout(file: ElfFile, section: Section, data: bytes) -> _Layout | None:
+def _layout(file: ElfFile, section: Section, data: bytes) -> Layout | None:
     magic, _, _, word = struct.unpack_from("<IHBB", data)
     if word != 8:
         return None
     if magic == _GO12:
-        return _Layout(0, 8, 0, 16, 8)
+        return Layout(0, 8, 0, 16, 8)
     if magic == _GO116:
         names, _, _, _, start = struct.unpack_from("<5Q", data, 24)
-        return _Layout(0, 8, names, start, 8)
+        return Layout(0, 8, names, start, 8)
     if magic in (_GO118, _GO120):
-        text, names, _, _, _, start = struct.unpack_from("<6Q", data, 24)
+        text, names, _, _, steps, start = struct.unpack_from("<6Q", data, 24)
         text = text or _relocated(file, section.address + 24)
-        return _Layout(text, 4, names, start, 4) if text else None
+        flags = 37 if magic == _GO118 else 41
+        return Layout(text, 4, names, start, 4, steps, flags) if text else None
     return None
 
 
@@ -76,11 +91,19 @@ def _relocated(file: ElfFile, address: int) -> int:
     return next((max(addend, 0) for place, _, addend in entries if place == address), 0)
 
 
-def _table(data: bytes, layout: _Layout) -> SymbolTable:
+def entries(data: bytes, layout: Layout) -> tuple[int, ...]:
+    """Address and place of each function, in turns, then the end of the last one.
+
+    Raises:
+        struct.error: there are fewer than the table says.
+    """
     (count,) = struct.unpack_from("<Q", data, 8)
     letter = "I" if layout.word == 4 else "Q"
-    # Address and place of each function, then the end of the last one.
-    rows = struct.unpack_from(f"<{2 * min(count, len(data)) + 1}{letter}", data, layout.functions)
+    return struct.unpack_from(f"<{2 * min(count, len(data)) + 1}{letter}", data, layout.functions)
+
+
+def _table(data: bytes, layout: Layout) -> SymbolTable:
+    rows = entries(data, layout)
     # Places count from the start of the section in the oldest format, from that of the rows later.
     start = 0 if layout.functions == 16 else layout.functions
     name = struct.Struct("<I")

@@ -15,6 +15,7 @@ import msgspec
 from pytrace.base import private_files
 from pytrace.core.unwind_format import Rule
 from pytrace.runtime.elf.leb128 import signed, unsigned
+from pytrace.runtime.unwind import go_tables
 from pytrace.runtime.unwind.call_frames import Interpreter, State
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from pytrace.runtime.elf.file import ElfFile
 
-FORMAT = 3
+FORMAT = 4
 """Version of the file format of cached tables."""
 
 _POINTER_FORMATS = {0x0: "<Q", 0x2: "<H", 0x3: "<I", 0x4: "<Q", 0xA: "<h", 0xB: "<i", 0xC: "<q"}
@@ -206,16 +207,21 @@ def table(file: ElfFile) -> Generator[None, None, array[int]]:
     changed or truncated afterwards still has it.
     """
     section = file.section(".eh_frame")
-    if section is None or not 0 < section.size <= MOST_READ:
+    readable = section is not None and 0 < section.size <= MOST_READ
+    source = bytes(file.contents(section)) if section is not None and readable else b""
+    address = section.address if section is not None else 0
+    go = go_tables.parsed(file)
+    if not source and go is None:
         return array("Q")
-    source = bytes(file.contents(section))
-    if not source:
-        return array("Q")
-    name = f"{private_files.digest(section.address.to_bytes(8, 'little') + source, 16)}.{FORMAT}"
+    known = address.to_bytes(8, "little") + source + (b"" if go is None else go[0])
+    name = f"{private_files.digest(known, 16)}.{FORMAT}"
     data = private_files.read(KIND, name)
     if data is not None:
         return array("Q", data)
-    rows = yield from compile_table(source, section.address)
+    rows = yield from compile_table(source, address)
+    if go is not None:
+        others = yield from go_tables.rows(*go)
+        rows = array("Q", _compact([*rows, *others]))
     private_files.write(KIND, name, rows.tobytes())
     private_files.trim(KIND, KEEP)
     return rows
