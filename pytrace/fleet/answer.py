@@ -7,6 +7,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from pytrace.core import types
+from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import Record, Tuple, Type
 from pytrace.results.merge import merge
 from pytrace.results.snapshot import MapData, SnapshotData, Table
@@ -30,16 +31,27 @@ class Answer:
         self._levels: list[list[SnapshotData]] = []
         self._shape = SnapshotData(())
         """All maps without entries, which says whether another snapshot fits."""
+        self._seen: set[str] = set()
+        """Identities of all runs."""
+        self._texts: dict[str, str] = {}
+        """Scripts: of ten thousand hosts, most have the same text."""
 
     def add(self, host: str, snapshot: SnapshotData) -> None:
         """Add what a host has.
 
         Raises:
-            TraceError: its maps have other keys or values than those of the hosts before; nothing is added.
+            TraceError: its maps have other keys or values than those of the hosts before, or one of these holds the
+                same run; nothing is added.
         """
+        identities = [run.identity for run in snapshot.runs]
+        if self._seen.intersection(identities):
+            raise TraceError(f"another host and {host} hold the same run, whose counts would be added twice")
         if self._label is not None:
             snapshot = labelled(snapshot, self._name, self._label(host))
         self._shape = merge([self._shape, _empty(snapshot)], ["the other hosts", host])
+        self._seen.update(identities)
+        runs = tuple(replace(run, text=self._texts.setdefault(run.text, run.text)) for run in snapshot.runs)
+        snapshot = replace(snapshot, runs=runs)
         level = 0
         while True:
             if level == len(self._levels):
@@ -59,7 +71,7 @@ class Answer:
 
 def _empty(snapshot: SnapshotData) -> SnapshotData:
     maps = {name: MapData(name, data.key, data.value) for name, data in snapshot.maps.items()}
-    return SnapshotData(tuple(replace(run, text="") for run in snapshot.runs), maps)
+    return SnapshotData((), maps)
 
 
 def labelled(snapshot: SnapshotData, name: str, label: str) -> SnapshotData:
