@@ -21,6 +21,9 @@ from tests.support.server import Server
 
 TESTS = Path(__file__).resolve().parent
 
+# Its tests of rows are assigned in the modules that have the rows: a failure shows both sides.
+pytest.register_assert_rewrite("tests.frontend.checking")
+
 # Both measure time, which a busy machine takes more of.
 settings.register_profile("pytrace", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("pytrace")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
+import pytest
+
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.frontend.ast import nodes
@@ -34,3 +38,36 @@ def value(script: str, kernel: KernelInfo | None = None) -> tuple[str, int | boo
     """Type and, where it is known, value of what the last event of a script sends."""
     program, node = last_value(script, kernel)
     return str(program.types[node]), program.constants.get(node)
+
+
+# ---------------------------------------------------------------------------------------------- tests of rows
+
+
+def refusals(rows: Sequence[tuple[str, str, str]]) -> Callable[[str, str, str], None]:
+    """A test that the first error of a script is *message* at *place*, for each of *rows*."""
+
+    @pytest.mark.parametrize(("script", "place", "message"), rows)
+    def test(script: str, place: str, message: str) -> None:
+        assert refused(script) == (place, message)
+
+    return test
+
+
+def warnings(rows: Sequence[tuple[str, str, str]]) -> Callable[[str, str, str], None]:
+    """A test that the only warning of a script is *message* at *place*, for each of *rows*."""
+
+    @pytest.mark.parametrize(("script", "place", "message"), rows)
+    def test(script: str, place: str, message: str) -> None:
+        assert warned(script) == (place, message)
+
+    return test
+
+
+def values(rows: Sequence[tuple[str, str, object]]) -> Callable[[str, str, object], None]:
+    """A test of the type and the constant that a script's last event sends, for each of *rows*."""
+
+    @pytest.mark.parametrize(("script", "type_", "constant"), rows)
+    def test(script: str, type_: str, constant: object) -> None:
+        assert value(script) == (type_, constant)
+
+    return test

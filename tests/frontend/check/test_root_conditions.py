@@ -7,7 +7,7 @@ import pytest
 
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.options.process_filters import ProcessFilters
-from tests.frontend.checking import refused
+from tests.frontend.checking import refusals
 from tests.support.front import analyse
 from tests.support.recorded import Facts
 
@@ -50,10 +50,7 @@ REFUSED = [
     ("fail(\"%d\", pid);", "1:12-15", "the values of fail() must be literals"),
 ]
 
-
-@pytest.mark.parametrize(("script", "place", "message"), REFUSED)
-def test_refused(script: str, place: str, message: str) -> None:
-    assert refused(script) == (place, message)
+test_refused = refusals(REFUSED)
 
 
 def test_branches_not_taken_are_only_parsed() -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from pytrace.frontend.check.builtins.aggregate_family import MAX_BUCKETS, MAX_INTERVALS
-from tests.frontend.checking import refused
+from tests.frontend.checking import refusals
 from tests.support.front import analyse
 
 # fmt: off
@@ -54,10 +54,7 @@ REFUSED = [
 ]
 # fmt: on
 
-
-@pytest.mark.parametrize(("script", "place", "message"), REFUSED)
-def test_refused(script: str, place: str, message: str) -> None:
-    assert refused(script) == (place, message)
+test_refused = refusals(REFUSED)
 
 
 KEPT = [

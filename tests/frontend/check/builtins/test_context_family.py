@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytrace.core.types import Stack, StackMode
-from tests.frontend.checking import last_value, refused, value, warned
+from tests.frontend.checking import last_value, refusals, refused, values, warnings
 from tests.support.recorded import Facts
 
 # fmt: off
@@ -35,15 +35,8 @@ VALUES = [
 ]
 # fmt: on
 
-
-@pytest.mark.parametrize(("script", "place", "message"), REFUSED)
-def test_refused(script: str, place: str, message: str) -> None:
-    assert refused(script) == (place, message)
-
-
-@pytest.mark.parametrize(("script", "type_", "constant"), VALUES)
-def test_values(script: str, type_: str, constant: object) -> None:
-    assert value(script) == (type_, constant)
+test_refused = refusals(REFUSED)
+test_values = values(VALUES)
 
 
 def arm() -> Facts:
@@ -84,15 +77,8 @@ WARNED = [
 ]
 # fmt: on
 
-
-@pytest.mark.parametrize(("script", "place", "message"), REFUSED_stack)
-def test_refused_stack(script: str, place: str, message: str) -> None:
-    assert refused(script) == (place, message)
-
-
-@pytest.mark.parametrize(("script", "place", "message"), WARNED)
-def test_warned(script: str, place: str, message: str) -> None:
-    assert warned(script) == (place, message)
+test_refused_stack = refusals(REFUSED_stack)
+test_warned = warnings(WARNED)
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from tests.frontend.checking import UNSAFE, refused, value, warned
+from tests.frontend.checking import UNSAFE, refusals, refused, value, values, warned
 from tests.support.facts import RecordedKernel
 from tests.support.front import analyse
 from tests.support.recorded import Facts
@@ -118,15 +116,8 @@ VALUES = [
 ]
 # fmt: on
 
-
-@pytest.mark.parametrize(("script", "place", "message"), REFUSED)
-def test_refused(script: str, place: str, message: str) -> None:
-    assert refused(script) == (place, message)
-
-
-@pytest.mark.parametrize(("script", "type_", "constant"), VALUES)
-def test_values(script: str, type_: str, constant: object) -> None:
-    assert value(script) == (type_, constant)
+test_refused = refusals(REFUSED)
+test_values = values(VALUES)
 
 
 def test_calls_of_kernel_functions_are_a_matter_of_the_program_type() -> None:

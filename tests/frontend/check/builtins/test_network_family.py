@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from pytrace.frontend.ast.compile_time_facts import NetworkAddress
-from tests.frontend.checking import last_value, refused, value
+from tests.frontend.checking import last_value, refusals, values
 
 # fmt: off
 REFUSED = [
@@ -37,15 +37,8 @@ VALUES = [
 ]
 # fmt: on
 
-
-@pytest.mark.parametrize(("script", "place", "message"), REFUSED)
-def test_refused(script: str, place: str, message: str) -> None:
-    assert refused(script) == (place, message)
-
-
-@pytest.mark.parametrize(("script", "type_", "constant"), VALUES)
-def test_values(script: str, type_: str, constant: object) -> None:
-    assert value(script) == (type_, constant)
+test_refused = refusals(REFUSED)
+test_values = values(VALUES)
 
 
 @pytest.mark.parametrize(

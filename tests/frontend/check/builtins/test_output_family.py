@@ -9,7 +9,7 @@ from pytrace.core.types import Buffer, String
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import SignalNumber
 from pytrace.frontend.ast.visitor import walk
-from tests.frontend.checking import UNSAFE, refused, warned
+from tests.frontend.checking import UNSAFE, refusals, refused, warned, warnings
 from tests.support.front import analyse
 from tests.support.recorded import Facts
 
@@ -75,15 +75,8 @@ WARNED = [
 ]
 # fmt: on
 
-
-@pytest.mark.parametrize(("script", "place", "message"), REFUSED)
-def test_refused(script: str, place: str, message: str) -> None:
-    assert refused(script) == (place, message)
-
-
-@pytest.mark.parametrize(("script", "place", "message"), WARNED)
-def test_warned(script: str, place: str, message: str) -> None:
-    assert warned(script) == (place, message)
+test_refused = refusals(REFUSED)
+test_warned = warnings(WARNED)
 
 
 SENT = [
@@ -147,10 +140,7 @@ REFUSED_control = [
 ]
 # fmt: on
 
-
-@pytest.mark.parametrize(("script", "place", "message"), REFUSED_control)
-def test_refused_control(script: str, place: str, message: str) -> None:
-    assert refused(script) == (place, message)
+test_refused_control = refusals(REFUSED_control)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pytrace.core.kernel_info import FunctionPrototype
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.types import INT32, VOID, Pointer
 from pytrace.frontend.ast.compile_time_facts import CgroupFilter, DateFormat, PidNamespace
-from tests.frontend.checking import last_value, refused, value
+from tests.frontend.checking import last_value, refusals, refused, value, values
 from tests.support.front import analyse
 from tests.support.recorded import Facts
 
@@ -54,15 +54,8 @@ VALUES = [
 ]
 # fmt: on
 
-
-@pytest.mark.parametrize(("script", "place", "message"), REFUSED)
-def test_refused(script: str, place: str, message: str) -> None:
-    assert refused(script) == (place, message)
-
-
-@pytest.mark.parametrize(("script", "type_", "constant"), VALUES)
-def test_values(script: str, type_: str, constant: object) -> None:
-    assert value(script) == (type_, constant)
+test_refused = refusals(REFUSED)
+test_values = values(VALUES)
 
 
 class WithTasks(Facts):
@@ -130,15 +123,8 @@ VALUES_time = [
 ]
 # fmt: on
 
-
-@pytest.mark.parametrize(("script", "place", "message"), REFUSED_time)
-def test_refused_time(script: str, place: str, message: str) -> None:
-    assert refused(script) == (place, message)
-
-
-@pytest.mark.parametrize(("script", "type_", "constant"), VALUES_time)
-def test_values_time(script: str, type_: str, constant: object) -> None:
-    assert value(script) == (type_, constant)
+test_refused_time = refusals(REFUSED_time)
+test_values_time = values(VALUES_time)
 
 
 @pytest.mark.parametrize(("time", "clock"), [("nsecs", 0), ("5", 0), ("nsecs(boot)", 0), ("nsecs(tai)", 1), ("nsecs(sw_tai)", 2)])

@@ -7,7 +7,7 @@ import pytest
 
 from pytrace.core.types import AddressSpace, Pointer
 from pytrace.frontend.ast.compile_time_facts import RegisterName
-from tests.frontend.checking import last_value, refused, value
+from tests.frontend.checking import last_value, refusals, values
 from tests.support.front import analyse
 from tests.support.recorded import Facts
 
@@ -49,15 +49,8 @@ VALUES = [
 ]
 # fmt: on
 
-
-@pytest.mark.parametrize(("script", "place", "message"), REFUSED)
-def test_refused(script: str, place: str, message: str) -> None:
-    assert refused(script) == (place, message)
-
-
-@pytest.mark.parametrize(("script", "type_", "constant"), VALUES)
-def test_values(script: str, type_: str, constant: object) -> None:
-    assert value(script) == (type_, constant)
+test_refused = refusals(REFUSED)
+test_values = values(VALUES)
 
 
 def arm() -> Facts:

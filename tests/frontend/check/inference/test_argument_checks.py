@@ -7,7 +7,7 @@ import pytest
 
 from pytrace.core.types import BOOL, INT8, INT32, UINT8, Array, Pointer, String, Type
 from pytrace.frontend.check.inference.argument_checks import is_text, is_text_pointer, size_of_text
-from tests.frontend.checking import refused, warned
+from tests.frontend.checking import refusals, warnings
 from tests.support.front import analyse
 
 # fmt: off
@@ -27,15 +27,8 @@ WARNED = [
 ]
 # fmt: on
 
-
-@pytest.mark.parametrize(("script", "place", "message"), REFUSED)
-def test_refused(script: str, place: str, message: str) -> None:
-    assert refused(script) == (place, message)
-
-
-@pytest.mark.parametrize(("script", "place", "message"), WARNED)
-def test_warned(script: str, place: str, message: str) -> None:
-    assert warned(script) == (place, message)
+test_refused = refusals(REFUSED)
+test_warned = warnings(WARNED)
 
 
 @pytest.mark.parametrize(
@@ -81,15 +74,8 @@ WARNED_formats = [
 ]
 # fmt: on
 
-
-@pytest.mark.parametrize(("script", "place", "message"), REFUSED_formats)
-def test_refused_formats(script: str, place: str, message: str) -> None:
-    assert refused(script) == (place, message)
-
-
-@pytest.mark.parametrize(("script", "place", "message"), WARNED_formats)
-def test_warned_formats(script: str, place: str, message: str) -> None:
-    assert warned(script) == (place, message)
+test_refused_formats = refusals(REFUSED_formats)
+test_warned_formats = warnings(WARNED_formats)
 
 
 @pytest.mark.parametrize(

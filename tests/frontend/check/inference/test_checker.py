@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from tests.frontend.checking import refused, warned
+from tests.frontend.checking import refusals, warnings
 from tests.support.front import analyse
 
 # fmt: off
@@ -47,15 +45,8 @@ WARNED = [
 ]
 # fmt: on
 
-
-@pytest.mark.parametrize(("script", "place", "message"), REFUSED)
-def test_refused(script: str, place: str, message: str) -> None:
-    assert refused(script) == (place, message)
-
-
-@pytest.mark.parametrize(("script", "place", "message"), WARNED)
-def test_warned(script: str, place: str, message: str) -> None:
-    assert warned(script) == (place, message)
+test_refused = refusals(REFUSED)
+test_warned = warnings(WARNED)
 
 
 def test_notes_say_where_the_type_comes_from() -> None:

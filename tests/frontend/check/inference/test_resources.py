@@ -14,7 +14,7 @@ from pytrace.frontend.check.inference.resources import (
     kind_of_undeclared,
     zeroed_maps,
 )
-from tests.frontend.checking import refused, warned
+from tests.frontend.checking import refusals, warnings
 from tests.support.facts import RecordedKernel
 from tests.support.front import analyse
 
@@ -34,15 +34,8 @@ WARNED = [
 ]
 # fmt: on
 
-
-@pytest.mark.parametrize(("script", "place", "message"), REFUSED)
-def test_refused(script: str, place: str, message: str) -> None:
-    assert refused(script) == (place, message)
-
-
-@pytest.mark.parametrize(("script", "place", "message"), WARNED)
-def test_warned(script: str, place: str, message: str) -> None:
-    assert warned(script) == (place, message)
+test_refused = refusals(REFUSED)
+test_warned = warnings(WARNED)
 
 
 @pytest.mark.parametrize(

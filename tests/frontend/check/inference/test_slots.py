@@ -10,7 +10,7 @@ from pytrace.core.types import INT8, INT16, INT32, INT64, UINT8, UINT64, Count, 
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.check.inference.conversions import UNKNOWN, literal
 from pytrace.frontend.check.inference.slots import SETTLE_AFTER, MapState, Slot, flexible_string
-from tests.frontend.checking import refused, warned
+from tests.frontend.checking import refusals, warnings
 from tests.support.front import analyse
 
 HERE, THERE = (Span(Source("stdin", "@a @b"), at, at + 2) for at in (0, 3))
@@ -127,15 +127,8 @@ WARNED = [
 ]
 # fmt: on
 
-
-@pytest.mark.parametrize(("script", "place", "message"), REFUSED)
-def test_refused(script: str, place: str, message: str) -> None:
-    assert refused(script) == (place, message)
-
-
-@pytest.mark.parametrize(("script", "place", "message"), WARNED)
-def test_warned(script: str, place: str, message: str) -> None:
-    assert warned(script) == (place, message)
+test_refused = refusals(REFUSED)
+test_warned = warnings(WARNED)
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from pytrace.frontend.check.inference.type_names import NAMED
 from pytrace.frontend.syntax.lexical.tokens import TYPE_NAMES
-from tests.frontend.checking import refused, value, warned
+from tests.frontend.checking import refusals, values, warnings
 from tests.support.front import analyse
 
 # fmt: off
@@ -47,20 +45,9 @@ WARNED = [
 ]
 # fmt: on
 
-
-@pytest.mark.parametrize(("script", "place", "message"), REFUSED)
-def test_refused(script: str, place: str, message: str) -> None:
-    assert refused(script) == (place, message)
-
-
-@pytest.mark.parametrize(("script", "type_", "constant"), VALUES)
-def test_values(script: str, type_: str, constant: object) -> None:
-    assert value(script) == (type_, constant)
-
-
-@pytest.mark.parametrize(("script", "place", "message"), WARNED)
-def test_warned(script: str, place: str, message: str) -> None:
-    assert warned(script) == (place, message)
+test_refused = refusals(REFUSED)
+test_values = values(VALUES)
+test_warned = warnings(WARNED)
 
 
 def test_suggestions_leave_endings_out() -> None:

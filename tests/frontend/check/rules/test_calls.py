@@ -15,7 +15,7 @@ from pytrace.core.source import Source
 from pytrace.core.types import INT8, INT32, UINT64, VOID, Pointer, Struct, Type
 from pytrace.frontend.ast.typed_program import CheckedProgram, ImportedFunction
 from pytrace.pipeline import Compilation, front_end
-from tests.frontend.checking import refused, warned
+from tests.frontend.checking import refusals, refused, warnings
 from tests.support.facts import TASK, RecordedKernel
 from tests.support.front import analyse
 
@@ -66,15 +66,8 @@ WARNED = [
 ]
 # fmt: on
 
-
-@pytest.mark.parametrize(("script", "place", "message"), REFUSED)
-def test_refused(script: str, place: str, message: str) -> None:
-    assert refused(script) == (place, message)
-
-
-@pytest.mark.parametrize(("script", "place", "message"), WARNED)
-def test_warned(script: str, place: str, message: str) -> None:
-    assert warned(script) == (place, message)
+test_refused = refusals(REFUSED)
+test_warned = warnings(WARNED)
 
 
 ANYWHERE = [row for row in BUILTINS if row.call and row.most is not None and row.probes is None]

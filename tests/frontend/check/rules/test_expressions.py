@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from pytrace.frontend.check.rules.expressions import MOST_NESTED
-from tests.frontend.checking import refused, value
+from tests.frontend.checking import refusals, refused, values
 from tests.support.front import analyse
 
 # fmt: off
@@ -66,15 +64,8 @@ VALUES = [
 ]
 # fmt: on
 
-
-@pytest.mark.parametrize(("script", "place", "message"), REFUSED)
-def test_refused(script: str, place: str, message: str) -> None:
-    assert refused(script) == (place, message)
-
-
-@pytest.mark.parametrize(("script", "type_", "constant"), VALUES)
-def test_values(script: str, type_: str, constant: object) -> None:
-    assert value(script) == (type_, constant)
+test_refused = refusals(REFUSED)
+test_values = values(VALUES)
 
 
 def test_values_nest_so_deeply() -> None:

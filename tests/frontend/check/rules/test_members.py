@@ -10,7 +10,7 @@ from pytrace.core.types import AddressSpace, Pointer
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import BoundsCheck
 from pytrace.frontend.ast.visitor import walk
-from tests.frontend.checking import last_value, refused, value
+from tests.frontend.checking import last_value, refusals, values
 from tests.support.front import analyse
 
 # fmt: off
@@ -56,15 +56,8 @@ VALUES = [
 ]
 # fmt: on
 
-
-@pytest.mark.parametrize(("script", "place", "message"), REFUSED)
-def test_refused(script: str, place: str, message: str) -> None:
-    assert refused(script) == (place, message)
-
-
-@pytest.mark.parametrize(("script", "type_", "constant"), VALUES)
-def test_values(script: str, type_: str, constant: object) -> None:
-    assert value(script) == (type_, constant)
+test_refused = refusals(REFUSED)
+test_values = values(VALUES)
 
 
 @pytest.mark.parametrize(
@@ -134,15 +127,8 @@ VALUES_type_queries = [
 ]
 # fmt: on
 
-
-@pytest.mark.parametrize(("script", "place", "message"), REFUSED_type_queries)
-def test_refused_type_queries(script: str, place: str, message: str) -> None:
-    assert refused(script) == (place, message)
-
-
-@pytest.mark.parametrize(("script", "type_", "constant"), VALUES_type_queries)
-def test_values_type_queries(script: str, type_: str, constant: object) -> None:
-    assert value(script) == (type_, constant)
+test_refused_type_queries = refusals(REFUSED_type_queries)
+test_values_type_queries = values(VALUES_type_queries)
 
 
 @pytest.mark.parametrize(
