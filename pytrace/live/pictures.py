@@ -153,15 +153,18 @@ class HistogramPanel(Panel):
         most = math.log1p(max(map(max, sums)))
         lines: list[Line] = []
         for row, values in zip(reversed(rows), reversed(sums), strict=True):
-            bucket = f"{self._label(row[0])}"
-            line: Line = [(self.glyphs.fit(bucket, _LABEL) + " ", "key")]
+            line: Line = [(self.glyphs.fit(self._label(row), _LABEL) + " ", "key")]
             line.append((" " * max(width - _LABEL - 1 - len(values), 0), ""))
             line += [self.glyphs.cell(math.log1p(value) / most) for value in values]
             lines.append(line)
         return lines
 
-    def _label(self, number: int) -> str:
-        return histogram.label(self._shape, number).decode().strip()
+    def _label(self, numbers: range) -> str:
+        """The label of joined buckets: from the lower bound of the first to the upper one of the last."""
+        first, last = (histogram.label(self._shape, number).decode().strip() for number in (numbers[0], numbers[-1]))
+        if first == last:
+            return first
+        return f"{first.rstrip('])').partition(', ')[0]}, {last.rpartition(', ')[2].lstrip('[')}"
 
 
 class SeriesPanel(Panel):

@@ -18,6 +18,7 @@ from benching.subjects import (
     flood,
     kinds,
     lists,
+    live,
     maps,
     reports,
     scale,
@@ -26,7 +27,7 @@ from benching.subjects import (
     symbols,
 )
 
-SUBJECTS = (events, stacks, kinds, starts, flood, maps, attach, lists, symbols, compiling, reports, scale)
+SUBJECTS = (events, stacks, kinds, starts, flood, maps, attach, lists, symbols, compiling, reports, live, scale)
 ROWS: list[Row] = [row for subject in SUBJECTS for row in subject.ROWS]
 
 

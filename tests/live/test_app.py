@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from textual.pilot import Pilot
@@ -13,8 +15,11 @@ from textual.pilot import Pilot
 from pytrace.live import messages
 from pytrace.live.app import KEYS, LiveApp, Panels
 from pytrace.live.messages import Command, Lines, Notice, Start
+from tests.support import live_pictures
 from tests.support.live_samples import HOSTILE, counts, histogram, state, total
 
+PICTURES = Path(__file__).resolve().parents[2] / "docs" / "pictures"
+SVG = "{http://www.w3.org/2000/svg}"
 SIZES = ((80, 24), (120, 40), (200, 60))
 
 Steps = Callable[[LiveApp, "Pilot[None]"], Coroutine[Any, Any, None]]
@@ -167,3 +172,12 @@ def test_it_ends_when_the_run_closes_the_channel() -> None:
 
     asyncio.run(run())
     os.close(read)
+
+
+def test_pictures_of_the_documents_are_svg_of_this_view(tmp_path: Path) -> None:
+    live_pictures.main(tmp_path)
+    for name in live_pictures.PICTURES:
+        drawn, kept = (ElementTree.parse(folder / name).getroot() for folder in (tmp_path, PICTURES))
+        texts = [["".join(item.itertext()) for item in root.iter(f"{SVG}text")] for root in (drawn, kept)]
+        assert texts[0] == texts[1], f"scripts/screenshots draws {name} anew"
+        assert any("hits/s" in text for text in texts[0])

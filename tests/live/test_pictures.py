@@ -59,6 +59,12 @@ def test_a_heat_map_has_what_each_interval_added_now_at_the_right() -> None:
     assert [line[17:] for line in lines] == ["     @@", "       ", "    :  "]
 
 
+def test_joined_buckets_are_labelled_by_their_bounds() -> None:
+    made = panel(*(histogram("@", {None: buckets}) for buckets in ({}, dict.fromkeys(range(8), 1))))
+    made.heat = True
+    assert [line[:16].strip() for line in texts(made.lines(24, 5))[1:]] == ["[16, 64)", "[4, 16)", "[1, 4)", "(..., 0]"]
+
+
 def test_a_heat_map_of_nothing_says_so() -> None:
     made = panel(histogram("@", {None: BUCKETS}))
     made.heat = True
