@@ -14,6 +14,8 @@ import pytest
 from tests.support.patience import patience
 from tests.support.programs import build
 
+pytestmark = pytest.mark.usefixtures("no_leaks")
+
 CALLS = 40_000
 
 
@@ -80,9 +82,6 @@ def test_a_reader_that_closes_ends_the_run() -> None:
 
 EVIL = """
 import ctypes, os
-
-pytestmark = pytest.mark.usefixtures("no_leaks")
-
 ctypes.CDLL(None).prctl(15, b"\\x1b[2J\\x07\\xc2\\x9b\\x9bx", 0, 0, 0)
 os.path.exists(b"/nowhere/\\x1b]0;x\\x07\\xff\\x9b\\n")
 """

@@ -42,6 +42,8 @@ from tests.support.patience import patience
 from tests.support.saved import ROOT, Saved, read, save, start
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.usefixtures("no_leaks")
+
 GETPPID = "tracepoint:syscalls:sys_enter_getppid /pid == cpid/"
 
 
@@ -493,9 +495,6 @@ import time
 from pytrace.base.whole_files import replacing
 from pytrace.cli import main
 from pytrace.results import file_form
-
-pytestmark = pytest.mark.usefixtures("no_leaks")
-
 
 def write(snapshot, path):
     with replacing(path) as file:

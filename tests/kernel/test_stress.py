@@ -16,6 +16,8 @@ from tests.support.machine import kernel_version, need
 from tests.support.patience import patience
 from tests.support.server import Server
 
+pytestmark = pytest.mark.usefixtures("no_leaks")
+
 FUNCTIONS = 10_000
 SESSIONS = 200
 ROOT = Path(__file__).resolve().parents[2]
@@ -74,10 +76,6 @@ QUICK = "begin { @start = nsecs; } uprobe:{calls}:add { @u = hist(arg0); printf(
 LOOP = """
 import gc, os, sys, threading
 from pytrace.cli import main as cli
-
-pytestmark = pytest.mark.usefixtures("no_leaks")
-
-
 def state():
     gc.collect()
     return sorted(os.listdir("/proc/self/fd")), threading.active_count(), len(open("/proc/self/maps").readlines())

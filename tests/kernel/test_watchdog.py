@@ -19,6 +19,8 @@ import pytrace
 from pytrace.runtime.host import clocks
 from tests.support.patience import patience
 
+pytestmark = pytest.mark.usefixtures("no_leaks")
+
 CALLS = 3000
 """System calls of a traced process, one in a millisecond."""
 CALLER = """
@@ -188,9 +190,6 @@ def test_output_that_nobody_reads_is_no_reason_to_skip(tmp_path: Path) -> None:
 EMBEDDED = """
 import subprocess, sys, time
 import pytrace
-
-pytestmark = pytest.mark.usefixtures("no_leaks")
-
 with pytrace.open({script!r}, watchdog=0.5, follow=True, command=[sys.executable, "-S", {caller!r}]) as trace:
     time.sleep({seconds})
     while trace.child_status is None:
