@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from pytrace.runtime.output.context import Context
 
 
+_MARGIN = 2
+"""Buckets beyond what a scale has to grow by."""
+
+
 class _Printed(msgspec.Struct):
     """What has been printed of a map."""
 
@@ -63,8 +67,7 @@ class HeatOutput:
     def _lines_of(self, view: MapView, shape: histogram.Shape, known: _Printed, change: list[int]) -> bytes:
         used = [bucket for bucket, count in enumerate(change) if count]
         if used and (known.scale is None or not known.scale.covers(used[0], used[-1])):
-            shown = [*used, known.scale.first, known.scale.end - 1] if known.scale else used
-            known.scale = heat_lines.scale(min(shown), min(max(shown), shape.buckets - 1), self._output.width())
+            known.scale = heat_lines.scale(*_wider(known.scale, used, shape.buckets), self._output.width())
             self._headed = ""
         if known.scale is None:
             return b""
@@ -80,6 +83,18 @@ class HeatOutput:
         """A map has been emptied: its next line has all that it counts from now on."""
         if known := self._known.get(name):
             known.before = [0] * len(known.before)
+
+
+def _wider(scale: Scale | None, used: list[int], buckets: int) -> tuple[int, int]:
+    """The first and last bucket of a scale for *used* ones; one that grows gets some more, so that it rarely does."""
+    if scale is None:
+        return used[0], used[-1]
+    low, high = scale.first, scale.end - 1
+    if used[0] < low:
+        low = used[0] and max(1, used[0] - _MARGIN)
+    if used[-1] > high:
+        high = used[-1] + _MARGIN
+    return low, min(high, buckets - 1)
 
 
 def _sums(view: MapView, buckets: int, shown: Shown) -> list[int]:

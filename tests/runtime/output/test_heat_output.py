@@ -51,11 +51,12 @@ def test_a_wider_range_has_a_new_heading() -> None:
     update(run, "@h", buckets(b3=1, b5=4))
     run.renderer.print_heat(["@h"])
     assert lines(run)[3:] == [
-        "@h: .1 :4 -16 =64 +256 *1K #4K %16K @64K", "TIME     |2  |4  |8        TOTAL", "        ::::          4",
+        "@h: .1 :4 -16 =64 +256 *1K #4K %16K @64K", "TIME     |2  |4  |8  |16 |32       TOTAL",
+        "        ::::                  4",
     ]  # fmt: skip
     update(run, "@h", buckets(b3=1, b4=1, b5=4))
     run.renderer.print_heat(["@h"])
-    assert lines(run) == ["    ....              1"]
+    assert lines(run) == ["    ....                      1"]
 
 
 def test_a_map_that_counts_nothing_has_no_line() -> None:
