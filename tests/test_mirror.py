@@ -15,7 +15,7 @@ DECIDES_NOTHING = {
         "results/values.py", "runtime/session/services/service.py",
     ),
     "tables, which the tests of what reads them hold": (
-        "core/python_format.py", "core/unwind_format.py",
+        "core/stacks/python_format.py", "core/stacks/unwind_format.py",
         "core/probes/perf_events.py", "core/probes/syscall_numbers.py",
         "codegen/lower/builtins/aggregate_family.py", "frontend/check/builtins/table.py",
     ),

@@ -271,7 +271,7 @@ Row = tuple[str, ...]
 
 
 class UnwindMaps(msgspec.Struct, frozen=True):
-    """The maps of unwind tables (``core.unwind_format``), which the session fills.
+    """The maps of unwind tables (``core.stacks.unwind_format``), which the session fills.
 
     *spaces* has the location of the *ranges* of each process; *rows* has *room* for that many rows, and may be enlarged
     before it is loaded. *selected*: there are programs that unwind selected processes only (``dw_ustack``). Through the
@@ -287,8 +287,8 @@ class UnwindMaps(msgspec.Struct, frozen=True):
 
 
 class PythonMaps(msgspec.Struct, frozen=True):
-    """The maps of Python stacks (``core.python_format``): rows of *processes*, which the session fills, and what the
-    programs fill: *codes* that are known, the array of *names*, and its *cursor*.
+    """The maps of Python stacks (``core.stacks.python_format``): rows of *processes*, which the session fills, and
+    what the programs fill: *codes* that are known, the array of *names*, and its *cursor*.
     """
 
     processes: str

@@ -1,4 +1,4 @@
-"""Code objects of Python frames, identified and copied in BPF: ``pytrace.core.python_format`` says what is where.
+"""Code objects of Python frames, identified and copied in BPF (layout: ``pytrace.core.stacks.python_format``).
 
 The functions here work on the *state* of a walk (:mod:`pytrace.codegen.services.python_stacks`), in scratch memory.
 """
@@ -11,7 +11,8 @@ from pytrace.codegen.ir.function_text import Block
 from pytrace.codegen.ir.ir_values import I64, Number, Ptr, global_pointer, pointer_parameter
 from pytrace.codegen.ir.module import Module
 from pytrace.core.manifest import MapType, PythonMaps
-from pytrace.core.python_format import (
+from pytrace.core.source import Span
+from pytrace.core.stacks.python_format import (
     FILE,
     KEY,
     LONGEST,
@@ -24,7 +25,6 @@ from pytrace.core.python_format import (
     UNIT,
     Word,
 )  # fmt: skip
-from pytrace.core.source import Span
 
 PROCESSES, CODES, NAMES, CURSOR = "python_processes", "python_codes", "python_names", "python_cursor"
 """Symbols of the maps: rows of processes, records by key of a code object, the array of records, its end."""

@@ -19,7 +19,7 @@ from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr, global_pointer
 from pytrace.codegen.ir.operands import Memory, Operand
 from pytrace.codegen.services import python_records as records
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.python_format import (
+from pytrace.core.stacks.python_format import (
     FRAME,
     INDEX_BITS,
     NONE,

@@ -3,7 +3,7 @@
 The session fills the maps (``pytrace.runtime.unwind.unwinder``):
 
 - :data:`SPACES`: process id → location of its ranges.
-- :data:`RANGES`, :data:`ROWS`: see :mod:`pytrace.core.unwind_format`.
+- :data:`RANGES`, :data:`ROWS`: see :mod:`pytrace.core.stacks.unwind_format`.
 
 :data:`TOLD` contains the processes without tables that were already reported. Scripts whose ``ustack`` chooses
 by itself ask for tables of a process when they meet it: :data:`ASKED` contains when they did, and :data:`REQUESTS` is
@@ -20,7 +20,7 @@ from pytrace.codegen.ir.function_text import Block
 from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr, global_pointer, number_parameter
 from pytrace.codegen.ir.module import Module
 from pytrace.core.manifest import MapType, UnwindMaps
-from pytrace.core.unwind_format import RANGE_SIZE, SPACE_SIZE, Rule
+from pytrace.core.stacks.unwind_format import RANGE_SIZE, SPACE_SIZE, Rule
 
 SPACES, RANGES, ROWS, TOLD = "unwind_spaces", "unwind_ranges", "unwind_rows", "unwind_told"
 ASKED, REQUESTS = "unwind_asked", "unwind_requests"

@@ -14,8 +14,8 @@ from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr, number_parameter
 from pytrace.codegen.services import frame_pointers
 from pytrace.codegen.services.unwind_tables import ASK_FUNCTION, RULE_FUNCTION
+from pytrace.core.stacks.unwind_format import WHERE_RBP_POINTS, Rule
 from pytrace.core.types import Stack
-from pytrace.core.unwind_format import WHERE_RBP_POINTS, Rule
 
 IP, SP, BP, SPACE, COUNT = 0, 8, 16, 24, 32
 """Offsets of the unwinder's state: registers, ranges of the process, number of frames."""

@@ -7,7 +7,7 @@ import struct
 import time
 from typing import TYPE_CHECKING
 
-from pytrace.core.python_format import TSS_BLOCK, TSS_FIRST, TSS_MORE
+from pytrace.core.stacks.python_format import TSS_BLOCK, TSS_FIRST, TSS_MORE
 from pytrace.runtime.python.layouts import UnsupportedError
 
 if TYPE_CHECKING:

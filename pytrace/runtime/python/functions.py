@@ -1,4 +1,4 @@
-"""Functions of Python frames, from the records that programs have made (``pytrace.core.python_format``)."""
+"""Functions of Python frames, from the records that programs have made (``pytrace.core.stacks.python_format``)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pytrace.core.python_format import FILE, FRAME, INDEX_BITS, LONGEST, NAME, RECORD, SLOT, SLOTS, UNIT
+from pytrace.core.stacks.python_format import FILE, FRAME, INDEX_BITS, LONGEST, NAME, RECORD, SLOT, SLOTS, UNIT
 from pytrace.runtime.python import line_tables
 from pytrace.runtime.symbols.images import Frame
 

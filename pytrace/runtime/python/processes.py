@@ -1,4 +1,4 @@
-"""Rows of the processes whose Python stacks are walked (``pytrace.core.python_format``), kept while they run."""
+"""Rows of the processes whose Python stacks are walked (``pytrace.core.stacks.python_format``), kept while they run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytrace.core.diagnostics import InternalError, TraceError
-from pytrace.core.python_format import NONE, ROW_FORMAT, Word
+from pytrace.core.stacks.python_format import NONE, ROW_FORMAT, Word
 from pytrace.runtime.abi import bpf_maps
 from pytrace.runtime.elf.file import ElfFile
 from pytrace.runtime.host import procfs

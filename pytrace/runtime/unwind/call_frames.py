@@ -1,4 +1,4 @@
-"""Call frame instructions of ``.eh_frame``, run to the rules of :mod:`pytrace.core.unwind_format`.
+"""Call frame instructions of ``.eh_frame``, run to the rules of :mod:`pytrace.core.stacks.unwind_format`.
 
 Sources: DWARF 5, section 6.4.2; System V ABI for AMD64, section 3.6.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from pytrace.core.unwind_format import CFA_LIMIT, WHERE_RBP_POINTS, WORD, Rule
+from pytrace.core.stacks.unwind_format import CFA_LIMIT, WHERE_RBP_POINTS, WORD, Rule
 from pytrace.runtime.elf.leb128 import signed, unsigned
 
 RBP, RSP, RETURN = 6, 7, 16

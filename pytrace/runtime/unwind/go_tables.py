@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from pytrace.core.unwind_format import CFA_LIMIT, WORD, Rule
+from pytrace.core.stacks.unwind_format import CFA_LIMIT, WORD, Rule
 from pytrace.runtime.elf import go_functions
 from pytrace.runtime.elf.leb128 import unsigned
 

@@ -1,4 +1,4 @@
-"""Unwind tables of binaries: ``.eh_frame`` compiled to the rows of :mod:`pytrace.core.unwind_format`.
+"""Unwind tables of binaries: ``.eh_frame`` compiled to the rows of :mod:`pytrace.core.stacks.unwind_format`.
 
 Sources: the Linux Standard Base, "Exception Frames"; DWARF 5, section 6.4.1.
 """
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytrace.base import private_files
-from pytrace.core.unwind_format import Rule
+from pytrace.core.stacks.unwind_format import Rule
 from pytrace.runtime.elf.leb128 import signed, unsigned
 from pytrace.runtime.unwind import go_tables
 from pytrace.runtime.unwind.call_frames import Interpreter, State

@@ -9,7 +9,7 @@ import pytest
 from pytrace.codegen.services import unwind_tables
 from pytrace.codegen.services.unwind_tables import RANGES, ROWS, RULE_FUNCTION
 from pytrace.core.manifest import MapType
-from pytrace.core.unwind_format import Rule
+from pytrace.core.stacks.unwind_format import Rule
 from tests.codegen.running import machine
 from tests.codegen.services.test_user_unwinding import KERNEL
 from tests.support.bpf_machine import BpfMap, Machine

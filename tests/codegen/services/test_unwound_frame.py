@@ -10,8 +10,8 @@ import pytest
 from pytrace.codegen.services.frame_pointers import CODE_64
 from pytrace.codegen.services.unwind_tables import ASKED, RANGES, REQUESTS, ROWS, SPACES
 from pytrace.core.manifest import MapType
+from pytrace.core.stacks.unwind_format import Rule
 from pytrace.core.types import INT32, UINT32, UINT64, Array, Field, Struct
-from pytrace.core.unwind_format import Rule
 from tests.codegen.running import compiled, helpers, machine
 from tests.support.bpf_machine import FAULT, BpfMap, Machine
 from tests.support.recorded import Facts

@@ -15,8 +15,8 @@ from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
+from pytrace.core.stacks.unwind_format import RANGE_SIZE
 from pytrace.core.types import INT32, UINT64, Field, Struct
-from pytrace.core.unwind_format import RANGE_SIZE
 from tests.support.facts import RecordedKernel
 
 MEMBERS = (Field("mm", UINT64, 8), Field("real_parent", UINT64, 16), Field("tgid", INT32, 24))

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from pytrace.core.python_format import FRAME, INDEX_BITS, RECORD, SLOT, SLOTS, UNIT
+from pytrace.core.stacks.python_format import FRAME, INDEX_BITS, RECORD, SLOT, SLOTS, UNIT
 from pytrace.runtime.python.functions import UNKNOWN, PythonFunctions, function
 from pytrace.runtime.symbols.images import Frame
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytrace.core.python_format import NONE, ROW, ROW_FORMAT, Word
+from pytrace.core.stacks.python_format import NONE, ROW, ROW_FORMAT, Word
 from pytrace.runtime.host import procfs
 from pytrace.runtime.host.procfs import Mapping
 from pytrace.runtime.python import layouts, processes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.core.unwind_format import CFA_LIMIT, WHERE_RBP_POINTS, Rule
+from pytrace.core.stacks.unwind_format import CFA_LIMIT, WHERE_RBP_POINTS, Rule
 from pytrace.runtime.unwind.call_frames import RBP, RETURN, RSP, Interpreter, State, cfa_expression
 
 START = State(Rule.RSP, 8)

@@ -7,7 +7,7 @@ from bisect import bisect_right
 
 import pytest
 
-from pytrace.core.unwind_format import Rule
+from pytrace.core.stacks.unwind_format import Rule
 from pytrace.runtime.elf.go_functions import Layout
 from pytrace.runtime.unwind import go_tables
 from tests.support.waiting import finished

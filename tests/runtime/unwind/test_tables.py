@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytrace.base import private_files
-from pytrace.core.unwind_format import Rule
+from pytrace.core.stacks.unwind_format import Rule
 from pytrace.runtime.elf.file import ElfFile
 from pytrace.runtime.unwind import call_frames, tables
 from pytrace.runtime.unwind.call_frames import RBP, RETURN, RSP
