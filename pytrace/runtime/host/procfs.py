@@ -10,9 +10,10 @@ import msgspec
 from pytrace.core.diagnostics import TraceError
 
 _LINE = re.compile(
-    rb"(?m)^([0-9a-f]+)-([0-9a-f]+) \S(?P<write>\S)(?P<execute>\S)\S "
-    rb"([0-9a-f]+) ([0-9a-f]+):([0-9a-f]+) (\d+)[ \t]*(.*)$"
+    rb"(?m)^([0-9a-f]{1,16})-([0-9a-f]{1,16}) \S(?P<write>\S)(?P<execute>\S)\S "
+    rb"([0-9a-f]{1,16}) ([0-9a-f]{1,3}):([0-9a-f]{1,5}) (\d{1,20})[ \t]*(.*)$"
 )
+"""Numbers are as long as the kernel's, of which device numbers have 12 and 20 bits (``show_vma_header_prefix``)."""
 
 _IN_ROOT = re.compile(r"/proc/\d+/root(?=/)")
 _MOST_LINKS = 40

@@ -51,6 +51,13 @@ def test_paths_in_any_encoding() -> None:
     assert os.fsencode(row.path) == b"/tmp/\xff"
 
 
+def test_numbers_larger_than_those_of_the_kernel_are_no_mapping() -> None:
+    row = b"1000-2000 r-xp 00000000 00:%s 5 /tmp/x\n"
+    assert procfs.executable_mappings(row % b"fffff")[0].device == os.makedev(0, 0xFFFFF)
+    assert procfs.executable_mappings(row % (b"f" * 40)) == []
+    assert procfs.executable_mappings(b"f" * 17 + row % b"1") == []
+
+
 def test_this_process() -> None:
     me = os.getpid()
     assert me in procfs.process_ids()
