@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import os
-import struct
 import sys
-import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, nullcontext
 from typing import TYPE_CHECKING
-
-from msgspec.structs import replace
 
 from pytrace.base import progress
 from pytrace.base.interruption import EndRequests, postponed
 from pytrace.base.terminal import colour, unicode
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.manifest import CompiledScript, Manifest, MapSpec, SessionData
-from pytrace.core.options.process_filters import NOT_YET, PROCESS_MAP, UNROLLED, ProcessFilters
+from pytrace.core.manifest import CompiledScript, Manifest, MapSpec
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.kinds import known_kind
 from pytrace.core.types import Stack, StackMode, parts
 from pytrace.render.text import Bars
-from pytrace.runtime.abi import bpf_maps, privileges
-from pytrace.runtime.host.clocks import Clock, together
+from pytrace.runtime.abi import privileges
+from pytrace.runtime.load import session_data
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.load.loader import LoadOptions, available_memory, load
 from pytrace.runtime.load.map_reader import MapReader
@@ -37,7 +32,7 @@ from pytrace.runtime.session.confinement import Confinement, confine_view
 from pytrace.runtime.session.consumer import Consumer
 from pytrace.runtime.session.probes import Probes
 from pytrace.runtime.session.resources import Command, NoCommand, Notices, Resources
-from pytrace.runtime.session.services.losses import NEVER, SKIPPED, Losses, NoHeartbeat
+from pytrace.runtime.session.services.losses import SKIPPED, Losses, NoHeartbeat
 from pytrace.runtime.session.services.processes import NothingUnwound, OwnModules, OwnProcess, Processes
 from pytrace.runtime.session.services.service import Service
 from pytrace.runtime.session.signals import Signals
@@ -140,7 +135,7 @@ def _load(
     manifest = script.manifest
     unwinding = unwound(manifest, options, traced)
     loaded = programs(script, options, unwinding, memory, stack)
-    fill_session_data(loaded, options, traced.pid)
+    session_data.fill(loaded, options, traced.pid)
     if manifest.limits is not None or options.rates:
         from pytrace.runtime.session import rates  # few runs limit rates
 
@@ -324,40 +319,6 @@ def heartbeat(loaded: LoadedScript, options: RunOptions, embedded: bool, stack: 
     from pytrace.runtime.session.services.heartbeat import Heartbeat  # only for programs that are attached
 
     return Heartbeat(loaded, data, seconds, stack, embedded=embedded)
-
-
-def fill_session_data(loaded: LoadedScript, options: RunOptions, command: int | None) -> None:
-    """Write the session data that programs read: start of the run, clocks, and processes (docs/architecture.md)."""
-    data = loaded.manifest.session
-    if data is None:
-        return
-    memory = loaded.section(data.section)
-    struct.pack_into("=Q", memory, data.start, time.clock_gettime_ns(time.CLOCK_BOOTTIME))
-    struct.pack_into("=Q", memory, data.cpid, command or 0)
-    atomic, boot = together(time.CLOCK_TAI, time.CLOCK_BOOTTIME)
-    struct.pack_into("=q", memory, data.tai, atomic - boot)
-    struct.pack_into("=q", memory, data.wall, Clock().boot_offset)
-    root = options.filters.pid if command is None else command
-    struct.pack_into("=Q", memory, data.root, root or 0)
-    struct.pack_into("=Q", memory, data.deadline, NEVER)
-    if options.filters != ProcessFilters():
-        _fill_filters(loaded, data, options)
-
-
-def _fill_filters(loaded: LoadedScript, data: SessionData, options: RunOptions) -> None:
-    """Write the process filters that programs read."""
-    memory, filters = loaded.section(data.section), options.filters
-    if filters.exec_wait:
-        struct.pack_into("=Q", memory, data.root, NOT_YET)
-    # The process of an ahead-of-time file is a load-time value.
-    if loaded.manifest.ahead is not None and len(filters.pids) < 2:
-        filters = replace(filters, pids=())
-    filters.pack(memory, data.filters)
-    if filters.shape.pids <= UNROLLED:
-        return
-    descriptor = loaded.map_fd(PROCESS_MAP)
-    for pid in filters.pids:
-        bpf_maps.update(descriptor, struct.pack("=I", pid), struct.pack("=I", 1))
 
 
 def follow_mappings(

@@ -15,7 +15,8 @@ from threading import Event, Lock, Thread, get_ident
 from pytrace.core.manifest import SessionData
 from pytrace.runtime.host import clocks
 from pytrace.runtime.load.loaded_script import LoadedScript
-from pytrace.runtime.session.services.losses import NEVER, Gap, NoHeartbeat
+from pytrace.runtime.load.session_data import NEVER
+from pytrace.runtime.session.services.losses import Gap, NoHeartbeat
 
 ATTACHING = 60.0
 """Seconds that attaching one more target may take: the kernel may wait for all processors meanwhile."""

@@ -81,9 +81,6 @@ Gap = tuple[int, int]
 SKIPPED = "skipped"
 """Counter of hits that the watchdog of programs skipped, by program."""
 
-NEVER = (1 << 64) - 1
-"""A deadline of the watchdog that is never reached."""
-
 
 class NoHeartbeat(Service):
     """The heartbeat of a run whose programs have no watchdog, or one that is switched off."""

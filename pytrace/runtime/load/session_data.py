@@ -1,0 +1,51 @@
+"""Session data: values that programs read from a section of their object, written before they run."""
+
+from __future__ import annotations
+
+import struct
+import time
+
+from msgspec.structs import replace
+
+from pytrace.core.manifest import SessionData
+from pytrace.core.options.process_filters import NOT_YET, PROCESS_MAP, UNROLLED, ProcessFilters
+from pytrace.core.options.run_options import RunOptions
+from pytrace.runtime.abi import bpf_maps
+from pytrace.runtime.host.clocks import Clock, together
+from pytrace.runtime.load.loaded_script import LoadedScript
+
+NEVER = (1 << 64) - 1
+"""A deadline of the watchdog that is never reached."""
+
+def fill(loaded: LoadedScript, options: RunOptions, command: int | None) -> None:
+    """Write the session data that programs read: start of the run, clocks, and processes (docs/architecture.md)."""
+    data = loaded.manifest.session
+    if data is None:
+        return
+    memory = loaded.section(data.section)
+    struct.pack_into("=Q", memory, data.start, time.clock_gettime_ns(time.CLOCK_BOOTTIME))
+    struct.pack_into("=Q", memory, data.cpid, command or 0)
+    atomic, boot = together(time.CLOCK_TAI, time.CLOCK_BOOTTIME)
+    struct.pack_into("=q", memory, data.tai, atomic - boot)
+    struct.pack_into("=q", memory, data.wall, Clock().boot_offset)
+    root = options.filters.pid if command is None else command
+    struct.pack_into("=Q", memory, data.root, root or 0)
+    struct.pack_into("=Q", memory, data.deadline, NEVER)
+    if options.filters != ProcessFilters():
+        _fill_filters(loaded, data, options)
+
+
+def _fill_filters(loaded: LoadedScript, data: SessionData, options: RunOptions) -> None:
+    """Write the process filters that programs read."""
+    memory, filters = loaded.section(data.section), options.filters
+    if filters.exec_wait:
+        struct.pack_into("=Q", memory, data.root, NOT_YET)
+    # The process of an ahead-of-time file is a load-time value.
+    if loaded.manifest.ahead is not None and len(filters.pids) < 2:
+        filters = replace(filters, pids=())
+    filters.pack(memory, data.filters)
+    if filters.shape.pids <= UNROLLED:
+        return
+    descriptor = loaded.map_fd(PROCESS_MAP)
+    for pid in filters.pids:
+        bpf_maps.update(descriptor, struct.pack("=I", pid), struct.pack("=I", 1))
