@@ -8,34 +8,24 @@ const path = require("path");
 const { execFileSync, spawn } = require("child_process");
 
 const program = require.resolve("@firefox-devtools/profiler-cli");
-const sessions = fs.mkdtempSync(path.join(os.tmpdir(), "firefox-"));
-const env = { ...process.env, PROFILER_CLI_SESSION_DIR: sessions };
-const ask = (...words) =>
+const sleep = (milliseconds) => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, milliseconds);
+
+// Its own "load" waits half a second for the server that it starts, which a busy machine takes longer for.
+const start = (sessions) =>
+  spawn(process.execPath, [program, "--daemon", path.resolve(process.argv[2]), "--session", "test"], {
+    env: { ...process.env, PROFILER_CLI_SESSION_DIR: sessions },
+    stdio: ["ignore", "ignore", "inherit"],
+  });
+
+const asking = (sessions) => (...words) =>
   JSON.parse(
     execFileSync(process.execPath, [program, ...words, "--session", "test", "--json"], {
-      env,
+      env: { ...process.env, PROFILER_CLI_SESSION_DIR: sessions },
       encoding: "utf8",
       maxBuffer: 1 << 28,
       stdio: ["ignore", "pipe", "pipe"],
     }),
   );
-
-// Its own "load" waits half a second for the server that it starts, which a busy machine takes longer for.
-const server = spawn(process.execPath, [program, "--daemon", path.resolve(process.argv[2]), "--session", "test"], {
-  env,
-  stdio: ["ignore", "ignore", "inherit"],
-});
-const overview = () => {
-  for (;;) {
-    try {
-      return ask("profile", "info", "--all");
-    } catch (error) {
-      if (Date.now() > deadline) throw error;
-      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 200);
-    }
-  }
-};
-const deadline = Date.now() + 100000;
 
 const stacks = (node, prefix, into) => {
   for (const child of node.children || []) {
@@ -46,23 +36,42 @@ const stacks = (node, prefix, into) => {
   return into;
 };
 
-try {
-  const info = overview();
-  const threads = info.processes.flatMap((process) => process.threads.map((thread) => ({ pid: process.pid, ...thread })));
-  const seen = threads.map((thread) => {
-    const samples = ask("thread", "samples-top-down", "--thread", thread.threadHandle, "--include-idle", "--max-lines", "100000");
-    const markers = ask("thread", "markers", "--thread", thread.threadHandle, "--list", "--limit", "0");
-    return {
-      name: thread.name,
-      pid: thread.pid,
-      tid: thread.tid,
-      weight: samples.weightType,
-      stacks: stacks(samples.regularCallTree, "", {}),
-      markers: markers.flatMarkers || markers.markers || [],
-    };
-  });
-  fs.writeFileSync(1, JSON.stringify(seen));
-} finally {
-  server.kill();
-  fs.rmSync(sessions, { recursive: true, force: true });
+const read = (ask) =>
+  ask("profile", "info", "--all")
+    .processes.flatMap((process) => process.threads.map((thread) => ({ pid: process.pid, ...thread })))
+    .map((thread) => {
+      const samples = ask("thread", "samples-top-down", "--thread", thread.threadHandle, "--include-idle", "--max-lines", "100000");
+      const markers = ask("thread", "markers", "--thread", thread.threadHandle, "--list", "--limit", "0");
+      return {
+        name: thread.name,
+        pid: thread.pid,
+        tid: thread.tid,
+        weight: samples.weightType,
+        stacks: stacks(samples.regularCallTree, "", {}),
+        markers: markers.flatMarkers || markers.markers || [],
+      };
+    });
+
+// A client that has no answer from its server for a second, as while that reads the file or waits for a processor, ends the session. So none asks
+// before the session is there, and then a new server is asked.
+const attempt = (patience) => {
+  const sessions = fs.mkdtempSync(path.join(os.tmpdir(), "firefox-"));
+  const server = start(sessions);
+  try {
+    for (let waited = 0; waited < 100000 && !fs.readdirSync(sessions).some((name) => name.endsWith(".json")); waited += 200) sleep(200);
+    sleep(patience);
+    return read(asking(sessions));
+  } finally {
+    server.kill();
+    fs.rmSync(sessions, { recursive: true, force: true });
+  }
+};
+
+for (const patience of [0, 1000, 4000, 16000]) {
+  try {
+    fs.writeFileSync(1, JSON.stringify(attempt(patience)));
+    break;
+  } catch (error) {
+    if (patience === 16000) throw error;
+  }
 }
