@@ -52,7 +52,9 @@ NS_COMMON = Struct("struct", "ns_common", 24, (Field("inum", UINT32, 16),), orig
 NET = Struct("struct", "net", 32, (Field("ns", NS_COMMON, 8),), origin="vmlinux")
 NSPROXY = Struct("struct", "nsproxy", 48, (Field("net_ns", Pointer(NET), 40),), origin="vmlinux")
 TASK = Struct("struct", "task_struct", 104, FieldLoader(_task), origin="vmlinux")
-SK_BUFF = Struct("struct", "sk_buff", 8, (Field("len", UINT32, 0),), origin="vmlinux")
+SK_BUFF = Struct(
+    "struct", "sk_buff", 16, (Field("len", UINT32, 0), Field("data", Pointer(INT8), 8)), origin="vmlinux"
+)
 SOCK = Struct("struct", "sock", 8, (Field("port", UINT16, 0),), origin="vmlinux")
 PATH = Struct(
     "struct", "path", 16, (Field("mnt", Pointer(VOID), 0), Field("dentry", Pointer(VOID), 8)), origin="vmlinux"

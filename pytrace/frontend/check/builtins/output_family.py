@@ -232,6 +232,10 @@ def skboutput(checker: Checker, node: Node, arguments: Arguments) -> Type:
     struct_argument(checker, node, skb, "sk_buff")
     integer_argument(checker, node, length, "the length")
     integer_argument(checker, node, offset, "the offset")
+    struct = checker.kernel.struct("struct", "sk_buff")
+    if struct is None or struct.find("data") is None:
+        # Scripts can define a struct of that name.
+        return checker.error("skboutput() needs struct sk_buff among the kernel's types", node.span)
     if path is not None:
         types = (UINT64, UINT32, Buffer(PACKET_BYTES))
         send(checker, node, "skboutput", PacketFile(text_of(path)), (skb, length, offset), types)

@@ -10,6 +10,7 @@ from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import SignalNumber
 from pytrace.frontend.ast.visitor import walk
 from tests.frontend.checking import UNSAFE, refusals, refused, warned, warnings
+from tests.support.facts import RecordedKernel
 from tests.support.front import analyse
 from tests.support.recorded import Facts
 
@@ -115,6 +116,12 @@ def test_room_in_events() -> None:
     assert joined.args[1:] == (String(1024),) * 16
     (packet,) = analyse('rawtracepoint:consume_skb { $n = skboutput("f", args.skb, 10, 0); }').checked().event_list
     assert (packet.static, packet.args[2]) == (PacketFile("f"), Buffer(1024))
+
+
+def test_packets_of_a_kernel_without_them() -> None:
+    text = 'struct sk_buff { int x; } rawtracepoint:kfree_skb { skboutput("f", (struct sk_buff *)1, 1, 0); }'
+    result = analyse(text, kernel=RecordedKernel())
+    assert [text for _, text in result.errors] == ["skboutput() needs struct sk_buff among the kernel's types"]
 
 
 @pytest.mark.parametrize("text", ["%d %u %p", "%ld %llu %lx", "%-5d %05u"])
