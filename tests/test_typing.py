@@ -9,9 +9,9 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent.parent / "pytrace"
 
-MOST_ANY = 31
+MOST_ANY = 33
 """Lines of code that name ``Any``: columns of snapshots and rows of value types, which hold values of every type, JSON
-that is read, compiled code, enumerations, values of pyelftools and PLY, and
+that is read, compiled code, enumerations, values of pyelftools and PLY, classes of ClusterShell, and
 what scripts give to Python programs."""
 MOST_CASTS = 12
 

@@ -6,7 +6,7 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TypedDict
 
 from msgspec.structs import replace
 
@@ -40,7 +40,19 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-OWN: dict[str, dict[str, Any]] = {
+class _Own(TypedDict, total=False):
+    """Arguments of :meth:`argparse.ArgumentParser.add_argument`."""
+
+    action: str
+    choices: tuple[str, ...]
+    default: str | int | float
+    help: str
+    metavar: str
+    required: bool
+    type: Callable[[str], int | float]
+
+
+OWN: dict[str, _Own] = {
     "--hosts": {"required": True, "metavar": "NODESET", "help": "hosts, in ClusterShell's notation; @GROUP"},
     "--by": {"metavar": "LABEL", "help": "keys begin with the host (--by host), or with its group in a source of "
              "groups of ClusterShell"},

@@ -81,17 +81,16 @@ def labelled(snapshot: SnapshotData, name: str, label: str) -> SnapshotData:
 
 
 def _labelled_map(data: MapData, label: str) -> MapData:
-    own: tuple[Type, ...]
-    key_of: Callable[[Portable], Portable]
-    if data.key is None:
-        own = ()
-        key_of = lambda _key: label  # noqa: E731
-    elif isinstance(data.key, Tuple):
+    of_tuple = isinstance(data.key, Tuple)
+    own: tuple[Type, ...] = () if data.key is None else (data.key,)
+    if isinstance(data.key, Tuple):
         own = data.key.members
-        key_of = lambda key: (label, *key)  # type: ignore[misc]  # noqa: E731
-    else:
-        own = (data.key,)
-        key_of = lambda key: (label, key)  # noqa: E731
+
+    def key_of(key: Portable) -> Portable:
+        if of_tuple and isinstance(key, tuple):
+            return (label, *key)
+        return (label, key) if own else label
+
     text = types.String(LABEL)
     entries = {key_of(key): value for key, value in data.entries.items()}
     times = None if data.times is None else {key_of(key): time for key, time in data.times.items()}

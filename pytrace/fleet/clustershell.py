@@ -12,7 +12,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from ClusterShell.Event import EventHandler
@@ -127,6 +127,7 @@ def ask(request: Request, controller: Controller, carriage: Carriage, tell: Call
 def _reading_worker(worker: Any) -> Any:
     """A class of workers whose clients hand on what they read, as it comes."""
 
+    # Which class it is is known when it runs only.
     class Client(worker.SHELL_CLASS):  # type: ignore[misc]
         def _handle_read(self, sname: str) -> None:
             self.worker.eh.data(self.worker, str(self.key), sname, self._read(sname))
@@ -134,6 +135,7 @@ def _reading_worker(worker: Any) -> Any:
         def _flush_read(self, sname: str) -> None:
             """Nothing is kept."""
 
+    # As above.
     class Worker(worker):  # type: ignore[misc]
         SHELL_CLASS = Client
 
@@ -170,23 +172,42 @@ def _raise_limit(hosts: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard) if hard >= 0 else wanted, hard))
 
 
+class _Task(Protocol):
+    """What is used of ``ClusterShell.Task.Task``, which has no annotations."""
+
+    def abort(self) -> None: ...
+
+
+class _Worker(Protocol):
+    """What is used of ``ClusterShell.Worker.Worker.Worker``."""
+
+    SNAME_STDERR: str
+
+    def write(self, data: bytes) -> None: ...
+
+    def set_write_eof(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+
+# ClusterShell has no annotations.
 class _Carrier(EventHandler):  # type: ignore[misc]
     """Carries messages between the workers and the controller; there is one worker for each host."""
 
     def __init__(
-        self, request: Request, controller: Controller, interrupted: _Interruptions, task: Any,
+        self, request: Request, controller: Controller, interrupted: _Interruptions, task: _Task,
         tell: Callable[[str], object],
     ) -> None:  # fmt: skip
         self._line, self._heartbeat = messages.encode(request), request.limits.heartbeat
         self._controller, self._interrupted, self._task = controller, interrupted, task
-        self._workers: dict[str, Any] = {}
+        self._workers: dict[str, _Worker] = {}
         self._beaten = 0.0
         self._closing: dict[str, float] = {}
         """When connections are ended from which nothing more is wanted."""
         self._leaving: float | None = None
         self._tell: Callable[[str], object] | None = tell
 
-    def ev_pickup(self, worker: Any, node: Any) -> None:
+    def ev_pickup(self, worker: _Worker, node: object) -> None:
         """The process for a host has been started."""
         self._controller.connecting(str(node), time.monotonic())
         self._workers[str(node)] = worker
@@ -194,7 +215,7 @@ class _Carrier(EventHandler):  # type: ignore[misc]
         if self._leaving is not None:
             worker.write(messages.encode(Stop()))
 
-    def data(self, worker: Any, node: str, stream: str, data: bytes) -> None:
+    def data(self, worker: _Worker, node: str, stream: str, data: bytes) -> None:
         """A process has written something."""
         if stream == worker.SNAME_STDERR:
             self._controller.complaint(node, data)
@@ -204,12 +225,12 @@ class _Carrier(EventHandler):  # type: ignore[misc]
             time_left = LEAVE if self._controller.hosts[node].state in SPOKEN else 0.0
             self._closing.setdefault(node, time.monotonic() + time_left)
 
-    def ev_hup(self, worker: Any, node: Any, rc: int | None) -> None:  # noqa: ARG002
+    def ev_hup(self, worker: _Worker, node: object, rc: int | None) -> None:  # noqa: ARG002
         """A process has ended."""
         self._workers.pop(str(node), None)
         self._controller.closed(str(node), rc)
 
-    def ev_timer(self, timer: Any) -> None:  # noqa: ARG002
+    def ev_timer(self, timer: object) -> None:  # noqa: ARG002
         """Say that this controller is there, and give up hosts that say nothing."""
         now = time.monotonic()
         if now - self._beaten > self._heartbeat / 4:
