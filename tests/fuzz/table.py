@@ -28,7 +28,7 @@ MODULES = {
         "agent_request", "agent_message",
     ),
     "traced_data": (
-        "events", "ring", "names", "request", "python_record", "python_lines",
+        "events", "ring", "names", "python_record", "python_lines", "request",
     ),
 }  # fmt: skip
 """The targets of each module of :mod:`tests.fuzz.parsers`."""
