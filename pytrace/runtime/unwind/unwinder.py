@@ -101,7 +101,7 @@ class Unwound:
         self.pids = sorted(pids)
         for number in self.pids:
             if not os.path.exists(f"/proc/{number}"):
-                raise TraceError(f"cannot read unwind tables of process {number}: there is no such process")
+                raise TraceError(f"there is no process {number}")
 
     def entries(self) -> dict[str, int]:
         """Sizes of maps: room for the tables of all files that are mapped now, and as much as usual for later ones."""
