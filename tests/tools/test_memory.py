@@ -53,9 +53,10 @@ def test_faults_as_the_kernel_accounts_them(tool: Tool) -> None:
 def test_faults_by_stack(tool: Tool, programs: Path) -> None:
     needs("perf_events")
     run = tool("pagefaults", "-s", 3600, "--comm", "touches", work=lambda _: memory.touched(programs, 3000))
-    touching = [row for row in run.rows if row["minor"] >= 3000]
-    assert len(touching) == 1
-    assert "touch" in str(touching[0]["stack"])
+    # Until the unwind tables of the new process are read, callers are found by frame pointers.
+    touching = [row for row in run.rows if str(row["stack"][0]).startswith("touch+")]
+    assert 1 <= len(touching) <= 3
+    assert sum(row["minor"] for row in touching) == 3000
 
 
 @pytest.mark.tool("pagefaults")
