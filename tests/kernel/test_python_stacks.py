@@ -35,17 +35,17 @@ def frames(text: str) -> Stack:
 
 
 @pytest.mark.parametrize("python", PYTHONS, ids=str)
-def test_stacks_are_those_of_the_interpreter(server: Server, python: Python) -> None:
+def test_stacks_are_those_of_the_interpreter(server: Server, python: Python, tmp_path: Path) -> None:
     command = " ".join([*python.command, str(SHAPES), "30"])
-    result = server.run(("-q", "-f", "json", "-e", OPEN + "{ print((tid, pystack)); }", "-c", command), timeout=100)
+    script, output = OPEN + "{ print((tid, pystack)); }", tmp_path / "output"
+    result = server.run(("-q", "-f", "json", "-o", str(output), "-e", script, "-c", command), timeout=100)
     assert result.stderr == ""
     seen: dict[int, list[Stack]] = defaultdict(list)
     walked: dict[int, list[Stack]] = defaultdict(list)
-    for line in result.stdout.splitlines():
-        row = json.loads(line)
-        if isinstance(row, list):
-            seen[row[0]].append([(name, number) for name, number in row[1]])
-        elif row["type"] == "value":
+    for thread, stack in map(json.loads, result.stdout.splitlines()):
+        seen[thread].append([(name, number) for name, number in stack])
+    for row in map(json.loads, output.read_text().splitlines()):
+        if row["type"] == "value":
             walked[row["data"][0]].append(frames(row["data"][1]))
     assert sum(map(len, seen.values())) > 300
     assert walked == seen
