@@ -45,8 +45,7 @@ class Ending:
             run.ring.discard()
         else:
             self._handle_rest()
-        totals = run.losses.traced()
-        run.losses.report_gaps(totals)
+        totals = run.losses.report_gaps()
         run.renderer.losses(totals, ended=True)
         run.output.flush()
         totals = run.losses.totals()
@@ -116,8 +115,7 @@ class Ending:
         self._explain_waiting()
         run.probes.detach()
         self._leave_waiting()
-        totals = run.losses.traced()
-        run.losses.report_gaps(totals)
+        totals = run.losses.report_gaps()
         if not run.options.dry_run:
             for service in run.services:
                 service.break_off()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Protocol
 
 from pytrace.core.manifest import HITS, Counters
@@ -146,20 +146,22 @@ class Losses(Service):
         # A message follows the output before it; do not wait for a slow reader here.
         if now >= self._next and self._output.advance():
             self._next = now + REPORT_EVERY
-            totals = self.traced()
-            self.report_gaps(totals)
+            totals = self.report_gaps()
             # A call that is under way may still return.
             self._renderer.losses({key: count for key, count in totals.items() if key[0] != "unfinished"})
 
-    def report_gaps(self, totals: Mapping[Key, int]) -> None:
-        """Report the times, since the last call, in which programs skipped hits, by the *totals* of now."""
+    def report_gaps(self) -> dict[Key, int]:
+        """Report the times, since the last call, in which programs skipped hits. Returns the losses so far."""
+        # In this order: a gap that is known is over, so that all that was skipped in it has been counted.
         gaps = self._heartbeat.gaps()
+        totals = self.traced()
         skipped = {key: count for key, count in totals.items() if key[0] == SKIPPED}
         fresh = {key: count - self._skipped.get(key, 0) for key, count in skipped.items()}
         if gaps and any(fresh.values()):
             self._skipped = skipped
             self.gaps += gaps
             self._renderer.gaps(gaps, fresh)
+        return totals
 
     def report(self) -> None:
         """Tell how user stacks were unwound."""

@@ -56,6 +56,21 @@ def test_gaps_come_with_what_was_skipped_in_them(monkeypatch: pytest.MonkeyPatch
         assert losses.gaps == [(1_000_000_000, 3_000_000_000), (9_000_000_000, 1_000_000_000)]
 
 
+def test_what_is_skipped_until_a_gap_is_over_belongs_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The heartbeat is another thread: the gap may end between two steps of this one."""
+    with ExitStack() as stack:
+        run = FakeRun(stack, monkeypatch, program("kprobe"))
+        run.probes.lost = {("skipped", 0): 6}
+
+        def gaps(_heartbeat: object) -> list[tuple[int, int]]:
+            run.probes.lost = {("skipped", 0): 7}
+            return [(1_000_000_000, 3_000_000_000)]
+
+        monkeypatch.setattr(module.NoHeartbeat, "gaps", gaps)
+        run.resources.losses.woken([])
+        assert "WARNING: 7 probe hits skipped" in run.said
+
+
 def test_events_that_wait_for_their_call_are_lost_at_the_end_only(monkeypatch: pytest.MonkeyPatch) -> None:
     with ExitStack() as stack:
         run = FakeRun(stack, monkeypatch, program("kprobe"))
