@@ -11,8 +11,26 @@ from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
+from pytrace.core.types import INT32, UINT32, UINT64, Array, Field, Struct
 from tests.support.bpf_machine import Machine
 from tests.support.recorded import Facts
+
+TASK_MEMBERS = (
+    Field("pid", INT32, 0),
+    Field("tgid", INT32, 4),
+    Field("comm", Array(UINT64, 2), 8),
+    Field("mm", UINT64, 24),
+    Field("flags", UINT32, 32),
+    Field("utask", UINT64, 40),
+    Field("cred", UINT64, 48),
+)
+CRED = Struct("struct", "cred", 8, (Field("uid", UINT32, 0), Field("gid", UINT32, 4)), origin="vmlinux")
+
+
+def task_structs(*more: Field) -> dict[tuple[str, str], Struct]:
+    """The structs that walks of user stacks read: of a task, with *more* members, and of its credentials."""
+    task = Struct("struct", "task_struct", 64, (*TASK_MEMBERS, *more), origin="vmlinux")
+    return {("struct", "task_struct"): task, ("struct", "cred"): CRED}
 
 
 def compiled(text: str, kernel: KernelInfo | None = None, options: CompileOptions | None = None) -> CompiledScript:

@@ -8,21 +8,10 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from pytrace.codegen.services.frame_pointers import CODE_64, WINDOW
-from pytrace.core.types import INT32, UINT32, UINT64, Array, Field, Struct
-from tests.codegen.running import compiled, helpers, machine
+from tests.codegen.running import compiled, helpers, machine, task_structs
 from tests.support.bpf_machine import FAULT, Machine
 from tests.support.recorded import Facts
 
-MEMBERS = (
-    Field("pid", INT32, 0),
-    Field("tgid", INT32, 4),
-    Field("comm", Array(UINT64, 2), 8),
-    Field("mm", UINT64, 24),
-    Field("flags", UINT32, 32),
-    Field("utask", UINT64, 40),
-    Field("cred", UINT64, 48),
-)
-CRED = Struct("struct", "cred", 8, (Field("uid", UINT32, 0), Field("gid", UINT32, 4)), origin="vmlinux")
 GET_STACK, READ_USER, PT_REGS, LOOP = 67, 112, 175, 181
 IP, FP, CS = 128, 32, 136
 """Offsets in ``struct pt_regs``."""
@@ -34,8 +23,7 @@ class Kernel(Facts):
 
     def __init__(self, *missing: str) -> None:
         super().__init__(missing=frozenset(missing))
-        task = Struct("struct", "task_struct", 64, MEMBERS, origin="vmlinux")
-        self.structs = {**self.structs, ("struct", "task_struct"): task, ("struct", "cred"): CRED}
+        self.structs = {**self.structs, **task_structs()}
 
 
 @dataclass

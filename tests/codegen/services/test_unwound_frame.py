@@ -11,22 +11,11 @@ from pytrace.codegen.services.frame_pointers import CODE_64
 from pytrace.codegen.services.unwind_tables import ASKED, RANGES, REQUESTS, ROWS, SPACES
 from pytrace.core.manifest import MapType
 from pytrace.core.stacks.unwind_format import Rule
-from pytrace.core.types import INT32, UINT32, UINT64, Array, Field, Struct
-from tests.codegen.running import compiled, helpers, machine
+from pytrace.core.types import UINT64, Field
+from tests.codegen.running import compiled, helpers, machine, task_structs
 from tests.support.bpf_machine import FAULT, BpfMap, Machine
 from tests.support.recorded import Facts
 
-MEMBERS = (
-    Field("pid", INT32, 0),
-    Field("tgid", INT32, 4),
-    Field("comm", Array(UINT64, 2), 8),
-    Field("mm", UINT64, 24),
-    Field("flags", UINT32, 32),
-    Field("utask", UINT64, 40),
-    Field("cred", UINT64, 48),
-    Field("real_parent", UINT64, 56),
-)
-CRED = Struct("struct", "cred", 8, (Field("uid", UINT32, 0), Field("gid", UINT32, 4)), origin="vmlinux")
 GET_STACK, READ_USER, PT_REGS, OUTPUT = 67, 112, 175, 130
 IP, FP, CS, SP = 128, 32, 136, 152
 """Offsets in ``struct pt_regs``."""
@@ -41,8 +30,7 @@ class Kernel(Facts):
 
     def __init__(self, *missing: str) -> None:
         super().__init__(missing=frozenset(missing))
-        task = Struct("struct", "task_struct", 64, MEMBERS, origin="vmlinux")
-        self.structs = {("struct", "task_struct"): task, ("struct", "cred"): CRED}
+        self.structs = task_structs(Field("real_parent", UINT64, 56))
 
 
 @dataclass
