@@ -66,11 +66,7 @@ class Ending:
     def _explain_waiting(self) -> None:
         """Say why detaching takes long: the kernel waits for programs that wait for memory (``emit/user_memory``)."""
         run = self._run
-        if not run.losses.waiting(user=True):
-            return
-        time.sleep(PATIENCE)
-        names = run.losses.waiting(user=True)
-        if names:
+        if names := self._still_waiting(user=True):
             text = f"a traced thread waits for memory in {', '.join(names)}: detaching waits for it"
             hint = "a file system may not answer; the tracer ends when the memory arrives or that thread is killed"
             run.notices.warn(text, hints=(hint, "--no-feature sleepable_uprobe lets no program wait"))
@@ -78,14 +74,17 @@ class Ending:
 
     def _leave_waiting(self) -> None:
         """The kernel detaches programs of its functions while they wait for memory: what they go on to send is lost."""
-        run = self._run
-        if not run.losses.waiting(user=False):
-            return
-        time.sleep(PATIENCE)
-        names = run.losses.waiting(user=False)
-        if names:
+        if names := self._still_waiting(user=False):
             text = f"a traced thread still waits for memory in {', '.join(names)}: its event is lost"
-            run.notices.warn(text, hints=("--no-feature sleepable_fentry lets no such program wait",))
+            self._run.notices.warn(text, hints=("--no-feature sleepable_fentry lets no such program wait",))
+
+    def _still_waiting(self, *, user: bool) -> list[str]:
+        """Names of the programs that wait for memory now and a moment later; of user probes, or of others."""
+        losses = self._run.losses
+        if not losses.waiting(user=user):
+            return []
+        time.sleep(PATIENCE)
+        return losses.waiting(user=user)
 
     def _handle_rest(self) -> None:
         """Handle the events that wait, then run end probes."""
