@@ -195,7 +195,7 @@ def test_nothing_is_left_of_a_dry_run(server: Server, programs: Path) -> None:
 def test_no_such_process(server: Server) -> None:
     result = server.run(("-e", CONFIG + "begin { print(dw_ustack); }", "--dwarf-pid", "4194303"))
     assert result.status == 1
-    assert "there is no such process" in result.stderr
+    assert result.stderr == "ERROR: there is no process 4194303\n"
 
 
 def test_recorder_tells_what_processes_do() -> None:
