@@ -206,7 +206,7 @@ def test_where_a_hog_spends_its_time(tool: Tool, programs: Path, options: tuple[
 BUSY = """
 import threading, time
 def handler():
-    sum(range(2000))
+    sum(range(200_000))
 def wait():
     time.sleep(0.01)
 def serve():
