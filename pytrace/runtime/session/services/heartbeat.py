@@ -90,7 +90,8 @@ class Heartbeat(NoHeartbeat):
             self._thread.join()
 
     def gaps(self) -> list[Gap]:
-        """The gaps since the last call."""
+        """The gaps since the last call, all of them over: the caller's asking is a beat, too."""
+        self.beat()
         with self._lock:
             ended, self._gaps = self._gaps, []
         return ended

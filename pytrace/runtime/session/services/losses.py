@@ -152,9 +152,13 @@ class Losses(Service):
 
     def report_gaps(self) -> dict[Key, int]:
         """Report the times, since the last call, in which programs skipped hits. Returns the losses so far."""
-        # In this order: a gap that is known is over, so that all that was skipped in it has been counted.
+        # A gap that is known is over, so that all that was skipped in it has been counted. Counters are read until no
+        # gap began and ended meanwhile, whose hits would be told with an earlier one, and itself not at all.
         gaps = self._heartbeat.gaps()
         totals = self.traced()
+        while more := self._heartbeat.gaps():
+            gaps += more
+            totals = self.traced()
         skipped = {key: count for key, count in totals.items() if key[0] == SKIPPED}
         fresh = {key: count - self._skipped.get(key, 0) for key, count in skipped.items()}
         if gaps and any(fresh.values()):

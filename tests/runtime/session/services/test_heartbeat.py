@@ -70,6 +70,14 @@ def test_a_late_beat_notes_the_gap_from_the_deadline_on(beating: Beating) -> Non
     assert beating.deadline == beating.now + 502
 
 
+def test_a_gap_that_nobody_has_noticed_is_over_when_it_is_asked_for(beating: Beating) -> None:
+    beating.heart.beat()
+    beating.now = beating.deadline + 250
+    ((_, duration),) = beating.heart.gaps()
+    assert duration == 1_000_000_000
+    assert beating.deadline == beating.now + 502
+
+
 def wait_for(condition: Any) -> bool:
     """Wait until *condition* holds; whether it does in time."""
     end = time.monotonic() + patience(5)

@@ -61,14 +61,16 @@ def test_what_is_skipped_until_a_gap_is_over_belongs_to_it(monkeypatch: pytest.M
     with ExitStack() as stack:
         run = FakeRun(stack, monkeypatch, program("kprobe"))
         run.probes.lost = {("skipped", 0): 6}
+        ended = [[], [(5_000_000_000, 1_000_000_000)], [(1_000_000_000, 3_000_000_000)]]
 
         def gaps(_heartbeat: object) -> list[tuple[int, int]]:
-            run.probes.lost = {("skipped", 0): 7}
-            return [(1_000_000_000, 3_000_000_000)]
+            run.probes.lost[("skipped", 0)] += 1
+            return ended.pop()
 
         monkeypatch.setattr(module.NoHeartbeat, "gaps", gaps)
         run.resources.losses.woken([])
-        assert "WARNING: 7 probe hits skipped" in run.said
+        assert run.resources.losses.gaps == [(1_000_000_000, 3_000_000_000), (5_000_000_000, 1_000_000_000)]
+        assert "WARNING: 8 probe hits skipped" in run.said
 
 
 def test_events_that_wait_for_their_call_are_lost_at_the_end_only(monkeypatch: pytest.MonkeyPatch) -> None:
