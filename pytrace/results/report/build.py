@@ -13,8 +13,9 @@ from pytrace.core import types
 from pytrace.results import type_union
 from pytrace.results.difference import difference
 from pytrace.results.report import page, tables_data
-from pytrace.results.report.document import Document, Part
+from pytrace.results.report.document import Document
 from pytrace.results.report.flame_data import flame_part
+from pytrace.results.report.parts import AnyPart, TablePart
 from pytrace.results.snapshot import MapData, SnapshotData
 from pytrace.results.stack_samples import is_profile
 
@@ -64,7 +65,7 @@ def _head(snapshot: SnapshotData, forms: Forms, title: str = "") -> page.Head:
     return page.Head(title, snapshot.runs, tuple(forms.about(snapshot)), tuple(forms.losses(snapshot)))
 
 
-def _rows(document: Document, printers: Printers, snapshot: SnapshotData) -> list[Part]:
+def _rows(document: Document, printers: Printers, snapshot: SnapshotData) -> list[TablePart]:
     parts = []
     for number, table in enumerate(snapshot.tables, 1):
         rows = chain.from_iterable(table.rows.get(run.identity, ()) for run in snapshot.runs)
@@ -73,7 +74,7 @@ def _rows(document: Document, printers: Printers, snapshot: SnapshotData) -> lis
     return parts
 
 
-def _map(document: Document, printers: Printers, data: MapData, before: MapData | None = None) -> Part:
+def _map(document: Document, printers: Printers, data: MapData, before: MapData | None = None) -> AnyPart:
     """The part of a map; with *before* it compares."""
     if is_profile(data):
         return flame_part(document, data, before, printers.portable_text)
@@ -149,7 +150,7 @@ def alike(name: str, snapshots: Sequence[SnapshotData]) -> list[tuple[SnapshotDa
     return [(snapshot, replace(data, key=key, value=value)) for snapshot, data in versions]
 
 
-def _states(document: Document, printers: Printers, states: Sequence[tuple[SnapshotData, MapData]]) -> Part:
+def _states(document: Document, printers: Printers, states: Sequence[tuple[SnapshotData, MapData]]) -> AnyPart:
     data = states[-1][1]
     if isinstance(data.value, types.Hist | types.LHist):
         return tables_data.heat_part(document, printers, states)
@@ -157,5 +158,5 @@ def _states(document: Document, printers: Printers, states: Sequence[tuple[Snaps
         return tables_data.counter_part(document, printers, states)
     part = _map(document, printers, data)
     if is_profile(data):
-        part["note"] = f"As of the last snapshot. {part['note']}".rstrip()
+        part.note = f"As of the last snapshot. {part.note}".rstrip()
     return part

@@ -7,17 +7,13 @@ from __future__ import annotations
 
 import base64
 import gzip
-import json
 from collections.abc import Iterable
-from typing import TypeAlias
 
 import msgspec
 
 from pytrace.core import byte_escapes
 from pytrace.render.portable import encoded
-
-Part: TypeAlias = dict[str, object]
-"""A picture or table of one map: its ``kind``, and what pictures of that kind have (JSON)."""
+from pytrace.results.report.parts import AnyPart, Contents
 
 _EXACT = 1 << 53
 """Integers up to this one are doubles."""
@@ -46,7 +42,7 @@ class Document(msgspec.Struct, frozen=True):
     """Functions of all flame graphs: name, module (texts) and kind, with their numbers."""
     places: dict[tuple[int, int], int] = msgspec.field(default_factory=dict)
     """Source lines: file (a text) and line, with their numbers."""
-    parts: list[Part] = msgspec.field(default_factory=list)
+    parts: list[AnyPart] = msgspec.field(default_factory=list)
 
     def text(self, text: str) -> int:
         """The number of a text of a traced program, whose control characters and bytes are escapes."""
@@ -54,15 +50,9 @@ class Document(msgspec.Struct, frozen=True):
 
     def packed(self) -> str:
         """All of it, compressed, as text that means nothing in HTML."""
-        data = {
-            "texts": self.texts.all(),
-            "frames": columns(self.frames, 3),
-            "places": columns(self.places, 2),
-            "parts": self.parts,
-        }
+        data = Contents(self.texts.all(), columns(self.frames, 3), columns(self.places, 2), self.parts)
         # Reports of one snapshot are equal, so the time of their making is left out.
-        plain = json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode()
-        return base64.b64encode(gzip.compress(plain, 6, mtime=0)).decode()
+        return base64.b64encode(gzip.compress(msgspec.json.encode(data), 6, mtime=0)).decode()
 
 
 def shown(text: str) -> str:

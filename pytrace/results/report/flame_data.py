@@ -9,13 +9,16 @@ from pytrace.core import types
 from pytrace.core.types.tables import Column, key_columns
 from pytrace.render import percpu_merge
 from pytrace.render.value_types import merging_of
-from pytrace.results.report.document import Document, Part, columns, exacts
+from pytrace.results.report.document import Document, columns, exacts
+from pytrace.results.report.parts import FlamePart
 from pytrace.results.snapshot import MapData
 from pytrace.results.stack_samples import Text, frame_name, measures, members_of, numbers, paths, unlike
 from pytrace.results.values import Frame, Portable, Value
 
 
-def flame_part(document: Document, after: MapData, before: MapData | None, text: Callable[[types.Type], Text]) -> Part:
+def flame_part(
+    document: Document, after: MapData, before: MapData | None, text: Callable[[types.Type], Text]
+) -> FlamePart:
     """The flame graph of a map; with *before* a differential one."""
     key = after.key
     assert key is not None
@@ -35,18 +38,17 @@ def flame_part(document: Document, after: MapData, before: MapData | None, text:
         {place[1] for place, _, was in rows if was is not nothing},
         {place[1] for place, now, _ in rows if now is not nothing},
     )
-    part: Part = {
-        "kind": "flame", "name": document.text(after.name), "help": document.text(after.help),
-        "note": _note(after, labels.note),
-        "measures": [[part, unit] for part, unit in measures(after)],
-        "labels": labels.names, "groups": labels.groups, "nodes": nodes,
-        "node": [order[place[0]] for place, _, _ in rows],
-        "group": [labels.numbers[place[1]] for place, _, _ in rows],
-        "values": [exacts(column) for column in columns([now for _, now, _ in rows], len(nothing))],
-    }  # fmt: skip
-    if before is not None:
-        part["before"] = [exacts(column) for column in columns([was for _, _, was in rows], len(nothing))]
-    return part
+    return FlamePart(
+        name=document.text(after.title), help=document.text(after.help), note=_note(after, labels.note),
+        measures=[(part, unit) for part, unit in measures(after)],
+        labels=labels.names, groups=labels.groups, nodes=nodes,
+        node=[order[place[0]] for place, _, _ in rows],
+        group=[labels.numbers[place[1]] for place, _, _ in rows],
+        values=[exacts(column) for column in columns([now for _, now, _ in rows], len(nothing))],
+        before=None if before is None else [
+            exacts(column) for column in columns([was for _, _, was in rows], len(nothing))
+        ],
+    )  # fmt: skip
 
 
 def _note(data: MapData, fixed: str) -> str:

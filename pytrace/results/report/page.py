@@ -87,6 +87,11 @@ def page(document: Document, title: str, heads: Sequence[Head], nothing: str = "
     return text.encode()
 
 
+def folder() -> Path:
+    """Where the viewer is."""
+    return Path(str(resources.files(__package__)))
+
+
 def viewer() -> list[str]:
     """The bundled viewer: its program, its style and the licences of its libraries. In a checkout it is bundled when it
     is missing.
@@ -94,13 +99,12 @@ def viewer() -> list[str]:
     Raises:
         TraceError: it is missing and cannot be bundled.
     """
-    folder = Path(str(resources.files(__package__)))
-    bundler = folder.parents[2] / "hatch_build.py"
-    if not (folder / _VIEWER[0]).exists() and bundler.exists():
+    bundler = folder().parents[2] / "hatch_build.py"
+    if not (folder() / _VIEWER[0]).exists() and bundler.exists():
         with suppress(OSError):  # a run with a live view starts no program any more
             subprocess.run([sys.executable, str(bundler)], check=False, stdout=sys.stderr)
     try:
-        return [(folder / name).read_text(encoding="utf-8") for name in _VIEWER]
+        return [(folder() / name).read_text(encoding="utf-8") for name in _VIEWER]
     except FileNotFoundError:
         hint = "scripts/build-viewer bundles it in a checkout, with what scripts/setup.sh installs; packages have it"
         raise TraceError("the viewer of HTML reports is missing", hints=(hint,)) from None

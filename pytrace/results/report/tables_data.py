@@ -4,21 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
 from pytrace.core import types
 from pytrace.core.types.tables import Column, TableSchema, key_columns, map_schema
 from pytrace.render import csv, histogram
 from pytrace.results.difference import Change, MapDifference, average, series_values
-from pytrace.results.report.document import Document, Part, exact, exacts
+from pytrace.results.report.document import Document, exact, exacts
+from pytrace.results.report.parts import (
+    Bucket,
+    Cell,
+    Counts,
+    HeatPart,
+    HistogramPart,
+    Line,
+    LinesPart,
+    TablePart,
+)
+from pytrace.results.report.parts import Column as PartColumn
 from pytrace.results.snapshot import MapData, SnapshotData, Table
 from pytrace.results.values import Pair, Portable, Value
 
 if TYPE_CHECKING:
     from pytrace.results.formats.portable_forms import Printers
-
-Cell: TypeAlias = int | str
-"""A number, or as text one that JavaScript could not hold; of texts their number."""
 
 
 class Cells:
@@ -29,9 +37,9 @@ class Cells:
     ) -> None:
         self._document = document
         self._numeric = [column.right for column in columns]
-        self.columns = [
-            [document.text(column.name), column.unit, int(column.right)] for column in columns
-        ]  # fmt: skip
+        self.columns: list[PartColumn] = [
+            (document.text(column.name), column.unit, int(column.right)) for column in columns
+        ]
         self._texts = None if type_ is None else printers.portable(type_, csv.texts(printers.texts, type_))
 
     def of(self, value: Value) -> list[Cell]:
@@ -50,18 +58,18 @@ class Cells:
 
 def rows_part(
     document: Document, printers: Printers, table: Table, rows: Iterable[tuple[Portable, ...]], name: str
-) -> Part:
+) -> TablePart:
     """The rows of ``row()`` statements of one shape."""
     cells = Cells(document, printers, TableSchema.of(("",), (table.type,)).columns, table.type)
     cells_of_rows = [cells.of(row) for row in rows]
     note = f"{table.dropped} older rows were not kept." if table.dropped else ""
-    return {
-        "kind": "table", "name": document.text(name), "help": document.text(""), "note": note,
-        "columns": cells.columns, "rows": cells_of_rows, "sort": -1,
-    }  # fmt: skip
+    return TablePart(
+        name=document.text(name), help=document.text(""), note=note,
+        columns=cells.columns, rows=cells_of_rows, sort=-1,
+    )  # fmt: skip
 
 
-def map_part(document: Document, printers: Printers, data: MapData) -> Part:
+def map_part(document: Document, printers: Printers, data: MapData) -> TablePart:
     """A map of numbers or other values, as it prints in CSV."""
     schema = map_schema(data.name, data.key, data.value).columns
     keys = key_columns(data.key) if data.key is not None else ()
@@ -69,10 +77,10 @@ def map_part(document: Document, printers: Printers, data: MapData) -> Part:
     value = Cells(document, printers, schema[len(keys) :], data.value)
     members = _stats_cells if isinstance(data.value, types.Stats) else value.of
     rows = [[*key.of(name), *members(item)] for name, item in data.entries.items()]
-    return {
-        "kind": "table", "name": document.text(data.name), "help": document.text(data.help), "note": "",
-        "columns": [*key.columns, *value.columns], "rows": rows, "sort": len(keys) if value.columns[0][2] else -1,
-    }  # fmt: skip
+    return TablePart(
+        name=document.text(data.title), help=document.text(data.help),
+        columns=[*key.columns, *value.columns], rows=rows, sort=len(keys) if value.columns[0][2] else -1,
+    )  # fmt: skip
 
 
 def _stats_cells(value: Value) -> list[Cell]:
@@ -80,7 +88,7 @@ def _stats_cells(value: Value) -> list[Cell]:
     return [exact(count), exact(average((total, count))), exact(total)]
 
 
-def difference_part(document: Document, printers: Printers, part: MapDifference) -> Part:
+def difference_part(document: Document, printers: Printers, part: MapDifference) -> TablePart:
     """The keys of a map that differ: their values before and after, and the change of numbers."""
     schema = map_schema(part.name, part.key, part.value).columns
     keys = key_columns(part.key)
@@ -88,8 +96,8 @@ def difference_part(document: Document, printers: Printers, part: MapDifference)
     value = Cells(document, printers, schema[len(keys) :], part.value)
     members = _stats_cells if isinstance(part.value, types.Stats) else value.of
     missing: list[Cell] = ["" if column[2] else document.text("") for column in value.columns]
-    sides = [
-        [document.text(f"{column.name} {side}"), column.unit, int(column.right)]
+    sides: list[PartColumn] = [
+        (document.text(f"{column.name} {side}"), column.unit, int(column.right))
         for side in ("before", "after")
         for column in schema[len(keys) :]
     ]
@@ -102,11 +110,11 @@ def difference_part(document: Document, printers: Printers, part: MapDifference)
         ]
         for name, change in part.changes.items()
     ]
-    change_column = [document.text("change"), schema[-1].unit, 1]
-    return {
-        "kind": "table", "name": document.text(part.name), "help": document.text(""), "note": "",
-        "columns": [*key.columns, *sides, change_column], "rows": rows, "sort": len(keys) + len(sides),
-    }  # fmt: skip
+    change_column: PartColumn = (document.text("change"), schema[-1].unit, 1)
+    return TablePart(
+        name=document.text(part.name), help=document.text(""),
+        columns=[*key.columns, *sides, change_column], rows=rows, sort=len(keys) + len(sides),
+    )  # fmt: skip
 
 
 def _change(change: Change) -> Cell:
@@ -124,77 +132,84 @@ def _keys(states: Sequence[MapData]) -> list[Portable]:
     return list(dict.fromkeys(key for data in states for key in data.entries))
 
 
-def _keyed(document: Document, printers: Printers, states: Sequence[MapData]) -> tuple[Part, list[Portable]]:
+class _Common(TypedDict):
+    """The members that parts with keys have in common."""
+
+    name: int
+    help: int
+    unit: str
+    columns: list[PartColumn]
+    keys: list[list[Cell]]
+
+
+def _keyed(document: Document, printers: Printers, states: Sequence[MapData]) -> tuple[_Common, list[Portable]]:
     """The members that parts of maps with keys have in common, and the keys."""
     data = states[-1]
     cells = Cells(document, printers, key_columns(data.key) if data.key is not None else (), data.key)
     keys = _keys(states)
-    part: Part = {
-        "name": document.text(data.name), "help": document.text(data.help), "note": "",
-        "unit": Column.of(data.name, types.INT64).unit, "columns": cells.columns,
-        "keys": [cells.of(key) for key in keys],
-    }  # fmt: skip
-    return part, keys
+    common = _Common(
+        name=document.text(data.title), help=document.text(data.help), unit=Column.of(data.name, types.INT64).unit,
+        columns=cells.columns, keys=[cells.of(key) for key in keys],
+    )  # fmt: skip
+    return common, keys
 
 
 # ---------------------------------------------------------------------------------------------- histograms
 
 
-def histogram_part(document: Document, printers: Printers, data: MapData, before: MapData | None = None) -> Part:
+def histogram_part(
+    document: Document, printers: Printers, data: MapData, before: MapData | None = None
+) -> HistogramPart:
     """The histograms of a map; with *before* those of an earlier state beside them."""
     states = [data] if before is None else [before, data]
-    part, keys = _keyed(document, printers, states)
+    common, keys = _keyed(document, printers, states)
     assert isinstance(data.value, types.Hist | types.LHist)
-    part |= {"kind": "histogram", "buckets": _bounds(data.value), "counts": [_counts(data, key) for key in keys]}
-    if before is not None:
-        part["before"] = [_counts(before, key) for key in keys]
-    return part
+    return HistogramPart(
+        **common, buckets=_bounds(data.value), counts=[_counts(data, key) for key in keys],
+        before=None if before is None else [_counts(before, key) for key in keys],
+    )  # fmt: skip
 
 
-def _bounds(type_: types.Hist | types.LHist) -> list[list[Cell | None]]:
+def _bounds(type_: types.Hist | types.LHist) -> list[Bucket]:
     """Least and greatest value of each bucket, null at an open end."""
     buckets = histogram.used(histogram.shape(type_), [1] * type_.buckets)
     return [
-        [None if item.low is None else exact(item.low), None if item.high is None else exact(item.high - 1), item.label]
+        (None if item.low is None else exact(item.low), None if item.high is None else exact(item.high - 1), item.label)
         for item in buckets
     ]
 
 
-_BucketCounts: TypeAlias = list[list[int] | list[Cell]]
-
-
-def _counts(data: MapData, key: Portable) -> _BucketCounts:
+def _counts(data: MapData, key: Portable) -> Counts:
     """Numbers and counts of the buckets that are not empty."""
     return _paired(data.entries.get(key))
 
 
-def _paired(value: Value | None) -> _BucketCounts:
+def _paired(value: Value | None) -> Counts:
     items = sorted(value.items()) if isinstance(value, dict) else []
-    return [[number for number, _ in items], exacts(count for _, count in items if isinstance(count, int))]
+    return [number for number, _ in items], exacts(count for _, count in items if isinstance(count, int))
 
 
 # ---------------------------------------------------------------------------------------------- lines
 
 
-def series_part(document: Document, printers: Printers, data: MapData, before: MapData | None = None) -> Part:
+def series_part(document: Document, printers: Printers, data: MapData, before: MapData | None = None) -> LinesPart:
     """The time series of a map; those of *before* as keys of their own."""
     states = [data] if before is None else [before, data]
-    part, keys = _keyed(document, printers, states)
-    assert isinstance(data.value, types.TSeries)
-    part |= {"kind": "lines", "step": data.value.interval / 1e9, "lines": [_points(data, key) for key in keys]}
-    if before is not None:
-        part["before"] = [_points(before, key) for key in keys]
-    return part
+    common, keys = _keyed(document, printers, states)
+    return LinesPart(
+        **common, lines=[_points(data, key) for key in keys],
+        before=None if before is None else [_points(before, key) for key in keys],
+    )  # fmt: skip
 
 
-def _points(data: MapData, key: Portable) -> list[list[float] | list[Cell]]:
+def _points(data: MapData, key: Portable) -> Line:
     type_, value = data.value, data.entries.get(key)
     assert isinstance(type_, types.TSeries)
     items = (
         {number: item for number, item in value.items() if isinstance(item, tuple)} if isinstance(value, dict) else {}
     )
     points = sorted(series_values(type_, items).items())
-    return [[number * type_.interval / 1e9 for number, _ in points], exacts(item for _, item in points)]
+    return [number * type_.interval / 1e9 for number, _ in points], [exact(item) for _, item in points]
 
 
 # ---------------------------------------------------------------------------------------------- states in time
@@ -209,30 +224,30 @@ def is_number(type_: types.Type) -> bool:
     return isinstance(type_, types.Int | types.Count | types.Sum | types.Avg | types.Stats | types.Min | types.Max)
 
 
-def heat_part(document: Document, printers: Printers, states: States) -> Part:
+def heat_part(document: Document, printers: Printers, states: States) -> HeatPart:
     """Histograms of several moments: what each interval between two of them added."""
-    part, keys = _keyed(document, printers, [data for _, data in states])
+    common, keys = _keyed(document, printers, [data for _, data in states])
     type_ = states[-1][1].value
     assert isinstance(type_, types.Hist | types.LHist)
-    steps = [[_paired(step) for step in steps_of(states, key, buckets_added)] for key in keys]
-    part |= {"kind": "heat", "buckets": _bounds(type_), "steps": steps, "starts": _starts(states)}
-    return part | {"times": [snapshot.end / 1e9 for snapshot, _ in states]}
+    return HeatPart(
+        **common, buckets=_bounds(type_), starts=_starts(states), times=[snapshot.end / 1e9 for snapshot, _ in states],
+        steps=[[_paired(step) for step in steps_of(states, key, buckets_added)] for key in keys],
+    )  # fmt: skip
 
 
-def counter_part(document: Document, printers: Printers, states: States) -> Part:
+def counter_part(document: Document, printers: Printers, states: States) -> LinesPart:
     """Numbers of several moments as lines: of counts and sums what each interval added, of others the value."""
-    part, keys = _keyed(document, printers, [data for _, data in states])
+    common, keys = _keyed(document, printers, [data for _, data in states])
     type_ = states[-1][1].value
     adds = isinstance(type_, types.SUMS)
     change: _Change = _number_added if adds else lambda _was, now: now
     shown = _average if isinstance(type_, types.Avg | types.Stats) else _plain
     times = [snapshot.end / 1e9 for snapshot, _ in states]
-    lines = []
+    lines: list[Line] = []
     for key in keys:
         steps = steps_of(states, key, change)
-        lines.append([times, [None if step is None else exact(shown(step)) for step in steps]])
-    note = "What each interval between two snapshots added." if adds else ""
-    return part | {"kind": "lines", "step": 0, "lines": lines, "note": note}
+        lines.append((times, [None if step is None else exact(shown(step)) for step in steps]))
+    return LinesPart(**common, lines=lines, note="What each interval between two snapshots added." if adds else "")
 
 
 def _same_run(earlier: SnapshotData, later: SnapshotData) -> bool:

@@ -16,7 +16,7 @@ from tests.support.snapshots import COUNT, SECOND, STRING, map_data, run, snapsh
 def texts_of(document: Document, part: Any, rows: list[list[Any]]) -> list[list[Any]]:
     texts = document.texts.all()
     return [
-        [cell if column[2] else texts[cell] for column, cell in zip(part["columns"], row, strict=True)] for row in rows
+        [cell if column[2] else texts[cell] for column, cell in zip(part.columns, row, strict=True)] for row in rows
     ]
 
 
@@ -26,14 +26,14 @@ def test_a_map_has_the_columns_of_csv() -> None:
     part: Any = tables_data.map_part(
         document, Printers(), map_data("@n", key, COUNT, {("a\x01", 3): 1 << 60, ("b", -1): 2})
     )
-    assert [document.texts.all()[column[0]] for column in part["columns"]] == ["comm", "cpu", "@n"]
-    assert texts_of(document, part, part["rows"]) == [["a\\x01", 3, str(1 << 60)], ["b", -1, 2]]
-    assert part["sort"] == 2
+    assert [document.texts.all()[column[0]] for column in part.columns] == ["comm", "cpu", "@n"]
+    assert texts_of(document, part, part.rows) == [["a\\x01", 3, str(1 << 60)], ["b", -1, 2]]
+    assert part.sort == 2
 
 
 def test_stats_have_three_columns() -> None:
     part: Any = tables_data.map_part(Document(), Printers(), map_data("@", None, types.Stats(), {None: (7, 2)}))
-    assert part["rows"] == [[2, 3, 7]]
+    assert part.rows == [[2, 3, 7]]
 
 
 def test_rows_keep_their_order() -> None:
@@ -42,8 +42,8 @@ def test_rows_keep_their_order() -> None:
     part: Any = tables_data.rows_part(
         document, Printers(), table(("pid", "comm"), (types.INT32, STRING), rows), rows, "rows"
     )
-    assert texts_of(document, part, part["rows"]) == [[2, "b"], [1, "a"]]
-    assert part["sort"] == -1
+    assert texts_of(document, part, part.rows) == [[2, "b"], [1, "a"]]
+    assert part.sort == -1
 
 
 HIST = types.Hist(0)
@@ -53,9 +53,9 @@ def test_buckets_of_histograms() -> None:
     document = Document()
     before, after = (map_data("@", STRING, HIST, {"k": counts}) for counts in ({3: 1}, {3: 2, 4: 7}))
     part: Any = tables_data.histogram_part(document, Printers(), after, before)
-    assert part["buckets"][0] == [None, -1, "(..., 0)"]
-    assert part["buckets"][4] == [4, 7, "[4, 8)"]
-    assert (part["counts"], part["before"]) == ([[[3, 4], [2, 7]]], [[[3], [1]]])
+    assert part.buckets[0] == (None, -1, "(..., 0)")
+    assert part.buckets[4] == (4, 7, "[4, 8)")
+    assert (part.counts, part.before) == ([([3, 4], [2, 7])], [([3], [1])])
 
 
 def test_points_of_time_series() -> None:
@@ -63,7 +63,7 @@ def test_points_of_time_series() -> None:
     part: Any = tables_data.series_part(
         Document(), Printers(), map_data("@", None, type_, {None: {5: (3, 1), 7: (4, 1)}})
     )
-    assert part["lines"] == [[[5.0, 7.0], [3, 4]]]
+    assert part.lines == [([5.0, 7.0], [3, 4])]
 
 
 def states_of(type_: types.Type, *values: Any) -> list[tuple[Any, MapData]]:
@@ -77,9 +77,9 @@ def test_a_heat_map_has_what_each_interval_added() -> None:
         Document(), Printers(), states_of(HIST, {3: 1}, {3: 4, 5: 1}, {3: 4, 5: 1}, {3: 2})
     )
     # The last one is less: the map was cleared.
-    assert part["steps"] == [[[[3], [1]], [[3, 5], [3, 1]], [[], []], [[3], [2]]]]
-    assert part["starts"] == [100.0, 101.0, 102.0, 103.0]
-    assert part["times"] == [101.0, 102.0, 103.0, 104.0]
+    assert part.steps == [[([3], [1]), ([3, 5], [3, 1]), ([], []), ([3], [2])]]
+    assert part.starts == [100.0, 101.0, 102.0, 103.0]
+    assert part.times == [101.0, 102.0, 103.0, 104.0]
 
 
 @pytest.mark.parametrize(("type_", "values", "shown"), [
@@ -91,7 +91,7 @@ def test_a_heat_map_has_what_each_interval_added() -> None:
 ])  # fmt: skip
 def test_numbers_over_time(type_: types.Type, values: tuple[Any, ...], shown: list[int]) -> None:
     part: Any = tables_data.counter_part(Document(), Printers(), states_of(type_, *values))
-    assert part["lines"][0][1] == shown
+    assert part.lines[0][1] == shown
 
 
 def test_another_run_begins_with_nothing() -> None:
@@ -99,12 +99,12 @@ def test_another_run_begins_with_nothing() -> None:
     maps = [map_data("@", STRING, COUNT, {"k": count}) for count in (5, 7)]
     states = [(snapshot(data, of=of), data) for data, of in zip(maps, runs, strict=True)]
     part: Any = tables_data.counter_part(Document(), Printers(), states)
-    assert part["lines"][0][1] == [5, 7]
+    assert part.lines[0][1] == [5, 7]
     heat = [map_data("@", STRING, HIST, {"k": {3: count}}) for count in (5, 7)]
     states = [(snapshot(data, of=of), data) for data, of in zip(heat, runs, strict=True)]
     part = tables_data.heat_part(Document(), Printers(), states)
-    assert part["steps"] == [[[[3], [5]], [[3], [7]]]]
-    assert part["starts"] == [100.0, 130.0]
+    assert part.steps == [[([3], [5]), ([3], [7])]]
+    assert part.starts == [100.0, 130.0]
 
 
 @pytest.mark.parametrize(("type_", "before", "after", "rows"), [
@@ -115,6 +115,6 @@ def test_another_run_begins_with_nothing() -> None:
 def test_a_difference_has_both_values(type_: types.Type, before: Any, after: Any, rows: list[list[Any]]) -> None:
     sides = [snapshot(map_data("@", STRING, type_, entries)) for entries in (before, after)]
     document = Document()
-    part: Any = tables_data.difference_part(document, Printers(), difference(*sides).maps["@"])
-    assert sorted(texts_of(document, part, part["rows"]), key=str) == rows
-    assert document.texts.all()[part["columns"][-1][0]] == "change"
+    part: Any = tables_data.difference_part(document, Printers(), difference(sides[0], sides[1]).maps["@"])
+    assert sorted(texts_of(document, part, part.rows), key=str) == rows
+    assert document.texts.all()[part.columns[-1][0]] == "change"
