@@ -25,8 +25,9 @@ from pytrace.interface.maps import Maps, ResultMap
 from pytrace.interface.snapshots import Snapshot
 from pytrace.results.snapshot import MapData
 from pytrace.runtime.output.messages import FAILURES
-from pytrace.runtime.session.embedding import Embedding, WakeUp
+from pytrace.runtime.session.resources import Embedding
 from pytrace.runtime.session.session import Session
+from pytrace.runtime.session.signals import WakeUp
 
 if TYPE_CHECKING:
     import asyncio

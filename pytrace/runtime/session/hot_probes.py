@@ -25,7 +25,7 @@ from pytrace.runtime.attach import attachments
 from pytrace.runtime.attach.attachments import AttachOptions
 from pytrace.runtime.load import session_data
 from pytrace.runtime.load.loader import LoadOptions, load
-from pytrace.runtime.session import opening
+from pytrace.runtime.session import loading
 from pytrace.runtime.session.services.losses import SKIPPED, CounterReader
 
 HOT = {
@@ -101,7 +101,7 @@ def confirm(script: CompiledScript, options: RunOptions) -> None:
 def trial(script: CompiledScript, programs: Sequence[ProgramSpec], options: RunOptions) -> Estimate:
     """Attach *programs* for :data:`TRIAL` seconds; they count their hits."""
     manifest = script.manifest
-    opening.raise_limits(manifest)
+    loading.raise_limits(manifest)
     maps = {symbol: 1 for spec in manifest.maps for symbol in (spec.symbol, spec.keys) if symbol and not spec.inner}
     with ExitStack() as stack:
         loaded = load(script, options=LoadOptions(disabled=options.disabled, entries=maps), stack=stack)

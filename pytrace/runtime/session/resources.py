@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
@@ -23,6 +24,7 @@ from pytrace.runtime.session.snapshots import Snapshots
 from pytrace.runtime.symbols.lazy import LazySymbols
 
 if TYPE_CHECKING:
+    from pytrace.runtime.output.handlers import Make
     from pytrace.runtime.session.child import Child
 
 
@@ -32,12 +34,18 @@ class Notices:
     def __init__(self, output: Output, options: RunOptions) -> None:
         self._output = output
         self._quiet = options.quiet
+        self._verbose = options.verbose
         self._warnings = options.warnings
 
     def tell(self, text: str) -> None:
         """Print a notice, which ends its line itself, unless ``-q`` was given."""
         if not self._quiet:
             self._output.message(text)
+
+    def detail(self, text: str) -> None:
+        """Print a notice if ``-v`` was given."""
+        if self._verbose:
+            self.tell(text)
 
     def warn(self, text: str, hints: tuple[str, ...] = ()) -> None:
         """Print a warning, unless ``--no-warnings`` was given."""
@@ -70,6 +78,17 @@ Command: TypeAlias = "Child | NoCommand"
 """The process of ``-c``."""
 
 
+class Embedding(msgspec.Struct, frozen=True):
+    """Replacements of standard output, of printing and of signals for a run inside another program."""
+
+    output: Output
+    handlers: Callable[[LazySymbols], Mapping[str, Make]]
+    """Creates the handlers of each kind of event; the argument resolves addresses."""
+    signals: SignalSource
+    confined: bool = False
+    """Whether the program gives up its privileges once everything is attached, as a run of the command does."""
+
+
 class Resources(msgspec.Struct, kw_only=True, eq=False):
     """The parts of one run. An :class:`ExitStack` closes what they have opened, the last one first."""
 
@@ -91,7 +110,8 @@ class Resources(msgspec.Struct, kw_only=True, eq=False):
     probes: Probes
     losses: Losses
     snapshots: Snapshots
-    services: list[Service]
+    services: list[Service] = msgspec.field(default_factory=list)
+    """In the order in which each phase of the run calls them."""
 
     def programs(self, kind: str) -> list[ProgramSpec]:
         """The script's programs of one probe kind, in source order."""

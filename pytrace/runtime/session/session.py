@@ -24,7 +24,7 @@ from pytrace.runtime.session.services.losses import REPORT_EVERY
 if TYPE_CHECKING:
     from pytrace.core.costs import RunCost
     from pytrace.results.snapshot import MapData, SnapshotData
-    from pytrace.runtime.session.embedding import Embedding
+    from pytrace.runtime.session.resources import Embedding
 
 
 def run(script: CompiledScript, options: RunOptions) -> int:

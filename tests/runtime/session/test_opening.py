@@ -1,102 +1,41 @@
-"""Which services a run has, and what is printed of a refused program."""
+"""Where a run prints to, and which snapshots it can save."""
 
 from __future__ import annotations
 
-import os
 from contextlib import ExitStack
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 
+from pytrace.base.interruption import EndRequests
 from pytrace.core.config import Config
-from pytrace.core.manifest import Manifest, MapSpec
-from pytrace.core.options.process_filters import ProcessFilters
-from pytrace.core.options.run_options import Address, RunOptions
-from pytrace.core.types import UINT64, Count, Stack, StackMode, Tuple
-from pytrace.runtime.load.verifier import LOG_HINT, LoadError
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.manifest import Manifest
+from pytrace.core.options.run_options import RunOptions
 from pytrace.runtime.session import opening
-from tests.support.encode import Run
 
-# ---------------------------------------------------------------------------------------------- services
+NOTHING = Manifest((), (), (), (), Config())
 
-def services(
-    options: RunOptions, command: tuple[int, ...] = (), config: Config | None = None, *maps: MapSpec
-) -> list[str]:
-    """Names of the services that a run asks for."""
-    loaded = SimpleNamespace(manifest=Manifest((), maps, (), (), config or Config()), maps={})
-    nothing = SimpleNamespace(take=None, warn=None, tell=None, descriptors=command)
+
+@pytest.mark.parametrize(
+    ("form", "descriptor"), [("text", 1), ("json", 1), ("csv", 1), ("folded", 2), ("html", 2)], ids=str
+)
+def test_text_goes_to_standard_error_beside_a_format_of_snapshots(form: str, descriptor: int) -> None:
     with ExitStack() as stack:
-        wanted = opening.services(options, (), *[cast(Any, item) for item in (loaded, None, *5 * [nothing])], stack)
-        return [type(service).__name__ for service in wanted]
+        opened = opening.output(RunOptions(format=form), EndRequests(), stack)
+        assert opened.descriptor == descriptor
+        assert (opened.json, opened.csv) == (form == "json", form == "csv")
 
 
-def test_most_runs_have_none() -> None:
-    assert services(RunOptions()) == []
+def test_output_to_a_file(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        opened = opening.output(RunOptions(output=str(tmp_path / "x")), EndRequests(), stack)
+        assert opened.descriptor > 2
+        assert not opened.terminal
+    assert (tmp_path / "x").read_text() == ""
 
 
-@pytest.mark.parametrize(
-    ("options", "command", "name"),
-    [
-        (RunOptions(save="x"), (), "Saving"),
-        (RunOptions(save_every=(1.0, "x")), (), "Saving"),
-        (RunOptions(format="folded"), (), "Saving"),
-        (RunOptions(metrics=Address("127.0.0.1", 0)), (), "Metrics"),
-        (RunOptions(), (7,), "RunEnd"),
-        (RunOptions(duration=1.0), (), "RunEnd"),
-        (RunOptions(filters=ProcessFilters((os.getpid(),))), (), "RunEnd"),
-        (RunOptions(filters=ProcessFilters(exec_wait="ls")), (), "RunEnd"),
-    ],
-)
-def test_options_ask_for_services(options: RunOptions, command: tuple[int, ...], name: str) -> None:
-    assert services(options, command) == [name]
-
-
-def test_a_dry_run_saves_nothing(tmp_path: Path) -> None:
-    assert services(RunOptions(save=str(tmp_path / "x"), dry_run=True)) == []
-
-
-def test_maps_whose_stacks_show_no_functions() -> None:
-    run = Run()
-    shown = [Stack(True, 4), Stack(True, 4, StackMode.PERF), Tuple((UINT64, Stack(True, 4)))]
-    others = [Stack(False, 4), Stack(True, 4, StackMode.RAW), Stack(True, 4, StackMode.BUILD_ID), UINT64]
-    specs = [run.keyed(f"@{at}", kind, Count(), {}) for at, kind in enumerate([*shown, *others])]
-    assert [opening.has_user_stacks(spec) for spec in specs] == [True] * len(shown) + [False] * len(others)
-
-
-@pytest.mark.parametrize(
-    ("mode", "config", "reads"),
-    [
-        (StackMode.BPFTRACE, Config(), True),
-        (StackMode.RAW, Config(), False),
-        (StackMode.BPFTRACE, Config(show_debug_info=False), False),
-        (StackMode.BPFTRACE, Config(print_maps_on_exit=False), False),
-    ],
-)
-@pytest.mark.parametrize("save", [None, "x.pts"])
-def test_lines_are_read_ahead_only_where_maps_will_show_them(
-    mode: StackMode, config: Config, save: str | None, *, reads: bool
-) -> None:
-    spec = Run().keyed("@", Stack(True, 4, mode), Count(), {})
-    saved = save is not None and mode is StackMode.BPFTRACE and config.show_debug_info
-    assert ("ReadingAhead" in services(RunOptions(save=save), (), config, spec)) == (reads or saved)
-    assert services(RunOptions(save=save, dry_run=True), (), config, spec) == []
-
-
-@pytest.mark.parametrize(("verbose", "cut"), [(True, False), (True, True), (False, False)])
-def test_the_log_of_a_refused_program(
-    verbose: bool, cut: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """``-v`` shows it, and needs no hint that says so; without it there is the hint."""
-
-    def load(*_: object, **__: object) -> None:
-        raise LoadError("no", log="0: (95) exit\n", cut=cut, hints=["split it", LOG_HINT])
-
-    monkeypatch.setattr(opening, "load", load)
-    with pytest.raises(LoadError) as raised, ExitStack() as stack:
-        opening.programs(cast(Any, None), RunOptions(verbose=verbose), opening.NothingUnwound(), None, stack)
-    shown = capsys.readouterr().err
-    assert ("0: (95) exit" in shown) == verbose
-    assert ("a part of it is shown" in shown) == cut
-    assert raised.value.hints == (("split it",) if verbose else ("split it", LOG_HINT))
+def test_a_file_of_a_snapshot_that_cannot_be_written_is_refused_before_anything_is_traced(tmp_path: Path) -> None:
+    assert opening.check_saving(NOTHING, RunOptions()) == []
+    with pytest.raises(TraceError, match="missing"):
+        opening.check_saving(NOTHING, RunOptions(save=str(tmp_path / "missing" / "x")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 import time
@@ -13,7 +14,7 @@ import pytest
 from pytrace.base.interruption import EndRequests
 from pytrace.core.diagnostics import Interrupted
 from pytrace.runtime.session import signals
-from pytrace.runtime.session.signals import Signals
+from pytrace.runtime.session.signals import Signals, WakeUp
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -138,3 +139,38 @@ def test_it_can_be_polled() -> None:
         taken.begin()
         signal.raise_signal(signal.SIGTERM)
         assert os.read(taken.fileno(), 1) == bytes([signal.SIGTERM])
+
+
+# ---- inside another program
+
+def readable(wake: WakeUp) -> bool:
+    return bool(select.select([wake.fileno()], [], [], 0)[0])
+
+
+def test_a_wait_is_interrupted_once() -> None:
+    wake = WakeUp()
+    assert not readable(wake)
+    wake.wake()
+    wake.wake()
+    assert readable(wake)
+    assert wake.take() == []
+    assert not readable(wake)
+    wake.close()
+
+
+def test_nothing_is_asked_for_by_the_system() -> None:
+    wake = WakeUp()
+    wake.begin()
+    assert wake.take() == []
+    wake.close()
+
+
+def test_after_the_end_nothing_happens() -> None:
+    wake = WakeUp()
+    descriptor = wake.fileno()
+    wake.close()
+    wake.close()
+    wake.wake()
+    assert wake.fileno() == -1
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        select.select([descriptor], [], [], 0)

@@ -10,7 +10,7 @@ import pytest
 
 from pytrace.core.manifest import MapSpec
 from pytrace.core.types import UINT64, Array, Count, Stack, StackMode, String, Tuple, Type, USym
-from pytrace.runtime.session.opening import has_user_stacks
+from pytrace.runtime.session.run_services import has_user_stacks
 from pytrace.runtime.session.services import reading_ahead
 from pytrace.runtime.session.services.reading_ahead import Place, ReadingAhead, collect, places
 from pytrace.runtime.session.services.service import EndOfRun

@@ -14,7 +14,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import RATE_LINE, Manifest, ProgramSpec, RateLimits, Target
 from pytrace.core.options.run_options import Rate
 from pytrace.core.probes.targets import NoTarget
-from pytrace.runtime.session import rates
+from pytrace.runtime.load import rates
 from tests.support.fake_run import HERE, program
 
 
