@@ -220,10 +220,10 @@ class LiveKernel:
         return self.kallsyms.function_size(name, module)
 
     def sleepable_function(self, name: str) -> bool:
-        from pytrace.runtime.load import features  # imports libbpf
+        from pytrace.runtime.load import feature_probes  # imports libbpf
 
         try:
-            return features.sleepable_function(name)
+            return feature_probes.sleepable_function(name)
         except PermissionError:
             return False
 
