@@ -32,7 +32,15 @@ _LIMITS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 def digest(data: bytes, size: int = 12) -> str:
     """Hexadecimal BLAKE2b digest of *data*, 2 * *size* characters long."""
-    return hashlib.blake2b(data, digest_size=size).hexdigest()
+    return digest_of((data,), size)
+
+
+def digest_of(pieces: Iterable[bytes | memoryview], size: int = 12) -> str:
+    """The digest of *pieces* one after the other."""
+    state = hashlib.blake2b(digest_size=size)
+    for piece in pieces:
+        state.update(piece)
+    return state.hexdigest()
 
 
 def directory(kind: str) -> str:

@@ -133,12 +133,16 @@ class KernelFunction(msgspec.Struct, frozen=True):
 
 
 class UserSymbol(msgspec.Struct, frozen=True):
-    """A function in a user binary. *address* is its virtual address in the file, *offset* its position in the file."""
+    """A function in a user binary. *address* is its virtual address in the file, *offset* its position in the file.
+
+    *go*: it is code of Go, which runs on stacks that move.
+    """
 
     name: str
     address: int
     offset: int
     size: int
+    go: bool = False
 
 
 class UsdtProbe(msgspec.Struct, frozen=True):

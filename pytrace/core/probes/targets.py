@@ -69,11 +69,13 @@ class FileTarget(ProbeTarget, frozen=True):
 class UserTarget(FileTarget, frozen=True):
     """uprobe and uretprobe: *symbol* is the function's name, empty for addresses and source lines.
 
-    *inside*: not the function's first instruction.
+    *inside*: not the function's first instruction. *leaving*: where in the function a return instruction is, which a
+    uretprobe is put on that replaces no return address; else None.
     """
 
     symbol: str = ""
     inside: bool = False
+    leaving: int | None = None
 
 
 class StaticProbeTarget(FileTarget, frozen=True):

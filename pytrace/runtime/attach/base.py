@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import ProgramSpec, Target
 from pytrace.core.probes.kinds import PidFilter, ProbeKind, known_kind
+from pytrace.core.probes.targets import UserTarget
 from pytrace.runtime.abi import bpf, perf
 from pytrace.runtime.attach.opened import CpuEvents, Opened
 from pytrace.runtime.load.loaded_script import LoadedScript
@@ -138,8 +139,10 @@ class Job(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def returns(self) -> bool:
-        """Whether the program runs when a function returns."""
-        return known_kind(self.spec.kind).returns
+        """Whether the program runs when a function returns, by a return address that the kernel replaces."""
+        places = [target.place for target in self.spec.targets]
+        leaving = any(isinstance(place, UserTarget) and place.leaving is not None for place in places)
+        return known_kind(self.spec.kind).returns and not leaving
 
 
 Outcome = Attached | Failure

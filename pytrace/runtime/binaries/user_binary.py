@@ -63,6 +63,11 @@ class Binary:
         stripped = all(section.name != ".symtab" for section in self.elf.sections)
         return go_functions.functions(self.elf) if stripped else None
 
+    @cached_property
+    def go_code(self) -> range:
+        """The addresses of code of Go."""
+        return go_functions.code(self.elf)
+
     def _with_symbols(self) -> list[ElfFile]:
         """The files with the symbol tables of this binary."""
         other = None
@@ -323,7 +328,9 @@ class UserBinaries:
 def _placed(binary: Binary, symbol: Symbol) -> UserSymbol | None:
     """A function with its file offset; None when it has no code in the file."""
     offset = binary.elf.file_offset(symbol.address)
-    return None if offset is None else UserSymbol(symbol.name, symbol.address, offset, symbol.size)
+    if offset is None:
+        return None
+    return UserSymbol(symbol.name, symbol.address, offset, symbol.size, symbol.address in binary.go_code)
 
 
 # ---------------------------------------------------------------------------------------------- linkage tables

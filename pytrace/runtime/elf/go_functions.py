@@ -5,20 +5,26 @@ Source: ``src/debug/gosym/pclntab.go`` and ``src/runtime/symtab.go`` of Go, form
 
 from __future__ import annotations
 
+import re
 import struct
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from pytrace.runtime.elf import go_module
 from pytrace.runtime.elf.symbol_table import SymbolTable
 
 if TYPE_CHECKING:
-    from pytrace.runtime.elf.file import ElfFile, Section
+    from pytrace.runtime.elf.file import ElfFile
 
 SECTIONS = (".gopclntab", ".data.rel.ro.gopclntab")
-"""Names of the section; the second one in position-independent programs."""
+"""Names of the section; the second one in position-independent programs that Go's own linker made."""
 
-MOST_READ = 1 << 28
+_BUILD_ID, _RELOCATED = ".note.go.buildid", ".data.rel.ro"
+"""A section that every program with code of Go has, and where the C linker puts the table into."""
+_HEAD = re.compile(rb"[\xfa\xf0\xf1\xfb]\xff\xff\xff\0\0[\1\2\4]\x08")
+
+MOST_READ = 1 << 26
 """Bytes of a section that are read; that of Kubernetes has 30 MB."""
 
 _GO12, _GO116, _GO118, _GO120 = 0xFFFFFFFB, 0xFFFFFFFA, 0xFFFFFFF0, 0xFFFFFFF1
@@ -53,20 +59,47 @@ def functions(file: ElfFile) -> SymbolTable | None:
         return None
 
 
-def parsed(file: ElfFile) -> tuple[bytes, Layout] | None:
-    """The table of a Go program, and where its parts are."""
-    section = next((found for name in SECTIONS if (found := file.section(name)) is not None), None)
-    if section is None:
-        return None
+def code(file: ElfFile) -> range:
+    """The addresses of the code of Go in a program; empty if there is none, or its table is not understood."""
+    found = parsed(file)
+    if found is None:
+        return range(0)
+    data, layout = found
+    word = struct.Struct("<I" if layout.word == 4 else "<Q")
     try:
-        data = bytes(file.contents(section)[:MOST_READ])
-        layout = _layout(file, section, data)
+        (count,) = struct.unpack_from("<Q", data, 8)
+        (start,) = word.unpack_from(data, layout.functions)
+        (end,) = word.unpack_from(data, layout.functions + 2 * min(count, len(data)) * word.size)
+    except struct.error:
+        return range(0)
+    return range(layout.text + start, layout.text + end)
+
+
+def parsed(file: ElfFile) -> tuple[memoryview, Layout] | None:
+    """The table of a Go program, where it lies in the file, and where its parts are."""
+    data, address = _found(file)
+    try:
+        layout = _layout(file, address, data) if data else None
         return None if layout is None else (data, layout)
     except struct.error:
         return None
 
 
-def _layout(file: ElfFile, section: Section, data: bytes) -> Layout | None:
+def _found(file: ElfFile) -> tuple[memoryview, int]:
+    """The table and its address; empty if there is none."""
+    section = next((found for name in SECTIONS if (found := file.section(name)) is not None), None)
+    if section is not None:
+        return file.contents(section)[:MOST_READ], section.address
+    section = file.section(_RELOCATED) if file.section(_BUILD_ID) is not None else None
+    if section is not None:
+        data = file.contents(section)[:MOST_READ]
+        place = next((match.start() for match in _HEAD.finditer(data) if not match.start() % 8), None)
+        if place is not None:
+            return data[place:], section.address + place
+    return memoryview(b""), 0
+
+
+def _layout(file: ElfFile, address: int, data: memoryview) -> Layout | None:
     magic, _, _, word = struct.unpack_from("<IHBB", data)
     if word != 8:
         return None
@@ -77,21 +110,19 @@ def _layout(file: ElfFile, section: Section, data: bytes) -> Layout | None:
         return Layout(0, 8, names, start, 8)
     if magic in (_GO118, _GO120):
         text, names, _, _, steps, start = struct.unpack_from("<6Q", data, 24)
-        text = text or _relocated(file, section.address + 24)
+        text = text or _start(file, address, names)
         flags = 37 if magic == _GO118 else 41
         return Layout(text, 4, names, start, 4, steps, flags) if text else None
     return None
 
 
-def _relocated(file: ElfFile, address: int) -> int:
-    """What the dynamic linker adds the program's address to; 0 if it does not write there."""
-    section = file.section(".rela.dyn")
-    rows = b"" if section is None else bytes(file.contents(section))
-    entries = struct.iter_unpack("<QQq", rows[: len(rows) // 24 * 24])
-    return next((max(addend, 0) for place, _, addend in entries if place == address), 0)
+def _start(file: ElfFile, address: int, names: int) -> int:
+    """What functions count from, where the table does not say it: the dynamic linker would have to write it."""
+    module = go_module.find(file, address, names)
+    return 0 if module is None else module.words[go_module.TEXT]
 
 
-def entries(data: bytes, layout: Layout) -> tuple[int, ...]:
+def entries(data: bytes | memoryview, layout: Layout) -> tuple[int, ...]:
     """Address and place of each function, in turns, then the end of the last one.
 
     Raises:
@@ -102,7 +133,7 @@ def entries(data: bytes, layout: Layout) -> tuple[int, ...]:
     return struct.unpack_from(f"<{2 * min(count, len(data)) + 1}{letter}", data, layout.functions)
 
 
-def _table(data: bytes, layout: Layout) -> SymbolTable:
+def _table(data: bytes | memoryview, layout: Layout) -> SymbolTable:
     rows = entries(data, layout)
     # Places count from the start of the section in the oldest format, from that of the rows later.
     start = 0 if layout.functions == 16 else layout.functions
@@ -112,4 +143,4 @@ def _table(data: bytes, layout: Layout) -> SymbolTable:
         address, size = layout.text + rows[at], max(rows[at + 2] - rows[at], 0)
         (offset,) = name.unpack_from(data, start + rows[at + 1] + layout.name_at)
         symbols += _SYMBOL.pack(offset, _FUNCTION, 0, 1, address, size)
-    return SymbolTable(bytes(symbols), data[layout.names :], wide=True)
+    return SymbolTable(bytes(symbols), bytes(data[layout.names :]), wide=True)

@@ -28,7 +28,7 @@ _SAVED_BP = 2
 _STEP = 512
 
 
-def rows(data: bytes, layout: Layout) -> Generator[None, None, list[int]]:
+def rows(data: bytes | memoryview, layout: Layout) -> Generator[None, None, list[int]]:
     """In steps, the rows of a table, in no order; those up to the first damage."""
     found: list[int] = []
     try:
@@ -43,7 +43,7 @@ def rows(data: bytes, layout: Layout) -> Generator[None, None, list[int]]:
     return found
 
 
-def _function(data: bytes, layout: Layout, info: int, start: int, end: int) -> Iterator[int]:
+def _function(data: bytes | memoryview, layout: Layout, info: int, start: int, end: int) -> Iterator[int]:
     if not 0 < start < end <= 0xFFFFFFFF:
         return
     flags = data[info + layout.flags]
@@ -56,7 +56,7 @@ def _function(data: bytes, layout: Layout, info: int, start: int, end: int) -> I
     yield end << 32 | Rule.FRAME
 
 
-def _sizes(data: bytes, at: int, start: int, end: int) -> Iterator[tuple[int, int]]:
+def _sizes(data: bytes | memoryview, at: int, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Addresses, and the bytes on the stack from there on: pairs of differences, the first of which has a sign."""
     address, size = start, -1
     while address < end:
@@ -78,7 +78,7 @@ def _rule(size: int) -> int:
     return words << 12 | (_SAVED_BP if size else 0) << 4 | Rule.RSP
 
 
-def parsed(file: ElfFile) -> tuple[bytes, Layout] | None:
+def parsed(file: ElfFile) -> tuple[memoryview, Layout] | None:
     """The table of a Go program of a format with stack sizes that are understood."""
     found = go_functions.parsed(file)
     return found if found is not None and found[1].flags else None

@@ -208,17 +208,17 @@ def table(file: ElfFile) -> Generator[None, None, array[int]]:
     """
     section = file.section(".eh_frame")
     readable = section is not None and 0 < section.size <= MOST_READ
-    source = bytes(file.contents(section)) if section is not None and readable else b""
+    source = file.contents(section) if section is not None and readable else memoryview(b"")
     address = section.address if section is not None else 0
     go = go_tables.parsed(file)
     if not source and go is None:
         return array("Q")
-    known = address.to_bytes(8, "little") + source + (b"" if go is None else go[0])
-    name = f"{private_files.digest(known, 16)}.{FORMAT}"
+    pieces = (address.to_bytes(8, "little"), source, b"" if go is None else go[0])
+    name = f"{private_files.digest_of(pieces, 16)}.{FORMAT}"
     data = private_files.read(KIND, name)
     if data is not None:
         return array("Q", data)
-    rows = yield from compile_table(source, address)
+    rows = yield from compile_table(bytes(source), address)
     if go is not None:
         others = yield from go_tables.rows(*go)
         rows = array("Q", _compact([*rows, *others]))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytrace.core.manifest import Target
-from pytrace.core.probes.targets import NoTarget
+from pytrace.core.probes.targets import NoTarget, UserTarget
 from pytrace.runtime.abi import perf
 from pytrace.runtime.attach import base
 from pytrace.runtime.attach.base import Attached, AttachOptions, CannotAttachError, Failure, Job
@@ -61,6 +61,11 @@ def test_features_must_be_there_and_wanted() -> None:
 )
 def test_programs_that_run_at_the_return(kind: str, returns: bool) -> None:
     assert job(spec("p", kind, TARGETS)).returns is returns
+
+
+def test_return_instructions_are_probed_as_they_are() -> None:
+    leaving = Target("uretprobe:/app:main.work", 0, UserTarget("/app", 0x1009, symbol="main.work", leaving=9))
+    assert not job(spec("p", "uretprobe", (leaving,))).returns
 
 
 # ---------------------------------------------------------------------------------------------- failures

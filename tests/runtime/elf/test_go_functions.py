@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytrace.runtime.elf import go_functions
+from pytrace.runtime.elf import go_functions, go_module
 from pytrace.runtime.elf.go_functions import functions
 
 NAMES = b"\0main.main\0net/http.(*Server).Serve\0"
@@ -44,7 +44,11 @@ def table(magic: int, text: int = 0x401000, word: int = 8) -> bytes:
 
 def file(data: bytes, relocations: bytes = b"", name: str = ".gopclntab") -> Any:
     """A binary with the section, at 0x500000."""
-    contents = {name: data, ".rela.dyn": relocations}
+    return program({name: data, ".rela.dyn": relocations})
+
+
+def program(contents: dict[str, bytes]) -> Any:
+    """A binary with sections, all at 0x500000."""
     sections = {key: SimpleNamespace(name=key, address=0x500000) for key in contents}
     return SimpleNamespace(section=sections.get, contents=lambda section: memoryview(contents[section.name]))
 
@@ -65,12 +69,28 @@ def test_all_formats(magic: int) -> None:
 
 
 def test_a_program_that_may_lie_anywhere() -> None:
-    """Where its code begins is written by the dynamic linker."""
-    data, place = table(go_functions._GO118, text=0), struct.pack("<QQq", 0x500018, 8, 0x401000)
-    found = functions(file(data, struct.pack("<QQq", 0x10, 8, 5) + place, ".data.rel.ro.gopclntab"))
+    """Where its code begins is in another place, as the dynamic linker has to write it."""
+    data = table(go_functions._GO118, text=0)
+    module = struct.pack("<QQ", 0x500000, 0x500000 + 72).ljust(8 * go_module.TEXT, b"\0") + struct.pack("<Q", 0x401000)
+    found = functions(program({".data.rel.ro.gopclntab": data, ".go.module": module}))
     assert found is not None
     assert found.addresses == [0x401000, 0x401040]
     assert functions(file(data)) is None
+
+
+@pytest.mark.parametrize("magic", FORMATS)
+def test_where_code_of_go_is(magic: int) -> None:
+    assert go_functions.code(file(table(magic))) == range(0x401000, END)
+    assert go_functions.code(file(table(magic)[:20])) == range(0)
+
+
+def test_a_table_that_the_c_linker_has_put_among_other_data() -> None:
+    """Of a position-independent program with C."""
+    data = b"\xf1\xff\xff\xff".rjust(20, b"\1") + bytes(4) + table(go_functions._GO120)
+    contents = {".data.rel.ro": data, ".note.go.buildid": b"", ".rela.dyn": b""}
+    assert go_functions.code(program(contents)) == range(0x401000, END)
+    del contents[".note.go.buildid"]
+    assert go_functions.code(program(contents)) == range(0)
 
 
 @pytest.mark.parametrize("data", [b"", b"\xf1\xff\xff\xff", table(0x12345678), table(go_functions._GO120, word=4)])

@@ -15,7 +15,7 @@ from pytrace.codegen.ir.operands import Made, Operand
 from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.services import frame_pointers, python_stacks, user_unwinding
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.probes.kinds import FENTRY, FEXIT, RAWTRACEPOINT, UPROBE
+from pytrace.core.probes.kinds import FENTRY, FEXIT, RAWTRACEPOINT, UPROBE, URETPROBE
 from pytrace.core.probes.targets import UserTarget
 from pytrace.core.types import Stack, StackMode
 from pytrace.frontend.ast import nodes
@@ -89,16 +89,18 @@ def _may_lack_caller(e: Emitter, type_: Stack) -> bool:
     unit = e.program.unit
     if not type_.user or type_.mode is StackMode.BUILD_ID or type_.limit < 2 or e.script.kernel.arch != "x86_64":
         return False
-    if unit.kind.name != UPROBE:
+    if unit.kind.name not in (UPROBE, URETPROBE):
         return False
     targets = [target.of(UserTarget) for target in unit.targets]
+    if unit.kind.returns:
+        return all(target.leaving is not None for target in targets)
     return all(target.symbol and not target.inside for target in targets)
 
 
 def _with_caller(
     e: Emitter, type_: Stack, frames: Ptr, get_stack: Callable[[Ptr, int], I64], helped: Callable[[], Number]
 ) -> Number:
-    """Write the frames of a user stack at the first instruction of a function (x86-64), including the caller.
+    """Write the frames of a user stack at the first or last instruction of a function (x86-64), including the caller.
 
     There the frame pointer is still the caller's, so a walk along frame pointers skips the caller. Its address is on
     top of the stack, and is inserted as the second frame. Kernels since 6.11 insert it themselves if the function

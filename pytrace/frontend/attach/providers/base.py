@@ -88,11 +88,16 @@ class Scope(msgspec.Struct):
 
 
 class UserFunction(msgspec.Struct, frozen=True):
-    """A function of a binary; *inside*: the probe is after its first instruction."""
+    """A function of a binary, with its size in bytes; *inside*: the probe is after its first instruction.
+
+    *go*: it is code of Go, which runs on stacks that move.
+    """
 
     path: str
     symbol: str
     inside: bool = False
+    size: int = 0
+    go: bool = False
 
 
 Subject = KernelFunction | FunctionPrototype | UserFunction | UsdtProbe

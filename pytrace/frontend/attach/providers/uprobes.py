@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Hashable
+
+from msgspec.structs import replace
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import UserSymbol
@@ -56,7 +59,7 @@ class UserProbe(BinaryProvider):
         many = target is not None and binaries.is_glob(target.text)
         for path in paths:
             places = self._in_binary(point, path, scope, quiet=many, cpp=len(parts) == 3)
-            matches.extend(places if self.offsets else _without_go(point, path, places, scope))
+            matches.extend(places if self.offsets else _leaving(point, places, scope))
         if many and paths and not matches:
             message = f"none of the binaries of {parts[0].text!r} has a function {parts[-1].text!r}"
             scope.unmatched(message, point.span)
@@ -218,7 +221,11 @@ class UserProbe(BinaryProvider):
         self, point: Point, path: str, symbol: UserSymbol, name: str, offset: int = 0, *, wild: bool = False
     ) -> Match:
         place = UserTarget(path, symbol.offset + offset, symbol=symbol.name, inside=offset > 0)
-        return Match(point.kind, name, place, point.span, UserFunction(path, symbol.name, offset > 0), wild)
+        subject = UserFunction(path, symbol.name, offset > 0, symbol.size, symbol.go)
+        return Match(point.kind, name, place, point.span, subject, wild)
+
+    def apart(self, match: Match) -> Hashable:
+        return match.of(UserTarget).leaving is not None
 
     def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:
         function = match.subject
@@ -241,50 +248,41 @@ class UserProbe(BinaryProvider):
         return contexts.user_entry(match.probe, parameters, scope.kernel, missing)
 
 
-_CLONE = re.compile(r"\.(part|constprop|isra|cold|lto_priv|llvm)(\.\d+)*$")
-"""Ends of names that GCC and LLVM make, with a dot as all of Go's."""
+def _leaving(point: Point, matches: list[Match], scope: Scope) -> list[Match]:
+    """The targets of uretprobes, with functions of Go traced at their return instructions.
 
-
-def _without_go(point: Point, path: str, matches: list[Match], scope: Scope) -> list[Match]:
-    """Refuse functions of Go: a uretprobe replaces the return address on the stack, and Go moves stacks.
-
-    The runtime ends the program when it meets an address that it does not know (golang/go#22008). Functions of C in the
-    same binary run on stacks of threads.
+    A uretprobe replaces the return address on the stack. Go moves stacks, and its runtime ends the program when it
+    meets an address that it does not know (golang/go#22008). Functions of C in the same binary run on stacks of
+    threads.
     """
-    if scope.options.unsafe:
+    if not scope.attaching or scope.options.unsafe:
         return matches
-    moving = [match for match in matches if "." in _CLONE.sub("", _symbol(match))]
-    if not moving or not scope.kernel.user_symbols(path, "runtime.morestack"):
-        return matches
-    name = _symbol(moving[0])
-    returns = _returns(path, name, scope)
-    hints = ["--unsafe attaches anyway"]
-    if returns:
-        places = ", ".join(f"uprobe:{path}:{name}+{offset}" for offset in returns[:4])
-        hints.insert(0, f"probe its return instructions, where reg(\"ax\") is the first result: {places}")
-    scope.error(f"{name} is a function of Go, whose stacks move: {point.kind.name} would crash it", point.span, hints)
-    return []
+    leaving: list[Match] = []
+    for match in matches:
+        function = match.subject
+        assert isinstance(function, UserFunction), function
+        leaving += _at_returns(match, function, point, scope) if function.go else [match]
+    return leaving
 
 
-def _symbol(match: Match) -> str:
-    return match.subject.symbol if isinstance(match.subject, UserFunction) else ""
-
-
-_RETURN = b"\xc3"
-"""``ret``."""
-
-
-def _returns(path: str, name: str, scope: Scope) -> list[int]:
-    """Offsets of the return instructions of a function; none if its code cannot be followed, or is not of x86-64."""
-    (symbol, *_) = scope.kernel.user_symbols(path, name)
-    code = scope.kernel.user_code(path, symbol.offset, symbol.size)
-    if scope.kernel.arch != "x86_64":
-        return []
+def _at_returns(match: Match, function: UserFunction, point: Point, scope: Scope) -> list[Match]:
+    """One target for each return instruction of a function of Go; functions of a pattern may have none."""
+    place = match.of(UserTarget)
+    code = scope.kernel.user_code(place.path, place.offset, function.size)
     try:
         starts = list(instruction_starts.starts(code, scope.kernel.arch))
-    except instruction_starts.BadCodeError:
-        return []
-    return [start for start in starts if code[start : start + 1] == _RETURN]
+    except instruction_starts.BadCodeError as error:
+        message = f"{function.symbol} is a function of Go, whose stacks move, and its code cannot be followed: {error}"
+        return [] if match.wild else scope.error(message, point.span, ["--unsafe attaches a uretprobe anyway"])
+    returns = [start for start in starts if code[start] in _RETURNS]
+    if not returns and not match.wild:
+        message = f"{function.symbol} does not return: it has no return instruction"
+        return scope.error(message, point.span, ["a function of Go is traced at its return instructions"])
+    return [replace(match, place=replace(place, offset=place.offset + at, leaving=at)) for at in returns]
+
+
+_RETURNS = frozenset({0xC2, 0xC3})
+"""Opcodes of ``ret``."""
 
 
 def _distinct(symbols: list[UserSymbol], prefix: str, probe_filter: re.Pattern[str] | None) -> list[UserSymbol]:

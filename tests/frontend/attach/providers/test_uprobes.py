@@ -171,32 +171,36 @@ def test_arguments_from_dwarf() -> None:
 
 
 GO = (
-    UserSymbol("main.work", 0x401000, 0x1000, 10),
-    UserSymbol("runtime.morestack", 0x401100, 0x1100, 8),
+    UserSymbol("main.work", 0x401000, 0x1000, 10, go=True),
+    UserSymbol("main.stop", 0x401100, 0x1100, 2, go=True),
     UserSymbol("plain", 0x401200, 0x1200, 8),
-    UserSymbol("plain.constprop.0", 0x401300, 0x1300, 8),
 )
-RETURNS = {0x1000: bytes.fromhex("90c348c7c0c3909090c3")}
-"""nop; ret; a move of a number that has the byte of a ret in it; ret."""
+RETURNS = {0x1000: bytes.fromhex("90c348c7c0c3909090c3"), 0x1100: bytes.fromhex("0f0b")}
+"""nop; ret; a move of a number that has the byte of a ret in it; ret. And ud2."""
 
 
-@pytest.mark.parametrize("name", ["main.work", "main.*", "*"])
-def test_returns_of_go_functions_are_refused(name: str) -> None:
+@pytest.mark.parametrize("name", ["main.work", "main.*"])
+def test_functions_of_go_are_traced_at_their_return_instructions(name: str) -> None:
     kernel = RecordedKernel(symbols={"/bin/app": GO}, code_at=RETURNS)
-    (error,) = Expanded(f"uretprobe:/bin/app:{name} {{ }}", kernel).diagnostics.errors
-    assert error.message == "main.work is a function of Go, whose stacks move: uretprobe would crash it"
-    assert error.hints[0].endswith("uprobe:/bin/app:main.work+1, uprobe:/bin/app:main.work+9")
+    unit = Expanded(f"uretprobe:/bin/app:{name} {{ }}", kernel).unit
+    places = [target.of(UserTarget) for target in unit.targets]
+    assert [(place.offset, place.leaving) for place in places] == [(0x1001, 1), (0x1009, 9)]
+    assert {target.probe for target in unit.targets} == {"uretprobe:/bin/app:main.work"}
 
 
-def test_c_functions_of_a_go_program_return() -> None:
+def test_functions_of_c_in_a_go_program_return_by_their_address() -> None:
     kernel = RecordedKernel(symbols={"/bin/app": GO}, code_at=RETURNS)
-    for name in ("plain", "plain.constprop.0"):
-        (target,) = Expanded(f'uretprobe:/bin/app:"{name}" {{ }}', kernel).unit.targets
-        assert target.probe.endswith(name)
-    assert Expanded("uprobe:/bin/app:main.work { }", kernel).unit.targets
-    assert Expanded("uretprobe:/bin/app:main.work { }", kernel, unsafe=True).unit.targets
+    units = Expanded("uretprobe:/bin/app:* { }", kernel).units
+    assert [[target.of(UserTarget).leaving for target in unit.targets] for unit in units] == [[1, 9], [None]]
+    assert Expanded("uprobe:/bin/app:main.work { }", kernel).unit.targets[0].of(UserTarget).leaving is None
+    unsafe = Expanded("uretprobe:/bin/app:main.work { }", kernel, unsafe=True).unit
+    assert unsafe.targets[0].of(UserTarget).leaving is None
 
 
-def test_dots_in_names_of_other_programs() -> None:
-    kernel = RecordedKernel(symbols={"/bin/app": GO[:1]})
-    assert Expanded("uretprobe:/bin/app:main.work { }", kernel).unit.targets
+def test_functions_of_go_that_do_not_return() -> None:
+    kernel = RecordedKernel(symbols={"/bin/app": GO}, code_at=RETURNS)
+    (error,) = Expanded("uretprobe:/bin/app:main.stop { }", kernel).diagnostics.errors
+    assert error.message == "main.stop does not return: it has no return instruction"
+    odd = RecordedKernel(symbols={"/bin/app": GO}, code_at={0x1000: b"\x06"})
+    (error,) = Expanded("uretprobe:/bin/app:main.work { }", odd).diagnostics.errors
+    assert "its code cannot be followed" in error.message
