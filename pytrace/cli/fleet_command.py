@@ -22,6 +22,7 @@ from pytrace.fleet import messages as protocol
 from pytrace.fleet.answer import Answer
 from pytrace.fleet.controller import Controller, folder
 from pytrace.fleet.messages import Limits, Options, Request
+from pytrace.fleet.rollout import SOAK, Rollout, stages
 from pytrace.results import file_form
 from pytrace.results.formats import table
 from pytrace.results.formats.format_row import Format, WriteOptions
@@ -34,10 +35,22 @@ OF_A_RUN = frozenset({
 """Options of a run that hold for one on many hosts."""
 
 
-def _positive(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and 0 < int(text) < 1 << 62):
+def _natural(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 19):
         raise ValueError(text)
     return int(text)
+
+
+def _positive(text: str) -> int:
+    if not _natural(text):
+        raise ValueError(text)
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    if not 0 <= float(text) <= protocol.LONGEST_TIME:
+        raise ValueError(text)
+    return float(text)
 
 
 class _Own(TypedDict, total=False):
@@ -61,6 +74,11 @@ OWN: dict[str, _Own] = {
     "--ssh-options": {"default": "", "metavar": "OPTIONS", "help": "for ssh, beside your own configuration"},
     "--fanout": {"type": _positive, "default": 1000, "metavar": "N", "help": "hosts at a time (1000)"},
     "--agent": {"default": "pytrace agent", "metavar": "COMMAND", "help": "the command on the hosts"},
+    "--stage": {"default": "all", "metavar": "1,10,all", "help": "run on so many hosts first; stop when one "
+                "refuses, is over its budget, loses more than --max-losses, or is lost"},
+    "--soak": {"type": _seconds, "default": SOAK, "metavar": "SECONDS", "help": "watch a stage this long (10)"},
+    "--max-losses": {"type": _natural, "default": 0, "metavar": "N", "help": "losses of a host that do not stop a "
+                     "roll-out (0)"},
     "--compile-there": {"action": "store_true", "help": "send the text only: each host compiles it"},
     "--every": {"type": float, "default": 5.0, "metavar": "SECONDS", "help": "between two snapshots of a host (5)"},
     "--max-bytes": {"type": _positive, "default": 256 << 20, "metavar": "N", "help": "bytes that a host may send"},
@@ -114,15 +132,17 @@ def run(words: Sequence[str], write: WriteSnapshot) -> int:
         hints = ("pip install 'pytrace[fleet]'",)
         raise TraceError(f"pytrace fleet needs ClusterShell: {error}", hints=hints) from None
     names = clustershell.names(arguments.hosts)
+    sizes = stages(arguments.stage, len(names))
     label = _label(arguments.by, names, clustershell.labels)
     asked = _request(arguments, line, options, script)
     with folder() as private:
-        controller = Controller(names, asked.limits, Answer(label, arguments.by or ""), private)
+        controller = Controller(names, asked, Answer(label, arguments.by or ""), private)
         carriage = clustershell.Carriage(
             command=arguments.agent, become=arguments.become == "sudo", worker=arguments.worker,
             fanout=arguments.fanout, ssh_options=arguments.ssh_options,
         )  # fmt: skip
-        clustershell.ask(asked, controller, carriage, (lambda _: None) if options.quiet else _tell)
+        rollout = Rollout(names, sizes, arguments.soak, arguments.max_losses)
+        clustershell.ask(asked.limits, controller, rollout, carriage, (lambda _: None) if options.quiet else _tell)
     _write(controller.result(), options, write)
     _report(controller, options, clustershell.fold)
     return controller.status
@@ -233,6 +253,7 @@ def _report(controller: Controller, options: RunOptions, fold: fleet_hosts.Folde
     lines = []
     if options.warnings:
         lines += [f"WARNING: {text}" for text in fleet_hosts.warnings(hosts, fold)]
+    lines += fleet_hosts.clocks(hosts, fold)
     lines += fleet_hosts.complaints(hosts, fold)
     if not options.quiet or controller.status:
         lines.append(fleet_hosts.summary(hosts, time.monotonic()))

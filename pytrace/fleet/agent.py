@@ -27,7 +27,7 @@ from pytrace.core.manifest import CompiledScript as CompiledFile
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
 from pytrace.fleet import messages
-from pytrace.fleet.messages import Attached, Beat, End, Hello, Reason, Refused, Request, Snapshot, Stop, Warned
+from pytrace.fleet.messages import Attached, Beat, Clock, End, Hello, Reason, Refused, Request, Snapshot, Stop, Warned
 from pytrace.fleet.outbox import Outbox
 from pytrace.interface.compiled import Arguments, CompiledScript, build, compile_options
 from pytrace.interface.errors import TraceWarning
@@ -88,6 +88,8 @@ class _Input:
         self._poll.register(descriptor, select.POLLIN)
         self.waiting: list[bytes] = []
         self.over = False
+        self.heard = 0
+        """When something was read last, by the wall clock."""
 
     def read(self, longest: float) -> bool:
         """Read what arrives within *longest* seconds to :attr:`waiting`. Returns whether anything did.
@@ -98,7 +100,7 @@ class _Input:
         if self.over or not self._poll.poll(longest * 1000):
             return False
         data = os.read(self._descriptor, 1 << 16)
-        self.over = not data
+        self.over, self.heard = not data, time.time_ns()
         self.waiting += self._lines.add(data)
         return bool(data)
 
@@ -145,13 +147,17 @@ class Agent:
             TraceError: it is none, or does not come.
         """
         end = time.monotonic() + PATIENCE
-        while not self._input.waiting:
-            self._outbox.advance()
-            if self._input.over or self._signals.arrived or self._outbox.broken:
-                return None
-            if not self._input.read(1.0) and time.monotonic() > end:
-                raise TraceError(f"no request came within {PATIENCE:g} seconds")
-        request = messages.to_agent(self._input.waiting.pop(0))
+        request: messages.ToAgent = Beat()
+        while isinstance(request, Beat):
+            while not self._input.waiting:
+                self._outbox.advance()
+                if self._input.over or self._signals.arrived or self._outbox.broken:
+                    return None
+                if time.monotonic() > end:
+                    raise TraceError(f"no request came within {PATIENCE:g} seconds")
+                self._input.read(1.0)
+            request = messages.to_agent(self._input.waiting.pop(0))
+            self._answer(request)
         if not isinstance(request, Request):
             raise TraceError("the first line is no request")
         if request.protocol != messages.PROTOCOL:
@@ -161,6 +167,11 @@ class Agent:
                 hints=("install the same version of pytrace on both",),
             )
         return request
+
+    def _answer(self, message: messages.ToAgent) -> None:
+        """Answer a beat that asks for the clock."""
+        if isinstance(message, Beat) and message.sent:
+            self._outbox.put(Clock(message.sent, self._input.heard, time.time_ns()))
 
     # ---- the script
 
@@ -248,6 +259,7 @@ class Agent:
                 return "stop"
             if not isinstance(message, Beat):
                 raise TraceError("an agent runs one request, and another one came")
+            self._answer(message)
         if self._signals.arrived:
             return "signal"
         if self._input.over or self._outbox.broken:
@@ -261,7 +273,10 @@ class Agent:
         length = len(data) * 4 // 3
         if length > messages.LONGEST_MESSAGE - 1024 or self._outbox.sent + times * length > most:
             return False
-        self._outbox.put(Snapshot(number=self._number, data=data))
+        self._outbox.put(Snapshot(
+            number=self._number, data=data, lost=messages.total(trace.losses),
+            over_budget=messages.over_budget(trace.cost),
+        ))  # fmt: skip
         return True
 
     def _tell(self) -> None:

@@ -24,7 +24,8 @@ from pytrace.core.diagnostics import TraceError, counted
 from pytrace.fleet import messages
 from pytrace.fleet.controller import Controller
 from pytrace.fleet.hosts import State
-from pytrace.fleet.messages import Beat, Request, Stop
+from pytrace.fleet.messages import Limits, Stop
+from pytrace.fleet.rollout import Rollout
 
 TICK = 0.5
 """Seconds between two looks at the clock."""
@@ -98,10 +99,14 @@ def labels(hosts: Iterable[str], source: str) -> dict[str, str]:
     return found
 
 
-def ask(request: Request, controller: Controller, carriage: Carriage, tell: Callable[[str], object]) -> None:
-    """Ask all hosts of *controller*, until each has answered or is given up; Ctrl-C ends their runs.
+def ask(
+    limits: Limits, controller: Controller, rollout: Rollout, carriage: Carriage, tell: Callable[[str], object]
+) -> None:
+    """Ask the hosts of *controller*, until each has answered or is given up; Ctrl-C ends their runs.
 
-    *tell* is called with a line once the script is attached on all hosts on which it can be.
+    When *rollout* stops, the runs that were started end as well, and their results count.
+
+    *tell* is called with a line once the script is attached on all hosts of a stage on which it can be.
     """
     # A process that has just ended is reported by its status, not by a warning about its pipe.
     logging.getLogger("ClusterShell").addHandler(logging.NullHandler())
@@ -116,12 +121,12 @@ def ask(request: Request, controller: Controller, carriage: Carriage, tell: Call
     worker = _reading_worker(task.default("distant_worker"))
     task.set_default("distant_worker", worker)
     with _interruptions() as interrupted:
-        carrier = _Carrier(request, controller, interrupted, task, tell)
-        for name in controller.hosts:
-            task.shell(carriage.started, nodes=name, handler=carrier, stderr=True, tree=False)
+        carrier = _Carrier(limits.heartbeat, controller, rollout, carriage, interrupted, task, tell)
         task.timer(TICK, carrier, interval=TICK, autoclose=True)
-        task.resume()
-    controller.finish(time.monotonic())
+        # The loop ends as soon as no host is left.
+        while carrier.begin_stage():
+            task.resume()
+    controller.finish(time.monotonic(), rollout.stopped)
 
 
 def _reading_worker(worker: Any) -> Any:
@@ -177,6 +182,8 @@ class _Task(Protocol):
 
     def abort(self) -> None: ...
 
+    def shell(self, command: str, **arguments: object) -> object: ...
+
 
 class _Worker(Protocol):
     """What is used of ``ClusterShell.Worker.Worker.Worker``."""
@@ -195,35 +202,52 @@ class _Carrier(EventHandler):  # type: ignore[misc]
     """Carries messages between the workers and the controller; there is one worker for each host."""
 
     def __init__(
-        self, request: Request, controller: Controller, interrupted: _Interruptions, task: _Task,
-        tell: Callable[[str], object],
+        self, heartbeat: float, controller: Controller, rollout: Rollout, carriage: Carriage,
+        interrupted: _Interruptions, task: _Task, tell: Callable[[str], object],
     ) -> None:  # fmt: skip
-        self._line, self._heartbeat = messages.encode(request), request.limits.heartbeat
+        self._heartbeat = heartbeat
         self._controller, self._interrupted, self._task = controller, interrupted, task
+        self._rollout, self._carriage = rollout, carriage
         self._workers: dict[str, _Worker] = {}
         self._beaten = 0.0
         self._closing: dict[str, float] = {}
         """When connections are ended from which nothing more is wanted."""
         self._leaving: float | None = None
-        self._tell: Callable[[str], object] | None = tell
+        self._tell = tell
+        self._told = 0
+        """Stages of which it was told that the script is attached."""
+
+    def begin_stage(self) -> bool:
+        """Ask the hosts that are due. Returns whether there are any."""
+        if self._leaving is not None:
+            return False
+        names = self._rollout.due(self._controller.hosts)
+        self._controller.asking(names)
+        for name in names:
+            self._task.shell(self._carriage.started, nodes=name, handler=self, stderr=True, tree=False)
+        return bool(names)
 
     def ev_pickup(self, worker: _Worker, node: object) -> None:
         """The process for a host has been started."""
-        self._controller.connecting(str(node), time.monotonic())
         self._workers[str(node)] = worker
-        worker.write(self._line)
-        if self._leaving is not None:
-            worker.write(messages.encode(Stop()))
+        if self._leaving is None:
+            self._controller.connecting(str(node), time.monotonic())
+        else:
+            worker.set_write_eof()
 
     def data(self, worker: _Worker, node: str, stream: str, data: bytes) -> None:
         """A process has written something."""
         if stream == worker.SNAME_STDERR:
             self._controller.complaint(node, data)
-        elif not self._controller.output(node, data, time.monotonic()):
+            return
+        said = self._controller.output(node, data, time.monotonic())
+        if said is None:
             # Nothing more is wanted. A worker must not be aborted while its client reads.
             worker.set_write_eof()
             time_left = LEAVE if self._controller.hosts[node].state in SPOKEN else 0.0
             self._closing.setdefault(node, time.monotonic() + time_left)
+        elif said:
+            worker.write(said)
 
     def ev_hup(self, worker: _Worker, node: object, rc: int | None) -> None:  # noqa: ARG002
         """A process has ended."""
@@ -235,20 +259,30 @@ class _Carrier(EventHandler):  # type: ignore[misc]
         now = time.monotonic()
         if now - self._beaten > self._heartbeat / 4:
             self._beaten = now
-            self._say(Beat())
+            for name, worker in self._asked():
+                worker.write(self._controller.beat(name))
         closing = [name for name, end in self._closing.items() if now >= end]
-        for name in {*closing, *self._controller.silent(now)} & self._workers.keys():
-            self._workers.pop(name).abort()
-        if self._tell is not None and self._controller.attached is not None:
-            self._tell(f"attached on {self._controller.attached} of {counted(len(self._controller.hosts), 'host')}")
-            self._tell = None
-        if self._interrupted.count and self._leaving is None:
+        self._abort({*closing, *self._controller.silent(now)})
+        self._tell_attached()
+        self.begin_stage()
+        if (self._interrupted.count or self._rollout.stopped) and self._leaving is None:
             self._leaving = now
-            self._say(Stop())
+            self._abort(self._controller.withdraw())
+            for _, worker in self._asked():
+                worker.write(messages.encode(Stop()))
         if self._leaving is not None and (self._interrupted.count > 1 or now - self._leaving > LEAVE):
             self._task.abort()
 
-    def _say(self, message: messages.ToAgent) -> None:
-        line = messages.encode(message)
-        for worker in list(self._workers.values()):
-            worker.write(line)
+    def _tell_attached(self) -> None:
+        attached, rollout = self._controller.attached, self._rollout
+        if attached is not None and self._told < rollout.stage:
+            self._told = rollout.stage
+            self._tell(f"{rollout.title}attached on {attached} of {counted(len(rollout.asked), 'host')}")
+
+    def _abort(self, names: set[str]) -> None:
+        for name in names & self._workers.keys():
+            self._workers.pop(name).abort()
+
+    def _asked(self) -> list[tuple[str, _Worker]]:
+        """The hosts to which the request was sent."""
+        return [(name, worker) for name, worker in self._workers.items() if self._controller.hosts[name].asked]

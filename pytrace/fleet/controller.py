@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 
 from pytrace.base.control_characters import printable_text
 from pytrace.core.diagnostics import TraceError
 from pytrace.fleet import messages
 from pytrace.fleet.answer import Answer
+from pytrace.fleet.clocks import aligned, better, measured
 from pytrace.fleet.hosts import OVER, Host, State, reason
-from pytrace.fleet.messages import Attached, End, FromAgent, Hello, Lines, Refused, Snapshot, Warned
+from pytrace.fleet.messages import (
+    Attached,
+    Beat,
+    Clock,
+    End,
+    FromAgent,
+    Hello,
+    Lines,
+    Refused,
+    Request,
+    Snapshot,
+    Warned,
+    over_budget,
+)
 from pytrace.results import file_form
 from pytrace.results.snapshot import SnapshotData
 
@@ -19,6 +34,8 @@ PREPARING = 120.0
 """Seconds in which a host must connect, compile and attach."""
 MOST_NOISE = 1 << 16
 """Bytes that a login may print before the agent says hello."""
+MEASUREMENTS = 4
+"""Round trips by which a clock is measured before the script is sent."""
 MOST_WARNINGS = 100
 """Kept of each host."""
 MOST_COMPLAINT = 4096
@@ -28,26 +45,35 @@ MOST_COMPLAINT = 4096
 class Controller:
     """Follows all hosts, and merges what they count."""
 
-    def __init__(self, names: Sequence[str], limits: messages.Limits, answer: Answer, folder: str) -> None:
+    def __init__(
+        self, names: Sequence[str], request: Request, answer: Answer, folder: str,
+        clock: Callable[[], int] = time.time_ns,
+    ) -> None:  # fmt: skip
         """*folder* is for the newest snapshot of each host, so that memory does not grow with their number."""
         self.hosts = {name: Host(name) for name in names}
-        self._limits, self._answer, self._folder = limits, answer, folder
+        self._request, self._limits, self._answer, self._clock = messages.encode(request), request.limits, answer, clock
         self._lines: dict[str, Lines] = {}
         self._bytes = dict.fromkeys(names, 0)
         self._files = {name: os.path.join(folder, str(number)) for number, name in enumerate(names)}
 
     # ---- what is heard
 
+    def asking(self, names: Iterable[str]) -> None:
+        """Hosts are asked as soon as the fan-out allows it."""
+        for name in names:
+            self.hosts[name].state = State.WAITING
+
     def connecting(self, name: str, now: float) -> None:
         """The connection to a host begins."""
-        self.hosts[name].heard = now
+        host = self.hosts[name]
+        host.state, host.heard = State.WAITING, now
         self._lines[name] = Lines(messages.LONGEST_MESSAGE)
 
-    def output(self, name: str, data: bytes, now: float) -> bool:
-        """Data of a host's agent. Returns whether more is wanted: False ends the connection."""
+    def output(self, name: str, data: bytes, now: float) -> bytes | None:
+        """Data of a host's agent. Returns what to say to it; None ends the connection."""
         host = self.hosts[name]
         if host.state in OVER:
-            return False
+            return None
         self._bytes[name] += len(data)
         try:
             if self._bytes[name] > self._limits.bytes + messages.LONGEST_MESSAGE:
@@ -58,7 +84,21 @@ class Controller:
                 raise TraceError("what it prints is no message of pytrace agent")
         except TraceError as error:
             self._over(host, State.LOST if host.hello else State.FAILED, error.message)
-        return host.state not in OVER
+        return None if host.state in OVER else self._said(host)
+
+    def _said(self, host: Host) -> bytes:
+        """What a host must hear now: beats until its clock was measured, then the request."""
+        if host.asked or host.hello is None or host.beat:
+            return b""
+        if host.measured < MEASUREMENTS:
+            return self.beat(host.name)
+        host.asked = True
+        return self._request
+
+    def beat(self, name: str) -> bytes:
+        """A line that says that this controller is there, and asks for the clock."""
+        self.hosts[name].beat = now = self._clock()
+        return messages.encode(Beat(now))
 
     def complaint(self, name: str, data: bytes) -> None:
         """Data of a host's standard error output, of which the last line is kept."""
@@ -82,25 +122,32 @@ class Controller:
         if host.hello is None and not line.startswith(b'{"type":"hello"'):
             return
         host.heard = now
-        self._message(host, messages.from_agent(line))
+        self._message(host, messages.from_agent(line), now)
 
-    def _message(self, host: Host, message: FromAgent) -> None:
+    def _message(self, host: Host, message: FromAgent, now: float) -> None:
         match message:
             case Hello():
                 host.hello = message
+            case Clock() if host.beat and message.sent == host.beat:
+                host.measured, host.beat = host.measured + 1, 0
+                host.clock = better(host.clock, measured(message, self._clock()))
+            case Clock():
+                pass  # The answer to a beat before the last one.
             case Attached():
-                host.state = State.RUNNING
+                host.state, host.attached = State.RUNNING, now
             case Warned(text):
                 if len(host.warnings) < MOST_WARNINGS:
                     host.warnings.append(printable_text(text))
             case Snapshot():
+                host.watched, host.lost, host.over_budget = now - host.attached, message.lost, message.over_budget
                 with open(self._files[host.name], "wb") as file:
                     file.write(message.data)
             case Refused():
                 host.status = message.status or 1
                 self._over(host, State.REFUSED, _first_line(message.text))
             case End():
-                host.status = message.status
+                host.status, host.lost = message.status, message.lost
+                host.over_budget |= over_budget(message.cost)
                 early = message.reason not in ("duration", "exit", "stop")
                 text = _first_line(message.error) or f"the run ended early ({message.reason})" if early else ""
                 self._over(host, State.CUT_SHORT if early else State.ANSWERED, text)
@@ -118,7 +165,8 @@ class Controller:
             return
         os.unlink(self._files[host.name])
         try:
-            self._answer.add(host.name, file_form.from_bytes(data, host.name))
+            snapshot = file_form.from_bytes(data, host.name)
+            self._answer.add(host.name, aligned(snapshot, host.clock) if host.clock is not None else snapshot)
         except TraceError as error:
             host.state, host.text = State.LOST, f"its results do not fit: {error.message}"
 
@@ -136,15 +184,22 @@ class Controller:
                 found.append(name)
         return found
 
-    def finish(self, now: float) -> None:
-        """Nobody waits any longer."""
+    def finish(self, now: float, stopped: str = "") -> None:
+        """Nobody waits any longer. *stopped*: why some hosts were not asked."""
         for host in self.hosts.values():
-            if host.state in OVER:
-                continue
-            if host.name in self._lines:
+            if host.state not in OVER and (host.asked or host.state is State.RUNNING):
                 self._over(host, State.SILENT, f"nothing was heard for {now - host.heard:.0f} s")
-            else:
-                self._over(host, State.FAILED, "it was not asked")
+            elif host.state in (State.NOT_ASKED, State.WAITING):
+                why = f"the roll-out stopped ({stopped})" if stopped else "interrupted"
+                host.state, host.text = State.NOT_ASKED, f"not asked: {why}"
+
+    def withdraw(self) -> set[str]:
+        """Nobody else is asked. Returns the hosts whose connections have begun, but which were not asked yet."""
+        waiting = {name for name, host in self.hosts.items() if host.state is State.WAITING and not host.asked}
+        for name in waiting:
+            self.hosts[name].state = State.NOT_ASKED
+            self._lines.pop(name, None)
+        return waiting
 
     def result(self) -> SnapshotData:
         """The answer so far."""
@@ -154,7 +209,7 @@ class Controller:
     def attached(self) -> int | None:
         """Number of hosts on which the script was attached; None while it may become more."""
         states = [host.state for host in self.hosts.values()]
-        without = states.count(State.FAILED) + states.count(State.REFUSED)
+        without = sum(map(states.count, (State.NOT_ASKED, State.FAILED, State.REFUSED)))
         return None if State.WAITING in states else len(states) - without
 
     @property

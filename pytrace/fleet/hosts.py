@@ -8,8 +8,16 @@ from enum import Enum
 
 import msgspec
 
+from pytrace.base.control_characters import printable_text
 from pytrace.core.diagnostics import counted
+from pytrace.fleet.clocks import Offset
 from pytrace.fleet.messages import Hello
+
+SHOWN, MOST_KERNELS = 80, 5
+"""Characters of a kernel's release, and number of releases that are shown: hosts send them."""
+
+NOTABLE = 100_000_000
+"""Nanoseconds by which a clock must be wrong to be reported."""
 
 Folded = Callable[[Iterable[str]], str]
 """Names of hosts as a node set: ``web[003,017]``."""
@@ -18,6 +26,8 @@ Folded = Callable[[Iterable[str]], str]
 class State(Enum):
     """How far a host is; the value is the word of the report."""
 
+    NOT_ASKED = "not asked"
+    """Not yet, or no more, as the roll-out stopped or the user did."""
     WAITING = "waiting"
     """Not connected yet, or its script is not attached."""
     RUNNING = "running"
@@ -40,7 +50,7 @@ class Host(msgspec.Struct):
     """One host."""
 
     name: str
-    state: State = State.WAITING
+    state: State = State.NOT_ASKED
     hello: Hello | None = None
     heard: float = 0.0
     """When it was last heard, or the connection began."""
@@ -51,6 +61,21 @@ class Host(msgspec.Struct):
     complaint: str = ""
     """The last line of its standard error output."""
     warnings: list[str] = msgspec.field(default_factory=list)
+    beat: int = 0
+    """When it was last asked for its clock, by the controller's wall clock."""
+    measured: int = 0
+    """How often it answered."""
+    clock: Offset | None = None
+    asked: bool = False
+    """Whether the request was sent."""
+    attached: float = 0.0
+    """When its script was attached."""
+    watched: float | None = None
+    """Seconds from then to the last snapshot, which said how it is doing."""
+    lost: int = 0
+    """Losses that it reported."""
+    over_budget: bool = False
+    """Whether probes were sampled or detached because of the budget."""
 
 
 def summary(hosts: Iterable[Host], now: float) -> str:
@@ -74,8 +99,9 @@ def _detail(state: State, hosts: list[Host], now: float) -> str:
         times = sorted({round(now - host.heard) for host in hosts})
         return f" since {times[0]} s" if len(times) == 1 else f" since {times[0]} to {times[-1]} s"
     if state is State.REFUSED:
-        kernels = sorted({host.hello.kernel for host in hosts if host.hello is not None})
-        return f" (kernel {', '.join(kernels)})" if kernels else ""
+        kernels = sorted({printable_text(host.hello.kernel)[:SHOWN] for host in hosts if host.hello is not None})
+        more = ", …" if len(kernels) > MOST_KERNELS else ""
+        return f" (kernel {', '.join(kernels[:MOST_KERNELS])}{more})" if kernels else ""
     return ""
 
 
@@ -95,6 +121,18 @@ def warnings(hosts: Iterable[Host], fold: Folded) -> list[str]:
         for text in dict.fromkeys(host.warnings):
             by_text.setdefault(text, []).append(host.name)
     return [f"{fold(names)}: {text}" for text, names in by_text.items()]
+
+
+def clocks(hosts: Iterable[Host], fold: Folded) -> list[str]:
+    """A line for each notable difference of a clock, with the hosts that have it."""
+    by_text: dict[str, list[str]] = {}
+    for host in hosts:
+        if host.clock is not None and abs(host.clock.correction) >= NOTABLE:
+            text = f"{abs(host.clock.ahead) / 1e9:.1f} s {'ahead of' if host.clock.ahead > 0 else 'behind'}"
+            by_text.setdefault(text, []).append(host.name)
+    return [
+        f"{fold(names)}: its clock is {text} this machine's; times were corrected" for text, names in by_text.items()
+    ]
 
 
 _LOGIN = re.compile(r"^\S+@\S+: (?=\S)")

@@ -6,6 +6,7 @@ base64. docs/fleet.md describes the protocol.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
@@ -108,7 +109,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, tag="run"):
 
 
 class Beat(msgspec.Struct, frozen=True, tag="beat"):
-    """The controller is there."""
+    """The controller is there. Also before the request."""
+
+    sent: Time = 0
+    """The controller's wall clock, nanoseconds: the agent answers with :class:`Clock`, unless it is 0."""
 
 
 class Stop(msgspec.Struct, frozen=True, tag="stop"):
@@ -135,6 +139,15 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
     monotonic: Time
 
 
+class Clock(msgspec.Struct, frozen=True, tag="clock"):
+    """The answer to :class:`Beat`: wall clocks, nanoseconds."""
+
+    sent: Time
+    """Of the beat."""
+    received: Time
+    answered: Time
+
+
 class Refused(msgspec.Struct, frozen=True, kw_only=True, tag="refused"):
     """The script does not run here. Nothing is attached, and no other message follows."""
 
@@ -158,6 +171,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, tag="snapshot"):
     number: Count
     data: bytes
     """The file form (:mod:`pytrace.results.file_form`)."""
+    lost: Count = 0
+    """All losses and failures so far."""
+    over_budget: bool = False
+    """Whether probes are sampled or were detached because of the budget."""
 
 
 class Warned(msgspec.Struct, frozen=True, tag="warning"):
@@ -182,8 +199,23 @@ class End(msgspec.Struct, frozen=True, kw_only=True, tag="end"):
     losses: dict[Name, dict[Name, Count]] = {}
     cost: RunCost | None = None
 
+    @property
+    def lost(self) -> int:
+        """All losses and failures."""
+        return total(self.losses)
 
-FromAgent: TypeAlias = Hello | Refused | Attached | Snapshot | Warned | End
+
+def total(losses: Mapping[str, Mapping[str, int]]) -> int:
+    """The number of all losses and failures."""
+    return sum(sum(counts.values()) for counts in losses.values())
+
+
+def over_budget(cost: RunCost | None) -> bool:
+    """Whether probes are sampled or were detached because of the budget."""
+    return cost is not None and any(probe.detached or probe.weight > 1 for probe in cost.probes)
+
+
+FromAgent: TypeAlias = Hello | Clock | Refused | Attached | Snapshot | Warned | End
 
 
 # ---------------------------------------------------------------------------------------------- lines

@@ -74,6 +74,7 @@ class _Run(msgspec.Struct, frozen=True, array_like=True):
     start_monotonic: int
     end_monotonic: int
     gaps: tuple[tuple[int, int], ...] = ()
+    clock: tuple[int, int] | None = None
 
 
 class _Map(msgspec.Struct, frozen=True):
@@ -282,7 +283,9 @@ def _stored_run(run: Run, origins: dict[_Origin, int]) -> _Run:
         tuple(map(raw, run.parameters)), raw(run.version), raw(run.text),
     )  # fmt: skip
     number = origins.setdefault(origin, len(origins))
-    return _Run(raw(run.identity), number, run.start, run.end, run.start_monotonic, run.end_monotonic, run.gaps)
+    return _Run(
+        raw(run.identity), number, run.start, run.end, run.start_monotonic, run.end_monotonic, run.gaps, run.clock
+    )
 
 
 # ---------------------------------------------------------------------------------------------- reading
@@ -385,7 +388,7 @@ def _runs(contents: _Contents) -> tuple[Run, ...]:
     return tuple(
         replace(
             origins[run.origin], identity=text(run.identity), start=run.start, end=run.end,
-            start_monotonic=run.start_monotonic, end_monotonic=run.end_monotonic, gaps=run.gaps,
+            start_monotonic=run.start_monotonic, end_monotonic=run.end_monotonic, gaps=run.gaps, clock=run.clock,
         )
         for run in contents.runs
     )  # fmt: skip

@@ -44,6 +44,9 @@ class Run(msgspec.Struct, frozen=True):
     """Times in which hits were skipped, as pytrace did not run (``--watchdog``): wall time and duration."""
     text: str = ""
     """The script; empty where it is not known (ahead-of-time files, snapshots of earlier versions)."""
+    clock: tuple[int, int] | None = None
+    """How far the host's wall clock was ahead of that of the controller of a fleet, and by how much that may be wrong;
+    the times of the run are the controller's."""
 
 
 class MapData(msgspec.Struct):

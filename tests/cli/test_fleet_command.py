@@ -51,6 +51,9 @@ SCRIPT = ("-e", "begin { @ = 1; }")
         (("--hosts", "a", *SCRIPT, "-p", "1"), "--pid is not for pytrace fleet"),
         (("--hosts", "a", *SCRIPT, "-f", "jsn"), "-f does not accept 'jsn'"),
         (("--hosts", "a", "--by", "zone", *SCRIPT), "--by zone:"),
+        (("--hosts", "a", "--stage", "10,1,all", *SCRIPT), "--stage takes rising numbers of hosts"),
+        (("--hosts", "a", "--soak", "nan", *SCRIPT), "--soak: invalid"),
+        (("--hosts", "a", "--max-losses", "-1", *SCRIPT), "--max-losses: "),
         (("--hosts", "a", "--every", "0", *SCRIPT), "every is 0.0, not 0.1 to"),
     ],
 )

@@ -5,23 +5,48 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from pytrace.core.costs import ProbeCost, RunCost
 from pytrace.fleet import controller, messages
 from pytrace.fleet.answer import Answer
+from pytrace.fleet.clocks import Offset
 from pytrace.fleet.controller import Controller
 from pytrace.fleet.hosts import State
-from pytrace.fleet.messages import Attached, End, FromAgent, Hello, Limits, Refused, Snapshot, Warned
+from pytrace.fleet.messages import (
+    Attached,
+    Beat,
+    Clock,
+    End,
+    FromAgent,
+    Hello,
+    Limits,
+    Refused,
+    Request,
+    Snapshot,
+    Warned,
+)
 from pytrace.results import file_form
 from tests.support.snapshots import COUNT, STRING, map_data, run, snapshot
 
-LIMITS = Limits(duration=5, every=1, bytes=100_000)
+REQUEST = Request(protocol=1, script="x", limits=Limits(duration=5, every=1, bytes=100_000))
+
+
+class Steps:
+    """A clock that goes on by 100 with each look."""
+
+    now = 1000
+
+    def __call__(self) -> int:
+        self.now += 100
+        return self.now
 
 
 @pytest.fixture
 def three(tmp_path: Path) -> Iterator[Controller]:
     """A controller of web1, web2 and web3, to which connections begin at 0."""
-    made = Controller(["web1", "web2", "web3"], LIMITS, Answer(None), str(tmp_path))
+    made = Controller(["web1", "web2", "web3"], REQUEST, Answer(None), str(tmp_path), Steps())
     for name in made.hosts:
         made.connecting(name, 0)
     yield made
@@ -42,7 +67,8 @@ END = End(reason="duration", status=0)
 
 
 def say(to: Controller, name: str, *said: FromAgent, now: float = 1) -> bool:
-    return to.output(name, b"".join(map(messages.encode, said)), now)
+    """Whether the controller wants more."""
+    return to.output(name, b"".join(map(messages.encode, said)), now) is not None
 
 
 def count(of: Controller) -> object:
@@ -66,7 +92,7 @@ def test_what_a_login_prints_before_the_agent_is_ignored(three: Controller) -> N
     three.output("web1", b"Welcome to web1\n{}\n", 1)
     say(three, "web1", hello("web1"), ATTACHED, counted("web1", 2), END)
     assert three.hosts["web1"].state is State.ANSWERED
-    assert not three.output("web2", b"noise\n" * 20_000, 1)
+    assert three.output("web2", b"noise\n" * 20_000, 1) is None
     assert (three.hosts["web2"].state, three.hosts["web2"].text) == (
         State.FAILED, "what it prints is no message of pytrace agent"
     )  # fmt: skip
@@ -76,7 +102,7 @@ def test_a_host_that_floods_is_cut_off(three: Controller, monkeypatch: pytest.Mo
     monkeypatch.setattr(messages, "LONGEST_MESSAGE", 50_000)
     three.connecting("web1", 0)
     say(three, "web1", hello("web1"), ATTACHED)
-    assert not three.output("web1", b"x" * 60_000, 2)
+    assert three.output("web1", b"x" * 60_000, 2) is None
     assert "a line has more than" in three.hosts["web1"].text
     say(three, "web2", hello("web2"), ATTACHED, counted("web2", 3))
     while say(three, "web2", *[Warned("w" * 1000)] * 20):
@@ -125,9 +151,38 @@ def test_silence(three: Controller) -> None:
 
 def test_the_end_of_waiting(three: Controller) -> None:
     say(three, "web1", hello("web1"), ATTACHED, counted("web1", 4))
-    three._lines.pop("web3")
+    three.hosts["web1"].asked = True
     three.finish(10)
-    assert [host.state for host in three.hosts.values()] == [State.SILENT, State.SILENT, State.FAILED]
+    assert [host.state for host in three.hosts.values()] == [State.SILENT, State.NOT_ASKED, State.NOT_ASKED]
+    assert three.hosts["web3"].text == "not asked: interrupted"
+
+
+def test_hosts_that_a_roll_out_did_not_reach(tmp_path: Path) -> None:
+    made = Controller(["web1", "web2", "web3"], REQUEST, Answer(None), str(tmp_path))
+    made.asking(["web1"])
+    assert made.attached is None
+    made.connecting("web1", 0)
+    say(made, "web1", hello("web1"), ATTACHED)
+    assert made.attached == 1
+    made.hosts["web1"].asked = True
+    made.finish(10, "web1: it is slow")
+    assert [(host.state, host.text) for host in made.hosts.values()] == [
+        (State.SILENT, "nothing was heard for 9 s"),
+        *[(State.NOT_ASKED, "not asked: the roll-out stopped (web1: it is slow)")] * 2,
+    ]
+    assert made.status == 1
+
+
+def test_how_a_host_is_doing(three: Controller) -> None:
+    doing = msgspec.structs.replace(counted("web1", 1), lost=3, over_budget=True)
+    say(three, "web1", hello("web1"), ATTACHED, now=5)
+    say(three, "web1", doing, now=9)
+    host = three.hosts["web1"]
+    assert (host.watched, host.lost, host.over_budget) == (4, 3, True)
+    cost = RunCost(5, 2, (ProbeCost("k:f", 3, 4, 5, 2),), 1, 2, 3)
+    say(three, "web2", hello("web2"), ATTACHED, msgspec.structs.replace(END, losses={"lost": {"k:f": 7}}, cost=cost))
+    assert (three.hosts["web2"].lost, three.hosts["web2"].over_budget) == (7, True)
+    three.finish(10)
 
 
 def test_results_that_do_not_fit_or_are_none(three: Controller) -> None:
@@ -144,3 +199,34 @@ def test_snapshots_lie_in_a_private_folder() -> None:
     with controller.folder() as path:
         assert Path(path).stat().st_mode & 0o777 == 0o700
     assert not Path(path).exists()
+
+
+def test_the_clock_is_measured_before_the_request_is_sent(three: Controller) -> None:
+    """The host is 50,000 ahead; each answer is 40 on the way there, 60 back, of which the third one takes more."""
+    said = three.output("web1", messages.encode(hello("web1")), 1)
+    for turn in range(controller.MEASUREMENTS):
+        assert said is not None
+        beat = messages.to_agent(said)
+        assert isinstance(beat, Beat)
+        late = -20 if turn == 2 else 0
+        answer = Clock(beat.sent, beat.sent + 50_040 + late, beat.sent + 50_040)
+        # Answers to other beats do not count.
+        said = three.output("web1", messages.encode(Clock(5, 5, 5)) + messages.encode(answer), 1)
+    assert said is not None
+    assert messages.to_agent(said) == REQUEST
+    host = three.hosts["web1"]
+    assert (host.asked, host.clock) == (True, Offset(49_980, 41))
+    assert three.output("web1", messages.encode(ATTACHED), 1) == b""
+    say(three, "web1", counted("web1", 1), END)
+    (of_host,) = three.result().runs
+    plain = file_form.from_bytes(counted("web1", 1).data, "").runs[0]
+    assert (of_host.start, of_host.clock) == (max(plain.start - 49_980, 0), (49_980, 41))
+
+
+def test_nobody_else_is_asked(three: Controller) -> None:
+    three.hosts["web1"].asked = True
+    assert three.withdraw() == {"web2", "web3"}
+    assert three.output("web2", messages.encode(hello("web2")), 1) is None
+    three.closed("web2", 0)
+    three.finish(5)
+    assert [host.state for host in three.hosts.values()] == [State.SILENT, State.NOT_ASKED, State.NOT_ASKED]

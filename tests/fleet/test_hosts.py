@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from pytrace.fleet.hosts import Host, State, complaints, reason, summary, warnings
+from pytrace.fleet.clocks import Offset
+from pytrace.fleet.hosts import Host, State, clocks, complaints, reason, summary, warnings
 from pytrace.fleet.messages import Hello
 
 
@@ -34,6 +35,14 @@ def test_the_summary_says_what_became_of_each() -> None:
     assert summary(several, 100) == "0 of 3 hosts answered; 1 failed, 2 silent since 5 to 10 s"
 
 
+def test_what_hosts_send_is_bounded_and_has_no_control_characters() -> None:
+    hosts = [host(f"web{number}", State.REFUSED, kernel=f"{number}\x1b[2J" + "x" * 4000) for number in range(9)]
+    line = summary(hosts, 0)
+    assert line.startswith("0 of 9 hosts answered; 9 refused (kernel 0\\x1b[2Jxxx")
+    assert line.endswith("xxx, …)")
+    assert len(line) < 600
+
+
 def test_hosts_with_one_reason_or_warning_are_told_together() -> None:
     hosts = [host("a", State.FAILED, "no route"), host("b", State.REFUSED, "x", warned="w"),
              host("c", State.FAILED, "no route", warned="w")]  # fmt: skip
@@ -53,3 +62,14 @@ def test_hosts_with_one_reason_or_warning_are_told_together() -> None:
 )
 def test_reasons_do_not_name_the_host(complaint: str, status: int | None, text: str) -> None:
     assert reason(complaint, status) == text
+
+
+def test_wrong_clocks_are_told() -> None:
+    hosts = [host(name, State.ANSWERED) for name in "abcde"]
+    offsets = (2_540_000_000, -100_000_000, 99_000_000, 2_460_000_000, 500_000_000)
+    for one, ahead in zip(hosts, offsets, strict=True):
+        one.clock = Offset(ahead, 600_000_000 if one.name == "e" else 1000)
+    assert clocks(hosts, fold) == [
+        "a,d: its clock is 2.5 s ahead of this machine's; times were corrected",
+        "b: its clock is 0.1 s behind this machine's; times were corrected",
+    ]

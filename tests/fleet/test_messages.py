@@ -12,6 +12,7 @@ from pytrace.fleet import messages
 from pytrace.fleet.messages import (
     Attached,
     Beat,
+    Clock,
     End,
     FromAgent,
     Hello,
@@ -35,7 +36,7 @@ REQUEST = Request(
 COST = RunCost(5, 2, (ProbeCost("k:f", 3, 4, 5, 6, True),), 1, 2, 3)
 
 
-@pytest.mark.parametrize("message", [REQUEST, Beat(), Stop()])
+@pytest.mark.parametrize("message", [REQUEST, Beat(), Beat(1 << 60), Stop()])
 def test_what_a_controller_says(message: ToAgent) -> None:
     line = messages.encode(message)
     assert line.count(b"\n") == 1
@@ -46,6 +47,7 @@ def test_what_a_controller_says(message: ToAgent) -> None:
     "message",
     [
         Hello(protocol=1, version="0.1", host="web", kernel="6.1", machine="x86_64", wall=1 << 60, monotonic=5),
+        Clock(5, 1 << 60, -5),
         Refused(text="ERROR: no\nHINT: x\n", status=1),
         Attached(probes=3, compiled_here=True),
         Snapshot(number=2, data=bytes(range(256))),
@@ -61,7 +63,7 @@ def test_what_an_agent_says(message: FromAgent) -> None:
 
 def test_a_snapshot_is_in_base64_and_unknown_members_are_ignored() -> None:
     said = json.loads(messages.encode(Snapshot(number=1, data=b"\xff\xfe")))
-    assert said == {"type": "snapshot", "number": 1, "data": "//4="}
+    assert said == {"type": "snapshot", "number": 1, "data": "//4=", "lost": 0, "over_budget": False}
     assert messages.from_agent(json.dumps(said | {"later": 5}).encode()) == Snapshot(number=1, data=b"\xff\xfe")
 
 

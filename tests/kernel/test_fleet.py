@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 import pytrace
+from pytrace.fleet import messages
+from pytrace.fleet.messages import Hello, Refused
 from tests.support import ssh_hosts
 from tests.support.agents import COUNTING, ROOT, call
 from tests.support.patience import patience
@@ -85,3 +87,23 @@ def test_hosts_refuse_and_compile_for_themselves() -> None:
     with local("--hosts", "a1", "--by", "host", *words) as fleet:
         out, error = fleet.communicate(timeout=patience(30))
     assert (fleet.returncode, out.strip()) == (1, "@[a1, abc]: 5")
+
+
+def test_stages_stop_at_the_first_refusal(tmp_path: Path) -> None:
+    """The run on the host of the first stage ends, its results count, and the last two hosts are not asked."""
+    said = (
+        Hello(protocol=1, version="0", host="x", kernel="4.19", machine="x", wall=0, monotonic=0),
+        Refused(text="ERROR: no such tracepoint\n", status=1),
+    )
+    refusing = tmp_path / "messages"
+    refusing.write_bytes(b"".join(map(messages.encode, said)))
+    command = f"if [ %h = a2 ]; then cat {refusing}; else exec {AGENT}; fi"
+    stages = ("--stage", "1,2,all", "--soak", "0", "--every", "1")
+    with local("--hosts", "a[1-4]", *stages, "--agent", command, "-e", COUNTING) as fleet:
+        assert wait_for(fleet, "attached") == "stage 1 of 3: attached on 1 of 1 host\n"
+        call(5)
+        out, error = fleet.communicate(timeout=patience(60))
+    assert fleet.returncode == 1
+    assert int(out.split()[1]) >= 5, out
+    assert "a[3-4]: not asked: the roll-out stopped (a2: no such tracepoint)\n" in error
+    assert error.endswith("1 of 4 hosts answered; 2 not asked, 1 refused (kernel 4.19)\n")

@@ -64,8 +64,8 @@ def test_the_text_of_the_script_is_read_back() -> None:
     assert file_form.from_bytes(file_form.to_bytes(whole), "x") == whole
 
 
-def test_gaps_of_runs_are_read_back() -> None:
-    found = snapshot(of=replace(run("1"), gaps=((5, 7), (1 << 60, 3))))
+def test_gaps_and_clocks_of_runs_are_read_back() -> None:
+    found = snapshot(of=replace(run("1"), gaps=((5, 7), (1 << 60, 3)), clock=(-5, 9)))
     assert again(found).runs == found.runs
 
 

@@ -51,7 +51,13 @@ def _origin(run: Run) -> str:
 
 def _times(run: Run) -> str:
     span = f"{moment(run.start)} to {moment(run.end)} ({seconds(run.end - run.start)} s)"
-    return f"# {span}, run {run.identity}, pytrace {run.version}\n"
+    clock = "" if run.clock is None else f", {_clock(*run.clock)}"
+    return f"# {span}, run {run.identity}, pytrace {run.version}{clock}\n"
+
+
+def _clock(ahead: int, error: int) -> str:
+    side = "ahead" if ahead > 0 else "behind"
+    return f"clock {abs(ahead) / 1e6:.3f} ms {side} (± {error / 1e6:.3f} ms)"
 
 
 def _cost(cost: RunCost) -> Iterator[str]:
@@ -101,4 +107,5 @@ def _members(run: Run) -> list[tuple[bytes, bytes]]:
         (b"start_time", json.quoted(moment(run.start).encode())),
         (b"end_time", json.quoted(moment(run.end).encode())),
         (b"gaps", b"[%s]" % b", ".join(b"[%d, %d]" % gap for gap in run.gaps)),
+        *([] if run.clock is None else [(b"clock", b"[%d, %d]" % run.clock)]),
     ]

@@ -9,6 +9,7 @@ from pytrace.fleet import messages
 from pytrace.fleet.messages import (
     Attached,
     Beat,
+    Clock,
     End,
     FromAgent,
     Hello,
@@ -39,14 +40,14 @@ def agent_message(data: bytes) -> None:
 
 def _requests() -> Iterable[bytes]:
     request = agents.request("begin { }", compiled=b"x", budget="1%", max_memory="5M")
-    said: tuple[ToAgent, ...] = (request, Beat(), Stop())
+    said: tuple[ToAgent, ...] = (request, Beat(5), Stop())
     return map(messages.encode, said)
 
 
 def _messages() -> Iterable[bytes]:
     said: tuple[FromAgent, ...] = (
         Hello(protocol=1, version="0.1", host="web", kernel="6.1", machine="x86_64", wall=5, monotonic=5),
-        Refused(text="ERROR: no", status=1), Attached(probes=3, compiled_here=True),
+        Clock(5, 6, 7), Refused(text="ERROR: no", status=1), Attached(probes=3, compiled_here=True),
         Snapshot(number=2, data=b"x"), Warned("Lost 3 events"),
         End(reason="duration", status=0, losses={"lost": {"k:f": 3}}),
     )  # fmt: skip

@@ -60,6 +60,14 @@ def test_gaps_of_a_run_follow_its_times() -> None:
     assert about.text(found).splitlines()[2] == "# hits were skipped for 1.500 s from 1970-01-01 00:01:45.000 UTC"
     (one,) = json.loads(about.json_line(found))["data"]["runs"]
     assert one["gaps"] == [[105_000_000_000, 1_500_000_000]]
+    assert "clock" not in one
+
+
+def test_the_clock_of_a_host_of_a_fleet() -> None:
+    found = snapshot(of=replace(run(), clock=(-2_500_123_000, 400_000)))
+    assert about.text(found).splitlines()[1].endswith(", clock 2500.123 ms behind (± 0.400 ms)")
+    (one,) = json.loads(about.json_line(found))["data"]["runs"]
+    assert one["clock"] == [-2_500_123_000, 400_000]
 
 
 def test_moments_are_in_utc_to_the_millisecond() -> None:
