@@ -227,9 +227,10 @@ def _live(line: CommandLine, form: str) -> bool:
             f"--live has the terminal, to which -f {form} would print",
             hints=(f"-o FILE writes {form} to a file while the view is shown",),
         )
-    from pytrace.live import terminal
+    if line.text("aot") is None:
+        from pytrace.live import terminal
 
-    terminal.check()
+        terminal.check()
     return True
 
 
@@ -332,6 +333,7 @@ def compile_options(line: CommandLine, run: RunOptions, script: Script | None) -
         ahead=line.text("aot") is not None,
         limited=bool(run.rates),
         sampled=run.budget is not None and run.budget.action == SAMPLE,
+        resets=run.live,
         environment=environment(mark_unreadable=line.flag("mark_unreadable")),
     )
 

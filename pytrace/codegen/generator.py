@@ -61,7 +61,7 @@ def generate(
     source = checked.sources[0] if checked.sources else None
     module = Module(source, checked.config.license, atomics=kernel.feature("atomic_fetch"))
     digested = large_keys.digested_maps(checked) if checked.maps else frozenset()
-    layout = Layout.plan(checked, kernel.possible_cpus, options.shape.size, digested)
+    layout = Layout.plan(checked, kernel.possible_cpus, options.shape.size, digested, resets=options.resets)
     for info in checked.maps.values():
         map_access.declare(module, layout, info)
     # With -k, each read of a missing element is reported.

@@ -21,7 +21,7 @@ from pytrace.core.diagnostics import InternalError, MisfitError, TraceError
 from pytrace.core.event_layout import STATIC_PARTS, EventSpec, Location
 from pytrace.core.probes.kinds import known_kind
 from pytrace.core.probes.targets import AnyTarget, ProbeTarget
-from pytrace.core.types import Stack, Type, USym, decoded, parts, settled
+from pytrace.core.types import AGGREGATIONS, Stack, Type, USym, decoded, parts, settled
 
 P = TypeVar("P", bound=ProbeTarget)
 
@@ -159,6 +159,12 @@ class MapSpec(msgspec.Struct, frozen=True):
     keys: str = ""
     """For a map with large keys the symbol of a second map: the BPF key of *symbol* then has a digest of :data:`DIGEST`
     bytes in place of the key, and the second map has the key of each digest."""
+
+    @property
+    def resettable(self) -> bool:
+        """Whether it may be emptied at any time: an aggregation, or a map that is double-buffered for this."""
+        generation = 0 if self.slot is None else self.slot.generation
+        return isinstance(self.value, AGGREGATIONS) or self.inner is not None or generation != 0
 
     @property
     def types(self) -> tuple[Type, ...]:

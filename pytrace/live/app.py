@@ -41,7 +41,7 @@ KEYS = (
     ("h", "histograms as bars, or over time as a heat map"),
     ("1 … 9", "hide or show the panel of that number; 0 shows all"),
     ("p, space", "pause, go on"),
-    ("c, C", "reset the panel's map; all aggregations"),
+    ("c, C", "reset the panel's maps; all that can be reset"),
     ("w", "save a snapshot (pytrace show reads it)"),
     ("r", "write a report in HTML"),
     ("q, ctrl+c", "end the run: its maps are printed"),
@@ -278,11 +278,11 @@ class LiveApp(App[None]):
         self.redraw()
 
     def action_clear(self) -> None:
-        """Reset the panel's map."""
-        if self.arrangement.panel is not None:
-            self._send(Command("clear", self.arrangement.panel.name))
+        """Reset the panel's maps."""
+        if names := self.arrangement.maps():
+            self._send(Command("clear", " ".join(names)))
         else:
-            self._tell("choose the panel of a map first; C resets all aggregations")
+            self._tell("choose the panel of a map first; C resets all")
 
     def action_clear_all(self) -> None:
         """Reset all aggregations."""

@@ -55,6 +55,10 @@ class Arrangement:
         """The panel of a map that has the focus."""
         return self.board.panels.get(self.focus)
 
+    def maps(self) -> list[str]:
+        """The maps of the panel that has the focus."""
+        return list(self.board.counters) if self.focus == COUNTERS else [self.panel.name] if self.panel else []
+
     def turn(self, by: int) -> None:
         """Give the focus to another panel."""
         visible = self.visible()

@@ -76,7 +76,7 @@ class Command(msgspec.Struct, frozen=True):
 
     do: Literal["shown", "end", "clear", "save", "report", "failed"]
     name: str = ""
-    """Of ``clear`` the map, empty for all aggregations; of ``failed`` the error."""
+    """Of ``clear`` the maps, with spaces between them, empty for all aggregations; of ``failed`` the error."""
     states: int = 0
     lines: int = 0
     """Of ``shown``: how many messages of each kind have been shown, or kept for the end of a pause."""

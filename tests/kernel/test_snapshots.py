@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import json
+import struct
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import pytrace
+from pytrace.core.manifest import MapSpec
+from pytrace.core.options.compile_options import CompileOptions
+from pytrace.interface import compiled
+from pytrace.runtime.load.map_reader import Block, MapReader
 from tests.support.pace import unit
 from tests.support.patience import patience
 
@@ -135,6 +144,61 @@ def test_everything_works_on_maps_that_are_there_twice() -> None:
         {"@s": "new"},
         {"@sum": 7},
     ]
+
+
+COUNTED = "@a[tid] = count(); @b[1] = hist(1); @c[comm]++; @d++; @e[tid, 1] = sum(1); @f += 1; @l[tid] = count();"
+"""Maps of one number for each call in several forms, all of which have to be double-buffered."""
+
+
+class Taken:
+    """Counts what resets take out of maps."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.numbers: Counter[str] = Counter()
+        self.resets: Counter[str] = Counter()
+        blocks, slot = MapReader.blocks, MapReader.slot_and_clear
+
+        def kept_blocks(reader: MapReader, spec: MapSpec, *, clear: bool = False) -> Iterator[Block]:
+            for block in blocks(reader, spec, clear=clear):
+                self._add(spec, block[1] if clear else b"")
+                yield block
+
+        def kept_slot(reader: MapReader, spec: MapSpec) -> tuple[bool, bytes]:
+            written, data = slot(reader, spec)
+            self._add(spec, data)
+            return written, data
+
+        monkeypatch.setattr(MapReader, "blocks", kept_blocks)
+        monkeypatch.setattr(MapReader, "slot_and_clear", kept_slot)
+
+    def _add(self, spec: MapSpec, data: bytes) -> None:
+        value = sum(struct.unpack(f"={len(data) // 8}Q", data))
+        self.numbers[spec.name] += value
+        self.resets[spec.name] += value > 0
+
+
+def test_resets_by_the_user_lose_and_repeat_nothing(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "CompileOptions", partial(CompileOptions, resets=True))
+    taken = Taken(monkeypatch)
+    script = (
+        f"let @l = percpulruhash(100); tracepoint:syscalls:sys_enter_getppid /pid == cpid/ {{ {COUNTED} "
+        "@sum = count(); @start[tid] = 1; @kept[1]++; if (@kept[1] == 0) { exit(); } @last = 3; }"
+    )
+    with pytrace.open(script, command=f"{programs}/flood {CALLS} 2", max_memory="1G") as trace:
+        specs = {spec.name: spec for spec in trace.script.prepared(trace._session._run.options).manifest.maps}
+        names = [name for name, spec in specs.items() if spec.resettable]
+        assert set(names) == {"@a", "@b", "@c", "@d", "@e", "@f", "@l", "@sum"}, "not what the script may read"
+        while not trace.ended:
+            trace.batch(0.002)
+            for name in names if not trace.ended else ():
+                trace._session._run.snapshots.clear(name)
+        end = {name: data.entries for name, data in trace._session.snapshot().maps.items()}
+    for name in set(names) - {"@sum"}:
+        left = sum(number(value) for value in end[name].values())
+        assert taken.numbers[name] + left == 2 * CALLS, name
+        assert taken.resets[name], name
+    assert end["@kept"][1] == 2 * CALLS
+    assert number(list(end["@sum"].values())) < 2 * CALLS, "what came after the last reset"
 
 
 @pytest.mark.parametrize("place", ["@n", "@n[1]"])

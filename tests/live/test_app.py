@@ -85,7 +85,8 @@ def test_keys_send_commands_or_change_what_is_shown() -> None:
 
     async def steps(app: LiveApp, pilot: Pilot[None]) -> None:
         await pilot.press("c", "C", "w", "r", "q", "ctrl+c")
-        app.arrangement.turn(1)
+        app.take([state(2, counts("@calls", {"bash": 5}), total("@m", 3), total("@n", 7))])
+        await pilot.press("left", "c", "right", "right", "right", "c", "left")
         await pilot.press("left", "s", "z", "h")
         assert app.arrangement.zoomed
         assert app.board.panels["@calls"].order == "rate"
@@ -102,6 +103,7 @@ def test_keys_send_commands_or_change_what_is_shown() -> None:
     view.drive(steps)
     assert view.commands == [
         ("clear", "@calls"), ("clear", ""), ("save", ""), ("report", ""), ("end", ""), ("end", ""),
+        ("clear", "@n @m"),
     ]  # fmt: skip
 
 

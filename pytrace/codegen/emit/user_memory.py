@@ -91,9 +91,8 @@ def _permitted(program: Program) -> bool:
     script = program.script
     if script.checked.objects or script.ahead is not None:
         return False
-    waited_for = script.layout.generations | (script.layout.digested & script.layout.emptied)
-    if waited_for and any(
-        isinstance(node, nodes.MapRef) and node.name in waited_for
+    if script.layout.awaited and any(
+        isinstance(node, nodes.MapRef) and node.name in script.layout.awaited
         for body in (program.unit.body, *(function.body for function in program.functions))
         for node in walk(body)
     ):

@@ -20,7 +20,7 @@ from pytrace.core.manifest import (
     SessionData,
     Site,
 )
-from pytrace.core.types import SUMS
+from pytrace.core.types import SUMS, Int
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import CheckedProgram, MapInfo
 from pytrace.frontend.ast.visitor import children
@@ -48,6 +48,8 @@ class Layout(msgspec.Struct):
     slots: dict[str, int] = msgspec.field(default_factory=dict)
     generations: frozenset[str] = frozenset()
     """Maps that are double-buffered, so that one buffer can be read while programs write to the other."""
+    awaited: frozenset[str] = frozenset()
+    """Maps of which the runtime waits for programs that still use an older buffer, or digests of keys."""
     selectors: dict[str, int] = msgspec.field(default_factory=dict)
     """For unkeyed double-buffered maps, the offset in the shared section of the bit that selects the buffer."""
     digested: frozenset[str] = frozenset()
@@ -75,16 +77,25 @@ class Layout(msgspec.Struct):
 
     @classmethod
     def plan(
-        cls, checked: CheckedProgram, cpus: int, filters: int = 0, digested: frozenset[str] = frozenset()
+        cls,
+        checked: CheckedProgram,
+        cpus: int,
+        filters: int = 0,
+        digested: frozenset[str] = frozenset(),
+        *,
+        resets: bool = False,
     ) -> Layout:
         """Place the slots of unkeyed maps, after *filters* bytes of values of process filters.
 
-        *digested* are the maps whose BPF map is keyed by digests.
+        *digested* are the maps whose BPF map is keyed by digests; *resets* is as for :func:`snapshots`.
         """
         layout = cls(1 << max(0, cpus - 1).bit_length())
         layout.shared = CACHE_LINE + _up(filters, CACHE_LINE)
-        layout.generations = snapshots(checked)
-        layout.digested, layout.emptied = digested, emptied(checked)
+        layout.generations = snapshots(checked, resets=resets)
+        layout.digested = digested
+        layout.emptied = emptied(checked) | (resettable(checked) if resets else frozenset())
+        # A reset of the user does not wait for a program that sleeps: its update comes after the next reset.
+        layout.awaited = snapshots(checked) | (digested & emptied(checked))
         layout._place_random(checked)
         for info in checked.maps.values():
             if info.key is None:
@@ -193,11 +204,12 @@ _PASSED = frozenset({"print_map", "quantiles", "clear", "zero"})
 """Calls that pass the map itself to user space, and do not read it in the kernel."""
 
 
-def snapshots(checked: CheckedProgram) -> frozenset[str]:
+def snapshots(checked: CheckedProgram, *, resets: bool = False) -> frozenset[str]:
     """Names of the double-buffered maps.
 
     These are keyed maps that are printed and cleared in one step, and unkeyed maps that are cleared in any way, except
-    for sums that programs do not read: for these the runtime subtracts the previous value.
+    for sums that programs do not read: for these the runtime subtracts the previous value. *resets*: the user may
+    clear :func:`resettable` maps at any time.
     """
     printed, emptied = set(), set()
     for spec in checked.event_list:
@@ -206,10 +218,24 @@ def snapshots(checked: CheckedProgram) -> frozenset[str]:
             printed.add(static.map)
         elif isinstance(static, EmptiedMap) and not static.joined:
             emptied.add(static.map)
+    if resets:
+        printed |= resettable(checked)
     unkeyed = {name for name in printed | emptied if checked.maps[name].key is None}
     read = frozenset(_read(checked)) if unkeyed else frozenset()
     buffered = {name for name in unkeyed if name in read or not isinstance(checked.maps[name].value, SUMS)}
     return frozenset(buffered | (printed - unkeyed))
+
+
+def resettable(checked: CheckedProgram) -> frozenset[str]:
+    """Names of the maps that may be cleared at any time: aggregations, and numbers that programs only count.
+
+    What programs store in others, such as the start of a request, they read again.
+    """
+    others = frozenset(_uncounted(checked))
+    return frozenset(
+        name for name, info in checked.maps.items()
+        if info.value.aggregate or (isinstance(info.value, Int) and name not in others)
+    )  # fmt: skip
 
 
 def emptied(checked: CheckedProgram) -> frozenset[str]:
@@ -222,12 +248,39 @@ def emptied(checked: CheckedProgram) -> frozenset[str]:
 
 def _read(checked: CheckedProgram) -> Iterator[str]:
     """Unkeyed maps that programs read."""
-    pending: list[nodes.Node] = [unit.body for unit in checked.units]
+    pending = _bodies(checked)
     while pending:
         node = pending.pop()
         if isinstance(node, nodes.MapRef):
             yield node.name
         elif isinstance(node, nodes.Assign) and isinstance(node.target, nodes.MapRef) and node.operator == "=":
             pending.append(node.value)
-        elif not (isinstance(node, nodes.Call) and node in checked.events and checked.events[node].kind in _PASSED):
+        elif not _passes(checked, node):
             pending.extend(children(node))
+
+
+def _uncounted(checked: CheckedProgram) -> Iterator[str]:
+    """Maps that programs use for something else than ``@n++``, ``@n += NUMBER`` and the like."""
+    pending = _bodies(checked)
+    while pending:
+        node = pending.pop()
+        target: nodes.Node | None = None
+        if isinstance(node, nodes.MapRef):
+            yield node.name
+        elif isinstance(node, nodes.Assign) and node.operator in ("+=", "-="):
+            target = node.target
+        elif isinstance(node, nodes.ExprStmt) and isinstance(node.value, nodes.Unary):
+            target = node.value.operand if node.value.operator in ("++", "--") else None
+        if isinstance(target, nodes.MapRef | nodes.MapIndex):
+            pending.extend(target.keys if isinstance(target, nodes.MapIndex) else ())
+            pending.extend([node.value] if isinstance(node, nodes.Assign) else ())
+        elif not _passes(checked, node):
+            pending.extend(children(node))
+
+
+def _bodies(checked: CheckedProgram) -> list[nodes.Node]:
+    return [*(unit.body for unit in checked.units), *(function.body for function in checked.functions)]
+
+
+def _passes(checked: CheckedProgram, node: nodes.Node) -> bool:
+    return isinstance(node, nodes.Call) and node in checked.events and checked.events[node].kind in _PASSED

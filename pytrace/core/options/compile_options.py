@@ -66,6 +66,8 @@ class CompileOptions(msgspec.Struct, frozen=True):
     """``--max-rate``: programs limit the rate of their hits."""
     sampled: bool = False
     """``--budget``: programs may leave hits out."""
+    resets: bool = False
+    """``--live``: the user may empty maps at any time."""
     environment: dict[str, str] = msgspec.field(default_factory=dict)
 
     @property

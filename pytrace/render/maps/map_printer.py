@@ -368,6 +368,14 @@ class MapView(MapPrinter):
         else:
             self._reader.clear(self.spec)
 
+    def reset(self, pause: Callable[[], None]) -> None:
+        """As :meth:`clear`; of a double-buffered map no update is lost. *pause* is called while it takes long."""
+        if self._key is None:
+            self._scalar(Shown(clear=True), False)
+            return
+        for _ in _paused(self._reader.blocks(self.spec, clear=True), pause):
+            pass
+
     def zero(self) -> None:
         """Set all values to zero; keys stay."""
         if self._subtract is None:

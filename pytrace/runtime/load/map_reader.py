@@ -12,6 +12,7 @@ import struct
 from collections.abc import Iterator
 
 from pytrace.core.diagnostics import InternalError
+from pytrace.core.event_layout import EmptiedMap, PrintedMap
 from pytrace.core.manifest import DIGEST, PER_CPU_TYPES, SLOT_FLAG, GlobalSlot, MapSpec
 from pytrace.runtime.abi import bpf, bpf_maps, perf
 from pytrace.runtime.load import key_digests
@@ -88,8 +89,11 @@ class MapReader:
         """Remove whole keys after *rows* rows were removed, unless there is room for those that come until next time.
 
         A program may be about to insert a digest whose key it has seen in the map. When all these programs have ended,
-        the keys of such digests are put back; programs that come later insert the key themselves.
+        the keys of such digests are put back; programs that come later insert the key themselves. Of a map that only
+        the user resets, a program may sleep, which nothing waits for: then the keys stay.
         """
+        if not self._awaited(spec):
+            return
         left = self._left[spec.keys] = self._left.get(spec.keys, 0) + rows
         if 2 * left <= self._keys_size(spec)[3] - self._size(spec)[3]:
             return
@@ -100,6 +104,13 @@ class MapReader:
             if whole is not None:
                 self._put_back(spec, name, whole)
         self._left[spec.keys] = 0
+
+    def _awaited(self, spec: MapSpec) -> bool:
+        """Whether no program that may sleep uses the map: none does that the script clears."""
+        manifest = self._loaded.manifest
+        parts = (item.static for item in manifest.events)
+        cleared = (part.map for part in parts if isinstance(part, EmptiedMap | PrintedMap))
+        return spec.name in cleared or not any(program.sleepable for program in manifest.programs)
 
     def _put_back(self, spec: MapSpec, name: bytes, whole: bytes) -> None:
         try:

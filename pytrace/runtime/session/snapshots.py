@@ -63,10 +63,7 @@ class Snapshots:
 
     def clear(self, name: str) -> None:
         """Empty a map; of a double-buffered one no update is lost."""
-        from pytrace.render.maps.map_printer import Shown  # few runs are shown live
-
-        view = next(view for view in self._renderer.views() if view.spec.name == name)
-        view.entries(Shown(top=1, clear=True))
+        next(view for view in self._renderer.views() if view.spec.name == name).reset(self._collect)
 
     def _take(self, most: int) -> SnapshotData:
         self._symbols.poll()

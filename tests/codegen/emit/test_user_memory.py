@@ -155,6 +155,13 @@ def test_programs_that_must_not_sleep(text: str) -> None:
     assert not any(item.sleepable for item in compiled(text, sleepable()).manifest.programs)
 
 
+def test_programs_of_maps_that_the_user_may_reset_sleep_as_others_do() -> None:
+    for text in ("@[str(arg0)] = count();", "@[(1, str(arg0, 8))] = count();"):
+        script = compiled(f"uprobe:/bin/app:work {{ {text} }}", sleepable(), CompileOptions(resets=True))
+        assert script.manifest.maps[0].inner is not None
+        assert script.manifest.programs[0].sleepable
+
+
 def test_programs_do_not_sleep_without_the_feature() -> None:
     kernel = RecordedKernel()
     assert not compiled("uprobe:/bin/app:work { print(str(arg0)); }", kernel).manifest.programs[0].sleepable

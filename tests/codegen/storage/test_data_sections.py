@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from pytrace.codegen.ir.module import Module
-from pytrace.codegen.storage.data_sections import CACHE_LINE, Layout, emptied, snapshots
+from pytrace.codegen.storage.data_sections import CACHE_LINE, Layout, emptied, resettable, snapshots
 from pytrace.codegen.storage.scratch_memory import CLAIM, COPIES
 from pytrace.core.event_layout import Location
 from pytrace.core.manifest import SLOT_FLAG
@@ -117,6 +117,36 @@ def test_random_words_are_for_the_largest_digested_key() -> None:
 )
 def test_names(body: str, names: set[str]) -> None:
     assert snapshots(analyse(f"begin {{ {body} }}").checked()) == names
+
+
+@pytest.mark.parametrize(
+    ("body", "names", "buffered"),
+    [
+        ("@c = count();", {"@c"}, set()),
+        ("@c = count(); $x = (int64)@c;", {"@c"}, {"@c"}),
+        ("@c[tid] = count(); @h = hist(1);", {"@c", "@h"}, {"@c"}),
+        ("@m = max(1); @s[comm] = stats(1); print(@m);", {"@m", "@s"}, {"@m", "@s"}),
+        ("@n++; --@m[1]; @o[tid] += 2; @p -= tid;", {"@n", "@m", "@o", "@p"}, {"@n", "@m", "@o", "@p"}),
+        ("@n[1]++; if (@n[1] > 3) { exit(); }", set(), set()),
+        ("@n++; @n = 5;", set(), set()),
+        ("$x = @n++; @k[@j++]++;", {"@k"}, {"@k"}),
+        ("@n[1]++; _ = delete(@n, 1); @o[@a] += @b; @a = 1; @b = 2;", {"@o"}, {"@o"}),
+        ("@start[tid] = nsecs; @text = comm; @t[1] = (1, 2);", set(), set()),
+    ],
+)
+def test_what_the_user_may_reset(body: str, names: set[str], buffered: set[str]) -> None:
+    program = analyse(f"begin {{ {body} }}").checked()
+    assert resettable(program) == names
+    assert snapshots(program, resets=True) == buffered
+    assert snapshots(program) == set()
+    layout = Layout.plan(program, 2, resets=True)
+    assert layout.emptied == names
+    assert layout.awaited == set(), "programs may sleep as without the view"
+
+
+def test_functions_read_maps() -> None:
+    text = "fn f(): int64 { return (int64)@c; } begin { @c = count(); clear(@c); print(f()); }"
+    assert snapshots(analyse(text).checked()) == {"@c"}
 
 
 def test_emptied_in_any_way() -> None:

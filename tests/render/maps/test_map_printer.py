@@ -259,6 +259,19 @@ def test_print_and_clear_of_an_unkeyed_count_loses_nothing() -> None:
     assert run.printed() == b"@c: 2\n"
 
 
+def test_a_reset_is_of_keyed_and_of_unkeyed_maps() -> None:
+    run, paused = ints(), list[bool]()
+    run.scalar("@c", Count(), 3, 4)
+    show_ = run.event("print_map", map="@c")
+    for view in run.renderer.views():
+        view.reset(lambda: paused.append(True))
+        assert view.contents() == []
+    assert paused, "between blocks of rows"
+    run.reader.slots["@c"] = (True, (5).to_bytes(8, "little") + (4).to_bytes(8, "little"))
+    run.send(show_)
+    assert run.printed() == b"@c: 2\n"
+
+
 def test_cleared_counts_are_gone_and_zeroed_ones_are_not() -> None:
     run = Run()
     run.scalar("@c", Count(), 3, 4)

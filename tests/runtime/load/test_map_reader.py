@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pytrace.core.diagnostics import InternalError
+from pytrace.core.event_layout import EmptiedMap
 from pytrace.core.manifest import GlobalSlot, MapSpec, MapType
 from pytrace.core.types import INT32, UINT64, String
 from pytrace.runtime.abi import bpf, perf, syscalls
@@ -323,6 +324,7 @@ class Digested:
         size = 16 + 8 * buckets
         self.digests, self.keys, self.fake = maps.add(size, 8), maps.add(16, 200), maps
         self.generations: dict[str, Any] = {}
+        self.manifest = SimpleNamespace(events=[], programs=[])
         self.meanwhile: list[int] = []
         """Keys whose digests a program inserts before it ends, as it has seen the whole keys."""
         self.quiescence = SimpleNamespace(wait=lambda: self.put(*self.meanwhile, keys=False))
@@ -384,6 +386,16 @@ def test_keys_of_digests_that_come_meanwhile_stay(maps: FakeMaps, monkeypatch: p
     assert len(paired(made.blocks(DIGESTED, clear=True))) == 3
     assert made.items(DIGESTED) == [(b"\2" * 200, b"\2" * 8)]
     assert loaded.known == [2]
+
+
+@pytest.mark.parametrize("by_script", [False, True])
+def test_keys_stay_where_programs_may_sleep(maps: FakeMaps, monkeypatch: pytest.MonkeyPatch, by_script: bool) -> None:
+    loaded: Any = Digested(maps, monkeypatch, 1)
+    loaded.manifest.programs.append(SimpleNamespace(sleepable=True))
+    loaded.manifest.events.append(SimpleNamespace(static=EmptiedMap("@d" if by_script else "@other")))
+    loaded.put(1, 2, 3)
+    assert len(paired(MapReader(loaded).blocks(DIGESTED, clear=True))) == 3
+    assert loaded.known == ([] if by_script else [1, 2, 3])
 
 
 def test_a_digest_whose_key_finds_no_room_is_dropped(maps: FakeMaps, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import time
+from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Thread
 from typing import Protocol
 
 from pytrace.base import whole_files
-from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import Manifest
 from pytrace.core.options.run_options import RunOptions
@@ -71,6 +71,8 @@ class LiveView(Service):
         self._started = time.monotonic()
         self._before: Measured | None = None
         self._lost = self._states = 0
+        self._resets: deque[str] = deque()
+        """Maps that are still to be emptied."""
         self._results: SimpleQueue[Notice] = SimpleQueue()
         """Messages of the thread that writes files."""
 
@@ -95,11 +97,15 @@ class LiveView(Service):
         """Seconds until there is something to send, at most *longest*."""
         if not self._view.flush():
             return min(longest, _SOON)
+        if self._resets:
+            return 0.0
         return max(0.0, min(longest, self._next_look - time.monotonic()))
 
     def work(self, _handled: int) -> None:
         """Do what the view asks for, and send what is new."""
         now = time.monotonic()
+        if self._resets:
+            self._reset_next()
         if now < self._next_look or not self._view.flush():
             return
         self._next_look = now + LOOK_EVERY
@@ -168,23 +174,27 @@ class LiveView(Service):
 
     def _do(self, command: Command) -> None:
         if command.do == "clear":
-            self._clear(command.name)
+            self._clear(command.name.split())
         elif command.do == "save":
             self._write("pts", file_form.write)
         elif command.do == "report":
             self._write("html", _report)
 
-    def _clear(self, name: str) -> None:
-        """Empty a map, or all aggregations: what programs keep between two probes stays."""
-        names = [
-            spec.name
-            for spec in self._manifest.maps
-            if spec.name == name or (not name and isinstance(spec.value, types.AGGREGATIONS))
-        ]
-        for each in names:
-            self._snapshots.clear(each)
-        self._next_state = 0.0
-        self._view.send(Notice(f"{', '.join(names) or 'nothing'} was reset"))
+    def _clear(self, wanted: list[str]) -> None:
+        """Empty maps, or all that may be emptied: what programs store and read again stays."""
+        specs = [spec for spec in self._manifest.maps if spec.name in wanted or not wanted]
+        emptied = [spec.name for spec in specs if spec.resettable]
+        kept = [spec.name for spec in specs if wanted and not spec.resettable]
+        # One in each turn: the kernel waits each time until no program uses the older buffer.
+        self._resets.extend(emptied)
+        parts = [f"{', '.join(emptied) or 'nothing'} was reset"] if emptied or not wanted else []
+        parts += [f"{', '.join(kept)} was not reset: the script may read what it has stored there"] if kept else []
+        self._view.send(Notice("; ".join(parts), error=not emptied))
+
+    def _reset_next(self) -> None:
+        self._snapshots.clear(self._resets.popleft())
+        if not self._resets:
+            self._next_state = 0.0
 
     def _write(self, suffix: str, write: Callable[[SnapshotData, str], None]) -> None:
         """Write a snapshot to a new file; a thread does, as that may take long."""

@@ -25,6 +25,8 @@ from pytrace.runtime.session.services.service import EndOfRun
 from tests.support import snapshots
 from tests.support.waiting import until
 
+STORED = "was not reset: the script may read what it has stored there"
+
 
 class FakeView:
     """A view that takes everything."""
@@ -175,11 +177,20 @@ def test_large_maps_are_read_less_often(run: Run, monkeypatch: pytest.MonkeyPatc
     assert state.meters.interval == 0.5 / module.SHARE
 
 
-def test_a_reset_is_of_one_map_or_of_aggregations(run: Run) -> None:
+def test_a_reset_is_of_one_map_or_of_all_that_may_be_emptied(run: Run) -> None:
     run.work()
-    assert run.work("clear @start")[0] == Notice("@start was reset")
-    assert run.work("clear")[0] == Notice("@x was reset")
-    assert run.run.cleared == ["@start", "@x"]
+    run.view.states = 1
+    assert run.work("clear @x") == [Notice("@x was reset")]
+    assert run.service.pause(1) == 0, "the map is emptied in the next turn"
+    run.service.work(0)
+    assert run.run.cleared == ["@x"]
+    assert isinstance(run.work()[0], State), "the view is told at once"
+    assert run.work("clear") == [Notice("@x was reset")]
+    run.service.work(0)
+    assert run.work("clear @start")[0] == Notice(f"@start {STORED}", error=True)
+    assert run.work("clear @x @start")[0] == Notice(f"@x was reset; @start {STORED}")
+    run.service.work(0)
+    assert run.run.cleared == ["@x", "@x", "@x"]
 
 
 def test_snapshots_and_reports_are_written_by_a_thread(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
