@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from pytrace.interface.errors import ScriptError as ScriptError
     from pytrace.interface.errors import TraceWarning as TraceWarning
     from pytrace.interface.events import Event as Event
+    from pytrace.interface.fleet import Fleet as Fleet
+    from pytrace.interface.fleet import HostReport as HostReport
+    from pytrace.interface.fleet import fleet as fleet
     from pytrace.interface.listing import Probe as Probe
     from pytrace.interface.listing import features as features
     from pytrace.interface.listing import probes as probes
@@ -28,6 +31,8 @@ _PUBLIC = {
     "CompiledScript": "compiled",
     "Error": "errors",
     "Event": "events",
+    "Fleet": "fleet",
+    "HostReport": "fleet",
     "LossWarning": "errors",
     "Probe": "listing",
     "ScriptError": "errors",
@@ -37,6 +42,7 @@ _PUBLIC = {
     "TraceWarning": "errors",
     "compile": "compiled",
     "features": "listing",
+    "fleet": "fleet",
     "merge": "snapshots",
     "open": "running",
     "probes": "listing",

@@ -20,7 +20,7 @@ ONLY_IN = {
     "llvmlite": "codegen/ir",
     "ply": "frontend/syntax",
     "clang": "frontend/c",
-    "ClusterShell": "fleet",
+    "ClusterShell": "remote",
     "elftools": "runtime/dwarf",
     "pyroute2": "runtime/host",
     "textual": "live",

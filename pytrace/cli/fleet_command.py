@@ -17,12 +17,13 @@ from pytrace.cli.scripts.command_parser import CommandParser
 from pytrace.core.diagnostics import Diagnostics, TraceError, bytes_shown
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.options.run_options import RunOptions
-from pytrace.fleet import hosts as fleet_hosts
-from pytrace.fleet import messages as protocol
-from pytrace.fleet.answer import Answer
-from pytrace.fleet.controller import Controller, folder
-from pytrace.fleet.messages import Limits, Options, Request
-from pytrace.fleet.rollout import SOAK, Rollout, stages
+from pytrace.remote import hosts as fleet_hosts
+from pytrace.remote import messages as protocol
+from pytrace.remote.answer import Answer
+from pytrace.remote.carriage import WORKERS, Carriage
+from pytrace.remote.controller import Controller, folder
+from pytrace.remote.messages import Limits, Options, Request
+from pytrace.remote.rollout import SOAK, Rollout, stages
 from pytrace.results import file_form
 from pytrace.results.formats import table
 from pytrace.results.formats.format_row import Format, WriteOptions
@@ -70,7 +71,7 @@ OWN: dict[str, _Own] = {
     "--by": {"metavar": "LABEL", "help": "keys begin with the host (--by host), or with its group in a source of "
              "groups of ClusterShell"},
     "--become": {"choices": ("sudo",), "help": "start agents through sudo, without a password"},
-    "--worker": {"default": "ssh", "choices": ("ssh", "rsh", "exec"), "help": "ClusterShell's worker"},
+    "--worker": {"default": "ssh", "choices": WORKERS, "help": "ClusterShell's worker"},
     "--ssh-options": {"default": "", "metavar": "OPTIONS", "help": "for ssh, beside your own configuration"},
     "--fanout": {"type": _positive, "default": 1000, "metavar": "N", "help": "hosts at a time (1000)"},
     "--agent": {"default": "pytrace agent", "metavar": "COMMAND", "help": "the command on the hosts"},
@@ -127,22 +128,24 @@ def run(words: Sequence[str], write: WriteSnapshot) -> int:
     # Wrong names of formats and files are errors before anything runs.
     table.chosen(options.format, options.output)
     try:
-        from pytrace.fleet import clustershell  # an extra
+        from pytrace.remote import clustershell  # an extra
     except ImportError as error:
         hints = ("pip install 'pytrace[fleet]'",)
         raise TraceError(f"pytrace fleet needs ClusterShell: {error}", hints=hints) from None
     names = clustershell.names(arguments.hosts)
     sizes = stages(arguments.stage, len(names))
-    label = _label(arguments.by, names, clustershell.labels)
+    label = clustershell.label(arguments.by, names)
     asked = _request(arguments, line, options, script)
     with folder() as private:
         controller = Controller(names, asked, Answer(label, arguments.by or ""), private)
-        carriage = clustershell.Carriage(
+        carriage = Carriage(
             command=arguments.agent, become=arguments.become == "sudo", worker=arguments.worker,
             fanout=arguments.fanout, ssh_options=arguments.ssh_options,
         )  # fmt: skip
         rollout = Rollout(names, sizes, arguments.soak, arguments.max_losses)
-        clustershell.ask(asked.limits, controller, rollout, carriage, (lambda _: None) if options.quiet else _tell)
+        tell: Callable[[str], object] = (lambda _: None) if options.quiet else _tell
+        with clustershell.interruptions() as stopping:
+            clustershell.ask(asked.limits, controller, rollout, carriage, tell, stopping)
     _write(controller.result(), options, write)
     _report(controller, options, clustershell.fold)
     return controller.status
@@ -164,15 +167,6 @@ def _check(line: CommandLine) -> None:
     for key in line.values:
         if key not in OF_A_RUN:
             raise TraceError(f"--{longs[key]} is not for pytrace fleet", hints=("pytrace fleet --help",))
-
-
-def _label(by: str | None, names: Sequence[str], groups: Callable[[Sequence[str], str], dict[str, str]]) -> (
-    Callable[[str], str] | None
-):
-    """The label of each host for ``--by``."""
-    if by is None:
-        return None
-    return groups(names, by).__getitem__ if by != "host" else str
 
 
 # ---------------------------------------------------------------------------------------------- the request
@@ -202,11 +196,7 @@ def _request(arguments: Namespace, line: CommandLine, options: RunOptions, scrip
             max_rate={rate.pattern: rate.hits for rate in options.rates},
         ),
     )  # fmt: skip
-    size = len(protocol.encode(asked))
-    if size > protocol.LONGEST_REQUEST:
-        raise TraceError(f"the request has {size} bytes, and agents read {protocol.LONGEST_REQUEST} at most",
-                         hints=("--compile-there sends the text only",))  # fmt: skip
-    return asked
+    return protocol.checked(asked)
 
 
 def _compiled(line: CommandLine, options: RunOptions, script: Script) -> CompiledScript:

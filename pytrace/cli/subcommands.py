@@ -210,7 +210,7 @@ def _agent(words: Sequence[str]) -> int:
     if os.isatty(0):
         sys.stderr.write(parser.format_help())
         return 1
-    from pytrace.fleet import agent  # with it the Python interface and the runtime
+    from pytrace.agent import agent  # with it the Python interface and the runtime
 
     return agent.run()
 

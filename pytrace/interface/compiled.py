@@ -126,14 +126,19 @@ class CompiledScript:
         Raises:
             TraceError: the file cannot be written, or the script has parts that only this machine can compile.
         """
-        ahead = self._script
-        if ahead.manifest.ahead is None:
-            with _COMPILING:
-                ahead = build(self._source, replace(self._options, ahead=True))
+        ahead = self.ahead_of_time()
         try:
             whole_files.write(os.fspath(path), ahead.to_bytes(executable=True), executable=True)
         except OSError as error:
             raise TraceError(f"cannot write {os.fspath(path)!r}: {error.strerror}") from error
+
+    def ahead_of_time(self) -> manifest.CompiledScript:
+        """What :meth:`save` writes.
+
+        Raises:
+            ScriptError, TraceError: the script has parts that only this machine can compile.
+        """
+        return self._script if self.ahead else ahead_of_time(self._source, self._options)
 
     def prepared(self, options: RunOptions) -> manifest.CompiledScript:
         """The script for a session to load: a saved script is prepared for this machine and its parameters."""
@@ -247,6 +252,16 @@ def compile(script: Script, **arguments: Unpack[Arguments]) -> CompiledScript:  
         return CompiledScript(manifest.CompiledScript.from_bytes(data), source, options)
     with _COMPILING:
         return CompiledScript(build(source, options, arguments.get("cached", True)), source, options)
+
+
+def ahead_of_time(source: Source, options: CompileOptions) -> manifest.CompiledScript:
+    """A script compiled for other machines.
+
+    Raises:
+        ScriptError, TraceError: it has errors, or parts that only this machine can compile.
+    """
+    with _COMPILING:
+        return build(source, replace(options, ahead=True))
 
 
 def check_names(arguments: Arguments) -> None:

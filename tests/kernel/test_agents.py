@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import pytrace
-from pytrace.fleet.messages import Attached, Beat, End, Refused, Snapshot, Stop, Warned
+from pytrace.remote.messages import Attached, Beat, End, Refused, Snapshot, Stop, Warned
 from tests.support.agents import COUNTING, Agent, agent, call, request
 
 pytestmark = pytest.mark.usefixtures("no_leaks")

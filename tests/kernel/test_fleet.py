@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import pytrace
-from pytrace.fleet import messages
-from pytrace.fleet.messages import Hello, Refused
+from pytrace.remote import messages
+from pytrace.remote.messages import Hello, Refused
 from tests.support import ssh_hosts
 from tests.support.agents import COUNTING, ROOT, call
 from tests.support.patience import patience

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from pytrace.fleet import messages
-from pytrace.fleet.messages import End, FromAgent, Limits, Request, Snapshot
+from pytrace.remote import messages
+from pytrace.remote.messages import End, FromAgent, Limits, Request, Snapshot
 from pytrace.results import file_form
 from pytrace.results.snapshot import SnapshotData
 from tests.support.patience import patience

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.fleet import messages
-from pytrace.fleet.messages import (
+from pytrace.remote import messages
+from pytrace.remote.messages import (
     Attached,
     Beat,
     Clock,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 
-from pytrace.fleet.messages import End, FromAgent, Snapshot, encode
+from pytrace.remote.messages import End, FromAgent, Snapshot, encode
 from pytrace.runtime.output.channel import Channel
 
 PAUSE = 0.05

@@ -8,9 +8,9 @@ from contextlib import suppress
 
 import pytest
 
-from pytrace.fleet import messages
-from pytrace.fleet.messages import End, FromAgent, Snapshot, Warned
-from pytrace.fleet.outbox import Outbox
+from pytrace.agent.outbox import Outbox
+from pytrace.remote import messages
+from pytrace.remote.messages import End, FromAgent, Snapshot, Warned
 from pytrace.runtime.output.channel import Channel
 
 END = End(reason="stop", status=0)

@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from pytrace.core.costs import ProbeCost, RunCost
-from pytrace.fleet import controller, messages
-from pytrace.fleet.answer import Answer
-from pytrace.fleet.clocks import Offset
-from pytrace.fleet.controller import Controller
-from pytrace.fleet.hosts import State
-from pytrace.fleet.messages import (
+from pytrace.remote import controller, messages
+from pytrace.remote.answer import Answer
+from pytrace.remote.clocks import Offset
+from pytrace.remote.controller import Controller
+from pytrace.remote.hosts import State
+from pytrace.remote.messages import (
     Attached,
     Beat,
     Clock,
@@ -230,3 +230,21 @@ def test_nobody_else_is_asked(three: Controller) -> None:
     three.closed("web2", 0)
     three.finish(5)
     assert [host.state for host in three.hosts.values()] == [State.SILENT, State.NOT_ASKED, State.NOT_ASKED]
+
+
+def test_the_answer_so_far_has_the_newest_snapshot_of_each_host(three: Controller) -> None:
+    say(three, "web1", hello("web1"), ATTACHED, counted("web1", 5), END)
+    say(three, "web2", hello("web2"), ATTACHED, counted("web2", 6))
+    say(three, "web2", counted("web2", 60))
+    assert three.current().maps["@"].entries == {"x": 65}
+    assert three.news == 3
+    # A host that sends the run of another, or nonsense, is left out.
+    say(three, "web3", hello("web3"), ATTACHED, counted("web1", 1000))
+    assert three.current().maps["@"].entries == {"x": 65}
+    say(three, "web3", Snapshot(number=2, data=b"x"))
+    assert three.current().maps["@"].entries == {"x": 65}
+    # Looking changes nothing.
+    say(three, "web2", END)
+    three.finish(10)
+    assert count(three) == 65
+    assert three.result() == three.current()

@@ -10,22 +10,22 @@ import logging
 import resource
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-import msgspec
 from ClusterShell.Event import EventHandler
 from ClusterShell.NodeSet import NodeSet, NodeSetException
 from ClusterShell.NodeUtils import GroupResolverError, GroupSourceError
 from ClusterShell.Task import task_self
 
 from pytrace.core.diagnostics import TraceError, counted
-from pytrace.fleet import messages
-from pytrace.fleet.controller import Controller
-from pytrace.fleet.hosts import State
-from pytrace.fleet.messages import Limits, Stop
-from pytrace.fleet.rollout import Rollout
+from pytrace.remote import messages
+from pytrace.remote.carriage import Carriage, Stopping
+from pytrace.remote.controller import Controller
+from pytrace.remote.hosts import State
+from pytrace.remote.messages import Limits, Stop
+from pytrace.remote.rollout import Rollout
 
 TICK = 0.5
 """Seconds between two looks at the clock."""
@@ -33,29 +33,8 @@ LEAVE = 10.0
 """Seconds in which hosts that were told to stop send their results."""
 SPOKEN = frozenset({State.ANSWERED, State.CUT_SHORT, State.REFUSED})
 """States of hosts whose agents end by themselves."""
-WORKERS = ("ssh", "rsh", "exec")
-"""ClusterShell's workers with a process for each host and a way to write to it, which that of pdsh has not."""
 DESCRIPTORS = 8
 """Open files for each host: three pipes, and what starting a process needs."""
-
-
-class Carriage(msgspec.Struct, frozen=True, kw_only=True):
-    """How agents are started."""
-
-    command: str = "pytrace agent"
-    become: bool = False
-    """Through sudo, without a password."""
-    worker: str = "ssh"
-    """One of :data:`WORKERS`."""
-    fanout: int = 1000
-    """Hosts at a time."""
-    ssh_options: str = ""
-    connect_timeout: float = 15.0
-
-    @property
-    def started(self) -> str:
-        """The command on a host."""
-        return f"sudo -n {self.command}" if self.become else self.command
 
 
 def names(text: str) -> list[str]:
@@ -99,12 +78,24 @@ def labels(hosts: Iterable[str], source: str) -> dict[str, str]:
     return found
 
 
-def ask(
-    limits: Limits, controller: Controller, rollout: Rollout, carriage: Carriage, tell: Callable[[str], object]
-) -> None:
-    """Ask the hosts of *controller*, until each has answered or is given up; Ctrl-C ends their runs.
+def label(by: str | None, hosts: Sequence[str]) -> Callable[[str], str] | None:
+    """The label of each host for ``--by``; None: answers are merged.
 
-    When *rollout* stops, the runs that were started end as well, and their results count.
+    Raises:
+        TraceError: as :func:`labels`.
+    """
+    if by is None:
+        return None
+    return labels(hosts, by).__getitem__ if by != "host" else str
+
+
+def ask(
+    limits: Limits, controller: Controller, rollout: Rollout, carriage: Carriage, tell: Callable[[str], object],
+    stopping: Stopping,
+) -> None:  # fmt: skip
+    """Ask the hosts of *controller*, until each has answered or is given up.
+
+    When *stopping* asks for it, the runs that were started end, and their results count; also when *rollout* stops.
 
     *tell* is called with a line once the script is attached on all hosts of a stage on which it can be.
     """
@@ -120,12 +111,11 @@ def ask(
     task.set_default("distant_workername", carriage.worker)
     worker = _reading_worker(task.default("distant_worker"))
     task.set_default("distant_worker", worker)
-    with _interruptions() as interrupted:
-        carrier = _Carrier(limits.heartbeat, controller, rollout, carriage, interrupted, task, tell)
+    carrier = _Carrier(limits.heartbeat, controller, rollout, carriage, stopping, task, tell)
+    # The loop ends, and its timer, as soon as no host is left.
+    while carrier.begin_stage():
         task.timer(TICK, carrier, interval=TICK, autoclose=True)
-        # The loop ends as soon as no host is left.
-        while carrier.begin_stage():
-            task.resume()
+        task.resume()
     controller.finish(time.monotonic(), rollout.stopped)
 
 
@@ -147,16 +137,10 @@ def _reading_worker(worker: Any) -> Any:
     return Worker
 
 
-class _Interruptions:
-    """How often Ctrl-C was typed."""
-
-    count = 0
-
-
 @contextmanager
-def _interruptions() -> Iterator[_Interruptions]:
-    """Ctrl-C and SIGTERM are counted during the block: the loop of ClusterShell must not be left by an exception."""
-    interrupted = _Interruptions()
+def interruptions() -> Iterator[Stopping]:
+    """Ctrl-C and SIGTERM ask for the end during the block: ClusterShell's loop must not be left by an exception."""
+    interrupted = Stopping()
 
     def handle(_number: int, _frame: object) -> None:
         interrupted.count += 1
@@ -203,10 +187,10 @@ class _Carrier(EventHandler):  # type: ignore[misc]
 
     def __init__(
         self, heartbeat: float, controller: Controller, rollout: Rollout, carriage: Carriage,
-        interrupted: _Interruptions, task: _Task, tell: Callable[[str], object],
+        stopping: Stopping, task: _Task, tell: Callable[[str], object],
     ) -> None:  # fmt: skip
         self._heartbeat = heartbeat
-        self._controller, self._interrupted, self._task = controller, interrupted, task
+        self._controller, self._stopping, self._task = controller, stopping, task
         self._rollout, self._carriage = rollout, carriage
         self._workers: dict[str, _Worker] = {}
         self._beaten = 0.0
@@ -265,12 +249,12 @@ class _Carrier(EventHandler):  # type: ignore[misc]
         self._abort({*closing, *self._controller.silent(now)})
         self._tell_attached()
         self.begin_stage()
-        if (self._interrupted.count or self._rollout.stopped) and self._leaving is None:
+        if (self._stopping.count or self._rollout.stopped) and self._leaving is None:
             self._leaving = now
             self._abort(self._controller.withdraw())
             for _, worker in self._asked():
                 worker.write(messages.encode(Stop()))
-        if self._leaving is not None and (self._interrupted.count > 1 or now - self._leaving > LEAVE):
+        if self._leaving is not None and (self._stopping.count > 1 or now - self._leaving > LEAVE):
             self._task.abort()
 
     def _tell_attached(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pytrace.core.diagnostics import TraceError, counted
-from pytrace.fleet.hosts import OVER, Host, State
+from pytrace.remote.hosts import OVER, Host, State
 
 ALL = "all"
 SOAK = 10.0

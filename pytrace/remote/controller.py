@@ -1,19 +1,21 @@
-"""The state of a question to many hosts, whatever carries the messages (:mod:`pytrace.fleet.clustershell`)."""
+"""The state of a question to many hosts, whatever carries the messages (:mod:`pytrace.remote.clustershell`)."""
 
 from __future__ import annotations
 
 import os
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
 from pytrace.base.control_characters import printable_text
 from pytrace.core.diagnostics import TraceError
-from pytrace.fleet import messages
-from pytrace.fleet.answer import Answer
-from pytrace.fleet.clocks import aligned, better, measured
-from pytrace.fleet.hosts import OVER, Host, State, reason
-from pytrace.fleet.messages import (
+from pytrace.remote import messages
+from pytrace.remote.answer import Answer
+from pytrace.remote.clocks import aligned, better, measured
+from pytrace.remote.hosts import OVER, Host, State, reason
+from pytrace.remote.messages import (
     Attached,
     Beat,
     Clock,
@@ -51,6 +53,11 @@ class Controller:
     ) -> None:  # fmt: skip
         """*folder* is for the newest snapshot of each host, so that memory does not grow with their number."""
         self.hosts = {name: Host(name) for name in names}
+        self.news = 0
+        """Grows with each snapshot of a host."""
+        self._lock = threading.Lock()
+        """Held while the answer or files of snapshots change, as :meth:`current` may be called in another thread."""
+        self._folder = folder
         self._request, self._limits, self._answer, self._clock = messages.encode(request), request.limits, answer, clock
         self._lines: dict[str, Lines] = {}
         self._bytes = dict.fromkeys(names, 0)
@@ -140,8 +147,7 @@ class Controller:
                     host.warnings.append(printable_text(text))
             case Snapshot():
                 host.watched, host.lost, host.over_budget = now - host.attached, message.lost, message.over_budget
-                with open(self._files[host.name], "wb") as file:
-                    file.write(message.data)
+                self._keep(host.name, message.data)
             case Refused():
                 host.status = message.status or 1
                 self._over(host, State.REFUSED, _first_line(message.text))
@@ -156,19 +162,26 @@ class Controller:
         """A host has nothing more to say: its newest snapshot becomes part of the answer."""
         host.state, host.text = state, text
         self._lines.pop(host.name, None)
-        try:
-            with open(self._files[host.name], "rb") as file:
-                data = file.read()
-        except FileNotFoundError:
+        path = self._files[host.name]
+        if not os.path.exists(path):
             if state is State.ANSWERED:
                 host.state, host.text = State.LOST, "it sent no results"
             return
-        os.unlink(self._files[host.name])
         try:
-            snapshot = file_form.from_bytes(data, host.name)
-            self._answer.add(host.name, aligned(snapshot, host.clock) if host.clock is not None else snapshot)
+            with self._lock:
+                self._answer.add(host.name, _read(path, host))
         except TraceError as error:
             host.state, host.text = State.LOST, f"its results do not fit: {error.message}"
+        finally:
+            os.unlink(path)
+
+    def _keep(self, name: str, data: bytes) -> None:
+        path = self._files[name]
+        with open(path + ".new", "wb") as file:
+            file.write(data)
+        with self._lock:
+            os.replace(path + ".new", path)
+        self.news += 1
 
     # ---- time
 
@@ -202,8 +215,27 @@ class Controller:
         return waiting
 
     def result(self) -> SnapshotData:
-        """The answer so far."""
-        return self._answer.result()
+        """The answer of the hosts that have nothing more to say."""
+        with self._lock:
+            answer = self._answer.copy()
+        return answer.result()
+
+    def current(self) -> SnapshotData:
+        """The answer so far, with the newest snapshots of all hosts; also called in other threads than the rest."""
+        with tempfile.TemporaryDirectory(dir=self._folder) as links:
+            with self._lock:
+                answer = self._answer.copy()
+                # What is linked stays as it is, while newer ones replace it.
+                for path in self._files.values():
+                    with suppress(FileNotFoundError):
+                        os.link(path, os.path.join(links, os.path.basename(path)))
+            for name, path in self._files.items():
+                link = os.path.join(links, os.path.basename(path))
+                # What does not fit is reported at the end of its run.
+                if os.path.exists(link):
+                    with suppress(TraceError):
+                        answer.add(name, _read(link, self.hosts[name]))
+        return answer.result()
 
     @property
     def attached(self) -> int | None:
@@ -216,6 +248,12 @@ class Controller:
     def status(self) -> int:
         """The exit status: 0 if all hosts answered, and their scripts ended with 0."""
         return int(any(host.state is not State.ANSWERED or host.status for host in self.hosts.values()))
+
+
+def _read(path: str, host: Host) -> SnapshotData:
+    with open(path, "rb") as file:
+        snapshot = file_form.from_bytes(file.read(), host.name)
+    return aligned(snapshot, host.clock) if host.clock is not None else snapshot
 
 
 def folder() -> tempfile.TemporaryDirectory[str]:

@@ -6,7 +6,7 @@ import pytest
 
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
-from pytrace.fleet.answer import WIDTH, Answer, labelled
+from pytrace.remote.answer import WIDTH, Answer, labelled
 from pytrace.results.merge import merge
 from pytrace.results.snapshot import SnapshotData
 from tests.support.snapshots import COUNT, STRING, map_data, run, snapshot, table

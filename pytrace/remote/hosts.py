@@ -10,8 +10,8 @@ import msgspec
 
 from pytrace.base.control_characters import printable_text
 from pytrace.core.diagnostics import counted
-from pytrace.fleet.clocks import Offset
-from pytrace.fleet.messages import Hello
+from pytrace.remote.clocks import Offset
+from pytrace.remote.messages import Hello
 
 SHOWN, MOST_KERNELS = 80, 5
 """Characters of a kernel's release, and number of releases that are shown: hosts send them."""

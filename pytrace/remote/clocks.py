@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from pytrace.core import types
-from pytrace.fleet.messages import Clock
+from pytrace.remote.messages import Clock
 from pytrace.results.snapshot import MapData, Run, SnapshotData
 from pytrace.results.values import Portable, Series, Value
 

@@ -68,6 +68,13 @@ class Answer:
         """All that was added, as one snapshot."""
         return merge([snapshot for level in self._levels for snapshot in level])
 
+    def copy(self) -> Answer:
+        """An answer that others can be added to. Snapshots are not changed by merging, so both may have them."""
+        other = Answer(self._label, self._name)
+        other._levels = [list(level) for level in self._levels]
+        other._shape, other._seen, other._texts = self._shape, set(self._seen), dict(self._texts)
+        return other
+
 
 def _empty(snapshot: SnapshotData) -> SnapshotData:
     maps = {name: MapData(name, data.key, data.value) for name, data in snapshot.maps.items()}

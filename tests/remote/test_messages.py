@@ -8,8 +8,8 @@ import pytest
 
 from pytrace.core.costs import ProbeCost, RunCost
 from pytrace.core.diagnostics import TraceError
-from pytrace.fleet import messages
-from pytrace.fleet.messages import (
+from pytrace.remote import messages
+from pytrace.remote.messages import (
     Attached,
     Beat,
     Clock,

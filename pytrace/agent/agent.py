@@ -1,6 +1,6 @@
 """``pytrace agent``: runs one script for a controller, and sends it what the script counts.
 
-A request comes on standard input, messages go to standard output (:mod:`pytrace.fleet.messages`). The run ends when
+A request comes on standard input, messages go to standard output (:mod:`pytrace.remote.messages`). The run ends when
 its time is over, when one of its limits is used up, and when the controller is gone: its input ends, or it is silent.
 """
 
@@ -21,18 +21,18 @@ from types import FrameType
 from msgspec.structs import replace
 
 import pytrace
+from pytrace.agent.outbox import Outbox
 from pytrace.core.costs import RunCost
 from pytrace.core.diagnostics import Error, MisfitError, TraceError, render_error
 from pytrace.core.manifest import CompiledScript as CompiledFile
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
-from pytrace.fleet import messages
-from pytrace.fleet.messages import Attached, Beat, Clock, End, Hello, Reason, Refused, Request, Snapshot, Stop, Warned
-from pytrace.fleet.outbox import Outbox
 from pytrace.interface.compiled import Arguments, CompiledScript, build, compile_options
 from pytrace.interface.errors import TraceWarning
 from pytrace.interface.running import open as open_trace
 from pytrace.interface.tracing import Trace
+from pytrace.remote import messages
+from pytrace.remote.messages import Attached, Beat, Clock, End, Hello, Reason, Refused, Request, Snapshot, Stop, Warned
 from pytrace.results import file_form
 from pytrace.runtime.host.clocks import together
 from pytrace.runtime.output.channel import Channel

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from pytrace.fleet.clocks import Offset
-from pytrace.fleet.hosts import Host, State, clocks, complaints, reason, summary, warnings
-from pytrace.fleet.messages import Hello
+from pytrace.remote.clocks import Offset
+from pytrace.remote.hosts import Host, State, clocks, complaints, reason, summary, warnings
+from pytrace.remote.messages import Hello
 
 
 def fold(names: Iterable[str]) -> str:

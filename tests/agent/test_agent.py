@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from pytrace.fleet import messages
-from pytrace.fleet.messages import Beat, Clock, Hello, Refused, Request, Stop
+from pytrace.remote import messages
+from pytrace.remote.messages import Beat, Clock, Hello, Refused, Request, Stop
 from tests.support.agents import agent, request
 
 

@@ -12,8 +12,8 @@ from ClusterShell.NodeUtils import GroupResolverConfig
 from ClusterShell.Worker.Exec import ExecClient, ExecWorker
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.fleet import clustershell
-from pytrace.fleet.clustershell import Carriage
+from pytrace.remote import clustershell
+from pytrace.remote.carriage import WORKERS
 
 GROUPS = """
 [Main]
@@ -49,20 +49,23 @@ def test_other_hosts_are_errors(text: str, groups: None) -> None:
         clustershell.names(text)
 
 
+def test_labels_of_answers(groups: None) -> None:
+    assert clustershell.label(None, ["web1"]) is None
+    for by, expected in (("host", "web1"), ("zone", "a")):
+        label = clustershell.label(by, ["web1"])
+        assert label is not None
+        assert label("web1") == expected
+
+
 def test_there_is_no_such_source(groups: None) -> None:
     with pytest.raises(TraceError, match="--by rack:"):
         clustershell.labels(["web1"], "rack")
 
 
-@pytest.mark.parametrize("worker", clustershell.WORKERS)
+@pytest.mark.parametrize("worker", WORKERS)
 def test_workers_have_a_process_for_each_host(worker: str) -> None:
     made = clustershell._reading_worker(_load_workerclass(worker))
     assert issubclass(made, ExecWorker)
     assert issubclass(made.SHELL_CLASS, ExecClient)
     for name in ("_handle_read", "_flush_read", "_read"):
         assert hasattr(ExecClient, name), "what is overridden is there in this release"
-
-
-def test_become_is_sudo_without_a_password() -> None:
-    assert Carriage().started == "pytrace agent"
-    assert Carriage(become=True, command="x").started == "sudo -n x"

@@ -122,6 +122,18 @@ class Stop(msgspec.Struct, frozen=True, tag="stop"):
 ToAgent: TypeAlias = Request | Beat | Stop
 
 
+def checked(request: Request) -> Request:
+    """A request that an agent reads.
+
+    Raises:
+        TraceError: it is too large.
+    """
+    if (size := len(encode(request))) > LONGEST_REQUEST:
+        hints = ("--compile-there sends the text only",)
+        raise TraceError(f"the request has {size} bytes, and agents read {LONGEST_REQUEST} at most", hints=hints)
+    return request
+
+
 # ---------------------------------------------------------------------------------------------- from the agent
 
 

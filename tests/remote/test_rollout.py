@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.fleet.hosts import Host, State
-from pytrace.fleet.rollout import Rollout, stages
+from pytrace.remote.hosts import Host, State
+from pytrace.remote.rollout import Rollout, stages
 
 NAMES = [f"web{number}" for number in range(20)]
 

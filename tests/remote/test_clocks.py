@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pytrace.core import types
-from pytrace.fleet.clocks import LATEST, Offset, aligned, better, measured
-from pytrace.fleet.messages import Clock
+from pytrace.remote.clocks import LATEST, Offset, aligned, better, measured
+from pytrace.remote.messages import Clock
 from pytrace.results import file_form
 from pytrace.results.snapshot import SnapshotData
 from tests.support.snapshots import STRING, map_data, run, snapshot

@@ -1,0 +1,302 @@
+"""Running one script on many hosts from Python."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Self, Unpack
+
+import msgspec
+
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options.run_options import SAMPLE
+from pytrace.core.source import Source
+from pytrace.interface.compiled import (
+    Arguments,
+    CompiledScript,
+    Script,
+    ahead_of_time,
+    check_names,
+    compile_options,
+    read,
+)
+from pytrace.interface.selection import Users
+from pytrace.interface.snapshots import Snapshot
+from pytrace.remote import controller, hosts, messages, rollout
+from pytrace.remote.answer import Answer
+from pytrace.remote.carriage import Carriage, Stopping
+from pytrace.remote.clocks import Offset
+from pytrace.remote.hosts import Host
+from pytrace.remote.messages import Limits, Options, Request
+
+NOT_HERE = frozenset({"pid", "pids", "command", "follow", "netns", "debuginfo", "cached", "mark_unreadable"})
+"""Arguments of a run that say nothing about many hosts."""
+PAUSE = 0.1
+"""Seconds between two looks for news."""
+
+
+class HostReport(msgspec.Struct, frozen=True):
+    """What became of a host."""
+
+    name: str
+    state: str
+    """``answered``, ``cut short``, ``refused``, ``failed``, ``lost``, ``silent``, ``not asked``; or ``waiting``,
+    ``running``."""
+    reason: str
+    """Why it did not answer; one line."""
+    status: int
+    """Exit status of its run."""
+    lost: int
+    """Losses and failures of its run."""
+    kernel: str
+    warnings: tuple[str, ...]
+    clock: tuple[float, float] | None
+    """Seconds by which its clock is ahead of this machine's, and the error of that."""
+
+
+class Fleet:
+    """A script on many hosts: :func:`fleet` makes it, ``with`` or ``async with`` starts it.
+
+    Iterating gives the answer so far, as a snapshot, each time there is news of hosts, and the final answer at last.
+    """
+
+    def __init__(
+        self, request: Request, names: list[str], answer: Answer, stages: rollout.Rollout, carriage: Carriage
+    ) -> None:
+        self._stopping = Stopping()
+        self._request, self._names, self._answer = request, names, answer
+        self._stages, self._carriage = stages, carriage
+        self._controller: controller.Controller | None = None
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+        self._final: Snapshot | None = None
+
+    # ---- life
+
+    def __enter__(self) -> Self:
+        if self._thread is not None:
+            raise RuntimeError("a fleet is asked once")
+        self._folder = controller.folder()
+        self._controller = controller.Controller(self._names, self._request, self._answer, self._folder.name)
+        self._thread = threading.Thread(target=self._ask, name="pytrace-fleet", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop(wait=error is None)
+        self._join()
+
+    async def __aenter__(self) -> Self:
+        return await asyncio.to_thread(self.__enter__)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop(wait=error is None)
+        await asyncio.to_thread(self._join)
+
+    def _ask(self) -> None:
+        from pytrace.remote import clustershell
+
+        try:
+            clustershell.ask(
+                self._request.limits, self._asked, self._stages, self._carriage, lambda _: None, self._stopping
+            )
+        except BaseException as error:  # noqa: BLE001  (raised again in the thread that waits)
+            self._error = error
+
+    def _join(self) -> None:
+        assert self._thread is not None
+        self._thread.join()
+        if self._final is None:
+            self._final = Snapshot(self._asked.result())
+            self._folder.cleanup()
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+    @property
+    def _asked(self) -> controller.Controller:
+        if self._controller is None:
+            raise RuntimeError("the fleet was not asked yet: with pytrace.fleet(…) as fleet")
+        return self._controller
+
+    def stop(self, *, wait: bool = True) -> None:
+        """End the runs on all hosts, as ``exit()`` does; from any thread. *wait*: for their last results."""
+        self._stopping.count += 1 if wait else 2
+
+    def run(self) -> Snapshot:
+        """Ask all hosts and wait for the end. Returns the answer."""
+        with self:
+            for _ in self:
+                pass
+        return self.snapshot()
+
+    # ---- results
+
+    @property
+    def ended(self) -> bool:
+        """Whether all hosts have answered, or were given up."""
+        return self._thread is not None and not self._thread.is_alive()
+
+    def snapshot(self) -> Snapshot:
+        """The answer so far, with the newest results of each host."""
+        if self._final is None and self.ended:
+            self._join()
+        return self._final if self._final is not None else Snapshot(self._asked.current())
+
+    @property
+    def hosts(self) -> dict[str, HostReport]:
+        """What became of each host."""
+        return {name: _report(host) for name, host in self._asked.hosts.items()}
+
+    @property
+    def summary(self) -> str:
+        """``398 of 400 hosts answered; 1 refused (kernel 4.19), 1 silent since 12 s``."""
+        return hosts.summary(self._asked.hosts.values(), time.monotonic())
+
+    @property
+    def complete(self) -> bool:
+        """Whether all hosts have answered, and their scripts ended with 0."""
+        return self._asked.status == 0
+
+    def __iter__(self) -> Iterator[Snapshot]:
+        seen = 0
+        while not self.ended:
+            if (news := self._asked.news) != seen:
+                seen = news
+                yield self.snapshot()
+            self._thread_pause()
+        yield self.snapshot()
+
+    def _thread_pause(self) -> None:
+        assert self._thread is not None
+        self._thread.join(PAUSE)
+
+    async def __aiter__(self) -> AsyncIterator[Snapshot]:
+        seen = 0
+        while not self.ended:
+            if (news := self._asked.news) != seen:
+                seen = news
+                yield await asyncio.to_thread(self.snapshot)
+            await asyncio.to_thread(self._thread_pause)
+        yield await asyncio.to_thread(self.snapshot)
+
+
+def _report(host: Host) -> HostReport:
+    kernel = "" if host.hello is None else host.hello.kernel
+    return HostReport(
+        host.name, host.state.value, host.text, host.status, host.lost, kernel, tuple(host.warnings), _clock(host.clock)
+    )
+
+
+def _clock(offset: Offset | None) -> tuple[float, float] | None:
+    return None if offset is None else (offset.ahead / 1e9, offset.error / 1e9)
+
+
+# ---------------------------------------------------------------------------------------------- asking
+
+
+def fleet(
+    script: Script | CompiledScript,
+    nodes: str | Iterable[str],
+    *,
+    duration: float | None = None,
+    by: str | None = None,
+    stage: str = rollout.ALL,
+    soak: float = rollout.SOAK,
+    max_losses: int = 0,
+    every: float = 5.0,
+    max_memory: str = "",
+    max_bytes: int = 256 << 20,
+    max_events: int = 10_000_000,
+    compile_there: bool = False,
+    agent: str = "pytrace agent",
+    become: bool = False,
+    worker: str = "ssh",
+    fanout: int = 1000,
+    ssh_options: str = "",
+    **arguments: Unpack[Arguments],
+) -> Fleet:
+    """A script on many hosts, as ``pytrace fleet`` runs it (docs/fleet.md). Nothing is asked before it is entered.
+
+    Args:
+        script: the text of a script, the path of a file, or a result of :func:`compile`.
+        nodes: hosts: a node set of ClusterShell (``"web[001-400]"``, ``"@db"``), or names.
+        duration: seconds of the run on each host; without it :meth:`Fleet.stop` ends it.
+        by: ``"host"``, or a source of groups of ClusterShell: keys of maps then begin with it.
+        stage: stages of a roll-out: ``"1,10,all"``.
+        soak: seconds that a stage is watched.
+        max_losses: losses of a host that do not stop a roll-out.
+        every: seconds between two snapshots of a host.
+        max_memory: what the maps and the agent may take on a host: ``"512M"``, ``"10%"``.
+        max_bytes: bytes that a host may send.
+        max_events: events that the script may send on a host.
+        compile_there: send the text only.
+        agent: the command on the hosts.
+        become: start it through sudo, without a password.
+        worker: ClusterShell's worker: ``"ssh"``, ``"rsh"``, ``"exec"``.
+        fanout: hosts at a time.
+        ssh_options: options for ssh.
+        arguments: those of :class:`pytrace.interface.compiled.Arguments` that say something about each host.
+
+    Raises:
+        ScriptError: the script has errors.
+        TraceError: a node set is invalid, or ClusterShell is not installed (``pytrace[fleet]``).
+    """
+    check_names(arguments)
+    for name in sorted(NOT_HERE & arguments.keys()):
+        raise TypeError(f"fleet() takes no argument {name!r}")
+    try:
+        from pytrace.remote import clustershell  # an extra
+    except ImportError as error:
+        hints = ("pip install 'pytrace[fleet]'",)
+        raise TraceError(f"pytrace.fleet needs ClusterShell: {error}", hints=hints) from None
+    carriage = Carriage(command=agent, become=become, worker=worker, fanout=fanout, ssh_options=ssh_options)
+    names = clustershell.names(nodes if isinstance(nodes, str) else ",".join(nodes))
+    stages = rollout.Rollout(names, rollout.stages(stage, len(names)), soak, max_losses)
+    limits = Limits(
+        duration=messages.LONGEST_TIME if duration is None else duration, every=every, max_memory=max_memory,
+        budget=arguments.get("budget") or "", over_budget=arguments.get("over_budget", SAMPLE),
+        bytes=max_bytes, events=max_events,
+    )  # fmt: skip
+    request = _request(script, limits, arguments, compile_there)
+    return Fleet(request, names, Answer(clustershell.label(by, names), by or ""), stages, carriage)
+
+
+def _request(script: Script | CompiledScript, limits: Limits, arguments: Arguments, compile_there: bool) -> Request:
+    source, compiled, options = _compiled(script, arguments, compile_there)
+    rates = arguments.get("max_rate", {})
+    return messages.checked(Request(
+        protocol=messages.PROTOCOL, script=source.name, text=source.text, limits=limits,
+        compiled=compiled, parameters=options.positional, named=options.named,
+        options=Options(
+            unsafe=arguments.get("unsafe", False), comm=_names(arguments.get("comm", ())),
+            uid=_names(arguments.get("uid", ())), cgroup=_names(arguments.get("cgroup", ())),
+            container=_names(arguments.get("container", ())), no_features=tuple(arguments.get("no_features", ())),
+            max_rate=dict(rates) if isinstance(rates, Mapping) else {"": rates},
+        ),
+    ))  # fmt: skip
+
+
+def _compiled(
+    script: Script | CompiledScript, arguments: Arguments, compile_there: bool
+) -> tuple[Source, bytes, CompileOptions]:
+    """The script's text, its ahead-of-time file (empty to have it compiled there), and its options."""
+    if isinstance(script, CompiledScript):
+        return script.source, script.ahead_of_time().to_bytes(), script.options
+    options = compile_options(arguments)
+    source, data = read(script)
+    if data is None:
+        data = b"" if compile_there else ahead_of_time(source, options).to_bytes()
+    return source, data, options
+
+
+def _names(value: Users) -> tuple[str, ...]:
+    return (str(value),) if isinstance(value, (str, int)) else tuple(map(str, value))

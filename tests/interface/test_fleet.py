@@ -1,0 +1,132 @@
+"""Many hosts from Python, with agents that are programs of the test. tests/kernel/test_fleet.py has real ones."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+import pytrace
+from pytrace.interface.fleet import Fleet
+
+ROOT = Path(__file__).resolve().parents[2]
+
+AGENT = '''
+import sys
+sys.path.insert(0, {root!r})
+from pytrace.remote import messages as m
+from pytrace.results import file_form
+from tests.support.snapshots import COUNT, STRING, map_data, run, snapshot
+
+def say(*said):
+    sys.stdout.buffer.write(b"".join(map(m.encode, said)))
+    sys.stdout.flush()
+
+def counted(count):
+    data = snapshot(map_data("@", STRING, COUNT, {{"x": count}}), of=run(sys.argv[1]))
+    return m.Snapshot(number=count, data=file_form.to_bytes(data))
+
+say(m.Hello(protocol=1, version="0", host="h", kernel="6.1", machine="x", wall=0, monotonic=0))
+for line in sys.stdin.buffer:
+    message = m.to_agent(line)
+    if isinstance(message, m.Beat):
+        say(m.Clock(message.sent, message.sent, message.sent))
+    elif isinstance(message, m.Request):
+        say(m.Attached(probes=1, compiled_here=True), m.Warned("w"), counted(2))
+        if sys.argv[1].endswith("9"):
+            say(m.End(reason="duration", status=0))
+        elif sys.argv[1].endswith("3"):
+            say(m.End(reason="error", status=1, error="ERROR: no"))
+    else:
+        say(counted(5), m.End(reason="stop", status=0))
+'''
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> str:
+    path = tmp_path / "agent.py"
+    path.write_text(AGENT.format(root=str(ROOT)))
+    return f"{sys.executable} {path} %h"
+
+
+def asked(command: str, nodes: str = "a[1-3]") -> Fleet:
+    return pytrace.fleet("begin { @ = 1; }", nodes, worker="exec", agent=command, compile_there=True)
+
+
+def until_all_said(fleet: Fleet, snapshot: pytrace.Snapshot) -> bool:
+    """Whether all three have said 2; then they are told to stop."""
+    return snapshot.maps.get("@") is not None and snapshot.to_dict("@")["x"] == 6
+
+
+def test_answers_come_as_snapshots(command: str) -> None:
+    fleet = asked(command)
+    with fleet:
+        for snapshot in fleet:
+            if not fleet.ended and until_all_said(fleet, snapshot):
+                fleet.stop()
+    assert snapshot.to_dict("@") == {"x": 12}
+    assert fleet.snapshot().to_dict("@") == {"x": 12}
+    assert not fleet.complete
+    assert fleet.summary == "2 of 3 hosts answered; 1 cut short"
+    report = fleet.hosts["a3"]
+    assert (report.state, report.reason, report.status, report.kernel, report.warnings) == (
+        "cut short", "no", 1, "6.1", ("w",)
+    )  # fmt: skip
+    assert report.clock is not None
+    with pytest.raises(RuntimeError, match="asked once"):
+        fleet.__enter__()
+
+
+def test_asyncio(command: str) -> None:
+    async def ask() -> tuple[int, Fleet]:
+        number = 0
+        async with asked(command) as fleet:
+            async for snapshot in fleet:
+                number += 1
+                if not fleet.ended and until_all_said(fleet, snapshot):
+                    fleet.stop()
+        return number, fleet
+
+    number, fleet = asyncio.run(ask())
+    assert number >= 2
+    assert fleet.snapshot().to_dict("@") == {"x": 12}
+
+
+def test_a_stage_begins_when_the_runs_of_the_one_before_have_ended(command: str) -> None:
+    fleet = pytrace.fleet("begin { @ = 1; }", ["a9", "b9", "c9", "d9"], worker="exec", agent=command,
+                          compile_there=True, stage="1,2,all", soak=3600)  # fmt: skip
+    assert fleet.run().to_dict("@") == {"x": 8}
+    assert fleet.complete
+
+
+def test_leaving_the_block_ends_the_runs(command: str) -> None:
+    with asked(command, "a[1-2]") as fleet:
+        next(snapshot for snapshot in fleet if snapshot.runs)
+    assert fleet.ended
+    assert {report.state for report in fleet.hosts.values()} <= {"answered", "not asked"}
+
+
+def test_an_error_in_the_block_does_not_wait_for_results(command: str) -> None:
+    fleet = asked(command, "a[1-2]")
+    with pytest.raises(KeyError), fleet:
+        raise KeyError
+    assert fleet.ended
+
+
+def test_arguments(command: str) -> None:
+    for arguments, error, text in (
+        ({"pid": 5}, TypeError, "fleet.. takes no argument 'pid'"),
+        ({"pidd": 5}, TypeError, "unexpected keyword argument 'pidd'"),
+        ({"worker": "pdsh"}, pytrace.TraceError, "a worker is one of"),
+        ({"stage": "5"}, pytrace.TraceError, "--stage takes"),
+        ({"every": 0.0}, ValueError, "every is 0.0"),
+        ({"by": "nowhere"}, pytrace.TraceError, "--by nowhere"),
+    ):
+        with pytest.raises(error, match=text):  # type: ignore[arg-type]
+            pytrace.fleet("begin { }", ["a"], **arguments)  # type: ignore[arg-type]
+    with pytest.raises(pytrace.ScriptError):
+        pytrace.fleet("begin { @ = ; }", "a")
+    with pytest.raises(RuntimeError, match="not asked yet"):
+        asked(command).snapshot()
