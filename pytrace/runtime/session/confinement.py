@@ -11,7 +11,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 
 import msgspec
 
@@ -39,6 +38,9 @@ INSTALLATION = "Python is installed where only it can read"
 PROBED = "probed files are looked at"
 OUTPUT = "output is written where only it can write"
 NETWORK_NAMESPACE = "interfaces of another network namespace are read by a process there"
+
+Say = Callable[[str], None]
+"""Prints a notice."""
 
 KILLS = "another filter, as of systemd, kills for it (allow seccomp and landlock_*)"
 
@@ -201,14 +203,63 @@ def confine_view() -> None:
     """Give up everything that showing a live view does not take: it writes to its terminal and its channel."""
     capabilities.bound(0)
     capabilities.hold(0, 0)
-    with suppress(OSError):
+    _limit(Needs(), installation(), lambda _: None)
+
+
+def _limit(wanted: Needs, installed: list[str], say: Say) -> None:
+    """Restrict files and system calls to those that are wanted, as far as the kernel can."""
+    if wanted.everything:
+        say(f"Not limited: files and system calls: {wanted.everything}\n")
+        return
+    try:
         capabilities.gain_no_more()
-        if _survives(landlock.abi) and (version := landlock.abi()):
-            places = (*_SYSTEM_FILES, *installation())
-            landlock.restrict(landlock.Limits(places, (), connections=False, signals=False), version)
-        rules = seccomp.Rules()
-        if seccomp.available() and _survives(lambda: seccomp.install(rules)):
-            seccomp.install(rules)
+    except OSError as error:
+        say(f"Not limited: files and system calls: {error}\n")
+        return
+    _landlock(wanted, installed, say)
+    _seccomp(wanted, say)
+
+
+def _landlock(wanted: Needs, installed: list[str], say: Say) -> None:
+    if wanted.all_files:
+        say(f"Files are not limited by Landlock: {wanted.all_files}\n")
+        return
+    if not _survives(landlock.abi):
+        say(f"Files are not limited by Landlock: {KILLS}\n")
+        return
+    version = landlock.abi()
+    if not version:
+        say("Files are not limited by Landlock: this kernel does not have it, or does not use it\n")
+        return
+    read = [*_SYSTEM_FILES, *installed, *wanted.read]
+    limits = landlock.Limits(
+        tuple(read), tuple(wanted.write), connections=bool(wanted.families), signals=wanted.signals
+    )
+    try:
+        landlock.restrict(limits, version)
+    except OSError as error:
+        say(f"Files are not limited by Landlock: {error}\n")
+        return
+    say(f"Landlock (ABI {version}): files are written below {', '.join(wanted.write) or 'no directory'}\n")
+
+
+def _seccomp(wanted: Needs, say: Say) -> None:
+    if not seccomp.available():
+        say("System calls are not limited: there is no filter for this machine\n")
+        return
+    rules = seccomp.Rules(
+        families=tuple(dict.fromkeys(wanted.families)), new_files=bool(wanted.write),
+        existing_files=bool(wanted.existing), cpu_events=wanted.cpu_events,
+    )  # fmt: skip
+    if not _survives(lambda: seccomp.install(rules)):
+        say(f"System calls are not limited: {KILLS}\n")
+        return
+    try:
+        seccomp.install(rules)
+    except OSError as error:
+        say(f"System calls are not limited: {error}\n")
+        return
+    say(f"System calls are limited (seccomp); {_allowed(rules, wanted)}\n")
 
 
 class Confinement(Service):
@@ -221,7 +272,7 @@ class Confinement(Service):
         self._loaded = loaded
         self._probes = probes
         self._output = output
-        self._say: Callable[[str], None] = notices.tell if options.verbose else lambda _: None
+        self._say: Say = notices.tell if options.verbose else lambda _: None
 
     def begin(self) -> None:
         """Drop privileges. Files that are opened on demand are opened before that: later the kernel would refuse."""
@@ -236,16 +287,7 @@ class Confinement(Service):
     def _give_up(self, wanted: Needs) -> None:
         installed = installation()
         self._hold(wanted, installed)
-        if wanted.everything:
-            self._say(f"Not limited: files and system calls: {wanted.everything}\n")
-            return
-        try:
-            capabilities.gain_no_more()
-        except OSError as error:
-            self._say(f"Not limited: files and system calls: {error}\n")
-            return
-        self._landlock(wanted, installed)
-        self._seccomp(wanted)
+        _limit(wanted, installed, self._say)
 
     def _hold(self, wanted: Needs, installed: list[str]) -> None:
         """Drop capabilities."""
@@ -263,46 +305,6 @@ class Confinement(Service):
             by_reason.setdefault(reason, []).append(name)
         texts = [f"{', '.join(kept_names)} ({reason})" for reason, kept_names in by_reason.items()]
         self._say(f"Capabilities kept: {'; '.join(texts) or 'none'}\n")
-
-    def _landlock(self, wanted: Needs, installed: list[str]) -> None:
-        if wanted.all_files:
-            self._say(f"Files are not limited by Landlock: {wanted.all_files}\n")
-            return
-        if not _survives(landlock.abi):
-            self._say(f"Files are not limited by Landlock: {KILLS}\n")
-            return
-        version = landlock.abi()
-        if not version:
-            self._say("Files are not limited by Landlock: this kernel does not have it, or does not use it\n")
-            return
-        read = [*_SYSTEM_FILES, *installed, *wanted.read]
-        limits = landlock.Limits(
-            tuple(read), tuple(wanted.write), connections=bool(wanted.families), signals=wanted.signals
-        )
-        try:
-            landlock.restrict(limits, version)
-        except OSError as error:
-            self._say(f"Files are not limited by Landlock: {error}\n")
-            return
-        self._say(f"Landlock (ABI {version}): files are written below {', '.join(wanted.write) or 'no directory'}\n")
-
-    def _seccomp(self, wanted: Needs) -> None:
-        if not seccomp.available():
-            self._say("System calls are not limited: there is no filter for this machine\n")
-            return
-        rules = seccomp.Rules(
-            families=tuple(dict.fromkeys(wanted.families)), new_files=bool(wanted.write),
-            existing_files=bool(wanted.existing), cpu_events=wanted.cpu_events,
-        )  # fmt: skip
-        if not _survives(lambda: seccomp.install(rules)):
-            self._say(f"System calls are not limited: {KILLS}\n")
-            return
-        try:
-            seccomp.install(rules)
-        except OSError as error:
-            self._say(f"System calls are not limited: {error}\n")
-            return
-        self._say(f"System calls are limited (seccomp); {_allowed(rules, wanted)}\n")
 
 
 def _allowed(rules: seccomp.Rules, wanted: Needs) -> str:
