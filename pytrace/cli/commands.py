@@ -45,13 +45,7 @@ def run(line: CommandLine) -> int:
 def _run(line: CommandLine, options: RunOptions) -> int:
     messages.warn((f"{name} was given more than once: the last one is used" for name in line.repeated), options)
     if line.flag("info"):
-        from pytrace.cli import info
-
-        if options.format not in ("text", "json"):
-            raise TraceError(f"-f {options.format} is for rows and maps", hints=("--info reports as text or json",))
-        report = info.json_report if options.format == "json" else info.report
-        sys.stdout.write(report(options.disabled))
-        return 0
+        return _info(line, options)
     if line.flag("examples"):
         from pytrace.cli import script_texts
 
@@ -74,6 +68,28 @@ def _run(line: CommandLine, options: RunOptions) -> int:
 
         return script_texts.parameters_help(line, script)
     return _run_script(line, script, compile_options, options)
+
+
+def _info(line: CommandLine, options: RunOptions) -> int:
+    """Report what this user may do, and what a script needs, if one was given."""
+    from pytrace.cli import info
+
+    if options.format not in ("text", "json"):
+        raise TraceError(f"-f {options.format} is for rows and maps", hints=("--info reports as text or json",))
+    needs: list[tuple[str, info.Value]] = []
+    if line.operands or line.text("program") is not None or line.script is not None:
+        from pytrace.cli.support import run_needs
+
+        script = request.script(line)
+        options = request.of_script(options, script, line)
+        if script.compiled is None:
+            compiled = compile_script(script, request.compile_options(line, options, script), options)
+        else:
+            compiled = CompiledScript.from_bytes(script.compiled)
+        needs += run_needs.rows(compiled.manifest, options)
+    report = info.json_report if options.format == "json" else info.report
+    sys.stdout.write(bytes_shown(report(options.disabled, needs)))
+    return 0
 
 
 def _show_notes(options: RunOptions) -> None:

@@ -7,7 +7,7 @@ import importlib.util
 import json
 import os
 import platform
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytrace
@@ -66,17 +66,17 @@ _AS_BUILT_ELSEWHERE = (
 """Optional parts of bpftrace, and whether pytrace has an equivalent (all but disassembling)."""
 
 
-def report(disabled: frozenset[str] = frozenset()) -> str:
-    """The report as text; *disabled* are the features that ``--no-feature`` disables."""
+def report(disabled: frozenset[str] = frozenset(), needs: Sequence[tuple[str, Value]] = ()) -> str:
+    """The report as text; *disabled* are the features that ``--no-feature`` disables, *needs* those of a script."""
     return "\n".join(
         f"{title}\n" + "".join(f"  {name}: {_text(value)}\n" for name, value in rows)
-        for title, rows in _sections(disabled)
+        for title, rows in _sections(disabled, needs)
     )
 
 
-def json_report(disabled: frozenset[str] = frozenset()) -> str:
+def json_report(disabled: frozenset[str] = frozenset(), needs: Sequence[tuple[str, Value]] = ()) -> str:
     """The report as one JSON object: an object for each section, with ``yes`` and ``no`` as booleans, and numbers."""
-    sections = {title.lower().replace(" ", "_"): dict(rows) for title, rows in _sections(disabled)}
+    sections = {title.lower().replace(" ", "_"): dict(rows) for title, rows in _sections(disabled, needs)}
     return json.dumps({"type": "info", "data": sections}) + "\n"
 
 
@@ -84,7 +84,11 @@ def _text(value: Value) -> str:
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
-def _sections(disabled: frozenset[str]) -> Iterator[tuple[str, list[tuple[str, Value]]]]:
+def _sections(
+    disabled: frozenset[str], needs: Sequence[tuple[str, Value]]
+) -> Iterator[tuple[str, list[tuple[str, Value]]]]:
+    if needs:
+        yield "This script", list(needs)
     yield "System", list(_system())
     yield "Privileges", list(_privileges())
     yield "Build", list(_build())

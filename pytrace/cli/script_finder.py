@@ -14,7 +14,7 @@ from pytrace.core import script_files
 from pytrace.core.diagnostics import Diagnostics, TraceError, similar
 from pytrace.core.source import Source
 
-_WITHOUT_SCRIPT = ("help", "version", "info", "examples", "tools")
+_WITHOUT_SCRIPT = ("help", "version", "examples", "tools")
 """Modes without a script."""
 
 
