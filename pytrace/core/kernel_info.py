@@ -160,16 +160,27 @@ class UsdtProbe(msgspec.Struct, frozen=True):
     arguments: str
 
 
+class RegisterPart(msgspec.Struct, frozen=True):
+    """*size* bytes at an *offset* of a value, which are in a register."""
+
+    offset: int
+    size: int
+    register: str
+
+
 class UserParameter(msgspec.Struct, frozen=True):
     """A parameter of a user function from DWARF; *location* is a register name, or ``register+offset`` for memory.
 
-    *declaration* is its type as C text.
+    *declaration* is its type as the language writes it. A value in several registers has *parts* and no location.
+    *text*: it is a string of Go, address and length.
     """
 
     name: str
     type: Type
     location: str
     declaration: str = ""
+    parts: tuple[RegisterPart, ...] = ()
+    text: bool = False
 
 
 class KernelHeaders(msgspec.Struct, frozen=True):
@@ -344,6 +355,9 @@ class KernelInfo(Protocol):
 
     def user_result(self, path: str, symbol: str) -> Type | None:
         """Type of a user function's result, from DWARF; void when it has none."""
+
+    def user_go_result(self, path: str, symbol: str) -> UserParameter | None:
+        """The first result of a function of Go when it returns, from DWARF; None where it cannot be read."""
 
     def user_debug_problems(self, path: str) -> list[str]:
         """Messages about debug files that the queries above could not read for a binary."""

@@ -406,6 +406,11 @@ class LiveKernel:
         self._depend_on_debug_files(path)
         return type_
 
+    def user_go_result(self, path: str, symbol: str) -> UserParameter | None:
+        result = self._binaries.go_result(path, symbol)
+        self._depend_on_debug_files(path)
+        return result
+
     def user_lines(self, path: str, file: str, line: int, column: int | None) -> list[UserSymbol]:
         symbols = self._binaries.lines(path, file, line, column)
         self._depend_on_debug_files(path)

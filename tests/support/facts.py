@@ -147,6 +147,7 @@ class RecordedKernel:
             ("/bin/app", "work"): (UserParameter("n", INT32, "di"), UserParameter("m", INT64, "sp+8"))
         }
     )
+    go_results: dict[tuple[str, str], UserParameter] = field(default_factory=dict)
     code: bytes = b"\x90\x90\x90\x90" + b"\x48\x89\xe5" * 20
     code_at: dict[int, bytes] = field(default_factory=dict)
     """Code at file offsets, where it is not *code*."""
@@ -284,6 +285,9 @@ class RecordedKernel:
 
     def user_parameters(self, path: str, symbol: str) -> tuple[UserParameter, ...] | None:
         return self.parameters.get((path, symbol))
+
+    def user_go_result(self, path: str, symbol: str) -> UserParameter | None:
+        return self.go_results.get((path, symbol))
 
     def user_debug_problems(self, path: str) -> list[str]:
         return []

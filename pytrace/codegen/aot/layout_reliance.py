@@ -20,7 +20,15 @@ from pytrace.core.probes.targets import (
 from pytrace.core.types import Enum, Pointer, Struct, parts
 from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.ast.compile_time_facts import Existence, LayoutReliance, TypeDescription, UserSymbol
-from pytrace.frontend.ast.probe_context import ContextField, DataLoc, ProbeArgument, RegisterLocation, Slot
+from pytrace.frontend.ast.probe_context import (
+    ContextField,
+    CountedText,
+    DataLoc,
+    ProbeArgument,
+    RegisterLocation,
+    RegisterParts,
+    Slot,
+)
 from pytrace.frontend.ast.typed_program import CheckedProgram, ProbeUnit
 
 _ARGUMENTS = frozenset({"args", "retval"})
@@ -145,7 +153,7 @@ def _binary_target(checked: CheckedProgram, unit: ProbeUnit, ahead: Ahead) -> No
         ahead.binaries["symbol", path, symbol, str(symbol_row.offset)] = None
         if place.offset != symbol_row.offset:
             ahead.exact(path, "the probe is inside a function")
-        if any(isinstance(place, RegisterLocation) for place in arguments):
+        if any(isinstance(place, RegisterLocation | RegisterParts | CountedText) for place in arguments):
             ahead.exact(path, "the code takes arguments from where its debug information says")
 
 

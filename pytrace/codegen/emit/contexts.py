@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 
 from pytrace.base.dispatch import by_class, on
-from pytrace.codegen.emit import loops, memory, raw_tracepoints
+from pytrace.codegen.emit import counted_strings, loops, memory, raw_tracepoints
 from pytrace.codegen.emit.current_task import kernel_field, read_word
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
@@ -22,10 +22,12 @@ from pytrace.frontend.ast.probe_context import (
     CallRegister,
     CallResult,
     ContextField,
+    CountedText,
     DataLoc,
     ProbeArgument,
     RawField,
     RegisterLocation,
+    RegisterParts,
     ReturnValue,
     Slot,
 )
@@ -166,6 +168,21 @@ def _location(e: Emitter, place: RegisterLocation, type_: Type) -> Operand:
     return Remote(location, type_, AddressSpace.USER)
 
 
+def _register_parts(e: Emitter, place: RegisterParts, type_: Type) -> Operand:
+    pointer = e.temporary(type_.size + 7 & ~7)
+    memory.zero(e, pointer, type_.size + 7 & ~7)
+    for offset, size, name in place.parts:
+        e.b.store(e.b.fit(register(e, name), 8 * size, False), e.b.offset(pointer, offset), 8 * size)
+    return Memory(pointer, type_)
+
+
+def _counted_text(e: Emitter, place: CountedText, type_: Type) -> Operand:
+    if not isinstance(type_, String):
+        raise InternalError("what has a length is a string")
+    address, length = (memory.number(e, _location(e, part, UINT64)) for part in (place.address, place.length))
+    return counted_strings.read(e, e.node, type_, address, length, AddressSpace.USER)
+
+
 def location_value(e: Emitter, place: RegisterLocation) -> Number:
     """Register (plus index register times scale) plus offset."""
     value = register(e, place.register) if place.register else 0
@@ -181,6 +198,8 @@ _PLACES: Mapping[type[ArgumentLocation], Callable[[Emitter, ArgumentLocation, Ty
     on(Argument, _argument),
     on(ReturnValue, _return_value),
     on(RegisterLocation, _location),
+    on(RegisterParts, _register_parts),
+    on(CountedText, _counted_text),
     on(CallRegister, _call_register),
     on(CallResult, _call_result),
     on(RawField, raw_tracepoints.field),

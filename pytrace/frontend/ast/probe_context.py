@@ -52,6 +52,19 @@ class RegisterLocation(msgspec.Struct, frozen=True):
     scale: int = 1
 
 
+class RegisterParts(msgspec.Struct, frozen=True):
+    """A value in several registers: offset and size in bytes of each part, and its register."""
+
+    parts: tuple[tuple[int, int, str], ...]
+
+
+class CountedText(msgspec.Struct, frozen=True):
+    """A string without a NUL in user memory, by its address and length."""
+
+    address: RegisterLocation
+    length: RegisterLocation
+
+
 class CallRegister(msgspec.Struct, frozen=True):
     """A signed or unsigned value of *size* bytes from the registers of a system call: an argument, or its number.
 
@@ -94,7 +107,17 @@ class RawField(msgspec.Struct, frozen=True):
 
 
 ArgumentLocation = (
-    ContextField | DataLoc | Slot | Argument | ReturnValue | RegisterLocation | CallRegister | CallResult | RawField
+    ContextField
+    | DataLoc
+    | Slot
+    | Argument
+    | ReturnValue
+    | RegisterLocation
+    | RegisterParts
+    | CountedText
+    | CallRegister
+    | CallResult
+    | RawField
 )
 
 

@@ -288,6 +288,13 @@ class UserBinaries:
             return None
         return binary.debug.decoder.result(symbol, binary.address_of(symbol))
 
+    def go_result(self, path: str, symbol: str) -> UserParameter | None:
+        """The first result of a function of Go when it returns, from DWARF; None where it cannot be read."""
+        binary = self.binary(path)
+        if binary.debug is None:
+            return None
+        return binary.debug.decoder.go_result(symbol, binary.address_of(symbol))
+
     def problems(self, path: str) -> list[str]:
         """Which files with debug information former questions about a binary missed, as sentences."""
         return self.binary(path).problems

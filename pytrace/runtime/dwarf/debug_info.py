@@ -14,6 +14,7 @@ from elftools.common.exceptions import DWARFError
 
 from pytrace.base import progress
 from pytrace.core.diagnostics import TraceError
+from pytrace.runtime.dwarf import go_parameters
 from pytrace.runtime.dwarf.lines import LineTable
 from pytrace.runtime.dwarf.lists import ranges
 from pytrace.runtime.dwarf.parameters import placed_parameters
@@ -129,6 +130,8 @@ class DebugInfo:
             if die is None:
                 return None
             entry = address if address is not None else ranges(die)[0][0]
+            if go_parameters.is_go(die):
+                return tuple(go_parameters.parameters(die, entry, self._types))
             return tuple(placed_parameters(die, entry, symbol, self._elf.machine, self._types))
         return None
 
@@ -137,6 +140,14 @@ class DebugInfo:
         with self._reading():
             die = self._function(symbol, address)
             return None if die is None else self._types.of(described(die, "DW_AT_type"))
+        return None
+
+    def go_result(self, symbol: str, address: int | None) -> UserParameter | None:
+        """The first result of a function of Go when it returns; None when it cannot be read, or is not known."""
+        with self._reading():
+            die = self._function(symbol, address)
+            found = [] if die is None or not go_parameters.is_go(die) else go_parameters.results(die, self._types)
+            return found[0] if found else None
         return None
 
     def _function(self, symbol: str, address: int | None) -> Die | None:

@@ -70,7 +70,7 @@ class DwarfTypes:
             "DW_TAG_volatile_type": same,
             "DW_TAG_restrict_type": same,
             "DW_TAG_atomic_type": same,
-            "DW_TAG_subroutine_type": lambda _: VOID,
+            "DW_TAG_subroutine_type": self._function,
             "DW_TAG_unspecified_type": lambda _: Pointer(VOID, AddressSpace.USER),
             "DW_TAG_ptr_to_member_type": lambda _: INT64,
         }
@@ -95,6 +95,10 @@ class DwarfTypes:
 
     def _pointer(self, die: Die) -> Type:
         return Pointer(self.of(die), AddressSpace.USER)
+
+    def _function(self, die: Die) -> Type:
+        """In C only pointers to functions have values; in Go functions have, of a size: an address."""
+        return Pointer(VOID, AddressSpace.USER) if die.number("DW_AT_byte_size") else VOID
 
     def _base(self, die: Die) -> Type:
         size, encoding = die.number("DW_AT_byte_size"), die.number("DW_AT_encoding")

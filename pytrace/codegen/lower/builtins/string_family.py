@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pytrace.codegen.emit import comparison, events, loops, memory, user_memory
+from pytrace.codegen.emit import comparison, counted_strings, events, loops, memory, user_memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers, name_tables
 from pytrace.codegen.ir.ir_values import I64, TRUE, Number, Ptr
@@ -52,7 +52,7 @@ def _str(e: Emitter, node: nodes.Call) -> Operand:
         raise InternalError("str returns a string")
     address, space = source_of(e, e.value(_expr(node, 0)))
     if len(node.args) > 1 and not e.checked.fact(node, StringLength).whole:
-        return _str_of_length(e, node, type_, address, space)
+        return counted_strings.read(e, node, type_, address, e.number(_expr(node, 1)), space)
 
     def write(pointer: Ptr, align: int) -> None:
         with e.at_node(node):
@@ -67,38 +67,6 @@ def _str(e: Emitter, node: nodes.Call) -> Operand:
             memory.read_string_only(e, pointer, type_.capacity, address, space, cleared)
 
     return Made(type_, write, tail, only, True, address if space is AddressSpace.USER else None)
-
-
-def _str_of_length(e: Emitter, node: nodes.Call, type_: String, address: Number, space: AddressSpace) -> Operand:
-    """At most *length* characters; a requested limit does not count as truncation.
-
-    Truncation is counted if *length* exceeds the capacity of a string.
-    """
-    length = e.b.at_most(e.number(_expr(node, 1)), type_.capacity)
-    helper = memory.read_helper(memory.resolve_space(e, space), string=True)
-
-    def write(pointer: Ptr, align: int) -> None:
-        full, part, done = e.b.block(), e.b.block(), e.b.block()
-        e.b.branch(e.b.icmp("eq", length, type_.capacity), full, part, likely=False)
-        e.b.start(full)
-        with e.at_node(node):
-            memory.read_string(e, pointer, type_.capacity, address, space, align)
-        e.b.jump(done)
-        e.b.start(part)
-        memory.zero(e, pointer, type_.capacity, align)
-        room = e.b.at_most(e.b.add(length, 1), type_.capacity)
-        with e.at_node(node):
-            user_memory.read(e, helper, pointer, room, address, type_.capacity)
-        e.b.jump(done)
-        e.b.start(done)
-
-    def tail(pointer: Ptr, limit: int) -> I64:
-        most = min(limit, type_.capacity) + 1
-        room = e.b.at_most(e.b.add(length, 1), most)
-        with e.at_node(node):
-            return memory.text_length(e, user_memory.read(e, helper, pointer, room, address, most))
-
-    return Made(type_, write, tail, reads=True)
 
 
 def _buf(e: Emitter, node: nodes.Call) -> Operand:

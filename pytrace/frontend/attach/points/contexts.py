@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from pytrace.core.kernel_info import COMMON_FIELDS_END, FunctionPrototype, KernelInfo, TracepointField, UserParameter
 from pytrace.core.probes.system_calls import Abi
 from pytrace.core.probes.targets import ENTER, TracepointTarget
@@ -28,10 +30,12 @@ from pytrace.frontend.ast.probe_context import (
     CallRegister,
     CallResult,
     ContextField,
+    CountedText,
     DataLoc,
     ProbeArgument,
     ProbeContext,
     RegisterLocation,
+    RegisterParts,
     ReturnValue,
     Slot,
 )
@@ -136,14 +140,45 @@ def entry(name: str, prototype: FunctionPrototype | None, kernel: KernelInfo) ->
 
 
 def user_entry(
-    name: str, parameters: Sequence[UserParameter] | None, kernel: KernelInfo, missing: Iterable[str] = ()
+    name: str,
+    parameters: Sequence[UserParameter] | None,
+    kernel: KernelInfo,
+    max_strlen: int,
+    missing: Iterable[str] = (),
 ) -> ProbeContext:
     """The context of a uprobe; *parameters* from DWARF, None when there is none for the reasons *missing*."""
-    arguments = tuple(
-        ProbeArgument(item.name, in_space(item.type, AddressSpace.USER), location(item)) for item in parameters or ()
-    )
+    arguments = tuple(user_argument(item, max_strlen) for item in parameters or ())
     members = None if parameters is None else args_struct(name, arguments)
     return ProbeContext(arguments, members, ctx_type=registers(kernel), missing=tuple(missing))
+
+
+def user_argument(item: UserParameter, max_strlen: int) -> ProbeArgument:
+    """A parameter or result from DWARF."""
+    if item.text:
+        return ProbeArgument(item.name, String(max_strlen), _counted(item))
+    type_ = in_space(item.type, AddressSpace.USER)
+    if item.parts:
+        parts = tuple((part.offset, part.size, part.register) for part in item.parts)
+        return ProbeArgument(item.name, type_, RegisterParts(parts))
+    return ProbeArgument(item.name, type_, location(item))
+
+
+def _counted(item: UserParameter) -> CountedText:
+    """Address and length of a string are in two registers, or one after the other in memory."""
+    if item.parts:
+        address, length = (RegisterLocation(part.register) for part in item.parts)
+        return CountedText(address, length)
+    register, _, offset = item.location.partition("+")
+    return CountedText(*(RegisterLocation(register, int(offset) + at, True) for at in (0, SLOT)))
+
+
+def go_returning(result: UserParameter | None, kernel: KernelInfo, max_strlen: int) -> ProbeContext:
+    """The context at a return instruction of Go: ``retval`` is the first result, pointers as plain numbers."""
+    context = returning(result.type if result is not None and not result.parts else None, kernel)
+    if result is None or isinstance(result.type, Pointer):
+        return context
+    argument = user_argument(result, max_strlen)
+    return replace(context, result=ProbeArgument("retval", argument.type, argument.place))
 
 
 def returning(result: Type | None, kernel: KernelInfo) -> ProbeContext:

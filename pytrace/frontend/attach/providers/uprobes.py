@@ -230,6 +230,10 @@ class UserProbe(BinaryProvider):
     def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:
         function = match.subject
         assert isinstance(function, UserFunction), function
+        strings = scope.config.max_strlen
+        if "retval" in uses and match.of(UserTarget).leaving is not None:
+            returned = scope.kernel.user_go_result(function.path, function.symbol)
+            return contexts.go_returning(returned, scope.kernel, strings)
         if match.kind.returns and "retval" in uses:
             result = scope.kernel.user_result(function.path, function.symbol)
             if result is None:
@@ -245,7 +249,7 @@ class UserProbe(BinaryProvider):
             missing = scope.kernel.user_debug_problems(function.path) or [
                 f"{what} (gcc -g; --debuginfo for separate files)"
             ]
-        return contexts.user_entry(match.probe, parameters, scope.kernel, missing)
+        return contexts.user_entry(match.probe, parameters, scope.kernel, strings, missing)
 
 
 def _leaving(point: Point, matches: list[Match], scope: Scope) -> list[Match]:

@@ -119,9 +119,9 @@ def test_where_parameters_of_binaries_are(text: str, type_: Type, place: Registe
 
 
 def test_parameters_that_are_not_known_say_why() -> None:
-    found = contexts.user_entry("f", None, KERNEL, ["no debug information"])
+    found = contexts.user_entry("f", None, KERNEL, 64, ["no debug information"])
     assert (found.args_type, found.missing) == (None, ("no debug information",))
-    assert contexts.user_entry("f", (), KERNEL).args_type is not None
+    assert contexts.user_entry("f", (), KERNEL, 64).args_type is not None
 
 
 def test_perf_events_have_a_context_without_the_kernels_description() -> None:

@@ -1,0 +1,86 @@
+"""Programs of Go: what its functions get and return, and stacks, compared with what the program says itself.
+
+They run where there is a compiler of Go; what they rest on is tested without one, on tables and entries of ours.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.machine import need
+from tests.support.server import Server
+
+pytestmark = [
+    pytest.mark.skipif(platform.machine() != "x86_64", reason="registers are those of x86-64"),
+    pytest.mark.skipif(shutil.which("go") is None, reason="no compiler of Go"),
+]
+
+CALLS = 4 * 50 * 101
+LIMIT = 100
+SOURCE = Path(__file__).parent.parent / "programs" / "calls.go"
+WAYS = {"plain": (), "slow": ("-gcflags=-N -l",), "stripped": ("-ldflags=-s -w",)}
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The program, by the way in which it was compiled."""
+    need("uprobe")
+    folder = tmp_path_factory.mktemp("go")
+    shutil.copy(SOURCE, folder / "main.go")
+    (folder / "go.mod").write_text("module example.com/calls\n\ngo 1.18\n")
+    for name, flags in WAYS.items():
+        command = ["go", "build", *flags, "-o", name, "."]
+        subprocess.run(command, cwd=folder, check=True, env={**os.environ, "GOTOOLCHAIN": "local"}, timeout=LIMIT)
+    return {name: str(folder / name) for name in WAYS}
+
+
+def rows(server: Server, script: str, program: str) -> list[Any]:
+    """What a script prints while the program runs."""
+    result = server.run(("-f", "json", "-e", script.replace("BIN", program), "-c", program), timeout=60)
+    assert result.status == 0, result
+    found = []
+    for line in result.stdout.splitlines():
+        row = json.loads(line) if line.startswith("{") else {}
+        if row.get("type") in ("value", "map"):
+            found.append(row["data"])
+    return found
+
+
+ARGUMENTS = r"""
+uprobe:BIN:main.greet { print((args.name, args.n, args.loud)); }
+uretprobe:BIN:main.greet { print(retval); }
+uprobe:BIN:"main.(*Order).Total" { print((args.o.ID, str(args.o.Name.str, args.o.Name.len), args.k, args.rate)); }
+uretprobe:BIN:"main.(*Order).Total" { print(retval); }
+uprobe:BIN:main.small { print((args.in.A, args.s.len, *args.s.array, args.e, args.last)); }
+uprobe:BIN:main.many { print((args.a, args.i, args.j, args.k, args.s)); }
+uprobe:BIN:main.blank { print((args.n, args.m)); }
+"""
+
+
+@pytest.mark.parametrize("way", ["plain", "slow"])
+def test_arguments_and_results(server: Server, programs: dict[str, str], way: str) -> None:
+    assert rows(server, ARGUMENTS, programs[way]) == [
+        ["world", 3, False], "world3", ["loud", 4, True], "loud!",
+        [42, "order-\u03c0", 3, -4], 122,
+        [-9, 3, 1, [77], "the last"],
+        [1, 9, 10, 11, "stacked"],
+        [5, 7],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("way", sorted(WAYS))
+def test_each_call_returns(server: Server, programs: dict[str, str], way: str) -> None:
+    """Of functions that grow their stacks, in several goroutines."""
+    script = "uprobe:BIN:main.grow { @in = count(); } uretprobe:BIN:main.grow { @out[func] = count(); }"
+    (entries, returns) = rows(server, script, programs[way])
+    # A function that needs more stack begins again when it has it.
+    assert entries["@in"] >= CALLS
+    assert returns == {"@out": {"main.grow": CALLS}}

@@ -1,0 +1,88 @@
+// calls: functions of Go with parameters of all kinds; and grow(), which needs more stack the deeper it is called, and
+// is called 50 times in each of four goroutines, 101 levels deep. It imports nothing, so that it is compiled soon.
+package main
+
+type Inner struct {
+	A int32
+	B string
+}
+
+type Order struct {
+	ID    int64
+	Name  string
+	Price float64
+}
+
+type Shape interface{ Area() float64 }
+type Square struct{ side float64 }
+
+func (s *Square) Area() float64 { return s.side * s.side }
+
+type Refusal struct{ what string }
+
+func (r *Refusal) Error() string { return r.what }
+
+//go:noinline
+func greet(name string, n int, loud bool) (string, error) {
+	if n < 0 {
+		return "", &Refusal{"negative"}
+	}
+	if loud {
+		return name + "!", nil
+	}
+	return name + string(rune('0'+n)), nil
+}
+
+//go:noinline
+func (o *Order) Total(k uint8, factor float64, rate int16) int64 {
+	if factor < 0 {
+		panic("factor")
+	}
+	return o.ID*int64(k) + int64(rate)
+}
+
+//go:noinline
+func small(in Inner, s []int, shape Shape, call func(int) int, e [1]int32, last string) int {
+	return int(in.A) + len(s) + call(len(last)) + int(shape.Area()) + int(e[0])
+}
+
+//go:noinline
+func many(a, b, c, d, e, f, g, h, i, j, k int64, s string) int64 {
+	return a + b + c + d + e + f + g + h + i + j + k + int64(len(s))
+}
+
+//go:noinline
+func blank(_ string, n int, _ int, m uint8) int { return n + int(m) }
+
+//go:noinline
+func grow(n int) int {
+	var room [256]byte
+	room[n] = byte(n)
+	if n == 0 {
+		return 0
+	}
+	return grow(n-1) + int(room[n]) - n + 1
+}
+
+func main() {
+	done := make(chan int)
+	for worker := 0; worker < 4; worker++ {
+		go func() {
+			for i := 0; i < 50; i++ {
+				if grow(100) != 100 {
+					panic("grow")
+				}
+			}
+			done <- 1
+		}()
+	}
+	for worker := 0; worker < 4; worker++ {
+		<-done
+	}
+	o := &Order{42, "order-π", 1.5}
+	s, _ := greet("world", 3, false)
+	loud, _ := greet("loud", 4, true)
+	total := o.Total(3, 2.5, -4)
+	sum := small(Inner{-9, "in"}, []int{1, 2, 3}, &Square{2}, func(i int) int { return i }, [1]int32{77}, "the last")
+	println(s, loud, total, sum, many(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, "stacked"), blank("x", 5, 9, 7))
+}
