@@ -32,7 +32,21 @@ from pytrace.interface.errors import TraceWarning
 from pytrace.interface.running import open as open_trace
 from pytrace.interface.tracing import Trace
 from pytrace.remote import messages
-from pytrace.remote.messages import Attached, Beat, Clock, End, Hello, Reason, Refused, Request, Snapshot, Stop, Warned
+from pytrace.remote.messages import (
+    Attached,
+    Beat,
+    Clock,
+    End,
+    Hello,
+    Misfit,
+    Reason,
+    Refused,
+    Request,
+    Snapshot,
+    Stop,
+    Variant,
+    Warned,
+)
 from pytrace.results import file_form
 from pytrace.runtime.host.clocks import together
 from pytrace.runtime.output.channel import Channel
@@ -146,18 +160,9 @@ class Agent:
         Raises:
             TraceError: it is none, or does not come.
         """
-        end = time.monotonic() + PATIENCE
-        request: messages.ToAgent = Beat()
-        while isinstance(request, Beat):
-            while not self._input.waiting:
-                self._outbox.advance()
-                if self._input.over or self._signals.arrived or self._outbox.broken:
-                    return None
-                if time.monotonic() > end:
-                    raise TraceError(f"no request came within {PATIENCE:g} seconds")
-                self._input.read(1.0)
-            request = messages.to_agent(self._input.waiting.pop(0))
-            self._answer(request)
+        request = self._awaited("request")
+        if request is None:
+            return None
         if not isinstance(request, Request):
             raise TraceError("the first line is no request")
         if request.protocol != messages.PROTOCOL:
@@ -167,6 +172,26 @@ class Agent:
                 hints=("install the same version of pytrace on both",),
             )
         return request
+
+    def _awaited(self, name: str) -> messages.ToAgent | None:
+        """The next message but for beats; None if the input ends before it.
+
+        Raises:
+            TraceError: it does not come: *name* is what the error calls it.
+        """
+        end = time.monotonic() + PATIENCE
+        message: messages.ToAgent = Beat()
+        while isinstance(message, Beat):
+            while not self._input.waiting:
+                self._outbox.advance()
+                if self._input.over or self._signals.arrived or self._outbox.broken:
+                    return None
+                if time.monotonic() > end:
+                    raise TraceError(f"no {name} came within {PATIENCE:g} seconds")
+                self._input.read(BUSY if self._outbox.pending else 1.0)
+            message = messages.to_agent(self._input.waiting.pop(0))
+            self._answer(message)
+        return message
 
     def _answer(self, message: messages.ToAgent) -> None:
         """Answer a beat that asks for the clock."""
@@ -181,17 +206,31 @@ class Agent:
         Raises:
             Error: the script does not run here.
         """
-        selected = _arguments(request)
-        if request.compiled:
+        selected, compiled = _arguments(request), request.compiled
+        while compiled:
             try:
                 source = Source(request.script, request.text)
-                script = CompiledScript(CompiledFile.from_bytes(request.compiled), source, CompileOptions())
+                script = CompiledScript(CompiledFile.from_bytes(compiled), source, CompileOptions())
                 return self._open(script, request, selected), False
             except MisfitError as error:
                 if not request.text:
                     raise
-                self._outbox.put(Warned(f"{error.message}: the script is compiled here"))
+                compiled = self._variant(error) if request.variants and (error.lacks or error.cpus) else b""
+                if not compiled:
+                    self._outbox.put(Warned(f"{error.message}: the script is compiled here"))
         return self._open(_compiled(request, selected), request, selected), True
+
+    def _variant(self, error: MisfitError) -> bytes:
+        """What the controller has instead of a file that does not fit; empty if it has nothing.
+
+        Raises:
+            TraceError: it does not answer.
+        """
+        self._outbox.put(Misfit(lacks=error.lacks, cpus=min(error.cpus, messages.MOST_CPUS)))
+        answer = self._awaited("variant")
+        if isinstance(answer, Variant):
+            return answer.compiled
+        raise TraceError("the controller ended the run before it began")
 
     def _open(self, script: CompiledScript, request: Request, selected: Arguments) -> Trace:
         limits = request.limits

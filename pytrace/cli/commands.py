@@ -99,8 +99,8 @@ def _show_notes(options: RunOptions) -> None:
     private_folders.NOTES.clear()
 
 
-def live_kernel(options: RunOptions, *, ahead: bool = False) -> LiveKernel:
-    """Facts about this machine, some of which options override; *ahead* as for :class:`LiveKernel`."""
+def live_kernel(options: RunOptions, *, ahead: bool = False, cpus: int = 0) -> LiveKernel:
+    """Facts about this machine, some of which options override; *ahead* and *cpus* as for :class:`LiveKernel`."""
     from pytrace.runtime.live_kernel import LiveKernel
 
     return LiveKernel(
@@ -108,6 +108,7 @@ def live_kernel(options: RunOptions, *, ahead: bool = False) -> LiveKernel:
         traceable_functions=options.traceable_functions,
         debuginfo=options.debuginfo,
         ahead=ahead,
+        cpus=cpus,
     )
 
 

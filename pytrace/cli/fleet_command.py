@@ -24,6 +24,7 @@ from pytrace.remote.carriage import WORKERS, Carriage
 from pytrace.remote.controller import Controller, folder
 from pytrace.remote.messages import Limits, Options, Request
 from pytrace.remote.rollout import SOAK, Rollout, stages
+from pytrace.remote.variants import Compile
 from pytrace.results import file_form
 from pytrace.results.formats import table
 from pytrace.results.formats.format_row import Format, WriteOptions
@@ -137,7 +138,8 @@ def run(words: Sequence[str], write: WriteSnapshot) -> int:
     label = clustershell.label(arguments.by, names)
     asked = _request(arguments, line, options, script)
     with folder() as private:
-        controller = Controller(names, asked, Answer(label, arguments.by or ""), private)
+        variants = _variants(line, options, script) if asked.variants else None
+        controller = Controller(names, asked, Answer(label, arguments.by or ""), private, variants)
         carriage = Carriage(
             command=arguments.agent, become=arguments.become == "sudo", worker=arguments.worker,
             fanout=arguments.fanout, ssh_options=arguments.ssh_options,
@@ -190,6 +192,7 @@ def _request(arguments: Namespace, line: CommandLine, options: RunOptions, scrip
     asked = Request(
         protocol=protocol.PROTOCOL, script=options.script, text=script.source.text, compiled=compiled or b"",
         parameters=script.positional, named=script.named, limits=limits,
+        variants=script.compiled is None and not arguments.compile_there,
         options=Options(
             unsafe=line.flag("unsafe"), comm=tuple(line.many("comm")), uid=tuple(line.many("uid")),
             no_features=tuple(sorted(options.disabled)),
@@ -205,17 +208,32 @@ def _compiled(line: CommandLine, options: RunOptions, script: Script) -> Compile
     Raises:
         ScriptError, TraceError: it cannot be.
     """
-    from pytrace import pipeline  # with it the compiler
-
     diagnostics = Diagnostics()
-    compile_options = replace(request.compile_options(line, options, script), ahead=True)
-    kernel = commands.live_kernel(options, ahead=True)
     try:
-        return pipeline.compile_script(script.source, compile_options, kernel, diagnostics)
+        return _built(line, options, script, diagnostics)
     finally:
         messages.show(diagnostics, warnings=options.warnings)
         if diagnostics.failed:
             sys.stderr.write("HINT: with --compile-there each host compiles the script for itself\n")
+
+
+def _built(
+    line: CommandLine, options: RunOptions, script: Script, diagnostics: Diagnostics,
+    lacks: frozenset[str] = frozenset(), cpus: int = 0,
+) -> CompiledScript:  # fmt: skip
+    from pytrace import pipeline  # with it the compiler
+
+    options = replace(options, disabled=options.disabled | lacks)
+    compile_options = replace(request.compile_options(line, options, script), ahead=True)
+    kernel = commands.live_kernel(options, ahead=True, cpus=cpus)
+    return pipeline.compile_script(script.source, compile_options, kernel, diagnostics)
+
+
+def _variants(line: CommandLine, options: RunOptions, script: Script) -> Compile:
+    def compile_(lacks: frozenset[str], cpus: int) -> bytes:
+        return _built(line, options, script, Diagnostics(), lacks, cpus).to_bytes()
+
+    return compile_
 
 
 # ---------------------------------------------------------------------------------------------- the answer

@@ -63,7 +63,17 @@ class TraceError(Error):
 
 
 class MisfitError(TraceError):
-    """An ahead-of-time file does not fit this machine or this pytrace; its script may run here all the same."""
+    """An ahead-of-time file does not fit this machine or this pytrace; its script may run here all the same.
+
+    Where all that is wrong is the code that was chosen, *lacks* has the features that the machine has not, and *cpus*
+    its number of CPUs: a file that was compiled without the ones and for the others fits.
+    """
+
+    def __init__(
+        self, message: str, *, hints: Iterable[str] = (), lacks: Iterable[str] = (), cpus: int = 0
+    ) -> None:
+        super().__init__(message, hints=hints)
+        self.lacks, self.cpus = tuple(lacks), cpus
 
 
 class PlacedError(TraceError):

@@ -254,14 +254,14 @@ def compile(script: Script, **arguments: Unpack[Arguments]) -> CompiledScript:  
         return CompiledScript(build(source, options, arguments.get("cached", True)), source, options)
 
 
-def ahead_of_time(source: Source, options: CompileOptions) -> manifest.CompiledScript:
-    """A script compiled for other machines.
+def ahead_of_time(source: Source, options: CompileOptions, cpus: int = 0) -> manifest.CompiledScript:
+    """A script compiled for other machines, with up to *cpus* CPUs (0: the usual number).
 
     Raises:
         ScriptError, TraceError: it has errors, or parts that only this machine can compile.
     """
     with _COMPILING:
-        return build(source, replace(options, ahead=True))
+        return _compiled(source, replace(options, ahead=True), cpus)
 
 
 def check_names(arguments: Arguments) -> None:
@@ -337,12 +337,12 @@ def build(source: Source, options: CompileOptions, cached: bool = False) -> mani
     return script
 
 
-def _compiled(source: Source, options: CompileOptions) -> manifest.CompiledScript:
+def _compiled(source: Source, options: CompileOptions, cpus: int = 0) -> manifest.CompiledScript:
     from pytrace import pipeline
     from pytrace.runtime.live_kernel import LiveKernel
 
     diagnostics = Diagnostics()
-    kernel = LiveKernel(disabled=options.disabled, debuginfo=options.debuginfo, ahead=options.ahead)
+    kernel = LiveKernel(disabled=options.disabled, debuginfo=options.debuginfo, ahead=options.ahead, cpus=cpus)
     with placed(diagnostics):
         return pipeline.compile_script(source, options, kernel, diagnostics)
 

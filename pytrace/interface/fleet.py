@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self, Unpack
 
 import msgspec
+from msgspec.structs import replace
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.compile_options import CompileOptions
@@ -32,6 +33,7 @@ from pytrace.remote.carriage import Carriage, Stopping
 from pytrace.remote.clocks import Offset
 from pytrace.remote.hosts import Host
 from pytrace.remote.messages import Limits, Options, Request
+from pytrace.remote.variants import Compile
 
 NOT_HERE = frozenset({"pid", "pids", "command", "follow", "netns", "debuginfo", "cached", "mark_unreadable"})
 """Arguments of a run that say nothing about many hosts."""
@@ -65,11 +67,12 @@ class Fleet:
     """
 
     def __init__(
-        self, request: Request, names: list[str], answer: Answer, stages: rollout.Rollout, carriage: Carriage
-    ) -> None:
+        self, request: Request, names: list[str], answer: Answer, stages: rollout.Rollout, carriage: Carriage,
+        variants: Compile,
+    ) -> None:  # fmt: skip
         self._stopping = Stopping()
         self._request, self._names, self._answer = request, names, answer
-        self._stages, self._carriage = stages, carriage
+        self._stages, self._carriage, self._variants = stages, carriage, variants
         self._controller: controller.Controller | None = None
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
@@ -81,7 +84,9 @@ class Fleet:
         if self._thread is not None:
             raise RuntimeError("a fleet is asked once")
         self._folder = controller.folder()
-        self._controller = controller.Controller(self._names, self._request, self._answer, self._folder.name)
+        self._controller = controller.Controller(
+            self._names, self._request, self._answer, self._folder.name, self._variants
+        )
         self._thread = threading.Thread(target=self._ask, name="pytrace-fleet", daemon=True)
         self._thread.start()
         return self
@@ -266,16 +271,22 @@ def fleet(
         budget=arguments.get("budget") or "", over_budget=arguments.get("over_budget", SAMPLE),
         bytes=max_bytes, events=max_events,
     )  # fmt: skip
-    request = _request(script, limits, arguments, compile_there)
-    return Fleet(request, names, Answer(clustershell.label(by, names), by or ""), stages, carriage)
+    request, variants = _request(script, limits, arguments, compile_there)
+    return Fleet(request, names, Answer(clustershell.label(by, names), by or ""), stages, carriage, variants)
 
 
-def _request(script: Script | CompiledScript, limits: Limits, arguments: Arguments, compile_there: bool) -> Request:
+def _request(
+    script: Script | CompiledScript, limits: Limits, arguments: Arguments, compile_there: bool
+) -> tuple[Request, Compile]:
     source, compiled, options = _compiled(script, arguments, compile_there)
+
+    def variant(lacks: frozenset[str], cpus: int) -> bytes:
+        return ahead_of_time(source, replace(options, disabled=options.disabled | lacks), cpus).to_bytes()
+
     rates = arguments.get("max_rate", {})
-    return messages.checked(Request(
+    request = messages.checked(Request(
         protocol=messages.PROTOCOL, script=source.name, text=source.text, limits=limits,
-        compiled=compiled, parameters=options.positional, named=options.named,
+        compiled=compiled, variants=bool(source.text and compiled), parameters=options.positional, named=options.named,
         options=Options(
             unsafe=arguments.get("unsafe", False), comm=_names(arguments.get("comm", ())),
             uid=_names(arguments.get("uid", ())), cgroup=_names(arguments.get("cgroup", ())),
@@ -283,6 +294,7 @@ def _request(script: Script | CompiledScript, limits: Limits, arguments: Argumen
             max_rate=dict(rates) if isinstance(rates, Mapping) else {"": rates},
         ),
     ))  # fmt: skip
+    return request, variant
 
 
 def _compiled(

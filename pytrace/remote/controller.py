@@ -23,12 +23,14 @@ from pytrace.remote.messages import (
     FromAgent,
     Hello,
     Lines,
+    Misfit,
     Refused,
     Request,
     Snapshot,
     Warned,
     over_budget,
 )
+from pytrace.remote.variants import Compile, Variants
 from pytrace.results import file_form
 from pytrace.results.snapshot import SnapshotData
 
@@ -49,10 +51,14 @@ class Controller:
 
     def __init__(
         self, names: Sequence[str], request: Request, answer: Answer, folder: str,
-        clock: Callable[[], int] = time.time_ns,
+        compile_: Compile | None = None, clock: Callable[[], int] = time.time_ns,
     ) -> None:  # fmt: skip
-        """*folder* is for the newest snapshot of each host, so that memory does not grow with their number."""
+        """*folder* is for the newest snapshot of each host, so that memory does not grow with their number.
+
+        *compile_* compiles the script for hosts that its form does not fit; None: they compile for themselves.
+        """
         self.hosts = {name: Host(name) for name in names}
+        self.variants = Variants(compile_)
         self.news = 0
         """Grows with each snapshot of a host."""
         self._lock = threading.Lock()
@@ -94,7 +100,10 @@ class Controller:
         return None if host.state in OVER else self._said(host)
 
     def _said(self, host: Host) -> bytes:
-        """What a host must hear now: beats until its clock was measured, then the request."""
+        """What a host must hear now: beats until its clock was measured, then the request; then an answer."""
+        if host.misfit is not None:
+            misfit, host.misfit = host.misfit, None
+            return self.variants.line(host, misfit)
         if host.asked or host.hello is None or host.beat:
             return b""
         if host.measured < MEASUREMENTS:
@@ -140,6 +149,8 @@ class Controller:
                 host.clock = better(host.clock, measured(message, self._clock()))
             case Clock():
                 pass  # The answer to a beat before the last one.
+            case Misfit():
+                host.misfit = message
             case Attached():
                 host.state, host.attached = State.RUNNING, now
             case Warned(text):

@@ -11,7 +11,7 @@ import msgspec
 from pytrace.base.control_characters import printable_text
 from pytrace.core.diagnostics import counted
 from pytrace.remote.clocks import Offset
-from pytrace.remote.messages import Hello
+from pytrace.remote.messages import Hello, Misfit
 
 SHOWN, MOST_KERNELS = 80, 5
 """Characters of a kernel's release, and number of releases that are shown: hosts send them."""
@@ -66,6 +66,14 @@ class Host(msgspec.Struct):
     measured: int = 0
     """How often it answered."""
     clock: Offset | None = None
+    misfit: Misfit | None = None
+    """To be answered."""
+    lacks: frozenset[str] = frozenset()
+    """Features that it does not have, as far as it was asked."""
+    cpus: int = 0
+    """CPUs that the script must be compiled for; 0 if that does not matter."""
+    variants: int = 0
+    """Variants that it has asked for."""
     asked: bool = False
     """Whether the request was sent."""
     attached: float = 0.0

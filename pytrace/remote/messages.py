@@ -15,6 +15,7 @@ from msgspec import Meta
 from pytrace.base import typed_json
 from pytrace.core.costs import RunCost
 from pytrace.core.diagnostics import TraceError
+from pytrace.core.kernel_info import FEATURES
 from pytrace.core.options import memory_sizes
 from pytrace.core.options.run_options import ACTIONS, SAMPLE, Budget
 
@@ -29,6 +30,8 @@ LONGEST_MESSAGE = 32 << 20
 LONGEST_TIME = 30 * 86400.0
 """Seconds of the longest run."""
 LARGEST_RATE = 1e9
+MOST_CPUS = 8192
+"""``CONFIG_NR_CPUS`` of the largest kernels (arch/x86/Kconfig)."""
 
 Text: TypeAlias = Annotated[str, Meta(max_length=1 << 20)]
 Name: TypeAlias = Annotated[str, Meta(max_length=4096)]
@@ -106,6 +109,14 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, tag="run"):
     named: Annotated[tuple[tuple[Name, Name | None], ...], Meta(max_length=1024)] = ()
     options: Options = Options()
     limits: Limits
+    variants: bool = False
+    """Whether :class:`Misfit` is answered."""
+
+
+class Variant(msgspec.Struct, frozen=True, tag="variant"):
+    """The answer to :class:`Misfit`: an ahead-of-time file, or nothing, so that the text is compiled there."""
+
+    compiled: bytes = b""
 
 
 class Beat(msgspec.Struct, frozen=True, tag="beat"):
@@ -119,7 +130,7 @@ class Stop(msgspec.Struct, frozen=True, tag="stop"):
     """End the run as ``exit()`` does."""
 
 
-ToAgent: TypeAlias = Request | Beat | Stop
+ToAgent: TypeAlias = Request | Variant | Beat | Stop
 
 
 def checked(request: Request) -> Request:
@@ -158,6 +169,13 @@ class Clock(msgspec.Struct, frozen=True, tag="clock"):
     """Of the beat."""
     received: Time
     answered: Time
+
+
+class Misfit(msgspec.Struct, frozen=True, kw_only=True, tag="misfit"):
+    """The compiled form does not fit this host, but one without these features and for as many CPUs does."""
+
+    lacks: Annotated[tuple[Name, ...], Meta(max_length=len(FEATURES))] = ()
+    cpus: Annotated[int, Meta(ge=0, le=MOST_CPUS)] = 0
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True, tag="refused"):
@@ -227,7 +245,7 @@ def over_budget(cost: RunCost | None) -> bool:
     return cost is not None and any(probe.detached or probe.weight > 1 for probe in cost.probes)
 
 
-FromAgent: TypeAlias = Hello | Clock | Refused | Attached | Snapshot | Warned | End
+FromAgent: TypeAlias = Hello | Clock | Misfit | Refused | Attached | Snapshot | Warned | End
 
 
 # ---------------------------------------------------------------------------------------------- lines

@@ -48,7 +48,7 @@ class LiveKernel:
     *environment* holds the variables that matter (``PYTRACE_BTF`` …; default the process's own). *traceable_functions*
     is the file of ``--traceable-functions``, *debuginfo* the directories of ``--debuginfo``. *disabled* are
     features that count as missing (``--no-feature``). *ahead*: the code will run on other
-    machines, so the number of CPUs is :data:`AHEAD_CPUS` at least.
+    machines, so the number of CPUs is :data:`AHEAD_CPUS` at least, and *cpus*.
     """
 
     def __init__(
@@ -59,12 +59,13 @@ class LiveKernel:
         debuginfo: Iterable[str] = (),
         disabled: Iterable[str] = (),
         ahead: bool = False,
+        cpus: int = 0,
     ) -> None:
         self._environment = os.environ if environment is None else environment
         self._traceable_file = traceable_functions
         self._debuginfo = tuple(debuginfo)
         self._disabled = frozenset(disabled)
-        self._least_cpus = AHEAD_CPUS if ahead else 0
+        self._least_cpus = max(AHEAD_CPUS if ahead else 0, cpus)
         self._features_used: set[str] = set()
         """Features that were asked for and are available."""
         self._system = os.uname()

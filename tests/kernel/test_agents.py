@@ -8,9 +8,11 @@ import threading
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import pytrace
-from pytrace.remote.messages import Attached, Beat, End, Refused, Snapshot, Stop, Warned
+from pytrace.remote.messages import Attached, Beat, End, Misfit, Refused, Snapshot, Stop, Variant, Warned
+from pytrace.runtime.live_kernel import LiveKernel
 from tests.support.agents import COUNTING, Agent, agent, call, request
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -124,6 +126,32 @@ def test_an_ahead_of_time_file_and_one_that_does_not_fit(tmp_path: Path) -> None
         running.say(request("", compiled=later))
         assert "compiled by another version of pytrace" in running.next(Refused).text
         assert running.wait() == 1
+
+
+def test_a_file_for_fewer_cpus_is_replaced_by_a_variant() -> None:
+    """Also one that does not fit either, after which the host compiles for itself."""
+    script = pytrace.compile(ENDING).ahead_of_time()
+    assert script.manifest.ahead is not None
+    manifest = replace(script.manifest, ahead=replace(script.manifest.ahead, copies=0))
+    small = replace(script, manifest=manifest).to_bytes()
+    for variant, here in ((script.to_bytes(), False), (b"", True)):
+        with agent() as running:
+            running.say(replace(request(ENDING, compiled=small), variants=True))
+            assert running.next(Misfit) == Misfit(cpus=LiveKernel().possible_cpus)
+            running.say(Beat(), Variant(small))
+            running.next(Misfit)
+            running.say(Variant(variant))
+            assert running.next(Attached).compiled_here == here
+            call(5)
+            running.say(Stop())
+            running.end()
+            assert counted(running) == 5
+    with agent() as running:
+        running.say(replace(request(ENDING, compiled=small), variants=True))
+        running.next(Misfit)
+        running.say(Stop())
+        assert running.next(Refused).text == "ERROR: the controller ended the run before it began\n"
+        running.wait()
 
 
 def test_errors_are_those_of_the_command() -> None:

@@ -22,9 +22,11 @@ from pytrace.remote.messages import (
     FromAgent,
     Hello,
     Limits,
+    Misfit,
     Refused,
     Request,
     Snapshot,
+    Variant,
     Warned,
 )
 from pytrace.results import file_form
@@ -46,7 +48,7 @@ class Steps:
 @pytest.fixture
 def three(tmp_path: Path) -> Iterator[Controller]:
     """A controller of web1, web2 and web3, to which connections begin at 0."""
-    made = Controller(["web1", "web2", "web3"], REQUEST, Answer(None), str(tmp_path), Steps())
+    made = Controller(["web1", "web2", "web3"], REQUEST, Answer(None), str(tmp_path), clock=Steps())
     for name in made.hosts:
         made.connecting(name, 0)
     yield made
@@ -248,3 +250,17 @@ def test_the_answer_so_far_has_the_newest_snapshot_of_each_host(three: Controlle
     three.finish(10)
     assert count(three) == 65
     assert three.result() == three.current()
+
+
+def test_a_misfit_is_answered_with_a_variant(tmp_path: Path) -> None:
+    def compiled(lacks: frozenset[str], cpus: int) -> bytes:
+        return f"{sorted(lacks)} {cpus}".encode()
+
+    made = Controller(["web1"], REQUEST, Answer(None), str(tmp_path), compiled)
+    made.connecting("web1", 0)
+    made.hosts["web1"].asked = True
+    said = messages.encode(hello("web1")) + messages.encode(Misfit(lacks=("ringbuf",), cpus=100))
+    line = made.output("web1", said, 1)
+    assert line is not None
+    assert messages.to_agent(line) == Variant(b"['ringbuf'] 128")
+    assert made.output("web1", messages.encode(ATTACHED), 1) == b""

@@ -18,12 +18,14 @@ from pytrace.remote.messages import (
     Hello,
     Limits,
     Lines,
+    Misfit,
     Options,
     Refused,
     Request,
     Snapshot,
     Stop,
     ToAgent,
+    Variant,
     Warned,
 )
 
@@ -36,7 +38,7 @@ REQUEST = Request(
 COST = RunCost(5, 2, (ProbeCost("k:f", 3, 4, 5, 6, True),), 1, 2, 3)
 
 
-@pytest.mark.parametrize("message", [REQUEST, Beat(), Beat(1 << 60), Stop()])
+@pytest.mark.parametrize("message", [REQUEST, Variant(b"\xff"), Variant(), Beat(), Beat(1 << 60), Stop()])
 def test_what_a_controller_says(message: ToAgent) -> None:
     line = messages.encode(message)
     assert line.count(b"\n") == 1
@@ -48,6 +50,7 @@ def test_what_a_controller_says(message: ToAgent) -> None:
     [
         Hello(protocol=1, version="0.1", host="web", kernel="6.1", machine="x86_64", wall=1 << 60, monotonic=5),
         Clock(5, 1 << 60, -5),
+        Misfit(lacks=("ringbuf",), cpus=256),
         Refused(text="ERROR: no\nHINT: x\n", status=1),
         Attached(probes=3, compiled_here=True),
         Snapshot(number=2, data=bytes(range(256))),

@@ -105,8 +105,8 @@ def _check_machine(manifest: Manifest, ahead: AheadOfTime, kernel: KernelInfo) -
     if kernel.possible_cpus > ahead.copies:
         raise MisfitError(
             f"the file was compiled for up to {ahead.copies} CPUs, this machine may have {kernel.possible_cpus}",
-            hints=("compile it again on this machine",),
-        )
+            hints=("compile it again on this machine",), cpus=kernel.possible_cpus,
+        )  # fmt: skip
 
 
 def _compiled_for(manifest: Manifest) -> tuple[str, str]:
@@ -120,15 +120,17 @@ def _compiled_for(manifest: Manifest) -> tuple[str, str]:
 def _check_layout(manifest: Manifest, ahead: AheadOfTime, kernel: KernelInfo) -> None:
     lacking = [name for name in ahead.features if not kernel.feature(name)]
     found = [f"this kernel lacks {name}, which the code uses" for name in lacking]
-    found += layouts.differences(kernel, ahead.relies)
+    differences = layouts.differences(kernel, ahead.relies)
+    found += differences
     if not found:
         return
     more = len(found) - SHOWN
     hints = [*found[:SHOWN], *([f"and {more} more"] if more > 0 else []), "compile the script again on this machine"]
     _, there = _compiled_for(manifest)
     raise MisfitError(
-        f"the file was compiled for kernel {there} and does not fit this one, {kernel.release}", hints=tuple(hints)
-    )
+        f"the file was compiled for kernel {there} and does not fit this one, {kernel.release}", hints=tuple(hints),
+        lacks=() if differences else lacking,
+    )  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------------------- parameters

@@ -14,10 +14,12 @@ from pytrace.remote.messages import (
     FromAgent,
     Hello,
     Lines,
+    Misfit,
     Refused,
     Snapshot,
     Stop,
     ToAgent,
+    Variant,
     Warned,
 )
 from tests.fuzz.target import Target
@@ -40,14 +42,15 @@ def agent_message(data: bytes) -> None:
 
 def _requests() -> Iterable[bytes]:
     request = agents.request("begin { }", compiled=b"x", budget="1%", max_memory="5M")
-    said: tuple[ToAgent, ...] = (request, Beat(5), Stop())
+    said: tuple[ToAgent, ...] = (request, Variant(b"x"), Beat(5), Stop())
     return map(messages.encode, said)
 
 
 def _messages() -> Iterable[bytes]:
     said: tuple[FromAgent, ...] = (
         Hello(protocol=1, version="0.1", host="web", kernel="6.1", machine="x86_64", wall=5, monotonic=5),
-        Clock(5, 6, 7), Refused(text="ERROR: no", status=1), Attached(probes=3, compiled_here=True),
+        Clock(5, 6, 7), Misfit(lacks=("btf",), cpus=3),
+        Refused(text="ERROR: no", status=1), Attached(probes=3, compiled_here=True),
         Snapshot(number=2, data=b"x"), Warned("Lost 3 events"),
         End(reason="duration", status=0, losses={"lost": {"k:f": 3}}),
     )  # fmt: skip

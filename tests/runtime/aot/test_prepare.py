@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from pytrace import pipeline
-from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError
+from pytrace.core.diagnostics import Diagnostics, MisfitError, ScriptError, TraceError
 from pytrace.core.manifest import LOAD_TIME_SECTION, CompiledScript, OpenValue
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.options.process_filters import ProcessFilters
@@ -187,8 +187,26 @@ def test_facts_about_the_machine_are_those_of_the_run() -> None:
 
 
 def test_more_processors_than_the_file_has_room_for() -> None:
-    with pytest.raises(TraceError, match="up to 4 CPUs, this machine may have 5"):
+    with pytest.raises(MisfitError, match="up to 4 CPUs, this machine may have 5") as caught:
         prepared(compiled("begin { @ = count(); }"), kernel=RecordedKernel(possible_cpus=5))
+    assert (caught.value.lacks, caught.value.cpus) == ((), 5)
+
+
+def test_features_that_the_code_uses_and_the_kernel_lacks() -> None:
+    """Another compilation helps where nothing else is wrong."""
+    script = compiled(SCHED % "print(*curtask);")
+    ahead = replace(script.manifest.ahead, features=("atomic_fetch", "ringbuf"))
+    uses = replace(script, manifest=replace(script.manifest, ahead=ahead))
+    lacking = {"features": RecordedKernel().features - {"ringbuf"}}
+    other = task(Field("pid", INT32, 4), Field("comm", String(16), 8))
+    for kernel, lacks in (
+        (RecordedKernel(**lacking), ("ringbuf",)),
+        (RecordedKernel(**lacking, structs=other), ()),
+    ):  # fmt: skip
+        with pytest.raises(MisfitError, match="does not fit this one") as caught:
+            prepared(uses, kernel=kernel)
+        assert (caught.value.lacks, caught.value.cpus) == (lacks, 0)
+        assert "this kernel lacks ringbuf, which the code uses" in caught.value.hints
 
 
 def test_another_machine_is_refused() -> None:
