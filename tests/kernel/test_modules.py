@@ -12,7 +12,7 @@ from tests.support.kernel_features import program
 from tests.support.machine import need
 from tests.support.running import Tracer
 
-pytestmark = pytest.mark.usefixtures("no_leaks")
+pytestmark = [pytest.mark.each_kernel, pytest.mark.usefixtures("no_leaks")]
 
 MODULE = "dummy"
 

@@ -124,8 +124,9 @@ PROGRAMS = (
             "does not offer the function bpf_skb_load_bytes#26", "another kind of probe"),
     Refused("register", (_FIRST, Line("$y = $x;", (Code(MOVE, 6, 7),))), 3, "was not set on this path",
             "on every path"),
+    # Linux accepts it from 6.3 on; Debian's 6.1 has that change, too.
     Refused("stack_read", (_FIRST, Line("$y = $x;", (Code(LOAD, 6, 10, -8),))), 3, "was not set on this path",
-            "on every path", until=(6, 3)),
+            "on every path", until=(6, 1)),
     Refused("memory", (_NUMBER, Line("*(uint64 *)$n", (Code(LOAD, 6, 6),))), 3, "memory that it may not",
             "check an index"),
     Refused("map_value", (_KEY, _FOUND, Line("$p[1] }", (Code(LOAD, 6, 0, 8), _ZERO))), 4, "memory that it may not",
