@@ -30,7 +30,7 @@ _SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     )),
     ("Kernel features", ("large_programs", "atomic_fetch", "stack_to_unset", "btf", "module_btf", "ringbuf",
                          "batch_ops", "perf_link", "tracing_cookie", "semaphores", "task_work",
-                         "task_memory")),
+                         "call_return", "task_memory")),
     ("Probe types", (
         "kprobe", "perf_kprobe", "kprobe_multi", "kprobe_session", "uprobe", "perf_uprobe", "uprobe_multi",
         "uprobe_session", "sleepable_uprobe", "tracepoint", "rawtracepoint", "fentry", "sleepable_fentry", "iter",

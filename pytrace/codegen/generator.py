@@ -23,6 +23,7 @@ from pytrace.codegen.ir.operands import Operand
 from pytrace.codegen.lower import calls, expressions, map_access, statements
 from pytrace.codegen.lower.builtins.families import emission
 from pytrace.codegen.services import (
+    call_returns,
     gates,
     process_filters,
     process_following,
@@ -92,6 +93,7 @@ def generate(
         if unit.part_of and unit.multi == KPROBE_SESSION:
             _session(script, unit)
     system_call_dispatch.programs(script)
+    services += call_returns.services(script)
     script.layout.finish(module)
     if script.ahead is not None:
         layout_reliance.collect(checked, script.ahead)

@@ -30,6 +30,7 @@ FEATURES = (
     "sleepable_fentry",
     "task_memory",
     "task_work",
+    "call_return",
     "nop5_uprobes",
     "semaphores",
     "fentry",

@@ -145,6 +145,7 @@ FEATURES: dict[str, Feature] = {
     "sleepable_fentry": Feature(("DYNAMIC_FTRACE_WITH_DIRECT_CALLS", "DEBUG_INFO_BTF"), (7, 0), _patchable),
     "task_memory": Feature(("BPF_EVENTS", "DEBUG_INFO_BTF"), (6, 15)),
     "task_work": Feature(("BPF_EVENTS", "FTRACE_SYSCALLS", "DEBUG_INFO_BTF"), (6, 18)),
+    "call_return": Feature(("BPF_EVENTS", "FTRACE_SYSCALLS", "DEBUG_INFO_BTF"), (5, 5)),
     "usdt": Feature(("UPROBE_EVENTS", "BPF_EVENTS")),
     "iter": Feature(("BPF_SYSCALL", "DEBUG_INFO_BTF"), (5, 8)),
     "for_each_map": Feature(("BPF_SYSCALL",), (5, 13)),

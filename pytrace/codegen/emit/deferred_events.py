@@ -1,8 +1,10 @@
-"""Events of tracepoints and kernel functions whose strings are read when the task returns to user mode.
+"""Events of tracepoints and kernel functions whose strings are read later.
 
-Where a string is not resident, most such programs cannot wait for it.  Kernels since 6.18 let it schedule
-work of the task (``bpf_task_work_schedule_resume``, kernel/bpf/helpers.c), which runs before the task returns to
-user mode and may sleep: the event is kept in a map, and the callback reads its strings and sends it.
+Where a string is not resident, most such programs cannot wait for it: the event is kept in a map, and sent when its
+strings have been read.  Kernels since 6.18 let the program schedule work of the task
+(``bpf_task_work_schedule_resume``, kernel/bpf/helpers.c), which runs before the task returns to user mode and may
+sleep.  Before that, events of the entry of a system call are completed when it returns, as the kernel has read its
+arguments by then (:mod:`pytrace.codegen.services.call_returns`).
 """
 
 from __future__ import annotations
@@ -14,16 +16,28 @@ from pytrace.codegen.emit.current_task import task_field
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.ir_values import I64, NULL, Number, Ptr, global_pointer, pointer_parameter
+from pytrace.codegen.ir.module import SHARED
 from pytrace.codegen.ir.operands import Made, Operand
 from pytrace.core.event_layout import EventLayout
-from pytrace.core.manifest import PENDING, MapType
+from pytrace.core.manifest import PENDING, MapType, Target
 from pytrace.core.probes.kinds import FENTRY, FEXIT, KPROBE, KRETPROBE, RAWTRACEPOINT, TRACEPOINT
+from pytrace.core.probes.targets import ENTER, RawTracepointTarget, TracepointTarget
 
 ENTRIES = 64
 """Events that may wait at the same time: one for each call that has not returned."""
 
+PLACES = 64
+"""Places in a script whose events may wait for the return of a system call.
+
+The key is the address of the task and the number of the place, and ``task_struct`` is aligned to 64 bytes at least
+(``ARCH_MIN_TASKALIGN``).
+"""
+
 _KINDS = frozenset({TRACEPOINT, RAWTRACEPOINT, FENTRY, FEXIT, KPROBE, KRETPROBE})
 """Kinds of probes that a task runs into by itself."""
+
+RETURNING = "returning_"
+"""Prefix of the names of maps of events that wait for the return of a system call."""
 
 _SCHEDULE = "bpf_task_work_schedule_resume"
 _FIRST_FORM = f"{_SCHEDULE}_impl"
@@ -39,13 +53,35 @@ _NOWHERE = 1
 
 def sources(e: Emitter, layout: EventLayout, operands: Sequence[Operand]) -> list[Number]:
     """Addresses of the strings of an event; none if its strings cannot all be read later."""
-    if e.program.unit.kind.name not in _KINDS or e.task_work or e.script.ahead is not None:
+    if e.completing or not (_has_task_work(e) or _at_return(e)):
         return []
     found = [operand for operand, tail in zip(operands, layout.tails, strict=True) if tail]
     addresses = [item.source for item in found if isinstance(item, Made) and item.source is not None]
     if len(addresses) != len(found) or user_memory.may_sleep(e):
         return []
-    return addresses if e.script.kernel.feature("task_work") else []
+    return addresses
+
+
+def _has_task_work(e: Emitter) -> bool:
+    """Whether the task can be given work. An ahead-of-time file has to run on kernels without it."""
+    return e.program.unit.kind.name in _KINDS and e.script.ahead is None and e.script.kernel.feature("task_work")
+
+
+def _at_return(e: Emitter) -> bool:
+    """Whether this is the entry of a system call, and its return can be traced."""
+    script = e.script
+    if script.ahead is not None or len(script.returning) >= PLACES:
+        return False
+    return all(map(_enters, e.program.unit.targets)) and script.kernel.feature("call_return")
+
+
+def _enters(target: Target) -> bool:
+    place = target.place
+    if isinstance(place, RawTracepointTarget):
+        return place.event == ENTER
+    return isinstance(place, TracepointTarget) and (
+        place.call[0] == ENTER or (place.category, place.event) == ("raw_syscalls", ENTER)
+    )
 
 
 def defer(
@@ -56,19 +92,24 @@ def defer(
     room: int,
     complete: Callable[[Emitter, Ptr, Sequence[Number]], None],
 ) -> Number:
-    """Keep an event until the task returns to user mode. Returns 1 if that succeeded, else 0.
+    """Keep an event until its strings can be read. Returns 1 if that succeeded, else 0.
 
     *pointer* is the event, of which only the fixed part is complete, *room* its whole size.
     ``complete(e, pointer, addresses)`` emits what reads the strings and sends the event.
     """
     start = _ADDRESSES + 8 * len(addresses)
     size = (start + room + 7) & ~7
-    map_ = _map(e, size)
+    later = _has_task_work(e)
+    symbol = _map(e, size, task_work=later)
+    map_ = global_pointer(symbol)
     done = e.b.register()
     e.b.store(0, done)
     key = e.cell
-    # Unique: a CPU makes one at a time.
-    e.b.store(e.b.op("or", e.b.op("shl", e.cpu, 48), e.b.low_bits(e.b.helper(helpers.KTIME_GET_NS), 48)), key)
+    if later:
+        # Unique: a CPU makes one at a time.
+        e.b.store(e.b.op("or", e.b.op("shl", e.cpu, 48), e.b.low_bits(e.b.helper(helpers.KTIME_GET_NS), 48)), key)
+    else:
+        e.b.store(e.b.add(e.b.helper(helpers.GET_CURRENT_TASK), len(e.script.returning)), key)
     space = _address_space(e)
     # Threads of the kernel, which have none, never return to user mode.
     on = e.b.block()
@@ -81,7 +122,13 @@ def defer(
             for index, address in enumerate(addresses):
                 e.b.store(address, e.b.offset(value, _ADDRESSES + 8 * index))
             memory.copy(e, e.b.offset(value, start), pointer, layout.fixed_size)
-            _schedule(e, value, map_, _callback(e, map_, start, len(addresses), complete), done)
+            function = _completion(e, map_, start, len(addresses), complete, sleeps=later)
+            if later:
+                _schedule(e, value, map_, function, done)
+            else:
+                e.script.returning.append((symbol, function))
+                e.b.fetch("add", e.b.offset(global_pointer(SHARED), e.script.layout.place_waiting()), 1)
+                _kept(e, done)
     e.b.jump(on)
     e.b.start(on)
     return e.b.load(done)
@@ -99,8 +146,7 @@ def _schedule(e: Emitter, value: Ptr, map_: Ptr, callback: str, done: Ptr) -> No
     good, bad, on = e.b.block(), e.b.block(), e.b.block()
     e.b.branch(e.b.icmp("eq", error, 0), good, bad)
     e.b.start(good)
-    e.b.store(1, done)
-    e.counter("unfinished", e.program.index)
+    _kept(e, done)
     e.b.jump(on)
     e.b.start(bad)
     e.b.helper(helpers.MAP_DELETE_ELEM, map_, e.cell)
@@ -108,13 +154,22 @@ def _schedule(e: Emitter, value: Ptr, map_: Ptr, callback: str, done: Ptr) -> No
     e.b.start(on)
 
 
-def _map(e: Emitter, size: int) -> Ptr:
+def _kept(e: Emitter, done: Ptr) -> None:
+    e.b.store(1, done)
+    e.counter("unfinished", e.program.index)
+
+
+def _map(e: Emitter, size: int, *, task_work: bool) -> str:
     """The map of waiting events with values of *size* bytes."""
-    symbol = f"{PENDING}{size}"
+    symbol = f"{PENDING if task_work else RETURNING}{size}"
     if symbol not in e.script.pending:
         e.script.pending.add(symbol)
-        e.module.map(symbol, {"type": MapType.HASH, "max_entries": ENTRIES}, size)
-    return global_pointer(symbol)
+        if task_work:
+            e.module.map(symbol, {"type": MapType.HASH, "max_entries": ENTRIES}, size)
+        else:
+            sizes = {"key_size": 8, "value_size": size, "max_entries": ENTRIES}
+            e.module.map(symbol, {"type": MapType.HASH, **sizes})
+    return symbol
 
 
 def _address_space(e: Emitter) -> I64:
@@ -125,13 +180,20 @@ def _address_space(e: Emitter) -> I64:
     return e.b.load(cell)
 
 
-def _callback(
-    e: Emitter, map_: Ptr, start: int, strings: int, complete: Callable[[Emitter, Ptr, Sequence[Number]], None]
+def _completion(
+    e: Emitter,
+    map_: Ptr,
+    start: int,
+    strings: int,
+    complete: Callable[[Emitter, Ptr, Sequence[Number]], None],
+    *,
+    sleeps: bool,
 ) -> str:
+    """The function that completes a kept event, in the form of a callback of a map's element."""
     name = e.program.name("complete")
     b = e.module.function(name, ("*map", "*key", "*value"), e.span)
     inner = Emitter(e.program, b, e.span, 0, None)
-    inner.task_work = True
+    inner.completing, inner.task_work = True, sleeps
     inner.node = e.node
     value = pointer_parameter("value")
     same = b.icmp("eq", _address_space(inner), b.load(b.offset(value, _MM)))

@@ -109,8 +109,10 @@ class Emitter:
         """The expression being evaluated, for reports of failed reads."""
         self.current_maps: dict[str, Ptr] = {}
         """The buffers in use of double-buffered maps."""
+        self.completing = False
+        """Whether this completes an event of another program, beside which it runs."""
         self.task_work = False
-        """Whether this is the callback of a task work, which may sleep, and runs beside other programs."""
+        """Whether this is the callback of a task work, which may sleep."""
         self.failed_reads: Ptr | None = None
         """A register that is set to 1 where a string cannot be read, in place of a report."""
         self.atomic: bool = outer is not None and outer.atomic
@@ -344,7 +346,7 @@ class Emitter:
         base = self._base_here if by == 1 else self.base
         counters = self.b.offset(base, self.module.late("counters"))
         place = self.b.offset(counters, self.script.layout.counter(kind, subject))
-        if by == 1 or self.program.preemptible or self.task_work:
+        if by == 1 or self.program.preemptible or self.completing:
             return self.b.fetch("add", place, by)
         before = self.b.load(place)
         self.b.store(self.b.add(before, by), place)

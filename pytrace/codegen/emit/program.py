@@ -66,6 +66,9 @@ class Script(msgspec.Struct, eq=False):
     """Symbols of the programs that call helpers that sleep."""
     pending: set[str] = msgspec.field(default_factory=set)
     """Maps of events that wait for their strings (``codegen.emit.deferred_events``)."""
+    returning: list[tuple[str, str]] = msgspec.field(default_factory=list)
+    """Of the places whose events wait for the return of a system call: their maps, and the functions that complete
+    them (``codegen.services.call_returns``)."""
     string_function: str = ""
     """The function that repeats the read of a string (``codegen.emit.user_memory``)."""
     original_function: str = ""

@@ -15,10 +15,11 @@ from collections.abc import Callable
 from pytrace.codegen.aot import load_time_values
 from pytrace.codegen.emit import current_task, memory, tasks
 from pytrace.codegen.emit.emitter import Emitter
-from pytrace.codegen.emit.program import Program, Script
+from pytrace.codegen.emit.program import Script
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.ir_values import I1, Number, global_pointer
-from pytrace.codegen.ir.module import Module, program_section
+from pytrace.codegen.ir.module import Module
+from pytrace.codegen.services.service_programs import service_program
 from pytrace.codegen.storage.data_sections import SESSION, UNFOLLOWED
 from pytrace.core.builtin_row import Builtin
 from pytrace.core.builtins import IN_SCOPE
@@ -27,12 +28,9 @@ from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import MapType, ProgramSpec, Target
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.options.process_filters import NOT_YET, PROCESS_MAP, UNROLLED
-from pytrace.core.probes.kinds import known_kind
 from pytrace.core.probes.targets import RAW_TRACEPOINT, IteratorTarget, TracepointTarget
 from pytrace.core.types import INT32, UINT32, UINT64, Array, Struct, Type
-from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.probe_context import ProbeContext
-from pytrace.frontend.ast.typed_program import CheckedProgram, ProbeUnit, location
+from pytrace.frontend.ast.typed_program import CheckedProgram
 
 MAP = "followed"
 ENTRIES = 32768
@@ -111,7 +109,7 @@ def _tracker(script: Script, event: str, task: str, change: Callable[[Emitter, R
     slot = _slot(script, event, task)
     if slot is not None:
         read = _of_task(slot)
-        return _service(script, f"follow_{event}", target, 1, lambda e: change(e, read), multi=RAW_TRACEPOINT)
+        return service_program(script, f"follow_{event}", target, 1, lambda e: change(e, read), multi=RAW_TRACEPOINT)
     fields = script.kernel.tracepoint_fields(CATEGORY, event)
     number = next((item for item in fields or () if item.name == _FIELDS[event]), None)
     if number is None:
@@ -122,7 +120,7 @@ def _tracker(script: Script, event: str, task: str, change: Callable[[Emitter, R
         )
     offset = number.offset
     # 0 would hide the event from other users of the tracepoint.
-    return _service(
+    return service_program(
         script, f"follow_{event}", target, 1, lambda e: change(e, lambda e: e.b.load(e.b.offset(e.context, offset), 32))
     )
 
@@ -161,7 +159,7 @@ def _starter(script: Script) -> ProgramSpec:
     if not multi and script.kernel.tracepoint_fields(CATEGORY, EXEC) is None:
         raise TraceError(f"--exec-wait needs the tracepoint {CATEGORY}:{EXEC} of the kernel")
     target = Target(f"tracepoint:{CATEGORY}:{EXEC}", 0, TracepointTarget(CATEGORY, EXEC))
-    return _service(script, f"follow_{EXEC}", target, 1, _start, multi=multi)
+    return service_program(script, f"follow_{EXEC}", target, 1, _start, multi=multi)
 
 
 def _start(e: Emitter) -> None:
@@ -173,25 +171,7 @@ def _start(e: Emitter) -> None:
 
 def _lister(script: Script) -> ProgramSpec:
     target = Target("iter:task", 0, IteratorTarget("task"))
-    return _service(script, "follow_tasks", target, 0, _list)
-
-
-def _service(
-    script: Script, symbol: str, target: Target, result: int, write: Callable[[Emitter], None], multi: str = ""
-) -> ProgramSpec:
-    """A service program, which is not part of the script: *write* emits its body."""
-    kind = known_kind(target.probe.partition(":")[0])
-    span = script.checked.units[0].span
-    unit = ProbeUnit(symbol, -1, kind, (target,), ProbeContext(), nodes.Block(span, ()), span, multi)
-    program = Program(script, unit, -1, frozenset())
-    b = script.module.function(symbol, ("*ctx",), span, section=program_section(symbol))
-    e = Emitter(program, b, span, 0, None)
-    e.b.store(result, e.result)
-    write(e)
-    e.b.jump(e.exit)
-    e.finish()
-    script.layout.area(program.area, program.scratch.size)
-    return ProgramSpec(symbol, kind.name, -1, unit.targets, location(span), multi, service=True)
+    return service_program(script, "follow_tasks", target, 0, _list)
 
 
 def _list(e: Emitter) -> None:

@@ -63,6 +63,8 @@ class Layout(msgspec.Struct):
     """Offset in the shared section of the limits of rates; None without them."""
     weights: int | None = None
     """Offset in the shared section of the weights of programs; None without sampling."""
+    waiting: int | None = None
+    """Offset in the shared section of the number of events that wait for the return of a system call."""
     percpu: int = 0
     shared: int = 0
     stride: int = 0
@@ -111,6 +113,13 @@ class Layout(msgspec.Struct):
         """Place the weights of *units* programs, which are only read mostly, and the mark before them."""
         self.weights = self.shared
         self.shared += _up(WEIGHT * (1 + units), CACHE_LINE)
+
+    def place_waiting(self) -> int:
+        """Offset of the number of events that wait, in a cache line of its own: all system calls read it."""
+        if self.waiting is None:
+            self.waiting = self.shared
+            self.shared += CACHE_LINE
+        return self.waiting
 
     def limits(self) -> RateLimits | None:
         """Location of the limits of rates, for the manifest; None without them."""

@@ -76,6 +76,7 @@ _ROWS = (
     Feature("task_memory", "user memory of tasks in iterators",
             kernel_function(ProgramType.TRACING, "bpf_copy_from_user_task_str", "must be sleepable")),
     Feature("task_work", "work of programs when a system call returns", task_work),
+    Feature("call_return", "strings that are read when a system call returns", raw_tracepoint),
     Feature("nop5_uprobes", "5-byte nops under user probes become calls, over the red zone", nop5_uprobes),
     Feature("semaphores", "USDT semaphores raised by the kernel", file_exists(f"{_PMU}/uprobe/format/ref_ctr_offset")),
     Feature("fentry", "BPF trampolines on kernel functions",

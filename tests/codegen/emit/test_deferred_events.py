@@ -16,8 +16,8 @@ OPENS = "tracepoint:syscalls:sys_enter_openat"
 
 
 def _text(script: str, options: CompileOptions | None = None, *, disabled: str = "") -> str:
-    """LLVM IR of a script, compiled for this kernel."""
-    need("task_work", "raw_syscalls")
+    """LLVM IR of a script, compiled for this kernel; *disabled* is a feature to do without."""
+    need(*({"task_work", "raw_syscalls"} - {disabled}))
     options = options or CompileOptions()
     kernel = LiveKernel(disabled=frozenset({disabled} - {""}), ahead=options.ahead)
     compilation = pipeline.Compilation(Source("stdin", script, None), options, kernel, Diagnostics())
@@ -75,3 +75,22 @@ def test_nothing_waits_without_the_feature() -> None:
     script = f'{OPENS} {{ printf("%s", str(args.filename)); }}'
     assert "bpf_task_work" not in _text(script, disabled="task_work")
     assert "bpf_task_work" not in _text(script, CompileOptions(ahead=True))
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize(
+    "probe",
+    [OPENS, "tracepoint:raw_syscalls:sys_enter", "rawtracepoint:sys_enter", "tracepoint:syscalls:sys_enter_*at"],
+)
+def test_entries_of_system_calls_wait_for_the_return_where_tasks_get_no_work(probe: str) -> None:
+    text = _text(f'{probe} {{ printf("%s", str(uptr(8))); }}', disabled="task_work")
+    assert ("bpf_task_work" in text, "@returning_" in text, "@complete_events(" in text) == (False, True, True)
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize(
+    "probe",
+    ["tracepoint:sched:sched_switch", "rawtracepoint:sched_switch", "tracepoint:syscalls:sys_exit_openat"],
+)
+def test_other_probes_wait_for_no_return(probe: str) -> None:
+    assert "@returning_" not in _text(f'{probe} {{ printf("%s", str(uptr(8))); }}', disabled="task_work")

@@ -1,0 +1,32 @@
+"""Programs that serve those of a script, and are not part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.emit.program import Program, Script
+from pytrace.codegen.ir.module import program_section
+from pytrace.core.manifest import ProgramSpec, Target
+from pytrace.core.probes.kinds import known_kind
+from pytrace.frontend.ast import nodes
+from pytrace.frontend.ast.probe_context import ProbeContext
+from pytrace.frontend.ast.typed_program import ProbeUnit, location
+
+
+def service_program(
+    script: Script, symbol: str, target: Target, result: int, write: Callable[[Emitter], None], multi: str = ""
+) -> ProgramSpec:
+    """A service program, which is not part of the script: *write* emits its body."""
+    kind = known_kind(target.probe.partition(":")[0])
+    span = script.checked.units[0].span
+    unit = ProbeUnit(symbol, -1, kind, (target,), ProbeContext(), nodes.Block(span, ()), span, multi)
+    program = Program(script, unit, -1, frozenset())
+    b = script.module.function(symbol, ("*ctx",), span, section=program_section(symbol))
+    e = Emitter(program, b, span, 0, None)
+    e.b.store(result, e.result)
+    write(e)
+    e.b.jump(e.exit)
+    e.finish()
+    script.layout.area(program.area, program.scratch.size)
+    return ProgramSpec(symbol, kind.name, -1, unit.targets, location(span), multi, service=True)
