@@ -289,6 +289,9 @@ FUNCTIONS: tuple[Builtin, ...] = (
     Builtin("reg", "symbol", "reg(const string name)",
             "Value of a processor register.", least=1, most=1, probes=_REGISTER_PROBES, no_loop=True,
             example='uprobe:/bin/bash:readline { printf("%p\\n", reg("sp")); }'),
+    Builtin("goid", "symbol", "goid",
+            "Number of the goroutine that runs, in probes of Go functions (1.17 and later, x86-64); 0 on the stacks of "
+            "Go's scheduler.", value=True, probes=_USER_PROBES, no_loop=True, yields=True),
     # ---- network
     Builtin("ifname", "network", "ifname(int32 index)",
             "Index of a network interface that prints as its name, looked up when printed (in the namespace of "

@@ -357,6 +357,9 @@ class KernelInfo(Protocol):
     def user_result(self, path: str, symbol: str) -> Type | None:
         """Type of a user function's result, from DWARF; void when it has none."""
 
+    def user_goid(self, path: str, offset: int) -> int | None:
+        """Where in ``runtime.g`` the number of a goroutine is; None if no code of Go is at a file offset."""
+
     def user_go_result(self, path: str, symbol: str) -> UserParameter | None:
         """The first result of a function of Go when it returns, from DWARF; None where it cannot be read."""
 

@@ -407,6 +407,11 @@ class LiveKernel:
         self._depend_on_debug_files(path)
         return type_
 
+    def user_goid(self, path: str, offset: int) -> int | None:
+        place = self._binaries.goid(path, offset)
+        self._depend_on_debug_files(path)
+        return place
+
     def user_go_result(self, path: str, symbol: str) -> UserParameter | None:
         result = self._binaries.go_result(path, symbol)
         self._depend_on_debug_files(path)

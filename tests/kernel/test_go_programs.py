@@ -79,8 +79,10 @@ def test_arguments_and_results(server: Server, programs: dict[str, str], way: st
 @pytest.mark.parametrize("way", sorted(WAYS))
 def test_each_call_returns(server: Server, programs: dict[str, str], way: str) -> None:
     """Of functions that grow their stacks, in several goroutines."""
-    script = "uprobe:BIN:main.grow { @in = count(); } uretprobe:BIN:main.grow { @out[func] = count(); }"
-    (entries, returns) = rows(server, script, programs[way])
+    script = "uprobe:BIN:main.grow { @in = count(); } "
+    script += "uretprobe:BIN:main.grow { @out[func] = count(); @by[goid] = count(); }"
+    by, entries, returns = rows(server, script, programs[way])
     # A function that needs more stack begins again when it has it.
     assert entries["@in"] >= CALLS
     assert returns == {"@out": {"main.grow": CALLS}}
+    assert list(by["@by"].values()) == [CALLS // 4] * 4, "each goroutine calls as often"

@@ -147,6 +147,7 @@ class RecordedKernel:
             ("/bin/app", "work"): (UserParameter("n", INT32, "di"), UserParameter("m", INT64, "sp+8"))
         }
     )
+    goroutines: dict[str, int] = field(default_factory=dict)
     go_results: dict[tuple[str, str], UserParameter] = field(default_factory=dict)
     code: bytes = b"\x90\x90\x90\x90" + b"\x48\x89\xe5" * 20
     code_at: dict[int, bytes] = field(default_factory=dict)
@@ -285,6 +286,9 @@ class RecordedKernel:
 
     def user_parameters(self, path: str, symbol: str) -> tuple[UserParameter, ...] | None:
         return self.parameters.get((path, symbol))
+
+    def user_goid(self, path: str, offset: int) -> int | None:
+        return self.goroutines.get(path)
 
     def user_go_result(self, path: str, symbol: str) -> UserParameter | None:
         return self.go_results.get((path, symbol))

@@ -19,7 +19,13 @@ from pytrace.core.probes.targets import (
 )
 from pytrace.core.types import Enum, Pointer, Struct, parts
 from pytrace.frontend.ast import nodes, visitor
-from pytrace.frontend.ast.compile_time_facts import Existence, LayoutReliance, TypeDescription, UserSymbol
+from pytrace.frontend.ast.compile_time_facts import (
+    Existence,
+    GoroutineNumber,
+    LayoutReliance,
+    TypeDescription,
+    UserSymbol,
+)
 from pytrace.frontend.ast.probe_context import (
     ContextField,
     CountedText,
@@ -74,11 +80,18 @@ def _node(checked: CheckedProgram, node: nodes.Node, ahead: Ahead) -> None:
 
 
 def _name(checked: CheckedProgram, node: nodes.Identifier, ahead: Ahead) -> None:
-    """An enumerator of the kernel."""
+    """An enumerator of the kernel, or ``goid``."""
+    _goroutine(checked, node, ahead)
     value = checked.constants.get(node)
     if isinstance(value, int) and isinstance(checked.types.get(node), Enum):
         if ahead.kernel.enumerator(node.name) is not None:
             ahead.rely("enumerator", node.name, value)
+
+
+def _goroutine(checked: CheckedProgram, node: nodes.Identifier | nodes.Call, ahead: Ahead) -> None:
+    number = checked.find_fact(node, GoroutineNumber)
+    for path in number.paths if number is not None else ():
+        ahead.exact(path, "goid is where its version of Go has it")
 
 
 def _target(checked: CheckedProgram, node: nodes.Expr, ahead: Ahead) -> None:
@@ -182,6 +195,7 @@ def _existence(checked: CheckedProgram, node: nodes.Call, ahead: Ahead) -> None:
 
 
 _CALLS: dict[str, Callable[[CheckedProgram, nodes.Call, Ahead], None]] = {
+    "goid": _goroutine,
     "kfunc_allowed": _existence,
     "kfunc_exist": _existence,
     "uaddr": _user_address,

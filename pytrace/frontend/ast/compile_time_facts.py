@@ -34,6 +34,13 @@ class BoundsCheck(Fact, frozen=True):
     needed: bool
 
 
+class GoroutineNumber(Fact, frozen=True):
+    """Where in Go's ``runtime.g`` the number of a goroutine is, in the binaries *paths*."""
+
+    offset: int
+    paths: tuple[str, ...]
+
+
 class LayoutReliance(Fact, frozen=True):
     """The struct layout that a constant ``sizeof`` or ``offsetof`` of an ahead-of-time file relies on.
 

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import UsdtProbe, UserParameter, UserSymbol
+from pytrace.core.types import Struct
 from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
-from pytrace.runtime.elf import debug_files, go_functions
+from pytrace.runtime.elf import debug_files, go_build, go_functions
 from pytrace.runtime.elf.file import EM_AARCH64, EM_X86_64, ElfFile, attach_path, is_elf
 from pytrace.runtime.elf.symbol_table import Symbol, function_names
 from pytrace.runtime.host.name_patterns import matching, name_pattern
@@ -287,6 +288,15 @@ class UserBinaries:
         if binary.debug is None:
             return None
         return binary.debug.decoder.result(symbol, binary.address_of(symbol))
+
+    def goid(self, path: str, offset: int) -> int | None:
+        """Where in ``runtime.g`` the number of a goroutine is; None if no code of Go is at a file offset."""
+        binary = self.binary(path)
+        if (binary.elf.address_at(offset) or 0) not in binary.go_code:
+            return None
+        goroutine = binary.debug.decoder.named_type("struct", "runtime.g") if binary.debug is not None else None
+        member = goroutine.find("goid") if isinstance(goroutine, Struct) else None
+        return member.offset if member is not None else go_build.goroutine_number(binary.elf)
 
     def go_result(self, path: str, symbol: str) -> UserParameter | None:
         """The first result of a function of Go when it returns, from DWARF; None where it cannot be read."""

@@ -14,7 +14,7 @@ from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.probes.targets import FileTarget
 from pytrace.core.types import BOOL, UINT64, AddressSpace, KSym, USym
 from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.compile_time_facts import KernelVariable, RegisterName, UserSymbol
+from pytrace.frontend.ast.compile_time_facts import GoroutineNumber, KernelVariable, RegisterName, UserSymbol
 
 MAX_ERRNO = 4095
 
@@ -68,6 +68,12 @@ def _reg(e: Emitter, node: nodes.Call) -> Operand:
     return Scalar(contexts.register(e, e.checked.fact(node, RegisterName).register), UINT64)
 
 
+def _goid(e: Emitter, node: nodes.Call | nodes.Identifier) -> Operand:
+    """Functions of Go have the address of the running goroutine in r14 (``abi-internal.md``)."""
+    place = e.b.add(contexts.register(e, "r14"), e.checked.fact(node, GoroutineNumber).offset)
+    return memory.read_scalar(e, place, UINT64, AddressSpace.USER)
+
+
 def _percpu_kaddr(e: Emitter, node: nodes.Call) -> Operand:
     """The address of a per-CPU variable: its link address plus the CPU's offset (``__per_cpu_offset``)."""
     symbol = e.checked.fact(node, KernelVariable)
@@ -102,6 +108,7 @@ def _uaddr(e: Emitter, node: nodes.Call) -> Operand:
 
 
 EMIT: dict[str, Emission] = {
+    "goid": _goid,
     "is_err": _is_err,
     "kptr": _same,
     "ksym": _ksym,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.probes.targets import FileTarget
 from pytrace.core.types import BOOL, UINT64, VOID, AddressSpace, Int, KSym, Pointer, String, Type, USym
-from pytrace.frontend.ast.compile_time_facts import KernelVariable, RegisterName, UserSymbol
+from pytrace.frontend.ast.compile_time_facts import GoroutineNumber, KernelVariable, RegisterName, UserSymbol
 from pytrace.frontend.check.inference.argument_checks import (
     expression,
     integer_argument,
@@ -125,6 +125,27 @@ def marked(checker: Checker, node: Node, arguments: Arguments) -> Type:
     if isinstance(type_, Unknown):
         return UNKNOWN
     return checker.error(f"{node.name}() takes a pointer or an integer, not {settle(type_)}", node.span)
+
+
+def goid(checker: Checker, node: Node, _arguments: Arguments) -> Type:
+    """``goid``."""
+    if checker.kernel.arch != "x86_64" or checker.unit is None:
+        where = "in a function" if checker.unit is None else f"on {checker.kernel.arch}"
+        return checker.error(f"goid is not available {where}", node.span)
+    offsets = set()
+    for target in checker.unit.targets:
+        place = target.of(FileTarget)
+        offset = checker.kernel.user_goid(place.path, place.offset)
+        if offset is None:
+            hints = ["programs of Go 1.17 and later have goroutines whose place is known, others by their DWARF"]
+            return checker.error(f"goid is not available: {target.probe} is not in code of Go", node.span, hints=hints)
+        offsets.add(offset)
+    if len(offsets) > 1:
+        hints = ["write a probe for each binary"]
+        return checker.error("goid is at different places in the binaries of this probe", node.span, hints=hints)
+    paths = dict.fromkeys(target.of(FileTarget).path for target in checker.unit.targets)
+    checker.program.facts[node] = GoroutineNumber(offsets.pop(), tuple(paths))
+    return UINT64
 
 
 def reg(checker: Checker, node: Node, arguments: Arguments) -> Type:

@@ -120,6 +120,7 @@ CHECKS: Mapping[str, Check] = {
     "uptr": symbol_family.marked,
     "is_err": symbol_family.is_err,
     "reg": symbol_family.reg,
+    "goid": symbol_family.goid,
     "ifname": network_family.ifname,
     "macaddr": network_family.macaddr,
     "ntop": network_family.ntop,

@@ -7,7 +7,8 @@ import struct
 import pytest
 
 from pytrace.core.diagnostics import TraceError
-from tests.codegen.running import compiled, machine, printed, ran
+from tests.codegen.running import compiled, machine, messages, printed, ran
+from tests.support.facts import RecordedKernel
 from tests.support.recorded import SYMBOLS, Facts
 
 
@@ -63,3 +64,19 @@ def test_addresses_in_a_running_binary_are_moved() -> None:
         'uprobe:/bin/true:main { print((uint64)uaddr("counter")); }', helpers={173: lambda *_: 0x555000 + 0x1000}
     )
     assert found.printed() == [0x555000 + 0x4000]
+
+
+def test_the_number_of_a_goroutine() -> None:
+    """Read through r14, which has the goroutine's address in functions of Go."""
+    found = machine("uprobe:/bin/app:work { print(goid); }", RecordedKernel(goroutines={"/bin/app": 24}))
+    context = bytearray(168)
+    context[8:16] = found.region(bytes(24) + (17).to_bytes(8, "little") + bytes(8)).to_bytes(8, "little")
+    found.run(context=bytes(context))
+    assert found.printed() == [17]
+
+
+def test_goroutines_of_different_versions() -> None:
+    kernel = RecordedKernel(goroutines={"/bin/app": 24, "/bin/other": 32}, files={"*": ["/bin/app", "/bin/other"]})
+    kernel.symbols["/bin/other"] = kernel.symbols["/bin/app"]
+    (message,) = messages("uprobe:*:work { print(goid); }", kernel)
+    assert message == "goid is at different places in the binaries of this probe"

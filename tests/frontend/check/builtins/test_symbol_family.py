@@ -31,6 +31,8 @@ REFUSED = [
     ("kprobe:vfs_read { print(reg(5)); }", "1:29-30", "the register of reg() must be a string literal"),
     ("uprobe:/bin/true:main { print(uaddr(\"nothing\")); }", "1:31-47", "/bin/true has no symbol 'nothing'"),
     ("kprobe:vfs_read { print(reg(\"r0\")); }", "1:25-34", "there is no register 'r0'"),
+    ("uprobe:/bin/true:main { print(goid); }", "1:31-35",
+     "goid is not available: uprobe:/bin/true:main is not in code of Go"),
     ("begin { print(percpu_kaddr(\"nothing\")); }", "1:15-38", "the kernel has no symbol 'nothing'"),
 ]
 VALUES = [
