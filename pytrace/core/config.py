@@ -43,6 +43,8 @@ class Config(msgspec.Struct, frozen=True):
     perf_rb_pages: int = 0
     """Pages of the ring buffer; 0 lets the runtime choose by available memory."""
     print_maps_on_exit: bool = True
+    python_frames: bool = False
+    """``ustack`` has the frames of CPython in place of those of the interpreter's loop."""
     raw_tracepoints: str = "auto"
     """``auto``: hot tracepoints are traced through their raw tracepoints if that is equivalent; ``plain``: none is."""
     show_debug_info: bool = True

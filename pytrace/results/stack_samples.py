@@ -281,7 +281,9 @@ def _frames(stack: StackTrace) -> Path:
 
 
 def _user_kind(frame: Frame) -> int:
-    return INTERPRETED if frame.file.endswith(_INTERPRETED) else USER
+    """An interpreter's frame has its source file as module; code that was never in a file has a name in brackets."""
+    source = frame.file or frame.module
+    return INTERPRETED if source.endswith(_INTERPRETED) or source.startswith("<") else USER
 
 
 def frame_name(frame: Frame) -> str:

@@ -40,6 +40,7 @@ int main(void)
     OFFSET("code_name", PyCodeObject, co_qualname);
     OFFSET("code_table", PyCodeObject, co_linetable);
     OFFSET("code_bytes", PyCodeObject, co_code_adaptive);
+    OFFSET("code_traceable", PyCodeObject, _co_firsttraceable);
     VALUE("frame_size", offsetof(_PyInterpreterFrame, localsplus));
 #else
     OFFSET("threads_head", PyInterpreterState, tstate_head);
@@ -80,6 +81,10 @@ int main(void)
 #elif PY_VERSION_HEX >= 0x030b0000
     OFFSET("thread_frame", PyThreadState, cframe);
     OFFSET("cframe_frame", _PyCFrame, current_frame);
+#if PY_VERSION_HEX < 0x030c0000
+    OFFSET("cframe_previous", _PyCFrame, previous);
+    OFFSET("frame_entry", _PyInterpreterFrame, is_entry);
+#endif
     OFFSET("frame_code", _PyInterpreterFrame, f_code);
     OFFSET("frame_instruction", _PyInterpreterFrame, prev_instr);
 #endif

@@ -18,6 +18,10 @@ SHAPES = Path(__file__).resolve().parents[1] / "programs" / "python_stacks.py"
 OPEN = 't:syscalls:sys_enter_openat /pid == cpid && str(args.filename) == "/dev/null"/ '
 FRAME = re.compile(r"(?m)^ *(.*)\+\d+@(.*):(\d+)$")
 
+MIXED = "config = { python_frames = true } "
+CALLED_FROM_C = frozenset({"shape_sort", "shape_regular_expression", "shape_reduce"})
+"""Methods whose callbacks C functions call."""
+
 Stack = list[tuple[str, int]]
 
 pytestmark = pytest.mark.usefixtures("started", "no_leaks")
@@ -34,21 +38,64 @@ def frames(text: str) -> Stack:
     return [(name, int(line)) for name, _, line in FRAME.findall(text)]
 
 
+def mixed(text: str) -> list[tuple[str, int]]:
+    """Functions of a mixed stack; those of C have line 0."""
+    lines = [line.strip() for line in text.strip().splitlines()]
+    found = [FRAME.match(line) for line in lines if not line.startswith("[inlined]")]
+    return [
+        (match[1], int(match[3])) if match is not None and is_python(match[2]) else (line.partition("+")[0], 0)
+        for match, line in zip(found, (line for line in lines if not line.startswith("[inlined]")), strict=True)
+    ]
+
+
+def is_python(file: str) -> bool:
+    """True for a source file of Python."""
+    return file.endswith(".py") or file.startswith("<")
+
+
+def check_places(stack: list[tuple[str, int]], minor: int) -> set[str]:
+    """C functions are where C calls Python, and nowhere else. Returns the methods whose callbacks C called."""
+    called, between = set(), 0
+    inner = ""
+    assert not any("EvalFrameDefault" in name for name, _ in stack)
+    for name, line in stack:
+        if not line:
+            between += 1
+            continue
+        name = name.rpartition(".")[2]
+        if inner in {"<lambda>", "sub"} and name in CALLED_FROM_C:
+            assert (between > 0) == (inner == "<lambda>" or minor < 11)
+            called.add(name)
+        elif inner == name == "down":
+            assert (between == 0) == (minor >= 11)
+        inner, between = name, 0
+    return called
+
+
 @pytest.mark.parametrize("python", PYTHONS, ids=str)
 def test_stacks_are_those_of_the_interpreter(server: Server, python: Python, tmp_path: Path) -> None:
     command = " ".join([*python.command, str(SHAPES), "30"])
-    script, output = OPEN + "{ print((tid, pystack)); }", tmp_path / "output"
+    script, output = MIXED + OPEN + "{ print((tid, pystack, ustack)); }", tmp_path / "output"
     result = server.run(("-q", "-f", "json", "-o", str(output), "-e", script, "-c", command), timeout=100)
     assert result.stderr == ""
     seen: dict[int, list[Stack]] = defaultdict(list)
     walked: dict[int, list[Stack]] = defaultdict(list)
+    joined: dict[int, list[Stack]] = defaultdict(list)
+    called = set()
     for thread, stack in map(json.loads, result.stdout.splitlines()):
         seen[thread].append([(name, number) for name, number in stack])
     for row in map(json.loads, output.read_text().splitlines()):
         if row["type"] == "value":
-            walked[row["data"][0]].append(frames(row["data"][1]))
+            thread, python_stack, stack = row["data"]
+            walked[thread].append(frames(python_stack))
+            called |= check_places(mixed(stack), python.minor)
+            joined[thread].append([(name, line) for name, line in mixed(stack) if line])
     assert sum(map(len, seen.values())) > 300
     assert walked == seen
+    assert {thread: [stack[:60] for stack in stacks] for thread, stacks in joined.items()} == {
+        thread: [stack[:60] for stack in stacks] for thread, stacks in seen.items()
+    }
+    assert called == CALLED_FROM_C
 
 
 def test_at_most_so_many_frames(server: Server, tmp_path: Path) -> None:
@@ -109,10 +156,15 @@ def test_sampled_while_it_runs(server: Server, tmp_path: Path) -> None:
             program.stdout.readline()
             time.sleep(0.05)
             probe = f"profile:hz:99 /pid == {program.pid}/"
-            script = f"{probe} {{ @[pystack(folded)] = count(); }} interval:s:1 {{ exit(); }}"
+            script = f"{probe} {{ @[pystack(folded), ustack(folded)] = count(); }} interval:s:1 {{ exit(); }}"
             for options in (("-p", str(program.pid)), ()):
-                result = server.run(("-q", *options, "-e", script), timeout=60)
-                assert re.fullmatch(r"\s*@\[<module>;main;busy\]: \d+\s*", result.stdout)
+                result = server.run(("-q", *options, "-e", MIXED + script), timeout=60)
+                keys = re.findall(r"(?m)^@\[(.*), (.*)\]: \d+$", result.stdout)
+                assert {key[0] for key in keys} == {"<module>;main;busy"}
+                for _, stack in keys:
+                    assert re.search("(^|;)<module>;(.*;)?main;(.*;)?busy(;|$)", stack)
+                # Without -p the first ones come before the unwind tables are read.
+                assert any(stack.startswith("_start;") for _, stack in keys)
         finally:
             program.kill()
 

@@ -92,6 +92,9 @@ def test_stacks_of_two_tasks_meet_in_the_middle() -> None:
 def test_what_an_interpreter_runs() -> None:
     entry = StackTrace((Frame("f", file="/srv/app.py", line=3), Frame("main")))
     assert profile(USTACK, COUNT, {entry: 1}).samples[0].kinds == (USER, INTERPRETED)
+    mixed = ("/srv/app.py", "<frozen importlib._bootstrap>", "<string>", "/usr/bin/python3.11")
+    entry = StackTrace(tuple(Frame("f", module=module) for module in mixed))
+    assert profile(USTACK, COUNT, {entry: 1}).samples[0].kinds == (USER, INTERPRETED, INTERPRETED, INTERPRETED)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,13 @@
-"""``pystack``: stacks of CPython, walked from the thread state (x86-64).
+"""``pystack``: stacks of CPython, walked from the thread state (x86-64), and the Python frames of a mixed stack.
 
 Each frame is one iteration of ``bpf_loop``, with its state in scratch memory, so the verifier checks a single frame.
 What is read is memory of the traced process: nothing of it is trusted. A thread state must name the thread's own thread
 pointer, and a frame's code the type of code objects; else the stack ends there, and is counted.
+
+A mixed stack (:mod:`pytrace.codegen.services.mixed_stacks`) needs to know which frames each call of the interpreter's
+loop (``_PyEval_EvalFrameDefault``) has run. They are a *run* in the array that :func:`runs` writes: a word that tells
+where the call's native frame is, then the frames, innermost first. Since 3.11 that is the address of a local variable
+of the call, which the list of frames contains or is reached from. Before, each call runs one frame (:data:`BY_CODE`).
 """
 
 from __future__ import annotations
@@ -43,40 +48,69 @@ _TURNS = 4
 _INDEX = (1 << INDEX_BITS) - 1
 _PLACES = (1 << 32) - 1
 
+BY_CODE = 1
+"""In place of an address: the native frame is one of the loop's code."""
+UNPLACED = 0
+"""The last run, if the walk ended before its end."""
+
 
 def stack(e: Emitter, node: nodes.Call | nodes.Identifier, type_: Stack) -> Operand:
     """Walk the current thread's Python frames into scratch memory."""
     if not e.script.kernel.feature("bpf_loop"):
         raise TraceError("pystack needs a kernel with bpf_loop (Linux 5.17)")
-    if not e.script.walks_python:
-        e.script.walks_python = True
-        records.declare(e.module, node.span)
     out, state = e.reserve(type_.size), e.reserve(records.STATE_SIZE)
-    target, done = e.area(out), e.b.block()
+    target = e.area(out)
     memory.zero(e, target, type_.size)
     e.b.store(_NO_STACK, target, 32)
     e.b.store(process_ids(e, "tracer")[0], e.b.offset(target, 4), 32)
-    walk = _Walk(e, type_, out, state, e.script.layout.site(_SITE, location(node.span)))
-    walk.start(done)
-    loops.run(e, node.span, _TURNS * type_.limit, lambda inner, _index: walk.inside(inner).step())
+    done = _walk(e, node, _Walk(e, out + type_.header, type_.limit, state, _site(e, node)), _TURNS * type_.limit)
     e.b.store(e.b.load(e.area(state + records.STATE_COUNT)), e.area(out), 32)
     e.b.jump(done)
     e.b.start(done)
     return Memory(e.area(out), type_)
 
 
+def runs(e: Emitter, node: nodes.Call | nodes.Identifier, out: int, limit: int, state: int) -> None:
+    """Write at most *limit* words to *out*: the current thread's Python frames as runs.
+
+    The number of words is in *state* then; 0: there are none.
+    """
+    e.b.store(0, e.area(state + records.STATE_COUNT))
+    done = _walk(e, node, _Walk(e, out, limit, state, _site(e, node), runs=True), _TURNS * limit)
+    e.b.jump(done)
+    e.b.start(done)
+
+
+def _site(e: Emitter, node: nodes.Call | nodes.Identifier) -> int:
+    return e.script.layout.site(_SITE, location(node.span))
+
+
+def _walk(e: Emitter, node: nodes.Call | nodes.Identifier, walk: _Walk, turns: int) -> Block:
+    """Emit the walk. Returns the block where it goes on when there is no Python stack."""
+    if not e.script.walks_python:
+        e.script.walks_python = True
+        records.declare(e.module, node.span)
+    done = e.b.block()
+    walk.start(done)
+    loops.run(e, node.span, turns, lambda inner, _index: walk.inside(inner).step())
+    return done
+
+
 class _Walk(msgspec.Struct, frozen=True):
-    """*out* and *state* are scratch offsets of the stack and of the state, *site* is where failures are counted."""
+    """*frames* and *state* are scratch offsets of what is written, at most *limit* words, and of the state, *site* is
+    where failures are counted.
+    """
 
     e: Emitter
-    type: Stack
-    out: int
+    frames: int
+    limit: int
     state: int
     site: int
+    runs: bool = False
 
     def inside(self, e: Emitter) -> _Walk:
         """The same in the callback of a loop."""
-        return _Walk(e, self.type, self.out, self.state, self.site)
+        return _Walk(e, self.frames, self.limit, self.state, self.site, self.runs)
 
     # ------------------------------------------------------------------ start
 
@@ -92,9 +126,12 @@ class _Walk(msgspec.Struct, frozen=True):
         self._fail_unless(b.icmp("eq", self._user(b.add(thread, self._word(Word.THREAD_ID))), thread_pointer), done)
         frame = b.register()
         b.store(self._user(b.add(thread, self._word(Word.THREAD_FRAME))), frame)
+        b.store(b.load(frame), self._area(records.STATE_LOOP))
         with b.when(b.icmp("ne", self._word(Word.CFRAME_FRAME), NONE)):
             b.store(self._user(b.add(b.load(frame), self._word(Word.CFRAME_FRAME))), frame)
         b.store(b.load(frame), self._area(records.STATE_FRAME))
+        if self.runs:
+            self._begin_run(0)
 
     def _row(self, done: Block) -> Ptr:
         """The row of the current process, or of its parent while it runs the same program and is not known yet."""
@@ -179,6 +216,8 @@ class _Walk(msgspec.Struct, frozen=True):
         with b.when(b.icmp("ne", self._word(Word.FRAME_OWNER), NONE)):
             owner = self._member(Word.FRAME_OWNER, 8)
             with b.when(b.icmp("uge", owner, OWNED_BY_INTERPRETER)):
+                if self.runs:
+                    self._end_run(frame)
                 b.ret(0)
         # Since 3.14 the low bits of the reference are tags (_PyStackRef).
         code = b.op("and", self._member(Word.FRAME_CODE), -8)
@@ -188,17 +227,70 @@ class _Walk(msgspec.Struct, frozen=True):
         length = b.at_most(self._word(Word.CODE_SIZE), records.HEAD_SIZE)
         self._cut_if(b.truth(b.helper(helpers.PROBE_READ_USER, head, length, code)))
         self._cut_if(b.icmp("ne", b.load(b.offset(head, 8), again=True), self._word(Word.CODE_TYPE)))
+        self._skip_shim(index)
         b.store(code, self._area(records.STATE_KEY + records.KEY_CODE))
         record = b.call(records.CODE_FUNCTION, [self._area(0)])
         with b.when(b.icmp("eq", record, 0), likely=False):
             self.e.counter("python_names", self.site)
         value = b.op("or", b.op("shl", b.op("and", record, _PLACES), INDEX_BITS), index)
-        place = b.at_most(b.load(self._area(records.STATE_COUNT)), self.type.limit - 1)
-        frames = b.offset(self.e.area(self.out), self.type.header)
-        b.store(b.op("or", value, FRAME - (1 << 64)), b.offset(frames, b.op("shl", place, 3)))
-        count = b.add(place, 1)
-        b.store(count, self._area(records.STATE_COUNT))
-        self._leave_if(b.icmp("uge", count, self.type.limit))
+        place = b.load(self._area(records.STATE_COUNT))
+        b.store(b.op("or", value, FRAME - (1 << 64)), self._place(place))
+        b.store(b.add(place, 1), self._area(records.STATE_COUNT))
+        if self.runs:
+            self._end_run_of_loop()
+        self._leave_if(b.icmp("uge", b.load(self._area(records.STATE_COUNT)), self.limit))
+
+    def _skip_shim(self, index: Number) -> None:
+        """Go on to the next frame if this is ``_Py_InitCleanup`` (3.12 and later), which calls ``__init__``.
+
+        Its code object has one string as name and file name, and no instruction that is Python's.
+        """
+        b, state = self.e.b, self._area(0)
+        with b.when(b.icmp("ne", self._word(Word.CODE_TRACEABLE), NONE)):
+            name, file = (records.in_head(b, state, word) for word in (Word.CODE_SHORT_NAME, Word.CODE_FILE))
+            with b.when(b.icmp("eq", name, file), likely=False):
+                traceable = records.in_head(b, state, Word.CODE_TRACEABLE, 32)
+                with b.when(b.icmp("ule", index, traceable)):
+                    b.ret(0)
+
+    # ------------------------------------------------------------------ runs
+
+    def _begin_run(self, place: Number) -> None:
+        b = self.e.b
+        b.store(UNPLACED, self._place(place))
+        b.store(place, self._area(records.STATE_RUN))
+        b.store(b.add(place, 1), self._area(records.STATE_COUNT))
+
+    def _end_run(self, mark: Number) -> None:
+        """What was stored since its begin is a run, unless that is nothing: the loop begins or ends."""
+        b = self.e.b
+        run, count = b.load(self._area(records.STATE_RUN)), b.load(self._area(records.STATE_COUNT))
+        with b.when(b.icmp("ugt", count, b.add(run, 1))):
+            b.store(mark, self._place(run))
+            self._leave_if(b.icmp("uge", count, self.limit))
+            self._begin_run(count)
+
+    def _end_run_of_loop(self) -> None:
+        """Before 3.12: the frame that was stored may be the one that the loop was called for."""
+        b, entry, on = self.e.b, self._word(Word.FRAME_ENTRY), self.e.b.block()
+        by_code, by_cframe = b.block(), b.block()
+        b.jump_if(b.icmp("ne", self._word(Word.LOOP_START), 0), by_code)
+        b.branch(b.icmp("eq", entry, NONE), on, by_cframe)
+        b.start(by_cframe)
+        b.jump_if(b.icmp("eq", self._member(Word.FRAME_ENTRY, 8), 0), on)
+        cframe = b.load(self._area(records.STATE_LOOP))
+        b.store(self._user(b.add(cframe, self._word(Word.CFRAME_PREVIOUS))), self._area(records.STATE_LOOP))
+        self._end_run(cframe)
+        b.jump(on)
+        b.start(by_code)
+        self._end_run(BY_CODE)
+        b.jump(on)
+        b.start(on)
+
+    def _place(self, index: Number) -> Ptr:
+        """Where a word is stored."""
+        b = self.e.b
+        return b.offset(self.e.area(self.frames), b.op("shl", b.at_most(index, self.limit - 1), 3))
 
     def _index(self, code: Number, instruction: I64) -> I64:
         """The number of the code unit that runs, plus one; 0 before the first."""

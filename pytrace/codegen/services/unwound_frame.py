@@ -100,7 +100,8 @@ class Frame(msgspec.Struct, frozen=True):
     """One iteration: store the frame, then step to its caller; ends the loop if there is none.
 
     *out* and *state* are scratch offsets of the stack and of the unwinder's state, *site* is the script location for
-    which failures are counted. *choice* is None for unwinding by tables alone.
+    which failures are counted. *choice* is None for unwinding by tables alone. *tops*, if any, is the scratch offset of
+    an array to which the stack pointer in each frame is written.
     """
 
     e: Emitter
@@ -109,6 +110,7 @@ class Frame(msgspec.Struct, frozen=True):
     state: int
     site: int
     choice: Choice | None
+    tops: int | None = None
 
     def emit(self, index: I64) -> None:
         """The body of the loop."""
@@ -116,6 +118,8 @@ class Frame(msgspec.Struct, frozen=True):
         place = b.at_most(index, self.kind.limit - 1)
         ip = self._load(IP)
         b.store(ip, self._place(place))
+        if self.tops is not None:
+            b.store(self._load(SP), b.offset(self.e.area(self.tops), b.op("shl", place, 3)))
         self._store(COUNT, b.add(place, 1))
         rule = self._rule(place, ip)
         base = b.op("and", rule, 15)

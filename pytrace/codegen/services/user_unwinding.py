@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 from pytrace.codegen.aot import load_time_values
 from pytrace.codegen.emit import contexts, current_task, events, loops, memory
 from pytrace.codegen.emit.current_task import process_ids, task_field
@@ -68,7 +70,19 @@ def usable(e: Emitter, type_: Stack) -> bool:
     return current_task.has_members(e, {"task_struct": _TASK})
 
 
-def chosen(e: Emitter, node: Node, type_: Stack, entry: bool, otherwise: Callable[[Ptr], None]) -> Operand:
+class Parts(msgspec.Struct, frozen=True):
+    """Scratch offsets of an unwound stack, of the stack pointers in its frames and after the last, and of their number
+    (0: the process has no tables).
+    """
+
+    stack: int
+    pointers: int
+    count: int
+
+
+def chosen(
+    e: Emitter, node: Node, type_: Stack, entry: bool, otherwise: Callable[[Ptr], None], parts: Parts | None = None
+) -> Memory:
     """Unwind by tables and frame pointers into scratch memory.
 
     Args:
@@ -77,14 +91,18 @@ def chosen(e: Emitter, node: Node, type_: Stack, entry: bool, otherwise: Callabl
         type_: its type, for which :func:`usable` holds.
         entry: the probe is at the first instruction of a function.
         otherwise: emits the walk of a process without tables, to an address in memory.
+        parts: where to write the stack and its stack pointers, if the latter are needed.
     """
     if not e.script.unwinds and not e.script.asks:
         declare(e.module)
     if not e.script.asks:
         e.script.asks = True
         declare_asking(e.module)
-    b, out, state = e.b, e.reserve(type_.size), e.reserve(STATE_SIZE)
+    b, state = e.b, e.reserve(STATE_SIZE)
+    out = e.reserve(type_.size) if parts is None else parts.stack
     plain, done = b.block(), b.block()
+    if parts is not None:
+        b.store(0, e.area(parts.count))
     pid = process_ids(e, "tracer")[0]
     # Through memory: to the verifier the member is a pointer, which is no argument of a function that takes a number.
     space = b.through(current_task.member(e, "mm", 64), e.area(state + MEMORY))
@@ -102,7 +120,7 @@ def chosen(e: Emitter, node: Node, type_: Stack, entry: bool, otherwise: Callabl
     e.counter("stack_early", e.script.layout.site(_CHOOSING, location(node.span)))
     b.jump(plain)
     b.start(known)
-    _unwind(e, node, type_, ranges, out, state, Choice(entry))
+    _unwind(e, node, type_, ranges, out, state, Choice(entry), parts)
     b.jump(done)
     b.start(plain)
     otherwise(e.area(out))
@@ -130,7 +148,14 @@ def stack(e: Emitter, node: Node, type_: Stack) -> Operand:
 
 
 def _unwind(
-    e: Emitter, node: Node, type_: Stack, space: Ptr, out: int, state: int, choice: Choice | None
+    e: Emitter,
+    node: Node,
+    type_: Stack,
+    space: Ptr,
+    out: int,
+    state: int,
+    choice: Choice | None,
+    parts: Parts | None = None,
 ) -> None:
     """Write the frames of a process, beginning with the registers in *state*; *space* contains where its ranges are."""
     b, target = e.b, e.area(out)
@@ -139,10 +164,19 @@ def _unwind(
     for offset, value in ((SPACE, b.load(space)), (COUNT, 0), (EXACT, 1)):
         b.store(value, e.area(state + offset))
     site = e.script.layout.site(_SITE if choice is None else _CHOOSING, location(node.span))
+    pointers = None if parts is None else parts.pointers
     loops.run(
-        e, node.span, type_.limit, lambda inner, index: Frame(inner, type_, out, state, site, choice).emit(index)
+        e,
+        node.span,
+        type_.limit,
+        lambda inner, index: Frame(inner, type_, out, state, site, choice, pointers).emit(index),
     )
-    b.store(b.load(e.area(state + COUNT)), e.area(out), 32)
+    count = b.load(e.area(state + COUNT))
+    b.store(count, e.area(out), 32)
+    if parts is not None:
+        b.store(count, e.area(parts.count))
+        last = b.op("shl", b.at_most(count, type_.limit), 3)
+        b.store(b.load(e.area(state + SP)), b.offset(e.area(parts.pointers), last))
 
 
 def _fail(e: Emitter, target: Ptr, code: int, done: Block) -> None:

@@ -78,6 +78,18 @@ class Word(IntEnum):
     ASCII_SIZE = 22
     COMPACT_SIZE = 23
     """Sizes of the headers of strings, ASCII ones and others."""
+    FRAME_ENTRY = 24
+    """In a frame of 3.11: the byte that is 1 if the loop of the interpreter was called for it."""
+    CFRAME_PREVIOUS = 25
+    """In a ``_PyCFrame`` of 3.11, which is a local variable of the loop: that of the call before."""
+    LOOP_START = 26
+    LOOP_END = 27
+    """Addresses of ``_PyEval_EvalFrameDefault`` before 3.11, where each call of it runs one frame; else 0."""
+    COLD_START = 28
+    COLD_END = 29
+    """Addresses of the part of it that the compiler moved away; 0 if there is none."""
+    CODE_TRACEABLE = 30
+    """In a code object of 3.11 and later: the number of code units before the first that is Python's."""
 
 
 NONE = (1 << 64) - 1

@@ -209,6 +209,7 @@ KEYS: tuple[Key, ...] = (
     Key("on_stack_limit", _integer(0, 512), "larger objects (bytes) live in memory outside the BPF stack"),
     Key("perf_rb_pages", _integer(0, 2**19), "pages of the ring buffer; 0: by available memory"),
     Key("print_maps_on_exit", _boolean, "print all maps at the end"),
+    Key("python_frames", _boolean, "ustack shows Python's functions in place of the interpreter's loop"),
     Key("raw_tracepoints", _choice("auto", "plain"), "whether hot tracepoints are traced by way of the raw ones"),
     Key("show_debug_info", _boolean, "show file, line and inlined functions in stacks"),
     Key("use_blazesym", _boolean, "accepted for compatibility"),

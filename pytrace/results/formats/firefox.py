@@ -37,10 +37,10 @@ VERSION = 61
 _GECKO_VERSION = 33
 """``version``: that of Firefox's own form, of which nothing is here; the profiler asks for one."""
 
-_CATEGORIES = (("Other", "grey"), ("User", "yellow"), ("Kernel", "orange"))
+_CATEGORIES = (("Other", "grey"), ("User", "yellow"), ("Kernel", "orange"), ("Interpreter", "green"))
 """Name and color. The first grey one is the default."""
-_OTHER, _USER, _KERNEL = range(len(_CATEGORIES))
-_CATEGORY = {USER: _USER, INTERPRETED: _USER, KERNEL: _KERNEL, MARK: _OTHER}
+_OTHER, _USER, _KERNEL, _INTERPRETER = range(len(_CATEGORIES))
+_CATEGORY = {USER: _USER, INTERPRETED: _INTERPRETER, KERNEL: _KERNEL, MARK: _OTHER}
 """Categories by kind of frame."""
 
 _WEIGHTS = {

@@ -8,6 +8,7 @@ import struct
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from pytrace.runtime.python.layouts import Layout, UnsupportedError, layout
 
@@ -19,6 +20,7 @@ _RUNTIME_BYTES = 2048
 _NAMED = re.compile(r"python", re.IGNORECASE)
 _THREAD_STATE = "PyGILState_GetThisThreadState"
 """Returns the state also of a thread that does not hold the global interpreter lock, as in a system call."""
+_LOOP = "_PyEval_EvalFrameDefault"
 _LOCAL_EXEC = re.compile(rb"(?:\xf3\x0f\x1e\xfa)?\x64\x48\x8b\x04\x25(....)\xc3", re.DOTALL)
 """``endbr64; mov %fs:OFFSET, %rax; ret``: a TLS variable of the program itself (ELF TLS ABI, local exec)."""
 
@@ -31,6 +33,10 @@ class Interpreter(msgspec.Struct, frozen=True):
     code_type: int
     thread_state: int | None
     """Distance of the TLS variable that has the thread state, where there is no key."""
+    loop: tuple[int, int] = (0, 0)
+    """Start and end of ``_PyEval_EvalFrameDefault``, before 3.11."""
+    cold: tuple[int, int] = (0, 0)
+    """Those of the part of it that the compiler has moved away."""
 
 
 def may_have(path: str, *, program: bool) -> bool:
@@ -50,7 +56,15 @@ def interpreter(file: ElfFile) -> Interpreter | None:
         return None
     known = layout(_minor(file), _data(file, runtime.address, _RUNTIME_BYTES))
     distance = None if known.tss_key is not None else _thread_state(file)
-    return Interpreter(known, runtime.address, code_type.address, distance)
+    found = Interpreter(known, runtime.address, code_type.address, distance)
+    if known.frame_owner is not None:
+        return found
+    return replace(found, loop=_range(file, _LOOP), cold=_range(file, f"{_LOOP}.cold"))
+
+
+def _range(file: ElfFile, function: str) -> tuple[int, int]:
+    symbol = file.any_symbol(function)
+    return (0, 0) if symbol is None else (symbol.address, symbol.address + symbol.size)
 
 
 def _minor(file: ElfFile) -> int:

@@ -51,7 +51,10 @@ class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
     compact_size: int
     tss_key: int | None = None
     cframe_frame: int | None = None
+    cframe_previous: int | None = None
+    frame_entry: int | None = None
     frame_owner: int | None = None
+    code_traceable: int | None = None
     code_version: int | None = None
     code_bytes: int | None = None
 

@@ -168,6 +168,9 @@ def row(interpreter: Interpreter, bias: int, generation: int) -> bytes:
     """The row of a process."""
     layout, keyed = interpreter.layout, interpreter.thread_state is None
     key_place = interpreter.runtime + bias + (layout.tss_key or 0) if keyed else 0
+    loop, cold = (
+        tuple(address + bias if address else 0 for address in places) for places in (interpreter.loop, interpreter.cold)
+    )
     shift = None if layout.code_bytes is not None else 1 if layout.minor == 9 else 0
     words: dict[Word, int | None] = {
         Word.GENERATION: generation, Word.KEY_PLACE: key_place, Word.TLS: interpreter.thread_state or 0,
@@ -179,7 +182,9 @@ def row(interpreter: Interpreter, bias: int, generation: int) -> bytes:
         Word.CODE_SHORT_NAME: layout.code_short_name, Word.CODE_FILE: layout.code_file,
         Word.CODE_TABLE: layout.code_table, Word.CODE_LINE: layout.code_line, Word.CODE_VERSION: layout.code_version,
         Word.CODE_BYTES: layout.code_bytes, Word.INDEX_SHIFT: shift, Word.ASCII_SIZE: layout.ascii_size,
-        Word.COMPACT_SIZE: layout.compact_size,
+        Word.COMPACT_SIZE: layout.compact_size, Word.FRAME_ENTRY: layout.frame_entry,
+        Word.CFRAME_PREVIOUS: layout.cframe_previous, Word.LOOP_START: loop[0], Word.LOOP_END: loop[1],
+        Word.COLD_START: cold[0], Word.COLD_END: cold[1], Word.CODE_TRACEABLE: layout.code_traceable,
     }  # fmt: skip
     values = (words[word] for word in Word)
     return ROW_FORMAT.pack(*(NONE if value is None else value & _WORD for value in values))

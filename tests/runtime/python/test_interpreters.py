@@ -29,6 +29,7 @@ def test_version_and_layout(python: Python) -> None:
     known = [item for item in found if item is not None]
     assert [item.layout.minor for item in known] == [python.minor]
     assert (known[0].thread_state is None) == (python.minor < 15)
+    assert (known[0].loop != (0, 0)) == (python.minor < 11)
 
 
 def test_a_program_without_an_interpreter() -> None:

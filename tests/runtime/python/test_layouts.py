@@ -37,6 +37,8 @@ def test_versions() -> None:
         assert (row.cframe_frame is None) == (minor not in {11, 12})
         assert (row.tss_key is None) == (minor == 15)
         assert row.code_size <= 216
+        assert (row.frame_entry is None) == (row.cframe_previous is None) == (minor != 11)
+        assert (row.code_traceable is None) == (minor < 11)
 
 
 @pytest.mark.parametrize("minor", [13, 14, 15])

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pytrace.core.stacks.python_format import NONE, ROW, ROW_FORMAT, Word
 from pytrace.runtime.host import procfs
@@ -29,7 +30,13 @@ def test_row_of_an_old_version() -> None:
     assert words[Word.KEY_PLACE] == 0x11000 + 584
     assert words[Word.CODE_TYPE] == 0x12000
     assert words[Word.INDEX_SHIFT] == 1
+    assert words[Word.LOOP_START] == words[Word.COLD_END] == 0
     assert words[Word.CFRAME_FRAME] == words[Word.FRAME_OWNER] == words[Word.CODE_VERSION] == NONE
+
+
+def test_code_of_the_loop() -> None:
+    words = ROW_FORMAT.unpack(row(replace(interpreter(10), loop=(0x3000, 0x4000)), 0x10000, 1))
+    assert words[Word.LOOP_START : Word.COLD_END + 1] == (0x13000, 0x14000, 0, 0)
 
 
 def test_row_of_a_new_version() -> None:

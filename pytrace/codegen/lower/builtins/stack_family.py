@@ -13,7 +13,7 @@ from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.ir_values import I64, Number, Ptr
 from pytrace.codegen.ir.operands import Made, Operand
 from pytrace.codegen.lower.builtins.families import Emission
-from pytrace.codegen.services import frame_pointers, python_stacks, user_unwinding
+from pytrace.codegen.services import frame_pointers, mixed_stacks, python_stacks, user_unwinding
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.probes.kinds import FENTRY, FEXIT, RAWTRACEPOINT, UPROBE, URETPROBE
 from pytrace.core.probes.targets import UserTarget
@@ -41,6 +41,9 @@ def _stack(e: Emitter, node: Node) -> Operand:
     if type_.user and way == "tables" and type_.mode is not StackMode.BUILD_ID:
         return user_unwinding.stack(e, node, type_)
     walked = _walked(e, node, type_)
+    if type_.user and e.checked.config.python_frames and mixed_stacks.usable(e, type_):
+        entry = _may_lack_caller(e, type_)
+        return mixed_stacks.stack(e, node, type_, entry, lambda pointer: walked.write(pointer, 8))
     sampled = e.program.unit.kind.program_type == "perf_event"
     if (way == "auto" or (way == "sampled" and sampled)) and user_unwinding.usable(e, type_):
         entry = _may_lack_caller(e, type_)

@@ -139,9 +139,9 @@ class Processes(Service):
         """Read changes of processes before waiting events, which have addresses of theirs."""
         self._symbols.poll()
         changes = self._symbols.changes()
-        self._unwinding.update(changes)
         if self._python is not None:
-            self._python.update(changes)
+            self._python.update(changes)  # first: tables may take seconds
+        self._unwinding.update(changes)
         if self._requests is not None:
             self._requests.drain(self._handlers)
 
