@@ -27,8 +27,9 @@ _TOOLS = {
 }
 """Options, with the tool that each stands for."""
 _FAULTS = "config = { max_map_keys = 16384 } software:page-faults:1 { @faults[comm, kstack, ustack] = count(); }"
-_UNWINDING = "PYTRACE_STACK_UNWINDING"
-"""The config key by which user stacks are whole in programs without frame pointers, too: Python, and most packages."""
+_WHOLE_STACKS = {"PYTRACE_STACK_UNWINDING": "auto", "PYTRACE_PYTHON_FRAMES": "true"}
+"""Config keys by which user stacks are whole in programs without frame pointers, too, which most packages have, and show
+the functions of Python."""
 
 
 def expand(words: Sequence[str]) -> list[str]:
@@ -63,7 +64,7 @@ def _flame_parser() -> CommandParser:
         "flame", "Write a flame graph of the whole machine, of a process or of a command.",
         "Without SECONDS it ends by Ctrl-C, or with the command. Options of the tool and of pytrace follow:\n"
         "-p PID, -c COMMAND, -U (only the process's stacks), -K (only the kernel's), --open (on the desktop),\n"
-        "--python (functions of Python as the process's stack; not with --alloc and --faults).\n\n"
+        "--python (functions of Python alone as the process's stack; not with --alloc and --faults).\n\n"
         "examples:\n  pytrace flame -p 1234 10\n  pytrace flame --off-cpu -c './program' -o waits.svg\n"
         "  pytrace flame -e t:block:block_rq_issue 5",
         usage="pytrace flame [options] [SECONDS]",
@@ -81,7 +82,8 @@ def _flame_parser() -> CommandParser:
 
 def _flame(words: Sequence[str]) -> list[str]:
     known, rest = _flame_parser().parse_known_args(list(words))
-    os.environ.setdefault(_UNWINDING, "auto")
+    for key, value in _WHOLE_STACKS.items():
+        os.environ.setdefault(key, value)
     if known.frequency is not None and (known.tool or known.event or known.faults):
         raise TraceError("pytrace flame: -F is for samples of the processor, and another kind was chosen")
     if known.event is not None:

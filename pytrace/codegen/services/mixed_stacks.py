@@ -32,7 +32,10 @@ _STATE_SIZE = 40
 
 
 def usable(e: Emitter, type_: Stack) -> bool:
-    """Whether such a stack may have Python frames in this program; they have no addresses."""
+    """Whether such a stack has Python frames in this program, which have no addresses."""
+    config = e.checked.config
+    if not config.python_frames or config.stack_unwinding in {"frame_pointers", "tables"}:
+        return False
     return type_.mode is not StackMode.RAW and user_unwinding.usable(e, type_)
 
 

@@ -43,8 +43,10 @@ def test_page_faults_are_counted_by_a_script() -> None:
 
 def test_stacks_are_whole_without_frame_pointers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTRACE_STACK_UNWINDING", raising=False)
+    monkeypatch.delenv("PYTRACE_PYTHON_FRAMES", raising=False)
     expand(["flame", "-o", "x.svg"])
     assert os.environ["PYTRACE_STACK_UNWINDING"] == "auto"
+    assert os.environ["PYTRACE_PYTHON_FRAMES"] == "true"
     monkeypatch.setenv("PYTRACE_STACK_UNWINDING", "frame_pointers")
     expand(["flame", "-o", "x.svg"])
     assert os.environ["PYTRACE_STACK_UNWINDING"] == "frame_pointers", "the user's word"

@@ -45,6 +45,12 @@ def test_which_stacks_have_python_frames(probe: str, stack: str, mixed: bool) ->
         assert names.count(name) == mixed
 
 
+@pytest.mark.parametrize("way", ["frame_pointers", "tables"])
+def test_not_where_the_script_says_how_to_unwind(way: str) -> None:
+    text = f"config = {{ python_frames = true; stack_unwinding = {way} }} kprobe:vfs_read {{ @[ustack] = count(); }}"
+    assert compiled(text, KERNEL).manifest.python is None
+
+
 def test_frame_pointers_alone_without_loops_of_the_kernel() -> None:
     kernel = replace(KERNEL, features=KERNEL.features - {"bpf_loop"})
     assert compiled(CONFIG + "kprobe:vfs_read { @[ustack] = count(); }", kernel).manifest.python is None

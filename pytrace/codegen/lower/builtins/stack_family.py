@@ -41,7 +41,7 @@ def _stack(e: Emitter, node: Node) -> Operand:
     if type_.user and way == "tables" and type_.mode is not StackMode.BUILD_ID:
         return user_unwinding.stack(e, node, type_)
     walked = _walked(e, node, type_)
-    if type_.user and e.checked.config.python_frames and mixed_stacks.usable(e, type_):
+    if mixed_stacks.usable(e, type_):
         entry = _may_lack_caller(e, type_)
         return mixed_stacks.stack(e, node, type_, entry, lambda pointer: walked.write(pointer, 8))
     sampled = e.program.unit.kind.program_type == "perf_event"
