@@ -152,11 +152,8 @@ def _print(parsed: ProbeText, format_: str, values: list[str], options: Options)
     name = f'sprintf("%s", {parsed.event_name()})'
     line = f'row((time={_time(options)}, {cpu}pid=pid, tid=tid, comm=comm, func={name}, "-"={message}));'
     mode = "(perf)" if options.flag("address") else ""
-    stacks = [
-        f"print({name}{mode});"
-        for flag, name in (("kernel-stack", "kstack"), ("user-stack", "ustack"))
-        if options.flag(flag)
-    ]
+    user = ("python", "pystack") if options.flag("python") else ("user-stack", "ustack")
+    stacks = [f"print({name}{mode});" for flag, name in (("kernel-stack", "kstack"), user) if options.flag(flag)]
     most = options.number("max-events")
     if not most:
         return [line, *stacks]
@@ -257,6 +254,7 @@ TRACE = MultiTool(
         ScriptOption(("s", "sym_file_list"), "", "accepted; symbols of all files are found", "FILES"),
         ScriptOption(("K", "kernel-stack"), False, "the kernel stack after each line"),
         ScriptOption(("U", "user-stack"), False, "the user stack after each line"),
+        ScriptOption(("python",), False, "Python's functions after each line (pystack), in place of -U"),
         ScriptOption(("a", "address"), False, "stacks with addresses"),
         ScriptOption(("I", "include"), "", "C header with types", "HEADER", repeat=True),
         ScriptOption(("A", "aggregate"), False, "count equal lines instead of printing them"),
