@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 
 from pytrace.codegen.analysis import (
     body_splitting,
@@ -237,6 +238,7 @@ def _manifest(script: Script, services: tuple[ProgramSpec, ...]) -> Manifest:
             else None,
             info.help,
             map_access.keys_symbol(info.name) if info.name in script.layout.digested else "",
+            info.name in script.layout.resettable and not info.value.aggregate,
         )
         for info in checked.maps.values()
     )
@@ -278,6 +280,9 @@ def compile_program(checked: CheckedProgram, kernel: KernelInfo, options: Compil
     script, size = _compiled(checked, kernel, options, sparing=False)
     if size > stack_use.LIMIT:
         script, size = _compiled(checked, kernel, options, sparing=True)
+    if size > stack_use.LIMIT and options.resets:
+        # A program has the address of each double-buffered map.
+        return compile_program(checked, kernel, replace(options, resets=False))
     if size > stack_use.LIMIT:
         raise TraceError(
             f"a program of the script needs {size} bytes of stack, and the kernel has {stack_use.LIMIT}",

@@ -159,12 +159,13 @@ class MapSpec(msgspec.Struct, frozen=True):
     keys: str = ""
     """For a map with large keys the symbol of a second map: the BPF key of *symbol* then has a digest of :data:`DIGEST`
     bytes in place of the key, and the second map has the key of each digest."""
+    counted: bool = False
+    """Whether programs only count it (``@n++``), and it is double-buffered for resets of the user."""
 
     @property
     def resettable(self) -> bool:
-        """Whether it may be emptied at any time: an aggregation, or a map that is double-buffered for this."""
-        generation = 0 if self.slot is None else self.slot.generation
-        return isinstance(self.value, AGGREGATIONS) or self.inner is not None or generation != 0
+        """Whether the user may empty it at any time: an aggregation, or a number that programs only count."""
+        return isinstance(self.value, AGGREGATIONS) or self.counted
 
     @property
     def types(self) -> tuple[Type, ...]:

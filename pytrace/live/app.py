@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import signal
 import time
 from collections.abc import Callable
 from typing import ClassVar
@@ -20,7 +21,7 @@ from textual.widgets import Input, Static
 
 from pytrace.live.arrangement import Arrangement
 from pytrace.live.board import Board, footer
-from pytrace.live.glyphs import Glyphs, Line
+from pytrace.live.glyphs import Glyphs, Line, columns
 from pytrace.live.log import Log
 from pytrace.live.messages import Command, Incoming, Lines, Message, Notice, Start, State
 
@@ -44,9 +45,16 @@ KEYS = (
     ("c, C", "reset the panel's maps; all that can be reset"),
     ("w", "save a snapshot (pytrace show reads it)"),
     ("r", "write a report in HTML"),
+    ("ctrl+z", "stop the run and go back to the shell; fg goes on"),
     ("q, ctrl+c", "end the run: its maps are printed"),
 )
 """What the help shows."""
+
+
+HINTS = (
+    "? help", "q end", "tab panel", "enter zoom", "s sort", "/ filter", "p pause", "c reset", "w save", "r report",
+)  # fmt: skip
+"""Keys that the last line names, as many as it has room for."""
 
 
 def styled(lines: list[Line]) -> Text:
@@ -116,7 +124,9 @@ class LiveApp(App[None]):
     Help Static { width: auto; height: auto; }
     """
     ENABLE_COMMAND_PALETTE = False
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c,ctrl+q", "end", priority=True)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c,ctrl+q", "end", priority=True), Binding("ctrl+z", "stop", priority=True),
+    ]  # fmt: skip
 
     def __init__(self, start: Start, send: Callable[[Command], None], channel: int | None = None) -> None:
         super().__init__(ansi_color=True)
@@ -158,16 +168,19 @@ class LiveApp(App[None]):
         if not self.is_running or len(self.screen_stack) > 1:
             return
         width = self.size.width
-        heading, footing = self.glyphs.fit(self._heading(), width), self.glyphs.fit(self._footing(), width)
+        heading, footing = self.glyphs.fit(self._heading(width), width), self.glyphs.fit(self._footing(), width)
         parts: dict[str, Line] = {"#header": [(heading, "title")], "#footer": [(footing, "")]}
         for name, line in {**parts, "#hints": self._hints(width)}.items():
             self.query_one(name, Static).update(styled([line]), layout=False)
         self.query_one(Panels).refresh()
 
-    def _heading(self) -> str:
+    def _heading(self, width: int) -> str:
+        """The script, as far as there is room beside the time that has passed."""
         meters = self.board.meters
         elapsed = "" if meters is None else f"  {time.strftime('%H:%M:%S', time.gmtime(meters.elapsed))}"
-        return f"pytrace {self.glyphs.text(self._start.title)}{elapsed}{'  PAUSED' if self.paused else ''}"
+        rest = f"{elapsed}{'  PAUSED' if self.paused else ''}"
+        title = f"pytrace {self.glyphs.text(self._start.title)}"
+        return self.glyphs.fit(title, min(columns(title), max(width - len(rest), 8))) + rest
 
     def _footing(self) -> str:
         return "" if self.board.meters is None else footer(self.board.meters, self._share)
@@ -176,8 +189,11 @@ class LiveApp(App[None]):
         if self._notice.text:
             text = self.glyphs.fit(self.glyphs.text(self._notice.text), width)
             return [(text, "error" if self._notice.error else "")]
-        text = "? help  q end  tab panel  enter zoom  s sort  / filter  p pause  c reset  w save  r report"
-        return [(self.glyphs.fit(text, width), "dim")]
+        shown = HINTS[0]
+        for hint in HINTS[1:]:
+            if len(shown) + 2 + len(hint) <= width:
+                shown += f"  {hint}"
+        return [(self.glyphs.fit(shown, width), "dim")]
 
     # ---- messages of the run
 
@@ -225,6 +241,19 @@ class LiveApp(App[None]):
         """End the run, as Ctrl-C does."""
         self._tell("the run ends")
         self._send(Command("end"))
+
+    def action_stop(self) -> None:
+        """Give the terminal to the shell, and stop, until it continues the run (``fg``)."""
+        driver = self._driver
+        if driver is None or not driver.can_suspend or os.getpgrp() == os.getsid(0):
+            self._tell("there is no shell to go back to")
+            return
+        driver.suspend_application_mode()
+        # The driver's handler would give the terminal back once more; its handler of SIGCONT takes it again.
+        before = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        self._send(Command("stop"))
+        os.kill(os.getpid(), signal.SIGSTOP)
+        signal.signal(signal.SIGTSTP, before)
 
     def _tell(self, text: str) -> None:
         self._notice = Notice(text)

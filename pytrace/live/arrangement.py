@@ -7,7 +7,7 @@ from itertools import zip_longest
 from pytrace.live.board import Board
 from pytrace.live.glyphs import Glyphs, Line, columns
 from pytrace.live.log import Log
-from pytrace.live.panels import Panel, counter_lines
+from pytrace.live.panels import Counters, Panel, counter_lines
 from pytrace.live.pictures import HistogramPanel
 
 COUNTERS, LOG = "counters", "log"
@@ -30,13 +30,17 @@ class Arrangement:
         self.log_title = LOG
         self.log_offset = 0
         """Lines that the end of the log is scrolled up."""
+        self.counter_filter, self._first_counter = "", 0
 
     # ---- choosing
 
     def names(self) -> list[str]:
         """All panels, in order."""
-        parts = [COUNTERS] if self.board.counters else []
-        return [*parts, *self.board.panels, *([LOG] if len(self.log) else [])]
+        counters = [COUNTERS] if self.board.counters else []
+        panels = [name for name, panel in self.board.panels.items() if panel.used]
+        # Numbers that are no aggregations are what the script keeps for itself, more often than results.
+        first = any(counter.aggregation for counter in self.board.counters.values())
+        return [*(counters + panels if first else panels + counters), *([LOG] if len(self.log) else [])]
 
     def visible(self) -> list[str]:
         """The panels that are not hidden."""
@@ -77,6 +81,8 @@ class Arrangement:
         """Choose another row of the panel, or scroll the log."""
         if self.focus == LOG:
             self.log_offset = min(max(self.log_offset - by, 0), max(len(self.log) - 1, 0))
+        elif self.focus == COUNTERS:
+            self._first_counter = min(max(self._first_counter + by, 0), max(len(self._counters()) - 1, 0))
         elif self.panel is not None:
             self.panel.move(by)
 
@@ -84,13 +90,17 @@ class Arrangement:
         """Filter the panel that has the focus."""
         if self.focus == LOG:
             self.log.filter, self.log_offset = text, 0
+        elif self.focus == COUNTERS:
+            self.counter_filter, self._first_counter = text, 0
         elif self.panel is not None:
             self.panel.filter, self.panel.cursor = text, 0
 
     @property
     def filter(self) -> str:
         """The filter of the panel that has the focus."""
-        return self.log.filter if self.focus == LOG else "" if self.panel is None else self.panel.filter
+        if self.focus in (LOG, COUNTERS):
+            return self.log.filter if self.focus == LOG else self.counter_filter
+        return "" if self.panel is None else self.panel.filter
 
     def toggle_heat(self) -> None:
         """Show histograms as bars or over time: of the panel with the focus, or of all if it is none."""
@@ -151,7 +161,7 @@ class Arrangement:
         focused = name == self.focus
         inside = max(height - 1, 1)
         if name == COUNTERS:
-            title, lines = f" {COUNTERS} ", counter_lines(list(self.board.counters.values()), width)
+            title, lines = self._counter_heading(inside), self._counter_lines(width, inside)
         elif name == LOG:
             title, lines = self._log_heading(), self._log_lines(width, inside)
         else:
@@ -166,6 +176,25 @@ class Arrangement:
         text = self._glyphs.fit(title, min(columns(title), max(width - len(before), 0)))
         rest = rule * max(width - len(before) - columns(text), 0)
         return [(before, "dim"), (text, "focus" if focused else "title"), (rest, "dim")]
+
+    def _counters(self) -> list[Counters]:
+        wanted = self.counter_filter.casefold()
+        return [item for item in self.board.counters.values() if wanted in item.title.casefold()]
+
+    def _counter_heading(self, height: int) -> str:
+        total = len(self._counters())
+        parts = [COUNTERS if total <= height else f"{total} {COUNTERS}"]
+        if self.counter_filter:
+            parts.append(f"filter {self._glyphs.text(self.counter_filter)!r}")
+        return f" {', '.join(parts)} "
+
+    def _counter_lines(self, width: int, height: int) -> list[Line]:
+        found = self._counters()
+        self._first_counter = min(self._first_counter, max(len(found) - height, 0))
+        shown = found[self._first_counter : self._first_counter + height]
+        if not shown:
+            return [[(self._glyphs.fit(" no name matches the filter", width), "dim")]]
+        return counter_lines(shown, width)
 
     def _log_heading(self) -> str:
         parts = [self.log_title]

@@ -13,7 +13,7 @@ from pytrace.results.snapshot import MapData
 
 
 class Board:
-    """The panels by the names of their maps, in the order of these."""
+    """The panels by the names of their maps: aggregations, then other maps, each in the order of names."""
 
     def __init__(self, glyphs: Glyphs) -> None:
         self._glyphs = glyphs
@@ -28,7 +28,7 @@ class Board:
         """Take a state of the run."""
         self.meters = state.meters
         moment = state.snapshot.end / 1e9
-        for name, data in sorted(state.snapshot.maps.items()):
+        for name, data in sorted(state.snapshot.maps.items(), key=_place):
             panel = self._panel(name, data)
             read = state.snapshot.read.get(name)
             panel.update(data, state.others.get(name, 0), moment if read is None else read / 1e9)
@@ -43,6 +43,11 @@ class Board:
             return counter
         made = self.panels[name] = _kind(data)(data, self._printers, self._glyphs)
         return made
+
+
+def _place(item: tuple[str, MapData]) -> tuple[bool, str]:
+    name, data = item
+    return not isinstance(data.value, types.AGGREGATIONS), name
 
 
 def _kind(data: MapData) -> type[Panel]:

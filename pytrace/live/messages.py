@@ -72,9 +72,9 @@ Message = Start | State | Lines | Notice
 
 
 class Command(msgspec.Struct, frozen=True):
-    """A request of the view: ``shown`` says what is on the screen now, ``failed`` why the view ends."""
+    """A request: ``shown`` says what is on the screen now, ``failed`` why the view ends, ``stop`` is Ctrl-Z."""
 
-    do: Literal["shown", "end", "clear", "save", "report", "failed"]
+    do: Literal["shown", "end", "stop", "clear", "save", "report", "failed"]
     name: str = ""
     """Of ``clear`` the maps, with spaces between them, empty for all aggregations; of ``failed`` the error."""
     states: int = 0

@@ -47,6 +47,9 @@ class Panel:
         self.glyphs = glyphs
         self.type = data.value
         self.key_type = data.key
+        self.aggregation = isinstance(data.value, types.AGGREGATIONS)
+        self.used = self.aggregation
+        """Whether it is to be shown: what scripts store for themselves is shown once there is some."""
         self.entries: Mapping[Portable, Value] = {}
         self.others = 0
         """Keys of the run besides those in :attr:`entries`."""
@@ -68,6 +71,7 @@ class Panel:
             self.rates = changes.rates(self.type, before, data.entries, moment - self._moment, whole=whole)
         self.title = self.glyphs.text(data.title)
         self.entries, self.others, self._moment = data.entries, others, moment
+        self.used |= bool(data.entries)
 
     # ---- rows
 

@@ -160,6 +160,8 @@ class ViewProcess:
         elif command.do == "end":
             # As if it was typed: the run may be waiting for something, which the signal ends.
             os.kill(os.getpid(), signal.SIGINT)
+        elif command.do == "stop":
+            os.kill(0, signal.SIGTSTP)
         else:
             self.commands.put(command)
 

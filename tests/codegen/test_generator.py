@@ -119,3 +119,10 @@ def test_a_script_compiles_to_the_same_bytes_each_time() -> None:
     )
     kernel = replace(RecordedKernel(), features=RecordedKernel().features | {"bpf_loop"})
     assert len({compile_text(text, kernel).elf for _ in range(6)}) == 1
+
+
+def test_more_maps_than_addresses_of_them_find_room_for_are_not_double_buffered() -> None:
+    for count, twice in ((3, True), (70, False)):
+        body = " ".join(f"@m{number}[{number}] = count();" for number in range(count))
+        script = compile_text(f"begin {{ {body} }}", RecordedKernel(), CompileOptions(resets=True))
+        assert {spec.inner is not None for spec in script.manifest.maps} == {twice}

@@ -86,6 +86,23 @@ def test_the_terminal_is_given_back_however_it_ends(tmp_path: Path) -> None:
             assert view.settings() == before, ending
 
 
+def test_it_stops_and_goes_on(tmp_path: Path) -> None:
+    with terminal(tmp_path) as view:
+        before, modes = view.settings(), view.modes()
+        begun(view, script="interval:ms:100 { @n = count(); }")
+        run, process = children(view)
+        view.press("C-z")
+        view.shows("Stopped")
+        until(lambda: all("\nState:\tT" in Path(f"/proc/{pid}/status").read_text() for pid in (run, process)))
+        assert view.settings() == before
+        assert view.modes() == modes
+        view.type("clear; fg")
+        view.shows("@n ", "? help")
+        view.press("C-c")
+        view.shows("@n: ")
+        assert view.modes() == modes
+
+
 def test_snapshots_are_written_though_privileges_are_gone(tmp_path: Path) -> None:
     with terminal(tmp_path) as view:
         begun(view, "-v", script="begin { @x = 7; } interval:s:1 { @n = count(); }")

@@ -107,6 +107,25 @@ def test_keys_send_commands_or_change_what_is_shown() -> None:
     ]  # fmt: skip
 
 
+def test_lines_of_the_frame_are_shortened_by_words() -> None:
+    view = View()
+    view.app._start = Start("begin { " * 20, True, True)
+
+    async def steps(app: LiveApp, pilot: Pilot[None]) -> None:
+        await pilot.press("ctrl+z")
+        assert "there is no shell to go back to" in screen(app)[-1]
+        await pilot.press("tab", "p")
+        lines = screen(app)
+        assert lines[0].startswith("pytrace begin { begin {")
+        assert lines[0].rstrip().endswith("…  00:01:01  PAUSED")
+        assert lines[-1].rstrip().endswith(("r report", "w save", "c reset"))
+
+    for size in ((80, 24), (75, 10), (120, 40)):
+        view.drive(steps, size)
+        view = View()
+        view.app._start = Start("begin { " * 20, True, True)
+
+
 def test_the_filter_takes_all_keys_until_it_is_left() -> None:
     view = View()
 

@@ -7,7 +7,7 @@ from pytrace.live.board import Board
 from pytrace.live.glyphs import Glyphs, columns
 from pytrace.live.log import Log
 from pytrace.live.pictures import HistogramPanel
-from tests.support.live_samples import counts, histogram, state, total
+from tests.support.live_samples import counts, histogram, state, stored, total
 
 PLAIN = Glyphs(unicode=False, colour=False)
 
@@ -52,6 +52,36 @@ def test_the_focus_goes_round_and_skips_what_is_hidden() -> None:
     assert made.toggle(3) == "@z"
     assert "@z" in made.visible()
     assert made.toggle(9) == ""
+
+
+def test_what_scripts_store_comes_after_aggregations_and_only_if_there_is_some() -> None:
+    board, log = Board(PLAIN), Log(PLAIN)
+    made = Arrangement(board, log, PLAIN)
+    board.update(state(1, stored("@a", {}), counts("@z", {}), stored("@n", {None: 1}, key=None)))
+    assert made.names() == ["@z", COUNTERS]
+    board.update(state(2, stored("@a", {"x": 5}), counts("@z", {"x": 5}), stored("@n", {None: 1}, key=None)))
+    assert made.names() == ["@z", "@a", COUNTERS]
+    board.update(state(3, stored("@a", {}), counts("@z", {"x": 5}), total("@m", 2)))
+    assert made.names() == [COUNTERS, "@z", "@a"], "a panel stays"
+
+
+def test_counters_scroll_and_have_a_filter() -> None:
+    board, log = Board(PLAIN), Log(PLAIN)
+    made = Arrangement(board, log, PLAIN)
+    board.update(state(1, *(total(f"@n{number:02}", number) for number in range(30))))
+    assert made.focus == COUNTERS
+    assert "30 counters" in texts(made, 60, 10)[0]
+    assert [line[:4] for line in texts(made, 60, 10)[1:]] == [f"@n{number:02}" for number in range(9)]
+    made.move(10)
+    assert [line[:4] for line in texts(made, 60, 10)[1:]] == [f"@n{number}" for number in range(10, 19)]
+    made.move(100)
+    assert texts(made, 60, 10)[-1].startswith("@n29")
+    made.set_filter("N1")
+    assert made.filter == "N1"
+    assert "10 counters, filter 'N1'" in texts(made, 60, 10)[0]
+    assert texts(made, 60, 20)[1].startswith("@n10")
+    made.set_filter("none")
+    assert "no name matches the filter" in texts(made, 60, 10)[1]
 
 
 def test_a_hidden_panel_gives_its_room_to_others() -> None:

@@ -20,6 +20,11 @@ def counts(name: str, entries: Mapping[Portable, Value]) -> MapData:
     return MapData(name, NAME, types.Count(), dict(entries))
 
 
+def stored(name: str, entries: Mapping[Portable, Value], key: types.Type | None = NAME) -> MapData:
+    """A map of numbers that a script stores."""
+    return MapData(name, key, types.INT64, dict(entries))
+
+
 def total(name: str, value: int) -> MapData:
     """A count without keys."""
     return MapData(name, None, types.Count(), {None: value})

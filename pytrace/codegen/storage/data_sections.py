@@ -48,6 +48,8 @@ class Layout(msgspec.Struct):
     slots: dict[str, int] = msgspec.field(default_factory=dict)
     generations: frozenset[str] = frozenset()
     """Maps that are double-buffered, so that one buffer can be read while programs write to the other."""
+    resettable: frozenset[str] = frozenset()
+    """Maps that the user may clear at any time."""
     awaited: frozenset[str] = frozenset()
     """Maps of which the runtime waits for programs that still use an older buffer, or digests of keys."""
     selectors: dict[str, int] = msgspec.field(default_factory=dict)
@@ -95,7 +97,8 @@ class Layout(msgspec.Struct):
         layout.shared = CACHE_LINE + _up(filters, CACHE_LINE)
         layout.generations = snapshots(checked, resets=resets)
         layout.digested = digested
-        layout.emptied = emptied(checked) | (resettable(checked) if resets else frozenset())
+        layout.resettable = resettable(checked) if resets else frozenset()
+        layout.emptied = emptied(checked) | layout.resettable
         # A reset of the user does not wait for a program that sleeps: its update comes after the next reset.
         layout.awaited = snapshots(checked) | (digested & emptied(checked))
         layout._place_random(checked)

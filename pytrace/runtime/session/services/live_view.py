@@ -34,6 +34,8 @@ LOOK_EVERY = 0.2
 """Seconds between two looks for commands."""
 LINES_EVERY = 0.5
 """Seconds between two messages with lines of the log."""
+_SECOND = 5.0
+"""Longest time between the first two snapshots."""
 _SOON = 0.01
 """The same while the channel has no room for what is to be sent."""
 
@@ -87,7 +89,8 @@ class LiveView(Service):
         """The view takes the terminal."""
         self._started = time.monotonic()
         self._before = self._costs.measured()
-        title = " ".join((self._options.script, *self._options.parameters))
+        name = " ".join(self._options.text.split()) if self._options.script == "-e" else self._options.script
+        title = " ".join((name, *self._options.parameters))
         places = self._options.output or ""
         self._output.flush()
         self._output.covered = True
@@ -143,7 +146,8 @@ class LiveView(Service):
         used = time.thread_time()
         snapshot, others = self._snapshots.greatest(SHOWN)
         used = time.thread_time() - used
-        self._interval = max(REFRESH, used / SHARE)
+        # The first one reads the symbols of everything; later ones know them.
+        self._interval = max(REFRESH, used / SHARE if self._states else min(used / SHARE, _SECOND))
         self._next_state = now + self._interval
         self._states += 1
         self._view.send(State(snapshot, others, self._meters(snapshot, now)))

@@ -162,6 +162,14 @@ def test_the_view_gets_states_and_lines(run: Run) -> None:
     assert 0 <= run.service.pause(1) <= module.LOOK_EVERY
 
 
+def test_the_title_of_a_program_of_the_command_line_is_its_text(run: Run) -> None:
+    run.service._options = RunOptions(script="-e", text="begin {\n  @ = 1 }")
+    run.service.begin()
+    assert [message.title for message in run.view.sent if isinstance(message, Start)] == [
+        "tool.bt 1", "begin { @ = 1 }",
+    ]  # fmt: skip
+
+
 def test_nothing_is_taken_while_the_channel_is_full(run: Run) -> None:
     run.view.room = False
     assert run.work("clear @x") == []
@@ -170,11 +178,13 @@ def test_nothing_is_taken_while_the_channel_is_full(run: Run) -> None:
 
 
 def test_large_maps_are_read_less_often(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    times = iter((1.0, 1.5))
+    times = iter((1.0, 1.5, 2.0, 2.5))
     monkeypatch.setattr(module.time, "thread_time", lambda: next(times))
-    (state,) = run.work()
-    assert isinstance(state, State)
-    assert state.meters.interval == 0.5 / module.SHARE
+    for number, interval in enumerate((5.0, 0.5 / module.SHARE)):
+        run.view.states, run.service._next_state = number, 0.0
+        (state,) = run.work()
+        assert isinstance(state, State)
+        assert state.meters.interval == interval, "the first one reads symbols, too"
 
 
 def test_a_reset_is_of_one_map_or_of_all_that_may_be_emptied(run: Run) -> None:
