@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -98,3 +99,37 @@ def test_an_installed_wheel_finds_its_examples_and_runs_them(wheel: Path, tmp_pa
     for name in (path for path in SCRIPTS if len(path.parts) == 1):
         if os.geteuid() == 0 and "vfs" not in str(name):
             run(command, "-l", f"{listed[0]}/{name}", XDG_CACHE_HOME=str(tmp_path))
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "scripts").glob("requirements*.in")), ids=lambda path: path.stem)
+def test_requirements_are_pinned_with_the_hashes_of_their_files(path: Path) -> None:
+    """What is asked for is pinned, and nothing is pinned without a hash."""
+    pinned = {}
+    for entry in path.with_suffix(".txt").read_text().replace("\\\n", "").splitlines():
+        if entry and not entry.lstrip().startswith("#"):
+            name, _, rest = entry.partition("==")
+            version, *options = rest.split()
+            options = [option for option in options if option.startswith("--hash=")]
+            pinned[name.replace("_", "-")] = [version, *options]
+            assert len(options) >= 1, entry
+            assert all(len(option.removeprefix("--hash=sha256:")) == 64 for option in options), entry
+    words = (line.split("#")[0].split(";")[0].strip() for line in path.read_text().splitlines())
+    names = (re.split(r"[\s\[<>=~!]", word)[0] for word in words if word and not word.startswith("-"))
+    asked = {name.lower().replace("_", "-") for name in names}
+    assert pinned
+    assert asked <= set(pinned)
+
+
+def test_packages_are_installed_with_their_hashes() -> None:
+    """By pip, in scripts; only the package itself, which has no file, comes without."""
+    lines = [
+        line
+        for path in (ROOT / "scripts").iterdir()
+        if path.is_file() and path.suffix in ("", ".sh")
+        for line in path.read_text().splitlines()
+        if re.search(r"\b(install_with_pip|pip(3)? install)\b", line) and not line.lstrip().startswith("#")
+    ]
+    installs = [part for line in lines for part in re.split(r"&&|\{|;", line) if "install" in part]
+    for part in installs:
+        if "run_pip install" not in part and "install_with_pip()" not in part:
+            assert "--require-hashes" in part or '--no-deps --no-build-isolation -e "$root"' in part, part
