@@ -82,11 +82,16 @@ def _info(line: CommandLine, options: RunOptions) -> int:
 
         script = request.script(line)
         options = request.of_script(options, script, line)
-        if script.compiled is None:
-            compiled = compile_script(script, request.compile_options(line, options, script), options)
-        else:
-            compiled = CompiledScript.from_bytes(script.compiled)
-        needs += run_needs.rows(compiled.manifest, options)
+        compile_options = request.compile_options(line, options, script)
+        try:
+            if script.compiled is None:
+                compiled = compile_script(script, compile_options, options)
+            else:
+                compiled = CompiledScript.from_bytes(script.compiled)
+            needs += run_needs.rows(compiled.manifest, options)
+        except TraceError as error:
+            # This user may not even read what compiling takes, such as tracefs.
+            needs += run_needs.rows_without(error)
     report = info.json_report if options.format == "json" else info.report
     sys.stdout.write(bytes_shown(report(options.disabled, needs)))
     return 0

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import Manifest
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.targets import IteratorTarget, TypedFunctionTarget
 from pytrace.runtime.abi import privileges
 from pytrace.runtime.session import confinement
+
+Row = tuple[str, str | bool]
+"""A need with its capabilities, and the answer."""
 
 ATTACHES = "loads and attaches programs"
 PINNED = "pins an iterator"
@@ -33,10 +37,20 @@ def needs(manifest: Manifest, options: RunOptions) -> dict[str, tuple[str, ...]]
     return found
 
 
-def rows(manifest: Manifest, options: RunOptions) -> Iterator[tuple[str, str | bool]]:
+def rows(manifest: Manifest, options: RunOptions) -> Iterator[Row]:
     """Each need, and whether this process has it."""
+    return _rows(needs(manifest, options))
+
+
+def rows_without(error: TraceError) -> Iterator[Row]:
+    """The needs of any script, of one that cannot be compiled here."""
+    yield from _rows({ATTACHES: privileges.NEEDED})
+    yield "the rest is known once it compiles", f"no ({'; '.join((error.message, *error.hints))})"
+
+
+def _rows(needed: Mapping[str, tuple[str, ...]]) -> Iterator[Row]:
     held = privileges.effective_capabilities()
-    for reason, names in needs(manifest, options).items():
+    for reason, names in needed.items():
         missing = privileges.missing_capabilities(held, names)
         yield f"{reason} ({', '.join(names)})", f"no (lacks {', '.join(missing)})" if missing else True
 

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace as replaced
 
 from pytrace.cli.support import run_needs
+from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.process_filters import ProcessFilters
 from pytrace.core.options.run_options import RunOptions
 from pytrace.runtime.abi import privileges
@@ -54,3 +55,10 @@ def test_rows_say_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
         (f"{run_needs.ATTACHES} (CAP_BPF, CAP_PERFMON, CAP_DAC_READ_SEARCH)", True),
         (f"{confinement.KERNEL_SYMBOLS} (CAP_SYSLOG)", "no (lacks CAP_SYSLOG)"),
     ]
+
+
+def test_a_script_that_this_user_cannot_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(privileges, "effective_capabilities", frozenset)
+    attaches, rest = run_needs.rows_without(TraceError("this user may not read tracefs", hints=("use sudo",)))
+    assert attaches[1] == "no (lacks CAP_BPF, CAP_DAC_READ_SEARCH, CAP_PERFMON)"
+    assert rest[1] == "no (this user may not read tracefs; use sudo)"
