@@ -40,9 +40,9 @@ _TEXT, _NUMBER = ' style="text-align:left;white-space:pre-wrap"', ' style="text-
 
 def snapshot(data: SnapshotData) -> str:
     """A whole snapshot: its runs and losses, maps by name, tables."""
-    shown = [_map(item) for _, item in sorted(data.maps.items())[:MOST_PARTS]]
+    shown = [_map(item) for _, item in sorted(data.shown.items())[:MOST_PARTS]]
     shown += [_rows(item) for item in data.tables[:MOST_PARTS]]
-    left = max(0, len(data.maps) - MOST_PARTS) + max(0, len(data.tables) - MOST_PARTS)
+    left = max(0, len(data.shown) - MOST_PARTS) + max(0, len(data.tables) - MOST_PARTS)
     head = f"<pre>{_escaped(about.text(data).strip())}</pre>"
     return f"<div>{head}{''.join(shown)}{_more(left, 'maps and tables')}</div>"
 

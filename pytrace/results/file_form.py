@@ -23,10 +23,10 @@ from msgspec.structs import replace
 from pytrace.base import whole_files
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
-from pytrace.results import columns, stored_document, stored_tables
+from pytrace.results import columns, stored_columns, stored_document, stored_tables
 from pytrace.results.external_sort import batches
 from pytrace.results.snapshot import MapData, Run, SnapshotData, Table
-from pytrace.results.stored_columns import StoredEntries, StoredRows, StoredTimes
+from pytrace.results.stored_columns import StoredEntries, StoredPrint, StoredRows, StoredTimes, entry_forms
 from pytrace.results.stored_document import BLOCK_ROWS, Block, Blocks, BlocksWriter, damaged, guarded
 from pytrace.results.stored_tables import Column, Numbers, StoredCost, TablesReader, TablesWriter, raw, text, tuple_of
 from pytrace.results.stored_types import type_from, type_to
@@ -87,6 +87,7 @@ class _Map(msgspec.Struct, frozen=True):
     help: bytes
     blocks: tuple[Block, ...]
     mark: str = ""
+    hidden: bool = False
 
 
 class _Table(msgspec.Struct, frozen=True):
@@ -112,6 +113,8 @@ class _Contents(msgspec.Struct, frozen=True):
     runs: tuple[_Run, ...]
     losses: dict[bytes, dict[bytes, int]]
     costs: tuple[StoredCost, ...] = ()
+    prints: tuple[StoredPrint, ...] = ()
+    """Their columns lie here and not in blocks: what is kept of them is little."""
 
 
 # ---------------------------------------------------------------------------------------------- files
@@ -241,6 +244,7 @@ class _Writer:
         runs = tuple(_stored_run(run, origins) for run in snapshot.runs)
         numbers = {run.identity: number for number, run in enumerate(snapshot.runs)}
         maps = tuple(self._map(data) for data in snapshot.maps.values())
+        prints = stored_columns.stored_prints(self._tables, snapshot)
         rows = tuple(self._table(numbers, table) for table in snapshot.tables)
         frames, stacks, strings = (self._blocks(*table) for table in self._tables.tables)
         losses = {
@@ -248,7 +252,7 @@ class _Writer:
             for kind, subjects in snapshot.losses.items()
         }
         costs = tuple(StoredCost.of(numbers[run], cost) for run, cost in snapshot.costs.items())
-        return _Contents(maps, rows, frames, stacks, strings, tuple(origins), runs, losses, costs)
+        return _Contents(maps, rows, frames, stacks, strings, tuple(origins), runs, losses, costs, prints)
 
     def _blocks(self, rows: Iterable[Any], pack: Callable[[Sequence[Any]], Any]) -> tuple[Block, ...]:
         document = self.document
@@ -258,16 +262,16 @@ class _Writer:
         times = data.times
 
         def pack(entries: Sequence[tuple[Portable, Value]]) -> list[Column]:
-            keys, values = zip(*entries, strict=True)
-            stored: list[Column] = [] if data.key is None else [columns.pack(self._tables, data.key, keys)]
-            stored.append(columns.pack(self._tables, data.value, values))
+            keys = [key for key, _ in entries]
+            stored = stored_columns.entry_columns(self._tables, data, entries)
             # A time that a key lacks is that of the snapshot's end: the mark for it is -1.
             return stored if times is None else [*stored, Numbers.of([times.get(key, -1) for key in keys])]
 
         blocks = self._blocks(data.entries.items(), pack)
         return _Map(
-            raw(data.name), type_to(data.key), type_to(data.value), times is not None, raw(data.help), blocks, data.mark
-        )
+            raw(data.name), type_to(data.key), type_to(data.value), times is not None, raw(data.help), blocks,
+            data.mark, data.hidden,
+        )  # fmt: skip
 
     def _table(self, numbers: dict[str, int], table: Table) -> _Table:
         runs = tuple(
@@ -320,7 +324,8 @@ class _Opened:
                 for kind, subjects in contents.losses.items()
             }
             costs = {runs[stored.run].identity: stored.cost() for stored in contents.costs}
-        return SnapshotData(runs, {data.name: data for data in maps}, tables, losses, costs=costs)
+            prints = tuple(item.read(self._tables, maps) for item in contents.prints)
+        return SnapshotData(runs, {data.name: data for data in maps}, tables, losses, costs=costs, prints=prints)
 
     def _blocks(self, subject: str, blocks: Sequence[Block], form: object) -> Blocks:
         """The next blocks of the document."""
@@ -349,14 +354,14 @@ class _Opened:
         name, key, value = text(stored.name), type_from(stored.key, key=True), type_from(stored.value)
         if value is None:
             raise ValueError(f"map {name} has no values")
-        parts = [columns.form(type_) for type_ in (key, value) if type_ is not None]
+        parts = entry_forms(key, value)
         form = tuple_of((*parts, Numbers) if stored.timed else parts)
         blocks = self._blocks(f"map {name}", stored.blocks, form)
         if key is None and blocks.rows > 1:
             raise ValueError(f"map {name} has {blocks.rows} values and no keys")
         entries = StoredEntries(blocks, self._tables, key, value)
         times = StoredTimes(blocks, self._tables, key, value) if stored.timed else None
-        return MapData(name, key, value, entries, times, text(stored.help), stored.mark)
+        return MapData(name, key, value, entries, times, text(stored.help), stored.mark, stored.hidden)
 
     def _table(self, runs: Sequence[Run], stored: _Table) -> Table:
         type_ = type_from(stored.type)

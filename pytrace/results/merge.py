@@ -76,16 +76,17 @@ def _merge_map(name: str, parts: Sequence[tuple[SnapshotData, MapData, str]]) ->
     help_ = max(data.help for _, data, _ in parts)
     # The weaker promise: a sample, an estimate, nothing.
     mark = max(data.mark for _, data, _ in parts)
+    hidden = all(data.hidden for _, data, _ in parts)
     join = joining.joiner(value)
     if not value.aggregate:
         times: dict[Portable, int] = {}
         for snapshot, data, _ in parts:
             _join_plain(entries, times, data, snapshot.end, join)
-        return MapData(name, key, value, entries, times, help_, mark)
+        return MapData(name, key, value, entries, times, help_, mark, hidden)
     for _, data, _ in parts:
         for entry, item in data.entries.items():
             entries[entry] = join(entries.get(entry), item)
-    return MapData(name, key, value, entries, None, help_, mark)
+    return MapData(name, key, value, entries, None, help_, mark, hidden)
 
 
 def _join_plain(

@@ -64,6 +64,8 @@ class MapData(msgspec.Struct):
     """The comment above the first use of the map in the script."""
     mark: str = ""
     """``estimate`` if hits were left out and others counted for them, ``sample`` if values are of some hits only."""
+    hidden: bool = False
+    """The script's own: no statement printed the map, nor did the end of the run. Known once the run is over."""
 
     @property
     def title(self) -> str:
@@ -84,6 +86,19 @@ class Table(msgspec.Struct):
     """That of the table in its script, or the least of them where scripts that number it differently were merged."""
 
 
+class Print(msgspec.Struct, frozen=True):
+    """A map as ``print()`` or ``print_clear()`` printed it during the run."""
+
+    map: str
+    time: int
+    """Wall time, in nanoseconds."""
+    entries: Mapping[Portable, Value]
+    cleared: bool
+    """True if the map was emptied by it, or before the next print."""
+    number: int = 1
+    """1 for the first print of the map, also where that was not kept."""
+
+
 class SnapshotData(msgspec.Struct):
     """The state of one run, or of several that were merged, at one moment."""
 
@@ -97,6 +112,14 @@ class SnapshotData(msgspec.Struct):
     """When reading of each map began, as wall time, where one run was still going on; not in files."""
     costs: Mapping[str, RunCost] = msgspec.field(default_factory=dict)
     """What runs have cost, by their identity; of runs that measured it."""
+    prints: tuple[Print, ...] = ()
+    """Of maps of histograms and numbers, in the order of their times, once the run is over. Merges have none."""
+
+    @property
+    def shown(self) -> dict[str, MapData]:
+        """The maps that text output shows; all of them if that is none, and no rows either."""
+        shown = {name: data for name, data in self.maps.items() if not data.hidden}
+        return shown if shown or self.tables else self.maps
 
     @property
     def title(self) -> str:

@@ -1,17 +1,20 @@
 """Maps and tables as they lie in a file: entries and rows are made block by block, each time that they are gone
-through.
+through. What a script printed of its maps is little, and made at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, ItemsView, Iterator, Mapping, ValuesView
+from collections.abc import Collection, ItemsView, Iterator, Mapping, Sequence, ValuesView
 from itertools import chain
 from typing import Any, TypeVar, cast
 
+import msgspec
+
 from pytrace.core.types import Record, Type
 from pytrace.results import columns
+from pytrace.results.snapshot import MapData, Print, SnapshotData
 from pytrace.results.stored_document import Blocks
-from pytrace.results.stored_tables import TablesReader
+from pytrace.results.stored_tables import Column, Form, TablesReader, TablesWriter, tuple_of
 from pytrace.results.values import Portable, Value
 
 V = TypeVar("V")
@@ -119,3 +122,62 @@ class StoredRows(Collection[tuple[Portable, ...]]):
 
     def __contains__(self, row: object) -> bool:
         return any(row == item for item in self)
+
+
+# ---------------------------------------------------------------------------------------------- prints
+
+
+def entry_columns(tables: TablesWriter, data: MapData, entries: Sequence[tuple[Portable, Value]]) -> list[Column]:
+    """The columns of keys (not of a map without keys) and values."""
+    stored: list[Column] = []
+    if data.key is not None:
+        stored.append(columns.pack(tables, data.key, [key for key, _ in entries]))
+    stored.append(columns.pack(tables, data.value, [value for _, value in entries]))
+    return stored
+
+
+def entry_forms(key: Type | None, value: Type) -> list[Form]:
+    """The types that msgspec decodes these columns as."""
+    return [columns.form(type_) for type_ in (key, value) if type_ is not None]
+
+
+def stored_prints(tables: TablesWriter, snapshot: SnapshotData) -> tuple[StoredPrint, ...]:
+    """The prints of a snapshot in the form of the document."""
+    numbers = {name: number for number, name in enumerate(snapshot.maps)}
+    stored = []
+    for item in snapshot.prints:
+        parts = entry_columns(tables, snapshot.maps[item.map], list(item.entries.items()))
+        encoded = msgspec.Raw(msgspec.msgpack.encode(parts))
+        number = numbers[item.map]
+        stored.append(StoredPrint(number, item.time, item.cleared, item.number, len(item.entries), encoded))
+    return tuple(stored)
+
+
+class StoredPrint(msgspec.Struct, frozen=True):
+    """What was printed of a map, which is given by its number in the document."""
+
+    map: int
+    time: int
+    cleared: bool
+    number: int
+    rows: int
+    columns: msgspec.Raw
+
+    def read(self, tables: TablesReader, maps: Sequence[MapData]) -> Print:
+        """What was printed.
+
+        Raises:
+            ValueError, LookupError: it is damaged.
+        """
+        if not 0 <= self.map < len(maps):
+            raise ValueError(f"a print of map {self.map}, which there is not")
+        data = maps[self.map]
+        # Every value takes at least a byte.
+        if not 0 <= self.rows <= (1 if data.key is None else len(memoryview(self.columns))):
+            raise ValueError(f"a print of {data.name} has {self.rows} rows")
+        parts = msgspec.msgpack.decode(self.columns, type=tuple_of(entry_forms(data.key, data.value)))
+        keys: list[Portable] = [None] * self.rows
+        if data.key is not None:
+            keys = cast("list[Portable]", columns.unpack(tables, data.key, parts[0], self.rows))
+        values = columns.unpack(tables, data.value, parts[-1], self.rows)
+        return Print(data.name, self.time, dict(zip(keys, values, strict=True)), self.cleared, self.number)

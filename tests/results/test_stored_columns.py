@@ -6,12 +6,17 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
-from pytrace.results.stored_columns import StoredEntries, StoredRows, StoredTimes
+from pytrace.results import file_form
+from pytrace.results.merge import merge
+from pytrace.results.snapshot import Print, SnapshotData
+from pytrace.results.stored_columns import StoredEntries, StoredRows, StoredTimes, stored_prints
 from pytrace.results.stored_document import Block, Blocks
-from pytrace.results.stored_tables import Numbers, TablesReader
+from pytrace.results.stored_tables import Numbers, TablesReader, TablesWriter
+from tests.support.snapshots import COUNT, STRING, map_data, run, snapshot
 
 
 def blocks(*parts: tuple[int, Any], form: Any) -> Blocks:
@@ -66,3 +71,45 @@ def test_damage_that_is_found_late_is_reported_as_such() -> None:
     assert next(rows) == (1,)
     with pytest.raises(TraceError, match="damaged or truncated: map @, block 2: 1 bytes of integers where 2"):
         next(rows)
+
+
+# ---------------------------------------------------------------------------------------------- prints
+
+
+def made() -> SnapshotData:
+    found = snapshot(
+        map_data("@h", STRING, types.Hist(0), {}), map_data("@n", None, types.Stats(), {None: (4, 2)}),
+        map_data("@inner", None, COUNT, {}),
+    )  # fmt: skip
+    found.maps["@inner"].hidden = True
+    found.prints = (
+        Print("@h", 5, {"\udcff": {3: 1 << 63}, "b": {}}, cleared=True),
+        Print("@n", 6, {None: (-4, 2)}, cleared=False, number=9),
+        Print("@h", 7, {}, cleared=True, number=2),
+    )
+    return found
+
+
+def test_prints_and_hidden_maps_are_read_back() -> None:
+    found = made()
+    again = file_form.from_bytes(file_form.to_bytes(found), "x")
+    assert again.prints == found.prints
+    assert [name for name, data in again.maps.items() if data.hidden] == ["@inner"]
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    ({"map": 9}, "map 9, which there is not"), ({"map": -1}, "map -1"), ({"rows": 1 << 40}, "@h has 1099511627776 row"),
+    ({"rows": -1}, "-1 rows"), ({"columns": msgspec.Raw(b"\x90")}, None), ({"map": 1}, None),
+])  # fmt: skip
+def test_damaged_ones_are_refused(change: dict[str, Any], message: str | None) -> None:
+    found = made()
+    stored = stored_prints(TablesWriter(), found)[0]
+    with pytest.raises((ValueError, LookupError, msgspec.ValidationError), match=message):
+        replace(stored, **change).read(TablesReader(), list(found.maps.values()))
+
+
+def test_a_merge_has_none() -> None:
+    other = made()
+    merged = merge([made(), replace(other, runs=(run("run-2"),))])
+    assert merged.prints == ()
+    assert merged.maps["@inner"].hidden

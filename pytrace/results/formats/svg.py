@@ -13,7 +13,7 @@ from pytrace.results.formats.format_row import Content, WriteOptions, content
 from pytrace.results.formats.portable_forms import Printers
 from pytrace.results.pictures import flame_graph, histogram_chart
 from pytrace.results.pictures.drawing import WIDTH, Drawing
-from pytrace.results.report import build, tables_data
+from pytrace.results.report.states import State, at_end, buckets_added, of_prints, of_snapshots, shown_names, steps_of
 from pytrace.results.snapshot import MapData, SnapshotData
 from pytrace.results.stack_samples import Profile, profiles, unlike, without_labels
 from pytrace.results.values import Value
@@ -30,8 +30,11 @@ def write(snapshot: SnapshotData, options: WriteOptions, file: BinaryIO) -> None
     drawing, style = _begun(options)
     heat = True if options.flag("heat") else False if options.flag("bars") else None
     _head(drawing, snapshot)
-    for data in _by_name(snapshot.maps.values()):
-        if content(data) is Content.HISTOGRAMS:
+    for name in sorted(snapshot.shown):
+        data = at_end(name, snapshot)
+        if content(data) is Content.HISTOGRAMS and heat is None and (states := of_prints(data.name, snapshot)):
+            _over_time(drawing, states)
+        elif content(data) is Content.HISTOGRAMS:
             histogram_chart.draw(drawing, data, Printers().portable_text, heat=heat)
         else:
             (profile,) = _profiles([data])
@@ -81,9 +84,9 @@ def series(snapshots: Sequence[SnapshotData], options: WriteOptions) -> bytes:
     _head(drawing, last)
     drawing.line(f"{len(ordered)} snapshots", "q")
     shown = 0
-    for name in sorted({name for snapshot in ordered for name in snapshot.maps}):
-        states = build.alike(name, ordered)
-        data = states[-1][1]
+    for name in shown_names(ordered):
+        states = (of_prints(name, last) if name in last.maps else []) or of_snapshots(name, ordered)
+        data = states[-1].data
         if content(data) is Content.HISTOGRAMS:
             _over_time(drawing, states)
         elif content(data) is Content.STACKS:
@@ -99,15 +102,15 @@ def series(snapshots: Sequence[SnapshotData], options: WriteOptions) -> bytes:
     return drawing.element().encode()
 
 
-def _over_time(drawing: Drawing, states: tables_data.States) -> None:
+def _over_time(drawing: Drawing, states: Sequence[State]) -> None:
     """A heat map for each key of a map, those that counted most."""
-    data = states[-1][1]
+    data = states[-1].data
     assert isinstance(data.value, types.Hist | types.LHist)
-    times = [time.strftime("%H:%M:%S", time.gmtime(snapshot.end // 1_000_000_000)) for snapshot, _ in states]
+    times = [time.strftime("%H:%M:%S", time.gmtime(state.end // 1_000_000_000)) for state in states]
     form = None if data.key is None else Printers().portable_text(data.key)
     rows: list[tuple[int, str, list[Mapping[int, int]]]] = []
-    for key in {key: None for _, state in states for key in state.entries}:
-        steps = [_counts(step) for step in tables_data.steps_of(states, key, tables_data.buckets_added)]
+    for key in {key: None for state in states for key in state.data.entries}:
+        steps = [_counts(step) for step in steps_of(states, key, buckets_added)]
         text = "" if form is None else f"[{form(key).decode('utf-8', 'surrogateescape').strip()}]"
         rows.append((sum(sum(step.values()) for step in steps), f"{data.title}{text}", steps))
     rows.sort(key=lambda row: (-row[0], row[1]))
@@ -144,11 +147,7 @@ def _profiles(maps: Iterable[MapData]) -> list[Profile]:
 
 
 def _stacks(snapshot: SnapshotData) -> Sequence[MapData]:
-    return [data for data in snapshot.maps.values() if content(data) is Content.STACKS]
-
-
-def _by_name(maps: Iterable[MapData]) -> list[MapData]:
-    return sorted(maps, key=lambda data: data.name)
+    return [data for data in snapshot.shown.values() if content(data) is Content.STACKS]
 
 
 def _head(drawing: Drawing, snapshot: SnapshotData) -> None:

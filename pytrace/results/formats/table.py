@@ -214,6 +214,7 @@ def select(snapshot: SnapshotData, row: Format, names: Sequence[str] = ()) -> Se
         snapshot.tables if ALL_ROWS in fits else (),
         snapshot.losses,
         costs=snapshot.costs,
+        prints=tuple(item for item in snapshot.prints if item.map in fits),
     )
     return Selection(part, tuple(_sentence(row, name, contents[name]) for name in wrong))
 

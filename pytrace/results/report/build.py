@@ -7,15 +7,14 @@ from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
-from msgspec.structs import replace
 
 from pytrace.core import types
-from pytrace.results import type_union
 from pytrace.results.difference import difference
 from pytrace.results.report import page, tables_data
 from pytrace.results.report.document import Document
 from pytrace.results.report.flame_data import flame_part
 from pytrace.results.report.parts import AnyPart, TablePart
+from pytrace.results.report.states import State, at_end, is_number, of_prints, of_snapshots, shown_names
 from pytrace.results.snapshot import MapData, SnapshotData
 from pytrace.results.stack_samples import is_profile
 
@@ -47,8 +46,11 @@ def single(snapshot: SnapshotData, forms: Forms) -> bytes:
         TraceError: the viewer was not bundled; so of all reports.
     """
     document = Document()
-    maps = (data for _, data in sorted(snapshot.maps.items()) if data.entries)
-    document.parts.extend(_map(document, forms.printers, data) for data in maps)
+    for name in sorted(snapshot.shown):
+        if states := of_prints(name, snapshot):
+            document.parts.append(_states(document, forms.printers, states))
+        elif (data := at_end(name, snapshot)).entries:
+            document.parts.append(_map(document, forms.printers, data))
     document.parts.extend(_rows(document, forms.printers, snapshot))
     return page.page(document, _title(snapshot), [_head(snapshot, forms)])
 
@@ -95,8 +97,9 @@ def differential(before: SnapshotData, after: SnapshotData, forms: Forms) -> byt
         TraceError: keys or values of a map are not comparable.
     """
     document = Document()
+    shown = {*before.shown, *after.shown}
     compared = difference(before, after)
-    for name, change in sorted(compared.maps.items()):
+    for name, change in sorted(item for item in compared.maps.items() if item[0] in shown):
         old, new = (
             MapData(name, change.key, change.value, side.maps[name].entries if name in side.maps else {})
             for side in (before, after)
@@ -124,9 +127,9 @@ def series(snapshots: Sequence[SnapshotData], forms: Forms) -> bytes:
     """
     ordered = sorted(snapshots, key=lambda snapshot: snapshot.end)
     document, last = Document(), ordered[-1]
-    for name in sorted({name for snapshot in ordered for name, data in snapshot.maps.items() if data.entries}):
-        part = _states(document, forms.printers, alike(name, ordered))
-        document.parts.append(part)
+    for name in shown_names(ordered):
+        states = of_prints(name, last) if name in last.maps else []
+        document.parts.append(_states(document, forms.printers, states or of_snapshots(name, ordered)))
     document.parts.extend(_rows(document, forms.printers, last))
     title = f"{_title(last)}, {len(ordered)} snapshots"
     # The last state of each run.
@@ -134,29 +137,16 @@ def series(snapshots: Sequence[SnapshotData], forms: Forms) -> bytes:
     return page.page(document, title, [_head(snapshot, forms) for snapshot in runs.values()])
 
 
-def alike(name: str, snapshots: Sequence[SnapshotData]) -> list[tuple[SnapshotData, MapData]]:
-    """A map in each snapshot that has it, with the types that all have in common.
-
-    Raises:
-        TraceError: they have none.
-    """
-    versions = [(snapshot, snapshot.maps[name]) for snapshot in snapshots if name in snapshot.maps]
-    key, value = versions[0][1].key, versions[0][1].value
-    for snapshot, data in versions[1:]:
-        names = (snapshots[0].title, snapshot.title)
-        value = type_union.common(f"map {name}: values", "shown together", (value, data.value), names)
-        if key is not None or data.key is not None:
-            key = type_union.common(f"map {name}: keys", "shown together", (key, data.key), names)
-    return [(snapshot, replace(data, key=key, value=value)) for snapshot, data in versions]
-
-
-def _states(document: Document, printers: Printers, states: Sequence[tuple[SnapshotData, MapData]]) -> AnyPart:
-    data = states[-1][1]
+def _states(document: Document, printers: Printers, states: Sequence[State]) -> AnyPart:
+    """The part of a map at several moments."""
+    data, note = states[-1].data, "" if states[0].fresh else "What was printed first was not kept."
+    part: AnyPart
     if isinstance(data.value, types.Hist | types.LHist):
-        return tables_data.heat_part(document, printers, states)
-    if tables_data.is_number(data.value) and not is_profile(data):
-        return tables_data.counter_part(document, printers, states)
-    part = _map(document, printers, data)
-    if is_profile(data):
-        part.note = f"As of the last snapshot. {part.note}".rstrip()
+        part = tables_data.heat_part(document, printers, states)
+    elif is_number(data.value) and not is_profile(data):
+        part = tables_data.counter_part(document, printers, states)
+    else:
+        part = _map(document, printers, data)
+        note = "As of the last snapshot." if is_profile(data) else ""
+    part.note = f"{note} {part.note}".strip()
     return part

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias, TypedDict
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, TypedDict
 
 from pytrace.core import types
 from pytrace.core.types.tables import Column, TableSchema, key_columns, map_schema
 from pytrace.render import csv, histogram
-from pytrace.results.difference import Change, MapDifference, average, series_values
+from pytrace.results.difference import Change as KeyChange
+from pytrace.results.difference import MapDifference, average, series_values
 from pytrace.results.report.document import Document, exact, exacts
 from pytrace.results.report.parts import (
     Bucket,
@@ -22,8 +22,9 @@ from pytrace.results.report.parts import (
     TablePart,
 )
 from pytrace.results.report.parts import Column as PartColumn
-from pytrace.results.snapshot import MapData, SnapshotData, Table
-from pytrace.results.values import Pair, Portable, Value
+from pytrace.results.report.states import Change, State, buckets_added, number_added, pair, steps_of
+from pytrace.results.snapshot import MapData, Table
+from pytrace.results.values import Portable, Value
 
 if TYPE_CHECKING:
     from pytrace.results.formats.portable_forms import Printers
@@ -84,7 +85,7 @@ def map_part(document: Document, printers: Printers, data: MapData) -> TablePart
 
 
 def _stats_cells(value: Value) -> list[Cell]:
-    total, count = _pair(value)
+    total, count = pair(value)
     return [exact(count), exact(average((total, count))), exact(total)]
 
 
@@ -117,10 +118,10 @@ def difference_part(document: Document, printers: Printers, part: MapDifference)
     )  # fmt: skip
 
 
-def _change(change: Change) -> Cell:
+def _change(change: KeyChange) -> Cell:
     """The change of a number, of averages that of the average; empty for others."""
     if isinstance(change.delta, tuple):
-        return exact(average(_pair(change.after)) - average(_pair(change.before)))
+        return exact(average(pair(change.after)) - average(pair(change.before)))
     return exact(change.delta) if isinstance(change.delta, int) else ""
 
 
@@ -214,88 +215,32 @@ def _points(data: MapData, key: Portable) -> Line:
 
 # ---------------------------------------------------------------------------------------------- states in time
 
-States: TypeAlias = Sequence[tuple[SnapshotData, MapData]]
-"""A map in several snapshots, in the order of their times."""
-_Change: TypeAlias = "Callable[[Value | None, Value | None], Value | None]"
 
-
-def is_number(type_: types.Type) -> bool:
-    """True for values that are numbers, or totals and counts."""
-    return isinstance(type_, types.Int | types.Count | types.Sum | types.Avg | types.Stats | types.Min | types.Max)
-
-
-def heat_part(document: Document, printers: Printers, states: States) -> HeatPart:
+def heat_part(document: Document, printers: Printers, states: Sequence[State]) -> HeatPart:
     """Histograms of several moments: what each interval between two of them added."""
-    common, keys = _keyed(document, printers, [data for _, data in states])
-    type_ = states[-1][1].value
+    common, keys = _keyed(document, printers, [state.data for state in states])
+    type_ = states[-1].data.value
     assert isinstance(type_, types.Hist | types.LHist)
     return HeatPart(
-        **common, buckets=_bounds(type_), starts=_starts(states), times=[snapshot.end / 1e9 for snapshot, _ in states],
+        **common, buckets=_bounds(type_),
+        starts=[state.start / 1e9 for state in states], times=[state.end / 1e9 for state in states],
         steps=[[_paired(step) for step in steps_of(states, key, buckets_added)] for key in keys],
     )  # fmt: skip
 
 
-def counter_part(document: Document, printers: Printers, states: States) -> LinesPart:
+def counter_part(document: Document, printers: Printers, states: Sequence[State]) -> LinesPart:
     """Numbers of several moments as lines: of counts and sums what each interval added, of others the value."""
-    common, keys = _keyed(document, printers, [data for _, data in states])
-    type_ = states[-1][1].value
+    common, keys = _keyed(document, printers, [state.data for state in states])
+    type_ = states[-1].data.value
     adds = isinstance(type_, types.SUMS)
-    change: _Change = _number_added if adds else lambda _was, now: now
+    change: Change = number_added if adds else lambda _was, now: now
     shown = _average if isinstance(type_, types.Avg | types.Stats) else _plain
-    times = [snapshot.end / 1e9 for snapshot, _ in states]
+    times = [state.end / 1e9 for state in states]
     lines: list[Line] = []
     for key in keys:
         steps = steps_of(states, key, change)
         lines.append((times, [None if step is None else exact(shown(step)) for step in steps]))
-    return LinesPart(**common, lines=lines, note="What each interval between two snapshots added." if adds else "")
-
-
-def _same_run(earlier: SnapshotData, later: SnapshotData) -> bool:
-    return {run.identity for run in earlier.runs} == {run.identity for run in later.runs}
-
-
-def _starts(states: States) -> list[float]:
-    """When the interval that ends with each snapshot began: at the one before it, or with its run."""
-    starts = [states[0][0].start / 1e9]
-    for (earlier, _), (later, _) in pairwise(states):
-        starts.append((earlier.end if _same_run(earlier, later) else later.start) / 1e9)
-    return starts
-
-
-def steps_of(states: States, key: Portable, change: _Change) -> list[Value | None]:
-    """The change of a key's value since the snapshot before; since nothing where another run began."""
-    changes = [change(None, states[0][1].entries.get(key))]
-    for (earlier, before), (later, after) in pairwise(states):
-        was = before.entries.get(key) if _same_run(earlier, later) else None
-        changes.append(change(was, after.entries.get(key)))
-    return changes
-
-
-def _number_added(was: Value | None, now: Value | None) -> Value | None:
-    """The increase; a number that decreased was reset to 0 between."""
-    if now is None:
-        return None
-    if isinstance(now, tuple):
-        (total, count), (old_total, old_count) = _pair(now), _pair(was)
-        # A count that became less was set back to 0 between.
-        return now if count < old_count else (total - old_total, count - old_count)
-    assert isinstance(now, int)
-    old = was if isinstance(was, int) else 0
-    return now - old if was is None or now >= old else now
-
-
-def buckets_added(was: Value | None, now: Value | None) -> Value | None:
-    """What a histogram counted since; one that has less than before was emptied between."""
-    new: Mapping[int, object] = now if isinstance(now, dict) else {}
-    old: Mapping[int, object] = was if isinstance(was, dict) else {}
-    counts = {number: _whole(new.get(number)) - _whole(old.get(number)) for number in sorted({*new, *old})}
-    if any(count < 0 for count in counts.values()):
-        return {number: _whole(count) for number, count in new.items()}
-    return {number: count for number, count in counts.items() if count}
-
-
-def _whole(count: object) -> int:
-    return count if isinstance(count, int) else 0
+    return LinesPart(**common, lines=lines, note="What each interval added." if adds else "")
 
 
 def _plain(value: Value) -> int:
@@ -304,14 +249,4 @@ def _plain(value: Value) -> int:
 
 
 def _average(value: Value) -> int:
-    return average(_pair(value))
-
-
-def _pair(value: Value | None) -> Pair:
-    """The total and count of an average or of statistics."""
-    if not isinstance(value, tuple):
-        return 0, 0
-    total, count = value
-    assert isinstance(total, int)
-    assert isinstance(count, int)
-    return total, count
+    return average(pair(value))

@@ -13,7 +13,7 @@ import msgspec
 import pytrace
 from pytrace.core.types import Record, settled
 from pytrace.render.forms import PortableForms
-from pytrace.results.snapshot import MapData, Run, SnapshotData, Table
+from pytrace.results.snapshot import MapData, Print, Run, SnapshotData, Table
 from pytrace.runtime.capture.maps import map_data, read, read_greatest
 from pytrace.runtime.capture.stack_traces import StackTraces, Symbols
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pytrace.render.decoders import Values
     from pytrace.render.forms import TextForms
     from pytrace.render.maps.map_printer import MapView
+    from pytrace.runtime.capture.prints import PrintKeeper
 
 KEPT = 65_536
 """Rows of each table that are kept unless told otherwise."""
@@ -130,6 +131,10 @@ class Recording:
         tables = () if rows is None else rows.tables(self._identity, forms)
         costs = {} if cost is None else {self._identity: cost}
         return SnapshotData((self._run(start, end, gaps),), maps, tables, losses, moments, costs)
+
+    def prints(self, keeper: PrintKeeper) -> tuple[Print, ...]:
+        """What the script has printed of its maps."""
+        return keeper.prints(PortableForms(self._texts, StackTraces(self._symbols)))
 
     def map_data(self, name: str, pause: Callable[[], None]) -> MapData:
         """The contents of one map at this moment."""

@@ -15,6 +15,7 @@ from pytrace.runtime.abi.syscalls import can_sort_records, sort_records
 
 if TYPE_CHECKING:
     from pytrace.render.large_maps.printing import LargeMap
+    from pytrace.runtime.capture.prints import PrintKeeper
     from pytrace.runtime.output.context import Context
     from pytrace.runtime.output.heat_output import HeatOutput
 
@@ -47,10 +48,20 @@ class MapOutput:
         """The text of ``print()`` of a map."""
         shown = Shown(static.top, static.div, static.order, static.clear)
         view = self.view(static.map)
-        text = partial(self._form(view), shown, always=True)
+        keeper = self._context.state.prints
+        if keeper is not None and keeper.keeps(view) and not self._output.csv:
+            text = partial(self._kept, keeper, view, shown)
+        else:
+            text = partial(self._form(view), shown, always=True)
         if self._context.options.heat is None or not isinstance(view.value_type, Hist | LHist):
             return text
         return lambda: text() if self._context.state.resumed else self.heat.text(view, shown)
+
+    def _kept(self, keeper: PrintKeeper, view: MapView, shown: Shown) -> bytes:
+        """The text of a map, whose entries are kept, too."""
+        entries = view.entries(shown, always=True)
+        keeper.keep(view, entries, div=shown.div, clear=shown.clear)
+        return view.entries_json(entries, shown) if self._output.json else view.entries_text(entries, shown)
 
     def _form(self, view: MapView) -> Callable[..., bytes]:
         """The form of a map: ``form(shown, always=…)``."""
@@ -72,14 +83,18 @@ class MapOutput:
     def clear(self, name: str) -> None:
         """Empty a map."""
         self.view(name).clear()
-        if self._context.options.heat is not None:
-            self.heat.forget(name)
+        self._emptied(name)
 
     def zero(self, name: str) -> None:
         """Set all values of a map to zero."""
         self.view(name).zero()
+        self._emptied(name)
+
+    def _emptied(self, name: str) -> None:
         if self._context.options.heat is not None:
             self.heat.forget(name)
+        if self._context.state.prints is not None:
+            self._context.state.prints.emptied(name)
 
     def parts(self, name: str) -> Iterator[bytes]:
         """The whole text of a map, in parts."""

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from pytrace.base.interruption import EndRequests
 from pytrace.render.text import Bars
+
+if TYPE_CHECKING:
+    from pytrace.runtime.capture.prints import PrintKeeper
 
 
 class RunState(msgspec.Struct):
@@ -32,6 +37,8 @@ class RunState(msgspec.Struct):
     """The same for events by their id."""
     not_run: int = 0
     """Commands of ``system()`` that were not run because the user had asked for the end."""
+    prints: PrintKeeper | None = None
+    """Keeps what is printed of maps, where snapshots are taken."""
 
     @property
     def hurry(self) -> bool:

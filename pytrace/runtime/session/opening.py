@@ -207,13 +207,18 @@ def renderer(
         bars=Bars.COLOUR if coloured and unicode() else Bars.SIGNS,
         heat=(Bars.COLOUR if coloured else Bars.SIGNS) if options.heat else None,
     )
+    prints = None
+    if options.saves:
+        from pytrace.runtime.capture.prints import PrintKeeper  # few runs take snapshots
+
+        prints = PrintKeeper()
     opened = Renderer(
         loaded.manifest,
         written,
         lazy,
         MapReader(loaded),
         options=render,
-        state=RunState(requests=requests),
+        state=RunState(requests=requests, prints=prints),
         handlers=embedding.handlers(lazy) if embedding else None,
         keep_row=rows.keep if rows else None,
     )

@@ -75,7 +75,7 @@ def optional_services(run: Resources, exports: Iterable[Export], stack: ExitStac
     if options.saves and not options.dry_run:
         from pytrace.runtime.session.services.saving import Saving
 
-        wanted.append(Saving(options, exports, run.snapshots.take, run.notices.warn))
+        wanted.append(Saving(options, exports, run.snapshots.take, run.notices.warn, last=run.snapshots.last))
     if options.metrics is not None:
         from pytrace.runtime.session.services.metrics import Metrics
 

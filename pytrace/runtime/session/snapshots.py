@@ -53,6 +53,20 @@ class Snapshots:
         """A snapshot: of this moment, or of the end once the probes are detached."""
         return self._take(0)
 
+    def last(self) -> SnapshotData:
+        """The snapshot of the end: with what was printed of maps during the run, and which maps were never shown."""
+        from pytrace.core.event_layout import PrintedMap, Quantiles
+
+        snapshot = self._take(0)
+        statics = (event.static for event in self._manifest.events)
+        printed = {static.map for static in statics if isinstance(static, PrintedMap | Quantiles)}
+        at_end = self._manifest.config.print_maps_on_exit
+        for name, data in snapshot.maps.items():
+            data.hidden = name not in printed and not (at_end and data.entries)
+        if (keeper := self._renderer.state.prints) is not None:
+            snapshot.prints = self._recording.prints(keeper)
+        return snapshot
+
     def greatest(self, count: int) -> tuple[SnapshotData, dict[str, int]]:
         """A snapshot with at most *count* entries of each map, the last ones as maps print, and none of the rows.
 

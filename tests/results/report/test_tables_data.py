@@ -9,7 +9,7 @@ from pytrace.results.difference import difference
 from pytrace.results.formats.portable_forms import Printers
 from pytrace.results.report import tables_data
 from pytrace.results.report.document import Document
-from pytrace.results.snapshot import MapData
+from pytrace.results.report.states import State, of_snapshots
 from tests.support.snapshots import COUNT, SECOND, STRING, map_data, run, snapshot, table
 
 
@@ -66,10 +66,15 @@ def test_points_of_time_series() -> None:
     assert part.lines == [([5.0, 7.0], [3, 4])]
 
 
-def states_of(type_: types.Type, *values: Any) -> list[tuple[Any, MapData]]:
-    maps = [map_data("@", STRING, type_, {} if value is None else {"k": value}) for value in values]
-    ends = [run(start=100 * SECOND, end=(100 + at) * SECOND) for at in range(1, len(values) + 1)]
-    return [(snapshot(data, of=end), data) for data, end in zip(maps, ends, strict=True)]
+def states_of(type_: types.Type, *values: Any) -> list[State]:
+    states = [
+        snapshot(
+            map_data("@", STRING, type_, {} if value is None else {"k": value}),
+            of=run(start=100 * SECOND, end=(100 + at) * SECOND),
+        )
+        for at, value in enumerate(values, 1)
+    ]
+    return of_snapshots("@", states)
 
 
 def test_a_heat_map_has_what_each_interval_added() -> None:
@@ -92,19 +97,6 @@ def test_a_heat_map_has_what_each_interval_added() -> None:
 def test_numbers_over_time(type_: types.Type, values: tuple[Any, ...], shown: list[int]) -> None:
     part: Any = tables_data.counter_part(Document(), Printers(), states_of(type_, *values))
     assert part.lines[0][1] == shown
-
-
-def test_another_run_begins_with_nothing() -> None:
-    runs = [run(), run("run-2", start=130 * SECOND, end=140 * SECOND)]
-    maps = [map_data("@", STRING, COUNT, {"k": count}) for count in (5, 7)]
-    states = [(snapshot(data, of=of), data) for data, of in zip(maps, runs, strict=True)]
-    part: Any = tables_data.counter_part(Document(), Printers(), states)
-    assert part.lines[0][1] == [5, 7]
-    heat = [map_data("@", STRING, HIST, {"k": {3: count}}) for count in (5, 7)]
-    states = [(snapshot(data, of=of), data) for data, of in zip(heat, runs, strict=True)]
-    part = tables_data.heat_part(Document(), Printers(), states)
-    assert part.steps == [[([3], [5]), ([3], [7])]]
-    assert part.starts == [100.0, 130.0]
 
 
 @pytest.mark.parametrize(("type_", "before", "after", "rows"), [

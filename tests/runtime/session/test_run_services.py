@@ -24,7 +24,7 @@ def services(
 ) -> list[str]:
     """Names of the services that a run asks for."""
     loaded = SimpleNamespace(manifest=Manifest((), maps, (), (), config or Config()), maps={})
-    nothing = SimpleNamespace(take=None, warn=None, tell=None, descriptors=command)
+    nothing = SimpleNamespace(take=None, last=None, warn=None, tell=None, descriptors=command)
     run = SimpleNamespace(
         options=options, loaded=loaded, symbols=None, renderer=None, snapshots=nothing, notices=nothing,
         command=nothing, loop=None,

@@ -7,8 +7,12 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
+from pytrace.core.config import Config
+from pytrace.core.event_layout import EventSpec, PrintedMap
 from pytrace.runtime.session.snapshots import Snapshots
+from tests.support.encode import PLACE
 from tests.support.fake_run import FakeRun, program
 
 
@@ -39,3 +43,16 @@ def test_the_content_of_one_map(monkeypatch: pytest.MonkeyPatch) -> None:
     with ExitStack() as stack:
         run = FakeRun(stack, monkeypatch, program("kprobe"), total=8)
         assert snapshots(run, []).map_data("@total").entries == {None: 8}
+
+
+def test_the_last_one_knows_what_was_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ExitStack() as stack:
+        run = FakeRun(stack, monkeypatch, program("kprobe"), total=8)
+        assert not snapshots(run, []).take().maps["@total"].hidden
+        assert not snapshots(run, []).last().maps["@total"].hidden, "maps print at the end"
+        silent = replace(run.loaded.manifest, config=Config(print_maps_on_exit=False))
+        monkeypatch.setattr(run.loaded, "manifest", silent)
+        assert snapshots(run, []).last().maps["@total"].hidden
+        printed = EventSpec(9, "print_map", (), PrintedMap("@total"), PLACE)
+        monkeypatch.setattr(run.loaded, "manifest", replace(silent, events=(*silent.events, printed)))
+        assert not snapshots(run, []).last().maps["@total"].hidden

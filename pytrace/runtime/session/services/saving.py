@@ -67,7 +67,8 @@ class Export:
 
         *earlier* are files with snapshots of the run: a format that shows several writes them, too.
         """
-        held = {name: data for name, data in snapshot.maps.items() if data.entries}
+        printed = {item.map for item in snapshot.prints} if self._row.series is not None else set()
+        held = {name: data for name, data in snapshot.shown.items() if data.entries or name in printed}
         file = io.BytesIO()
         try:
             chosen = table.select(replace(snapshot, maps=held), self._row)
@@ -75,7 +76,7 @@ class Export:
                 warn(sentence)
             if self._row.series is not None and earlier:
                 states = [file_form.read(path) for path in earlier]
-                self._deliver(self._row.series([*states, chosen.snapshot], self._settings))
+                self._deliver(self._row.series([*states, snapshot], self._settings))
                 return ""
             self._write(chosen.snapshot, self._settings, file)
             self._deliver(file.getvalue())
@@ -107,6 +108,8 @@ def _without_values(manifest: Manifest) -> SnapshotData:
 class Saving(Service):
     """Saves snapshots, which *take* returns; *warn* reports what could not be saved while the run goes on.
 
+    *last* returns that of the end of the run.
+
     *exports* write the last snapshot as the output of the run, in place of printing the maps.
     """
 
@@ -116,7 +119,10 @@ class Saving(Service):
         exports: Iterable[Export],
         take: Callable[[], SnapshotData],
         warn: Callable[[str], None],
+        *,
+        last: Callable[[], SnapshotData] | None = None,
     ) -> None:
+        self._last = last or take
         self._path = options.save
         self._interval, self._folder = options.save_every or (float("inf"), "")
         self._take = take
@@ -154,7 +160,7 @@ class Saving(Service):
 
     def finish(self, end: EndOfRun) -> None:
         """Save the last snapshot, and write it in the format of ``-f``: then the maps are not printed."""
-        snapshot = self._take()
+        snapshot = self._last()
         paths = [self._dated()] if self._folder else []
         paths += [self._path] if self._path is not None else []
         failures = [(path, _save(snapshot, path)) for path in paths]
