@@ -14,7 +14,7 @@ from pytrace.core.options.script_options import ScriptOption
 from pytrace.multitools.multitool import MULTI_PURPOSE, PID, MultiTool, Options, Translation
 from pytrace.multitools.script_parts import config, literal, probe, script, unless
 from pytrace.multitools.specs import probe_text
-from pytrace.multitools.specs.expressions import Translator, split, text_end
+from pytrace.multitools.specs.expressions import Translator, check_escapes, split, text_end
 from pytrace.multitools.specs.probe_text import ProbeText
 from pytrace.multitools.specs.problems import SpecText
 from pytrace.multitools.specs.scope import Scope, unknown_at_return
@@ -130,6 +130,7 @@ def _message(spec: SpecText, parsed: ProbeText, scope: Scope, kernel: KernelInfo
     format_ = parts[0]
     if len(format_.text) < 2 or text_end(format_.text, 0) != len(format_.text):
         raise format_.error("a comma is expected after the format, or the format has no end")
+    check_escapes(format_, 0, len(format_.text))
     found = conversions(format_)
     expressions: list[str] = []
     if len(parts) > 1:

@@ -128,6 +128,12 @@ def test_options_that_exclude_each_other() -> None:
         translate("trace", probe="/bin/app:work", uid="nobody here")
 
 
+def test_escapes_of_a_format() -> None:
+    with pytest.raises(TraceError, match=r"unknown escape '\\q'\n"):
+        translate("trace", probe=r'/bin/app:work "a\q"')
+    assert r'sprintf("\\a\t\x41\101\"")' in translate("trace", probe=r'/bin/app:work "\\a\t\x41\101\""').text
+
+
 def test_conversions() -> None:
     spec = SpecText.of('"%d %5lu %-8s %K %% %10U %llx"')
     assert [item.name for item in trace.conversions(spec)] == ["d", "u", "s", "K", "U", "x"]

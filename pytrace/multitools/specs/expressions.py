@@ -23,6 +23,9 @@ _TOKEN = re.compile(
 _BINARY = ("||", "&&", "|", "^", "&", "==", "!=", "<=", ">=", "<", ">", "<<", ">>", "+", "-", "*", "/", "%")
 _UNARY = ("!", "~", "-", "*", "&", "+")
 _ESCAPES = {"n": 10, "t": 9, "r": 13, "0": 0, "a": 7, "b": 8}
+_ESCAPE = re.compile(r"\\.", re.DOTALL)
+_SCRIPT_ESCAPE = re.compile(r'\\(?:[ntr"\\]|[0-3][0-7]{0,2}|[4-7][0-7]?(?![0-7])|[xX][0-9A-Fa-f])')
+"""An escape of string literals in scripts (:mod:`pytrace.frontend.syntax.lexical.literals`)."""
 _CONSTANT = re.compile(r"_*[A-Z][A-Z0-9_]*$")
 
 
@@ -48,6 +51,8 @@ def tokens(spec: SpecText) -> list[Token]:
             what = "this text has no end" if spec.text[place] in "\"'" else f"{spec.text[place]!r} is not expected here"
             raise spec.error(what, at=place, length=1)
         group = str(match.lastgroup)
+        if group == "text":
+            check_escapes(spec, place, match.end())
         if group != "space":
             result.append(Token(group, match[0], place))
         place = match.end()
@@ -289,3 +294,11 @@ def text_end(text: str, place: int) -> int:
     while offset < len(text) and text[offset] != quote:
         offset += 2 if text[offset] == "\\" else 1
     return offset + 1
+
+
+def check_escapes(spec: SpecText, start: int, end: int) -> None:
+    """Refuse escapes of a string literal that scripts do not have; the others mean the same in both."""
+    for match in _ESCAPE.finditer(spec.text, start, end):
+        if not _SCRIPT_ESCAPE.match(spec.text, match.start(), end):
+            hints = ('escapes are \\n \\t \\r \\" \\\\ \\NNN (octal) and \\xNN',)
+            raise spec.error(f"unknown escape '{match[0]}'", at=match.start(), length=2, hints=hints)
