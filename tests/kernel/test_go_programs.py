@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -86,3 +87,15 @@ def test_each_call_returns(server: Server, programs: dict[str, str], way: str) -
     assert entries["@in"] >= CALLS
     assert returns == {"@out": {"main.grow": CALLS}}
     assert list(by["@by"].values()) == [CALLS // 4] * 4, "each goroutine calls as often"
+
+
+@pytest.mark.parametrize("way", sorted(WAYS))
+def test_stacks_are_those_that_the_program_prints(server: Server, programs: dict[str, str], way: str) -> None:
+    """Functions and lines, inlined ones too, with and without debug information."""
+    said = subprocess.run([programs[way]], check=True, capture_output=True, text=True, timeout=LIMIT).stderr
+    wanted = re.findall(r"called by (\S+) (\d+)", said)
+    assert len(wanted) >= 4
+    ((found,),) = (row["@"] for row in rows(server, "uprobe:BIN:main.leaf { @[ustack] = count(); }", programs[way]))
+    frames = re.findall(r"^\s*(?:\[inlined\] )?(\S+?)(?:\+\d+)?(?:@\S*:(\d+))?$", found, re.MULTILINE)
+    callers = [(name.removesuffix(".abi0"), line) for name, line in frames[1:]]
+    assert callers == wanted

@@ -1,6 +1,9 @@
 // calls: functions of Go with parameters of all kinds; and grow(), which needs more stack the deeper it is called, and
-// is called 50 times in each of four goroutines, 101 levels deep. It imports nothing, so that it is compiled soon.
+// is called 50 times in each of four goroutines, 101 levels deep; and calls that are inlined, whose stack it prints. It
+// imports what every program has, so that it is compiled soon.
 package main
+
+import "runtime"
 
 type Inner struct {
 	A int32
@@ -64,6 +67,33 @@ func grow(n int) int {
 	return grow(n-1) + int(room[n]) - n + 1
 }
 
+//go:noinline
+func leaf(n int) int {
+	places := make([]uintptr, 32)
+	frames := runtime.CallersFrames(places[:runtime.Callers(2, places)])
+	for more := true; more; {
+		var frame runtime.Frame
+		frame, more = frames.Next()
+		println("called by", frame.Function, frame.Line)
+	}
+	return n + 1
+}
+
+func inner(n int) int { return leaf(n) * 2 }
+func middle(n int) int {
+	return inner(n) + 1
+}
+
+type Counter struct{ n int }
+
+func (c *Counter) add(n int) { c.n += middle(n) }
+
+//go:noinline
+func outer(c *Counter) int {
+	c.add(5)
+	return c.n
+}
+
 func main() {
 	done := make(chan int)
 	for worker := 0; worker < 4; worker++ {
@@ -84,5 +114,5 @@ func main() {
 	loud, _ := greet("loud", 4, true)
 	total := o.Total(3, 2.5, -4)
 	sum := small(Inner{-9, "in"}, []int{1, 2, 3}, &Square{2}, func(i int) int { return i }, [1]int32{77}, "the last")
-	println(s, loud, total, sum, many(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, "stacked"), blank("x", 5, 9, 7))
+	println(s, loud, total, sum, many(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, "stacked"), blank("x", 5, 9, 7), outer(&Counter{}))
 }

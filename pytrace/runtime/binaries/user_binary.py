@@ -15,6 +15,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import UsdtProbe, UserParameter, UserSymbol
 from pytrace.core.types import Struct
 from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
+from pytrace.runtime.binaries.go_lines import GoLines
 from pytrace.runtime.elf import debug_files, go_build, go_functions
 from pytrace.runtime.elf.file import EM_AARCH64, EM_X86_64, ElfFile, attach_path, is_elf
 from pytrace.runtime.elf.symbol_table import Symbol, function_names
@@ -68,6 +69,11 @@ class Binary:
     def go_code(self) -> range:
         """The addresses of code of Go."""
         return go_functions.code(self.elf)
+
+    @cached_property
+    def go_lines(self) -> GoLines | None:
+        """Source lines of a Go program, for where there is no DWARF."""
+        return GoLines.read(self.elf)
 
     def _with_symbols(self) -> list[ElfFile]:
         """The files with the symbol tables of this binary."""

@@ -28,6 +28,8 @@ MOST_READ = 1 << 26
 """Bytes of a section that are read; that of Kubernetes has 30 MB."""
 
 _GO12, _GO116, _GO118, _GO120 = 0xFFFFFFFB, 0xFFFFFFFA, 0xFFFFFFF0, 0xFFFFFFF1
+OLD_FLAGS, _FLAGS = 37, 41
+"""Offset of a function's flags in what is known of it, until 1.19 and since 1.20."""
 _SYMBOL = struct.Struct("<IBBHQQ")
 """``Elf64_Sym``."""
 _FUNCTION = 2
@@ -37,7 +39,8 @@ _FUNCTION = 2
 class Layout(msgspec.Struct, frozen=True):
     """Where the parts of a table are: addresses count from *text*, in words of *word* bytes.
 
-    *steps* is where tables of values by address are, and *flags* the offset of a function's flags; else 0.
+    *steps* is where tables of values by address are, *units* and *files* where names of source files are, *flags* the
+    offset of a function's flags, *address* that of the table; else 0.
     """
 
     text: int
@@ -48,6 +51,9 @@ class Layout(msgspec.Struct, frozen=True):
     """Offset of the name in what is known of a function."""
     steps: int = 0
     flags: int = 0
+    units: int = 0
+    files: int = 0
+    address: int = 0
 
 
 def functions(file: ElfFile) -> SymbolTable | None:
@@ -109,10 +115,10 @@ def _layout(file: ElfFile, address: int, data: memoryview) -> Layout | None:
         names, _, _, _, start = struct.unpack_from("<5Q", data, 24)
         return Layout(0, 8, names, start, 8)
     if magic in (_GO118, _GO120):
-        text, names, _, _, steps, start = struct.unpack_from("<6Q", data, 24)
+        text, names, units, files, steps, start = struct.unpack_from("<6Q", data, 24)
         text = text or _start(file, address, names)
-        flags = 37 if magic == _GO118 else 41
-        return Layout(text, 4, names, start, 4, steps, flags) if text else None
+        flags = OLD_FLAGS if magic == _GO118 else _FLAGS
+        return Layout(text, 4, names, start, 4, steps, flags, units, files, address) if text else None
     return None
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 TEXT = 22
 """Number of the word with the address that functions count from."""
+_TYPES = 37
+_OLD_FUNCTION_DATA, _FUNCTION_DATA, _NEW_FUNCTION_DATA = 38, 40, 43
 _SECTIONS = (".go.module", ".noptrdata", ".data", ".data.rel.ro")
 _RELOCATIONS = (".rela.dyn", ".rela")
 _WORDS = 48
@@ -26,6 +28,14 @@ class GoModule(msgspec.Struct, frozen=True):
     """The first words of a ``moduledata``."""
 
     words: tuple[int, ...]
+
+    def function_data(self, *, old: bool) -> int:
+        """Address of what functions refer to (``gofunc``); *old* until 1.19."""
+        if old:
+            return self.words[_OLD_FUNCTION_DATA]
+        # Since 1.27 the length of the types' descriptors is between the addresses where types start and end.
+        types, after = self.words[_TYPES : _TYPES + 2]
+        return self.words[_FUNCTION_DATA if after >= types else _NEW_FUNCTION_DATA]
 
 
 def find(file: ElfFile, table: int, names: int) -> GoModule | None:

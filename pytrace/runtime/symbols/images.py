@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator
 
-    from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
+    from pytrace.runtime.dwarf.places import Place
 
 
 class Frame(msgspec.Struct, frozen=True):
@@ -152,21 +152,22 @@ class Images:
             try:
                 debug = binary.debug
                 if debug is not None and (debug.knows(inside) or self._reading.run(debug.reading(inside))):
-                    frames = with_lines(debug, inside, last, self._demangled)
+                    frames = with_lines(debug.frames(inside), last, self._demangled)
                     problems = binary.problems
                     if problems:
                         self._unreadable[f"inlined functions of {module}"] = "; ".join(problems)
                     return frames
+                if debug is None and binary.go_lines is not None:
+                    return with_lines(binary.go_lines.frames(inside), last, self._demangled)
             except (TraceError, OSError) as error:
                 # A binary of a container, or of a build that is over, may go while it is read.
                 self._unreadable[f"source lines of {module}"] = reason(error)
         return [last]
 
 
-def with_lines(debug: CachedDebugInfo, inside: int, last: Frame, demangled: bool) -> list[Frame]:
+def with_lines(places: list[Place], last: Frame, demangled: bool) -> list[Frame]:
     """Source places for a function's frame, and the frames of what was inlined there."""
     frames = []
-    places = debug.frames(inside)
     for place in places[:-1]:
         name = demangle(place.function) if demangled else place.function
         frames.append(Frame(name, last.offset, last.module, place.file, place.line, inlined=True))

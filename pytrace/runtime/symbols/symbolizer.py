@@ -120,7 +120,7 @@ class Symbolizer:
             try:
                 debug = self._kernel_dwarf()
                 if debug is not None and self._reading.run(debug[0].reading(address - debug[1])):
-                    return with_lines(debug[0], address - debug[1], last, self._demangled)
+                    return with_lines(debug[0].frames(address - debug[1]), last, self._demangled)
             except (TraceError, OSError) as error:
                 self._unreadable["source lines of the kernel"] = reason(error)
         return [last]

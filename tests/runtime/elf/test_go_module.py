@@ -50,3 +50,12 @@ def test_cut_off() -> None:
     found = go_module.find(program({".data": data}), 0x500000, 0x48)
     assert found is not None
     assert found.words == WORDS[:4] + (0,) * 44
+
+
+def test_what_functions_refer_to() -> None:
+    """At another place by version: before 1.20, from 1.20 on, and since 1.27."""
+    assert go_module.GoModule(tuple(range(48))).function_data(old=True) == 38
+    assert go_module.GoModule(tuple(range(48))).function_data(old=False) == 40
+    later = [*range(48)]
+    later[37:39] = [0x500000, 0x300]
+    assert go_module.GoModule(tuple(later)).function_data(old=False) == 43
