@@ -8,6 +8,7 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from typing import TypedDict
 
+import msgspec
 from msgspec.structs import replace
 
 from pytrace.cli import commands, messages, request, script_finder
@@ -20,7 +21,7 @@ from pytrace.core.options.run_options import RunOptions
 from pytrace.remote import hosts as fleet_hosts
 from pytrace.remote import messages as protocol
 from pytrace.remote.answer import Answer
-from pytrace.remote.carriage import WORKERS, Carriage
+from pytrace.remote.carriage import WORKERS, Carriage, Stopping, interruptions
 from pytrace.remote.controller import Controller, folder
 from pytrace.remote.messages import Limits, Options, Request
 from pytrace.remote.rollout import SOAK, Rollout, stages
@@ -68,9 +69,14 @@ class _Own(TypedDict, total=False):
 
 
 OWN: dict[str, _Own] = {
-    "--hosts": {"required": True, "metavar": "NODESET", "help": "hosts, in ClusterShell's notation; @GROUP"},
+    "--hosts": {"metavar": "NODESET", "help": "hosts, in ClusterShell's notation; @GROUP"},
+    "--kubernetes": {"action": "store_true", "help": "ask the nodes of a Kubernetes cluster, from pods"},
+    "--nodes": {"default": "", "metavar": "LABELS", "help": "nodes of the cluster with these labels (all)"},
+    "--image": {"metavar": "IMAGE", "help": "the image of the pods (share/kubernetes/Dockerfile)"},
+    "--context": {"metavar": "NAME", "help": "of your Kubernetes configuration (the current one)"},
+    "--namespace": {"metavar": "NAME", "help": "of the pods (that of the context)"},
     "--by": {"metavar": "LABEL", "help": "keys begin with the host (--by host), or with its group in a source of "
-             "groups of ClusterShell"},
+             "groups of ClusterShell, or the value of a label of the node"},
     "--become": {"choices": ("sudo",), "help": "start agents through sudo, without a password"},
     "--worker": {"default": "ssh", "choices": WORKERS, "help": "ClusterShell's worker"},
     "--ssh-options": {"default": "", "metavar": "OPTIONS", "help": "for ssh, beside your own configuration"},
@@ -97,7 +103,7 @@ def parser() -> CommandParser:
         "examples:\n  pytrace fleet --hosts 'web[001-400]' biolatency --duration 30\n"
         "  pytrace fleet --hosts @db --by host -e 't:syscalls:sys_enter_fsync { @ = count(); }' --duration 10 -f json\n"
         "The script's options, --duration, --budget, -f, -o, --save and others of a run come after those above.",
-        usage="pytrace fleet --hosts NODESET [options] SCRIPT|TOOL|-e PROGRAM [options of the run]",
+        usage="pytrace fleet --hosts NODESET|--kubernetes [options] SCRIPT|TOOL|-e PROGRAM [options of the run]",
     )  # fmt: skip
     for name, keywords in OWN.items():
         made.add_argument(name, **keywords)
@@ -128,29 +134,83 @@ def run(words: Sequence[str], write: WriteSnapshot) -> int:
     options = request.of_script(options, script, line)
     # Wrong names of formats and files are errors before anything runs.
     table.chosen(options.format, options.output)
+    fleet = _fleet(arguments)
+    sizes = stages(arguments.stage, len(fleet.names))
+    asked = _request(arguments, line, options, script)
+    with folder() as private:
+        variants = _variants(line, options, script) if asked.variants else None
+        answer = Answer(fleet.label, arguments.by or "", fleet.named)
+        controller = Controller(fleet.names, asked, answer, private, variants)
+        rollout = Rollout(fleet.names, sizes, arguments.soak, arguments.max_losses)
+        tell: Callable[[str], object] = (lambda _: None) if options.quiet else _tell
+        with interruptions() as stopping:
+            fleet.ask(asked.limits, controller, rollout, tell, stopping)
+    _write(controller.result(), options, write)
+    _report(controller, options, fleet.fold)
+    return controller.status
+
+
+class _Fleet(msgspec.Struct, frozen=True):
+    """The hosts, and what carries messages to them."""
+
+    names: list[str]
+    label: Callable[[str], str] | None
+    """The label of a host for ``--by``."""
+    fold: fleet_hosts.Folded
+    ask: Callable[[Limits, Controller, Rollout, Callable[[str], object], Stopping], None]
+    named: Callable[[SnapshotData], SnapshotData] | None = None
+    """Of :class:`pytrace.remote.answer.Answer`."""
+
+
+def _fleet(arguments: Namespace) -> _Fleet:
+    if bool(arguments.hosts) == arguments.kubernetes:
+        hints = ("for example --hosts 'web[001-400]', or --kubernetes --image IMAGE",)
+        raise TraceError("pytrace fleet asks either --hosts or the nodes of --kubernetes", hints=hints)
+    return _cluster(arguments) if arguments.kubernetes else _hosts(arguments)
+
+
+def _hosts(arguments: Namespace) -> _Fleet:
     try:
         from pytrace.remote import clustershell  # an extra
     except ImportError as error:
         hints = ("pip install 'pytrace[fleet]'",)
         raise TraceError(f"pytrace fleet needs ClusterShell: {error}", hints=hints) from None
     names = clustershell.names(arguments.hosts)
-    sizes = stages(arguments.stage, len(names))
-    label = clustershell.label(arguments.by, names)
-    asked = _request(arguments, line, options, script)
-    with folder() as private:
-        variants = _variants(line, options, script) if asked.variants else None
-        controller = Controller(names, asked, Answer(label, arguments.by or ""), private, variants)
-        carriage = Carriage(
-            command=arguments.agent, become=arguments.become == "sudo", worker=arguments.worker,
-            fanout=arguments.fanout, ssh_options=arguments.ssh_options,
-        )  # fmt: skip
-        rollout = Rollout(names, sizes, arguments.soak, arguments.max_losses)
-        tell: Callable[[str], object] = (lambda _: None) if options.quiet else _tell
-        with clustershell.interruptions() as stopping:
-            clustershell.ask(asked.limits, controller, rollout, carriage, tell, stopping)
-    _write(controller.result(), options, write)
-    _report(controller, options, clustershell.fold)
-    return controller.status
+    carriage = Carriage(
+        command=arguments.agent, become=arguments.become == "sudo", worker=arguments.worker,
+        fanout=arguments.fanout, ssh_options=arguments.ssh_options,
+    )  # fmt: skip
+
+    def ask(
+        limits: Limits, controller: Controller, rollout: Rollout, tell: Callable[[str], object], stopping: Stopping
+    ) -> None:
+        clustershell.ask(limits, controller, rollout, carriage, tell, stopping)
+
+    return _Fleet(names, clustershell.label(arguments.by, names), clustershell.fold, ask)
+
+
+def _cluster(arguments: Namespace) -> _Fleet:
+    try:
+        from pytrace.remote import kubernetes_api, kubernetes_carrier  # an extra
+    except ImportError as error:
+        hints = ("pip install 'pytrace[kubernetes]'",)
+        raise TraceError(f"--kubernetes needs the Kubernetes client: {error}", hints=hints) from None
+    if not arguments.image:
+        hints = ("share/kubernetes/Dockerfile makes one: docs/fleet.md#kubernetes",)
+        raise TraceError("--kubernetes needs an image of pytrace: --image", hints=hints)
+    access = kubernetes_api.Client(kubernetes_api.Cluster(
+        context=arguments.context, namespace=arguments.namespace, selector=arguments.nodes,
+        image=arguments.image, command=arguments.agent,
+    ))  # fmt: skip
+    labels = access.nodes()
+    label = None if arguments.by is None else kubernetes_api.node_labels(labels, arguments.by).__getitem__
+
+    def ask(
+        limits: Limits, controller: Controller, rollout: Rollout, tell: Callable[[str], object], stopping: Stopping
+    ) -> None:
+        kubernetes_carrier.ask(limits, controller, rollout, access, tell, stopping)
+
+    return _Fleet(sorted(labels), label, ",".join, ask, lambda snapshot: access.names().named(snapshot))
 
 
 def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -24,10 +24,14 @@ class Answer:
     """Merges snapshots: each is added once, when its host has nothing more to say.
 
     *label* returns the label of a host, which the keys of maps then begin with, and the rows of tables; None: merged.
+    *named* is applied to each snapshot before: it puts names in place of what only one host can resolve.
     """
 
-    def __init__(self, label: Callable[[str], str] | None, name: str = "host") -> None:
-        self._label, self._name = label, name
+    def __init__(
+        self, label: Callable[[str], str] | None, name: str = "host",
+        named: Callable[[SnapshotData], SnapshotData] | None = None,
+    ) -> None:  # fmt: skip
+        self._label, self._name, self._named = label, name, named
         self._levels: list[list[SnapshotData]] = []
         self._shape = SnapshotData(())
         """All maps without entries, which says whether another snapshot fits."""
@@ -46,6 +50,8 @@ class Answer:
         identities = [run.identity for run in snapshot.runs]
         if self._seen.intersection(identities):
             raise TraceError(f"another host and {host} hold the same run, whose counts would be added twice")
+        if self._named is not None:
+            snapshot = self._named(snapshot)
         if self._label is not None:
             snapshot = labelled(snapshot, self._name, self._label(host))
         self._shape = merge([self._shape, _empty(snapshot)], ["the other hosts", host])
@@ -70,7 +76,7 @@ class Answer:
 
     def copy(self) -> Answer:
         """An answer that others can be added to. Snapshots are not changed by merging, so both may have them."""
-        other = Answer(self._label, self._name)
+        other = Answer(self._label, self._name, self._named)
         other._levels = [list(level) for level in self._levels]
         other._shape, other._seen, other._texts = self._shape, set(self._seen), dict(self._texts)
         return other

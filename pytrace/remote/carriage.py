@@ -1,6 +1,10 @@
-"""How agents are started on hosts, whatever starts them (:mod:`pytrace.remote.clustershell`)."""
+"""How agents are started on hosts, whatever starts them (:mod:`.clustershell`, :mod:`.kubernetes_carrier`)."""
 
 from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import msgspec
 
@@ -8,6 +12,12 @@ from pytrace.core.diagnostics import TraceError
 
 WORKERS = ("ssh", "rsh", "exec")
 """ClusterShell's workers with a process for each host and a way to write to it, which that of pdsh has not."""
+
+
+TICK = 0.5
+"""Seconds between two looks at the clock."""
+LEAVE = 10.0
+"""Seconds in which hosts that were told to stop send their results."""
 
 
 class Carriage(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,3 +47,19 @@ class Stopping:
     """How often the end was asked for: after the second time, results are not waited for."""
 
     count = 0
+
+
+@contextmanager
+def interruptions() -> Iterator[Stopping]:
+    """Ctrl-C and SIGTERM ask for the end during the block: ClusterShell's loop must not be left by an exception."""
+    interrupted = Stopping()
+
+    def handle(_number: int, _frame: object) -> None:
+        interrupted.count += 1
+
+    former = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield interrupted
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import logging
 import resource
-import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from ClusterShell.Event import EventHandler
@@ -21,16 +19,12 @@ from ClusterShell.Task import task_self
 
 from pytrace.core.diagnostics import TraceError, counted
 from pytrace.remote import messages
-from pytrace.remote.carriage import Carriage, Stopping
+from pytrace.remote.carriage import LEAVE, TICK, Carriage, Stopping
 from pytrace.remote.controller import Controller
 from pytrace.remote.hosts import State
 from pytrace.remote.messages import Limits, Stop
 from pytrace.remote.rollout import Rollout
 
-TICK = 0.5
-"""Seconds between two looks at the clock."""
-LEAVE = 10.0
-"""Seconds in which hosts that were told to stop send their results."""
 SPOKEN = frozenset({State.ANSWERED, State.CUT_SHORT, State.REFUSED})
 """States of hosts whose agents end by themselves."""
 DESCRIPTORS = 8
@@ -135,22 +129,6 @@ def _reading_worker(worker: Any) -> Any:
         SHELL_CLASS = Client
 
     return Worker
-
-
-@contextmanager
-def interruptions() -> Iterator[Stopping]:
-    """Ctrl-C and SIGTERM ask for the end during the block: ClusterShell's loop must not be left by an exception."""
-    interrupted = Stopping()
-
-    def handle(_number: int, _frame: object) -> None:
-        interrupted.count += 1
-
-    former = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield interrupted
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
 
 
 def _raise_limit(hosts: int) -> None:

@@ -34,7 +34,7 @@ def test_help(typed: Any) -> None:
     for words in (["--help"], ["--hosts", "a", "-h"]):
         status, out, _ = typed(*words)
         assert status == 0
-        assert out.startswith("usage: pytrace fleet --hosts NODESET")
+        assert out.startswith("usage: pytrace fleet --hosts NODESET|--kubernetes")
         assert all(name in out for name in fleet_command.OWN)
 
 
@@ -44,7 +44,9 @@ SCRIPT = ("-e", "begin { @ = 1; }")
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (SCRIPT, "pytrace fleet: the following arguments are required: --hosts"),
+        (SCRIPT, "pytrace fleet asks either --hosts or the nodes of --kubernetes"),
+        (("--hosts", "a", "--kubernetes", *SCRIPT), "pytrace fleet asks either --hosts or the nodes of --kubernetes"),
+        (("--kubernetes", *SCRIPT), "--kubernetes needs an image of pytrace: --image"),
         (("--hosts", "a["), "no script given"),
         (("--hosts", "a[", *SCRIPT), "--hosts 'a['"),
         (("--hosts", "a", "--fanout", "0", *SCRIPT), "--fanout: invalid"),

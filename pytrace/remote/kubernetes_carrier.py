@@ -1,0 +1,274 @@
+"""Agents in the pods of a Kubernetes cluster, started by *exec*: a thread carries the messages of each."""
+
+from __future__ import annotations
+
+import secrets
+import select
+import ssl
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from queue import Empty, Full, Queue
+from threading import Event, Thread
+
+import msgspec
+from kubernetes.client.exceptions import ApiException
+from kubernetes.stream.ws_client import ERROR_CHANNEL, STDERR_CHANNEL, STDOUT_CHANNEL
+from websocket import ABNF, WebSocketException
+
+from pytrace.core.diagnostics import counted
+from pytrace.remote import messages
+from pytrace.remote.carriage import LEAVE, TICK, Stopping
+from pytrace.remote.controller import PREPARING, Controller
+from pytrace.remote.kubernetes_api import Client, WebSocket, api_message, failure
+from pytrace.remote.messages import Limits, Stop
+from pytrace.remote.pods import Deployment
+from pytrace.remote.rollout import Rollout
+
+MARGIN = 300
+"""Seconds by which the deadline of the cluster is after the end of the run: pods start, images are pulled."""
+PATIENCE = 15.0
+"""Seconds that a connection may take to accept or to finish a message."""
+LONGEST_RUN = 7 * 86400.0
+"""Seconds: a run without an end of its own is removed by the cluster after a week."""
+POLL = 1.0
+"""Seconds between two looks at the pods."""
+WAITING_CHUNKS = 256
+"""Pieces of data that wait for the controller, of at most 32 KiB each as kubelets send them."""
+
+
+class Pipe:
+    """An agent in a pod. A thread connects, writes and reads, so that a node that is slow holds up no other."""
+
+    def __init__(self, node: str, events: Queue[tuple[str, int, bytes]], connect: Callable[[], WebSocket]) -> None:
+        self._node, self._events, self._connect = node, events, connect
+        self._lines: deque[bytes] = deque()
+        self._over = Event()
+        Thread(target=self._run, name=f"pytrace-{node}", daemon=True).start()
+
+    def write(self, line: bytes) -> None:
+        """Have a line written to the agent's standard input."""
+        self._lines.append(line)
+
+    def close(self) -> None:
+        """End the connection, and with it the agent's standard input."""
+        self._over.set()
+
+    def _run(self) -> None:
+        status = b""
+        try:
+            websocket = self._connect()
+            try:
+                status = self._carry(websocket)
+            finally:
+                websocket.shutdown()
+        except ApiException as error:
+            self._put(STDERR_CHANNEL, f"{api_message(error)}\n".encode())
+        except (WebSocketException, OSError):
+            # The connection ended, which the controller reports.
+            pass
+        self._put(CLOSED, status)
+
+    def _carry(self, websocket: WebSocket) -> bytes:
+        """Returns the last message, which has the exit status."""
+        websocket.settimeout(PATIENCE)
+        poll = select.poll()
+        poll.register(websocket.sock, select.POLLIN)
+        while not self._over.is_set():
+            while self._lines:
+                websocket.send(b"\0" + self._lines.popleft(), opcode=ABNF.OPCODE_BINARY)
+            # What TLS has decrypted already is not seen by poll.
+            pending = isinstance(websocket.sock, ssl.SSLSocket) and websocket.sock.pending()
+            if not pending and not poll.poll(TICK * 1000):
+                continue
+            code, frame = websocket.recv_data_frame(True)
+            if code == ABNF.OPCODE_CLOSE:
+                break
+            if code in (ABNF.OPCODE_BINARY, ABNF.OPCODE_TEXT) and len(frame.data) > 1:
+                channel, data = frame.data[0], bytes(frame.data[1:])
+                if channel == ERROR_CHANNEL:
+                    return data
+                self._put(channel, data)
+        return b""
+
+    def _put(self, channel: int, data: bytes) -> None:
+        """Hand on to the controller, and wait as long as it has much to do."""
+        while not self._over.is_set():
+            with suppress(Full):
+                self._events.put((self._node, channel, data), timeout=TICK)
+                return
+
+
+CLOSED = -1
+"""Beside the channels: the connection has ended."""
+
+
+class _Cause(msgspec.Struct, frozen=True):
+    message: str = ""
+
+
+class _Details(msgspec.Struct, frozen=True):
+    causes: list[_Cause] = []
+
+
+class _Ended(msgspec.Struct, frozen=True):
+    """The last message of an exec."""
+
+    status: str
+    details: _Details = _Details()
+
+
+def exit_status(data: bytes) -> int | None:
+    """The exit status in the last message of an exec; None when it has none."""
+    try:
+        ended = msgspec.json.decode(data, type=_Ended)
+        return 0 if ended.status == "Success" else int(ended.details.causes[0].message)
+    except (msgspec.DecodeError, IndexError, ValueError):
+        return None
+
+
+def ask(
+    limits: Limits, controller: Controller, rollout: Rollout, access: Client, tell: Callable[[str], object],
+    stopping: Stopping,
+) -> None:  # fmt: skip
+    """Ask the nodes that are *controller*'s hosts, as :func:`pytrace.remote.clustershell.ask` asks hosts.
+
+    Raises:
+        TraceError: the objects of the run cannot be made.
+    """
+    deployment = Deployment(
+        identity=secrets.token_hex(4), namespace=access.namespace, image=access.cluster.image,
+        nodes=tuple(controller.hosts), deadline=round(min(limits.duration, LONGEST_RUN)) + MARGIN,
+    )  # fmt: skip
+    with access.deployed(deployment):
+        run = _Run(limits.heartbeat, controller, rollout, access, deployment, tell)
+        try:
+            while not run.finished:
+                run.step()
+                if (stopping.count or rollout.stopped) and run.stop(hurry=stopping.count > 1):
+                    break
+        finally:
+            run.close()
+    controller.finish(time.monotonic(), rollout.stopped)
+
+
+class _Run:
+    """The pipes of a run, between the pods and the controller."""
+
+    def __init__(
+        self, heartbeat: float, controller: Controller, rollout: Rollout, access: Client, deployment: Deployment,
+        tell: Callable[[str], object],
+    ) -> None:  # fmt: skip
+        self._heartbeat, self._tell = heartbeat, tell
+        self._controller, self._rollout, self._access, self._deployment = controller, rollout, access, deployment
+        self._events: Queue[tuple[str, int, bytes]] = Queue(WAITING_CHUNKS)
+        self._pipes: dict[str, Pipe] = {}
+        self._due: set[str] = set()
+        """Nodes that are to be asked as soon as their pods run."""
+        self._begun = self._polled = self._beaten = 0.0
+        self._leaving: float | None = None
+        self._told = 0
+        """Stages of which it was told that the script is attached."""
+        self._begin_stage()
+
+    @property
+    def finished(self) -> bool:
+        """Whether nobody has more to say."""
+        return not self._due and not self._pipes
+
+    def _begin_stage(self) -> None:
+        names = self._rollout.due(self._controller.hosts)
+        if names:
+            self._controller.asking(names)
+            self._due.update(names)
+            self._begun = time.monotonic()
+
+    def step(self) -> None:
+        """Handle what has come, at most for a moment, and what the time asks for."""
+        now = time.monotonic()
+        if self._due and now - self._polled >= POLL:
+            self._polled = now
+            self._look(now)
+        if now - self._beaten > self._heartbeat / 4:
+            self._beaten = now
+            for node, pipe in self._asked():
+                pipe.write(self._controller.beat(node))
+        with suppress(Empty):
+            self._event(*self._events.get(timeout=TICK))
+            for _ in range(WAITING_CHUNKS):
+                self._event(*self._events.get_nowait())
+        for node in self._controller.silent(time.monotonic()):
+            self._drop(node)
+        attached = self._controller.attached
+        if attached is not None and self._told < self._rollout.stage:
+            self._told = self._rollout.stage
+            self._tell(f"{self._rollout.title}attached on {attached} of {counted(len(self._rollout.asked), 'node')}")
+        if self._leaving is None:
+            self._begin_stage()
+
+    def _look(self, now: float) -> None:
+        """Start agents in pods that have come to run, and give up those that never will."""
+        for pod in self._access.pods(self._deployment):
+            node = pod.spec.node_name
+            if node not in self._due:
+                continue
+            if text := failure(pod):
+                self._give_up(node, text)
+            elif any(each.ready for each in pod.status.container_statuses):
+                self._due.discard(node)
+                self._controller.connecting(node, now)
+                self._pipes[node] = Pipe(node, self._events, self._connecting(pod.metadata.name))
+        if now - self._begun > PREPARING:
+            for node in sorted(self._due):
+                self._give_up(node, f"no pod ran on it within {PREPARING:.0f} s")
+
+    def _connecting(self, pod: str) -> Callable[[], WebSocket]:
+        return lambda: self._access.execute(self._deployment, pod)
+
+    def _give_up(self, node: str, text: str) -> None:
+        self._due.discard(node)
+        self._controller.complaint(node, text.encode())
+        self._controller.closed(node, None)
+
+    def _event(self, node: str, channel: int, data: bytes) -> None:
+        pipe = self._pipes.get(node)
+        if pipe is None:
+            return
+        if channel == STDERR_CHANNEL:
+            self._controller.complaint(node, data)
+        elif channel == CLOSED:
+            self._controller.closed(node, exit_status(data))
+            self._drop(node)
+        elif channel == STDOUT_CHANNEL:
+            said = self._controller.output(node, data, time.monotonic())
+            if said is None:
+                self._drop(node)
+            elif said:
+                pipe.write(said)
+
+    def _drop(self, node: str) -> None:
+        pipe = self._pipes.pop(node, None)
+        if pipe is not None:
+            pipe.close()
+
+    def _asked(self) -> list[tuple[str, Pipe]]:
+        """The nodes to which the request was sent."""
+        return [(node, pipe) for node, pipe in self._pipes.items() if self._controller.hosts[node].asked]
+
+    def stop(self, *, hurry: bool) -> bool:
+        """End the runs. Returns whether no time is left for their results."""
+        now = time.monotonic()
+        if self._leaving is None:
+            self._leaving = now
+            self._due.clear()
+            for node in self._controller.withdraw():
+                self._drop(node)
+            for _, pipe in self._asked():
+                pipe.write(messages.encode(Stop()))
+        return hurry or now - self._leaving > LEAVE
+
+    def close(self) -> None:
+        """End all connections."""
+        for node in list(self._pipes):
+            self._drop(node)

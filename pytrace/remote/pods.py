@@ -1,0 +1,283 @@
+"""Objects of a run in a Kubernetes cluster, and the names of its containers in place of paths of cgroups.
+
+A run is a DaemonSet with one pod on each node that is asked, whose container does nothing: the agent is started in it
+by *exec*. The DaemonSet belongs to a Job with a deadline. When the controller ends, it deletes the Job; when it was
+killed, the cluster does so after the deadline, and its garbage collector removes what belongs to it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from pytrace.core.types import Array, CgroupPath, Record, Tuple, Type
+from pytrace.results.snapshot import MapData, SnapshotData, Table
+
+Manifest: TypeAlias = dict[str, object]
+"""An object of the Kubernetes API, as JSON has it."""
+
+CONTAINER = "pytrace"
+LABEL = "pytrace.dev/run"
+"""Label of all objects of a run."""
+CAPABILITIES = ("BPF", "PERFMON", "SYS_PTRACE", "DAC_READ_SEARCH")
+"""The four that tracing needs (docs/privileges.md)."""
+KERNEL_FOLDERS = ("/sys/kernel/tracing", "/sys/fs/cgroup")
+"""Folders of the node that the agent reads: formats of tracepoints, and names of cgroups."""
+
+
+class Deployment(msgspec.Struct, frozen=True, kw_only=True):
+    """Which pods a run has."""
+
+    identity: str
+    """Of the run; a part of names of objects."""
+    namespace: str
+    image: str
+    nodes: tuple[str, ...]
+    """Names of the nodes, which are asked."""
+    deadline: int
+    """Seconds after which the cluster removes everything."""
+    memory: str = "512Mi"
+    """Limit of each pod, maps of the kernel included."""
+
+    @property
+    def name(self) -> str:
+        """The name of the Job and of the DaemonSet."""
+        return f"pytrace-{self.identity}"
+
+
+def job(deployment: Deployment) -> Manifest:
+    """The Job to which the DaemonSet belongs. Its pod sleeps; the deadline makes it fail, and then it is removed."""
+    pod = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 0,
+        "automountServiceAccountToken": False,
+        "containers": [{
+            "name": "deadline",
+            "image": deployment.image,
+            "command": ["sleep", str(2 * deployment.deadline)],
+            "resources": _resources("16Mi"),
+            "securityContext": _confined(),
+        }],
+    }  # fmt: skip
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": _metadata(deployment),
+        "spec": {
+            "activeDeadlineSeconds": deployment.deadline,
+            "ttlSecondsAfterFinished": 0,
+            "backoffLimit": 0,
+            "template": {"metadata": {"labels": {LABEL: f"{deployment.identity}-deadline"}}, "spec": pod},
+        },
+    }
+
+
+def daemon_set(deployment: Deployment, owner: str) -> Manifest:
+    """The pods of the agents; *owner* is the ``uid`` of the Job. They run on cordoned and tainted nodes, too."""
+    labels = {LABEL: deployment.identity}
+    expression = {"key": "metadata.name", "operator": "In"}
+    # The scheduler looks at matchFields with one value each.
+    terms = [{"matchFields": [{**expression, "values": [node]}]} for node in deployment.nodes]
+    pod = {
+        "hostPID": True,
+        "terminationGracePeriodSeconds": 0,
+        "automountServiceAccountToken": False,
+        "tolerations": [{"operator": "Exists"}],
+        "affinity": {
+            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}},
+        },
+        "containers": [{
+            "name": CONTAINER,
+            "image": deployment.image,
+            "command": ["sleep", str(2 * deployment.deadline)],
+            "resources": _resources(deployment.memory),
+            "securityContext": _confined(CAPABILITIES),
+            "volumeMounts": [
+                *({"name": _volume(path), "mountPath": path, "readOnly": True} for path in KERNEL_FOLDERS),
+                {"name": "private", "mountPath": "/tmp"},
+            ],
+            "env": [{"name": "XDG_CACHE_HOME", "value": "/tmp/cache"}],
+        }],
+        "volumes": [
+            *({"name": _volume(path), "hostPath": {"path": path, "type": "Directory"}} for path in KERNEL_FOLDERS),
+            {"name": "private", "emptyDir": {"sizeLimit": "256Mi"}},
+        ],
+    }  # fmt: skip
+    owned = {"apiVersion": "batch/v1", "kind": "Job", "name": deployment.name, "uid": owner}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {**_metadata(deployment), "ownerReferences": [owned]},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }
+
+
+def _metadata(deployment: Deployment) -> Manifest:
+    return {
+        "name": deployment.name, "namespace": deployment.namespace, "labels": {LABEL: deployment.identity},
+    }  # fmt: skip
+
+
+def _resources(memory: str) -> Manifest:
+    return {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"cpu": "1", "memory": memory}}
+
+
+def _confined(capabilities: Iterable[str] = ()) -> Manifest:
+    """No privilege but these: root is needed since capabilities of others do not survive the start of a program."""
+    added = {"add": list(capabilities)} if capabilities else {}
+    return {
+        "allowPrivilegeEscalation": False,
+        "privileged": False,
+        "readOnlyRootFilesystem": True,
+        "runAsUser": 0,
+        "capabilities": {"drop": ["ALL"], **added},
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def _volume(path: str) -> str:
+    return path.strip("/").replace("/", "-")
+
+
+# ---------------------------------------------------------------------------------------------- pods of the API
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """Why a container does not run yet."""
+
+    reason: str = ""
+    message: str = ""
+
+
+class ContainerState(msgspec.Struct, frozen=True):
+    """What a container does."""
+
+    waiting: Waiting | None = None
+
+
+class ContainerStatus(msgspec.Struct, frozen=True):
+    """A container of a pod."""
+
+    name: str
+    ready: bool = False
+    identity: str = msgspec.field(name="containerID", default="")
+    """``containerd://ID``; empty before it was started."""
+    state: ContainerState = ContainerState()
+
+
+class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """How far a pod is."""
+
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    container_statuses: list[ContainerStatus] = []
+    init_container_statuses: list[ContainerStatus] = []
+    ephemeral_container_statuses: list[ContainerStatus] = []
+
+
+class Metadata(msgspec.Struct, frozen=True):
+    """Of any object."""
+
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    labels: dict[str, str] = {}
+
+
+class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """What a pod is to be."""
+
+    node_name: str = ""
+    """Empty before it was scheduled."""
+
+
+class Pod(msgspec.Struct, frozen=True):
+    """A pod."""
+
+    metadata: Metadata
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+# ---------------------------------------------------------------------------------------------- names of containers
+
+_CONTAINER_ID = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+_POD_UID = re.compile(r"pod([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12})")
+
+
+class ContainerNames:
+    """Names of containers, by what the container runtimes call their cgroups."""
+
+    def __init__(self) -> None:
+        self._containers: dict[str, str] = {}
+        self._pods: dict[str, str] = {}
+
+    def add(self, pod: Pod) -> None:
+        """Add a pod and its containers."""
+        name, status = f"{pod.metadata.namespace}/{pod.metadata.name}", pod.status
+        self._pods[pod.metadata.uid] = name
+        for containers in (
+            status.container_statuses, status.init_container_statuses, status.ephemeral_container_statuses
+        ):  # fmt: skip
+            for container in containers:
+                if container.identity:
+                    self._containers[container.identity.rpartition("/")[2]] = f"{name}/{container.name}"
+
+    def name(self, path: str) -> str:
+        """``namespace/pod/container`` in place of what a path has up to it; a path of neither stays as it is."""
+        for pattern, names in ((_CONTAINER_ID, self._containers), (_POD_UID, self._pods)):
+            match = pattern.search(path)
+            name = names.get(match.group(match.lastindex or 0).replace("_", "-")) if match else None
+            if match and name:
+                _, slash, rest = path[match.end() :].partition("/")
+                return f"{name}{slash}{rest}"
+        return path
+
+    def named(self, snapshot: SnapshotData) -> SnapshotData:
+        """A snapshot with the names in place of paths of cgroups."""
+        maps = {name: self._map(data) for name, data in snapshot.maps.items()}
+        return replace(snapshot, maps=maps, tables=tuple(self._table(table) for table in snapshot.tables))
+
+    def _map(self, data: MapData) -> MapData:
+        if not (_has_paths(data.key) or _has_paths(data.value)):
+            return data
+        entries = {self._value(data.key, key): self._value(data.value, value) for key, value in data.entries.items()}
+        times = data.times and {self._value(data.key, key): time for key, time in data.times.items()}
+        return replace(data, entries=entries, times=times)
+
+    def _table(self, table: Table) -> Table:
+        if not _has_paths(table.type):
+            return table
+        rows = {run: [self._value(table.type, row) for row in rows] for run, rows in table.rows.items()}
+        return replace(table, rows=rows)
+
+    def _value(self, type_: Type | None, value: Any) -> Any:
+        match type_:
+            case CgroupPath():
+                return self.name(value)
+            case Tuple() | Record():
+                return tuple(self._value(member, each) for member, each in zip(type_.members, value, strict=True))
+            case Array():
+                return tuple(self._value(type_.element, each) for each in value)
+            case _:
+                return value
+
+
+def _has_paths(type_: Type | None) -> bool:
+    match type_:
+        case CgroupPath():
+            return True
+        case Tuple() | Record():
+            return any(_has_paths(member) for member in type_.members)
+        case Array():
+            return _has_paths(type_.element)
+        case _:
+            return False

@@ -1,0 +1,70 @@
+"""What pytrace makes of a cluster's answers. ``tests/kernel/test_kubernetes.py`` asks a small API server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from kubernetes.client.exceptions import ApiException
+
+from pytrace.core.diagnostics import TraceError
+from pytrace.remote import kubernetes_api
+from pytrace.remote.kubernetes_api import Client, Cluster
+from pytrace.remote.pods import ContainerState, ContainerStatus, Metadata, Pod, PodStatus, Waiting
+
+LABELS = {"a": {"zone": "east"}, "b": {}}
+
+
+def test_labels_of_nodes() -> None:
+    assert kubernetes_api.node_labels(LABELS, "host") == {"a": "a", "b": "b"}
+    assert kubernetes_api.node_labels(LABELS, "zone") == {"a": "east", "b": "-"}
+    with pytest.raises(TraceError, match="--by rack: no node has such a label"):
+        kubernetes_api.node_labels(LABELS, "rack")
+
+
+def test_no_cluster_is_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "missing"))
+    for name in ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(TraceError, match="no Kubernetes cluster: "):
+        Client(Cluster())
+    (tmp_path / "config").write_text("clusters: [")
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    with pytest.raises(TraceError, match="no Kubernetes cluster: "):
+        Client(Cluster(context="other"))
+
+
+@pytest.mark.parametrize(
+    ("body", "reason", "message"),
+    [
+        ('{"message": "nodes is forbidden"}', "Forbidden", "nodes is forbidden"),
+        ('{"message": 5}', "Forbidden", "Forbidden"),
+        ("<html>", "Bad Gateway\nx", "Bad Gateway"),
+        (None, None, "status 500"),
+    ],
+)
+def test_messages_of_the_api(body: str | None, reason: str | None, message: str) -> None:
+    error = ApiException(status=500, reason=reason)
+    error.body = body
+    assert kubernetes_api.api_message(error) == message
+
+
+def pod(phase: str, reason: str = "", waiting: str | None = None) -> Pod:
+    state = ContainerState(None if waiting is None else Waiting(waiting, "why\x07"))
+    status = PodStatus(phase, reason, container_statuses=[ContainerStatus("pytrace", state=state)])
+    return Pod(Metadata("x"), status=status)
+
+
+@pytest.mark.parametrize(
+    ("made", "text"),
+    [
+        (pod("Pending"), ""),
+        (pod("Pending", waiting="ContainerCreating"), ""),
+        (pod("Pending", waiting="ImagePullBackOff"), "the pod does not start: ImagePullBackOff: why\\x07"),
+        (pod("Running"), ""),
+        (pod("Failed", "Evicted"), "the pod ended: Evicted"),
+        (pod("Failed"), "the pod ended: Failed"),
+    ],
+)
+def test_pods_that_will_not_run(made: Pod, text: str) -> None:
+    assert kubernetes_api.failure(made) == text
