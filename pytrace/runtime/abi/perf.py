@@ -127,6 +127,15 @@ def barred() -> str:
     return f"this kernel reserves perf events for CAP_SYS_ADMIN ({setting})"
 
 
+def measures_cpus() -> bool:
+    """Whether this process may open perf events of CPUs, as far as its rights are concerned."""
+    try:
+        os.close(open_event(EventAttr(EventType.SOFTWARE, SOFTWARE_DUMMY), cpu=online_cpus()[0]))
+    except PermissionError:
+        return False
+    return True
+
+
 def enable(event: int) -> None:
     """Start counting."""
     fcntl.ioctl(event, _IOC_ENABLE, 0)

@@ -352,6 +352,8 @@ def _missed(wanted: Needs, installed: list[str], loaded: LoadedScript) -> dict[s
     except PermissionError:
         # Before Linux 5.19 bpf(2) refuses every command without CAP_BPF, unless unprivileged BPF is on.
         missed["CAP_BPF"] = OLD_MAPS
+    if wanted.cpu_events and not perf.measures_cpus():
+        missed["CAP_SYS_ADMIN"] = CPUS
     if not all(map(_readable, installed)):
         missed["CAP_DAC_READ_SEARCH"] = INSTALLATION
     elif not all(map(_visible, _probed(loaded.manifest))):

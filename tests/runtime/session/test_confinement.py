@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -77,6 +78,16 @@ def test_functions_that_reach_out() -> None:
     assert of(command="ls").signals
     assert of(on_cpus=True).cpu_events
     assert set(of(on_cpus=True).capabilities) == {"CAP_PERFMON"}
+
+
+@pytest.mark.parametrize(("measures", "missed"), [(True, {}), (False, {"CAP_SYS_ADMIN": confinement.CPUS})])
+def test_kernels_that_reserve_perf_events(monkeypatch: pytest.MonkeyPatch, measures: bool, missed: object) -> None:
+    """As Debian's do: then CAP_PERFMON is not enough for a CPU that comes online."""
+    monkeypatch.setattr(confinement.perf, "measures_cpus", lambda: measures)
+    monkeypatch.setattr(confinement.bpf, "map_info", lambda _: None)
+    loaded: Any = SimpleNamespace(manifest=Manifest((), (), (), (), Config()), map_fd=lambda _: 0)
+    assert confinement._missed(of(on_cpus=True), [], loaded) == missed
+    assert confinement._missed(of(), [], loaded) == {}
 
 
 def test_output_files_are_replaced_in_their_directories(tmp_path: Path) -> None:
