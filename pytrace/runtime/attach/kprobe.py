@@ -33,6 +33,7 @@ _REASONS = {
     errno.EILSEQ: "the offset is not at the start of an instruction",
     errno.EADDRNOTAVAIL: "several functions have that name",
     errno.EOPNOTSUPP: "this kernel cannot probe that function",
+    errno.EACCES: "no permission for a perf event, as in containers: use fentry, or several functions in one probe",
 }
 
 

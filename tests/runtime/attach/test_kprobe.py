@@ -139,6 +139,7 @@ def test_a_dot_in_a_name_is_a_dot(fake: Kernel) -> None:
         (errno.EILSEQ, "not at the start of an instruction"),
         (errno.EADDRNOTAVAIL, "several functions have that name"),
         (errno.EPERM, "Operation not permitted"),
+        (errno.EACCES, "no permission for a perf event, as in containers: use fentry"),
     ],
 )
 def test_refusals_in_words(fake: Kernel, number: int, reason: str) -> None:
