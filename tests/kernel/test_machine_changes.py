@@ -73,6 +73,7 @@ def go_on(tracer: Tracer, *names: str) -> None:
     until(grown, 20)
 
 
+@pytest.mark.each_kernel
 def test_a_cpu_that_goes_and_comes_back_is_observed_again(hotplug: None) -> None:
     """The timer of an interval moves to another CPU; programs of tracepoints run for events of all CPUs anyway."""
     need("perf_events", "tracepoint", "syscalls")

@@ -12,7 +12,7 @@ from tests.support.kernel_features import program
 from tests.support.machine import need
 from tests.support.running import Tracer
 
-pytestmark = [pytest.mark.each_kernel, pytest.mark.usefixtures("no_leaks")]
+pytestmark = pytest.mark.usefixtures("no_leaks")
 
 MODULE = "dummy"
 
@@ -38,6 +38,7 @@ def use() -> None:
         subprocess.run([program("ip"), "link", *words], check=True)
 
 
+@pytest.mark.each_kernel
 def test_kprobes_end_with_the_module(module: None) -> None:
     """The kernel unloads it, or holds it for a multi link (since 6.2)."""
     need("kprobe")
