@@ -9,6 +9,7 @@ import mmap
 import os
 import struct
 import zlib
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -119,7 +120,8 @@ class ElfFile:
         source = self.view.obj if isinstance(self.view, memoryview) else None
         self.view.release()
         if isinstance(source, mmap.mmap):
-            source.close()
+            with suppress(BufferError):
+                source.close()
 
     # ---- structure
 

@@ -221,8 +221,15 @@ class Unwinder:
         if unread:
             # Until its tables are read, frames in a binary are found by frame pointers.
             self._put(pid, space, [self._range(item) for item in code])
-        for item in unread:
-            yield from self._read(item, root, pid)
+        fresh = False
+        for item in sorted(unread, key=lambda item: item.end - item.start):
+            for _ in self._read(item, root, pid):
+                if fresh:
+                    # The table of a large library takes seconds: those that were read are used meanwhile.
+                    self._put(pid, space, [self._range(item) for item in code])
+                    fresh = False
+                yield
+            fresh = True
         self._put(pid, space, [self._range(item) for item in code])
 
     def inherit(self, pid: int, parent: int) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from pytrace.runtime.elf.file import ElfFile
 from pytrace.runtime.host.procfs import Mapping
+from pytrace.runtime.unwind import unwinder as unwinder_module
 from pytrace.runtime.unwind.unwinder import _RANGE, Unwinder, _Loaded, _Slices
 from tests.support.waiting import finished
 
@@ -81,3 +82,24 @@ def test_a_file_whose_reading_ended_early_is_read_for_the_next_process(monkeypat
     dropped.close()
     finished(unwinder._read(mapping, "", 1))
     assert len(unwinder._binaries) == 1
+
+
+def test_tables_of_small_binaries_are_used_while_a_large_one_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    unwinder: Any = Unwinder.__new__(Unwinder)
+    unwinder._binaries, unwinder._loading, unwinder._known = {}, set(), {}
+    large = Mapping(0x100000, 0x900000, 0, 1, 2, "/lib/large")
+    small = Mapping(0x900000, 0x901000, 0, 1, 3, "/lib/small")
+    used: list[list[str]] = []
+
+    def load(mapping: Mapping, *_: object) -> Generator[None, None, _Loaded]:
+        for _ in range(3 if mapping is large else 1):
+            yield
+        return _Loaded(None, 0, 1)
+
+    monkeypatch.setattr(unwinder_module.procfs, "read_maps", lambda _: b"maps")
+    monkeypatch.setattr(unwinder_module, "_code", lambda _: [large, small])
+    monkeypatch.setattr(unwinder, "_load", load)
+    monkeypatch.setattr(unwinder, "_range", lambda item: item.path if (1, item.inode) in unwinder._binaries else "")
+    monkeypatch.setattr(unwinder, "_put", lambda _pid, _space, rows: used.append(rows))
+    finished(unwinder._add(1, 0))
+    assert used == [["", ""], ["", "/lib/small"], ["/lib/large", "/lib/small"]]
