@@ -43,11 +43,11 @@ STRING = types.String(16)
 COUNT = types.Count()
 
 
-def two_tasks() -> MapData:
+def two_tasks(name: str = "@") -> MapData:
     """A map with the stacks of a thread that waited and of who woke it: 4 of the only ones."""
     kernel = types.Stack(False)
     entry = (stack("schedule", user=False), stack("main"), stack("wake_up", "softirq", user=False))
-    return map_data("@", types.Tuple((kernel, types.Stack(True), kernel)), COUNT, {entry: 4})
+    return map_data(name, types.Tuple((kernel, types.Stack(True), kernel)), COUNT, {entry: 4})
 
 
 TWO_TASKS = "main;schedule;--;wake_up;softirq"

@@ -16,7 +16,7 @@ from pytrace.results.report.flame_data import flame_part
 from pytrace.results.report.parts import AnyPart, TablePart
 from pytrace.results.report.states import State, at_end, is_number, of_prints, of_snapshots, shown_names
 from pytrace.results.snapshot import MapData, SnapshotData
-from pytrace.results.stack_samples import is_profile
+from pytrace.results.stack_samples import is_profile, numbers
 
 if TYPE_CHECKING:
     from pytrace.results.formats.portable_forms import Printers
@@ -79,12 +79,23 @@ def _rows(document: Document, printers: Printers, snapshot: SnapshotData) -> lis
 def _map(document: Document, printers: Printers, data: MapData, before: MapData | None = None) -> AnyPart:
     """The part of a map; with *before* it compares."""
     if is_profile(data):
-        return flame_part(document, data, before, printers.portable_text)
+        if _drawable(data):
+            return flame_part(document, data, before, printers.portable_text)
+        part = tables_data.map_part(document, printers, data)
+        part.note = "Negative numbers have no width in a flame graph."
+        return part
     if isinstance(data.value, types.Hist | types.LHist):
         return tables_data.histogram_part(document, printers, data, before)
     if isinstance(data.value, types.TSeries):
         return tables_data.series_part(document, printers, data, before)
     return tables_data.map_part(document, printers, data)
+
+
+def _drawable(*states: MapData) -> bool:
+    """True if the numbers by stack can be widths."""
+    return all(
+        value >= 0 for data in states for entry in data.entries.values() for value in numbers(data.value)(entry)
+    )
 
 
 # ---------------------------------------------------------------------------------------------- two snapshots
@@ -104,7 +115,8 @@ def differential(before: SnapshotData, after: SnapshotData, forms: Forms) -> byt
             MapData(name, change.key, change.value, side.maps[name].entries if name in side.maps else {})
             for side in (before, after)
         )
-        if is_profile(new) or isinstance(new.value, types.Hist | types.LHist | types.TSeries):
+        pictured = is_profile(new) and _drawable(old, new)
+        if pictured or isinstance(new.value, types.Hist | types.LHist | types.TSeries):
             document.parts.append(_map(document, forms.printers, new, old))
         else:
             document.parts.append(tables_data.difference_part(document, forms.printers, change))

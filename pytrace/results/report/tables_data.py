@@ -72,7 +72,7 @@ def rows_part(
 
 def map_part(document: Document, printers: Printers, data: MapData) -> TablePart:
     """A map of numbers or other values, as it prints in CSV."""
-    schema = map_schema(data.name, data.key, data.value).columns
+    schema = map_schema(data.title, data.key, data.value).columns
     keys = key_columns(data.key) if data.key is not None else ()
     key = Cells(document, printers, schema[: len(keys)], data.key)
     value = Cells(document, printers, schema[len(keys) :], data.value)

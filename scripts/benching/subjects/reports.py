@@ -27,10 +27,10 @@ def _report(row: Row, plan: Plan) -> list[Line]:
         made = [PYTRACE.run("show", str(saved), "-o", str(page)).processor for _ in range(plan.of(3))]
         PYTRACE.run("show", str(saved), "-o", str(lines))
         sizes = [path.stat().st_size / 1e6 for path in (page, lines)]
-        # Only the environment of tests has what drives a browser.
+        # Only the environment of tests, which scripts/bench sets up for this row, has what drives a browser.
         python = Path(os.environ.get("PYTRACE_VENV", ROOT / ".venv")) / "bin" / "python"
         if not python.exists():
-            raise RunError("scripts/test sets up what opens reports")
+            raise RunError("what opens reports could not be set up")
         opened = float(_samples(python, "open", str(page)))
     return [
         Line(row.name, row.title, Measure("made", "s"), made),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,24 @@ from typing import Any
 import pytest
 
 from pytrace.core import types
+from pytrace.results.formats import about, tabular, text_and_json
 from pytrace.results.formats import table as formats
-from pytrace.results.formats import text_and_json
 from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.snapshot import SnapshotData
+from pytrace.results.values import Frame, StackTrace
 from tests.support.browser import frames, opened
-from tests.support.snapshots import COUNT, SECOND, STRING, map_data, run, snapshot, stack, table
+from tests.support.snapshots import (
+    COUNT,
+    SECOND,
+    STRING,
+    TWO_TASKS,
+    map_data,
+    run,
+    snapshot,
+    stack,
+    table,
+    two_tasks,
+)
 
 K, U = types.Stack(False), types.Stack(True)
 KEY = types.Tuple((STRING, K, U))
@@ -77,7 +90,7 @@ def test_flame_graph(tmp_path: Path) -> None:
         assert "/bin/program" in tip
 
         page.fill("div.flame input[type=search]", "serve")
-        assert text_of(page, ".matches") == "1 frames match: 40, 40.00 %"
+        assert text_of(page, ".matches") == "1 frame matches: 40, 40.00 %"
         page.fill("div.flame input[type=search]", "/^(entry|parse)$/")
         assert text_of(page, ".matches") == "2 frames match: 30, 30.00 %"
 
@@ -105,6 +118,28 @@ def test_flame_graph_turned_and_narrowed(tmp_path: Path) -> None:
         assert by_name(page)["sys_read"]["colour"] != before
         page.get_by_text("Functions").click()
         assert "serve" in text_of(page, "div.flame details table")
+
+
+PYTHON = StackTrace((
+    Frame("handler", 1, "", "", "/srv/app.py", 7), Frame("loop", 1, "", "", "/srv/app.py", 20),
+    Frame("eval", 1, "/usr/bin/python3", "", "ceval.c", 3),
+))  # fmt: skip
+
+
+def test_source_lines_and_the_kinds_of_functions(tmp_path: Path) -> None:
+    key = types.Tuple((K, U))
+    entry = {(stack("sys_read", user=False), PYTHON): 3, (NONE, PYTHON._replace(frames=PYTHON.frames[1:])): 1}
+    with opened(written(tmp_path, snapshot(map_data("@", key, COUNT, entry), two_tasks("@tasks")))) as page:
+        found = by_name(page)
+        assert "/srv/app.py:7" in hover(page, found["handler"])
+        assert "/srv/app.py:20" in hover(page, found["loop"])
+        hues = {name: int(re.findall(r"\d+", one["colour"])[0]) for name, one in found.items() if name != "all"}
+        assert 140 <= hues["handler"] <= 152
+        assert 36 <= hues["eval"] <= 48
+        assert 4 <= hues["sys_read"] <= 16
+        assert text_of(page, ".legend").split() == ["user", "kernel", "interpreter"]
+        below = [one["name"] for one in sorted(frames(page, 1), key=lambda one: one["depth"])]
+        assert below == ["all", *TWO_TASKS.split(";")], "who waits and who wakes meet in the middle"
 
 
 def test_flame_graph_by_keys(tmp_path: Path) -> None:
@@ -188,6 +223,30 @@ def test_tables_sort_filter_and_export(tmp_path: Path) -> None:
         assert column() == ["b"]
 
 
+def test_tuples_and_records_are_columns_and_csv_is_that_of_the_format(tmp_path: Path) -> None:
+    record = types.Record(("pid", "where"), (types.INT64, types.Tuple((types.INT32, STRING))))
+    made = snapshot(
+        map_data("@r", record, types.Stats(), {(1, (-3, "größe 中文 🦀 عربى")): (10, 4), (2, (4, '"a,b"')): (-5, 2)}),
+    )  # fmt: skip
+    made.maps["@r"].mark = "estimate"
+    made.losses = {"lost events": {"k:f": 3}}
+    with opened(written(tmp_path, made)) as page:
+        assert text_of(page, "section h2") == "estimate @r"
+        assert page.locator("th").all_text_contents() == [
+            "pid", "where.0", "where.1", "estimate @r.count", "estimate @r.average", "estimate @r.total",
+        ]  # fmt: skip
+        assert page.locator("tbody tr:not(.space)").first.locator("td").all_text_contents() == [
+            "1", "-3", "größe 中文 🦀 عربى", "4", "2", "10",
+        ]  # fmt: skip
+        with page.expect_download() as download:
+            page.get_by_role("button", name="CSV").click()
+        file = BytesIO()
+        tabular.write_csv(made, WriteOptions(), file)
+        saved = Path(download.value.path()).read_bytes().splitlines()
+        assert (saved[0], sorted(saved)) == (file.getvalue().splitlines()[0], sorted(file.getvalue().splitlines()))
+        assert text_of(page, ".losses") == next(iter(about.losses(made)))
+
+
 def test_long_tables_show_what_is_scrolled_to(tmp_path: Path) -> None:
     rows = [(at, f"name{at}") for at in range(20_000)]
     with opened(written(tmp_path, snapshot(tables=(table(("n", "name"), (types.INT32, STRING), rows),)))) as page:
@@ -218,6 +277,15 @@ def test_histograms(tmp_path: Path) -> None:
         assert widths[0] == pytest.approx(widths[2] / 3, rel=0.01)
         page.get_by_role("cell", name="b", exact=True).click()
         assert [row[0] for row in bars()] == ["[1]"]
+        keys = page.locator(".rows tbody td:first-child")
+        page.get_by_role("button", name="key").click()
+        page.get_by_role("button", name="key").click()
+        assert keys.all_text_contents() == ["b", "a"]
+        page.fill("section input[type=search]", "a")
+        assert keys.all_text_contents() == ["a"]
+        page.locator(".rows tbody tr[tabindex]").focus()
+        page.keyboard.press("Enter")
+        assert len(bars()) == 6, "a key is chosen by the keyboard, too"
 
 
 def test_time_series(tmp_path: Path) -> None:
@@ -233,6 +301,9 @@ def test_time_series(tmp_path: Path) -> None:
 def test_dark_and_printed(tmp_path: Path) -> None:
     with opened(written(tmp_path, snapshot(map_data("@", KEY, COUNT, STACKS))), color_scheme="dark") as page:
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(24, 24, 27)"
+        page.set_viewport_size({"width": 360, "height": 700})
+        page.wait_for_function("document.querySelector('canvas').getBoundingClientRect().width < 360")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, "no text beside the window"
         page.emulate_media(media="print")
         assert not page.locator("div.flame .toolbar").is_visible()
         assert page.locator("div.flame canvas").is_visible()

@@ -26,6 +26,10 @@ export function button(text, act) {
   return el("button", { type: "button", textContent: text, onclick: act });
 }
 
+export function counted(number, noun) {
+  return `${number} ${noun}${number === 1 ? "" : "s"}`;
+}
+
 export function percent(part, whole) {
   return whole ? `${((100 * part) / whole).toFixed(2)} %` : "0.00 %";
 }

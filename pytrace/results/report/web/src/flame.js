@@ -1,6 +1,6 @@
 // A flame graph on a canvas: only frames that are at least half a pixel wide are drawn.
 
-import { button, choice, dark, el, percent, quantity, redrawn, tick } from "./dom.js";
+import { button, choice, counted, dark, el, percent, quantity, redrawn, tick } from "./dom.js";
 import { table } from "./table.js";
 import { buildTree, exactSum, functions, layout, search, sourceLines } from "./tree.js";
 
@@ -44,7 +44,7 @@ export function flame(data, part) {
       test = expression ? (name) => expression.test(name) : (name) => name.toLowerCase().includes(text.toLowerCase());
     } catch (error) { matches.textContent = error.message; found = null; return; }
     found = search(tree, widths, test);
-    matches.textContent = `${found.nodes} frames match: ${quantity(found.sum, unit())}, ${percent(found.sum, widths[0])}`;
+    matches.textContent = `${counted(found.nodes, "frame")} ${found.nodes === 1 ? "matches" : "match"}: ${quantity(found.sum, unit())}, ${percent(found.sum, widths[0])}`;
   }
 
   const unit = () => part.measures[state.measure][1];
@@ -232,7 +232,6 @@ export function flame(data, part) {
   const element = el("div", { className: "flame" }, toolbar(), legend, box, status, listed, tip);
   redrawn(box, draw);
   rebuild();
-  if (tree.negative) element.prepend(el("p", { className: "note", textContent: `${tree.negative} stacks with negative numbers are not drawn.` }));
   // For tests, and for whoever wants the numbers: the frames that are drawn.
   element.frames = () => shown.map((item) => ({ name: tree.name(item.node), depth: item.row, x: item.x, y: top(item), width: item.width, value: tree.total[item.node], before: tree.old[item.node], self: tree.self[item.node], colour: colour(item.node, tree.name(item.node)) }));
   return element;

@@ -1,9 +1,9 @@
 // Histograms over time: a column for each interval between two snapshots, a row for each bucket.
 
 import uPlot from "uplot";
-import { choice, dark, el, keyText, moment, redrawn } from "./dom.js";
+import { choice, counted, dark, el, keyText, moment, redrawn } from "./dom.js";
 import { bars, keyed, keyTable, spread, sum } from "./histogram.js";
-import { axes } from "./lines.js";
+import { axes, PADDING } from "./lines.js";
 
 export function heat(data, part) {
   const state = { colour: "log", scale: "equal" };
@@ -43,13 +43,13 @@ export function heat(data, part) {
     }
     plot = new uPlot({
       width: size, height: 320, legend: { show: false }, tzDate: (time) => uPlot.tzDate(new Date(time * 1000), "Etc/UTC"),
-      axes: [x, y], scales: { x: { range: () => [starts[0], part.times.at(-1)] }, y: { range: () => [low(first), high(last)] } },
+      axes: [x, y], padding: PADDING, scales: { x: { range: () => [starts[0], part.times.at(-1)] }, y: { range: () => [low(first), high(last)] } },
       series: [{}, { paths: () => null, points: { show: false } }], cursor: { drag: { x: false, y: false }, points: { show: false } },
       hooks: { drawAxes: [cells], setCursor: [say], ready: [(ready) => ready.over.addEventListener("click", () => pick(cell(ready)))] },
     }, [[starts[0], ...part.times], new Array(part.times.length + 1).fill(low(first))], place);
     const scale = el("span", { className: "scale" });
     scale.style.background = `linear-gradient(90deg, ${[0, 0.25, 0.5, 0.75, 1].map((at) => shade(state.colour === "log" ? Math.expm1(at * Math.log1p(most)) : at * most)).join(",")})`;
-    legend.replaceChildren("1 ", scale, ` ${most} values in a cell`);
+    legend.replaceChildren("1 ", scale, ` ${counted(most, "value")} in a cell`);
   }
 
   function cells(plot) {
@@ -79,18 +79,18 @@ export function heat(data, part) {
 
   function say(plot) {
     const found = cell(plot);
-    hover.textContent = found ? `${span(found.at)}, ${part.buckets[found.bucket][2]}${part.unit ? ` ${part.unit}` : ""}: ${steps[found.at][found.bucket]} of ${sum(steps[found.at])} values` : "A click shows the histogram of an interval. Times are UTC.";
+    hover.textContent = found ? `${span(found.at)}, ${part.buckets[found.bucket][2]}${part.unit ? ` ${part.unit}` : ""}: ${steps[found.at][found.bucket]} of ${counted(sum(steps[found.at]), "value")}` : "A click shows the histogram of an interval. Times are UTC.";
   }
 
   function pick(found) {
     if (!found) return;
     chosen = found.at;
-    row.replaceChildren(el("h3", { textContent: span(chosen) }), el("p", { className: "note", textContent: `${sum(steps[chosen])} values` }), bars(part, steps[chosen]));
+    row.replaceChildren(el("h3", { textContent: span(chosen) }), el("p", { className: "note", textContent: counted(sum(steps[chosen]), "value") }), bars(part, steps[chosen]));
   }
 
   function whole() {
     const counts = part.buckets.map((_, bucket) => sum(steps.map((step) => step[bucket])));
-    row.replaceChildren(el("h3", { textContent: "all intervals" }), el("p", { className: "note", textContent: `${sum(counts)} values` }), bars(part, counts));
+    row.replaceChildren(el("h3", { textContent: "all intervals" }), el("p", { className: "note", textContent: counted(sum(counts), "value") }), bars(part, counts));
   }
 
   redrawn(place, draw);

@@ -1,6 +1,6 @@
 // Histograms: the keys as a list, and the bars of the chosen one with its quantiles marked.
 
-import { el, keyText, percent } from "./dom.js";
+import { counted, el, keyText, percent } from "./dom.js";
 import { table } from "./table.js";
 
 const PERCENTS = [50, 90, 99, 99.9];
@@ -79,7 +79,7 @@ export function histogram(data, part) {
   const view = el("div", { className: "detail" });
   const show = (at) => view.replaceChildren(
     ...(keyed(part) ? [el("h3", { textContent: keyText(data.texts, part.columns, part.keys[at]) })] : []),
-    el("p", { className: "note", textContent: `${sum(counts[at])} values` + (before ? `, ${sum(before[at])} before: the thin bars` : "") }),
+    el("p", { className: "note", textContent: counted(sum(counts[at]), "value") + (before ? `, ${sum(before[at])} before: the thin bars` : "") }),
     bars(part, counts[at], before?.[at]));
   const first = counts.reduce((best, one, at) => (sum(one) > sum(counts[best]) ? at : best), 0);
   show(first);

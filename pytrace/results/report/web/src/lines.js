@@ -6,6 +6,8 @@ import { dark, el, keyText, moment, quantity, redrawn } from "./dom.js";
 import { keyed, keyTable } from "./histogram.js";
 
 const FIRST = 8;
+// Room for half a time at the right end of the axis.
+export const PADDING = [12, 45, 0, 0];
 const COLOURS = ["#2563eb", "#dc2626", "#059669", "#d97706", "#7c3aed", "#0891b2", "#db2777", "#65a30d"];
 
 // A time of day, as exact as the distance of the marks asks for; of days the date.
@@ -17,7 +19,7 @@ function clock(time, distance) {
 export function axes() {
   const ink = dark() ? "#d4d4d8" : "#3f3f46", grid = { stroke: dark() ? "#3f3f46" : "#e4e4e7", width: 1 };
   const times = (_, splits) => splits.map((time) => clock(time, splits[1] - splits[0]));
-  return [{ stroke: ink, grid, ticks: grid, values: times, space: 80 }, { stroke: ink, grid, ticks: grid, size: 80 }];
+  return [{ stroke: ink, grid, ticks: grid, values: times, space: 110 }, { stroke: ink, grid, ticks: grid, size: 80 }];
 }
 
 export function lines(data, part) {
@@ -41,7 +43,7 @@ export function lines(data, part) {
     });
     const few = times.length < 60;
     plot = new uPlot({
-      width, height: 260, legend: { show: false }, axes: axes(), cursor: { drag: { x: true, y: false } }, tzDate: (time) => uPlot.tzDate(new Date(time * 1000), "Etc/UTC"),
+      width, height: 260, legend: { show: false }, axes: axes(), cursor: { drag: { x: true, y: false } }, padding: PADDING, tzDate: (time) => uPlot.tzDate(new Date(time * 1000), "Etc/UTC"),
       series: [{}, ...drawn.map((one, at) => ({ stroke: COLOURS[at % COLOURS.length], width: 1.5, dash: one.note === " (before)" ? [4, 4] : undefined, points: { show: few } }))],
       hooks: { setCursor: [say] },
     }, [times, ...series], place);

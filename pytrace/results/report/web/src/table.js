@@ -1,6 +1,6 @@
 // A table that sorts, filters and is written as CSV. Only the rows in sight are in the document.
 
-import { button, download, el } from "./dom.js";
+import { button, counted, download, el } from "./dom.js";
 
 const ROW = 24;
 const FORMULA = /^'*[=+\-@\t\r\n\uff0b\uff0d\uff1d\uff20]/;
@@ -58,7 +58,7 @@ export function table(data, part, pick = null) {
       if (!wanted || columns.some((_, number) => text(row, number).toLowerCase().includes(wanted))) order.push(at);
     });
     if (sorted >= 0) { order.sort(compare); if (down) order.reverse(); }
-    count.textContent = order.length === rows.length ? `${rows.length} rows` : `${order.length} of ${rows.length} rows`;
+    count.textContent = order.length === rows.length ? counted(rows.length, "row") : `${order.length} of ${counted(rows.length, "row")}`;
     scroller.scrollTop = 0;
     render();
   }

@@ -11,11 +11,9 @@ export function buildTree(data, part, options) {
   const nodes = new Nodes(part.node.reduce((most, node) => most + depths[node] + 1 + part.labels.length, 1));
   const leaf = new Int32Array(values.length).fill(-1);
   const path = [];
-  let negative = 0;
   for (let sample = 0; sample < values.length; sample++) {
     if (options.group !== null && part.group[sample] !== options.group) continue;
     const value = values[sample], was = olds ? olds[sample] : 0;
-    if (value < 0 || was < 0) { negative++; continue; }
     path.length = 0;
     for (let node = part.node[sample]; node >= 0; node = above[node]) path.push(frames[node]);
     if (!options.reversed) path.reverse();
@@ -29,7 +27,7 @@ export function buildTree(data, part, options) {
     leaf[sample] = at;
   }
   const { parent, id, total, self, old } = nodes.trimmed();
-  const tree = { parent, id, total, self, old, leaf, negative, reversed: options.reversed };
+  const tree = { parent, id, total, self, old, leaf, reversed: options.reversed };
   tree.name = (node) => node === 0 ? "all" : id[node] < labels ? data.texts[names[id[node]]] : data.texts[id[node] - labels];
   tree.module = (node) => (node > 0 && id[node] < labels ? data.texts[modules[id[node]]] : "");
   tree.kind = (node) => (node > 0 && id[node] < labels ? kinds[id[node]] : 3);
