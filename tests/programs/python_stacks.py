@@ -132,6 +132,38 @@ class Shapes:
         except StopIteration:
             pass
 
+    def shape_asynchronous(self):
+        shapes = self
+
+        class Context:
+            async def __aenter__(self):
+                shapes.any()
+
+            async def __aexit__(self, *_error):
+                shapes.any()
+
+        async def numbers():
+            yield shapes.any()
+
+        async def outer():
+            async with Context():
+                return [number async for number in numbers()]
+
+        with contextlib.suppress(StopIteration):
+            outer().send(None)
+
+    def shape_thrown(self):
+        def waits():
+            try:
+                yield
+            except ValueError:
+                self.any()
+
+        steps = waits()
+        next(steps)
+        with contextlib.suppress(StopIteration):
+            steps.throw(ValueError)
+
     def shape_exception(self):
         try:
             raise ValueError
