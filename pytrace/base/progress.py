@@ -36,14 +36,20 @@ class Step:
         self._unit = unit
         self._began = time.monotonic()
 
-    def shown(self) -> str:
-        """The line."""
+    def shown(self, columns: int) -> str:
+        """The line in at most *columns*: how far it is remains, of a long text the middle is left out."""
+        from pytrace.base.control_characters import printable_message  # only on terminals
+
         size = 1 << 20 if self._unit == "MB" else 1
         unit = f" {self._unit}" if self._unit else ""
         state = f": {self.done // size:,}" if self.total or self.done else ""
         if self.total:
             state += f" of {self.total // size:,}"
-        return f"{self.text}{state}{unit if state else ''} ({time.monotonic() - self._began:.0f} s)"
+        state = f"{state}{unit if state else ''} ({time.monotonic() - self._began:.0f} s)"
+        text, room = printable_message(self.text.replace("\n", " ")), max(columns - len(state), 8)
+        if len(text) > room:
+            text = f"{text[: room // 2 - 3]}...{text[len(text) - (room - room // 2) :]}"
+        return f"{text}{state}"[:columns]
 
 
 class _Line:
@@ -111,21 +117,18 @@ class _Line:
                 if not self._steps:
                     return
                 if self.free and time.monotonic() >= self._due:
-                    self._show(self._fitted(self._steps[-1].shown()))
+                    self._show(self._steps[-1].shown(self._columns() - 1).encode("utf-8", "replace"))
 
     def _show(self, text: bytes) -> None:
         if text != self._shown:
             self._write(b"\r" + text + b"\x1b[K")
             self._shown = text
 
-    def _fitted(self, text: str) -> bytes:
-        from pytrace.base.control_characters import printable_message
-
+    def _columns(self) -> int:
         try:
-            columns = os.get_terminal_size(self.terminal).columns or 80
+            return os.get_terminal_size(self.terminal).columns or 80
         except OSError:
-            columns = 80
-        return printable_message(text.replace("\n", " "))[: columns - 1].encode("utf-8", "replace")
+            return 80
 
     def _write(self, data: bytes) -> None:
         with suppress(OSError):

@@ -224,7 +224,9 @@ def _rate(rate: float | None) -> str:
 def _one_line(text: bytes) -> str:
     """A text of several lines, as stacks have them, on one."""
     shown = text.decode("utf-8", "surrogateescape")
-    return " < ".join(line.strip() for line in shown.split("\n") if line.strip()) if "\n" in shown else shown
+    if "\n" not in shown:
+        return shown
+    return " < ".join(line.strip() for line in shown.split("\n") if line.strip()) or "[no frames]"
 
 
 def _key_form(data: MapData, printers: Printers) -> Callable[[Portable], bytes]:

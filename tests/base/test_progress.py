@@ -18,11 +18,16 @@ CLEAR = "\r\x1b[K"
 def test_texts() -> None:
     step = Step("attaching probes", 5000, "")
     step.done = 1234
-    assert step.shown() == "attaching probes: 1,234 of 5,000 (0 s)"
-    assert Step("compiling", 0, "").shown() == "compiling (0 s)"
+    assert step.shown(79) == "attaching probes: 1,234 of 5,000 (0 s)"
+    assert Step("compiling", 0, "").shown(79) == "compiling (0 s)"
     download = Step("downloading", 0, "MB")
     download.done = 5 << 20
-    assert download.shown() == "downloading: 5 MB (0 s)"
+    assert download.shown(79) == "downloading: 5 MB (0 s)"
+    reading = Step("reading debug information of /usr/lib/\x1b[31m/a/long/path/libc.so", 100, "")
+    assert reading.shown(50) == "reading debug ...long/path/libc.so: 0 of 100 (0 s)"
+    assert {len(reading.shown(columns)) for columns in (50, 30)} == {50, 30}
+    assert reading.shown(30).endswith(": 0 of 100 (0 s)")
+    assert len(reading.shown(12)) == 12
 
 
 def test_a_line_that_goes_away() -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -211,12 +212,31 @@ def test_the_heartbeat_goes_on(tmp_path: Path) -> None:
         assert "skipped" not in view.history()
 
 
-def test_top_shows_the_questions_that_are_asked_most(tmp_path: Path) -> None:
-    (tmp_path / "topped").symlink_to("/bin/bash")
-    with terminal(tmp_path, 120, 40) as view:
-        command = f"{tmp_path}/topped -c 'while read line </etc/hostname; do :; done'"
-        view.run("top", "--comm", "topped", "-c", command)
-        view.shows("@calls: system calls", "topped, openat", "@files: files", "topped, /etc/hostname", "@cpu:")
+WORK = """import os, socket, time
+for _ in range(321): os.close(os.open("/etc/hostname", os.O_RDONLY))
+server = socket.create_server(("127.0.0.1", 0))
+client = socket.create_connection(server.getsockname())
+other, _ = server.accept()
+for _ in range(10): client.sendall(bytes(1000)); other.recv(1000, socket.MSG_WAITALL)
+while time.process_time() < 0.8: pass
+time.sleep(1000)
+"""
+
+
+def test_top_has_the_numbers_of_a_known_workload(tmp_path: Path) -> None:
+    (tmp_path / "topped").symlink_to(os.path.realpath(sys.executable))
+    (tmp_path / "work.py").write_text(WORK)
+    with terminal(tmp_path, 160, 50) as view:
+        view.run("top", "--comm", "topped", "-c", f"{tmp_path}/topped -I -S {tmp_path}/work.py")
+        view.shows("pytrace top  ", "@calls: system calls", "@files: files", "@disk: bytes", "@tcp:", "@cpu: samples")
+        rows = [r"topped, /etc/hostname +321 ", r"topped, sendto +10 ", r"\d+, topped +([4-9]\d|1[01]\d) "]
+        if Path("/sys/kernel/tracing/events/sock/sock_send_length").exists():
+            rows += [r"topped, sent +10000 ", r"topped, received +10000 "]
+        until(lambda: all(re.search(row, view.screen()) for row in rows), 30)
+        # Arrow keys choose a panel, and enter gives it the screen.
+        view.press("Right", "Enter")
+        view.shows("@cpu: samples")
+        until(lambda: "@files" not in view.screen())
         view.press("q")
         assert view.status() == 0
         assert "@calls" not in view.screen(), "thousands of lines would be printed"

@@ -12,8 +12,8 @@ from pytrace.cli.scripts.command_parser import CommandParser
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.host import tracefs
 
-_HEAD = "config = { print_maps_on_exit = 0; max_map_keys = 65536 }\n"
-"""The view shows the maps; nobody reads thousands of lines after it."""
+_HEAD = "// top\nconfig = { print_maps_on_exit = 0; max_map_keys = 65536 }\n"
+"""The title; the view shows the maps; nobody reads thousands of lines after it."""
 
 
 class Question(msgspec.Struct, frozen=True):

@@ -214,7 +214,8 @@ class _Download:
 
     def run(self) -> bool:
         """True if the file is there now; waits as long as something arrives."""
-        with progress.step(f"downloading debug information from {self._url}", unit="MB") as self._step:
+        server = self._url.split("/")[2]
+        with progress.step(f"downloading debug information from {server}", unit="MB") as self._step:
             return self._watch()
 
     def _watch(self) -> bool:

@@ -89,12 +89,18 @@ class LiveView(Service):
         """The view takes the terminal."""
         self._started = time.monotonic()
         self._before = self._costs.measured()
-        name = " ".join(self._options.text.split()) if self._options.script == "-e" else self._options.script
-        title = " ".join((name, *self._options.parameters))
+        title = " ".join((self._name(), *self._options.parameters))
         places = self._options.output or ""
         self._output.flush()
         self._output.covered = True
         self._view.begin(Start(title, characters(), coloured(), places))
+
+    def _name(self) -> str:
+        """The name of the script; of a program of the command line its comment in the first line, or its text."""
+        if self._options.script != "-e":
+            return self._options.script
+        first = self._options.text.strip().partition("\n")[0]
+        return first.removeprefix("//").strip() if first.startswith("//") else " ".join(self._options.text.split())
 
     def pause(self, longest: float) -> float:
         """Seconds until there is something to send, at most *longest*."""

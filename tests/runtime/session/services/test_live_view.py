@@ -165,8 +165,10 @@ def test_the_view_gets_states_and_lines(run: Run) -> None:
 def test_the_title_of_a_program_of_the_command_line_is_its_text(run: Run) -> None:
     run.service._options = RunOptions(script="-e", text="begin {\n  @ = 1 }")
     run.service.begin()
+    run.service._options = RunOptions(script="-e", text="// requests\nbegin {  @ = 1 }")
+    run.service.begin()
     assert [message.title for message in run.view.sent if isinstance(message, Start)] == [
-        "tool.bt 1", "begin { @ = 1 }",
+        "tool.bt 1", "begin { @ = 1 }", "requests",
     ]  # fmt: skip
 
 
