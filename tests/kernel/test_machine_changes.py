@@ -169,52 +169,59 @@ def own_clock() -> Iterator[None]:
 
 
 POWER = Path("/sys/power")
+CLOCKS = (
+    "interval:ms:200 { @ticks = count(); @ms = (uint64)(elapsed / 1000000); "
+    'printf("at %s\\n", strftime("%Y-%m-%d %H:%M:%S", nsecs)); } '
+    "tracepoint:syscalls:sys_enter_getppid /pid == cpid/ { @calls = count(); }"
+)
+UNTIL_THEN = """
+import os, sys, time
+calls = 0
+while not os.path.exists(sys.argv[1]):
+    os.getppid()
+    calls += 1
+    time.sleep(0.02)
+print("called", calls)
+"""
+
+
+def freeze() -> None:
+    """Freeze all processes, as a suspension does at first, and thaw them."""
+    (POWER / "pm_test").write_text("freezer")
+    try:
+        (POWER / "state").write_text("mem")
+    finally:
+        (POWER / "pm_test").write_text("none")
 
 
 @pytest.mark.each_kernel
-def test_all_processes_are_frozen_as_for_a_suspension() -> None:
-    """What was counted and what is reported as skipped is what happened. The root file system of the test machine (9p
-    by virtio) does not survive that its device sleeps, so only the first step of a suspension is taken."""
-    need("syscalls")
-    if not EMULATED or not os.access(POWER / "pm_test", os.W_OK):
-        pytest.skip("only the test machine is suspended, if its kernel has CONFIG_PM_DEBUG")
-    calls = 400
-    child = f"import os, time\nfor _ in range({calls}): os.getppid(); time.sleep(0.02)"
-    script = "tracepoint:syscalls:sys_enter_getppid /pid == cpid/ { @calls = count(); }"
-    with Tracer("--watchdog", "2", "-e", script, "-c", f'{sys.executable} -c "{child}"') as tracer:
-        (POWER / "pm_test").write_text("freezer")
-        try:
-            (POWER / "state").write_text("mem")
-        finally:
-            (POWER / "pm_test").write_text("none")
-        assert tracer.process.wait(patience(30)) == 0
-        out, said = tracer.out, tracer.err
-    skipped = [int(count) for count in re.findall(r"(\d+) probe hits? skipped", said)]
-    assert int(re.findall(r"@calls: (\d+)", out)[0]) + max(skipped, default=0) == calls
-    assert ("did not run for a while" in said) == bool(skipped)
-    assert "was suspended" not in said, "the clocks went on"
-
-
-@pytest.mark.each_kernel
-def test_a_clock_that_is_set(own_clock: None) -> None:
-    """Intervals and the watchdog go on; wall times do not go back within a run."""
-    need("perf_events")
-    script = (
-        "interval:ms:200 { @ticks = count(); @ms = (uint64)(elapsed / 1000000); "
-        'printf("at %s\\n", strftime("%Y-%m-%d %H:%M:%S", nsecs)); }'
-    )
-    with Tracer("--watchdog", "60", "-e", script) as tracer:
-        time.sleep(2)
+def test_a_clock_that_is_set_and_processes_that_are_frozen(own_clock: None, tmp_path: Path) -> None:
+    """Intervals and the watchdog go on; wall times do not go back within a run. What was counted and what is reported
+    as skipped is what happened. The root file system of the test machine (9p by virtio) does not survive that its
+    device sleeps, so only the first step of a suspension is taken."""
+    need("perf_events", "syscalls")
+    if not os.access(POWER / "pm_test", os.W_OK):
+        pytest.skip("this kernel has no CONFIG_PM_DEBUG")
+    over, child = tmp_path / "over", tmp_path / "child.py"
+    child.write_text(UNTIL_THEN)
+    with Tracer("--watchdog", "60", "-e", CLOCKS, "-c", f"{sys.executable} {child} {over}") as tracer:
+        until(lambda: tracer.out.count("at ") > 3)
         time.clock_settime(time.CLOCK_REALTIME, time.time() + 3600)
         tracer.said("WARNING: the clock was set forward by 3600.")
         time.clock_settime(time.CLOCK_REALTIME, time.time() - 7200)
         tracer.said("WARNING: the clock was set back by 7200.")
-        time.sleep(2)
-        status, out, said = tracer.end()
-    assert status == 0
-    assert "watchdog" not in said
+        freeze()
+        seen = tracer.out.count("at ")
+        until(lambda: tracer.out.count("at ") > seen + 3)
+        over.touch()
+        assert tracer.process.wait(patience(30)) == 0
+        out, said = tracer.out, tracer.err
     times = re.findall(r"at (\S+ \S+)", out)
     assert times == sorted(times)
-    ticks, elapsed = (int(re.findall(rf"@{name}: (\d+)", out)[0]) for name in ("ticks", "ms"))
-    assert ticks > 10
-    assert 3000 < elapsed < 600_000
+    ticks, elapsed, calls = (int(re.findall(rf"@{name}: (\d+)", out)[0]) for name in ("ticks", "ms", "calls"))
+    assert ticks == len(times)
+    assert 1000 < elapsed < 600_000
+    skipped = [int(count) for count in re.findall(r"(\d+) probe hits? skipped", said)]
+    assert calls + max(skipped, default=0) == int(re.findall(r"called (\d+)", out)[0])
+    assert ("did not run for a while" in said) == bool(skipped)
+    assert "was suspended" not in said, "the clocks went on"
