@@ -10,7 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benching.rows import FLOOR, Line, Measure, Numbers, Plan, Row, paired
-from benching.runs import PYTRACE, RunError, Tracer, alone, bpf_object, built, run
+from benching.runs import PROGRAMS, PYTRACE, RunError, Tracer, alone, bpf_object, built, run
+
+PYTHON = "/usr/bin/python3"
+"""The interpreter of the distribution, as services run it."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,28 @@ class Loop:
         """The cost of a chunk that little disturbed: one in fifty is cheaper."""
         taken = sorted(int(line) for line in Path(result).read_text().split())
         return taken[len(taken) // 50] / self.calls
+
+
+@dataclass(frozen=True)
+class PythonLoop(Loop):
+    """The same by functions of Python (``programs/loop.py``); *mixed*: ``ustack`` has their frames.
+
+    bpftrace shows the interpreter's own functions in either case.
+    """
+
+    mixed: bool = False
+
+    def command(self, result: str) -> list[str]:
+        """Its command line."""
+        return [PYTHON, str(PROGRAMS / "loop.py"), result, *map(str, (self.chunks, self.calls, self.depth))]
+
+    def under(self, tracer: Tracer, script: str, *words: str) -> float:
+        """As that of the other loops; ``pystack`` stands for the peer's ``ustack``."""
+        if tracer is not PYTRACE:
+            script = script.replace("pystack", "ustack")
+        elif self.mixed:
+            script = f"config = {{ python_frames = true }} {script}"
+        return super().under(tracer, script, *words)
 
 
 @dataclass(frozen=True)

@@ -144,6 +144,16 @@ def built(source: str, *options: str) -> str:
     return compiled(text, *options)
 
 
+@cache
+def packaged(name: str) -> str:
+    """The path of a program of PyPI, installed into the cache when it is first asked for."""
+    folder = CACHE / name
+    path = folder / "bin" / name
+    if not path.exists():
+        subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder), name], check=True)
+    return str(path)
+
+
 def compiled(source: Path, *options: str) -> str:
     """The path of the program of a C file; made again when that is newer.
 

@@ -2,13 +2,40 @@
 
 from __future__ import annotations
 
-from benching.loops import Loop, Probed, added_by
-from benching.rows import Row
+import subprocess
+import tempfile
+from dataclasses import replace
+
+from benching.loops import Loop, Probed, PythonLoop, added_by
+from benching.rows import Line, Measure, Plan, Row, against_limit
+from benching.runs import packaged, run
 
 GOAL = 0.7
 DEPTHS = (3, 30, 100)
 DEEP = Probed("tracepoint:kmem:kmem_cache_alloc", Loop("open", calls=50, chunks=600))
 """Allocations of open(): a dozen frames, more than once a call."""
+
+
+PYTHON = PythonLoop(depth=30, calls=100, chunks=500)
+_RATE, _SECONDS = 500, 4
+
+
+def _py_spy(row: Row, plan: Plan) -> list[Line]:
+    """Processor time of py-spy for a sample of the same stack, which it takes from outside of the process."""
+    command = packaged("py-spy")
+
+    def taken(rate: int) -> float:
+        words = (command, "record", "--rate", str(rate), "--duration", str(_SECONDS), "--format", "raw")
+        with tempfile.NamedTemporaryFile() as out, subprocess.Popen(replace(PYTHON, chunks=0).command("")) as loop:
+            try:
+                return run([*words, "--output", out.name, "--pid", str(loop.pid)]).processor
+            finally:
+                loop.kill()
+
+    def once() -> float:
+        return (taken(_RATE) - taken(1)) / (_SECONDS * (_RATE - 1)) * 1e9
+
+    return [against_limit(row, plan, Measure("processor a sample", "ns"), None, once, runs=plan.of(3))]
 
 
 def _user(depth: int) -> Probed:
@@ -34,4 +61,15 @@ ROWS = [
         )
         for depth in DEPTHS
     ),
+    Row(
+        "stacks.python.alone",
+        "count() by pystack, 30 functions of Python (bpftrace: by ustack)",
+        added_by("@[pystack] = count();", None, Probed(loop=PYTHON)),
+    ),
+    Row(
+        "stacks.python.mixed",
+        "count() by ustack with python_frames, 30 functions of Python (bpftrace: by ustack)",
+        added_by("@[ustack] = count();", None, Probed(loop=replace(PYTHON, mixed=True))),
+    ),
+    Row("stacks.python.py-spy", "a sample of py-spy, 30 functions of Python", _py_spy, slow=True),
 ]
