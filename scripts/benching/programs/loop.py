@@ -9,7 +9,7 @@ import sys
 import time
 
 
-def chunk(calls, chunks):
+def chunk(calls: int, chunks: int) -> list[int]:
     took = []
     for _ in range(chunks):
         start = time.thread_time_ns()
@@ -19,7 +19,7 @@ def chunk(calls, chunks):
     return took
 
 
-def down(depth, calls, chunks):
+def down(depth: int, calls: int, chunks: int) -> list[int]:
     if depth:
         return down(depth - 1, calls, chunks)
     while not chunks:
