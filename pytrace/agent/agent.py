@@ -16,6 +16,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from types import FrameType
 
 from msgspec.structs import replace
@@ -31,7 +32,7 @@ from pytrace.interface.compiled import Arguments, CompiledScript, build, compile
 from pytrace.interface.errors import TraceWarning
 from pytrace.interface.running import open as open_trace
 from pytrace.interface.tracing import Trace
-from pytrace.remote import messages
+from pytrace.remote import messages, top_keys
 from pytrace.remote.messages import (
     Attached,
     Beat,
@@ -47,7 +48,6 @@ from pytrace.remote.messages import (
     Variant,
     Warned,
 )
-from pytrace.results import file_form
 from pytrace.runtime.host.clocks import together
 from pytrace.runtime.output.channel import Channel
 
@@ -308,9 +308,8 @@ class Agent:
     def _snapshot(self, trace: Trace, most: int, times: int = 1) -> bool:
         """Queue a snapshot, unless that many *times* its size are more than is left. Returns whether it was."""
         self._number += 1
-        data = file_form.to_bytes(trace.snapshot().data)
-        length = len(data) * 4 // 3
-        if length > messages.LONGEST_MESSAGE - 1024 or self._outbox.sent + times * length > most:
+        data = top_keys.fitting(trace.snapshot().data, messages.LARGEST_SNAPSHOT)
+        if self._outbox.sent + times * (len(data) * 4 // 3) > most:
             return False
         self._outbox.put(Snapshot(
             number=self._number, data=data, lost=messages.total(trace.losses),
@@ -362,4 +361,7 @@ def _compiled(request: Request, selected: Arguments) -> CompiledScript:
     """
     options = replace(compile_options(selected), positional=request.parameters, named=request.named)
     source = Source(request.script, request.text)
+    if find_spec("llvmlite") is None:
+        hints = ("install pytrace there, with its compiler",)
+        raise TraceError("the script must be compiled here, and this host has no compiler", hints=hints)
     return CompiledScript(build(source, options, cached=True), source, options)

@@ -20,10 +20,12 @@ from pytrace.core.manifest import CompiledScript
 from pytrace.core.options.run_options import RunOptions
 from pytrace.remote import hosts as fleet_hosts
 from pytrace.remote import messages as protocol
+from pytrace.remote import top_keys
 from pytrace.remote.answer import Answer
-from pytrace.remote.carriage import WORKERS, Carriage, Stopping, interruptions
+from pytrace.remote.carriage import AGENT, PYTHON, WORKERS, Carriage, Stopping, interruptions
 from pytrace.remote.controller import Controller, folder
 from pytrace.remote.messages import Limits, Options, Request
+from pytrace.remote.push import Pusher, bootstrap
 from pytrace.remote.rollout import SOAK, Rollout, stages
 from pytrace.remote.variants import Compile
 from pytrace.results import file_form
@@ -63,7 +65,9 @@ class _Own(TypedDict, total=False):
     choices: tuple[str, ...]
     default: str | int | float
     help: str
+    const: str
     metavar: str
+    nargs: str
     required: bool
     type: Callable[[str], int | float]
 
@@ -81,15 +85,19 @@ OWN: dict[str, _Own] = {
     "--worker": {"default": "ssh", "choices": WORKERS, "help": "ClusterShell's worker"},
     "--ssh-options": {"default": "", "metavar": "OPTIONS", "help": "for ssh, beside your own configuration"},
     "--fanout": {"type": _positive, "default": 1000, "metavar": "N", "help": "hosts at a time (1000)"},
-    "--agent": {"default": "pytrace agent", "metavar": "COMMAND", "help": "the command on the hosts"},
+    "--agent": {"metavar": "COMMAND", "help": "the command on the hosts (pytrace agent)"},
     "--stage": {"default": "all", "metavar": "1,10,all", "help": "run on so many hosts first; stop when one "
                 "refuses, is over its budget, loses more than --max-losses, or is lost"},
     "--soak": {"type": _seconds, "default": SOAK, "metavar": "SECONDS", "help": "watch a stage this long (10)"},
     "--max-losses": {"type": _natural, "default": 0, "metavar": "N", "help": "losses of a host that do not stop a "
                      "roll-out (0)"},
+    "--push": {"nargs": "?", "const": "keep", "choices": ("keep", "once"), "metavar": "once", "help": "send what hosts "
+               "without pytrace need, which they keep, or remove with --push=once; --agent is their Python (python3)"},
     "--compile-there": {"action": "store_true", "help": "send the text only: each host compiles it"},
     "--every": {"type": float, "default": 5.0, "metavar": "SECONDS", "help": "between two snapshots of a host (5)"},
     "--max-bytes": {"type": _positive, "default": 256 << 20, "metavar": "N", "help": "bytes that a host may send"},
+    "--max-keys": {"type": _positive, "default": top_keys.MOST_KEYS, "metavar": "N",
+                   "help": "entries of a map of the answer; of more, the largest (1000000)"},
     "--max-events": {"type": _positive, "default": 10_000_000, "metavar": "N",
                      "help": "what a script may print on a host, or send with row()"},
 }  # fmt: skip
@@ -139,14 +147,16 @@ def run(words: Sequence[str], write: WriteSnapshot) -> int:
     asked = _request(arguments, line, options, script)
     with folder() as private:
         variants = _variants(line, options, script) if asked.variants else None
-        answer = Answer(fleet.label, arguments.by or "", fleet.named)
-        controller = Controller(fleet.names, asked, answer, private, variants)
+        answer = Answer(fleet.label, arguments.by or "", fleet.named, arguments.max_keys)
+        pusher = Pusher(once=arguments.push == "once") if arguments.push else None
+        controller = Controller(fleet.names, asked, answer, private, variants, pusher)
         rollout = Rollout(fleet.names, sizes, arguments.soak, arguments.max_losses)
         tell: Callable[[str], object] = (lambda _: None) if options.quiet else _tell
         with interruptions() as stopping:
             fleet.ask(asked.limits, controller, rollout, tell, stopping)
-    _write(controller.result(), options, write)
-    _report(controller, options, fleet.fold)
+    merged = controller.result()
+    _write(merged, options, write)
+    _report(controller, merged, options, fleet.fold)
     return controller.status
 
 
@@ -166,6 +176,8 @@ def _fleet(arguments: Namespace) -> _Fleet:
     if bool(arguments.hosts) == arguments.kubernetes:
         hints = ("for example --hosts 'web[001-400]', or --kubernetes --image IMAGE",)
         raise TraceError("pytrace fleet asks either --hosts or the nodes of --kubernetes", hints=hints)
+    if arguments.push and arguments.kubernetes:
+        raise TraceError("--push is for --hosts: the image of the pods has pytrace")
     return _cluster(arguments) if arguments.kubernetes else _hosts(arguments)
 
 
@@ -177,7 +189,8 @@ def _hosts(arguments: Namespace) -> _Fleet:
         raise TraceError(f"pytrace fleet needs ClusterShell: {error}", hints=hints) from None
     names = clustershell.names(arguments.hosts)
     carriage = Carriage(
-        command=arguments.agent, become=arguments.become == "sudo", worker=arguments.worker,
+        command=arguments.agent or (PYTHON if arguments.push else AGENT),
+        program=bootstrap() if arguments.push else "", become=arguments.become == "sudo", worker=arguments.worker,
         fanout=arguments.fanout, ssh_options=arguments.ssh_options,
     )  # fmt: skip
 
@@ -200,7 +213,7 @@ def _cluster(arguments: Namespace) -> _Fleet:
         raise TraceError("--kubernetes needs an image of pytrace: --image", hints=hints)
     access = kubernetes_api.Client(kubernetes_api.Cluster(
         context=arguments.context, namespace=arguments.namespace, selector=arguments.nodes,
-        image=arguments.image, command=arguments.agent,
+        image=arguments.image, command=arguments.agent or AGENT,
     ))  # fmt: skip
     labels = access.nodes()
     label = None if arguments.by is None else kubernetes_api.node_labels(labels, arguments.by).__getitem__
@@ -218,7 +231,7 @@ def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
     own, rest = [], list(words)
     while rest and (keywords := OWN.get(rest[0].partition("=")[0])) is not None:
         own.append(rest.pop(0))
-        if "action" not in keywords and "=" not in own[-1] and rest:
+        if not keywords.keys() & {"action", "nargs"} and "=" not in own[-1] and rest:
             own.append(rest.pop(0))
     return own, rest
 
@@ -314,13 +327,14 @@ def _tell(text: str) -> None:
     sys.stderr.flush()
 
 
-def _report(controller: Controller, options: RunOptions, fold: fleet_hosts.Folded) -> None:
+def _report(controller: Controller, answer: SnapshotData, options: RunOptions, fold: fleet_hosts.Folded) -> None:
     """Who answered, and why others did not."""
     sys.stdout.flush()
     hosts = controller.hosts.values()
     lines = []
     if options.warnings:
-        lines += [f"WARNING: {text}" for text in fleet_hosts.warnings(hosts, fold)]
+        texts = [*fleet_hosts.warnings(hosts, fold), *top_keys.warnings(answer)]
+        lines += [f"WARNING: {text}" for text in texts]
     lines += fleet_hosts.clocks(hosts, fold)
     lines += fleet_hosts.complaints(hosts, fold)
     if not options.quiet or controller.status:

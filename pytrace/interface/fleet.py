@@ -27,12 +27,13 @@ from pytrace.interface.compiled import (
 )
 from pytrace.interface.selection import Users
 from pytrace.interface.snapshots import Snapshot
-from pytrace.remote import controller, hosts, messages, rollout
+from pytrace.remote import controller, hosts, messages, rollout, top_keys
 from pytrace.remote.answer import Answer
-from pytrace.remote.carriage import Carriage, Stopping
+from pytrace.remote.carriage import AGENT, PYTHON, Carriage, Stopping
 from pytrace.remote.clocks import Offset
 from pytrace.remote.hosts import Host
 from pytrace.remote.messages import Limits, Options, Request
+from pytrace.remote.push import Pusher, bootstrap
 from pytrace.remote.variants import Compile
 
 NOT_HERE = frozenset({"pid", "pids", "command", "follow", "netns", "debuginfo", "cached", "mark_unreadable"})
@@ -68,11 +69,11 @@ class Fleet:
 
     def __init__(
         self, request: Request, names: list[str], answer: Answer, stages: rollout.Rollout, carriage: Carriage,
-        variants: Compile,
+        variants: Compile, pusher: Pusher | None,
     ) -> None:  # fmt: skip
         self._stopping = Stopping()
         self._request, self._names, self._answer = request, names, answer
-        self._stages, self._carriage, self._variants = stages, carriage, variants
+        self._stages, self._carriage, self._variants, self._pusher = stages, carriage, variants, pusher
         self._controller: controller.Controller | None = None
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
@@ -85,7 +86,7 @@ class Fleet:
             raise RuntimeError("a fleet is asked once")
         self._folder = controller.folder()
         self._controller = controller.Controller(
-            self._names, self._request, self._answer, self._folder.name, self._variants
+            self._names, self._request, self._answer, self._folder.name, self._variants, self._pusher
         )
         self._thread = threading.Thread(target=self._ask, name="pytrace-fleet", daemon=True)
         self._thread.start()
@@ -221,8 +222,10 @@ def fleet(
     max_memory: str = "",
     max_bytes: int = 256 << 20,
     max_events: int = 10_000_000,
+    max_keys: int = top_keys.MOST_KEYS,
     compile_there: bool = False,
-    agent: str = "pytrace agent",
+    agent: str = "",
+    push: str = "",
     become: bool = False,
     worker: str = "ssh",
     fanout: int = 1000,
@@ -243,8 +246,10 @@ def fleet(
         max_memory: what the maps and the agent may take on a host: ``"512M"``, ``"10%"``.
         max_bytes: bytes that a host may send.
         max_events: events that the script may send on a host.
+        max_keys: entries of a map of the answer; of more, the largest.
         compile_there: send the text only.
-        agent: the command on the hosts.
+        agent: the command on the hosts (``"pytrace agent"``); with *push* their Python (``"python3"``).
+        push: what hosts without pytrace need is sent, and there ``"keep"`` or used ``"once"``.
         become: start it through sudo, without a password.
         worker: ClusterShell's worker: ``"ssh"``, ``"rsh"``, ``"exec"``.
         fanout: hosts at a time.
@@ -263,7 +268,10 @@ def fleet(
     except ImportError as error:
         hints = ("pip install 'pytrace[fleet]'",)
         raise TraceError(f"pytrace.fleet needs ClusterShell: {error}", hints=hints) from None
-    carriage = Carriage(command=agent, become=become, worker=worker, fanout=fanout, ssh_options=ssh_options)
+    if push not in ("", "keep", "once"):
+        raise ValueError(f"push is 'keep' or 'once', not {push!r}")
+    carriage = Carriage(command=agent or (PYTHON if push else AGENT), program=bootstrap() if push else "",
+                        become=become, worker=worker, fanout=fanout, ssh_options=ssh_options)  # fmt: skip
     names = clustershell.names(nodes if isinstance(nodes, str) else ",".join(nodes))
     stages = rollout.Rollout(names, rollout.stages(stage, len(names)), soak, max_losses)
     limits = Limits(
@@ -272,7 +280,9 @@ def fleet(
         bytes=max_bytes, events=max_events,
     )  # fmt: skip
     request, variants = _request(script, limits, arguments, compile_there)
-    return Fleet(request, names, Answer(clustershell.label(by, names), by or ""), stages, carriage, variants)
+    answer = Answer(clustershell.label(by, names), by or "", most=max_keys)
+    pusher = Pusher(once=push == "once") if push else None
+    return Fleet(request, names, answer, stages, carriage, variants, pusher)
 
 
 def _request(

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import Record, Tuple, Type
+from pytrace.remote import top_keys
 from pytrace.results.merge import merge
 from pytrace.results.snapshot import MapData, SnapshotData, Table
 from pytrace.results.values import Portable
@@ -29,9 +30,10 @@ class Answer:
 
     def __init__(
         self, label: Callable[[str], str] | None, name: str = "host",
-        named: Callable[[SnapshotData], SnapshotData] | None = None,
+        named: Callable[[SnapshotData], SnapshotData] | None = None, most: int = top_keys.MOST_KEYS,
     ) -> None:  # fmt: skip
-        self._label, self._name, self._named = label, name, named
+        """*most*: entries of a map that are held of any number of merged snapshots, the largest ones."""
+        self._label, self._name, self._named, self._most = label, name, named, most
         self._levels: list[list[SnapshotData]] = []
         self._shape = SnapshotData(())
         """All maps without entries, which says whether another snapshot fits."""
@@ -66,17 +68,18 @@ class Answer:
             here.append(snapshot)
             if len(here) < WIDTH:
                 return
-            snapshot = merge(here)
+            snapshot = top_keys.trimmed(merge(here), self._most)
             here.clear()
             level += 1
 
     def result(self) -> SnapshotData:
         """All that was added, as one snapshot."""
-        return merge([snapshot for level in self._levels for snapshot in level])
+        whole = merge([snapshot for level in self._levels for snapshot in level])
+        return top_keys.trimmed(whole, self._most)
 
     def copy(self) -> Answer:
         """An answer that others can be added to. Snapshots are not changed by merging, so both may have them."""
-        other = Answer(self._label, self._name, self._named)
+        other = Answer(self._label, self._name, self._named, self._most)
         other._levels = [list(level) for level in self._levels]
         other._shape, other._seen, other._texts = self._shape, set(self._seen), dict(self._texts)
         return other

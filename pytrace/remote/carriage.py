@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,11 +20,15 @@ TICK = 0.5
 LEAVE = 10.0
 """Seconds in which hosts that were told to stop send their results."""
 
+AGENT = "pytrace agent"
+PYTHON = "python3"
+"""The command on the hosts, and that with ``--push``."""
+
 
 class Carriage(msgspec.Struct, frozen=True, kw_only=True):
     """How agents are started."""
 
-    command: str = "pytrace agent"
+    command: str = AGENT
     become: bool = False
     """Through sudo, without a password."""
     worker: str = "ssh"
@@ -37,10 +42,14 @@ class Carriage(msgspec.Struct, frozen=True, kw_only=True):
         if self.worker not in WORKERS:
             raise TraceError(f"a worker is one of {', '.join(WORKERS)}, not {self.worker!r}")
 
+    program: str = ""
+    """Given to *command*, which is a Python then."""
+
     @property
     def started(self) -> str:
         """The command on a host."""
-        return f"sudo -n {self.command}" if self.become else self.command
+        command = f"{self.command} -c {shlex.quote(self.program)}" if self.program else self.command
+        return f"sudo -n {command}" if self.become else command
 
 
 class Stopping:

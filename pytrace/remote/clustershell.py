@@ -225,6 +225,9 @@ class _Carrier(EventHandler):  # type: ignore[misc]
                 worker.write(self._controller.beat(name))
         closing = [name for name, end in self._closing.items() if now >= end]
         self._abort({*closing, *self._controller.silent(now)})
+        for name in self._controller.pushing():
+            if name in self._workers and (said := self._controller.due(name)):
+                self._workers[name].write(said)
         self._tell_attached()
         self.begin_stage()
         if (self._stopping.count or self._rollout.stopped) and self._leaving is None:
@@ -237,7 +240,7 @@ class _Carrier(EventHandler):  # type: ignore[misc]
 
     def _tell_attached(self) -> None:
         attached, rollout = self._controller.attached, self._rollout
-        if attached is not None and self._told < rollout.stage:
+        if attached is not None and self._told < rollout.stage and not rollout.stopped:
             self._told = rollout.stage
             self._tell(f"{rollout.title}attached on {attached} of {counted(len(rollout.asked), 'host')}")
 

@@ -24,18 +24,23 @@ from pytrace.remote.messages import (
     Hello,
     Lines,
     Misfit,
+    Need,
     Refused,
     Request,
+    Send,
     Snapshot,
     Warned,
     over_budget,
 )
+from pytrace.remote.push import Pusher
 from pytrace.remote.variants import Compile, Variants
 from pytrace.results import file_form
 from pytrace.results.snapshot import SnapshotData
 
 PREPARING = 120.0
 """Seconds in which a host must connect, compile and attach."""
+_FIRST = (b'{"type":"hello"',)
+_PUSHED = (*_FIRST, b'{"type":"need"', b'{"type":"send"')
 MOST_NOISE = 1 << 16
 """Bytes that a login may print before the agent says hello."""
 MEASUREMENTS = 4
@@ -51,14 +56,16 @@ class Controller:
 
     def __init__(
         self, names: Sequence[str], request: Request, answer: Answer, folder: str,
-        compile_: Compile | None = None, clock: Callable[[], int] = time.time_ns,
+        compile_: Compile | None = None, pusher: Pusher | None = None, clock: Callable[[], int] = time.time_ns,
     ) -> None:  # fmt: skip
         """*folder* is for the newest snapshot of each host, so that memory does not grow with their number.
 
         *compile_* compiles the script for hosts that its form does not fit; None: they compile for themselves.
+        *pusher* has what hosts without pytrace need.
         """
         self.hosts = {name: Host(name) for name in names}
         self.variants = Variants(compile_)
+        self._pusher = pusher
         self.news = 0
         """Grows with each snapshot of a host."""
         self._lock = threading.Lock()
@@ -97,10 +104,27 @@ class Controller:
                 raise TraceError("what it prints is no message of pytrace agent")
         except TraceError as error:
             self._over(host, State.LOST if host.hello else State.FAILED, error.message)
-        return None if host.state in OVER else self._said(host)
+        return self.due(name)
+
+    def due(self, name: str) -> bytes | None:
+        """What a host must hear now; None: nothing any more."""
+        host = self.hosts[name]
+        try:
+            return None if host.state in OVER else self._said(host)
+        except TraceError as error:
+            self._over(host, State.FAILED, error.message)
+            return None
+
+    def pushing(self) -> list[str]:
+        """Hosts that wait for what is to be pushed to them."""
+        return [name for name, host in self.hosts.items() if host.pushing and host.state not in OVER]
 
     def _said(self, host: Host) -> bytes:
-        """What a host must hear now: beats until its clock was measured, then the request; then an answer."""
+        """Parts of what is pushed; beats until the clock was measured, then the request; then an answer."""
+        if host.pushing and host.need is not None and self._pusher is not None:
+            said = self._pusher.answer(host.need, host.send)
+            host.pushing = not said
+            return said
         if host.misfit is not None:
             misfit, host.misfit = host.misfit, None
             return self.variants.line(host, misfit)
@@ -135,22 +159,15 @@ class Controller:
             self._over(host, State.LOST, f"the connection ended before the run did ({text})")
 
     def _line(self, host: Host, line: bytes, now: float) -> None:
-        if host.hello is None and not line.startswith(b'{"type":"hello"'):
+        if host.hello is None and not line.startswith(_FIRST if self._pusher is None else _PUSHED):
             return
         host.heard = now
         self._message(host, messages.from_agent(line), now)
 
     def _message(self, host: Host, message: FromAgent, now: float) -> None:
         match message:
-            case Hello():
-                host.hello = message
-            case Clock() if host.beat and message.sent == host.beat:
-                host.measured, host.beat = host.measured + 1, 0
-                host.clock = better(host.clock, measured(message, self._clock()))
-            case Clock():
-                pass  # The answer to a beat before the last one.
-            case Misfit():
-                host.misfit = message
+            case Need() | Send() | Hello() | Clock() | Misfit():
+                self._prepare(host, message)
             case Attached():
                 host.state, host.attached = State.RUNNING, now
             case Warned(text):
@@ -168,6 +185,23 @@ class Controller:
                 early = message.reason not in ("duration", "exit", "stop")
                 text = _first_line(message.error) or f"the run ended early ({message.reason})" if early else ""
                 self._over(host, State.CUT_SHORT if early else State.ANSWERED, text)
+
+    def _prepare(self, host: Host, message: Need | Send | Hello | Clock | Misfit) -> None:
+        """Take a message of a host that does not run yet."""
+        match message:
+            case Need():
+                host.need, host.pushing = message, True
+            case Send():
+                host.send, host.pushing = message, True
+            case Hello():
+                host.hello = message
+            case Misfit():
+                host.misfit = message
+            case Clock():
+                # Another one is the answer to a beat before the last one.
+                if host.beat and message.sent == host.beat:
+                    host.measured, host.beat = host.measured + 1, 0
+                    host.clock = better(host.clock, measured(message, self._clock()))
 
     def _over(self, host: Host, state: State, text: str) -> None:
         """A host has nothing more to say: its newest snapshot becomes part of the answer."""
@@ -198,7 +232,7 @@ class Controller:
 
     def silent(self, now: float) -> list[str]:
         """Hosts that say nothing any more; their connections are to be ended."""
-        patience = {State.WAITING: PREPARING, State.RUNNING: 3 * self._limits.every + 5}
+        patience = {State.WAITING: PREPARING, State.RUNNING: 3 * self._limits.every + 10}
         found = []
         for name in list(self._lines):
             host = self.hosts[name]

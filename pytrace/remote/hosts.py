@@ -11,7 +11,7 @@ import msgspec
 from pytrace.base.control_characters import printable_text
 from pytrace.core.diagnostics import counted
 from pytrace.remote.clocks import Offset
-from pytrace.remote.messages import Hello, Misfit
+from pytrace.remote.messages import Hello, Misfit, Need, Send
 
 SHOWN, MOST_KERNELS = 80, 5
 """Characters of a kernel's release, and number of releases that are shown: hosts send them."""
@@ -66,6 +66,11 @@ class Host(msgspec.Struct):
     measured: int = 0
     """How often it answered."""
     clock: Offset | None = None
+    need: Need | None = None
+    """What it has instead of pytrace."""
+    send: Send | None = None
+    pushing: bool = False
+    """Whether something is to be pushed to it."""
     misfit: Misfit | None = None
     """To be answered."""
     lacks: frozenset[str] = frozenset()

@@ -6,6 +6,7 @@ base64. docs/fleet.md describes the protocol.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -22,10 +23,15 @@ from pytrace.core.options.run_options import ACTIONS, SAMPLE, Budget
 PROTOCOL = 1
 """Grows when an older side would misunderstand; members that a reader does not know are ignored."""
 
+_CONVERTING = threading.Lock()
+
 LONGEST_REQUEST = 16 << 20
 """Bytes of the longest line that an agent reads."""
 LONGEST_MESSAGE = 32 << 20
 """Bytes of the longest line that a controller reads: a snapshot of 24 MiB, compressed."""
+
+LARGEST_SNAPSHOT = LONGEST_MESSAGE // 4 * 3 - 1024
+"""Bytes of a snapshot before base64."""
 
 LONGEST_TIME = 30 * 86400.0
 """Seconds of the longest run."""
@@ -113,6 +119,16 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, tag="run"):
     """Whether :class:`Misfit` is answered."""
 
 
+class Code(msgspec.Struct, frozen=True, kw_only=True, tag="code"):
+    """The answer to :class:`Need`: the archive that is pushed."""
+
+    digest: str
+    """SHA-256, in hex."""
+    size: int
+    once: bool
+    """Whether it is removed at the end."""
+
+
 class Variant(msgspec.Struct, frozen=True, tag="variant"):
     """The answer to :class:`Misfit`: an ahead-of-time file, or nothing, so that the text is compiled there."""
 
@@ -130,7 +146,7 @@ class Stop(msgspec.Struct, frozen=True, tag="stop"):
     """End the run as ``exit()`` does."""
 
 
-ToAgent: TypeAlias = Request | Variant | Beat | Stop
+ToAgent: TypeAlias = Request | Code | Variant | Beat | Stop
 
 
 def checked(request: Request) -> Request:
@@ -146,6 +162,19 @@ def checked(request: Request) -> Request:
 
 
 # ---------------------------------------------------------------------------------------------- from the agent
+
+
+class Need(msgspec.Struct, frozen=True, kw_only=True, tag="need"):
+    """Of the program of ``--push``: the host has this Python, and no pytrace."""
+
+    python: Name
+    machine: Name
+
+
+class Send(msgspec.Struct, frozen=True, kw_only=True, tag="send"):
+    """Of the program of ``--push``: the next part of the archive, as it is (no line)."""
+
+    start: Count
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
@@ -245,7 +274,7 @@ def over_budget(cost: RunCost | None) -> bool:
     return cost is not None and any(probe.detached or probe.weight > 1 for probe in cost.probes)
 
 
-FromAgent: TypeAlias = Hello | Clock | Misfit | Refused | Attached | Snapshot | Warned | End
+FromAgent: TypeAlias = Need | Send | Hello | Clock | Misfit | Refused | Attached | Snapshot | Warned | End
 
 
 # ---------------------------------------------------------------------------------------------- lines
@@ -280,7 +309,9 @@ def _decoded(line: bytes, union: Any, longest: int, name: str) -> Any:
     if len(line) > longest:
         raise TraceError(f"{name} has at most {longest} bytes")
     try:
-        return typed_json.decode(line, union)
+        # As in results/file_form: two threads must not decode a class for the first time at once.
+        with _CONVERTING:
+            return typed_json.decode(line, union)
     except msgspec.ValidationError as error:
         raise TraceError(f"not {name}: {error}") from None
 

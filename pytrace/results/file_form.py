@@ -12,6 +12,7 @@ import os
 import re
 import stat
 import struct
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from io import BytesIO
@@ -45,6 +46,10 @@ _HEADER = struct.Struct("<8sHH32sQQ")
 """Mark, version, zero, SHA-256 of all after the header, bytes of the document, and those of the contents at its end."""
 
 _LEVEL = 3
+
+_CONVERTING = threading.Lock()
+"""Held while classes of stored data are decoded: msgspec (0.22) looks at a class when it first decodes it, and crashes
+if two threads do so at once."""
 
 _MAP_NAME = re.compile(rb"@\w*", re.ASCII)
 
@@ -312,7 +317,7 @@ class _Opened:
         Raises:
             TraceError: it is damaged.
         """
-        with guarded(self._name, "its contents"):
+        with _CONVERTING, guarded(self._name, "its contents"):
             self._document.seek(max(0, self._end))
             contents = msgspec.msgpack.decode(self._document.read(), type=_Contents)
             runs = _runs(contents)

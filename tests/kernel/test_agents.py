@@ -89,6 +89,23 @@ def test_a_limit_is_used_up(limits: dict[str, int], reason: str) -> None:
         assert pytrace.Snapshot(running.last()).maps["@"]
 
 
+def test_results_that_are_too_large_for_a_message() -> None:
+    """The largest keys are sent, with what the others have at most."""
+    command = (
+        "from pytrace.agent import agent; from pytrace.remote import messages\n"
+        "messages.LARGEST_SNAPSHOT = 3000; agent.run()"
+    )
+    script = "begin { for ($i : 0..4000) { @[$i, rand] = sum($i); } exit(); }"
+    with agent(command) as running:
+        running.say(request(script))
+        end, _ = running.end()
+        last = running.last()
+    assert end.reason == "exit"
+    kept = last.maps["@"].entries
+    assert 0 < len(kept) == 4000 - last.losses["keys left out"]["@"]
+    assert min(kept.values()) == last.losses["wrong by at most"]["@"] + 1  # type: ignore[type-var,operator]
+
+
 def test_a_budget_that_detaches_everything_ends_it() -> None:
     with agent() as running:
         attached(running, COUNTING, budget="0.001%", over_budget="detach", every=0.5)

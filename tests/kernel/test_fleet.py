@@ -2,56 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
-import pytrace
 from pytrace.remote import messages
 from pytrace.remote.messages import Hello, Refused
-from tests.support import ssh_hosts
+from tests.support import faulty_hosts, ssh_hosts
 from tests.support.agents import COUNTING, ROOT, call
 from tests.support.patience import patience
-from tests.support.ssh_hosts import AGENT, HERE, OWN, wait_for
+from tests.support.ssh_hosts import AGENT, wait_for
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
-CALLS = f"{OWN} t:syscalls:sys_enter_getppid /{HERE} && comm == \"caller\"/ {{ @ = count(); }}"
-
-
 @pytest.mark.skipif(bool(ssh_hosts.missing()), reason=f"needs {ssh_hosts.missing()}")
 def test_hosts_and_faults(tmp_path: Path) -> None:
-    """Counts are the sum of what each host did; every fault is reported by host, and leaves nothing on any of them."""
-    flood = tmp_path / "flood"
-    flood.write_text(f"#!{sys.executable} -S\nimport os\nwhile True: os.write(1, b'x' * 4096)\n")
-    flood.chmod(0o755)
-    agents = [AGENT, AGENT, AGENT, AGENT, "/nowhere/pytrace agent", str(flood), ""]
-    with ssh_hosts.bed(tmp_path, agents) as bed:
-        web = bed.hosts
-        saved = tmp_path / "all.pts"
-        words = ("--by", "host", "--every", "1", "-e", CALLS, "--duration", "12", "--save", str(saved), "-f", "json")
-        with bed.fleet(*words) as fleet:
-            assert wait_for(fleet, "attached on") == "attached on 4 of 7 hosts\n"
-            for number, host in enumerate(web[:4], start=1):
-                host.calls(1000 * number)
-            web[2].unplug()
-            out, error = fleet.communicate(timeout=patience(60))
-        assert fleet.returncode == 1, error
-        web[2].kill()  # its agent ends without a heartbeat, too: tests/kernel/test_agents.py
-        assert bed.left() == {}
-    lines = error.splitlines()
-    assert lines[-1].startswith("3 of 7 hosts answered; 3 failed, 1 silent since "), error
-    assert "web07: Connection refused (port 22)" in lines
-    assert any(line.startswith("web05: ") and "/nowhere/pytrace" in line for line in lines), error
-    assert "web06: what it prints is no message of pytrace agent" in lines
-    assert any(line.startswith("web03: nothing was heard of the agent for") for line in lines), error
-    counts = pytrace.Snapshot.load(saved).to_dict("@")
-    assert {name: counts[name] for name in ("web01", "web02", "web04")} == {"web01": 1000, "web02": 2000, "web04": 4000}
-    assert json.loads(out.splitlines()[0])["data"]["@"]["web02"] == 2000
+    """Seven hosts; scripts/measure-fleet --hosts asks fifty."""
+    faulty_hosts.check(faulty_hosts.ask(tmp_path, 7, 14, "--every", "1"))
 
 
 def local(*words: str) -> subprocess.Popen[str]:
@@ -107,3 +78,17 @@ def test_stages_stop_at_the_first_refusal(tmp_path: Path) -> None:
     assert int(out.split()[1]) >= 5, out
     assert "a[3-4]: not asked: the roll-out stopped (a2: no such tracepoint)\n" in error
     assert error.endswith("1 of 4 hosts answered; 2 not asked, 1 refused (kernel 4.19)\n")
+
+
+def test_hosts_without_pytrace() -> None:
+    """What they need is sent, used once, and removed: a Python that is not this environment's runs the agent."""
+    before = set(Path(tempfile.gettempdir()).glob("pytrace-push-*"))
+    words = ("--push=once", "--agent", f"{sys.base_prefix}/bin/python3", "--worker", "exec", "--hosts", "a[1-2]")
+    command = [sys.executable, "-m", "pytrace", "fleet", *words, "-e", COUNTING]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as fleet:
+        assert wait_for(fleet, "attached") == "attached on 2 of 2 hosts\n"
+        call(11)
+        fleet.send_signal(signal.SIGINT)
+        out, error = fleet.communicate(timeout=patience(60))
+    assert (fleet.returncode, out.strip(), error) == (0, "@: 22", "2 of 2 hosts answered\n")
+    assert set(Path(tempfile.gettempdir()).glob("pytrace-push-*")) == before

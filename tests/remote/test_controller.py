@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from pytrace.core.costs import ProbeCost, RunCost
+from pytrace.core.diagnostics import TraceError
 from pytrace.remote import controller, messages
 from pytrace.remote.answer import Answer
 from pytrace.remote.clocks import Offset
@@ -23,8 +24,10 @@ from pytrace.remote.messages import (
     Hello,
     Limits,
     Misfit,
+    Need,
     Refused,
     Request,
+    Send,
     Snapshot,
     Variant,
     Warned,
@@ -264,3 +267,37 @@ def test_a_misfit_is_answered_with_a_variant(tmp_path: Path) -> None:
     assert line is not None
     assert messages.to_agent(line) == Variant(b"['ringbuf'] 128")
     assert made.output("web1", messages.encode(ATTACHED), 1) == b""
+
+
+class Parts:
+    """Has what is pushed only at the second time."""
+
+    asked = 0
+
+    def answer(self, need: Need, send: Send | None) -> bytes:
+        self.asked += 1
+        if need.machine == "m68k":
+            raise TraceError("nothing can be pushed there")
+        return b"" if self.asked == 1 else f"{need.python} {send and send.start}".encode()
+
+
+def test_what_is_pushed(tmp_path: Path) -> None:
+    made = Controller(["web1", "web2"], REQUEST, Answer(None), str(tmp_path), pusher=Parts())  # type: ignore[arg-type]
+    for name in made.hosts:
+        made.connecting(name, 0)
+    need = Need(python="3.12", machine="x86_64")
+    assert made.output("web1", b"Welcome\n" + messages.encode(need), 1) == b""
+    assert made.pushing() == ["web1"]
+    assert made.due("web1") == b"3.12 None"
+    assert made.pushing() == []
+    assert made.output("web1", messages.encode(Send(start=7)), 1) == b"3.12 7"
+    said = made.output("web1", messages.encode(hello("web1")), 1)
+    assert said is not None
+    assert isinstance(messages.to_agent(said), Beat)
+    assert made.output("web2", messages.encode(Need(python="3.12", machine="m68k")), 1) is None
+    assert (made.hosts["web2"].state, made.hosts["web2"].text) == (State.FAILED, "nothing can be pushed there")
+
+
+def test_nothing_is_pushed_unless_asked_to(three: Controller) -> None:
+    assert three.output("web1", messages.encode(Need(python="3.12", machine="x86_64")), 1) == b""
+    assert three.hosts["web1"].need is None

@@ -13,15 +13,18 @@ from pytrace.remote.messages import (
     Attached,
     Beat,
     Clock,
+    Code,
     End,
     FromAgent,
     Hello,
     Limits,
     Lines,
     Misfit,
+    Need,
     Options,
     Refused,
     Request,
+    Send,
     Snapshot,
     Stop,
     ToAgent,
@@ -38,7 +41,12 @@ REQUEST = Request(
 COST = RunCost(5, 2, (ProbeCost("k:f", 3, 4, 5, 6, True),), 1, 2, 3)
 
 
-@pytest.mark.parametrize("message", [REQUEST, Variant(b"\xff"), Variant(), Beat(), Beat(1 << 60), Stop()])
+@pytest.mark.parametrize(
+    "message",
+    [
+        REQUEST, Code(digest="a", size=5, once=True), Variant(b"\xff"), Variant(), Beat(), Beat(1 << 60), Stop(),
+    ],
+)  # fmt: skip
 def test_what_a_controller_says(message: ToAgent) -> None:
     line = messages.encode(message)
     assert line.count(b"\n") == 1
@@ -51,6 +59,8 @@ def test_what_a_controller_says(message: ToAgent) -> None:
         Hello(protocol=1, version="0.1", host="web", kernel="6.1", machine="x86_64", wall=1 << 60, monotonic=5),
         Clock(5, 1 << 60, -5),
         Misfit(lacks=("ringbuf",), cpus=256),
+        Need(python="3.12", machine="x86_64"),
+        Send(start=5),
         Refused(text="ERROR: no\nHINT: x\n", status=1),
         Attached(probes=3, compiled_here=True),
         Snapshot(number=2, data=bytes(range(256))),

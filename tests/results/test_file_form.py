@@ -24,6 +24,8 @@ from pytrace.results.snapshot import SnapshotData
 from tests.support.portable import KEYS, VALUES, maps, snapshots
 from tests.support.snapshots import COUNT, STRING, map_data, run, snapshot, stack, table
 
+ROOT = Path(__file__).resolve().parents[2]
+
 
 def again(found: SnapshotData) -> SnapshotData:
     return file_form.from_bytes(file_form.to_bytes(found), "x.pts")
@@ -391,3 +393,19 @@ def test_names_that_no_map_has_are_refused(name: str) -> None:
     data = file_form.to_bytes(snapshot(map_data(name, None, types.Count(), {None: 1})))
     with pytest.raises(TraceError, match="is no name of a map"):
         file_form.from_bytes(data, "x")
+
+
+def test_threads_may_read_snapshots_at_once() -> None:
+    """In a new process, as msgspec looks at a class when it decodes it for the first time."""
+    code = """
+import sys, threading
+from pytrace.results import file_form
+from tests.support.snapshots import COUNT, STRING, map_data, run, snapshot
+data = file_form.to_bytes(snapshot(map_data("@", STRING, COUNT, {f"x{n}": n for n in range(50)}), of=run("a")))
+sys.setswitchinterval(1e-5)
+threads = [threading.Thread(target=file_form.from_bytes, args=(data, "x")) for _ in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

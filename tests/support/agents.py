@@ -68,9 +68,9 @@ class Agent:
 
 
 @contextmanager
-def agent() -> Iterator[Agent]:
-    """An agent that waits for its request."""
-    command = [sys.executable, "-m", "pytrace", "agent"]
+def agent(program: str = "") -> Iterator[Agent]:
+    """An agent that waits for its request; *program* is run instead of it."""
+    command = [sys.executable, *(("-c", program) if program else ("-m", "pytrace", "agent"))]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT) as process:
         try:
             yield Agent(process)

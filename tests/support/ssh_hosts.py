@@ -52,7 +52,7 @@ HERE = "curtask->nsproxy->net_ns->ns.inum == @mine"
 
 def missing() -> str:
     """What this machine lacks for such hosts; empty if nothing."""
-    return ", ".join(name for name in ("ip", "nsenter", "ssh", "ssh-keygen", SSHD) if shutil.which(name) is None)
+    return ", ".join(name for name in ("ip", "tc", "nsenter", "ssh", "ssh-keygen", SSHD) if shutil.which(name) is None)
 
 
 def _ip(*words: str) -> None:
@@ -88,6 +88,11 @@ class Host(msgspec.Struct):
     def unplug(self) -> None:
         """Take its link down: both ends of a connection remain, and hear nothing any more."""
         _ip("-n", self.namespace, "link", "set", "up0", "down")
+
+    def slow_down(self, rate: str) -> None:
+        """Limit what it sends: ``tc``'s token bucket, as a slow line."""
+        words = ("qdisc", "add", "dev", "up0", "root", "tbf", "rate", rate, "burst", "4kb", "latency", "2s")
+        subprocess.run(["tc", "-n", self.namespace, *words], check=True, capture_output=True)
 
     def calls(self, times: int) -> None:
         """A process of this host, whose name is ``caller``, calls getppid() *times*."""
