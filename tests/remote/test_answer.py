@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
+from pytrace.interface.snapshots import Snapshot
 from pytrace.remote.answer import WIDTH, Answer, labelled
 from pytrace.results.merge import merge
 from pytrace.results.snapshot import SnapshotData
@@ -67,3 +70,20 @@ def test_what_does_not_fit_is_refused_and_changes_nothing() -> None:
         with pytest.raises(TraceError, match=error):
             answer.add("web2", other)
     assert answer.result() == before
+
+
+def test_an_answer_by_host_is_written_as_any_result() -> None:
+    """Histograms by host are a heat map, hosts × buckets, in which the one slow host is alone at the top."""
+    answer = Answer(str)
+    for number in range(12):
+        counts = dict.fromkeys(range(4, 8), 100) | ({16: 3} if number == 7 else {})
+        made = snapshot(map_data("@usecs", None, types.Hist(), {None: counts}), of=run(f"run-{number}"))
+        answer.add(f"web{number:02}", made)
+    result = Snapshot(answer.result())
+    picture = result.format("svg").decode()
+    assert "@usecs: 4803" in picture
+    assert [line for line in re.findall(r"<title>(.*?)</title>", picture) if "3 of 403" in line] == [
+        "web07, [16K, 32K): 3 of 403 (0.74%)"
+    ]
+    for name in ("text", "json", "csv", "openmetrics", "html"):
+        assert b"web07" in result.format(name)
