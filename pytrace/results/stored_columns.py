@@ -31,9 +31,7 @@ class _StoredMapping(Mapping[Portable, V]):
         self._known: dict[Portable, V] | None = None
 
     def _keys(self, parts: Any, count: int) -> list[Portable]:
-        if self._key is None:
-            return [None] * count
-        return cast("list[Portable]", columns.unpack(self._tables, self._key, parts[0], count))
+        return _keys(self._tables, self._key, parts, count)
 
     def _values(self, parts: Any, count: int) -> list[V]:
         raise NotImplementedError
@@ -101,6 +99,13 @@ class StoredTimes(_StoredMapping[int]):
 
     def __iter__(self) -> Iterator[Portable]:
         return (key for key, _ in self.pairs())
+
+
+def _keys(tables: TablesReader, key: Type | None, parts: Any, count: int) -> list[Portable]:
+    """The keys of entries, which are in the first of their columns."""
+    if key is None:
+        return [None] * count
+    return cast("list[Portable]", columns.unpack(tables, key, parts[0], count))
 
 
 class StoredRows(Collection[tuple[Portable, ...]]):
@@ -176,8 +181,6 @@ class StoredPrint(msgspec.Struct, frozen=True):
         if not 0 <= self.rows <= (1 if data.key is None else len(memoryview(self.columns))):
             raise ValueError(f"a print of {data.name} has {self.rows} rows")
         parts = msgspec.msgpack.decode(self.columns, type=tuple_of(entry_forms(data.key, data.value)))
-        keys: list[Portable] = [None] * self.rows
-        if data.key is not None:
-            keys = cast("list[Portable]", columns.unpack(tables, data.key, parts[0], self.rows))
+        keys = _keys(tables, data.key, parts, self.rows)
         values = columns.unpack(tables, data.value, parts[-1], self.rows)
         return Print(data.name, self.time, dict(zip(keys, values, strict=True)), self.cleared, self.number)
