@@ -9,7 +9,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent.parent / "pytrace"
 
-MOST_ANY = 35
+MOST_ANY = 36
 """Lines of code that name ``Any``: columns of snapshots and rows of value types, which hold values of every type, JSON
 that is read, compiled code, enumerations, values of pyelftools and PLY, classes of ClusterShell, and
 what scripts give to Python programs."""

@@ -7,8 +7,9 @@ add up when parts are merged, as losses do: they are kept there, by map.
 from __future__ import annotations
 
 import heapq
+import operator
 from collections.abc import Callable, Mapping
-from typing import cast
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -17,7 +18,6 @@ from pytrace.core.diagnostics import counted
 from pytrace.core.types import Type
 from pytrace.results import file_form
 from pytrace.results.snapshot import MapData, SnapshotData, Table
-from pytrace.results.values import Value
 
 LEFT_OUT = "keys left out"
 """The kind of loss: how many entries of maps of hosts."""
@@ -28,29 +28,24 @@ sum of negative numbers, too large."""
 MOST_KEYS = 1_000_000
 """Of a map of an answer."""
 
-Weight = Callable[[Value], int]
+Weight = Callable[[Any], int]
+"""Of the values of one type."""
 
 
-def _number(value: Value) -> int:
-    return abs(cast("int", value))
+def _samples(value: tuple[int, int]) -> int:
+    return value[1]
 
 
-def _samples(value: Value) -> int:
-    return cast("tuple[int, int]", value)[1]
-
-
-def _counts(value: Value) -> int:
-    return sum(cast("Mapping[int, int]", value).values())
+def _counts(value: Mapping[int, int]) -> int:
+    return sum(value.values())
 
 
 _ADDED: Mapping[type[Type], Weight] = {
-    types.Count: _number, types.Sum: _number, types.Avg: _samples, types.Stats: _samples, types.Hist: _counts,
+    types.Count: abs, types.Sum: abs, types.Avg: _samples, types.Stats: _samples, types.Hist: _counts,
     types.LHist: _counts,
 }  # fmt: skip
 """Weights of aggregations that add up, for which there is a bound."""
-_KEPT: Mapping[type[Type], Weight] = {
-    types.Max: lambda value: cast("int", value), types.Min: lambda value: -cast("int", value)
-}  # fmt: skip
+_KEPT: Mapping[type[Type], Weight] = {types.Max: operator.pos, types.Min: operator.neg}
 """Weights of others, of which it is only said how many were left out. Any others are kept by chance."""
 
 
