@@ -125,6 +125,12 @@ pip_wheel() {
     )
 }
 
+# wait_for_setup: takes the lock of set-ups, descriptor 8: one at a time, of all checkouts.
+wait_for_setup() {
+    command -v flock >/dev/null || return 0
+    flock -n 8 || { say "waiting for the set-up of another checkout"; flock 8; }
+}
+
 # ensure_venv LEVEL: `run` is what pytrace needs, `dev` adds tests and checks.
 ensure_venv() {
     level=$1
@@ -138,7 +144,7 @@ ensure_venv() {
     base_python=$(find_python) || return 1
     mkdir -p "$cache" || return 1
     (
-        if command -v flock >/dev/null; then flock 8; fi # two first starts at once: the second waits
+        wait_for_setup # two first starts at once: the second waits
         make_venv
     ) 8>"$cache/setup.lock" || return 1
     give_back "$venv"
@@ -296,7 +302,7 @@ ensure_headers() {
     cached=$(cd "$trees" && for found in "$1".*/.ready; do [ -e "$found" ] && printf '%s\n' "${found%/.ready}"; done | sort -V | tail -n 1)
     if [ -z "$cached" ]; then
         (
-            if command -v flock >/dev/null; then flock 8; fi # two first starts at once: the second finds it done
+            wait_for_setup # two first starts at once: the second finds it done
             fetch_headers "$1"
         ) 8>"$cache/setup.lock" || return 1
         cached=$(cd "$trees" && printf '%s\n' "$1".*/.ready | sort -V | tail -n 1)
@@ -340,7 +346,7 @@ ensure_readers() {
     command -v node >/dev/null && command -v npm >/dev/null || need "what reads profiles" nodejs npm || return 1
     mkdir -p "$cache" || return 1
     (
-        if command -v flock >/dev/null; then flock 8; fi
+        wait_for_setup
         if [ -r "$readers/stamp" ] && [ "$(cat "$readers/stamp")" = "$readers_wanted" ]; then exit 0; fi
         say "fetching what reads profiles (once)"
         new_log || exit 1
@@ -372,7 +378,7 @@ ensure_peer() {
     need "the peer bpftrace" debootstrap util-linux || return 1
     mkdir -p "$cache/peer" || return 1
     (
-        flock 8 # two first starts at once: the second finds it done
+        wait_for_setup # two first starts at once: the second finds it done
         if [ ! -e "$peer/.ready" ]; then make_peer; fi
     ) 8>"$cache/peer/lock" || return 1
 }
