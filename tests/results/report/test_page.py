@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 from html.parser import HTMLParser
 
@@ -75,3 +76,12 @@ def test_a_missing_viewer_is_an_error_before_anything_is_traced(monkeypatch: pyt
     monkeypatch.setattr(page, "_VIEWER", ("web/dist/missing.js",))
     with pytest.raises(TraceError, match="the viewer of HTML reports is missing"):
         table.named("html").writer()
+
+
+def test_licences_of_all_libraries_are_in_the_report() -> None:
+    wanted = json.loads((page.folder() / "web" / "package.json").read_text())["dependencies"]
+    assert wanted
+    text = "".join(parsed(made()).texts)
+    for name, version in wanted.items():
+        assert f"{name} {version}\n" in text
+    assert "Permission is hereby granted" in text
