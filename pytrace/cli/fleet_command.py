@@ -223,7 +223,7 @@ def _cluster(arguments: Namespace) -> _Fleet:
     ) -> None:
         kubernetes_carrier.ask(limits, controller, rollout, access, tell, stopping)
 
-    return _Fleet(sorted(labels), label, ",".join, ask, lambda snapshot: access.names().named(snapshot))
+    return _Fleet(sorted(labels), label, ",".join, ask, access.named)
 
 
 def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:

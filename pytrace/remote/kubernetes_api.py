@@ -17,6 +17,7 @@ from pytrace.base.control_characters import printable_text
 from pytrace.core.diagnostics import TraceError
 from pytrace.remote import pods
 from pytrace.remote.pods import Deployment, Pod
+from pytrace.results.snapshot import SnapshotData
 
 HOPELESS = frozenset({
     "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError",
@@ -131,6 +132,10 @@ class Client:
         for pod in listed.items or ():
             found.add(pod)
         return found
+
+    def named(self, snapshot: SnapshotData) -> SnapshotData:
+        """A snapshot with names of containers in place of paths of cgroups; without such, no pods are listed."""
+        return self.names().named(snapshot) if pods.shows_cgroups(snapshot) else snapshot
 
     @contextmanager
     def deployed(self, deployment: Deployment) -> Iterator[None]:

@@ -271,6 +271,12 @@ class ContainerNames:
                 return value
 
 
+def shows_cgroups(snapshot: SnapshotData) -> bool:
+    """Whether a snapshot has paths of cgroups, which stand for containers."""
+    types = [type_ for data in snapshot.maps.values() for type_ in (data.key, data.value)]
+    return any(map(_has_paths, [*types, *(table.type for table in snapshot.tables)]))
+
+
 def _has_paths(type_: Type | None) -> bool:
     match type_:
         case CgroupPath():

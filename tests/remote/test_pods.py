@@ -93,7 +93,14 @@ def test_only_paths_of_cgroups_are_named() -> None:
         {"@": MapData("@", both, Count(), {(path, path): 3}), "@n": MapData("@n", String(128), Count(), {path: 1})},
         (Table(record, {"run": [(path, 5)]}),),
     )
+    assert pods.shows_cgroups(snapshot)
     named = names.named(snapshot)
     assert named.maps["@"].entries == {("shop/cart-1/app", path): 3}
     assert named.maps["@n"].entries == {path: 1}
     assert named.tables[0].rows == {"run": [("shop/cart-1/app", 5)]}
+
+
+def test_a_snapshot_without_paths_of_cgroups() -> None:
+    counts = MapData("@", String(128), Count(), {"unified:/x": 1})
+    table = Table(Record(("n",), (UINT64,)), {"run": [(5,)]})
+    assert not pods.shows_cgroups(SnapshotData((), {"@": counts}, (table,)))
