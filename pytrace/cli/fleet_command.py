@@ -6,6 +6,7 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypedDict
 
 import msgspec
@@ -193,13 +194,8 @@ def _hosts(arguments: Namespace) -> _Fleet:
         program=bootstrap() if arguments.push else "", become=arguments.become == "sudo", worker=arguments.worker,
         fanout=arguments.fanout, ssh_options=arguments.ssh_options,
     )  # fmt: skip
-
-    def ask(
-        limits: Limits, controller: Controller, rollout: Rollout, tell: Callable[[str], object], stopping: Stopping
-    ) -> None:
-        clustershell.ask(limits, controller, rollout, carriage, tell, stopping)
-
-    return _Fleet(names, clustershell.label(arguments.by, names), clustershell.fold, ask)
+    label = clustershell.label(arguments.by, names)
+    return _Fleet(names, label, clustershell.fold, partial(clustershell.ask, carriage))
 
 
 def _cluster(arguments: Namespace) -> _Fleet:
@@ -217,13 +213,7 @@ def _cluster(arguments: Namespace) -> _Fleet:
     ))  # fmt: skip
     labels = access.nodes()
     label = None if arguments.by is None else kubernetes_api.node_labels(labels, arguments.by).__getitem__
-
-    def ask(
-        limits: Limits, controller: Controller, rollout: Rollout, tell: Callable[[str], object], stopping: Stopping
-    ) -> None:
-        kubernetes_carrier.ask(limits, controller, rollout, access, tell, stopping)
-
-    return _Fleet(sorted(labels), label, ",".join, ask, access.named)
+    return _Fleet(sorted(labels), label, ",".join, partial(kubernetes_carrier.ask, access), access.named)
 
 
 def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -112,7 +112,7 @@ class Fleet:
 
         try:
             clustershell.ask(
-                self._request.limits, self._asked, self._stages, self._carriage, lambda _: None, self._stopping
+                self._carriage, self._request.limits, self._asked, self._stages, lambda _: None, self._stopping
             )
         except BaseException as error:  # noqa: BLE001  (raised again in the thread that waits)
             self._error = error

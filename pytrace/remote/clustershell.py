@@ -17,7 +17,7 @@ from ClusterShell.NodeSet import NodeSet, NodeSetException
 from ClusterShell.NodeUtils import GroupResolverError, GroupSourceError
 from ClusterShell.Task import task_self
 
-from pytrace.core.diagnostics import TraceError, counted
+from pytrace.core.diagnostics import TraceError
 from pytrace.remote import messages
 from pytrace.remote.carriage import LEAVE, TICK, Carriage, Stopping
 from pytrace.remote.controller import Controller
@@ -84,7 +84,7 @@ def label(by: str | None, hosts: Sequence[str]) -> Callable[[str], str] | None:
 
 
 def ask(
-    limits: Limits, controller: Controller, rollout: Rollout, carriage: Carriage, tell: Callable[[str], object],
+    carriage: Carriage, limits: Limits, controller: Controller, rollout: Rollout, tell: Callable[[str], object],
     stopping: Stopping,
 ) -> None:  # fmt: skip
     """Ask the hosts of *controller*, until each has answered or is given up.
@@ -176,8 +176,6 @@ class _Carrier(EventHandler):  # type: ignore[misc]
         """When connections are ended from which nothing more is wanted."""
         self._leaving: float | None = None
         self._tell = tell
-        self._told = 0
-        """Stages of which it was told that the script is attached."""
 
     def begin_stage(self) -> bool:
         """Ask the hosts that are due. Returns whether there are any."""
@@ -228,7 +226,8 @@ class _Carrier(EventHandler):  # type: ignore[misc]
         for name in self._controller.pushing():
             if name in self._workers and (said := self._controller.due(name)):
                 self._workers[name].write(said)
-        self._tell_attached()
+        if line := self._rollout.news(self._controller.attached, "host"):
+            self._tell(line)
         self.begin_stage()
         if (self._stopping.count or self._rollout.stopped) and self._leaving is None:
             self._leaving = now
@@ -237,12 +236,6 @@ class _Carrier(EventHandler):  # type: ignore[misc]
                 worker.write(messages.encode(Stop()))
         if self._leaving is not None and (self._stopping.count > 1 or now - self._leaving > LEAVE):
             self._task.abort()
-
-    def _tell_attached(self) -> None:
-        attached, rollout = self._controller.attached, self._rollout
-        if attached is not None and self._told < rollout.stage and not rollout.stopped:
-            self._told = rollout.stage
-            self._tell(f"{rollout.title}attached on {attached} of {counted(len(rollout.asked), 'host')}")
 
     def _abort(self, names: set[str]) -> None:
         for name in names & self._workers.keys():

@@ -17,7 +17,6 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.stream.ws_client import ERROR_CHANNEL, STDERR_CHANNEL, STDOUT_CHANNEL
 from websocket import ABNF, WebSocketException
 
-from pytrace.core.diagnostics import counted
 from pytrace.remote import messages
 from pytrace.remote.carriage import LEAVE, TICK, Stopping
 from pytrace.remote.controller import PREPARING, Controller
@@ -129,7 +128,7 @@ def exit_status(data: bytes) -> int | None:
 
 
 def ask(
-    limits: Limits, controller: Controller, rollout: Rollout, access: Client, tell: Callable[[str], object],
+    access: Client, limits: Limits, controller: Controller, rollout: Rollout, tell: Callable[[str], object],
     stopping: Stopping,
 ) -> None:  # fmt: skip
     """Ask the nodes that are *controller*'s hosts, as :func:`pytrace.remote.clustershell.ask` asks hosts.
@@ -168,8 +167,6 @@ class _Run:
         """Nodes that are to be asked as soon as their pods run."""
         self._begun = self._polled = self._beaten = 0.0
         self._leaving: float | None = None
-        self._told = 0
-        """Stages of which it was told that the script is attached."""
         self._begin_stage()
 
     @property
@@ -200,10 +197,8 @@ class _Run:
                 self._event(*self._events.get_nowait())
         for node in self._controller.silent(time.monotonic()):
             self._drop(node)
-        attached = self._controller.attached
-        if attached is not None and self._told < self._rollout.stage:
-            self._told = self._rollout.stage
-            self._tell(f"{self._rollout.title}attached on {attached} of {counted(len(self._rollout.asked), 'node')}")
+        if line := self._rollout.news(self._controller.attached, "node"):
+            self._tell(line)
         if self._leaving is None:
             self._begin_stage()
 

@@ -38,6 +38,8 @@ class Rollout:
         """The hosts of all stages that were begun."""
         self.stopped = ""
         """Why no further stage is begun."""
+        self._told = 0
+        """Stages of which it was told that the script is attached."""
 
     @property
     def over(self) -> bool:
@@ -48,6 +50,16 @@ class Rollout:
     def title(self) -> str:
         """The stage in messages; empty if there is one only."""
         return f"stage {self.stage} of {len(self._sizes)}: " if len(self._sizes) > 1 else ""
+
+    def news(self, attached: int | None, noun: str) -> str:
+        """The line that the script is attached on all hosts of the stage on which it can be; empty if it was told.
+
+        *attached* is :attr:`pytrace.remote.controller.Controller.attached`.
+        """
+        if attached is None or self._told == self.stage or self.stopped:
+            return ""
+        self._told = self.stage
+        return f"{self.title}attached on {attached} of {counted(len(self.asked), noun)}"
 
     def due(self, hosts: Mapping[str, Host]) -> Sequence[str]:
         """The hosts to be asked now: those of the next stage, if the one before did no harm."""

@@ -84,3 +84,16 @@ def test_one_stage_has_no_title() -> None:
     rollout = Rollout(NAMES, stages("all", 20))
     assert rollout.due({name: Host(name) for name in NAMES}) == NAMES
     assert (rollout.title, rollout.over) == ("", True)
+
+
+def test_each_stage_is_told_once_when_it_is_attached() -> None:
+    rollout, hosts = fleet()
+    assert rollout.news(0, "node") == ""
+    rollout.due(hosts)
+    assert rollout.news(None, "node") == "", "some may still attach"
+    assert rollout.news(1, "node") == "stage 1 of 3: attached on 1 of 1 node"
+    assert rollout.news(1, "node") == ""
+    hosts["web0"].state = State.ANSWERED
+    rollout.due(hosts)
+    rollout.stopped = "harm"
+    assert rollout.news(4, "node") == ""
