@@ -25,16 +25,22 @@ PIPE = """
 import os, threading, time
 reader, writer = os.pipe()
 end = time.monotonic() + 2
-def write():
+processors = sorted(os.sched_getaffinity(0))
+def write(number):
+    os.sched_setaffinity(0, {processors[number % len(processors)]})
     while time.monotonic() < end:
-        os.write(writer, bytes(4096))
-for _ in range(3):
-    threading.Thread(target=write, daemon=True).start()
+        os.write(writer, bytes(65536))
+for number in range(3):
+    threading.Thread(target=write, args=(number,), daemon=True).start()
 while time.monotonic() < end:
-    os.read(reader, 4096)
+    os.read(reader, 65536)
 os._exit(0)
 """
-"""Three threads write to a pipe that the fourth reads, all under the pipe's mutex, until they met for sure."""
+"""Three threads write to a pipe that the fourth reads, all under the pipe's mutex.
+
+They are spread over the processors: threads that the scheduler puts on one processor never wait for a mutex, since
+nobody sleeps while holding it. The writes are long, so that the interpreter's own lock does not keep the threads apart.
+"""
 
 
 def pipe(folder: Path) -> str:
