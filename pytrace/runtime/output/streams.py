@@ -90,7 +90,9 @@ class Output:
         self.events_over = False
         """Whether all events have been printed or dropped, so that only maps follow."""
         self.left = 0
-        """Events that were not printed: dropped by :meth:`flush` and by the consumer of events."""
+        """Events that were not printed: dropped here and by the consumer of events."""
+        self._any_dropped = False
+        """Whether anything was dropped."""
         self.gave_up = False
         """Whether the last :meth:`flush` gave up on the reader."""
         self.cuts = 0
@@ -160,7 +162,7 @@ class Output:
 
         It does when the user has asked for the end; maps are waited for, unless events were left out before them.
         """
-        return self._requests.ending and (not self.events_over or self.left > 0)
+        return self._requests.ending and (not self.events_over or self._any_dropped)
 
     def write(self, data: bytes) -> None:
         """Print *data*."""
@@ -243,7 +245,7 @@ class Output:
             self.advance, self.channel, lambda: 0 if self._writing is None else self._writing.written
         )
         if self.gave_up:
-            self.left += self.drop(resume=True)
+            self.drop(resume=True)
 
     def _wait_for(self, advance: Callable[[], bool], channel: Channel, written: Callable[[], int]) -> bool:
         """Call *advance* until it is done. Returns False when the reader was given up (:attr:`impatient`)."""
@@ -259,18 +261,19 @@ class Output:
         return True
 
     def _forget(self) -> None:
-        """Forget all parts that wait: they were written or are to be dropped."""
+        """Forget all parts that wait: they were written."""
         self._written = self.accepted
         self._parts, self._writing = [], None
         self._counted, self._size = 0, 0
 
-    def drop(self, *, resume: bool = False) -> int:
-        """Drop the parts that wait. Returns the number of those that were not written whole.
+    def drop(self, *, resume: bool = False) -> None:
+        """Drop the parts that wait, and count the events that were not written whole in :attr:`left`.
 
         With *resume*, later output must not start within a line: the rest of a part that is half written stays, and is
         not counted.
         """
         self._patience = _PATIENCE_LATER
+        self._any_dropped = True
         self.cuts += 1
         left = len(self._parts)
         half = b""
@@ -281,13 +284,18 @@ class Output:
             left += len(ends) - whole
             if resume and written > (ends[whole - 1] if whole else 0):
                 half = bytes(self._writing.data[written : ends[whole]])
-        self._forget()
-        if half:
+        rest = Batch([half]) if half else None
+        accepted = self.accepted
+        # Nothing is called from here on: a signal's exception finds the parts either waiting or counted.
+        if rest is not None:
             left -= 1
-            self._written -= 1
-            self._writing = Batch([half])
+            accepted -= 1
             self._in_line = True
-        return left
+        if not self.events_over:
+            self.left += left
+        self._written = accepted
+        self._parts, self._writing = [], rest
+        self._counted, self._size = 0, 0
 
     def message(self, text: str) -> None:
         """Print *text*, which ends its line itself, on standard error."""
@@ -313,6 +321,7 @@ class Output:
         if self._send_message(text):
             self._written += len(parts)
         else:
+            self._any_dropped = True
             self.left += len(parts)
 
     @cached_property

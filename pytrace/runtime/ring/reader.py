@@ -106,6 +106,8 @@ class RingReader:
         """Whether an event of :meth:`notice` has been copied out of the ring; it may still wait to be handled."""
         self.handling = 0
         """Events that a handler was given and has not returned from; it may have raised."""
+        self.discarded = 0
+        """Events that were dropped (:meth:`discard`)."""
         self.position = 0
         """How far the output was before that (*position* of :meth:`drain`)."""
         self.peak_backlog = 0
@@ -188,9 +190,11 @@ class RingReader:
                 break
         return total
 
-    def discard(self) -> int:
-        """Drop all waiting events. Returns their number, without those of a handler that was interrupted."""
-        dropped = sum(part.records for chunk in self._backlog for part in chunk.segments)
+    def discard(self) -> None:
+        """Drop all waiting events, and count them in :attr:`discarded`; not those of an interrupted handler."""
+        waiting = sum(part.records for chunk in self._backlog for part in chunk.segments)
+        # As in collect, nothing is called between counting events and giving them up.
+        self.discarded += waiting
         self._backlog.clear()
         self._backlog_bytes = 0
         while waiting := self._producer[0] - self._position:
@@ -200,11 +204,11 @@ class RingReader:
             segments, end = self.index.segments(start, start + min(waiting, COLLECT))
             if end == start:
                 break
-            dropped += sum(part.records for part in segments)
+            dropped = sum(part.records for part in segments)
+            self.discarded += dropped
             self._position += end - start
             with self._fence:
                 self._consumer[0] = self._position
-        return dropped
 
     # ---- ring to backlog
 

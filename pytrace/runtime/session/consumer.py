@@ -110,7 +110,8 @@ class Consumer:
         self._deadline = None
         while self._ring.pending or self._output.waiting:
             if self._late():
-                self._output.left += self._ring.discard() + self._output.drop(resume=True)
+                self._ring.discard()
+                self._output.drop(resume=True)
                 break
             if not self.turn() and not self._pause():
                 break
@@ -138,9 +139,11 @@ class Consumer:
         """Drop and count all waiting events, at whatever point a handler was interrupted."""
         # It may have printed some of its events before.
         rest = max(0, self._ring.handling - (self._output.accepted - self._ring.position))
-        self._output.left += self._ring.discard() + rest + self._output.drop()
+        self._output.left += rest
+        self._ring.discard()
+        self._output.drop()
 
     def totals(self) -> dict[tuple[str, int], int]:
         """Number of unprinted events, if any."""
-        left = self._output.left
+        left = self._output.left + self._ring.discarded
         return {UNPRINTED: left} if left else {}

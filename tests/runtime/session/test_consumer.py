@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from types import FrameType
 from typing import Any, cast
 
 import pytest
@@ -137,6 +139,57 @@ def test_what_is_left_at_the_end_is_counted(made: Made) -> None:
     assert lines + left == EVENTS
     assert lines > 0
     assert made.consumer.totals() == {UNPRINTED: left}
+
+
+def test_a_signal_at_any_place_of_dropping_loses_no_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumer, "ENDING", -1)
+    events = 8000
+
+    def dropped(where: Place | None) -> set[Place]:
+        """Drop events, interrupted at that place. Returns all places until then."""
+        with ExitStack() as stack:
+            made = Made(stack, monkeypatch)
+            made.send(events)
+            for _ in range(20):
+                made.consumer.turn()
+            made.requests.ending = True
+            places = interrupt(made.consumer.finish, where)
+            made.consumer.break_off()
+            assert made.printed().count(b"\n") + made.consumer.totals()[UNPRINTED] == events, where
+        return places
+
+    places = dropped(None)
+    assert {"discard", "drop"} <= {name for name, _ in places}
+    for place in places:
+        assert place in dropped(place)
+
+
+Place = tuple[str, int]
+"""A function and a line of it."""
+
+
+def interrupt(function: Callable[[], object], where: Place | None) -> set[Place]:
+    """Call *function*, with a signal's exception where Python looks for signals in that place.
+
+    It looks at the start of Python functions and after calls of others. Returns the places where it did.
+    """
+    places: set[Place] = set()
+
+    def look(frame: FrameType, event: str, _argument: object) -> None:
+        if event in {"call", "c_return"}:
+            place = (frame.f_code.co_name, frame.f_lineno)
+            places.add(place)
+            if place == where:
+                raise KeyboardInterrupt
+
+    sys.setprofile(look)
+    try:
+        function()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.setprofile(None)
+    return places
 
 
 def test_without_a_signal_the_reader_is_waited_for(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
