@@ -7,12 +7,17 @@ and file names may have.
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
 
 T = TypeVar("T")
+
+DECODING = threading.RLock()
+"""Held while stored data is decoded: msgspec (0.22) looks at a class when it first decodes it, and crashes if two
+threads do so at once."""
 
 
 def encode(value: object) -> bytes:
@@ -30,4 +35,5 @@ def decode(data: bytes, wanted: type[T], dec_hook: Callable[[type, Any], Any] | 
         content = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise msgspec.ValidationError(f"not JSON: {error}") from error
-    return msgspec.convert(content, wanted, dec_hook=dec_hook)
+    with DECODING:
+        return msgspec.convert(content, wanted, dec_hook=dec_hook)

@@ -6,7 +6,6 @@ base64. docs/fleet.md describes the protocol.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -22,8 +21,6 @@ from pytrace.core.options.run_options import ACTIONS, SAMPLE, Budget
 
 PROTOCOL = 1
 """Grows when an older side would misunderstand; members that a reader does not know are ignored."""
-
-_CONVERTING = threading.Lock()
 
 LONGEST_REQUEST = 16 << 20
 """Bytes of the longest line that an agent reads."""
@@ -309,9 +306,7 @@ def _decoded(line: bytes, union: Any, longest: int, name: str) -> Any:
     if len(line) > longest:
         raise TraceError(f"{name} has at most {longest} bytes")
     try:
-        # As in results/file_form: two threads must not decode a class for the first time at once.
-        with _CONVERTING:
-            return typed_json.decode(line, union)
+        return typed_json.decode(line, union)
     except msgspec.ValidationError as error:
         raise TraceError(f"not {name}: {error}") from None
 

@@ -12,7 +12,6 @@ import os
 import re
 import stat
 import struct
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from io import BytesIO
@@ -21,7 +20,7 @@ from typing import IO, Any, BinaryIO
 import msgspec
 from msgspec.structs import replace
 
-from pytrace.base import whole_files
+from pytrace.base import typed_json, whole_files
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
 from pytrace.results import columns, stored_columns, stored_document, stored_tables
@@ -46,10 +45,6 @@ _HEADER = struct.Struct("<8sHH32sQQ")
 """Mark, version, zero, SHA-256 of all after the header, bytes of the document, and those of the contents at its end."""
 
 _LEVEL = 3
-
-_CONVERTING = threading.Lock()
-"""Held while classes of stored data are decoded: msgspec (0.22) looks at a class when it first decodes it, and crashes
-if two threads do so at once."""
 
 _MAP_NAME = re.compile(rb"@\w*", re.ASCII)
 
@@ -317,7 +312,7 @@ class _Opened:
         Raises:
             TraceError: it is damaged.
         """
-        with _CONVERTING, guarded(self._name, "its contents"):
+        with typed_json.DECODING, guarded(self._name, "its contents"):
             self._document.seek(max(0, self._end))
             contents = msgspec.msgpack.decode(self._document.read(), type=_Contents)
             runs = _runs(contents)
