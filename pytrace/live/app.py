@@ -292,7 +292,7 @@ class LiveApp(App[None]):
     def action_show(self, number: int) -> None:
         """Hide or show a panel."""
         if not number:
-            self.arrangement.hidden.clear()
+            self.arrangement.show_all()
             self._tell("all panels are shown")
         elif name := self.arrangement.toggle(number):
             hidden = name in self.arrangement.hidden

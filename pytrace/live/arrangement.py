@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import zip_longest
+from itertools import chain, zip_longest
 
 from pytrace.live.board import Board
-from pytrace.live.glyphs import Glyphs, Line, columns
+from pytrace.live.glyphs import Glyphs, Line, columns, wrapped
 from pytrace.live.log import Log
 from pytrace.live.panels import Counters, Panel, counter_lines
 from pytrace.live.pictures import HistogramPanel
@@ -26,6 +26,8 @@ class Arrangement:
         self._glyphs = glyphs
         self._focus = ""
         self.hidden: set[str] = set()
+        self.all_shown = False
+        """Whether what the script keeps for itself is shown, too."""
         self.zoomed = False
         self.log_title = LOG
         self.log_offset = 0
@@ -36,11 +38,24 @@ class Arrangement:
 
     def names(self) -> list[str]:
         """All panels, in order."""
-        counters = [COUNTERS] if self.board.counters else []
-        panels = [name for name, panel in self.board.panels.items() if panel.used]
+        shown = self._shown_counters()
+        counters = [COUNTERS] if shown else []
+        panels = [name for name, panel in self.board.panels.items() if panel.used and self._is_shown(panel)]
         # Numbers that are no aggregations are what the script keeps for itself, more often than results.
-        first = any(counter.aggregation for counter in self.board.counters.values())
+        first = any(counter.aggregation for counter in shown)
         return [*(counters + panels if first else panels + counters), *([LOG] if len(self.log) else [])]
+
+    def _is_shown(self, panel: Panel) -> bool:
+        """Whether a map is shown: not one of the script's own, unless asked for or there is nothing else."""
+        return not panel.own or self.all_shown or not (len(self.log) or self.board.has_results)
+
+    def _shown_counters(self) -> list[Counters]:
+        return [counter for counter in self.board.counters.values() if self._is_shown(counter)]
+
+    def show_all(self) -> None:
+        """Show all panels, and all maps."""
+        self.hidden.clear()
+        self.all_shown = True
 
     def visible(self) -> list[str]:
         """The panels that are not hidden."""
@@ -61,7 +76,9 @@ class Arrangement:
 
     def maps(self) -> list[str]:
         """The maps of the panel that has the focus."""
-        return list(self.board.counters) if self.focus == COUNTERS else [self.panel.name] if self.panel else []
+        if self.focus == COUNTERS:
+            return [counter.name for counter in self._shown_counters()]
+        return [self.panel.name] if self.panel else []
 
     def turn(self, by: int) -> None:
         """Give the focus to another panel."""
@@ -152,7 +169,7 @@ class Arrangement:
     def _wanted(self, name: str) -> int:
         """Lines that a panel can make use of."""
         if name == COUNTERS:
-            return len(self.board.counters) + 2
+            return len(self._shown_counters()) + 2
         if name == LOG or not (panel := self.board.panels[name]).key_type:
             return 1 << 20
         return 1 << 20 if isinstance(panel, HistogramPanel) else len(panel.entries) + 2
@@ -179,7 +196,7 @@ class Arrangement:
 
     def _counters(self) -> list[Counters]:
         wanted = self.counter_filter.casefold()
-        return [item for item in self.board.counters.values() if wanted in item.title.casefold()]
+        return [item for item in self._shown_counters() if wanted in item.title.casefold()]
 
     def _counter_heading(self, height: int) -> str:
         total = len(self._counters())
@@ -209,6 +226,8 @@ class Arrangement:
     def _log_lines(self, width: int, height: int) -> list[Line]:
         found = self.log.last(height + self.log_offset)
         shown = found[: len(found) - self.log_offset] if self.log_offset else found
+        if self.zoomed:
+            shown = list(chain.from_iterable(wrapped(line, max(width, 2)) for line in shown))
         return [[(self._glyphs.fit(line, width), "")] for line in shown[-height:]]
 
     def _side_by_side(self, panels: list[list[Line]], width: int) -> list[Line]:

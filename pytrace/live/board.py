@@ -24,6 +24,11 @@ class Board:
         """Numbers without keys, which share a panel."""
         self.meters: Meters | None = None
 
+    @property
+    def has_results(self) -> bool:
+        """Whether any map is not the script's own."""
+        return not all(panel.own for panel in (*self.panels.values(), *self.counters.values()))
+
     def update(self, state: State) -> None:
         """Take a state of the run."""
         self.meters = state.meters

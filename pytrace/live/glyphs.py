@@ -74,6 +74,15 @@ class Glyphs(msgspec.Struct, frozen=True):
         return fill + text if right else text + fill
 
 
+def wrapped(text: str, width: int) -> list[str]:
+    """*text* in lines of at most *width* columns, which is 2 or more."""
+    lines = []
+    while columns(text) > width:
+        lines.append(_cut(text, width))
+        text = text[len(lines[-1]) :]
+    return [*lines, text]
+
+
 def columns(text: str) -> int:
     """Columns of the terminal that a text takes, as East Asian Width says (UAX #11); marks take none."""
     return len(text) if text.isascii() else sum(map(_columns, text))

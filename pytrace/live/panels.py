@@ -50,6 +50,8 @@ class Panel:
         self.aggregation = isinstance(data.value, types.AGGREGATIONS)
         self.used = self.aggregation
         """Whether it is to be shown: what scripts store for themselves is shown once there is some."""
+        self.own = data.hidden and not self.aggregation
+        """Whether the script stores it for itself and prints it nowhere; what it aggregates are its results."""
         self.entries: Mapping[Portable, Value] = {}
         self.others = 0
         """Keys of the run besides those in :attr:`entries`."""

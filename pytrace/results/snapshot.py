@@ -65,7 +65,8 @@ class MapData(msgspec.Struct):
     mark: str = ""
     """``estimate`` if hits were left out and others counted for them, ``sample`` if values are of some hits only."""
     hidden: bool = False
-    """The script's own: no statement printed the map, nor did the end of the run. Known once the run is over."""
+    """The script's own: no statement prints the map, nor does the end of the run. Maps that the script empties before
+    the end are known once the run is over."""
 
     @property
     def title(self) -> str:

@@ -148,6 +148,41 @@ def test_exit_and_duration_end_it_as_any_run(tmp_path: Path) -> None:
         assert "hello 3" in view.screen()
 
 
+SAMPLED = """tracepoint:task:task_rename /pid == cpid/ {
+  for ($i : 0..40000) { @work = sum($i); }
+  @n = count(); @k[comm] = sum(3); @h = hist(7); @last = 5;
+} interval:s:100 { @timer = count(); }"""
+"""A body that is more expensive than the budget, while the way to it is not (``test_budget``)."""
+
+
+def test_estimates_are_marked(programs: Path, tmp_path: Path) -> None:
+    with terminal(tmp_path, 110, 40) as view:
+        words = ("--budget", "6%", "-c", f"{programs}/paced 2000 10000000")
+        begun(view, *words, script=" ".join(SAMPLED.split()))
+        view.shows("WARNING: tracing takes ", "estimate @n ", " estimate @k, ", " estimate @h ", "sample @last ")
+        view.press("C-c")
+        assert view.status() == 0
+        assert "estimate @n: " in view.screen()
+        assert "sample @last: 5" in view.screen()
+
+
+OWN = """config = { print_maps_on_exit = 0 } begin { @start[1] = 2; @x = 3; } interval:ms:50 {
+  @outputs++; @n = count(); printf("line %d\\n", @outputs); if (@outputs == 10000) { exit(); }
+}"""
+
+
+def test_what_is_printed_nowhere_is_shown_if_asked_for(tmp_path: Path) -> None:
+    with terminal(tmp_path) as view:
+        begun(view, script=" ".join(OWN.split()))
+        view.shows("@n ", "line 2")
+        assert "@outputs " not in view.screen()
+        assert "@start, 1 key" not in view.screen()
+        view.press("0")
+        view.shows("@outputs ", "@x ", "@start, 1 key")
+        view.press("C-c")
+        assert view.status() == 0
+
+
 def test_commands_print_to_the_log(tmp_path: Path) -> None:
     script = 'interval:ms:300 { system("echo of system >&2"); warnf("careful"); }'
     with terminal(tmp_path, 100, 30) as view:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from pytrace.live.arrangement import COUNTERS, LOG, Arrangement
 from pytrace.live.board import Board
 from pytrace.live.glyphs import Glyphs, columns
 from pytrace.live.log import Log
 from pytrace.live.pictures import HistogramPanel
+from pytrace.results.snapshot import MapData
 from tests.support.live_samples import counts, histogram, state, stored, total
 
 PLAIN = Glyphs(unicode=False, colour=False)
@@ -65,6 +67,28 @@ def test_what_scripts_store_comes_after_aggregations_and_only_if_there_is_some()
     assert made.names() == [COUNTERS, "@z", "@a"], "a panel stays"
 
 
+def own(data: MapData) -> MapData:
+    return replace(data, hidden=True)
+
+
+def test_what_scripts_print_nowhere_is_shown_if_asked_for_or_if_there_is_nothing_else() -> None:
+    board, log = Board(PLAIN), Log(PLAIN)
+    made = Arrangement(board, log, PLAIN)
+    stores = [own(stored("@outputs", {None: 1}, key=None)), own(stored("@start", {"x": 5}))]
+    board.update(state(1, *stores))
+    assert made.names() == ["@start", COUNTERS]
+    log.add(b"a line\n")
+    assert made.names() == [LOG]
+    board.update(state(2, *stores, own(counts("@calls", {"x": 5})), total("@m", 2)))
+    assert made.names() == [COUNTERS, "@calls", LOG], "what it aggregates are results"
+    assert not any("@outputs" in line for line in texts(made, 60, 20))
+    made.turn(-1)
+    assert made.maps() == ["@m"]
+    made.show_all()
+    assert made.names() == [COUNTERS, "@start", "@calls", LOG]
+    assert any("@outputs" in line for line in texts(made, 60, 20))
+
+
 def test_counters_scroll_and_have_a_filter() -> None:
     board, log = Board(PLAIN), Log(PLAIN)
     made = Arrangement(board, log, PLAIN)
@@ -116,6 +140,21 @@ def test_keys_act_on_the_panel_with_the_focus() -> None:
     made.set_filter("line 7")
     assert "line 7".ljust(80) in texts(made, 80, 24)
     assert "filter 'line 7'" in "".join(texts(made, 80, 24))
+
+
+def test_long_lines_of_the_log_are_whole_on_the_whole_screen() -> None:
+    board, log = Board(Glyphs()), Log(Glyphs())
+    made = Arrangement(board, log, Glyphs())
+    log.add("first\n{}END\n".format("漢字" * 20).encode())
+    assert made.focus == LOG
+    assert texts(made, 30, 10)[2].rstrip().endswith("…")
+    made.zoomed = True
+    lines = texts(made, 30, 10)
+    assert "".join(line.strip() for line in lines[1:]) == "first" + "漢字" * 20 + "END"
+    assert max(map(columns, lines)) <= 30
+    made.move(-1)
+    assert "END" not in "".join(texts(made, 30, 10))
+    assert texts(made, 1, 3)
 
 
 def test_heat_is_of_the_panel_with_the_focus_or_of_all() -> None:

@@ -55,14 +55,9 @@ class Snapshots:
 
     def last(self) -> SnapshotData:
         """The snapshot of the end: with what was printed of maps during the run, and which maps were never shown."""
-        from pytrace.core.event_layout import PrintedMap, Quantiles
-
         snapshot = self._take(0)
-        statics = (event.static for event in self._manifest.events)
-        printed = {static.map for static in statics if isinstance(static, PrintedMap | Quantiles)}
-        at_end = self._manifest.config.print_maps_on_exit
         for name, data in snapshot.maps.items():
-            data.hidden = name not in printed and not (at_end and data.entries)
+            data.hidden |= name not in self._printed and not data.entries
         if (keeper := self._renderer.state.prints) is not None:
             snapshot.prints = self._recording.prints(keeper)
         return snapshot
@@ -85,10 +80,22 @@ class Snapshots:
         totals = self._renderer.all_losses(self._losses.totals())
         losses = messages.by_kind(self._manifest, totals)
         start, end = self._probes.period()
-        return recording.snapshot(
+        snapshot = recording.snapshot(
             start, end, losses, tuple(self._losses.gaps), None if most else self._rows, self._collect,
             None if most else self.cost(), most,
         )  # fmt: skip
+        if not self._manifest.config.print_maps_on_exit:
+            for name, data in snapshot.maps.items():
+                data.hidden = name not in self._printed
+        return snapshot
+
+    @cached_property
+    def _printed(self) -> set[str]:
+        """The maps that statements of the script print."""
+        from pytrace.core.event_layout import PrintedMap, Quantiles
+
+        statics = (event.static for event in self._manifest.events)
+        return {static.map for static in statics if isinstance(static, PrintedMap | Quantiles)}
 
     def cost(self) -> RunCost | None:
         """The costs of the run so far; None where they are not measured."""

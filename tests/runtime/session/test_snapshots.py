@@ -53,6 +53,8 @@ def test_the_last_one_knows_what_was_never_shown(monkeypatch: pytest.MonkeyPatch
         silent = replace(run.loaded.manifest, config=Config(print_maps_on_exit=False))
         monkeypatch.setattr(run.loaded, "manifest", silent)
         assert snapshots(run, []).last().maps["@total"].hidden
+        assert snapshots(run, []).take().maps["@total"].hidden
+        assert snapshots(run, []).greatest(5)[0].maps["@total"].hidden
         printed = EventSpec(9, "print_map", (), PrintedMap("@total"), PLACE)
         monkeypatch.setattr(run.loaded, "manifest", replace(silent, events=(*silent.events, printed)))
         assert not snapshots(run, []).last().maps["@total"].hidden
