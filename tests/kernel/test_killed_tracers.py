@@ -31,6 +31,7 @@ KINDS = {
     "profile": ((), "profile:hz:99 { @ = count(); }"),
     "interval": ((), "interval:s:1 { @ = count(); }"),
     "software": ((), "software:page-faults:100 { @ = count(); }"),
+    "watchpoint": ((), "watchpoint:0x20000000:8:w { @ = count(); }"),
     "uprobe": ((), "uprobe:{programs}/usdt:pass {{ @ = count(); }}"),
     "uprobe by perf": (("--no-feature", "uprobe_multi"), "uprobe:{programs}/usdt:pass {{ @ = count(); }}"),
     "uretprobe": ((), "uretprobe:{programs}/usdt:pass {{ @ = count(); }}"),
@@ -91,6 +92,8 @@ def trace(*words: str) -> str:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_stays_of_a_killed_tracer(kind: str, programs: Path) -> None:
+    if kind == "watchpoint":
+        need(kind)
     options, script = KINDS[kind]
     watch = Watch()
     words = [word.format(pid=os.getpid()) for word in options]

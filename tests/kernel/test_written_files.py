@@ -52,6 +52,13 @@ def test_a_run_writes_what_it_was_asked_for_and_its_cache(tmp_path: Path) -> Non
     assert all(file.startswith("/root/.cache/pytrace/") for file in set(files) - asked), files
 
 
+def test_an_ahead_of_time_file_is_all_that_its_compilation_writes(tmp_path: Path) -> None:
+    output, files = written(tmp_path, "--aot", "/srv/script.aot", "-e", "begin { exit(); }")
+    assert output == []
+    assert "/srv/script.aot" in files
+    assert all(file.startswith("/root/.cache/pytrace/") for file in set(files) - {"/srv/script.aot"}), files
+
+
 def test_without_a_cache_nothing_is_written(tmp_path: Path) -> None:
     script = 't:syscalls:sys_enter_getpgid { @ = count(); } begin { print("begins"); }'
     output, files = written(tmp_path, "--no-cache", "-e", script, "-c", "true")
