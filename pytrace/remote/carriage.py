@@ -1,15 +1,22 @@
-"""How agents are started on hosts, whatever starts them (:mod:`.clustershell`, :mod:`.kubernetes_carrier`)."""
+"""How agents are started on hosts, and what is said to them as time passes, whatever carries it
+(:mod:`.clustershell`, :mod:`.kubernetes_carrier`).
+"""
 
 from __future__ import annotations
 
 import shlex
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
 from pytrace.core.diagnostics import TraceError
+from pytrace.remote import messages
+from pytrace.remote.controller import Controller
+from pytrace.remote.messages import Stop
+from pytrace.remote.rollout import Rollout
 
 WORKERS = ("ssh", "rsh", "exec")
 """ClusterShell's workers with a process for each host and a way to write to it, which that of pdsh has not."""
@@ -72,3 +79,64 @@ def interruptions() -> Iterator[Stopping]:
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)
+
+
+class Connection(Protocol):
+    """The way to an agent."""
+
+    def write(self, data: bytes, /) -> None:
+        """Have data written to its standard input."""
+
+
+ConnectionT = TypeVar("ConnectionT", bound=Connection)
+
+
+class Conversation(Generic[ConnectionT]):
+    """What all agents are told as time passes, and who is to be asked."""
+
+    def __init__(
+        self, heartbeat: float, controller: Controller, rollout: Rollout, tell: Callable[[str], object],
+        stopping: Stopping, noun: str,
+    ) -> None:  # fmt: skip
+        """*noun*: what is asked, ``host`` or ``node``."""
+        self.connections: dict[str, ConnectionT] = {}
+        """Those that are open, by host."""
+        self.leaving: float | None = None
+        """When the runs were told to end."""
+        self._heartbeat, self._controller, self._rollout = heartbeat, controller, rollout
+        self._tell, self._stopping, self._noun = tell, stopping, noun
+        self._beaten = 0.0
+
+    def due(self) -> Sequence[str]:
+        """The hosts that are to be asked now."""
+        if self.leaving is not None:
+            return ()
+        names = self._rollout.due(self._controller.hosts)
+        self._controller.asking(names)
+        return names
+
+    def step(self, now: float) -> set[str]:
+        """Say that this controller is there, or that the runs end. Returns the hosts that are to be given up."""
+        if now - self._beaten > self._heartbeat / 4:
+            self._beaten = now
+            for name, connection in self._asked():
+                connection.write(self._controller.beat(name))
+        ended = set(self._controller.silent(now))
+        if line := self._rollout.news(self._controller.attached, self._noun):
+            self._tell(line)
+        if self.leaving is None and (self._stopping.count or self._rollout.stopped):
+            self.leaving = now
+            ended |= self._controller.withdraw()
+            for name, connection in self._asked():
+                if name not in ended:
+                    connection.write(messages.encode(Stop()))
+        return ended
+
+    def late(self, now: float) -> bool:
+        """Whether nobody waits for results any longer."""
+        return self.leaving is not None and (self._stopping.count > 1 or now - self.leaving > LEAVE)
+
+    def _asked(self) -> list[tuple[str, ConnectionT]]:
+        """The hosts to which the request was sent."""
+        hosts = self._controller.hosts
+        return [(name, connection) for name, connection in self.connections.items() if hosts[name].asked]

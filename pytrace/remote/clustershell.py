@@ -18,11 +18,10 @@ from ClusterShell.NodeUtils import GroupResolverError, GroupSourceError
 from ClusterShell.Task import task_self
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.remote import messages
-from pytrace.remote.carriage import LEAVE, TICK, Carriage, Stopping
+from pytrace.remote.carriage import LEAVE, TICK, Carriage, Conversation, Stopping
 from pytrace.remote.controller import Controller
 from pytrace.remote.hosts import State
-from pytrace.remote.messages import Limits, Stop
+from pytrace.remote.messages import Limits
 from pytrace.remote.rollout import Rollout
 
 SPOKEN = frozenset({State.ANSWERED, State.CUT_SHORT, State.REFUSED})
@@ -105,7 +104,8 @@ def ask(
     task.set_default("distant_workername", carriage.worker)
     worker = _reading_worker(task.default("distant_worker"))
     task.set_default("distant_worker", worker)
-    carrier = _Carrier(limits.heartbeat, controller, rollout, carriage, stopping, task, tell)
+    conversation: Conversation[_Worker] = Conversation(limits.heartbeat, controller, rollout, tell, stopping, "host")
+    carrier = _Carrier(controller, conversation, carriage, task)
     # The loop ends, and its timer, as soon as no host is left.
     while carrier.begin_stage():
         task.timer(TICK, carrier, interval=TICK, autoclose=True)
@@ -164,25 +164,16 @@ class _Carrier(EventHandler):  # type: ignore[misc]
     """Carries messages between the workers and the controller; there is one worker for each host."""
 
     def __init__(
-        self, heartbeat: float, controller: Controller, rollout: Rollout, carriage: Carriage,
-        stopping: Stopping, task: _Task, tell: Callable[[str], object],
-    ) -> None:  # fmt: skip
-        self._heartbeat = heartbeat
-        self._controller, self._stopping, self._task = controller, stopping, task
-        self._rollout, self._carriage = rollout, carriage
-        self._workers: dict[str, _Worker] = {}
-        self._beaten = 0.0
+        self, controller: Controller, conversation: Conversation[_Worker], carriage: Carriage, task: _Task
+    ) -> None:
+        self._controller, self._conversation, self._carriage, self._task = controller, conversation, carriage, task
+        self._workers = conversation.connections
         self._closing: dict[str, float] = {}
         """When connections are ended from which nothing more is wanted."""
-        self._leaving: float | None = None
-        self._tell = tell
 
     def begin_stage(self) -> bool:
         """Ask the hosts that are due. Returns whether there are any."""
-        if self._leaving is not None:
-            return False
-        names = self._rollout.due(self._controller.hosts)
-        self._controller.asking(names)
+        names = self._conversation.due()
         for name in names:
             self._task.shell(self._carriage.started, nodes=name, handler=self, stderr=True, tree=False)
         return bool(names)
@@ -190,7 +181,7 @@ class _Carrier(EventHandler):  # type: ignore[misc]
     def ev_pickup(self, worker: _Worker, node: object) -> None:
         """The process for a host has been started."""
         self._workers[str(node)] = worker
-        if self._leaving is None:
+        if self._conversation.leaving is None:
             self._controller.connecting(str(node), time.monotonic())
         else:
             worker.set_write_eof()
@@ -215,32 +206,17 @@ class _Carrier(EventHandler):  # type: ignore[misc]
         self._controller.closed(str(node), rc)
 
     def ev_timer(self, timer: object) -> None:  # noqa: ARG002
-        """Say that this controller is there, and give up hosts that say nothing."""
+        """Say what the time asks for, and give up hosts that say nothing."""
         now = time.monotonic()
-        if now - self._beaten > self._heartbeat / 4:
-            self._beaten = now
-            for name, worker in self._asked():
-                worker.write(self._controller.beat(name))
-        closing = [name for name, end in self._closing.items() if now >= end]
-        self._abort({*closing, *self._controller.silent(now)})
+        self._abort({name for name, end in self._closing.items() if now >= end})
         for name in self._controller.pushing():
             if name in self._workers and (said := self._controller.due(name)):
                 self._workers[name].write(said)
-        if line := self._rollout.news(self._controller.attached, "host"):
-            self._tell(line)
+        self._abort(self._conversation.step(now))
         self.begin_stage()
-        if (self._stopping.count or self._rollout.stopped) and self._leaving is None:
-            self._leaving = now
-            self._abort(self._controller.withdraw())
-            for _, worker in self._asked():
-                worker.write(messages.encode(Stop()))
-        if self._leaving is not None and (self._stopping.count > 1 or now - self._leaving > LEAVE):
+        if self._conversation.late(now):
             self._task.abort()
 
     def _abort(self, names: set[str]) -> None:
         for name in names & self._workers.keys():
             self._workers.pop(name).abort()
-
-    def _asked(self) -> list[tuple[str, _Worker]]:
-        """The hosts to which the request was sent."""
-        return [(name, worker) for name, worker in self._workers.items() if self._controller.hosts[name].asked]

@@ -17,11 +17,10 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.stream.ws_client import ERROR_CHANNEL, STDERR_CHANNEL, STDOUT_CHANNEL
 from websocket import ABNF, WebSocketException
 
-from pytrace.remote import messages
-from pytrace.remote.carriage import LEAVE, TICK, Stopping
+from pytrace.remote.carriage import TICK, Conversation, Stopping
 from pytrace.remote.controller import PREPARING, Controller
 from pytrace.remote.kubernetes_api import Client, WebSocket, api_message, failure
-from pytrace.remote.messages import Limits, Stop
+from pytrace.remote.messages import Limits
 from pytrace.remote.pods import Deployment
 from pytrace.remote.rollout import Rollout
 
@@ -141,12 +140,11 @@ def ask(
         nodes=tuple(controller.hosts), deadline=round(min(limits.duration, LONGEST_RUN)) + MARGIN,
     )  # fmt: skip
     with access.deployed(deployment):
-        run = _Run(limits.heartbeat, controller, rollout, access, deployment, tell)
+        conversation: Conversation[Pipe] = Conversation(limits.heartbeat, controller, rollout, tell, stopping, "node")
+        run = _Run(controller, conversation, access, deployment)
         try:
             while not run.finished:
                 run.step()
-                if (stopping.count or rollout.stopped) and run.stop(hurry=stopping.count > 1):
-                    break
         finally:
             run.close()
     controller.finish(time.monotonic(), rollout.stopped)
@@ -156,28 +154,24 @@ class _Run:
     """The pipes of a run, between the pods and the controller."""
 
     def __init__(
-        self, heartbeat: float, controller: Controller, rollout: Rollout, access: Client, deployment: Deployment,
-        tell: Callable[[str], object],
-    ) -> None:  # fmt: skip
-        self._heartbeat, self._tell = heartbeat, tell
-        self._controller, self._rollout, self._access, self._deployment = controller, rollout, access, deployment
+        self, controller: Controller, conversation: Conversation[Pipe], access: Client, deployment: Deployment
+    ) -> None:
+        self._controller, self._conversation = controller, conversation
+        self._access, self._deployment = access, deployment
         self._events: Queue[tuple[str, int, bytes]] = Queue(WAITING_CHUNKS)
-        self._pipes: dict[str, Pipe] = {}
+        self._pipes = conversation.connections
         self._due: set[str] = set()
         """Nodes that are to be asked as soon as their pods run."""
-        self._begun = self._polled = self._beaten = 0.0
-        self._leaving: float | None = None
+        self._begun = self._polled = 0.0
         self._begin_stage()
 
     @property
     def finished(self) -> bool:
-        """Whether nobody has more to say."""
-        return not self._due and not self._pipes
+        """Whether nobody has more to say, or is waited for."""
+        return not (self._due or self._pipes) or self._conversation.late(time.monotonic())
 
     def _begin_stage(self) -> None:
-        names = self._rollout.due(self._controller.hosts)
-        if names:
-            self._controller.asking(names)
+        if names := self._conversation.due():
             self._due.update(names)
             self._begun = time.monotonic()
 
@@ -187,20 +181,15 @@ class _Run:
         if self._due and now - self._polled >= POLL:
             self._polled = now
             self._look(now)
-        if now - self._beaten > self._heartbeat / 4:
-            self._beaten = now
-            for node, pipe in self._asked():
-                pipe.write(self._controller.beat(node))
         with suppress(Empty):
             self._event(*self._events.get(timeout=TICK))
             for _ in range(WAITING_CHUNKS):
                 self._event(*self._events.get_nowait())
-        for node in self._controller.silent(time.monotonic()):
+        for node in self._conversation.step(time.monotonic()):
             self._drop(node)
-        if line := self._rollout.news(self._controller.attached, "node"):
-            self._tell(line)
-        if self._leaving is None:
-            self._begin_stage()
+        self._begin_stage()
+        if self._conversation.leaving is not None:
+            self._due.clear()
 
     def _look(self, now: float) -> None:
         """Start agents in pods that have come to run, and give up those that never will."""
@@ -246,22 +235,6 @@ class _Run:
         pipe = self._pipes.pop(node, None)
         if pipe is not None:
             pipe.close()
-
-    def _asked(self) -> list[tuple[str, Pipe]]:
-        """The nodes to which the request was sent."""
-        return [(node, pipe) for node, pipe in self._pipes.items() if self._controller.hosts[node].asked]
-
-    def stop(self, *, hurry: bool) -> bool:
-        """End the runs. Returns whether no time is left for their results."""
-        now = time.monotonic()
-        if self._leaving is None:
-            self._leaving = now
-            self._due.clear()
-            for node in self._controller.withdraw():
-                self._drop(node)
-            for _, pipe in self._asked():
-                pipe.write(messages.encode(Stop()))
-        return hurry or now - self._leaving > LEAVE
 
     def close(self) -> None:
         """End all connections."""
