@@ -24,6 +24,7 @@ ONLY_IN = {
     "kubernetes": "remote",
     "websocket": "remote",
     "urllib3": "remote",
+    "yaml": "remote",
     "elftools": "runtime/dwarf",
     "pyroute2": "runtime/host",
     "textual": "live",

@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 import sys
-import time
 from argparse import Namespace
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TypedDict
 
-import msgspec
 from msgspec.structs import replace
 
+import pytrace
 from pytrace.cli import commands, messages, request, script_finder
 from pytrace.cli.options import OPTIONS, CommandLine, read
 from pytrace.cli.request import Script
 from pytrace.cli.scripts.command_parser import CommandParser
 from pytrace.core.diagnostics import Diagnostics, TraceError, bytes_shown
 from pytrace.core.manifest import CompiledScript
-from pytrace.core.options.run_options import RunOptions
-from pytrace.remote import hosts as fleet_hosts
+from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.options.run_options import SAMPLE, RunOptions
+from pytrace.interface.asked_hosts import Nodes
+from pytrace.interface.fleet import Program
 from pytrace.remote import messages as protocol
 from pytrace.remote import top_keys
-from pytrace.remote.answer import Answer
-from pytrace.remote.carriage import AGENT, PYTHON, WORKERS, Carriage, Stopping, interruptions
-from pytrace.remote.controller import Controller, folder
-from pytrace.remote.messages import Limits, Options, Request
-from pytrace.remote.push import Pusher, bootstrap
-from pytrace.remote.rollout import SOAK, Rollout, stages
-from pytrace.remote.variants import Compile
+from pytrace.remote.carriage import WORKERS, interruptions
+from pytrace.remote.pods import Cluster
+from pytrace.remote.rollout import SOAK
 from pytrace.results import file_form
 from pytrace.results.formats import table
 from pytrace.results.formats.format_row import Format, WriteOptions
@@ -143,77 +139,47 @@ def run(words: Sequence[str], write: WriteSnapshot) -> int:
     options = request.of_script(options, script, line)
     # Wrong names of formats and files are errors before anything runs.
     table.chosen(options.format, options.output)
-    fleet = _fleet(arguments)
-    sizes = stages(arguments.stage, len(fleet.names))
-    asked = _request(arguments, line, options, script)
-    with folder() as private:
-        variants = _variants(line, options, script) if asked.variants else None
-        answer = Answer(fleet.label, arguments.by or "", fleet.named, arguments.max_keys)
-        pusher = Pusher(once=arguments.push == "once") if arguments.push else None
-        controller = Controller(fleet.names, asked, answer, private, variants, pusher)
-        rollout = Rollout(fleet.names, sizes, arguments.soak, arguments.max_losses)
-        tell: Callable[[str], object] = (lambda _: None) if options.quiet else _tell
-        with interruptions() as stopping:
-            fleet.ask(asked.limits, controller, rollout, tell, stopping)
-    merged = controller.result()
-    _write(merged, options, write)
-    _report(controller, merged, options, fleet.fold)
-    return controller.status
+    nodes = _nodes(arguments)
+    fleet = _fleet(arguments, line, options, _program(arguments, line, options, script), nodes)
+    with interruptions(fleet.stop), fleet:
+        fleet.wait()
+    _write(fleet.snapshot().data, options, write)
+    _report(fleet, options)
+    return int(not fleet.complete)
 
 
-class _Fleet(msgspec.Struct, frozen=True):
-    """The hosts, and what carries messages to them."""
-
-    names: list[str]
-    label: Callable[[str], str] | None
-    """The label of a host for ``--by``."""
-    fold: fleet_hosts.Folded
-    ask: Callable[[Limits, Controller, Rollout, Callable[[str], object], Stopping], None]
-    named: Callable[[SnapshotData], SnapshotData] | None = None
-    """Of :class:`pytrace.remote.answer.Answer`."""
-
-
-def _fleet(arguments: Namespace) -> _Fleet:
+def _nodes(arguments: Namespace) -> Nodes:
     if bool(arguments.hosts) == arguments.kubernetes:
         hints = ("for example --hosts 'web[001-400]', or --kubernetes --image IMAGE",)
         raise TraceError("pytrace fleet asks either --hosts or the nodes of --kubernetes", hints=hints)
-    if arguments.push and arguments.kubernetes:
-        raise TraceError("--push is for --hosts: the image of the pods has pytrace")
-    return _cluster(arguments) if arguments.kubernetes else _hosts(arguments)
-
-
-def _hosts(arguments: Namespace) -> _Fleet:
-    try:
-        from pytrace.remote import clustershell  # an extra
-    except ImportError as error:
-        hints = ("pip install 'pytrace[fleet]'",)
-        raise TraceError(f"pytrace fleet needs ClusterShell: {error}", hints=hints) from None
-    names = clustershell.names(arguments.hosts)
-    carriage = Carriage(
-        command=arguments.agent or (PYTHON if arguments.push else AGENT),
-        program=bootstrap() if arguments.push else "", become=arguments.become == "sudo", worker=arguments.worker,
-        fanout=arguments.fanout, ssh_options=arguments.ssh_options,
-    )  # fmt: skip
-    label = clustershell.label(arguments.by, names)
-    return _Fleet(names, label, clustershell.fold, partial(clustershell.ask, carriage))
-
-
-def _cluster(arguments: Namespace) -> _Fleet:
-    try:
-        from pytrace.remote import kubernetes_api, kubernetes_carrier  # an extra
-    except ImportError as error:
-        hints = ("pip install 'pytrace[kubernetes]'",)
-        raise TraceError(f"--kubernetes needs the Kubernetes client: {error}", hints=hints) from None
+    if arguments.hosts:
+        return str(arguments.hosts)
     if not arguments.image:
         hints = ("share/kubernetes/Dockerfile makes one: docs/fleet.md#kubernetes",)
         raise TraceError("--kubernetes needs an image of pytrace: --image", hints=hints)
-    access = kubernetes_api.Client(kubernetes_api.Cluster(
-        context=arguments.context, namespace=arguments.namespace, selector=arguments.nodes,
-        image=arguments.image, command=arguments.agent or AGENT,
-    ))  # fmt: skip
-    labels = access.nodes()
-    label = None if arguments.by is None else kubernetes_api.node_labels(labels, arguments.by).__getitem__
-    return _Fleet(sorted(labels), label, ",".join, partial(kubernetes_carrier.ask, access), access.named)
+    return Cluster(
+        image=arguments.image, labels=arguments.nodes, context=arguments.context, namespace=arguments.namespace
+    )
+
+
+def _fleet(
+    arguments: Namespace, line: CommandLine, options: RunOptions, program: Program, nodes: Nodes
+) -> pytrace.Fleet:
+    try:
+        return pytrace.fleet(
+            program, nodes, duration=options.duration, by=arguments.by, stage=arguments.stage, soak=arguments.soak,
+            max_losses=arguments.max_losses, every=arguments.every, max_memory=options.max_memory,
+            max_bytes=arguments.max_bytes, max_events=arguments.max_events, max_keys=arguments.max_keys,
+            agent=arguments.agent or "", push=arguments.push or "", become=arguments.become == "sudo",
+            worker=arguments.worker, fanout=arguments.fanout, ssh_options=arguments.ssh_options,
+            tell=(lambda _: None) if options.quiet else _tell,
+            unsafe=line.flag("unsafe"), comm=line.many("comm"), uid=line.many("uid"),
+            no_features=sorted(options.disabled), max_rate={rate.pattern: rate.hits for rate in options.rates},
+            budget=options.budget.text if options.budget else None,
+            over_budget=options.budget.action if options.budget else SAMPLE,
+        )  # fmt: skip
+    except ValueError as error:
+        raise TraceError(f"pytrace fleet: {error}") from None
 
 
 def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -234,69 +200,35 @@ def _check(line: CommandLine) -> None:
             raise TraceError(f"--{longs[key]} is not for pytrace fleet", hints=("pytrace fleet --help",))
 
 
-# ---------------------------------------------------------------------------------------------- the request
+# ---------------------------------------------------------------------------------------------- the script
 
 
-def _request(arguments: Namespace, line: CommandLine, options: RunOptions, script: Script) -> Request:
+def _program(arguments: Namespace, line: CommandLine, options: RunOptions, script: Script) -> Program:
     if script.wants_help:
         raise TraceError("--help of a script is shown without pytrace fleet")
-    compiled = script.compiled
-    if compiled is None and not arguments.compile_there:
-        compiled = _compiled(line, options, script).to_bytes()
-    try:
-        limits = Limits(
-            duration=protocol.LONGEST_TIME if options.duration is None else options.duration, every=arguments.every,
-            budget=options.budget.text if options.budget else "", max_memory=options.max_memory,
-            over_budget=options.budget.action if options.budget else "sample",
-            bytes=arguments.max_bytes, events=arguments.max_events,
-        )  # fmt: skip
-    except ValueError as error:
-        raise TraceError(f"pytrace fleet: {error}") from None
-    asked = Request(
-        protocol=protocol.PROTOCOL, script=options.script, text=script.source.text, compiled=compiled or b"",
-        parameters=script.positional, named=script.named, limits=limits,
-        variants=script.compiled is None and not arguments.compile_there,
-        options=Options(
-            unsafe=line.flag("unsafe"), comm=tuple(line.many("comm")), uid=tuple(line.many("uid")),
-            no_features=tuple(sorted(options.disabled)),
-            max_rate={rate.pattern: rate.hits for rate in options.rates},
-        ),
-    )  # fmt: skip
-    return protocol.checked(asked)
+    compile_options = replace(request.compile_options(line, options, script), ahead=True)
+    compiled = script.compiled or b""
+    if not (compiled or arguments.compile_there):
+        compiled = _compiled(script, compile_options, options).to_bytes()
+    return Program(options.script, script.source, compile_options, compiled)
 
 
-def _compiled(line: CommandLine, options: RunOptions, script: Script) -> CompiledScript:
+def _compiled(script: Script, compile_options: CompileOptions, options: RunOptions) -> CompiledScript:
     """The script, compiled ahead of time on this machine, with its parameters fixed.
 
     Raises:
         ScriptError, TraceError: it cannot be.
     """
+    from pytrace import pipeline  # with it the compiler
+
     diagnostics = Diagnostics()
     try:
-        return _built(line, options, script, diagnostics)
+        kernel = commands.live_kernel(options, ahead=True)
+        return pipeline.compile_script(script.source, compile_options, kernel, diagnostics)
     finally:
         messages.show(diagnostics, warnings=options.warnings)
         if diagnostics.failed:
             sys.stderr.write("HINT: with --compile-there each host compiles the script for itself\n")
-
-
-def _built(
-    line: CommandLine, options: RunOptions, script: Script, diagnostics: Diagnostics,
-    lacks: frozenset[str] = frozenset(), cpus: int = 0,
-) -> CompiledScript:  # fmt: skip
-    from pytrace import pipeline  # with it the compiler
-
-    options = replace(options, disabled=options.disabled | lacks)
-    compile_options = replace(request.compile_options(line, options, script), ahead=True)
-    kernel = commands.live_kernel(options, ahead=True, cpus=cpus)
-    return pipeline.compile_script(script.source, compile_options, kernel, diagnostics)
-
-
-def _variants(line: CommandLine, options: RunOptions, script: Script) -> Compile:
-    def compile_(lacks: frozenset[str], cpus: int) -> bytes:
-        return _built(line, options, script, Diagnostics(), lacks, cpus).to_bytes()
-
-    return compile_
 
 
 # ---------------------------------------------------------------------------------------------- the answer
@@ -317,16 +249,10 @@ def _tell(text: str) -> None:
     sys.stderr.flush()
 
 
-def _report(controller: Controller, answer: SnapshotData, options: RunOptions, fold: fleet_hosts.Folded) -> None:
+def _report(fleet: pytrace.Fleet, options: RunOptions) -> None:
     """Who answered, and why others did not."""
     sys.stdout.flush()
-    hosts = controller.hosts.values()
-    lines = []
-    if options.warnings:
-        texts = [*fleet_hosts.warnings(hosts, fold), *top_keys.warnings(answer)]
-        lines += [f"WARNING: {text}" for text in texts]
-    lines += fleet_hosts.clocks(hosts, fold)
-    lines += fleet_hosts.complaints(hosts, fold)
-    if not options.quiet or controller.status:
-        lines.append(fleet_hosts.summary(hosts, time.monotonic()))
+    lines = fleet.report(warnings=options.warnings)
+    if not (options.quiet and fleet.complete):
+        lines.append(fleet.summary)
     sys.stderr.write(bytes_shown("".join(f"{text}\n" for text in lines)))

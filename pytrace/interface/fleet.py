@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Self, Unpack
 
@@ -16,6 +16,8 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.options.run_options import SAMPLE
 from pytrace.core.source import Source
+from pytrace.interface import asked_hosts
+from pytrace.interface.asked_hosts import AskedHosts, Nodes
 from pytrace.interface.compiled import (
     Arguments,
     CompiledScript,
@@ -33,6 +35,7 @@ from pytrace.remote.carriage import AGENT, PYTHON, Carriage, Stopping
 from pytrace.remote.clocks import Offset
 from pytrace.remote.hosts import Host
 from pytrace.remote.messages import Limits, Options, Request
+from pytrace.remote.pods import Cluster
 from pytrace.remote.push import Pusher, bootstrap
 from pytrace.remote.variants import Compile
 
@@ -61,6 +64,27 @@ class HostReport(msgspec.Struct, frozen=True):
     """Seconds by which its clock is ahead of this machine's, and the error of that."""
 
 
+class Program(msgspec.Struct, frozen=True):
+    """A script that is ready to be sent."""
+
+    name: str
+    source: Source
+    options: CompileOptions
+    """With its parameters, and for variants of it."""
+    compiled: bytes = b""
+    """Its ahead-of-time file; empty: each host compiles the text."""
+
+    @property
+    def variants(self) -> bool:
+        """Whether it can be compiled for hosts that the file does not fit."""
+        return bool(self.source.text and self.compiled)
+
+    def variant(self, lacks: frozenset[str], cpus: int) -> bytes:
+        """The file for hosts that lack features of the kernel, or have more CPUs."""
+        options = replace(self.options, disabled=self.options.disabled | lacks)
+        return ahead_of_time(self.source, options, cpus).to_bytes()
+
+
 class Fleet:
     """A script on many hosts: :func:`fleet` makes it, ``with`` or ``async with`` starts it.
 
@@ -68,12 +92,12 @@ class Fleet:
     """
 
     def __init__(
-        self, request: Request, names: list[str], answer: Answer, stages: rollout.Rollout, carriage: Carriage,
-        variants: Compile, pusher: Pusher | None,
+        self, request: Request, asked: AskedHosts, answer: Answer, stages: rollout.Rollout, variant: Compile,
+        pusher: Pusher | None, tell: Callable[[str], object],
     ) -> None:  # fmt: skip
         self._stopping = Stopping()
-        self._request, self._names, self._answer = request, names, answer
-        self._stages, self._carriage, self._variants, self._pusher = stages, carriage, variants, pusher
+        self._request, self._hosts, self._answer, self._stages = request, asked, answer, stages
+        self._variant, self._pusher, self._tell = variant, pusher, tell
         self._controller: controller.Controller | None = None
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
@@ -86,8 +110,9 @@ class Fleet:
             raise RuntimeError("a fleet is asked once")
         self._folder = controller.folder()
         self._controller = controller.Controller(
-            self._names, self._request, self._answer, self._folder.name, self._variants, self._pusher
-        )
+            self._hosts.names, self._request, self._answer, self._folder.name,
+            self._variant if self._request.variants else None, self._pusher,
+        )  # fmt: skip
         self._thread = threading.Thread(target=self._ask, name="pytrace-fleet", daemon=True)
         self._thread.start()
         return self
@@ -108,12 +133,8 @@ class Fleet:
         await asyncio.to_thread(self._join)
 
     def _ask(self) -> None:
-        from pytrace.remote import clustershell
-
         try:
-            clustershell.ask(
-                self._carriage, self._request.limits, self._asked, self._stages, lambda _: None, self._stopping
-            )
+            self._hosts.ask(self._request.limits, self._asked, self._stages, self._tell, self._stopping)
         except BaseException as error:  # noqa: BLE001  (raised again in the thread that waits)
             self._error = error
 
@@ -137,11 +158,15 @@ class Fleet:
         """End the runs on all hosts, as ``exit()`` does; from any thread. *wait*: for their last results."""
         self._stopping.count += 1 if wait else 2
 
+    def wait(self) -> None:
+        """Wait until all hosts have answered, or were given up."""
+        assert self._thread is not None
+        self._thread.join()
+
     def run(self) -> Snapshot:
         """Ask all hosts and wait for the end. Returns the answer."""
         with self:
-            for _ in self:
-                pass
+            self.wait()
         return self.snapshot()
 
     # ---- results
@@ -166,6 +191,15 @@ class Fleet:
     def summary(self) -> str:
         """``398 of 400 hosts answered; 1 refused (kernel 4.19), 1 silent since 12 s``."""
         return hosts.summary(self._asked.hosts.values(), time.monotonic())
+
+    def report(self, *, warnings: bool = True) -> list[str]:
+        """A line for each reason not to answer, each clock that was wrong and, with *warnings*, each warning."""
+        those, fold = self._asked.hosts.values(), self._hosts.fold
+        lines = []
+        if warnings:
+            texts = [*hosts.warnings(those, fold), *top_keys.warnings(self.snapshot().data)]
+            lines += [f"WARNING: {text}" for text in texts]
+        return [*lines, *hosts.clocks(those, fold), *hosts.complaints(those, fold)]
 
     @property
     def complete(self) -> bool:
@@ -210,8 +244,8 @@ def _clock(offset: Offset | None) -> tuple[float, float] | None:
 
 
 def fleet(
-    script: Script | CompiledScript,
-    nodes: str | Iterable[str],
+    script: Script | CompiledScript | Program,
+    nodes: Nodes,
     *,
     duration: float | None = None,
     by: str | None = None,
@@ -230,15 +264,17 @@ def fleet(
     worker: str = "ssh",
     fanout: int = 1000,
     ssh_options: str = "",
+    tell: Callable[[str], object] = lambda _: None,
     **arguments: Unpack[Arguments],
 ) -> Fleet:
     """A script on many hosts, as ``pytrace fleet`` runs it (docs/fleet.md). Nothing is asked before it is entered.
 
     Args:
         script: the text of a script, the path of a file, or a result of :func:`compile`.
-        nodes: hosts: a node set of ClusterShell (``"web[001-400]"``, ``"@db"``), or names.
+        nodes: hosts: a node set of ClusterShell (``"web[001-400]"``, ``"@db"``), or names; or the nodes of a
+            :class:`Cluster` of Kubernetes.
         duration: seconds of the run on each host; without it :meth:`Fleet.stop` ends it.
-        by: ``"host"``, or a source of groups of ClusterShell: keys of maps then begin with it.
+        by: ``"host"``, or a source of groups of ClusterShell, or a label of nodes: keys of maps then begin with it.
         stage: stages of a roll-out: ``"1,10,all"``.
         soak: seconds that a stage is watched.
         max_losses: losses of a host that do not stop a roll-out.
@@ -254,49 +290,47 @@ def fleet(
         worker: ClusterShell's worker: ``"ssh"``, ``"rsh"``, ``"exec"``.
         fanout: hosts at a time.
         ssh_options: options for ssh.
+        tell: is called with a line when the script is attached on all hosts of a stage on which it can be.
         arguments: those of :class:`pytrace.interface.compiled.Arguments` that say something about each host.
 
     Raises:
         ScriptError: the script has errors.
-        TraceError: a node set is invalid, or ClusterShell is not installed (``pytrace[fleet]``).
+        TraceError: a node set is invalid, the cluster refuses, or ``pytrace[fleet]`` or ``pytrace[kubernetes]`` is not
+            installed.
     """
     check_names(arguments)
     for name in sorted(NOT_HERE & arguments.keys()):
         raise TypeError(f"fleet() takes no argument {name!r}")
-    try:
-        from pytrace.remote import clustershell  # an extra
-    except ImportError as error:
-        hints = ("pip install 'pytrace[fleet]'",)
-        raise TraceError(f"pytrace.fleet needs ClusterShell: {error}", hints=hints) from None
     if push not in ("", "keep", "once"):
         raise ValueError(f"push is 'keep' or 'once', not {push!r}")
-    carriage = Carriage(command=agent or (PYTHON if push else AGENT), program=bootstrap() if push else "",
-                        become=become, worker=worker, fanout=fanout, ssh_options=ssh_options)  # fmt: skip
-    names = clustershell.names(nodes if isinstance(nodes, str) else ",".join(nodes))
-    stages = rollout.Rollout(names, rollout.stages(stage, len(names)), soak, max_losses)
+    if isinstance(nodes, Cluster):
+        if push or become:
+            raise TraceError("push and become are for hosts: the image of the pods has pytrace, which runs as root")
+        asked = asked_hosts.of_cluster(nodes, by, agent)
+    else:
+        asked = asked_hosts.of_node_set(nodes, by, Carriage(
+            command=agent or (PYTHON if push else AGENT), program=bootstrap() if push else "", become=become,
+            worker=worker, fanout=fanout, ssh_options=ssh_options,
+        ))  # fmt: skip
+    stages = rollout.Rollout(asked.names, rollout.stages(stage, len(asked.names)), soak, max_losses)
     limits = Limits(
         duration=messages.LONGEST_TIME if duration is None else duration, every=every, max_memory=max_memory,
         budget=arguments.get("budget") or "", over_budget=arguments.get("over_budget", SAMPLE),
         bytes=max_bytes, events=max_events,
     )  # fmt: skip
-    request, variants = _request(script, limits, arguments, compile_there)
-    answer = Answer(clustershell.label(by, names), by or "", most=max_keys)
+    program = script if isinstance(script, Program) else _program(script, arguments, compile_there)
+    request = _request(program, limits, arguments)
+    answer = Answer(asked.label, by or "", asked.named, max_keys)
     pusher = Pusher(once=push == "once") if push else None
-    return Fleet(request, names, answer, stages, carriage, variants, pusher)
+    return Fleet(request, asked, answer, stages, program.variant, pusher, tell)
 
 
-def _request(
-    script: Script | CompiledScript, limits: Limits, arguments: Arguments, compile_there: bool
-) -> tuple[Request, Compile]:
-    source, compiled, options = _compiled(script, arguments, compile_there)
-
-    def variant(lacks: frozenset[str], cpus: int) -> bytes:
-        return ahead_of_time(source, replace(options, disabled=options.disabled | lacks), cpus).to_bytes()
-
+def _request(program: Program, limits: Limits, arguments: Arguments) -> Request:
     rates = arguments.get("max_rate", {})
-    request = messages.checked(Request(
-        protocol=messages.PROTOCOL, script=source.name, text=source.text, limits=limits,
-        compiled=compiled, variants=bool(source.text and compiled), parameters=options.positional, named=options.named,
+    return messages.checked(Request(
+        protocol=messages.PROTOCOL, script=program.name, text=program.source.text, limits=limits,
+        compiled=program.compiled, variants=program.variants, parameters=program.options.positional,
+        named=program.options.named,
         options=Options(
             unsafe=arguments.get("unsafe", False), comm=_names(arguments.get("comm", ())),
             uid=_names(arguments.get("uid", ())), cgroup=_names(arguments.get("cgroup", ())),
@@ -304,20 +338,16 @@ def _request(
             max_rate=dict(rates) if isinstance(rates, Mapping) else {"": rates},
         ),
     ))  # fmt: skip
-    return request, variant
 
 
-def _compiled(
-    script: Script | CompiledScript, arguments: Arguments, compile_there: bool
-) -> tuple[Source, bytes, CompileOptions]:
-    """The script's text, its ahead-of-time file (empty to have it compiled there), and its options."""
+def _program(script: Script | CompiledScript, arguments: Arguments, compile_there: bool) -> Program:
     if isinstance(script, CompiledScript):
-        return script.source, script.ahead_of_time().to_bytes(), script.options
+        return Program(script.name, script.source, script.options, script.ahead_of_time().to_bytes())
     options = compile_options(arguments)
     source, data = read(script)
     if data is None:
         data = b"" if compile_there else ahead_of_time(source, options).to_bytes()
-    return source, data, options
+    return Program(source.name, source, options, data)
 
 
 def _names(value: Users) -> tuple[str, ...]:

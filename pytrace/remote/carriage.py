@@ -66,16 +66,15 @@ class Stopping:
 
 
 @contextmanager
-def interruptions() -> Iterator[Stopping]:
-    """Ctrl-C and SIGTERM ask for the end during the block: ClusterShell's loop must not be left by an exception."""
-    interrupted = Stopping()
+def interruptions(stop: Callable[[], object]) -> Iterator[None]:
+    """Ctrl-C and SIGTERM call *stop* during the block, each time."""
 
     def handle(_number: int, _frame: object) -> None:
-        interrupted.count += 1
+        stop()
 
     former = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield interrupted
+        yield
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)

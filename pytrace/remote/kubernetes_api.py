@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -12,11 +13,13 @@ import urllib3
 from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 from kubernetes.stream import stream
+from yaml import YAMLError
 
 from pytrace.base.control_characters import printable_text
 from pytrace.core.diagnostics import TraceError
 from pytrace.remote import pods
-from pytrace.remote.pods import Deployment, Pod
+from pytrace.remote.carriage import AGENT
+from pytrace.remote.pods import Cluster, Deployment, Pod
 from pytrace.results.snapshot import SnapshotData
 
 HOPELESS = frozenset({
@@ -24,19 +27,6 @@ HOPELESS = frozenset({
     "CreateContainerError", "RunContainerError", "CrashLoopBackOff",
 })  # fmt: skip
 """Reasons of a waiting container for which nobody waits."""
-
-
-class Cluster(msgspec.Struct, frozen=True, kw_only=True):
-    """Which nodes of which cluster are asked, and how."""
-
-    context: str | None = None
-    """Of the user's configuration; None for the current one, or the cluster that this process runs in."""
-    namespace: str | None = None
-    """None for that of the context."""
-    selector: str = ""
-    """Labels of nodes, as ``kubectl get nodes -l`` takes them."""
-    image: str = ""
-    command: str = "pytrace agent"
 
 
 class WebSocket(Protocol):
@@ -80,25 +70,25 @@ class _Status(msgspec.Struct):
 
 
 class Client:
-    """The API of a cluster.
+    """The API of a cluster. *command* starts an agent in a pod.
 
     Raises:
         TraceError: there is no usable configuration.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
+    def __init__(self, cluster: Cluster, command: str = AGENT) -> None:
+        self.cluster, self._command = cluster, command
         self._configuration = client.Configuration()
         try:
             try:
-                config.load_kube_config(context=cluster.context, client_configuration=self._configuration)
+                config.load_kube_config(_files(), cluster.context, self._configuration)
             except config.ConfigException:
                 if cluster.context is not None:
                     raise
                 config.load_incluster_config(client_configuration=self._configuration)
-        except (config.ConfigException, OSError) as error:
+        except (config.ConfigException, YAMLError, OSError) as error:
             hints = ("kubectl config get-contexts lists the contexts; --context NAME chooses one",)
-            raise TraceError(f"no Kubernetes cluster: {error}", hints=hints) from None
+            raise TraceError(f"no Kubernetes cluster: {' '.join(str(error).split())}", hints=hints) from None
         self._configuration.retries = False
         self.namespace = cluster.namespace or _namespace(cluster.context)
         self._api = self.api()
@@ -114,13 +104,11 @@ class Client:
             TraceError: there are none, or the cluster does not tell.
         """
         with explained("list nodes"):
-            response = client.CoreV1Api(self._api).list_node(
-                label_selector=self.cluster.selector, _preload_content=False
-            )
+            response = client.CoreV1Api(self._api).list_node(label_selector=self.cluster.labels, _preload_content=False)
             listed = msgspec.json.decode(response.data, type=_Nodes)
         labels = {node.metadata.name: node.metadata.labels for node in listed.items or ()}
         if not labels:
-            raise TraceError(f"no node of the cluster has the labels {self.cluster.selector!r}")
+            raise TraceError(f"no node of the cluster has the labels {self.cluster.labels!r}")
         return labels
 
     def names(self) -> pods.ContainerNames:
@@ -146,9 +134,7 @@ class Client:
                 owner = jobs.create_namespaced_job(deployment.namespace, pods.job(deployment))
             stack.callback(self._delete, jobs.delete_namespaced_job, deployment)
             with explained(f"create a DaemonSet in namespace {deployment.namespace}"):
-                sets.create_namespaced_daemon_set(
-                    deployment.namespace, pods.daemon_set(deployment, owner.metadata.uid)
-                )
+                sets.create_namespaced_daemon_set(deployment.namespace, pods.daemon_set(deployment, owner.metadata.uid))
             # Its own deletion, too: the garbage collector takes its time.
             stack.callback(self._delete, sets.delete_namespaced_daemon_set, deployment)
             yield
@@ -181,17 +167,22 @@ class Client:
         api = client.CoreV1Api(self.api())
         opened = stream(
             api.connect_get_namespaced_pod_exec, pod, deployment.namespace, container=pods.CONTAINER,
-            command=self.cluster.command.split(), stdin=True, stdout=True, stderr=True, tty=False,
+            command=self._command.split(), stdin=True, stdout=True, stderr=True, tty=False,
             _preload_content=False, binary=True,
         )  # fmt: skip
         websocket: WebSocket = opened.sock
         return websocket
 
 
+def _files() -> str:
+    """The user's configuration. The client reads the variable when it is imported, which a program may do early."""
+    return os.environ.get("KUBECONFIG", "~/.kube/config")
+
+
 def _namespace(context: str | None) -> str:
     """The namespace of a context of the user's configuration."""
     try:
-        contexts, current = config.list_kube_config_contexts()
+        contexts, current = config.list_kube_config_contexts(_files())
     except config.ConfigException:
         return "default"
     chosen = next((each for each in contexts if each["name"] == context), current)

@@ -29,6 +29,19 @@ KERNEL_FOLDERS = ("/sys/kernel/tracing", "/sys/fs/cgroup")
 """Folders of the node that the agent reads: formats of tracepoints, and names of cgroups."""
 
 
+class Cluster(msgspec.Struct, frozen=True, kw_only=True):
+    """The nodes of a Kubernetes cluster, as ``pytrace.fleet`` asks them."""
+
+    image: str
+    """Of the pods."""
+    labels: str = ""
+    """Of the nodes that are asked, as ``kubectl get nodes -l`` takes them; empty: all."""
+    context: str | None = None
+    """Of the user's configuration; None for the current one, or the cluster that this process runs in."""
+    namespace: str | None = None
+    """Of the pods; None for that of the context."""
+
+
 class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     """Which pods a run has."""
 

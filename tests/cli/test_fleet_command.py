@@ -56,7 +56,7 @@ SCRIPT = ("-e", "begin { @ = 1; }")
         (("--hosts", "a", "--stage", "10,1,all", *SCRIPT), "--stage takes rising numbers of hosts"),
         (("--hosts", "a", "--soak", "nan", *SCRIPT), "--soak: invalid"),
         (("--hosts", "a", "--max-losses", "-1", *SCRIPT), "--max-losses: "),
-        (("--kubernetes", "--image", "x", "--push", *SCRIPT), "--push is for --hosts"),
+        (("--kubernetes", "--image", "x", "--push", *SCRIPT), "push and become are for hosts"),
         (("--hosts", "a", "--every", "0", *SCRIPT), "every is 0.0, not 0.1 to"),
     ],
 )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import pytrace
 from pytrace.interface.fleet import Fleet
+from tests.support.kubernetes_api import Api, configuration
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -113,6 +116,62 @@ def test_an_error_in_the_block_does_not_wait_for_results(command: str) -> None:
     with pytest.raises(KeyError), fleet:
         raise KeyError
     assert fleet.ended
+
+
+@pytest.fixture
+def cluster(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
+    """Two nodes, in whose pods the program of the test runs, and one whose pod does not start."""
+    words = command.split()[:-1]
+    api = Api(
+        {"a9": {"zone": "east"}, "b1": {"zone": "west"}, "c1": {"zone": "west"}},
+        lambda node: None if node == "c1" else [*words, node],
+    )
+    server = api.serve()
+    monkeypatch.setenv("KUBECONFIG", str(configuration(tmp_path, server)))
+    yield api
+    server.shutdown()
+    server.server_close()
+    for process in api.processes:
+        process.wait()
+
+
+def of_cluster(**arguments: Any) -> Fleet:
+    return pytrace.fleet("begin { @ = 1; }", pytrace.Cluster(image="hub/pytrace:1"), compile_there=True, **arguments)
+
+
+def test_nodes_of_a_cluster(cluster: Api) -> None:
+    told: list[str] = []
+    fleet = of_cluster(by="zone", tell=told.append)
+    with fleet:
+        for snapshot in fleet:
+            if not fleet.ended and "@" in snapshot.maps and len(snapshot.to_dict("@")) == 2 and told:
+                fleet.stop()
+    assert fleet.snapshot().to_dict("@") == {("east", "x"): 2, ("west", "x"): 5}
+    assert fleet.summary == "2 of 3 hosts answered; 1 failed"
+    assert told == ["attached on 2 of 3 nodes"]
+    assert fleet.report() == [
+        "WARNING: a9,b1: w", "c1: the pod does not start: ErrImagePull: no such image\\x1b[2J",
+    ]  # fmt: skip
+    assert cluster.objects == {}, "nothing is left"
+
+
+def test_nodes_of_a_cluster_with_asyncio(cluster: Api) -> None:
+    async def ask() -> Fleet:
+        async with of_cluster() as fleet:
+            async for snapshot in fleet:
+                if not fleet.ended and snapshot.maps and snapshot.to_dict("@").get("x") == 4:
+                    fleet.stop()
+        return fleet
+
+    assert asyncio.run(ask()).snapshot().to_dict("@") == {"x": 7}
+    cluster.forbidden.add("jobs")
+    with pytest.raises(pytrace.TraceError, match="cannot create a Job in namespace tracing: Job is forbidden"):
+        of_cluster().run()
+    cluster.forbidden.add("nodes")
+    with pytest.raises(pytrace.TraceError, match="cannot list nodes"):
+        of_cluster()
+    with pytest.raises(pytrace.TraceError, match="push and become are for hosts"):
+        of_cluster(push="keep")
 
 
 def test_arguments(command: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from pytrace.core.diagnostics import TraceError
 from pytrace.remote import messages
 from pytrace.remote.answer import Answer
-from pytrace.remote.carriage import LEAVE, Carriage, Conversation, Stopping
+from pytrace.remote.carriage import LEAVE, Carriage, Conversation, Stopping, interruptions
 from pytrace.remote.controller import Controller
 from pytrace.remote.hosts import State
 from pytrace.remote.messages import Beat, Limits, Request, Stop, ToAgent
@@ -24,6 +25,15 @@ def test_become_is_sudo_without_a_password() -> None:
 def test_other_workers_are_errors() -> None:
     with pytest.raises(TraceError, match="a worker is one of ssh, rsh, exec, not 'pdsh'"):
         Carriage(worker="pdsh")
+
+
+def test_each_interruption_asks_for_the_end() -> None:
+    before, asked = signal.getsignal(signal.SIGTERM), []
+    with interruptions(lambda: asked.append(1)):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.raise_signal(number)
+    assert len(asked) == 2
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 class Agent:

@@ -9,8 +9,8 @@ from kubernetes.client.exceptions import ApiException
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.remote import kubernetes_api
-from pytrace.remote.kubernetes_api import Client, Cluster
-from pytrace.remote.pods import ContainerState, ContainerStatus, Metadata, Pod, PodStatus, Waiting
+from pytrace.remote.kubernetes_api import Client
+from pytrace.remote.pods import Cluster, ContainerState, ContainerStatus, Metadata, Pod, PodStatus, Waiting
 
 LABELS = {"a": {"zone": "east"}, "b": {}}
 
@@ -27,11 +27,11 @@ def test_no_cluster_is_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     for name in ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(TraceError, match="no Kubernetes cluster: "):
-        Client(Cluster())
+        Client(Cluster(image="x"))
     (tmp_path / "config").write_text("clusters: [")
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     with pytest.raises(TraceError, match="no Kubernetes cluster: "):
-        Client(Cluster(context="other"))
+        Client(Cluster(image="x", context="other"))
 
 
 @pytest.mark.parametrize(

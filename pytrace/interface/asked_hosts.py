@@ -1,0 +1,65 @@
+"""Who is asked by a fleet, and what carries messages there: hosts of a node set, or nodes of a Kubernetes cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TypeAlias
+
+import msgspec
+
+from pytrace.core.diagnostics import TraceError
+from pytrace.remote.carriage import AGENT, Carriage, Stopping
+from pytrace.remote.controller import Controller
+from pytrace.remote.hosts import Folded
+from pytrace.remote.messages import Limits
+from pytrace.remote.pods import Cluster
+from pytrace.remote.rollout import Rollout
+from pytrace.results.snapshot import SnapshotData
+
+Nodes: TypeAlias = "str | Iterable[str] | Cluster"
+"""A node set of ClusterShell, names of hosts, or the nodes of a cluster."""
+
+
+class AskedHosts(msgspec.Struct, frozen=True):
+    """The hosts, and what carries messages to them."""
+
+    names: list[str]
+    label: Callable[[str], str] | None
+    """The label of a host, which keys begin with; None: answers are merged."""
+    fold: Folded
+    ask: Callable[[Limits, Controller, Rollout, Callable[[str], object], Stopping], None]
+    named: Callable[[SnapshotData], SnapshotData] | None = None
+    """Of :class:`pytrace.remote.answer.Answer`."""
+
+
+def of_node_set(nodes: str | Iterable[str], by: str | None, carriage: Carriage) -> AskedHosts:
+    """The hosts of a node set, through ClusterShell.
+
+    Raises:
+        TraceError: it is invalid, or ClusterShell is not installed.
+    """
+    try:
+        from pytrace.remote import clustershell  # an extra
+    except ImportError as error:
+        hints = ("pip install 'pytrace[fleet]'",)
+        raise TraceError(f"asking hosts needs ClusterShell: {error}", hints=hints) from None
+    names = clustershell.names(nodes if isinstance(nodes, str) else ",".join(nodes))
+    return AskedHosts(names, clustershell.label(by, names), clustershell.fold, partial(clustershell.ask, carriage))
+
+
+def of_cluster(cluster: Cluster, by: str | None, command: str) -> AskedHosts:
+    """The nodes of a Kubernetes cluster. *command* starts an agent in a pod.
+
+    Raises:
+        TraceError: there are none, the cluster refuses, or the client of Kubernetes is not installed.
+    """
+    try:
+        from pytrace.remote import kubernetes_api, kubernetes_carrier  # an extra
+    except ImportError as error:
+        hints = ("pip install 'pytrace[kubernetes]'",)
+        raise TraceError(f"asking a cluster needs the Kubernetes client: {error}", hints=hints) from None
+    access = kubernetes_api.Client(cluster, command or AGENT)
+    labels = access.nodes()
+    label = None if by is None else kubernetes_api.node_labels(labels, by).__getitem__
+    return AskedHosts(sorted(labels), label, ",".join, partial(kubernetes_carrier.ask, access), access.named)
