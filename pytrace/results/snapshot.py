@@ -11,7 +11,8 @@ from collections.abc import Collection, Mapping
 import msgspec
 
 from pytrace.core.costs import RunCost
-from pytrace.core.types import Record, Type
+from pytrace.core.types import Count, Record, Type
+from pytrace.core.types.tables import map_unit
 from pytrace.render.text import map_title
 from pytrace.results.values import Portable, Value
 
@@ -72,6 +73,11 @@ class MapData(msgspec.Struct):
     def title(self) -> str:
         """The name of the map, with its mark."""
         return map_title(self.name, self.mark)
+
+    @property
+    def unit(self) -> str:
+        """The unit of its numbers (:func:`pytrace.core.types.tables.map_unit`); counts have none."""
+        return "" if isinstance(self.value, Count) else map_unit(self.name)
 
 
 class Table(msgspec.Struct):

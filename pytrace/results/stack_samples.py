@@ -303,10 +303,9 @@ _JOINS: dict[Merging, Join] = {percpu_merge.LEAST: min, percpu_merge.GREATEST: m
 
 def measures(data: MapData) -> tuple[Measure, ...]:
     """The numbers of each value of a map."""
-    unit = Column.of(data.name, types.INT64).unit
     if isinstance(data.value, types.Avg | types.Stats):
-        return Measure("count", "count"), Measure("total", unit)
-    return (Measure("", "count" if isinstance(data.value, types.Count) else unit),)
+        return Measure("count", "count"), Measure("total", data.unit)
+    return (Measure("", "count" if isinstance(data.value, types.Count) else data.unit),)
 
 
 def numbers(type_: types.Type) -> Callable[[Value], tuple[int, ...]]:

@@ -41,6 +41,8 @@ from pytrace.core.types import (
 UNITS = {"ns": "ns", "us": "us", "ms": "ms", "s": "s", "kb": "KB", "mb": "MB", "bytes": "bytes"}
 """Units by the suffix of a number's name: ``lat_us`` is in microseconds."""
 
+_MAP_UNITS = {**UNITS, "nsecs": "ns", "usecs": "us", "msecs": "ms", "secs": "s"}
+
 INTEGERS = (Int, Count, Sum, Avg, Min, Max)
 """Types whose values are decoded as integers and print as such."""
 
@@ -230,6 +232,15 @@ def key_columns(type_: Type | None) -> tuple[Column, ...]:
         names = [f"key{number}" for number in range(1, len(type_.members) + 1)]
         return TableSchema.of(names, type_.members).columns
     return (Column.of("key", type_),)
+
+
+def map_unit(name: str) -> str:
+    """The unit of a map's numbers by its name, or the end of it: ``@usecs``, ``@lat_us``; empty when unknown.
+
+    ``@s`` alone is a name like any other.
+    """
+    stem, _, end = name.removeprefix("@").rpartition("_")
+    return _MAP_UNITS.get(end, "") if stem or end != "s" else ""
 
 
 def map_schema(name: str, key: Type | None, value: Type) -> TableSchema:

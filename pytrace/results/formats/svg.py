@@ -114,8 +114,9 @@ def _over_time(drawing: Drawing, states: Sequence[State]) -> None:
         text = "" if form is None else f"[{form(key).decode('utf-8', 'surrogateescape').strip()}]"
         rows.append((sum(sum(step.values()) for step in steps), f"{data.title}{text}", steps))
     rows.sort(key=lambda row: (-row[0], row[1]))
+    unit = f" ({data.unit})" if data.unit else ""
     for _, title, steps in rows[: histogram_chart.MOST_CHARTS]:
-        histogram_chart.draw_over_time(drawing, title, data.value, list(zip(times, steps, strict=True)))
+        histogram_chart.draw_over_time(drawing, f"{title}{unit}", data.value, list(zip(times, steps, strict=True)))
     if rows[histogram_chart.MOST_CHARTS :]:
         drawing.line(f"… and {len(rows) - histogram_chart.MOST_CHARTS} more keys, which counted less", "q")
 

@@ -47,14 +47,16 @@ def draw(drawing: Drawing, data: MapData, text: Callable[[types.Type], Text], *,
     """
     assert isinstance(data.value, types.Hist | types.LHist)
     form = histogram.shape(data.value)
+    unit = f" ({data.unit})" if data.unit else ""
     entries = sorted(_entries(data, data.value, text), key=lambda entry: entry.total, reverse=True)
     if heat if heat is not None else len(entries) > HEAT_FROM:
         shown = sorted(entries[:MOST_COLUMNS], key=lambda entry: entry.order)
-        _heat_map(drawing, data.name, form, shown)
+        _heat_map(drawing, f"{data.title}{unit}", form, shown)
     else:
         shown = entries[:MOST_CHARTS]
         for entry in shown:
-            _bars(drawing, f"{data.name}[{entry.key}]" if data.key is not None else data.name, form, entry)
+            key = f"[{entry.key}]" if data.key is not None else ""
+            _bars(drawing, f"{data.title}{key}{unit}", form, entry)
     if len(shown) < len(entries):
         drawing.line(f"… and {len(entries) - len(shown)} more keys, which counted less", "q")
 

@@ -149,7 +149,7 @@ def _keyed(document: Document, printers: Printers, states: Sequence[MapData]) ->
     cells = Cells(document, printers, key_columns(data.key) if data.key is not None else (), data.key)
     keys = _keys(states)
     common = _Common(
-        name=document.text(data.title), help=document.text(data.help), unit=Column.of(data.name, types.INT64).unit,
+        name=document.text(data.title), help=document.text(data.help), unit=data.unit,
         columns=cells.columns, keys=[cells.of(key) for key in keys],
     )  # fmt: skip
     return common, keys

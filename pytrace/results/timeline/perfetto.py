@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from pytrace.core import types
-from pytrace.core.types.tables import Column, key_columns
+from pytrace.core.types.tables import key_columns
 from pytrace.results.snapshot import MapData, SnapshotData
 from pytrace.results.stack_samples import members_of
 from pytrace.results.timeline import row_events, track_packets
@@ -43,9 +43,8 @@ def write(snapshot: SnapshotData, file: BinaryIO) -> None:
 def _counters(data: MapData, type_: types.Type, tracks: Tracks) -> Iterator[bytes]:
     """A counter for each key; its value is set at the start of each interval with a sample."""
     assert isinstance(type_, types.TSeries)
-    unit = Column.of(data.name, types.INT64).unit
     for key, value in sorted(data.entries.items(), key=lambda entry: repr(entry[0])):
-        track = tracks.counter(f"{data.title}{_key(data, key)}", unit)
+        track = tracks.counter(f"{data.title}{_key(data, key)}", data.unit)
         assert isinstance(value, dict)
         for interval, meta in sorted(value.items()):
             assert isinstance(meta, tuple)

@@ -24,7 +24,7 @@ from pytrace.core.types import (
     Tuple,
     Type,
 )
-from pytrace.core.types.tables import JOINED_TEXTS, Column, TableSchema, map_schema, row_tables
+from pytrace.core.types.tables import JOINED_TEXTS, Column, TableSchema, map_schema, map_unit, row_tables
 
 
 @pytest.mark.parametrize(
@@ -118,3 +118,15 @@ def test_columns_of_maps() -> None:
     assert map_schema("@a", nested, TSeries()).names == ("key1.0", "key1.1", "key2", "@a.start", "@a.value")
     assert map_schema("@", UINT32, pair).names == ("key", "@.0", "@.1")
     assert map_schema("@", UINT32, record).names == ("key", "@.pid", "@.comm")
+
+
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [
+        ("@usecs", "us"), ("@nsecs", "ns"), ("@total_msecs", "ms"), ("@lat_us", "us"), ("@bytes", "bytes"),
+        ("@read_bytes", "bytes"), ("@kb", "KB"), ("@wait_s", "s"), ("@s", ""), ("@", ""), ("@status", ""),
+        ("@msecs_seen", ""),
+    ],
+)  # fmt: skip
+def test_units_of_maps(name: str, unit: str) -> None:
+    assert map_unit(name) == unit

@@ -68,7 +68,7 @@ def test_a_series_is_a_heat_map_of_what_each_interval_added() -> None:
         for number, entries in enumerate(states)
     ]  # fmt: skip
     found = svg.series(list(reversed(saved)), WriteOptions())
-    assert {"3 snapshots", "@us[1]: 13", "@us[2]: 1", "as of the last snapshot:", "@: 3"} <= set(texts(found))
+    assert {"3 snapshots", "@us[1] (us): 13", "@us[2] (us): 1", "as of the last snapshot:", "@: 3"} <= set(texts(found))
     cells = [box.title for box in boxes(found) if " of " in box.title]
     # In the last one the first key was emptied before: it shows all that it holds.
     assert sorted(cells) == [

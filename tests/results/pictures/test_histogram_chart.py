@@ -15,8 +15,14 @@ def test_a_histogram_has_a_bar_for_each_bucket_as_high_as_its_count() -> None:
     assert [(box.title.split(": ")[1].split()[0], round(box.height)) for box in drawn] == [
         ("10", 38), ("40", 150), ("0", 0), ("20", 75),
     ]  # fmt: skip
-    assert "@ns: 70" in texts(found)
+    assert "@ns (ns): 70" in texts(found)
     assert any(text.startswith("dashed: p50") for text in texts(found))
+
+
+def test_titles_have_key_unit_and_mark() -> None:
+    data = map_data("@usecs", types.INT64, HIST, {5: {3: 10}})
+    data.mark = "estimate"
+    assert "estimate @usecs[5] (us): 10" in texts(picture(data))
 
 
 def test_many_keys_are_a_heat_map_in_the_order_of_their_numbers() -> None:

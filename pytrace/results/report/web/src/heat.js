@@ -41,6 +41,7 @@ export function heat(data, part) {
       y.values = (_, splits) => splits.map((at) => part.buckets[Math.floor(at)]?.[2] ?? "");
       y.size = 110;
     }
+    if (part.unit) y.label = part.unit;
     plot = new uPlot({
       width: size, height: 320, legend: { show: false }, tzDate: (time) => uPlot.tzDate(new Date(time * 1000), "Etc/UTC"),
       axes: [x, y], padding: PADDING, scales: { x: { range: () => [starts[0], part.times.at(-1)] }, y: { range: () => [low(first), high(last)] } },
