@@ -1,7 +1,10 @@
 """The desktop's viewer of files: started as the user whose desktop it is.
 
 As root that is the user who called sudo, with the environment of that user's session: a browser is nothing to run as
-root. A run gives up its privileges while it goes on, which its children would inherit, so the process that becomes the
+root. Root itself gets a program of the system and an environment that is made here, whatever PATH and BROWSER say, as
+``su`` keeps those of the user who called it. Others get what their own PATH names.
+
+A run gives up its privileges while it goes on, which its children would inherit, so the process that becomes the
 viewer is started before and waits.
 """
 
@@ -10,7 +13,7 @@ from __future__ import annotations
 import os
 import pwd
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from pytrace.base.trusted_files import distrust
 
@@ -22,20 +25,25 @@ _KEPT = ("DISPLAY", "XAUTHORITY", "LANG", "LC_ALL", "LC_CTYPE", "TERM")
 
 
 class Viewer:
-    """Opens the file *path* when :meth:`open` is called; :attr:`problem` is why it will not, empty if it will."""
+    """Opens the file *path* when :meth:`open` is called; :attr:`problem` is why it will not, empty if it will.
 
-    def __init__(self, path: str) -> None:
+    *confine* is called in the process that becomes the viewer, to give up capabilities.
+    """
+
+    def __init__(self, path: str, confine: Callable[[], None]) -> None:
         self.problem = ""
         self._process: subprocess.Popen[bytes] | None = None
         user = _owner()
         environment = dict(os.environ) if user is None else _session(user, os.environ)
-        program = _program(os.geteuid() if user is None else user.pw_uid)
+        folders = os.get_exec_path() if user is None else FOLDERS
+        program = _program(folders, os.geteuid() if user is None else user.pw_uid)
         if program is None:
-            self.problem = f"there is no {NAME} in {', '.join(FOLDERS)} that nobody else could have written"
+            place = "PATH" if user is None else ", ".join(FOLDERS)
+            self.problem = f"there is no {NAME} in {place} that nobody else could have written"
         elif not environment.get("DISPLAY") and not environment.get("WAYLAND_DISPLAY"):
             self.problem = "there is no desktop here (neither DISPLAY nor WAYLAND_DISPLAY is set)"
         else:
-            self._process = _start(program, os.path.abspath(path), user, environment)
+            self._process = _start(program, os.path.abspath(path), user, environment, confine)
 
     def open(self) -> None:
         """Show the file, which has been written."""
@@ -49,17 +57,18 @@ class Viewer:
 
 
 def _owner() -> pwd.struct_passwd | None:
-    """The user who called sudo; None for a process that has not been started by it."""
-    try:
-        return pwd.getpwuid(int(os.environ.get("SUDO_UID", ""))) if os.geteuid() == 0 else None
-    except (ValueError, KeyError):
+    """As root: the user who called sudo, or root. None for others."""
+    if os.geteuid():
         return None
+    try:
+        return pwd.getpwuid(int(os.environ.get("SUDO_UID", "0")))
+    except (ValueError, KeyError):
+        return pwd.getpwuid(0)
 
 
-def _program(user: int) -> str | None:
-    """The program, if only *user* and root can have written it."""
-    for folder in FOLDERS:
-        path = os.path.join(folder, NAME)
+def _program(folders: Iterable[str], user: int) -> str | None:
+    """The first program in *folders* that only *user* and root can have written."""
+    for path in (os.path.join(folder, NAME) for folder in folders if os.path.isabs(folder)):
         if os.access(path, os.X_OK) and distrust(path, (user,)) is None:
             return path
     return None
@@ -84,12 +93,17 @@ def _session(user: pwd.struct_passwd, given: Mapping[str, str]) -> dict[str, str
 
 
 def _start(
-    program: str, path: str, user: pwd.struct_passwd | None, environment: Mapping[str, str]
+    program: str,
+    path: str,
+    user: pwd.struct_passwd | None,
+    environment: Mapping[str, str],
+    confine: Callable[[], None],
 ) -> subprocess.Popen[bytes]:
     """The shell that waits, with the rights of *user*, in a session of its own: Ctrl-C is not for it."""
     names = None if user is None else os.getgrouplist(user.pw_name, user.pw_gid)
     return subprocess.Popen(
         ["/bin/sh", "-c", _WAITING, "sh", program, path], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL, env=environment, cwd="/", start_new_session=True,
+        preexec_fn=confine,  # noqa: PLW1509 - there are no threads yet
         user=None if user is None else user.pw_uid, group=None if user is None else user.pw_gid, extra_groups=names,
     )  # fmt: skip

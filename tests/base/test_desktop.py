@@ -46,6 +46,10 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         root.rmdir()
 
 
+def nothing() -> None:
+    """Gives up nothing."""
+
+
 def shown(path: Path) -> list[str]:
     """What the viewer wrote."""
     result, deadline = Path(f"{path}.shown"), time.monotonic() + patience(10)
@@ -59,7 +63,7 @@ def test_the_user_who_called_sudo(folder: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("SUDO_UID", str(user.pw_uid))
     monkeypatch.setenv("SECRET", "of root")
     report = folder / "files" / "a 'report'; x.html"
-    viewer = Viewer(str(report))
+    viewer = Viewer(str(report), nothing)
     assert not viewer.problem
     time.sleep(0.05)
     assert not Path(f"{report}.shown").exists(), "it is not written yet"
@@ -72,17 +76,43 @@ def test_the_user_who_called_sudo(folder: Path, monkeypatch: pytest.MonkeyPatch)
     assert not any(line.startswith(("SECRET", "SUDO")) for line in environment)
 
 
-def test_who_is_nobody_else(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MINE", "yes")
+@pytest.mark.parametrize("caller", ["", "0", "4294967294", "x"])
+def test_root_itself_trusts_nothing_of_the_environment(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caller: str
+) -> None:
+    if caller:
+        monkeypatch.setenv("SUDO_UID", caller)
+    others = folder / "files" / "xdg-open"
+    others.write_text("#!/bin/sh\nexit 1\n")
+    others.chmod(0o755)
+    monkeypatch.setenv("PATH", str(others.parent))
+    monkeypatch.setenv("BROWSER", str(others))
     report = folder / "files" / "r.html"
-    Viewer(str(report)).open()
+    Viewer(str(report), nothing).open()
     uid, _, path, *environment = shown(report)
     assert (int(uid), path) == (0, str(report))
+    assert "BROWSER" not in "".join(environment)
+    assert f"HOME={pwd.getpwuid(0).pw_dir}" in environment
+
+
+def test_others_get_what_their_path_names(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    user = pwd.getpwnam("nobody")
+    monkeypatch.setattr(desktop, "FOLDERS", ())
+    monkeypatch.setattr(desktop.os, "geteuid", lambda: user.pw_uid)
+    monkeypatch.setenv("SUDO_UID", "0")
+    monkeypatch.setenv("PATH", f".:/nowhere:{folder}:/usr/bin")
+    monkeypatch.setenv("MINE", "yes")
+    report = folder / "files" / "r.html"
+    Viewer(str(report), lambda: os.setuid(user.pw_uid)).open()
+    uid, _, path, *environment = shown(report)
+    assert (int(uid), path) == (user.pw_uid, str(report)), "what it may not have is given up in the viewer's process"
     assert "MINE=yes" in environment
+    monkeypatch.setenv("PATH", f"{folder}/files")
+    assert Viewer(str(report), nothing).problem == "there is no xdg-open in PATH that nobody else could have written"
 
 
 def test_a_run_that_failed_opens_nothing(folder: Path) -> None:
-    viewer = Viewer(str(folder / "files" / "r.html"))
+    viewer = Viewer(str(folder / "files" / "r.html"), nothing)
     assert viewer._process is not None
     assert viewer._process.stdin is not None
     viewer._process.stdin.close()
@@ -93,14 +123,14 @@ def test_a_run_that_failed_opens_nothing(folder: Path) -> None:
 def test_a_program_that_others_can_write_is_not_run(folder: Path) -> None:
     program = folder / "xdg-open"
     program.chmod(program.stat().st_mode | stat.S_IWOTH)
-    viewer = Viewer(str(folder / "files" / "r.html"))
+    viewer = Viewer(str(folder / "files" / "r.html"), nothing)
     assert viewer.problem == f"there is no xdg-open in {folder} that nobody else could have written"
     viewer.open()
 
 
 def test_no_desktop(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DISPLAY")
-    assert "neither DISPLAY nor WAYLAND_DISPLAY" in Viewer(str(folder / "x.html")).problem
+    assert "neither DISPLAY nor WAYLAND_DISPLAY" in Viewer(str(folder / "x.html"), nothing).problem
 
 
 def test_the_session_of_a_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

