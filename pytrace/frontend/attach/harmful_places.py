@@ -14,12 +14,11 @@ import msgspec
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import UserSymbol
-from pytrace.core.probes import misread_instructions
+from pytrace.core.probes import instruction_starts, misread_instructions
+from pytrace.core.probes.instruction_starts import BadCodeError, Decoder
 from pytrace.core.probes.kinds import UPROBE, URETPROBE
 from pytrace.core.probes.targets import FileTarget, UserTarget
 from pytrace.core.source import Span
-from pytrace.frontend.attach.points import instruction_starts
-from pytrace.frontend.attach.points.instruction_starts import BadCodeError, Decoder
 from pytrace.frontend.attach.providers.base import Match, Scope
 
 _ENOUGH = 64

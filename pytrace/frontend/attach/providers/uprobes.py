@@ -9,9 +9,10 @@ from msgspec.structs import replace
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import UserSymbol
+from pytrace.core.probes import instruction_starts
 from pytrace.core.probes.targets import UserTarget
 from pytrace.frontend.ast.probe_context import ProbeContext
-from pytrace.frontend.attach.points import contexts, instruction_starts
+from pytrace.frontend.attach.points import contexts
 from pytrace.frontend.attach.points.body_uses import Uses
 from pytrace.frontend.attach.points.parts import Part, Point
 from pytrace.frontend.attach.providers import binaries

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.frontend.attach.points.instruction_starts import BadCodeError, Decoder, length, starts
+from pytrace.core.probes.instruction_starts import BadCodeError, Decoder, length, starts
 
 
 @pytest.mark.parametrize(
