@@ -28,7 +28,7 @@ from pytrace.codegen.services import (
     gates,
     process_filters,
     process_following,
-    python_records,
+    python_calls,
     system_call_dispatch,
     unwind_tables,
     watchdog,
@@ -40,7 +40,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import CompiledScript, Manifest, MapSpec, ProgramSpec
 from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.probes.kinds import Context
+from pytrace.core.probes.kinds import PYTHON_KINDS, Context
 from pytrace.frontend.ast.typed_program import (
     KPROBE_SESSION,
     SESSION_IS_RETURN,
@@ -147,6 +147,8 @@ def _entry(program: Program) -> None:
     e = Emitter(program, b, unit.span, 0, None, leave=_leave, early_result=_result(unit))
     process_filters.require(e, process_filters.tests(e, pid=unit.pid_filter, others=unit.filtered, follow=unit.follow))
     watchdog.check(e)
+    if unit.kind.name in PYTHON_KINDS:
+        python_calls.begin(e)
     if unit.kind.context is Context.ITERATOR:
         # The object is null in the final call of an iterator (Documentation/bpf/bpf_iterators.rst).
         e.end_early(e.b.truth(e.launder(e.b.load(e.b.offset(e.context, _FIRST_OBJECT)))))
@@ -251,7 +253,7 @@ def _manifest(script: Script, services: tuple[ProgramSpec, ...]) -> Manifest:
         counters=script.layout.manifest_counters(),
         session=SESSION if script.uses_session else None,
         unwind=unwind_tables.maps(selected=script.unwinds, asks=script.asks),
-        python=python_records.MAPS if script.walks_python else None,
+        python=python_calls.maps(script),
         follow_map=process_following.MAP if process_following.wanted(checked, script.options) else "",
         objects=tuple(checked.objects),
         ahead=None if script.ahead is None else script.ahead.section(script.layout.copies),

@@ -8,7 +8,7 @@ asynchronous one in ``runtime.output.handlers`` (by event kind). A test checks t
 from __future__ import annotations
 
 from pytrace.core.builtin_row import Builtin, Mode
-from pytrace.core.probes.kinds import FENTRY, FEXIT, ITER, KPROBE, PROBE_KINDS, Context
+from pytrace.core.probes.kinds import FENTRY, FEXIT, ITER, KPROBE, PROBE_KINDS, PYTHON_KINDS, Context
 
 IN_SCOPE = "in_scope"
 """The builtin by which a script applies the process filters itself."""
@@ -231,6 +231,15 @@ FUNCTIONS: tuple[Builtin, ...] = (
             "The path name that a `struct path` stands for.",
             least=1, most=2, probes=frozenset({FENTRY, FEXIT, ITER}),
             example="fentry:filp_close { print(path(args.filp.f_path)); }"),
+    Builtin("pystr", "python", "pystr(object[, const int size])",
+            "Text of a Python object: of a string or bytes the contents, of an integer, bool or None what Python "
+            "prints; of others the type, as in `<list>`; empty if there is none.",
+            least=1, most=2, probes=PYTHON_KINDS,
+            example='python:json:loads { print(pystr(args.s, 64)); }'),
+    Builtin("pyint", "python", "pyint(object)",
+            "Value of a Python integer or bool (its low 64 bits); 0 for other objects.",
+            least=1, most=1, probes=PYTHON_KINDS,
+            example='pythonret:*:fib { @ = hist(pyint(retval)); }'),
     Builtin("strcap", "string", "strcap(value)", "Capacity in bytes of a string.", least=1, most=1,
             example='begin { $a = "abc"; print(strcap($a)); }'),
     Builtin("strlen", "string", "strlen(value)", "Length of a string in bytes.", least=1, most=1,

@@ -302,6 +302,8 @@ class PythonMaps(msgspec.Struct, frozen=True):
     codes: str
     names: str
     cursor: str
+    calls: str = ""
+    """The second rows of processes, for probes of Python functions; empty without any."""
 
 
 class OpenValue(msgspec.Struct, frozen=True):

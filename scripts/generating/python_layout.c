@@ -15,6 +15,7 @@
 #include "internal/pycore_interpframe_structs.h"
 #endif
 #include "internal/pycore_interp.h"
+#include <opcode.h>
 #include "internal/pycore_runtime.h"
 
 #define OFFSET(name, type, member) printf(",\n  \"" name "\": %zu", offsetof(type, member))
@@ -90,6 +91,45 @@ int main(void)
 #endif
 #if PY_VERSION_HEX >= 0x030c0000
     OFFSET("code_version", PyCodeObject, co_version);
+#endif
+#if PY_VERSION_HEX >= 0x030b0000
+    OFFSET("code_first", PyCodeObject, _co_firsttraceable);
+    OFFSET("code_arguments", PyCodeObject, co_argcount);
+    OFFSET("code_keywords", PyCodeObject, co_kwonlyargcount);
+    OFFSET("code_flags", PyCodeObject, co_flags);
+    OFFSET("code_locals", PyCodeObject, co_nlocalsplus);
+    OFFSET("code_local_names", PyCodeObject, co_localsplusnames);
+    OFFSET("code_constants", PyCodeObject, co_consts);
+    OFFSET("tuple_items", PyTupleObject, ob_item);
+    VALUE("op_resume", RESUME);
+    VALUE("op_return", RETURN_VALUE);
+    VALUE("op_extended", EXTENDED_ARG);
+#endif
+#if PY_VERSION_HEX >= 0x030b0000 && PY_VERSION_HEX < 0x030c0000
+    VALUE("op_generator", RETURN_GENERATOR);
+#endif
+#if PY_VERSION_HEX >= 0x030d0000
+    OFFSET("code_instrumentation", PyCodeObject, _co_instrumentation_version);
+    OFFSET("thread_breaker", PyThreadState, eval_breaker);
+#endif
+#ifdef RESUME_QUICK
+    VALUE("op_resume_quick", RESUME_QUICK);
+#endif
+#ifdef RESUME_CHECK
+    VALUE("op_resume_quick", RESUME_CHECK);
+#endif
+#ifdef INSTRUMENTED_RESUME
+    VALUE("op_resume_instrumented", INSTRUMENTED_RESUME);
+    VALUE("op_return_instrumented", INSTRUMENTED_RETURN_VALUE);
+#endif
+#if PY_VERSION_HEX >= 0x030c0000 && PY_VERSION_HEX < 0x030e0000
+    VALUE("op_line", INSTRUMENTED_LINE);
+    OFFSET("code_monitoring", PyCodeObject, _co_monitoring);
+    OFFSET("monitoring_lines", _PyCoMonitoringData, lines);
+#endif
+#ifdef RETURN_CONST
+    VALUE("op_constant", RETURN_CONST);
+    VALUE("op_constant_instrumented", INSTRUMENTED_RETURN_CONST);
 #endif
     VALUE("code_size", sizeof(PyCodeObject));
     OFFSET("code_short_name", PyCodeObject, co_name);

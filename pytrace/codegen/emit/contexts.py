@@ -25,6 +25,7 @@ from pytrace.frontend.ast.probe_context import (
     CountedText,
     DataLoc,
     ProbeArgument,
+    PythonValue,
     RawField,
     RegisterLocation,
     RegisterParts,
@@ -157,6 +158,11 @@ def _call_result(e: Emitter, _place: CallResult, type_: Type) -> Operand:
     return _by_register(e, e.b.load(e.b.offset(e.context, raw_tracepoints.CALL_RESULT)), type_)
 
 
+def _python_value(e: Emitter, place: PythonValue, type_: Type) -> Operand:
+    assert e.program.python is not None
+    return Scalar(e.b.load(e.area(e.program.python.objects + 8 * place.index)), type_)
+
+
 def _location(e: Emitter, place: RegisterLocation, type_: Type) -> Operand:
     location = location_value(e, place)
     if not place.dereference:
@@ -203,6 +209,7 @@ _PLACES: Mapping[type[ArgumentLocation], Callable[[Emitter, ArgumentLocation, Ty
     on(CallRegister, _call_register),
     on(CallResult, _call_result),
     on(RawField, raw_tracepoints.field),
+    on(PythonValue, _python_value),
 )
 
 

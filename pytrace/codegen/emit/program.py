@@ -80,6 +80,8 @@ class Script(msgspec.Struct, eq=False):
     """Whether a program asks for the tables of processes that it meets."""
     walks_python: bool = False
     """Whether a program walks stacks of CPython."""
+    python_choices: dict[object, int] = msgspec.field(default_factory=dict)
+    """Numbers of what probes of Python functions remember for each code object."""
     ahead: Ahead | None = None
     """Load-time values of an ahead-of-time file; None for other scripts."""
     sparing: bool = False
@@ -106,6 +108,19 @@ class Variable(msgspec.Struct, eq=False):
     register: Ptr | None = None
     stack: Ptr | None = None
     offset: int | None = None
+
+
+class PythonCall(msgspec.Struct, frozen=True):
+    """Scratch offsets of the call that a probe of a Python function is at (``codegen.services.python_calls``).
+
+    They are those of the state of its thread, of what the service works with, and of the objects that the body reads.
+    """
+
+    state: int
+    work: int
+    objects: int
+    site: int
+    """Where failures are counted."""
 
 
 class Program(msgspec.Struct, eq=False):
@@ -146,6 +161,8 @@ class Program(msgspec.Struct, eq=False):
     sleeps: bool = False
     """Whether the program calls helpers that sleep."""
     numbers: int = 0
+    python: PythonCall | None = None
+    """The call of a Python function, in probes of these."""
 
     @property
     def area(self) -> str:

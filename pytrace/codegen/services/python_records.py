@@ -29,8 +29,9 @@ from pytrace.core.stacks.python_format import (
 PROCESSES, CODES, NAMES, CURSOR = "python_processes", "python_codes", "python_names", "python_cursor"
 """Symbols of the maps: rows of processes, records by key of a code object, the array of records, its end."""
 MAPS = PythonMaps(PROCESSES, CODES, NAMES, CURSOR)
+PROCESS_ENTRIES = 8192
 
-_PROCESS_ENTRIES, _CODE_ENTRIES = 8192, 1 << 16
+_CODE_ENTRIES = 1 << 16
 _MMAPABLE = 1 << 10
 """``BPF_F_MMAPABLE``: the session reads the array through a memory mapping."""
 _NEW = 1
@@ -62,7 +63,7 @@ CODE_FUNCTION, _RECORD_FUNCTION, _DIGEST_FUNCTION = "python_code", "python_recor
 def declare(module: Module, span: Span) -> None:
     """Declare the maps and functions; these are at *span* in line information."""
     maps = {
-        PROCESSES: {"type": MapType.HASH, "key_size": 4, "value_size": ROW, "max_entries": _PROCESS_ENTRIES},
+        PROCESSES: {"type": MapType.HASH, "key_size": 4, "value_size": ROW, "max_entries": PROCESS_ENTRIES},
         CODES: {"type": MapType.HASH, "key_size": KEY, "value_size": 8, "max_entries": _CODE_ENTRIES},
         CURSOR: {"type": MapType.ARRAY, "key_size": 4, "value_size": 8, "max_entries": 1},
         NAMES: {
@@ -151,7 +152,7 @@ def _digest_function(module: Module, span: Span) -> None:
     name = in_head(b, state, Word.CODE_SHORT_NAME)
     _read(b, buffer, 8, b.add(name, _HASH))
     mix(b.load(buffer, again=True))
-    size, data = _string(b, state, in_head(b, state, Word.CODE_FILE), FILE)[2:]
+    size, data = string(b, state, in_head(b, state, Word.CODE_FILE), FILE)[2:]
     mix(size)
     tail = b.at_most(size, _HASHED)
     contents(tail, b.sub(b.add(data, size), tail))
@@ -171,7 +172,7 @@ def _read(b: Builder, target: Ptr, size: Number, address: Number) -> I64:
 # ---------------------------------------------------------------------------------------------- records
 
 
-def _string(b: Builder, state: Ptr, address: I64, limit: int) -> tuple[I64, I64, I64, I64]:
+def string(b: Builder, state: Ptr, address: I64, limit: int) -> tuple[I64, I64, I64, I64]:
     """State and characters of a string, its bytes, at most *limit*, and where they are.
 
     Only *compact* strings have them there; identifiers and names of files are.
@@ -195,8 +196,8 @@ def _record_function(module: Module, span: Span) -> None:
     b, state = module.function(_RECORD_FUNCTION, ("*state",), span), pointer_parameter("state")
     buffer = b.offset(state, STATE_BUFFER)
     none = b.block()
-    name_form, name_length, name_size, name = _string(b, state, in_head(b, state, Word.CODE_NAME), NAME)
-    file_form, file_length, file_size, file = _string(b, state, in_head(b, state, Word.CODE_FILE), FILE)
+    name_form, name_length, name_size, name = string(b, state, in_head(b, state, Word.CODE_NAME), NAME)
+    file_form, file_length, file_size, file = string(b, state, in_head(b, state, Word.CODE_FILE), FILE)
     table = in_head(b, state, Word.CODE_TABLE)
     _read(b, buffer, 8, b.add(table, _TABLE_SIZE))
     table_whole = b.load(buffer, again=True)

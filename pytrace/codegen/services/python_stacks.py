@@ -12,27 +12,23 @@ of the call, which the list of frames contains or is reached from. Before, each 
 
 from __future__ import annotations
 
-import msgspec
+from msgspec.structs import replace
 
-from pytrace.codegen.aot import load_time_values
 from pytrace.codegen.emit import loops, memory
-from pytrace.codegen.emit.current_task import kernel_field, process_ids, read_word, task_field
+from pytrace.codegen.emit.current_task import process_ids
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.function_text import Block
-from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr, global_pointer
+from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr
 from pytrace.codegen.ir.operands import Memory, Operand
 from pytrace.codegen.services import python_records as records
+from pytrace.codegen.services.python_threads import Thread
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.stacks.python_format import (
     FRAME,
     INDEX_BITS,
     NONE,
     OWNED_BY_INTERPRETER,
-    ROW,
-    TSS_BLOCK,
-    TSS_FIRST,
-    TSS_MORE,
     Word,
 )  # fmt: skip
 from pytrace.core.types import Stack
@@ -63,7 +59,7 @@ def stack(e: Emitter, node: nodes.Call | nodes.Identifier, type_: Stack) -> Oper
     memory.zero(e, target, type_.size)
     e.b.store(_NO_STACK, target, 32)
     e.b.store(process_ids(e, "tracer")[0], e.b.offset(target, 4), 32)
-    done = _walk(e, node, _Walk(e, out + type_.header, type_.limit, state, _site(e, node)), _TURNS * type_.limit)
+    done = _walk(e, node, _Walk(e, state, _site(e, node), out + type_.header, type_.limit), _TURNS * type_.limit)
     e.b.store(e.b.load(e.area(state + records.STATE_COUNT)), e.area(out), 32)
     e.b.jump(done)
     e.b.start(done)
@@ -76,7 +72,7 @@ def runs(e: Emitter, node: nodes.Call | nodes.Identifier, out: int, limit: int, 
     The number of words is in *state* then; 0: there are none.
     """
     e.b.store(0, e.area(state + records.STATE_COUNT))
-    done = _walk(e, node, _Walk(e, out, limit, state, _site(e, node), runs=True), _TURNS * limit)
+    done = _walk(e, node, _Walk(e, state, _site(e, node), out, limit, runs=True), _TURNS * limit)
     e.b.jump(done)
     e.b.start(done)
 
@@ -96,157 +92,73 @@ def _walk(e: Emitter, node: nodes.Call | nodes.Identifier, walk: _Walk, turns: i
     return done
 
 
-class _Walk(msgspec.Struct, frozen=True):
-    """*frames* and *state* are scratch offsets of what is written, at most *limit* words, and of the state, *site* is
-    where failures are counted.
-    """
+class _Walk(Thread, frozen=True):
+    """*frames* is the scratch offset of what is written, at most *limit* words."""
 
-    e: Emitter
     frames: int
     limit: int
-    state: int
-    site: int
     runs: bool = False
 
     def inside(self, e: Emitter) -> _Walk:
         """The same in the callback of a loop."""
-        return _Walk(e, self.frames, self.limit, self.state, self.site, self.runs)
+        return replace(self, e=e)
 
     # ------------------------------------------------------------------ start
 
     def start(self, done: Block) -> None:
         """Find the process's row and the thread's innermost frame, or jump to *done*: there is no Python stack."""
-        b = self.e.b
-        row = self._row(done)
-        b.copy(self._area(0), row, ROW)
-        b.store(0, self._area(records.STATE_COUNT))
-        thread_pointer = self._thread_pointer()
-        thread = self._thread_state(thread_pointer, done)
-        b.jump_if(b.icmp("eq", thread, 0), done)
-        self._fail_unless(b.icmp("eq", self._user(b.add(thread, self._word(Word.THREAD_ID))), thread_pointer), done)
-        frame = b.register()
-        b.store(self._user(b.add(thread, self._word(Word.THREAD_FRAME))), frame)
-        b.store(b.load(frame), self._area(records.STATE_LOOP))
-        with b.when(b.icmp("ne", self._word(Word.CFRAME_FRAME), NONE)):
-            b.store(self._user(b.add(b.load(frame), self._word(Word.CFRAME_FRAME))), frame)
-        b.store(b.load(frame), self._area(records.STATE_FRAME))
+        self.load_row(done)
+        self.e.b.store(0, self.area(records.STATE_COUNT))
+        _, frame = self.innermost(done)
+        self.e.b.store(frame, self.area(records.STATE_FRAME))
         if self.runs:
             self._begin_run(0)
-
-    def _row(self, done: Block) -> Ptr:
-        """The row of the current process, or of its parent while it runs the same program and is not known yet."""
-        b = self.e.b
-        there, missing = b.block(), b.block()
-        own = self._lookup(process_ids(self.e, "tracer")[0])
-        first = b.block()
-        b.branch(b.is_null(own), missing, first, likely=False)
-        b.start(first)
-        b.jump(there)
-        b.start(missing)
-        parent = self._forked_from(done)
-        other = self._lookup(parent)
-        second = b.block()
-        b.branch(b.is_null(other), done, second)
-        b.start(second)
-        b.jump(there)
-        b.start(there)
-        return b.phi_pointer([(own, first), (other, second)])
-
-    def _lookup(self, pid: Number) -> Ptr:
-        b = self.e.b
-        b.store(pid, self.e.cell, 32)
-        return b.helper(helpers.MAP_LOOKUP_ELEM, global_pointer(records.PROCESSES), self.e.cell)
-
-    def _forked_from(self, done: Block) -> Number:
-        """The parent's process id, if it has the same program open; else there is no row."""
-        e, b = self.e, self.e.b
-        memory_type = e.script.kernel.struct("struct", "mm_struct")
-        if e.script.kernel.pid_namespace is not None or memory_type is None:
-            b.jump(done)
-            b.start(b.block())
-            return 0
-        task, file = b.helper(helpers.GET_CURRENT_TASK), load_time_values.struct_offset(e, memory_type, "exe_file")
-        parent = read_word(e, b.add(task, task_field(e, "real_parent")))
-        spaces = [read_word(e, b.add(owner, task_field(e, "mm"))) for owner in (task, parent)]
-        b.jump_if(b.icmp("eq", spaces[0], 0), done)
-        b.jump_unless(b.icmp("eq", *(read_word(e, b.add(space, file)) for space in spaces)), done)
-        return b.op("and", read_word(e, b.add(parent, task_field(e, "tgid"))), 0xFFFFFFFF)
-
-    def _thread_pointer(self) -> Number:
-        """The thread's ``fs`` base, which points to its ``struct pthread``."""
-        e, b = self.e, self.e.b
-        thread = b.add(b.helper(helpers.GET_CURRENT_TASK), task_field(e, "thread"))
-        return read_word(e, b.add(thread, kernel_field(e, "thread_struct", "fsbase")))
-
-    def _thread_state(self, thread_pointer: Number, done: Block) -> I64:
-        """The address of the ``PyThreadState``: of a TLS variable, or of a key of ``pthread_getspecific``; 0: none."""
-        b, result = self.e.b, self.e.b.register()
-        by_key, known = b.block(), b.block()
-        b.jump_if(b.icmp("ne", self._word(Word.KEY_PLACE), 0), by_key)
-        b.store(self._user(b.add(thread_pointer, self._word(Word.TLS))), result)
-        b.jump(known)
-        b.start(by_key)
-        key_state = self._user(self._word(Word.KEY_PLACE))
-        # int _is_initialized, then pthread_key_t _key: an interpreter that starts, or has ended, has no frames.
-        b.jump_if(b.icmp("eq", b.op("and", key_state, 0xFFFFFFFF), 0), done)
-        key = b.op("lshr", key_state, 32)
-        block = b.register()
-        b.store(b.add(thread_pointer, TSS_FIRST), block)
-        with b.unless(b.icmp("ult", key, TSS_BLOCK), likely=True):
-            more = b.op("shl", b.op("udiv", key, TSS_BLOCK), 3)
-            b.store(self._user(b.add(b.add(thread_pointer, TSS_MORE), more)), block)
-        # struct pthread_key_data: sequence number, value.
-        slot = b.op("shl", b.op("and", key, TSS_BLOCK - 1), 4)
-        b.store(self._user(b.add(b.add(b.load(block), slot), 8)), result)
-        b.jump(known)
-        b.start(known)
-        return b.load(result)
 
     # ------------------------------------------------------------------ one frame
 
     def step(self) -> None:
         """One iteration: store the frame, then step to its caller; ends the loop if there is none."""
-        b, buffer = self.e.b, self._area(records.STATE_BUFFER)
-        frame = b.load(self._area(records.STATE_FRAME))
+        b, buffer = self.e.b, self.area(records.STATE_BUFFER)
+        frame = b.load(self.area(records.STATE_FRAME))
         self._leave_if(b.icmp("eq", frame, 0))
-        size = b.at_most(self._word(Word.FRAME_SIZE), records.BUFFER_SIZE)
+        size = b.at_most(self.word(Word.FRAME_SIZE), records.BUFFER_SIZE)
         self._cut_if(b.truth(b.helper(helpers.PROBE_READ_USER, buffer, size, frame)))
-        previous = self._member(Word.FRAME_PREVIOUS)
-        b.store(previous, self._area(records.STATE_FRAME))
-        with b.when(b.icmp("ne", self._word(Word.FRAME_OWNER), NONE)):
-            owner = self._member(Word.FRAME_OWNER, 8)
+        previous = self.member(Word.FRAME_PREVIOUS)
+        b.store(previous, self.area(records.STATE_FRAME))
+        with b.when(b.icmp("ne", self.word(Word.FRAME_OWNER), NONE)):
+            owner = self.member(Word.FRAME_OWNER, 8)
             with b.when(b.icmp("uge", owner, OWNED_BY_INTERPRETER)):
                 if self.runs:
                     self._end_run(frame)
                 b.ret(0)
         # Since 3.14 the low bits of the reference are tags (_PyStackRef).
-        code = b.op("and", self._member(Word.FRAME_CODE), -8)
-        instruction = self._member(Word.FRAME_INSTRUCTION)
+        code = b.op("and", self.member(Word.FRAME_CODE), -8)
+        instruction = self.member(Word.FRAME_INSTRUCTION)
         index = self._index(code, instruction)
-        head = self._area(records.STATE_HEAD)
-        length = b.at_most(self._word(Word.CODE_SIZE), records.HEAD_SIZE)
+        head = self.area(records.STATE_HEAD)
+        length = b.at_most(self.word(Word.CODE_SIZE), records.HEAD_SIZE)
         self._cut_if(b.truth(b.helper(helpers.PROBE_READ_USER, head, length, code)))
-        self._cut_if(b.icmp("ne", b.load(b.offset(head, 8), again=True), self._word(Word.CODE_TYPE)))
+        self._cut_if(b.icmp("ne", b.load(b.offset(head, 8), again=True), self.word(Word.CODE_TYPE)))
         self._skip_shim(index)
-        b.store(code, self._area(records.STATE_KEY + records.KEY_CODE))
-        record = b.call(records.CODE_FUNCTION, [self._area(0)])
+        b.store(code, self.area(records.STATE_KEY + records.KEY_CODE))
+        record = b.call(records.CODE_FUNCTION, [self.area(0)])
         with b.when(b.icmp("eq", record, 0), likely=False):
             self.e.counter("python_names", self.site)
         value = b.op("or", b.op("shl", b.op("and", record, _PLACES), INDEX_BITS), index)
-        place = b.load(self._area(records.STATE_COUNT))
+        place = b.load(self.area(records.STATE_COUNT))
         b.store(b.op("or", value, FRAME - (1 << 64)), self._place(place))
-        b.store(b.add(place, 1), self._area(records.STATE_COUNT))
+        b.store(b.add(place, 1), self.area(records.STATE_COUNT))
         if self.runs:
             self._end_run_of_loop()
-        self._leave_if(b.icmp("uge", b.load(self._area(records.STATE_COUNT)), self.limit))
+        self._leave_if(b.icmp("uge", b.load(self.area(records.STATE_COUNT)), self.limit))
 
     def _skip_shim(self, index: Number) -> None:
         """Go on to the next frame if this is ``_Py_InitCleanup`` (3.12 and later), which calls ``__init__``.
 
         Its code object has one string as name and file name, and no instruction that is Python's.
         """
-        b, state = self.e.b, self._area(0)
-        with b.when(b.icmp("ne", self._word(Word.CODE_TRACEABLE), NONE)):
+        b, state = self.e.b, self.area(0)
+        with b.when(b.icmp("ne", self.word(Word.CODE_TRACEABLE), NONE)):
             name, file = (records.in_head(b, state, word) for word in (Word.CODE_SHORT_NAME, Word.CODE_FILE))
             with b.when(b.icmp("eq", name, file), likely=False):
                 traceable = records.in_head(b, state, Word.CODE_TRACEABLE, 32)
@@ -258,13 +170,13 @@ class _Walk(msgspec.Struct, frozen=True):
     def _begin_run(self, place: Number) -> None:
         b = self.e.b
         b.store(UNPLACED, self._place(place))
-        b.store(place, self._area(records.STATE_RUN))
-        b.store(b.add(place, 1), self._area(records.STATE_COUNT))
+        b.store(place, self.area(records.STATE_RUN))
+        b.store(b.add(place, 1), self.area(records.STATE_COUNT))
 
     def _end_run(self, mark: Number) -> None:
         """What was stored since its begin is a run, unless that is nothing: the loop begins or ends."""
         b = self.e.b
-        run, count = b.load(self._area(records.STATE_RUN)), b.load(self._area(records.STATE_COUNT))
+        run, count = b.load(self.area(records.STATE_RUN)), b.load(self.area(records.STATE_COUNT))
         with b.when(b.icmp("ugt", count, b.add(run, 1))):
             b.store(mark, self._place(run))
             self._leave_if(b.icmp("uge", count, self.limit))
@@ -272,14 +184,14 @@ class _Walk(msgspec.Struct, frozen=True):
 
     def _end_run_of_loop(self) -> None:
         """Before 3.12: the frame that was stored may be the one that the loop was called for."""
-        b, entry, on = self.e.b, self._word(Word.FRAME_ENTRY), self.e.b.block()
+        b, entry, on = self.e.b, self.word(Word.FRAME_ENTRY), self.e.b.block()
         by_code, by_cframe = b.block(), b.block()
-        b.jump_if(b.icmp("ne", self._word(Word.LOOP_START), 0), by_code)
+        b.jump_if(b.icmp("ne", self.word(Word.LOOP_START), 0), by_code)
         b.branch(b.icmp("eq", entry, NONE), on, by_cframe)
         b.start(by_cframe)
-        b.jump_if(b.icmp("eq", self._member(Word.FRAME_ENTRY, 8), 0), on)
-        cframe = b.load(self._area(records.STATE_LOOP))
-        b.store(self._user(b.add(cframe, self._word(Word.CFRAME_PREVIOUS))), self._area(records.STATE_LOOP))
+        b.jump_if(b.icmp("eq", self.member(Word.FRAME_ENTRY, 8), 0), on)
+        cframe = b.load(self.area(records.STATE_LOOP))
+        b.store(self.user(b.add(cframe, self.word(Word.CFRAME_PREVIOUS))), self.area(records.STATE_LOOP))
         self._end_run(cframe)
         b.jump(on)
         b.start(by_code)
@@ -296,43 +208,16 @@ class _Walk(msgspec.Struct, frozen=True):
         """The number of the code unit that runs, plus one; 0 before the first."""
         b, index = self.e.b, self.e.b.register()
         by_address, done = b.block(), b.block()
-        b.jump_if(b.icmp("eq", self._word(Word.INDEX_SHIFT), NONE), by_address)
+        b.jump_if(b.icmp("eq", self.word(Word.INDEX_SHIFT), NONE), by_address)
         signed = b.op("ashr", b.op("shl", instruction, 32), 32)
-        b.store(b.op("ashr", signed, b.op("and", self._word(Word.INDEX_SHIFT), 1)), index)
+        b.store(b.op("ashr", signed, b.op("and", self.word(Word.INDEX_SHIFT), 1)), index)
         b.jump(done)
         b.start(by_address)
-        b.store(b.op("ashr", b.sub(instruction, b.add(code, self._word(Word.CODE_BYTES))), 1), index)
+        b.store(b.op("ashr", b.sub(instruction, b.add(code, self.word(Word.CODE_BYTES))), 1), index)
         b.jump(done)
         b.start(done)
         number = b.add(b.load(index), 1)
         return b.select(b.icmp("ult", number, _INDEX), number, 0)
-
-    def _member(self, word: Word, bits: int = 64) -> I64:
-        """A member of the frame that was read."""
-        b = self.e.b
-        at = b.at_most(self._word(word), records.BUFFER_SIZE - 8)
-        return b.load(b.offset(self._area(records.STATE_BUFFER), at), bits)
-
-    # ------------------------------------------------------------------ primitives
-
-    def _area(self, offset: int) -> Ptr:
-        return self.e.area(self.state + offset)
-
-    def _word(self, word: Word) -> I64:
-        return records.row_word(self.e.b, self._area(0), word)
-
-    def _user(self, address: Number) -> I64:
-        """A word of user memory; 0 if it cannot be read."""
-        b = self.e.b
-        b.store(0, self.e.cell)
-        b.helper(helpers.PROBE_READ_USER, self.e.cell, 8, address)
-        return b.load(self.e.cell)
-
-    def _fail_unless(self, condition: I1, done: Block) -> None:
-        """Without the thread state there is no stack, and it is counted."""
-        with self.e.b.unless(condition, likely=True):
-            self.e.counter("python_cut", self.site)
-            self.e.b.jump(done)
 
     def _leave_if(self, condition: I1) -> None:
         with self.e.b.when(condition, likely=False):

@@ -19,6 +19,7 @@ from pytrace.core.probes.targets import (
     NamedRunTarget,
     NoTarget,
     ProbeTarget,
+    PythonTarget,
     RawTracepointTarget,
     SignalTarget,
     StaticProbeTarget,
@@ -33,6 +34,7 @@ from pytrace.core.types import AddressSpace
 BEGIN, END, SELF, TEST, BENCH = "begin", "end", "self", "test", "bench"
 KPROBE, KRETPROBE, FENTRY, FEXIT = "kprobe", "kretprobe", "fentry", "fexit"
 UPROBE, URETPROBE, USDT = "uprobe", "uretprobe", "usdt"
+PYTHON, PYTHONRET = "python", "pythonret"
 TRACEPOINT, RAWTRACEPOINT = "tracepoint", "rawtracepoint"
 PROFILE, INTERVAL, SOFTWARE, HARDWARE, WATCHPOINT, ITER = (
     "profile", "interval", "software", "hardware", "watchpoint", "iter",
@@ -136,6 +138,12 @@ PROBE_KINDS: tuple[ProbeKind, ...] = (
               "user static tracepoint",
               wildcards=True, backwards=True, user=True,
               positional=True, signals=True),
+    ProbeKind(PYTHON, ("py",), "kprobe", Context.REGISTERS, _U, PidFilter.ATTACH, PythonTarget,
+              "Python function entry",
+              backwards=True, user=True, function=True, signals=True),
+    ProbeKind(PYTHONRET, ("pyr",), "kprobe", Context.REGISTERS, _U, PidFilter.ATTACH, PythonTarget,
+              "Python function return",
+              backwards=True, user=True, returns=True, function=True, signals=True),
     ProbeKind(TRACEPOINT, ("t",), "tracepoint", Context.TRACEPOINT, _K, PidFilter.INJECTED, TracepointTarget,
               "kernel static tracepoint",
               wildcards=True, signals=True),
@@ -175,6 +183,10 @@ def _index() -> dict[str, ProbeKind]:
 
 
 _INDEX = _index()
+
+
+PYTHON_KINDS = frozenset({PYTHON, PYTHONRET})
+"""Kinds that trace functions of Python, not of machine code."""
 
 
 def probe_kind(name: str) -> ProbeKind | None:

@@ -86,6 +86,13 @@ class StaticProbeTarget(FileTarget, frozen=True):
     semaphore_offset: int = 0
 
 
+class PythonTarget(ProbeTarget, frozen=True):
+    """python and pythonret: *files* are patterns of file names, *function* is one of qualified names."""
+
+    files: tuple[str, ...]
+    function: str
+
+
 SYSTEM_CALLS = "system_calls"
 """``ProgramSpec.multi`` of a raw tracepoint program that serves several system call tracepoints."""
 RAW_TRACEPOINT = "raw_tracepoint"
@@ -166,6 +173,7 @@ AnyTarget = (
     | TypedFunctionTarget
     | UserTarget
     | StaticProbeTarget
+    | PythonTarget
     | TracepointTarget
     | RawTracepointTarget
     | TimerTarget

@@ -92,6 +92,47 @@ class Word(IntEnum):
     """In a code object of 3.11 and later: the number of code units before the first that is Python's."""
 
 
+class CallWord(IntEnum):
+    """Words of the second row of a process, which probes of Python functions read: offsets and addresses, ``u64``."""
+
+    CODE_FIRST = 0
+    """In a code object: the number of its first RESUME."""
+    FIRST_SLACK = 1
+    """1 if a frame names the instruction that is to run next, 0 if it names the last one that ran."""
+    ENTRY_SLACK = 2
+    """1 if a frame may name its first RESUME already when that runs."""
+    CODE_MONITORING = 3
+    MONITORING_LINES = 4
+    """In a code object, and in what it refers to: pairs of what INSTRUMENTED_LINE replaces, and another number."""
+    CODE_ARGUMENTS = 5
+    CODE_KEYWORDS = 6
+    CODE_FLAGS = 7
+    CODE_LOCALS = 8
+    """In a code object: the number of variables, which come before the values in a frame."""
+    CODE_LOCAL_NAMES = 9
+    CODE_CONSTANTS = 10
+    CODE_INSTRUMENTATION = 11
+    THREAD_BREAKER = 12
+    """In a code object and in ``PyThreadState``: the version of what monitors the code; RESUME runs again after a
+    change."""
+    TUPLE_ITEMS = 13
+    OPCODES = 14
+    """A byte for each of RETURN_VALUE, RETURN_CONST, both when instrumented, EXTENDED_ARG, INSTRUMENTED_LINE; 255 where
+    there is none.
+    """
+    FRAME_REGISTER = 15
+    """The number, as instructions have it, of the register with the frame where a function ends."""
+    NO_VALUE = 16
+    """Address of ``None``."""
+    BOOL_TYPE = 17
+    CELL_TYPE = 18
+    SIGNED_SIZE = 19
+    """1 if the sign of an ``int`` is that of its size (before 3.12)."""
+
+
+CALL_ROW = 8 * len(CallWord)
+CALL_ROW_FORMAT = struct.Struct(f"={len(CallWord)}Q")
+
 NONE = (1 << 64) - 1
 ROW = 8 * len(Word)
 ROW_FORMAT = struct.Struct(f"={len(Word)}Q")

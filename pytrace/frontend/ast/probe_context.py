@@ -106,6 +106,12 @@ class RawField(msgspec.Struct, frozen=True):
     numbers: tuple[int, ...] = ()
 
 
+class PythonValue(msgspec.Struct, frozen=True):
+    """A Python object: one of those that the program finds when it begins."""
+
+    index: int
+
+
 ArgumentLocation = (
     ContextField
     | DataLoc
@@ -118,6 +124,7 @@ ArgumentLocation = (
     | CallRegister
     | CallResult
     | RawField
+    | PythonValue
 )
 
 

@@ -18,6 +18,8 @@ from pytrace.core.probes.kinds import (
     KPROBE,
     KRETPROBE,
     PROFILE,
+    PYTHON,
+    PYTHONRET,
     RAWTRACEPOINT,
     SOFTWARE,
     TRACEPOINT,
@@ -49,6 +51,12 @@ def _uprobe(_kind: str) -> Attacher:
     return uprobe.attach
 
 
+def _python(_kind: str) -> Attacher:
+    from pytrace.runtime.attach import python
+
+    return python.attach
+
+
 def _tracepoint(kind: str) -> Attacher:
     from pytrace.runtime.attach import tracepoint
 
@@ -73,6 +81,8 @@ ATTACHERS: dict[str, Callable[[str], Attacher]] = {
     UPROBE: _uprobe,
     URETPROBE: _uprobe,
     USDT: _uprobe,
+    PYTHON: _python,
+    PYTHONRET: _python,
     TRACEPOINT: _tracepoint,
     RAWTRACEPOINT: _tracepoint,
     FENTRY: _tracepoint,

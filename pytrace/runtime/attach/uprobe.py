@@ -124,7 +124,7 @@ def _attach_single(job: Job, target: Target, opened: Opened) -> Attached:
     try:
         if options.has("perf_uprobe"):
             with kernel_path(path) as file:
-                event = _open(file, offset, counted, returns=job.returns, pid=options.uprobe_pid)
+                event = open_event(file, offset, counted, returns=job.returns, pid=options.uprobe_pid)
         elif options.has("uprobe"):
             from pytrace.runtime.attach import legacy
 
@@ -145,7 +145,8 @@ def _attach_single(job: Job, target: Target, opened: Opened) -> Attached:
     return Attached(job.spec, target)
 
 
-def _open(path: str, offset: int, semaphore: int, *, returns: bool, pid: int | None) -> int:
+def open_event(path: str, offset: int, semaphore: int, *, returns: bool, pid: int | None) -> int:
+    """Open a perf event at an offset of a file."""
     kind = perf.pmu_type("uprobe")
     if kind is None:
         raise CannotAttachError("this kernel has no perf uprobes")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from pytrace.core.kernel_info import COMMON_FIELDS_END
-from pytrace.core.probes.kinds import FENTRY, FEXIT, ITER, KPROBE, RAWTRACEPOINT, TRACEPOINT, UPROBE
+from pytrace.core.probes.kinds import FENTRY, FEXIT, ITER, KPROBE, PYTHON, PYTHONRET, RAWTRACEPOINT, TRACEPOINT, UPROBE
 from pytrace.core.probes.targets import (
     IteratorTarget,
     KernelFunctionTarget,
     ProbeTarget,
+    PythonTarget,
     RawTracepointTarget,
     TracepointTarget,
     TypedFunctionTarget,
@@ -17,6 +18,7 @@ from pytrace.core.probes.targets import (
 )
 from pytrace.runtime.btf.reader import TYPE_KINDS, Kind
 from pytrace.runtime.btf.value_types import Member, TypeReader
+from pytrace.runtime.listing import python_functions
 from pytrace.runtime.live_kernel import LiveKernel
 
 
@@ -109,6 +111,10 @@ def _user_function(kernel: LiveKernel, place: ProbeTarget) -> list[str]:
     return [f"{item.declaration} {item.name}" for item in parameters]
 
 
+def _python_function(_kernel: LiveKernel, place: ProbeTarget) -> list[str]:
+    return python_functions.parameters(place.files[0], place.function) if isinstance(place, PythonTarget) else []
+
+
 _ROWS: dict[str, Callable[[LiveKernel, ProbeTarget], list[str]]] = {
     TRACEPOINT: _tracepoint,
     RAWTRACEPOINT: _raw_tracepoint,
@@ -117,6 +123,8 @@ _ROWS: dict[str, Callable[[LiveKernel, ProbeTarget], list[str]]] = {
     KPROBE: _entry,
     ITER: _iterator,
     UPROBE: _user_function,
+    PYTHON: _python_function,
+    PYTHONRET: _python_function,
 }
 
 

@@ -28,6 +28,8 @@ from pytrace.core.probes.kinds import (
     KPROBE,
     KRETPROBE,
     PROFILE,
+    PYTHON,
+    PYTHONRET,
     RAWTRACEPOINT,
     SELF,
     SOFTWARE,
@@ -47,6 +49,7 @@ from pytrace.core.probes.targets import (
     KernelFunctionTarget,
     NoTarget,
     ProbeTarget,
+    PythonTarget,
     RawTracepointTarget,
     SignalTarget,
     StaticProbeTarget,
@@ -56,7 +59,7 @@ from pytrace.core.probes.targets import (
 )
 from pytrace.runtime.host import procfs
 from pytrace.runtime.host.name_patterns import matching
-from pytrace.runtime.listing import arguments
+from pytrace.runtime.listing import arguments, python_functions
 from pytrace.runtime.live_kernel import LiveKernel
 
 KERNEL_KINDS = (KPROBE, TRACEPOINT, SOFTWARE, HARDWARE, FENTRY, ITER, RAWTRACEPOINT)
@@ -385,6 +388,18 @@ def _static_probes(question: Question) -> Iterator[Group]:
                 yield _one(text, place)
 
 
+def _python(question: Question) -> Iterator[Group]:
+    """``FILE.py:function``: what a module stands for is known only to the process that imports it."""
+    path, pattern = [*question.parts, "*", "*"][:2]
+    if not path.endswith(".py") or "*" in path:
+        raise TraceError(
+            f"{question.kind} probes are listed by the file of their source, which ends in .py",
+            hints=(f"{question.kind}:/path/to/module.py:*",),
+        )
+    names = [name for name in python_functions.functions(path, pattern or "*") if _in_a_line(name)]
+    yield Group(f"{question.kind}:{path}:", names, partial(PythonTarget, (path,)))
+
+
 # ---------------------------------------------------------------------------------------------- types
 
 
@@ -414,6 +429,8 @@ ROWS: dict[str, Callable[[Question], Iterable[Group]]] = {
     UPROBE: _functions,
     URETPROBE: _functions,
     USDT: _static_probes,
+    PYTHON: _python,
+    PYTHONRET: _python,
     SELF: _signals,
     BEGIN: _special,
     END: _special,

@@ -21,6 +21,7 @@ _NAMED = re.compile(r"python", re.IGNORECASE)
 _THREAD_STATE = "PyGILState_GetThisThreadState"
 """Returns the state also of a thread that does not hold the global interpreter lock, as in a system call."""
 _LOOP = "_PyEval_EvalFrameDefault"
+OBJECTS = ("_Py_NoneStruct", "PyBool_Type", "PyCell_Type")
 _LOCAL_EXEC = re.compile(rb"(?:\xf3\x0f\x1e\xfa)?\x64\x48\x8b\x04\x25(....)\xc3", re.DOTALL)
 """``endbr64; mov %fs:OFFSET, %rax; ret``: a TLS variable of the program itself (ELF TLS ABI, local exec)."""
 
@@ -37,6 +38,8 @@ class Interpreter(msgspec.Struct, frozen=True):
     """Start and end of ``_PyEval_EvalFrameDefault``, before 3.11."""
     cold: tuple[int, int] = (0, 0)
     """Those of the part of it that the compiler has moved away."""
+    objects: tuple[int, ...] = ()
+    """Addresses of :data:`OBJECTS`; empty if one is missing."""
 
 
 def may_have(path: str, *, program: bool) -> bool:
@@ -56,7 +59,11 @@ def interpreter(file: ElfFile) -> Interpreter | None:
         return None
     known = layout(_minor(file), _data(file, runtime.address, _RUNTIME_BYTES))
     distance = None if known.tss_key is not None else _thread_state(file)
-    found = Interpreter(known, runtime.address, code_type.address, distance)
+    symbols = [file.any_symbol(name) for name in OBJECTS]
+    objects = tuple(symbol.address for symbol in symbols if symbol is not None)
+    if len(objects) < len(OBJECTS):
+        objects = ()
+    found = Interpreter(known, runtime.address, code_type.address, distance, objects=objects)
     if known.frame_owner is not None:
         return found
     return replace(found, loop=_range(file, _LOOP), cold=_range(file, f"{_LOOP}.cold"))

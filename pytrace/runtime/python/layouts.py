@@ -57,6 +57,28 @@ class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
     code_traceable: int | None = None
     code_version: int | None = None
     code_bytes: int | None = None
+    code_first: int | None = None
+    code_arguments: int | None = None
+    code_keywords: int | None = None
+    code_flags: int | None = None
+    code_locals: int | None = None
+    code_local_names: int | None = None
+    code_constants: int | None = None
+    code_instrumentation: int | None = None
+    thread_breaker: int | None = None
+    tuple_items: int | None = None
+    op_resume: int | None = None
+    op_resume_quick: int | None = None
+    op_resume_instrumented: int | None = None
+    op_return: int | None = None
+    op_generator: int | None = None
+    op_return_instrumented: int | None = None
+    op_constant: int | None = None
+    op_constant_instrumented: int | None = None
+    op_extended: int | None = None
+    op_line: int | None = None
+    code_monitoring: int | None = None
+    monitoring_lines: int | None = None
 
 
 @cache

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytrace.core.diagnostics import InternalError, TraceError
-from pytrace.core.stacks.python_format import NONE, ROW_FORMAT, Word
+from pytrace.core.stacks.python_format import CALL_ROW_FORMAT, NONE, ROW_FORMAT, CallWord, Word
 from pytrace.runtime.abi import bpf_maps
 from pytrace.runtime.elf.file import ElfFile
 from pytrace.runtime.host import procfs
 from pytrace.runtime.python import checking, interpreters
+from pytrace.runtime.python.eval_loop import EvalLoop, eval_loop
 from pytrace.runtime.python.layouts import UnsupportedError
 
 if TYPE_CHECKING:
@@ -30,6 +31,13 @@ if TYPE_CHECKING:
 _MOST_TOUCHED = 16 << 20
 _PIECE = 1 << 20
 _WORD = (1 << 64) - 1
+_NO_OPCODE = 255
+_NEXT_SINCE = 13
+"""A frame names the instruction that is to run next (``instr_ptr``), before the last one (``prev_instr``)."""
+_PRECISE = 12
+"""Before, a tool that traces lines comes first, and later RESUME may be the first instruction of all."""
+_TAGGED_SIZE_SINCE = 12
+"""``lv_tag`` of ``PyLongObject``, before a signed ``ob_size``."""
 
 Identity = tuple[int, int]
 """Device and inode of a file."""
@@ -40,6 +48,7 @@ class _Binary(msgspec.Struct):
 
     interpreter: Interpreter | None = None
     segments: tuple[tuple[int, int, int], ...] = ()
+    loop: EvalLoop | None = None
     problem: str = ""
     checked: bool = False
     reported: bool = False
@@ -58,23 +67,34 @@ class WalkedProcesses:
     def start(self, loaded: LoadedScript, stack: ExitStack, message: Callable[[str], None]) -> Walker:
         """Find the interpreters of processes that run."""
         self._functions.start(loaded.map_fd(self._maps.names), stack)
-        walker = Walker(loaded.map_fd(self._maps.processes), message, everything=self._pids is None)
+        calls = loaded.map_fd(self._maps.calls) if self._maps.calls else None
+        walker = Walker(loaded.map_fd(self._maps.processes), message, everything=self._pids is None, calls=calls)
         for pid in procfs.process_ids() if self._pids is None else sorted(self._pids):
             walker.add(pid)
         return walker
 
 
 class Walker:
-    """Keeps the rows of processes. *message* is called with a text about an interpreter that cannot be read."""
+    """Keeps the rows of processes. *message* is called with a text about an interpreter that cannot be read.
 
-    def __init__(self, descriptor: int, message: Callable[[str], None], *, everything: bool) -> None:
+    *calls* is the map of the second rows, which probes of Python functions need.
+    """
+
+    def __init__(
+        self, descriptor: int, message: Callable[[str], None], *, everything: bool, calls: int | None = None
+    ) -> None:
         self._rows = descriptor
+        self._calls = calls
         self._message = message
         self._everything = everything
         self._binaries: dict[Identity, _Binary] = {}
         self._known: dict[int, tuple[Identity, int] | None] = {}
         """Of each process the file of its interpreter and where that lies; None when it has none."""
         self._generation = 0
+
+    def knows(self, pid: int) -> bool:
+        """Whether a process has an interpreter."""
+        return self._known.get(pid) is not None
 
     def add(self, pid: int) -> None:
         """Look for an interpreter in what a process has mapped now."""
@@ -122,7 +142,7 @@ class Walker:
             if identity not in self._binaries:
                 if not interpreters.may_have(item.path, program=item is files[0]):
                     continue
-                known = _read(pid, item)
+                known = _read(pid, item, calls=self._calls is not None)
                 if known is None:
                     continue
                 self._binaries[identity] = known
@@ -148,6 +168,8 @@ class Walker:
         _touch(pid, identity)
         self._generation += 1
         try:
+            if self._calls is not None:
+                bpf_maps.update(self._calls, key, call_row(interpreter, self._binaries[identity].loop, bias))
             bpf_maps.update(self._rows, key, row(interpreter, bias, self._generation))
         except OSError as error:
             self._known.pop(pid, None)
@@ -190,8 +212,36 @@ def row(interpreter: Interpreter, bias: int, generation: int) -> bytes:
     return ROW_FORMAT.pack(*(NONE if value is None else value & _WORD for value in values))
 
 
-def _read(pid: int, item: Mapping) -> _Binary | None:
-    """What a mapped file has: a damaged one nothing; None when the process is gone, and its files with it."""
+def call_row(interpreter: Interpreter, loop: EvalLoop | None, bias: int) -> bytes:
+    """The second row of a process, for probes of Python functions; those of versions without them are not read."""
+    layout = interpreter.layout
+    opcodes = (
+        layout.op_return, layout.op_constant, layout.op_return_instrumented, layout.op_constant_instrumented,
+        layout.op_extended, layout.op_line,
+    )  # fmt: skip
+    packed = int.from_bytes(bytes(_NO_OPCODE if opcode is None else opcode for opcode in opcodes), "little")
+    objects = [address + bias for address in interpreter.objects] or [NONE] * len(interpreters.OBJECTS)
+    words: dict[CallWord, int | None] = {
+        CallWord.CODE_FIRST: layout.code_first, CallWord.FIRST_SLACK: int(layout.minor >= _NEXT_SINCE),
+        CallWord.CODE_ARGUMENTS: layout.code_arguments, CallWord.CODE_KEYWORDS: layout.code_keywords,
+        CallWord.CODE_FLAGS: layout.code_flags, CallWord.CODE_LOCALS: layout.code_locals,
+        CallWord.CODE_LOCAL_NAMES: layout.code_local_names, CallWord.CODE_CONSTANTS: layout.code_constants,
+        CallWord.CODE_INSTRUMENTATION: layout.code_instrumentation, CallWord.THREAD_BREAKER: layout.thread_breaker,
+        CallWord.TUPLE_ITEMS: layout.tuple_items, CallWord.OPCODES: packed,
+        CallWord.FRAME_REGISTER: None if loop is None else loop.register, CallWord.NO_VALUE: objects[0],
+        CallWord.BOOL_TYPE: objects[1], CallWord.CELL_TYPE: objects[2],
+        CallWord.ENTRY_SLACK: int(layout.minor != _PRECISE), CallWord.CODE_MONITORING: layout.code_monitoring,
+        CallWord.MONITORING_LINES: layout.monitoring_lines,
+        CallWord.SIGNED_SIZE: int(layout.minor < _TAGGED_SIZE_SINCE),
+    }  # fmt: skip
+    return CALL_ROW_FORMAT.pack(*(NONE if words[word] is None else words[word] for word in CallWord))
+
+
+def _read(pid: int, item: Mapping, *, calls: bool = False) -> _Binary | None:
+    """What a mapped file has: a damaged one nothing; None when the process is gone, and its files with it.
+
+    *calls*: also the places in the evaluation loop, where there are some.
+    """
     # The file under the mapping is the right one even when another has its name by now.
     for path in (f"/proc/{pid}/map_files/{item.start:x}-{item.end:x}", procfs.root_prefix(pid) + item.path):
         with suppress(OSError):
@@ -199,12 +249,21 @@ def _read(pid: int, item: Mapping) -> _Binary | None:
                 with ElfFile.open(path) as file:
                     code = [one for one in file.segments if one.executable]
                     segments = tuple((one.offset, one.file_size, one.address) for one in code)
-                    return _Binary(interpreters.interpreter(file), segments)
+                    found = interpreters.interpreter(file)
+                    return _Binary(found, segments, _loop(file, found) if calls and found is not None else None)
             except UnsupportedError as error:
                 return _Binary(problem=str(error))
             except TraceError:
                 return _Binary()
     return None
+
+
+def _loop(file: ElfFile, found: Interpreter) -> EvalLoop | None:
+    """The places in the evaluation loop; probes of functions have said why if there are none."""
+    try:
+        return eval_loop(file, found.layout)
+    except UnsupportedError:
+        return None
 
 
 def _bias(binary: _Binary, item: Mapping) -> int | None:

@@ -107,7 +107,12 @@ def walker(
 
     pids = set(options.filters.pids) if traced.pid is None else {traced.pid, *options.filters.pids}
     walked = WalkedProcesses(manifest, None if follows_all(options, traced.pid) else pids, functions)
-    return walked.start(loaded, stack, warn)
+    walker = walked.start(loaded, stack, warn)
+    if manifest.python is not None and manifest.python.calls and traced.pid and not walker.knows(traced.pid):
+        # Functions are probed in the interpreter's file: a library, which the dynamic loader has to map first.
+        traced.run_to_entry()
+        walker.add(traced.pid)
+    return walker
 
 
 def memory_watch(manifest: Manifest, options: RunOptions, *, embedded: bool) -> MemoryWatch | None:

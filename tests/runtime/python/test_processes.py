@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pytrace.core.stacks.python_format import NONE, ROW, ROW_FORMAT, Word
+from pytrace.core.stacks.python_format import CALL_ROW_FORMAT, NONE, ROW, ROW_FORMAT, CallWord, Word
 from pytrace.runtime.host import procfs
 from pytrace.runtime.host.procfs import Mapping
 from pytrace.runtime.python import layouts, processes
+from pytrace.runtime.python.eval_loop import EvalLoop
 from pytrace.runtime.python.interpreters import Interpreter
 from pytrace.runtime.python.layouts import UnsupportedError
-from pytrace.runtime.python.processes import Walker, row
+from pytrace.runtime.python.processes import Walker, call_row, row
 
 
 def interpreter(minor: int, distance: int | None = None) -> Interpreter:
@@ -116,3 +117,14 @@ def test_an_interpreter_that_is_not_known_is_reported_once(
     gone: Any = 1 << 22 | 1
     assert made._find(gone, [Mapping(0x1000, 0x2000, 0, 1, 3, str(tmp_path / "python"))]) is None
     assert (1, 3) not in made._binaries
+
+
+def test_second_rows() -> None:
+    """Of a version whose functions cannot be probed, they have nothing."""
+    known = Interpreter(layouts._rows()[0][11], 0x1000, 0x2000, None, (1, 2, 3))
+    words = CALL_ROW_FORMAT.unpack(call_row(known, EvalLoop((), (), 3), 0x100))
+    assert len(words) == len(CallWord)
+    assert words[CallWord.NO_VALUE : CallWord.CELL_TYPE + 1] == (0x101, 0x102, 0x103)
+    assert words[CallWord.FRAME_REGISTER] == 3
+    assert words[CallWord.OPCODES] == int.from_bytes(bytes([83, 255, 255, 255, 144, 255]), "little")
+    assert CALL_ROW_FORMAT.unpack(call_row(interpreter(9), None, 0))[CallWord.CODE_FIRST] == NONE

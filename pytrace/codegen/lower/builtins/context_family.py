@@ -10,9 +10,10 @@ from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.ir_values import Number, Ptr
 from pytrace.codegen.ir.operands import Made, Memory, Operand, Scalar
 from pytrace.codegen.lower.builtins.families import Emission
+from pytrace.codegen.services import python_objects
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.probes.targets import UserTarget
-from pytrace.core.types import BOOL, UINT64, Struct, Type, USym
+from pytrace.core.types import BOOL, UINT64, String, Struct, Type, USym
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import ArgumentIndex
 
@@ -46,6 +47,8 @@ def _retval(e: Emitter, _node: Node) -> Operand:
 
 def _func(e: Emitter, node: Node) -> Operand:
     type_ = e.type(node)
+    if isinstance(type_, String):
+        return python_objects.function_name(e, type_)
     address = contexts.function_address(e)
     if isinstance(type_, USym):
         return user_symbol(e, e.b.sub(address, _distance(e)), type_)

@@ -20,7 +20,7 @@ Emission = Callable[[Emitter, nodes.Call], Operand]
 FAMILIES = frozenset(
     (
         *("aggregate", "context", "control", "map", "meta", "network", "output"),
-        *("process", "stack", "string", "symbol", "time"),
+        *("process", "python", "stack", "string", "symbol", "time"),
     )
 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pytrace.core.probes import kinds, perf_events
 from pytrace.frontend.attach.providers import (
     functions,
+    python_functions,
     sampled_events,
     special,
     tracepoints,
@@ -25,6 +26,8 @@ PROVIDERS: dict[str, Provider] = {
     kinds.UPROBE: uprobes.UserProbe(offsets=True),
     kinds.URETPROBE: uprobes.UserProbe(offsets=False),
     kinds.USDT: usdt.Usdt(),
+    kinds.PYTHON: python_functions.PythonFunction(),
+    kinds.PYTHONRET: python_functions.PythonFunction(),
     kinds.TRACEPOINT: tracepoints.Tracepoint(),
     kinds.RAWTRACEPOINT: tracepoints.RawTracepoint(),
     kinds.FENTRY: trampolines.Trampoline(),

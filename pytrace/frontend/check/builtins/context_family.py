@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pytrace.core.diagnostics import counted
-from pytrace.core.probes.kinds import BEGIN, END, SELF, Context
+from pytrace.core.probes.kinds import BEGIN, END, PYTHON_KINDS, SELF, Context
 from pytrace.core.types import UINT8, UINT64, VOID, AddressSpace, KSym, Pointer, Stack, StackMode, String, Type, USym
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import ArgumentIndex
 from pytrace.frontend.check.inference.argument_checks import require_args, unstable
 from pytrace.frontend.check.inference.checker import Arguments, Checker, Node
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown
+
+PYTHON_NAME = 256
+"""Most bytes of the qualified name of a Python function."""
 
 
 def args(checker: Checker, node: Node, _arguments: Arguments) -> Type:
@@ -41,6 +44,8 @@ def ctx(checker: Checker, _node: Node, _arguments: Arguments) -> Type:
 def func(checker: Checker, node: Node, _arguments: Arguments) -> Type:
     """``func``."""
     kind = None if checker.unit is None else checker.unit.kind
+    if kind is not None and kind.name in PYTHON_KINDS:
+        return String(min(checker.config.max_strlen, PYTHON_NAME))
     if kind is not None and kind.user:
         return USym()
     at_entry = kind is not None and kind.context is Context.REGISTERS and not kind.returns

@@ -33,6 +33,9 @@ def str_(checker: Checker, node: Node, arguments: Arguments) -> Type:
     type_ = checker.value(source)
     if not isinstance(type_, Unknown | Pointer) and not is_integer(type_) and not is_text(type_):
         return checker.error(f"str() takes a pointer, an integer or a string, not {settle(type_)}", node.span)
+    if isinstance(type_, Pointer) and isinstance(type_.target, Struct) and type_.target.origin == "python":
+        message = "str() reads C strings, and this is a Python object"
+        return checker.error(message, node.span, hints=["pystr() reads it"])
     limit = checker.config.max_strlen
     capacity, length = limit, None
     if len(arguments) > 1:

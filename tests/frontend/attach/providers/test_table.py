@@ -18,8 +18,9 @@ def test_every_kind_has_a_provider() -> None:
 SPAN = Span(Source("stdin", "x"), 0, 1)
 PARTS = {
     "begin": {0}, "end": {0}, "self": {2}, "test": {1}, "bench": {1}, "kprobe": {1, 2}, "kretprobe": {1, 2},
-    "uprobe": {2, 3}, "uretprobe": {2, 3}, "usdt": {2, 3}, "tracepoint": {2}, "rawtracepoint": {1, 2},
-    "fentry": {1, 2}, "fexit": {1, 2}, "profile": {1, 2}, "interval": {1, 2}, "software": {1, 2}, "hardware": {1, 2},
+    "uprobe": {2, 3}, "uretprobe": {2, 3}, "usdt": {2, 3}, "python": {2}, "pythonret": {2}, "tracepoint": {2},
+    "rawtracepoint": {1, 2}, "fentry": {1, 2}, "fexit": {1, 2}, "profile": {1, 2}, "interval": {1, 2},
+    "software": {1, 2}, "hardware": {1, 2},
     "watchpoint": {3}, "iter": {1, 2},
 }  # fmt: skip
 """Numbers of parts that an attach point of each kind may have, for a pattern as provider."""

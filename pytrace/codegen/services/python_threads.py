@@ -1,0 +1,143 @@
+"""The state of a thread of CPython, found by BPF programs in the memory of its process (x86-64)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pytrace.codegen.aot import load_time_values
+from pytrace.codegen.emit.current_task import kernel_field, process_ids, read_word, task_field
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.ir import helpers
+from pytrace.codegen.ir.function_text import Block
+from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr, global_pointer
+from pytrace.codegen.services import python_records as records
+from pytrace.core.stacks.python_format import NONE, ROW, TSS_BLOCK, TSS_FIRST, TSS_MORE, Word
+
+
+class Thread(msgspec.Struct, frozen=True):
+    """The current thread. *state* is the scratch offset of the row of its process and what follows it
+    (:mod:`.python_records`), *site* is where failures are counted.
+    """
+
+    e: Emitter
+    state: int
+    site: int
+
+    def load_row(self, done: Block) -> None:
+        """Copy the process's row to the state; jump to *done* if there is none."""
+        self.e.b.copy(self.area(0), self.row(records.PROCESSES, done), ROW)
+
+    def innermost(self, done: Block) -> tuple[I64, I64]:
+        """The thread state, and the innermost frame; jumps to *done* if the thread runs no Python."""
+        b = self.e.b
+        thread_pointer = self._thread_pointer()
+        thread = self._thread_state(thread_pointer, done)
+        b.jump_if(b.icmp("eq", thread, 0), done)
+        self.fail_unless(b.icmp("eq", self.user(b.add(thread, self.word(Word.THREAD_ID))), thread_pointer), done)
+        frame = b.register()
+        b.store(self.user(b.add(thread, self.word(Word.THREAD_FRAME))), frame)
+        b.store(b.load(frame), self.area(records.STATE_LOOP))
+        with b.when(b.icmp("ne", self.word(Word.CFRAME_FRAME), NONE)):
+            b.store(self.user(b.add(b.load(frame), self.word(Word.CFRAME_FRAME))), frame)
+        return thread, b.load(frame)
+
+    def row(self, rows: str, done: Block) -> Ptr:
+        """The element in the map *rows* of the current process.
+
+        While that is not known yet and runs the same program as its parent, it is the parent's.
+        """
+        b = self.e.b
+        there, missing = b.block(), b.block()
+        own = self._lookup(rows, process_ids(self.e, "tracer")[0])
+        first = b.block()
+        b.branch(b.is_null(own), missing, first, likely=False)
+        b.start(first)
+        b.jump(there)
+        b.start(missing)
+        parent = self._forked_from(done)
+        other = self._lookup(rows, parent)
+        second = b.block()
+        b.branch(b.is_null(other), done, second)
+        b.start(second)
+        b.jump(there)
+        b.start(there)
+        return b.phi_pointer([(own, first), (other, second)])
+
+    def _lookup(self, rows: str, pid: Number) -> Ptr:
+        b = self.e.b
+        b.store(pid, self.e.cell, 32)
+        return b.helper(helpers.MAP_LOOKUP_ELEM, global_pointer(rows), self.e.cell)
+
+    def _forked_from(self, done: Block) -> Number:
+        """The parent's process id, if it has the same program open; else there is no row."""
+        e, b = self.e, self.e.b
+        memory_type = e.script.kernel.struct("struct", "mm_struct")
+        if e.script.kernel.pid_namespace is not None or memory_type is None:
+            b.jump(done)
+            b.start(b.block())
+            return 0
+        task, file = b.helper(helpers.GET_CURRENT_TASK), load_time_values.struct_offset(e, memory_type, "exe_file")
+        parent = read_word(e, b.add(task, task_field(e, "real_parent")))
+        spaces = [read_word(e, b.add(owner, task_field(e, "mm"))) for owner in (task, parent)]
+        b.jump_if(b.icmp("eq", spaces[0], 0), done)
+        b.jump_unless(b.icmp("eq", *(read_word(e, b.add(space, file)) for space in spaces)), done)
+        return b.op("and", read_word(e, b.add(parent, task_field(e, "tgid"))), 0xFFFFFFFF)
+
+    def _thread_pointer(self) -> Number:
+        """The thread's ``fs`` base, which points to its ``struct pthread``."""
+        e, b = self.e, self.e.b
+        thread = b.add(b.helper(helpers.GET_CURRENT_TASK), task_field(e, "thread"))
+        return read_word(e, b.add(thread, kernel_field(e, "thread_struct", "fsbase")))
+
+    def _thread_state(self, thread_pointer: Number, done: Block) -> I64:
+        """The address of the ``PyThreadState``: of a TLS variable, or of a key of ``pthread_getspecific``; 0: none."""
+        b, result = self.e.b, self.e.b.register()
+        by_key, known = b.block(), b.block()
+        b.jump_if(b.icmp("ne", self.word(Word.KEY_PLACE), 0), by_key)
+        b.store(self.user(b.add(thread_pointer, self.word(Word.TLS))), result)
+        b.jump(known)
+        b.start(by_key)
+        key_state = self.user(self.word(Word.KEY_PLACE))
+        # int _is_initialized, then pthread_key_t _key: an interpreter that starts, or has ended, has no frames.
+        b.jump_if(b.icmp("eq", b.op("and", key_state, 0xFFFFFFFF), 0), done)
+        key = b.op("lshr", key_state, 32)
+        block = b.register()
+        b.store(b.add(thread_pointer, TSS_FIRST), block)
+        with b.unless(b.icmp("ult", key, TSS_BLOCK), likely=True):
+            more = b.op("shl", b.op("udiv", key, TSS_BLOCK), 3)
+            b.store(self.user(b.add(b.add(thread_pointer, TSS_MORE), more)), block)
+        # struct pthread_key_data: sequence number, value.
+        slot = b.op("shl", b.op("and", key, TSS_BLOCK - 1), 4)
+        b.store(self.user(b.add(b.add(b.load(block), slot), 8)), result)
+        b.jump(known)
+        b.start(known)
+        return b.load(result)
+
+    # ------------------------------------------------------------------ primitives
+
+    def area(self, offset: int) -> Ptr:
+        """A place in the state."""
+        return self.e.area(self.state + offset)
+
+    def word(self, word: Word) -> I64:
+        """A word of the process's row."""
+        return records.row_word(self.e.b, self.area(0), word)
+
+    def user(self, address: Number) -> I64:
+        """A word of user memory; 0 if it cannot be read."""
+        b = self.e.b
+        b.store(0, self.e.cell)
+        b.helper(helpers.PROBE_READ_USER, self.e.cell, 8, address)
+        return b.load(self.e.cell)
+
+    def fail_unless(self, condition: I1, done: Block) -> None:
+        """Without the thread state there is no stack, and it is counted."""
+        with self.e.b.unless(condition, likely=True):
+            self.e.counter("python_cut", self.site)
+            self.e.b.jump(done)
+
+    def member(self, word: Word, bits: int = 64) -> I64:
+        """A member of the frame that was read."""
+        b = self.e.b
+        at = b.at_most(self.word(word), records.BUFFER_SIZE - 8)
+        return b.load(b.offset(self.area(records.STATE_BUFFER), at), bits)

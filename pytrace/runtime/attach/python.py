@@ -1,0 +1,71 @@
+"""python and pythonret: uprobes in the evaluation loop of the interpreter that a process runs."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.manifest import Target
+from pytrace.runtime.abi import bpf
+from pytrace.runtime.abi.foreign_files import kernel_path
+from pytrace.runtime.attach import uprobe
+from pytrace.runtime.attach.base import Attached, CannotAttachError, Job, Outcome, attach_event, attempt
+from pytrace.runtime.attach.opened import Opened
+from pytrace.runtime.elf.file import ElfFile
+from pytrace.runtime.host import procfs
+from pytrace.runtime.python import interpreters
+from pytrace.runtime.python.eval_loop import EvalLoop, eval_loop
+from pytrace.runtime.python.layouts import UnsupportedError
+
+
+def attach(job: Job, opened: Opened) -> list[Outcome]:
+    """Attach a program to the interpreter of one process: that of ``-p``, or of ``-c``."""
+    return [attempt(_attach, job, target, opened) for target in job.spec.targets]
+
+
+def _attach(job: Job, target: Target, opened: Opened) -> Attached:
+    options = job.options
+    pid = options.pid or options.child
+    if pid is None:
+        raise CannotAttachError("it needs a process", hints=["-p PID or -c COMMAND"])
+    path, loop = _interpreter(pid)
+    # With --follow programs look for followed processes themselves.
+    bound = None if options.follow else pid
+    offsets = loop.ends if job.returns else loop.entries
+    with kernel_path(path) as file:
+        if job.multi:
+            cookies = [target.cookie] * len(offsets)
+            opened.links.append(bpf.link_uprobe_multi(job.program, file, offsets, cookies=cookies, pid=bound or 0))
+        elif not options.has("perf_uprobe"):
+            raise CannotAttachError("this kernel has no perf uprobes")
+        else:
+            for offset in offsets:
+                attach_event(job, uprobe.open_event(file, offset, 0, returns=False, pid=bound), target.cookie, opened)
+    return Attached(job.spec, target)
+
+
+def _interpreter(pid: int) -> tuple[str, EvalLoop]:
+    """The file of a process's interpreter, and the places in it.
+
+    Raises:
+        CannotAttachError: it has none, or one whose functions cannot be probed.
+    """
+    text = procfs.read_maps(pid)
+    if not text:
+        raise CannotAttachError(f"there is no process {pid}")
+    files = {item.path: None for item in procfs.executable_mappings(text) if item.inode}
+    for number, name in enumerate(files):
+        if not interpreters.may_have(name, program=not number):
+            continue
+        path = procfs.root_prefix(pid) + name
+        with suppress(OSError, TraceError):
+            try:
+                with ElfFile.open(path) as file:
+                    found = interpreters.interpreter(file)
+                    if found is not None:
+                        return path, eval_loop(file, found.layout)
+            except UnsupportedError as error:
+                raise CannotAttachError(f"{name}: {error}") from None
+    program = next(iter(files), "")
+    hints = ["give the interpreter itself: a program like env, or a wrapper, executes it only later"]
+    raise CannotAttachError(f"process {pid} ({program}) runs no CPython that is known", hints=hints)

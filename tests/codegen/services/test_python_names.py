@@ -1,0 +1,28 @@
+"""Decisions by names: one for each pattern and argument of a script, however many probes ask."""
+
+from __future__ import annotations
+
+from pytrace.codegen.services import python_names
+from pytrace.core.stacks.python_format import CALL_ROW, FILE, NAME
+from tests.codegen.services.test_python_calls import compiled
+
+
+def test_the_longest_names_fit() -> None:
+    assert max(FILE, NAME) + 8 <= python_names._TEXT_SIZE
+    assert python_names._TEXT == CALL_ROW
+    assert python_names.WORK_SIZE % 8 == 0
+
+
+def test_steps_suffice_for_the_worst_pattern() -> None:
+    """Each star may take each character once, and the rest of the pattern is compared again."""
+    assert FILE * 256 <= python_names._STEPS
+
+
+def test_patterns_are_in_the_program_once() -> None:
+    elf = compiled("python:a.py:wanted { @ = count(); } pythonret:a.py:wanted { @ = count(); }").elf
+    assert elf.count("wanted".encode("utf-32-le")) == 1
+
+
+def test_any_file_is_not_compared() -> None:
+    elf = compiled("python:*:wanted { @ = count(); }").elf
+    assert elf.count("wanted".encode("utf-32-le")) == 1

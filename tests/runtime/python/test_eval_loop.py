@@ -1,0 +1,60 @@
+"""Places in the evaluation loops of this machine's interpreters, and of what is none."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+from msgspec.structs import replace
+
+from pytrace.core.probes import instruction_starts
+from pytrace.runtime.elf.file import ElfFile
+from pytrace.runtime.python import layouts
+from pytrace.runtime.python.eval_loop import eval_loop
+from pytrace.runtime.python.interpreters import Interpreter, interpreter
+from pytrace.runtime.python.layouts import UnsupportedError
+from tests.runtime.python.test_interpreters import WHERE
+from tests.support.pythons import PYTHONS, Python
+
+
+@pytest.fixture(params=PYTHONS, ids=str)
+def opened(request: pytest.FixtureRequest) -> Iterator[tuple[Python, ElfFile, Interpreter]]:
+    python: Python = request.param
+    text = subprocess.run([*python.command, "-c", WHERE], check=True, capture_output=True, text=True).stdout
+    for path in text.split():
+        with ElfFile.open(path) as file:
+            found = interpreter(file)
+            if found is not None:
+                yield python, file, found
+                return
+
+
+def test_places(opened: tuple[Python, ElfFile, Interpreter]) -> None:
+    python, file, found = opened
+    if python.minor not in (11, 12, 13):
+        with pytest.raises(UnsupportedError, match=f"functions of CPython 3.{python.minor} cannot be probed"):
+            eval_loop(file, found.layout)
+        return
+    loop = eval_loop(file, found.layout)
+    assert len(set(loop.entries)) == {11: 2, 12: 2, 13: 3}[python.minor]
+    assert len(loop.ends) == (2 if python.minor == 11 else 1)
+    for offset in (*loop.entries, *loop.ends):
+        assert file.address_at(offset) is not None
+        assert instruction_starts.length(bytes(file.view[offset : offset + 16]), 0, "x86_64")
+
+
+def test_builds_that_differ(opened: tuple[Python, ElfFile, Interpreter]) -> None:
+    """Offsets that are not those of the code, and numbers of instructions that there are none of."""
+    python, file, found = opened
+    if python.minor not in (11, 12, 13):
+        return
+    changed = replace(found.layout, op_resume=found.layout.op_return, op_return=255 if python.minor == 11 else 254)
+    with pytest.raises(UnsupportedError):
+        eval_loop(file, replace(changed, frame_entry=33, frame_instruction=3))
+
+
+def test_a_program_without_a_loop() -> None:
+    with ElfFile.open(os.path.realpath("/bin/sh")) as file, pytest.raises(UnsupportedError, match="no symbol"):
+        eval_loop(file, layouts._rows()[0][11])
