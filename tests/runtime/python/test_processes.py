@@ -121,7 +121,7 @@ def test_an_interpreter_that_is_not_known_is_reported_once(
 
 def test_second_rows() -> None:
     """Of a version whose functions cannot be probed, they have nothing."""
-    known = Interpreter(layouts._rows()[0][11], 0x1000, 0x2000, None, (1, 2, 3))
+    known = Interpreter(layouts._rows()[0][11], 0x1000, 0x2000, None, objects=(1, 2, 3))
     words = CALL_ROW_FORMAT.unpack(call_row(known, EvalLoop((), (), 3), 0x100))
     assert len(words) == len(CallWord)
     assert words[CallWord.NO_VALUE : CallWord.CELL_TYPE + 1] == (0x101, 0x102, 0x103)
