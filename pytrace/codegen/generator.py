@@ -28,11 +28,11 @@ from pytrace.codegen.services import (
     gates,
     process_filters,
     process_following,
-    python_calls,
     system_call_dispatch,
     unwind_tables,
     watchdog,
 )
+from pytrace.codegen.services.python import calls as python_calls
 from pytrace.codegen.services.system_call_dispatch import PART
 from pytrace.codegen.storage.data_sections import SESSION, Layout
 from pytrace.codegen.storage.scratch_memory import Scratch

@@ -111,7 +111,7 @@ class Variable(msgspec.Struct, eq=False):
 
 
 class PythonCall(msgspec.Struct, frozen=True):
-    """Scratch offsets of the call that a probe of a Python function is at (``codegen.services.python_calls``).
+    """Scratch offsets of the call that a probe of a Python function is at (``codegen.services.python.calls``).
 
     They are those of the state of its thread, of what the service works with, and of the objects that the body reads.
     """

@@ -1,7 +1,7 @@
 """``ustack`` with ``python_frames``: a native stack with Python's frames in place of those of the interpreter's loop.
 
 The native frames are unwound with the stack pointer in each, and Python's frames are walked as runs
-(:mod:`pytrace.codegen.services.python_stacks`). Both are then joined from the innermost frame on: a native frame whose
+(:mod:`pytrace.codegen.services.python.stacks`). Both are then joined from the innermost frame on: a native frame whose
 part of the stack contains the variable that a run names is the call of the loop that ran these frames, and they take
 its place. No symbol is needed for that, and native frames that are missing leave Python's as they are. Before 3.11
 there is no such variable, and a native frame in the code of the loop stands for one Python frame.
@@ -18,9 +18,10 @@ from pytrace.codegen.emit.current_task import process_ids
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr
 from pytrace.codegen.ir.operands import Memory, Operand
-from pytrace.codegen.services import python_records as records
-from pytrace.codegen.services import python_stacks, user_unwinding
-from pytrace.codegen.services.python_stacks import BY_CODE, UNPLACED
+from pytrace.codegen.services import user_unwinding
+from pytrace.codegen.services.python import records
+from pytrace.codegen.services.python import stacks as python_stacks
+from pytrace.codegen.services.python.stacks import BY_CODE, UNPLACED
 from pytrace.core.stacks.python_format import FRAME, Word
 from pytrace.core.types import Stack, StackMode
 from pytrace.frontend.ast import nodes

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from pytrace.codegen.services import python_records
+from pytrace.codegen.services.python import records as python_records
 from pytrace.codegen.services.unwind_tables import REQUESTS, SPACES
 from pytrace.core.types import UINT32, Field, Struct
-from tests.codegen.services.test_python_stacks import KERNEL as WALKING
-from tests.codegen.services.test_python_stacks import TASK, THREAD
+from tests.codegen.services.python.test_stacks import KERNEL as WALKING
+from tests.codegen.services.python.test_stacks import TASK, THREAD
 from tests.codegen.services.test_user_unwinding import compiled, symbols
 
 KERNEL = replace(

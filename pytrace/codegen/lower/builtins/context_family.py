@@ -10,7 +10,7 @@ from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.ir_values import Number, Ptr
 from pytrace.codegen.ir.operands import Made, Memory, Operand, Scalar
 from pytrace.codegen.lower.builtins.families import Emission
-from pytrace.codegen.services import python_objects
+from pytrace.codegen.services.python import objects as python_objects
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.probes.targets import UserTarget
 from pytrace.core.types import BOOL, UINT64, String, Struct, Type, USym

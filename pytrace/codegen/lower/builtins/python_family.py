@@ -6,7 +6,7 @@ from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.operands import Operand, Scalar
 from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.lower.builtins.symbol_family import argument
-from pytrace.codegen.services import python_objects
+from pytrace.codegen.services.python import objects as python_objects
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import INT64, String
 from pytrace.frontend.ast import nodes

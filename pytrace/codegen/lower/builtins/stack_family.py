@@ -1,5 +1,5 @@
 """Stacks: written to their destination by ``bpf_get_stack``, or unwound by
-:mod:`pytrace.codegen.services.user_unwinding` or :mod:`pytrace.codegen.services.python_stacks`.
+:mod:`pytrace.codegen.services.user_unwinding` or :mod:`pytrace.codegen.services.python.stacks`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.ir_values import I64, Number, Ptr
 from pytrace.codegen.ir.operands import Made, Operand
 from pytrace.codegen.lower.builtins.families import Emission
-from pytrace.codegen.services import frame_pointers, mixed_stacks, python_stacks, user_unwinding
+from pytrace.codegen.services import frame_pointers, mixed_stacks, user_unwinding
+from pytrace.codegen.services.python import stacks as python_stacks
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.probes.kinds import FENTRY, FEXIT, RAWTRACEPOINT, UPROBE, URETPROBE
 from pytrace.core.probes.targets import UserTarget

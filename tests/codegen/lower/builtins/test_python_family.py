@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.codegen.services.test_python_calls import compiled
+from tests.codegen.services.python.test_calls import compiled
 
 
 def test_in_loops_and_predicates() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pytrace.core.options.compile_options import CompileOptions
-from tests.codegen.services.test_python_calls import compiled
-from tests.codegen.services.test_python_stacks import KERNEL
+from tests.codegen.services.python.test_calls import compiled
+from tests.codegen.services.python.test_stacks import KERNEL
 from tests.frontend.checking import refused
 
 

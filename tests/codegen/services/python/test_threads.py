@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from pytrace.codegen.services import python_calls, python_stacks
-from pytrace.codegen.services.python_threads import Thread
+from pytrace.codegen.services.python import calls as python_calls
+from pytrace.codegen.services.python import stacks as python_stacks
+from pytrace.codegen.services.python.threads import Thread
 
 
 def test_who_uses_it() -> None:

@@ -10,8 +10,8 @@ from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.ir_values import I1, I64, Number
 from pytrace.codegen.ir.operands import Memory
-from pytrace.codegen.services import python_records as records
-from pytrace.codegen.services.python_names import CalledCode
+from pytrace.codegen.services.python import records
+from pytrace.codegen.services.python.names import CalledCode
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.stacks.python_format import CallWord, Word
 from pytrace.core.types import String

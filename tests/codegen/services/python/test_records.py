@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytrace.codegen.services import python_records
+from pytrace.codegen.services.python import records as python_records
 from pytrace.core.stacks.python_format import FILE, KEY, LONGEST, NAME, RECORD, ROW, SLOT, TABLE, UNIT
 from pytrace.runtime.python import layouts
 

@@ -21,8 +21,8 @@ from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.function_text import Block
 from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr
 from pytrace.codegen.ir.operands import Memory, Operand
-from pytrace.codegen.services import python_records as records
-from pytrace.codegen.services.python_threads import Thread
+from pytrace.codegen.services.python import records
+from pytrace.codegen.services.python.threads import Thread
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.stacks.python_format import (
     FRAME,

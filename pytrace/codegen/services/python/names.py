@@ -10,8 +10,8 @@ from pytrace.codegen.emit import loops
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr
-from pytrace.codegen.services import python_records as records
-from pytrace.codegen.services.python_threads import Thread
+from pytrace.codegen.services.python import records
+from pytrace.codegen.services.python.threads import Thread
 from pytrace.core.probes.targets import PythonTarget
 from pytrace.core.stacks.python_format import CALL_ROW, FILE, NAME, CallWord, Word
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pytrace.codegen.services import python_records
+from pytrace.codegen.services.python import records as python_records
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import INT32, UINT64, Field, Struct
 from tests.codegen.services.test_user_unwinding import KERNEL as UNWINDING

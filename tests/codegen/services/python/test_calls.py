@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pytrace import pipeline
-from pytrace.codegen.services import python_calls, python_records
+from pytrace.codegen.services.python import calls as python_calls
+from pytrace.codegen.services.python import records as python_records
 from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
-from tests.codegen.services.test_python_stacks import KERNEL
-from tests.codegen.services.test_python_stacks import TEXT as STACKS
+from tests.codegen.services.python.test_stacks import KERNEL
+from tests.codegen.services.python.test_stacks import TEXT as STACKS
 from tests.codegen.services.test_user_unwinding import symbols
 
 TEXT = "python:a.py:f { @[func] = count(); } pythonret:a.py:f { @r = sum(pyint(retval) + pyint(args.n)); }"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pytrace.codegen.services import python_names
+from pytrace.codegen.services.python import names as python_names
 from pytrace.core.stacks.python_format import CALL_ROW, FILE, NAME
-from tests.codegen.services.test_python_calls import compiled
+from tests.codegen.services.python.test_calls import compiled
 
 
 def test_the_longest_names_fit() -> None:

@@ -16,9 +16,9 @@ from pytrace.codegen.emit.program import PythonCall, Script
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.function_text import Block
 from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr, global_pointer
-from pytrace.codegen.services import python_names
-from pytrace.codegen.services import python_records as records
-from pytrace.codegen.services.python_names import CHOSEN, REFUSED, CalledCode
+from pytrace.codegen.services.python import names as python_names
+from pytrace.codegen.services.python import records
+from pytrace.codegen.services.python.names import CHOSEN, REFUSED, CalledCode
 from pytrace.core.manifest import MapType, PythonMaps
 from pytrace.core.probes.targets import PythonTarget
 from pytrace.core.stacks.python_format import CALL_ROW, NONE, CallWord, Word

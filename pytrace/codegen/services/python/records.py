@@ -1,6 +1,6 @@
 """Code objects of Python frames, identified and copied in BPF (layout: ``pytrace.core.stacks.python_format``).
 
-The functions here work on the *state* of a walk (:mod:`pytrace.codegen.services.python_stacks`), in scratch memory.
+The functions here work on the *state* of a walk (:mod:`pytrace.codegen.services.python.stacks`), in scratch memory.
 """
 
 from __future__ import annotations

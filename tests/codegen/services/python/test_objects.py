@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.codegen.services.python_objects import _DECIMALS
-from tests.codegen.services.test_python_calls import compiled
+from pytrace.codegen.services.python.objects import _DECIMALS
+from tests.codegen.services.python.test_calls import compiled
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 24, 200])
