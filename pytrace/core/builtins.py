@@ -300,7 +300,7 @@ FUNCTIONS: tuple[Builtin, ...] = (
             example='uprobe:/bin/bash:readline { printf("%p\\n", reg("sp")); }'),
     Builtin("goid", "symbol", "goid",
             "Number of the goroutine that runs, in probes of Go functions (1.17 and later, x86-64); 0 on the stacks of "
-            "Go's scheduler.", value=True, probes=_USER_PROBES, no_loop=True, yields=True),
+            "Go's scheduler.", value=True, probes=_USER_PROBES - PYTHON_KINDS, no_loop=True, yields=True),
     # ---- network
     Builtin("ifname", "network", "ifname(int32 index)",
             "Index of a network interface that prints as its name, looked up when printed (in the namespace of "
