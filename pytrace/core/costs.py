@@ -18,6 +18,8 @@ ENTRY: dict[str, int] = {
     kinds.UPROBE: 9250,
     kinds.URETPROBE: 9830,
     kinds.USDT: 620,
+    kinds.PYTHON: 9250,
+    kinds.PYTHONRET: 9250,
     kinds.PROFILE: 12400,
     kinds.INTERVAL: 12400,
     kinds.SOFTWARE: 12400,
@@ -33,7 +35,9 @@ ENTRY: dict[str, int] = {
 The rows ``kinds.*.empty`` of ``scripts/bench`` (what an empty program adds), as docs/performance.md has them: of 23
 November 2026 on an AMD EPYC in a virtual machine, Linux 6.18; kprobes and trampolines in an emulated machine. Kinds
 that were not measured have the cost of ``profile``, which is a perf event as well (and fentry that of fexit, whose
-trampoline it shares). A trap is several times cheaper where the kernel runs on the hardware itself.
+trampoline it shares). ``python`` and ``pythonret`` are uprobes; where the kernel emulates the instruction, as for
+``pythonret`` since 3.12, a hit costs a tenth. A trap is several times cheaper where the kernel runs on the hardware
+itself.
 """
 
 STATISTICS = 40
