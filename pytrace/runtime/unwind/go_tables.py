@@ -6,6 +6,7 @@ it is found. Source: ``src/runtime/symtab.go`` (``pcvalue``, ``funcFlag``) and `
 
 from __future__ import annotations
 
+import re
 import struct
 from typing import TYPE_CHECKING
 
@@ -26,16 +27,26 @@ _STEPS_AT = 16
 _SAVED_BP = 2
 """Words below the CFA at which a function with a frame saves rbp."""
 _STEP = 512
+_SIGNAL_ENTRY = re.compile(rb"\0(runtime\.sigtramp(\.abi0)?)\0")
+"""The function that the kernel calls for a signal: it says that it has no caller."""
+_SIGNAL_RETURN = re.compile(rb"\0(runtime\.sigreturn(__sigaction)?(\.abi0)?)\0")
+"""The function that it returns to, at the kernel's frame."""
 
 
 def rows(data: bytes | memoryview, layout: Layout) -> Generator[None, None, list[int]]:
     """In steps, the rows of a table, in no order; those up to the first damage."""
     found: list[int] = []
+    entry, back = _name(data, layout, _SIGNAL_ENTRY), _name(data, layout, _SIGNAL_RETURN)
     try:
         places = go_functions.entries(data, layout)
         for number, at in enumerate(range(0, len(places) - 1, 2)):
-            info = layout.functions + places[at + 1]
-            found += _function(data, layout, info, layout.text + places[at], layout.text + places[at + 2])
+            info, start, end = layout.functions + places[at + 1], layout.text + places[at], layout.text + places[at + 2]
+            (name,) = struct.unpack_from("<I", data, info + layout.name_at)
+            if name == back:
+                # A caller is looked up by the byte before its return address; there is padding before the function.
+                found += ((start - 1) << 32 | Rule.SIGNAL, start << 32 | Rule.SIGNAL, end << 32 | Rule.FRAME)
+            else:
+                found += _function(data, layout, info, start, end, ends=name != entry)
             if not number % _STEP:
                 yield
     except (struct.error, IndexError):
@@ -43,10 +54,19 @@ def rows(data: bytes | memoryview, layout: Layout) -> Generator[None, None, list
     return found
 
 
-def _function(data: bytes | memoryview, layout: Layout, info: int, start: int, end: int) -> Iterator[int]:
+def _name(data: bytes | memoryview, layout: Layout, pattern: re.Pattern[bytes]) -> int:
+    """Where a function's name is in the table of names; -1 if no function has it."""
+    match = pattern.search(data, layout.names)
+    return -1 if match is None else match.start(1) - layout.names
+
+
+def _function(
+    data: bytes | memoryview, layout: Layout, info: int, start: int, end: int, *, ends: bool
+) -> Iterator[int]:
+    """The rows of a function; *ends* is False if it has a caller whatever its flags say."""
     if not 0 < start < end <= 0xFFFFFFFF:
         return
-    flags = data[info + layout.flags]
+    flags = data[info + layout.flags] & (-1 if ends else ~_TOP)
     if flags & (_TOP | _WRITES_SP):
         yield start << 32 | (Rule.LAST if flags & _TOP else Rule.FRAME)
     else:
