@@ -85,6 +85,11 @@ class FakeProbes:
 class FakeSymbols:
     """A symboliser with notices."""
 
+    def drained(self, moment: int) -> None: ...
+
+    def follow_code(self, pid: int) -> bool:
+        return False
+
     def hurry(self, say: object) -> None: ...
 
     def notices(self) -> list[str]:
@@ -170,7 +175,7 @@ class FakeRun:
         self.state = RunState(requests=self.requests)
         renderer = Renderer(manifest, self.output, script.symbols, script.reader, Clock(), render, self.state)
         reader = RingReader(self.ring.file, stack)
-        consumer = Consumer(reader, renderer, self.output, self.requests, self.probes)
+        consumer = Consumer(reader, renderer, self.output, self.requests, self.probes, FakeSymbols())
         loaded, probes, loop = cast(Any, self.loaded), cast(Any, self.probes), cast(Any, self.loop)
         losses = Losses(loaded, probes, consumer, renderer, self.output, NoHeartbeat(), lambda _text: None)
         self.resources = Resources(

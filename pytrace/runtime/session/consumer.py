@@ -37,6 +37,13 @@ class AttachedProbes(Protocol):
         """Detach all probes."""
 
 
+class FollowedSymbols(Protocol):
+    """The symbolizer, which is told what it may take for over."""
+
+    def drained(self, moment: int) -> None:
+        """All events up to a moment were handled."""
+
+
 class Consumer:
     """Hands events of *ring* to the handlers of *renderer*.
 
@@ -51,12 +58,14 @@ class Consumer:
         output: Output,
         requests: EndRequests,
         probes: AttachedProbes,
+        symbols: FollowedSymbols,
     ) -> None:
         self._ring = ring
         self._renderer = renderer
         self._output = output
         self._requests = requests
         self._probes = probes
+        self._symbols = symbols
         self._deadline: float | None = None
         self._progress = (-1, -1)
         self._since = 0.0
@@ -74,7 +83,8 @@ class Consumer:
             self._ring.collect()
             self._drained, self._more = 0, True
             return 0
-        until = time.monotonic() + TURN
+        started = time.monotonic_ns()
+        until = started / 1e9 + TURN
         self._more = False
 
         def enough() -> bool:
@@ -83,6 +93,8 @@ class Consumer:
 
         self._drained = self._ring.drain(self._renderer.handlers, None, lambda: output.accepted, enough)
         self._renderer.end_batch()
+        if not self._more:
+            self._symbols.drained(started)
         if unwatched := self._renderer.state.unwatched:
             self._probes.unwatch(unwatched)
         return self._drained

@@ -74,7 +74,7 @@ def open_run(
         memory.loaded(loaded, ring, notices.tell, notices.warn)
     loop = EventLoop(ring, stack)
     probes = Probes(loaded, options, traced.pid, processes, notices, heart, stack)
-    consumer = Consumer(ring, printer, written, requests, probes)
+    consumer = Consumer(ring, printer, written, requests, probes, lazy)
     losses = Losses(loaded, probes, consumer, printer, written, heart, notices.detail)
     measured = run_services.costs(options, loaded, written, notices.tell, stack)
     snapshots = Snapshots(manifest, options, printer, ring, lazy, probes, losses, rows, measured)

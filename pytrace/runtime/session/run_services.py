@@ -68,7 +68,7 @@ def optional_services(run: Resources, exports: Iterable[Export], stack: ExitStac
     """Services that options or maps ask for, each imported for runs that have it. Errors: :func:`run_services`."""
     options, loaded = run.options, run.loaded
     wanted: list[Service] = []
-    if specs := maps_with_lines(loaded.manifest, options):
+    if specs := maps_with_stacks(loaded.manifest, options):
         from pytrace.runtime.session.services.reading_ahead import ReadingAhead
 
         wanted.append(ReadingAhead(specs, MapReader(loaded), run.symbols, saved=options.saves))
@@ -126,11 +126,9 @@ def live_view(run: Resources, view: ViewProcess, costs: Costs) -> Service:
     return LiveView(view, run.output, run.snapshots, costs, run.loaded.manifest, run.options)
 
 
-def maps_with_lines(manifest: Manifest, options: RunOptions) -> list[MapSpec]:
-    """Maps that are printed or saved with functions of user stacks, which have source lines."""
-    config = manifest.config
-    shown = config.show_debug_info and (config.print_maps_on_exit or options.saves) and not options.dry_run
-    return [spec for spec in manifest.maps if has_user_stacks(spec)] if shown else []
+def maps_with_stacks(manifest: Manifest, options: RunOptions) -> list[MapSpec]:
+    """Maps with functions of user stacks, which have source lines, and may have been compiled at run time."""
+    return [] if options.dry_run else [spec for spec in manifest.maps if has_user_stacks(spec)]
 
 
 def has_user_stacks(spec: MapSpec) -> bool:

@@ -52,6 +52,7 @@ class AddressSpace:
         self.previous: AddressSpace | None = None
         self.ended = False
         self.perf_map = PerfMap(pid)
+        self._begin = time.monotonic_ns()
         self._jit_dump: JitDump | None = None
         self._searched: list[Mapping] | None = None
         self._starts: list[int] = []
@@ -87,8 +88,14 @@ class AddressSpace:
             self._searched = self._rows
             path = next((row.path for row in self._rows if NAME.search(row.path)), None)
             if path is not None:
-                self._jit_dump = JitDump(self.root + path, self.perf_map.owners)
+                self._jit_dump = JitDump(self.root + path, self.perf_map.owners, self._begin)
         return self._jit_dump
+
+    @property
+    def mappings(self) -> list[Mapping]:
+        """The mappings, in order of address."""
+        self._parse()
+        return self._rows
 
     def _find(self, address: int) -> Mapping | None:
         self._parse()
@@ -137,6 +144,7 @@ class AddressSpace:
         before.previous = None
         before.ended = True
         self.previous = before
+        self._jit_dump = self._searched = None
         self.serial = next(_SERIALS)
         self._unread = None
         self._put(())

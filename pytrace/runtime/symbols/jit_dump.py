@@ -3,7 +3,8 @@
 
 The process maps a page of the file to execute, so that its path is among the mappings. Records have a type, a size and
 a time, and are appended. Source: ``tools/perf/Documentation/jitdump-specification.txt`` of the kernel. Records of
-source lines are left out: V8 and Java's agent do not agree on what their addresses count from.
+source lines are left out: V8 and Java's agent do not agree on what their addresses count from. Times are those of
+``CLOCK_MONOTONIC``; of a file with times of the processor's counter the moments at which it was read count.
 
 The traced process writes it: a file is read if it belongs to the user of the process, to root or to this user, up to a
 size; of each record only what is needed. Names stay in the file until they are needed.
@@ -14,16 +15,14 @@ from __future__ import annotations
 import os
 import re
 import struct
-from bisect import bisect_right
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from pytrace.runtime.abi import foreign_files
+from pytrace.runtime.symbols.code_history import LATEST, Code, CodeHistory, Period
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import BinaryIO
 
 NAME = re.compile(r"(?:^|/)jit-\d+\.dump$")
@@ -36,50 +35,50 @@ _MAGIC, _SWAPPED = 0x4A695444, 0x4454694A
 _HEADER = "IIIIIIQQ"
 _HEAD = "IIQ"
 _LOAD, _MOVE = 0, 1
+_PROCESSOR_TIMES = 1
+"""``JITDUMP_FLAGS_ARCH_TIMESTAMP``."""
 _LONGEST_NAME = 4096
 
 
-class _Function(msgspec.Struct, frozen=True):
-    """A function, and where its name is in the file."""
-
-    start: int
-    size: int
-    name: int
-
-
 class JitDump:
-    """The functions of one file; it is read on when it has grown and a look-up failed."""
+    """The functions of one file, which is read on when it has grown; of code before *begin* the last ones only."""
 
-    def __init__(self, path: str, owners: set[int]) -> None:
+    def __init__(self, path: str, owners: set[int], begin: int) -> None:
         self._path = path
         self._owners = owners
-        self._position, self._records = 0, 0
-        self._order = "<"
-        self._functions: list[_Function] = []
-        """In order of address; of those that overlap the last one that was compiled is there."""
-        self._starts: list[int] = []
+        self._position, self._records, self._seen = 0, 0, -1
+        self._order, self._flags = "<", 0
+        self._code = CodeHistory(begin)
+        self._newest = self._checked = 0
+        """Time of the last function, and of the last reading."""
         self.problem = ""
         """Why the file was not used, or not all of it."""
 
-    def find(self, address: int) -> tuple[str, int] | None:
-        """Name of the function that was the last one at an address, and how far into it the address is."""
-        function = self._find(address)
-        if function is None and self._read_on():
-            function = self._find(address)
-        if function is None:
-            return None
+    def find(self, address: int, period: Period = LATEST) -> list[tuple[str, int]]:
+        """Names of the functions that may have been at an address in *period*, and how far into each the address is.
+
+        Names are distinct, and in the order in which the functions came.
+        """
+        self.read_on()
+        functions = self._code.find(address, period)
+        if not functions:
+            return []
         try:
             with self._open() as file:
-                name = _read(file, _LONGEST_NAME, function.name).split(b"\0", 1)[0]
+                names = [_read(file, _LONGEST_NAME, function.text).split(b"\0", 1)[0] for function in functions]
         except OSError:
-            return None
-        return name.decode(errors="surrogateescape"), address - function.start
+            return []
+        return list(
+            {
+                name.decode(errors="surrogateescape"): address - function.start
+                for name, function in zip(names, functions, strict=True)
+            }.items()
+        )
 
-    def _find(self, address: int) -> _Function | None:
-        at = bisect_right(self._starts, address) - 1
-        if at < 0 or address - self._starts[at] >= self._functions[at].size:
-            return None
-        return self._functions[at]
+    @property
+    def empty(self) -> bool:
+        """True if the file has no functions, as far as it was read."""
+        return not self._code.count
 
     def _open(self) -> BinaryIO:
         file = foreign_files.open_regular(self._path, os.O_NOFOLLOW)
@@ -90,33 +89,43 @@ class JitDump:
             raise PermissionError(self.problem)
         return file
 
-    def _read_on(self) -> bool:
-        """Read the records that are new; whether there are functions among them."""
-        count = 0
+    def read_on(self) -> None:
+        """Read the records that are new."""
+        before, self._checked = self._checked, time.monotonic_ns()
         # A file that somebody truncates meanwhile has less than its size said.
-        with suppress(OSError, struct.error), self._open() as file:
-            for function in self._fresh(file):
-                self._put(function)
-                count += 1
-        return count > 0
+        with suppress(OSError, struct.error):
+            if os.lstat(self._path).st_size == self._seen:
+                return
+            with self._open() as file:
+                self._seen = os.fstat(file.fileno()).st_size
+                if self._position or self._begin(file):
+                    self._read_records(file, before)
 
-    def _fresh(self, file: BinaryIO) -> Iterator[_Function]:
-        end = os.fstat(file.fileno()).st_size
-        if not self._position and not self._begin(file):
-            return
+    def _read_records(self, file: BinaryIO, before: int) -> None:
+        """Read the records that were not there at the time *before*."""
         head = struct.Struct(self._order + _HEAD)
-        while self._position + head.size <= end:
-            kind, size, _ = head.unpack(_read(file, head.size, self._position))
-            if size < head.size or self._position + size > end:
+        while self._position + head.size <= self._seen:
+            kind, size, moment = head.unpack(_read(file, head.size, self._position))
+            if size < head.size or self._position + size > self._seen:
                 return  # being written, or damaged
-            if self._records >= MOST_RECORDS or len(self._functions) >= MOST_FUNCTIONS:
+            if self._records >= MOST_RECORDS or self._code.count >= MOST_FUNCTIONS:
                 self.problem = f"{self._path} is too large: what is after its first {self._position} bytes is not used"
                 return
-            function = self._record(file, kind, self._position + head.size, size - head.size)
+            body, since = self._position + head.size, self._since(moment, before)
             self._records += 1
             self._position += size
-            if function is not None:
-                yield function
+            if kind == _LOAD and size > head.size + 40:
+                self._load(file, body, since)
+            elif kind == _MOVE and size >= head.size + 48:
+                self._move(file, body, since)
+
+    def _since(self, moment: int, before: int) -> Period:
+        """When a function came, by the time in its record; *before* is the time of the reading before."""
+        now = time.monotonic_ns()
+        if self._flags & _PROCESSOR_TIMES:
+            return before, now
+        self._newest = max(self._newest, min(moment, now))
+        return self._newest, self._newest
 
     def _begin(self, file: BinaryIO) -> bool:
         """Read the header; whether it is one."""
@@ -129,31 +138,20 @@ class JitDump:
             return False
         self._order = "<" if magic == _MAGIC else ">"
         self._position = max(len(data), struct.unpack_from(self._order + "I", data, 8)[0])
+        self._flags = struct.unpack_from(self._order + "Q", data, 32)[0]
         return True
 
-    def _record(self, file: BinaryIO, kind: int, position: int, size: int) -> _Function | None:
-        """The function that a record is about."""
-        if kind == _LOAD and size > 40:
-            _, _, _, start, length, _ = struct.unpack(self._order + "IIQQQQ", _read(file, 40, position))
-            return _Function(start, length, position + 40) if length else None
-        if kind == _MOVE and size >= 48:
-            _, _, _, old, new, length, _ = struct.unpack(self._order + "IIQQQQQ", _read(file, 48, position))
-            moved = self._find(old)
-            if moved is not None and moved.start == old and length:
-                return _Function(new, length, moved.name)
-        return None
+    def _load(self, file: BinaryIO, position: int, since: Period) -> None:
+        _, _, _, start, length, _ = struct.unpack(self._order + "IIQQQQ", _read(file, 40, position))
+        if length:
+            self._code.put(Code(start, length, position + 40), since)
 
-    def _put(self, function: _Function) -> None:
-        """Add a function in place of those whose code it overwrites."""
-        end = function.start + function.size
-        first = bisect_right(self._starts, function.start) - 1
-        if first < 0 or self._starts[first] + self._functions[first].size <= function.start:
-            first += 1
-        last = first
-        while last < len(self._starts) and self._starts[last] < end:
-            last += 1
-        self._functions[first:last] = [function]
-        self._starts[first:last] = [function.start]
+    def _move(self, file: BinaryIO, position: int, since: Period) -> None:
+        _, _, _, old, new, length, _ = struct.unpack(self._order + "IIQQQQQ", _read(file, 48, position))
+        moved = self._code.find(old)
+        if moved and moved[-1].start == old and length:
+            self._code.remove(old, old + length, since)
+            self._code.put(Code(new, length, moved[-1].text), since)
 
 
 def _read(file: BinaryIO, size: int, position: int) -> bytes:

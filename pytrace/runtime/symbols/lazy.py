@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from pytrace.runtime.symbols.image_places import ImagePlace
     from pytrace.runtime.symbols.images import Frame
@@ -65,6 +65,19 @@ class LazySymbols:
     def descriptors(self) -> list[int]:
         """Descriptors that become readable when :meth:`poll` should be called."""
         return [] if self._made is None else self._made.descriptors
+
+    def drained(self, moment: int) -> None:
+        """All events up to a moment were handled."""
+        if self._made is not None:
+            self._made.drained(moment)
+
+    def keyed(self, periods: Mapping[tuple[int, int], tuple[int, int]], searched: int, *, over: bool = False) -> None:
+        """When stacks in keys of maps were taken."""
+        self._symbols().keyed(periods, searched, over=over)
+
+    def follow_code(self, pid: int) -> bool:
+        """Read what a process has named of the code that it compiled."""
+        return self._symbols().follow_code(pid)
 
     def prepare(self, addresses: Collection[tuple[int, int]]) -> Iterator[None]:
         """Read the source lines of user addresses in short steps."""

@@ -1,7 +1,8 @@
 """``/tmp/perf-PID.map``: names that just-in-time compilers write for their code (Node, Java, Python's perf support).
 
 Each line is the start and size of a function in hexadecimal, and its name. Later lines replace earlier ones for the
-same code. Source: ``tools/perf/Documentation/jit-interface.txt`` of the kernel.
+same code. Lines have no times: one came between the reading that found it and the reading before. Source:
+``tools/perf/Documentation/jit-interface.txt`` of the kernel.
 
 Anybody may put something under this name. A file is read if it belongs to the user of the process, to root or to this
 user, up to a size and without its holes; names stay in the file until they are needed.
@@ -12,6 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import time
 from array import array
 from bisect import bisect_right
 from heapq import heappop, heappush
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from pytrace.base import kernel_files
 from pytrace.runtime.abi import foreign_files
+from pytrace.runtime.symbols.code_history import LATEST, Code, CodeHistory, Period
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +33,8 @@ MOST_READ = 64 << 20
 """Bytes that are read of one file."""
 MOST_FUNCTIONS = 1 << 19
 """Functions of one file that are remembered, 15 MB."""
+MOST_ADDED = 1 << 17
+"""Functions that are remembered with their times: those that are added after the process became known."""
 _PIECE = 1 << 20
 _LONGEST_LINE = 4096
 """Bytes of a line from which a name is read. Java's longest names have some hundred."""
@@ -37,15 +42,24 @@ _TAIL = 64
 """Bytes before the end of what was read that tell whether a file was written anew."""
 
 _Row = tuple[int, int, int]
+_State = tuple[int, int, int, int]
 
 
 class PerfMap:
-    """The map file of one process, read on when it has grown and a look-up failed."""
+    """The map file of one process, read on when it has grown.
+
+    Of the functions that it has already when this object is created the last one of each place counts; those that are
+    added later have a time.
+    """
 
     def __init__(self, pid: int) -> None:
         self._paths, self.owners = _candidates(pid)
         self._path = ""
-        self._identity = (0, 0)
+        self._state: _State = (0, 0, 0, 0)
+        """Device, inode, size and time of the last change of the file when it was read."""
+        self._begin = self._checked = time.monotonic_ns()
+        self._early = {path: state[2] for path in self._paths if (state := _state(path)) is not None}
+        """Sizes of the files at the beginning."""
         self.problem = ""
         """Why a file was not used, or not all of it."""
         self._clear()
@@ -56,26 +70,44 @@ class PerfMap:
         self._starts, self._sizes = array("Q"), array("Q")
         self._lines, self._lengths = array("Q"), array("I")
         self._names: dict[int, str] = {}
+        self._added = CodeHistory(self._begin, keeps_heads=True)
 
-    def find(self, address: int) -> tuple[str, int] | None:
-        """Name of the function at an address, and how far into it the address is."""
-        function = self._find(address)
-        if function is None and self._read_on():
-            function = self._find(address)
-        return function
+    def find(self, address: int, period: Period = LATEST) -> list[tuple[str, int]]:
+        """Names of the functions that may have been at an address in *period*, and how far into each the address is.
 
-    def _find(self, address: int) -> tuple[str, int] | None:
-        at = bisect_right(self._starts, address) - 1
-        if at < 0 or address - self._starts[at] >= self._sizes[at]:
-            return None
-        start, line = self._starts[at], self._lines[at]
-        if line not in self._names:
-            match = _LINE.match(self._text(line, self._lengths[at]))
-            if match is None or int(match[1], 16) != start:
+        Names are distinct, and in the order in which the functions came.
+        """
+        self.read_on()
+        found = {}
+        for code in self._added.find(address, period) if self._added.covers(address) else self._first(address):
+            name = self._name(code)
+            if name is None:
                 self._clear()  # it was written anew since then
+                return []
+            found[name] = address - code.start
+        return list(found.items())
+
+    def _first(self, address: int) -> list[Code]:
+        """The function that was at an address at the beginning."""
+        at = bisect_right(self._starts, address) - 1
+        return [self._row(at)] if at >= 0 and address - self._starts[at] < self._sizes[at] else []
+
+    def _row(self, at: int) -> Code:
+        return Code(self._starts[at], self._sizes[at], self._lines[at], self._lengths[at])
+
+    def _name(self, code: Code) -> str | None:
+        """The name of a function; None when the file does not have it any more."""
+        if code.text not in self._names:
+            match = _LINE.match(self._text(code.text, code.length))
+            if match is None or int(match[1], 16) != code.start:
                 return None
-            self._names[line] = match[3].strip().decode(errors="surrogateescape")
-        return self._names[line], address - start
+            self._names[code.text] = match[3].strip().decode(errors="surrogateescape")
+        return self._names[code.text]
+
+    @property
+    def empty(self) -> bool:
+        """True if the file has no functions, as far as it was read."""
+        return not (self._starts or self._added.count)
 
     def _text(self, position: int, length: int) -> bytes:
         try:
@@ -99,25 +131,30 @@ class PerfMap:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
         return file
 
-    def _read_on(self) -> bool:
-        """Read what the first file that can be read has new; whether that has functions."""
+    def read_on(self) -> None:
+        """Read what the first file that can be read has new."""
+        before, self._checked = self._checked, time.monotonic_ns()
+        if self._path and _state(self._path) == self._state:
+            return
         for path in self._paths:
             try:
                 with self._open(path) as file:
                     self._continue(path, file.fileno())
-                    return self._add(self._pieces(path, file.fileno()))
+                    self._add(self._pieces(path, file.fileno()), before)
+                return
             except OSError:
                 continue
-        return False
 
     def _continue(self, path: str, file: int) -> None:
         """Begin again unless the file goes on where it ended when it was read."""
         status = os.fstat(file)
-        identity = (status.st_dev, status.st_ino)
+        state = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
         tail = os.pread(file, len(self._tail), self._position - len(self._tail))
-        if identity != self._identity or tail != self._tail:
+        if state[:2] != self._state[:2] or tail != self._tail:
+            if self._path:
+                self._early[path] = status.st_size
             self._clear()
-        self._path, self._identity = path, identity
+        self._path, self._state = path, state
 
     def _pieces(self, path: str, file: int) -> Iterator[tuple[int, bytes]]:
         """Whole lines that were not read yet, with their positions. Holes are left out."""
@@ -140,18 +177,36 @@ class PerfMap:
             self._read += whole
             yield position, text[:whole]
 
-    def _add(self, pieces: Iterator[tuple[int, bytes]]) -> bool:
-        """Add the functions of pieces of text at positions in the file; whether there are any."""
+    def _add(self, pieces: Iterator[tuple[int, bytes]], before: int) -> None:
+        """Add the functions of pieces of text at positions in the file, which it did not have at the time *before*."""
+        early = self._early.get(self._path, 0)
         fresh: dict[int, _Row] = {}
+        late: list[Code] = []
         for position, text in pieces:
             for match in _LINE.finditer(text):
+                start, size, line = int(match[1], 16), int(match[2], 16), position + match.start()
                 length = min(len(match[0]), _LONGEST_LINE)
-                fresh[int(match[1], 16)] = (int(match[2], 16), position + match.start(), length)
-            if len(self._starts) + len(fresh) >= MOST_FUNCTIONS:
+                if line < early:
+                    fresh[start] = (size, line, length)
+                elif size:
+                    late.append(Code(start, size, line, length))
+            if len(self._starts) + len(fresh) >= MOST_FUNCTIONS or self._added.count + len(late) >= MOST_ADDED:
                 self._read = MOST_READ
         if fresh:
             self._merge(fresh)
-        return bool(fresh)
+        since = (before, time.monotonic_ns())
+        for code in late:
+            self._put(code, since)
+
+    def _put(self, code: Code, since: Period) -> None:
+        """Add a function in place of those that were there at the beginning, or were added since."""
+        at = max(bisect_right(self._starts, code.start) - 1, 0)
+        while at < len(self._starts) and self._starts[at] < code.start + code.size:
+            old = self._row(at)
+            if old.start + old.size > code.start and not self._added.covers(old.start):
+                self._added.put(old, (0, 0))
+            at += 1
+        self._added.put(code, since)
 
     def _merge(self, fresh: dict[int, _Row]) -> None:
         for start, *row in zip(self._starts, self._sizes, self._lines, self._lengths, strict=True):
@@ -182,6 +237,15 @@ def _last_ones(functions: dict[int, _Row]) -> dict[int, _Row]:
             before = start
         heappush(newest, (-line, start + size))
     return last
+
+
+def _state(path: str) -> _State | None:
+    """Device, inode, size and time of the last change of a file; None when there is none."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _candidates(pid: int) -> tuple[list[str], set[int]]:

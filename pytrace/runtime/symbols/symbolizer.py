@@ -14,18 +14,18 @@ from pytrace.runtime.elf.debug_files import has_dwarf
 from pytrace.runtime.host import procfs
 from pytrace.runtime.host.kallsyms import KERNEL_HALF, Kallsyms
 from pytrace.runtime.symbols.address_space import AddressSpace, MappingRecorder
-from pytrace.runtime.symbols.image_places import ImagePlace, KernelImages, in_process, is_file, is_generated
+from pytrace.runtime.symbols.compiled_code import CompiledCode
+from pytrace.runtime.symbols.image_places import ImagePlace, KernelImages, in_process, is_file
 from pytrace.runtime.symbols.images import Frame, Images, reason, remember, returned, vdso_image, with_lines
 from pytrace.runtime.symbols.line_reading import ENDING, LineReading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Mapping as Table
 
     from pytrace.base.interruption import EndRequests
     from pytrace.runtime.host.procfs import Mapping
 
-JIT = "[JIT]"
-"""In place of the name of a function that was compiled at run time and has none."""
 _SPACES = 4096
 _MAPPED = 1 << 14
 """Processes whose mappings are remembered."""
@@ -74,6 +74,7 @@ class Symbolizer:
         self._demangled = demangled
         self._lines = lines
         self._unreadable: dict[str, str] = {}
+        self._compiled = CompiledCode(self._unreadable)
         self._reading = LineReading(requests)
         self._images = Images(
             self._unreadable, demangled=demangled, lines=lines, debuginfo=debuginfo, reading=self._reading
@@ -157,9 +158,9 @@ class Symbolizer:
 
     def changes(self) -> list[tuple[str, int, int]]:
         """Changes since the last call that :meth:`poll` has read, see :attr:`MappingRecorder.changes`."""
-        if self._recorder is None:
-            return []
-        changes, self._recorder.changes = self._recorder.changes, []
+        changes: list[tuple[str, int, int]] = []
+        if self._recorder is not None:
+            changes, self._recorder.changes = self._recorder.changes, changes
         return changes
 
     def poll(self) -> None:
@@ -207,25 +208,11 @@ class Symbolizer:
             distance = address - mapping.start
             return self._in_image(vdso_image(), mapping, distance, distance, caller)
         if not is_file(mapping):
-            return [self._compiled(space, mapping, address, caller)]
+            return [self._compiled.frame(space, mapping, address, caller)]
         binary = self._binary(space, mapping)
         position = address - mapping.start + mapping.offset
         inside = None if binary is None else binary.elf.address_at(position)
         return self._in_image(binary, mapping, position, inside, caller)
-
-    def _compiled(self, space: AddressSpace, mapping: Mapping, address: int, caller: bool) -> Frame:
-        """The function at an address of code that is in no file: by jitdump, by perf map, else :data:`JIT`."""
-        module = mapping.path or "[jit]"
-        dump, names = space.jit_dump, space.perf_map
-        compiled = (dump.find(address) if dump is not None else None) or names.find(address)
-        if compiled is not None:
-            return Frame(compiled[0], compiled[1] + caller, module)
-        for problem in (names.problem, "" if dump is None else dump.problem):
-            if problem:
-                self._unreadable[f"names of functions that process {space.pid} compiled"] = problem
-        if is_generated(mapping):
-            return Frame(JIT, address + caller - mapping.start, module)
-        return Frame("", module=mapping.path)
 
     def _in_image(
         self, binary: Binary | None, mapping: Mapping, position: int, inside: int | None, caller: bool
@@ -240,6 +227,20 @@ class Symbolizer:
         if self._python is not None and self._python.has(address):
             return ImagePlace("", 0)
         return in_process(self._space(pid), address, self._binary)
+
+    # ---- code that was compiled at run time
+
+    def drained(self, moment: int) -> None:
+        """All events up to a moment (monotonic, nanoseconds) were handled."""
+        self._compiled.drained(moment)
+
+    def keyed(self, periods: Table[tuple[int, int], tuple[int, int]], searched: int, *, over: bool = False) -> None:
+        """When stacks in keys of maps were taken, see :meth:`CompiledCode.keyed`."""
+        self._compiled.keyed(periods, searched, over=over)
+
+    def follow_code(self, pid: int) -> bool:
+        """Read what a process has named of the code that it compiled; True if it has named any."""
+        return self._compiled.follow(self._space(pid))
 
     # ---- source lines
 
@@ -306,10 +307,10 @@ class Symbolizer:
             if known is not None:
                 return known
         if self._cache == "NONE":
-            return _read_space(pid)
+            return AddressSpace(pid, procfs.read_maps(pid))
         space = self._spaces.get(pid)
         if space is None:
-            space = _read_space(pid)
+            space = AddressSpace(pid, procfs.read_maps(pid))
             if self._cache == "PER_PROGRAM":
                 space = self._shared(space)
             if len(self._spaces) >= _SPACES:
@@ -374,10 +375,6 @@ def _cache_mode(value: str) -> str:
         return value
     randomised = kernel_files.read_text("/proc/sys/kernel/randomize_va_space").strip() != "0"
     return "PER_PID" if randomised else "PER_PROGRAM"
-
-
-def _read_space(pid: int) -> AddressSpace:
-    return AddressSpace(pid, procfs.read_maps(pid))
 
 
 def _places(space: AddressSpace, mapping: Mapping) -> list[str]:

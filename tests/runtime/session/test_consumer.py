@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from types import FrameType
@@ -43,6 +44,8 @@ class Made:
         stack.callback(self.output.channel.close)
         manifest = Manifest((), (), tuple(run.specs), run.strings, run.config)
         renderer = Renderer(manifest, self.output, run.symbols, run.reader, Clock())
+        self.moments: list[int] = []
+        """Up to when all events were handled, as the symbolizer is told."""
         self.stopped: list[int] = []
         """How much had been printed when an ``exit()`` was seen."""
         self.consumer = Consumer(
@@ -51,6 +54,7 @@ class Made:
             self.output,
             self.requests,
             self,
+            self,
         )
 
     def detach(self) -> None:
@@ -58,6 +62,9 @@ class Made:
 
     def unwatch(self, addresses: list[int]) -> None:
         addresses.clear()
+
+    def drained(self, moment: int) -> None:
+        self.moments.append(moment)
 
     def send(self, count: int) -> list[bytes]:
         made = [sample(number % 3, number) for number in range(count)]
@@ -117,9 +124,17 @@ def test_waiting_for_the_reader_is_no_busy_loop(made: Made) -> None:
             asked.append((timeout, events))
             return []
 
+    made.send(30)
+    before = time.monotonic_ns()
+    made.consumer.drain()
+    assert before < made.moments[-1] < time.monotonic_ns(), "all until then was handled"
+    seen = len(made.moments)
     made.send(EVENTS)
     for _ in range(100):
         made.consumer.turn()
+    assert made.output.congested
+    assert made.consumer.turn() == 0
+    assert len(made.moments) < seen + 100
     made.consumer.wait(cast(Any, Loop()), 1.0)
     # A terminal polls as writable when nothing can be written: then only the time is waited for.
     assert asked == [made.output.channel.fileno(), (consumer.LOOK_EVERY, False)]

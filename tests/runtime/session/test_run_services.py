@@ -17,6 +17,7 @@ from pytrace.core.options.run_options import Address, RunOptions
 from pytrace.core.types import UINT64, Count, Stack, StackMode, Tuple
 from pytrace.runtime.session import run_services
 from tests.support.encode import Run
+from tests.support.fake_run import FakeSymbols
 
 
 def services(
@@ -26,7 +27,7 @@ def services(
     loaded = SimpleNamespace(manifest=Manifest((), maps, (), (), config or Config()), maps={})
     nothing = SimpleNamespace(take=None, last=None, warn=None, tell=None, descriptors=command)
     run = SimpleNamespace(
-        options=options, loaded=loaded, symbols=None, renderer=None, snapshots=nothing, notices=nothing,
+        options=options, loaded=loaded, symbols=FakeSymbols(), renderer=None, snapshots=nothing, notices=nothing,
         command=nothing, loop=None,
     )  # fmt: skip
     with ExitStack() as stack:
@@ -67,20 +68,10 @@ def test_maps_whose_stacks_show_no_functions() -> None:
     assert [run_services.has_user_stacks(spec) for spec in specs] == [True] * len(shown) + [False] * len(others)
 
 
-@pytest.mark.parametrize(
-    ("mode", "config", "reads"),
-    [
-        (StackMode.BPFTRACE, Config(), True),
-        (StackMode.RAW, Config(), False),
-        (StackMode.BPFTRACE, Config(show_debug_info=False), False),
-        (StackMode.BPFTRACE, Config(print_maps_on_exit=False), False),
-    ],
-)
+@pytest.mark.parametrize(("mode", "reads"), [(StackMode.BPFTRACE, True), (StackMode.RAW, False)])
 @pytest.mark.parametrize("save", [None, "x.pts"])
-def test_lines_are_read_ahead_only_where_maps_will_show_them(
-    mode: StackMode, config: Config, save: str | None, *, reads: bool
-) -> None:
+def test_maps_of_stacks_are_searched_ahead(mode: StackMode, save: str | None, *, reads: bool) -> None:
     spec = Run().keyed("@", Stack(True, 4, mode), Count(), {})
-    saved = save is not None and mode is StackMode.BPFTRACE and config.show_debug_info
-    assert ("ReadingAhead" in services(RunOptions(save=save), (), config, spec)) == (reads or saved)
+    config = Config(show_debug_info=False, print_maps_on_exit=False)
+    assert ("ReadingAhead" in services(RunOptions(save=save), (), config, spec)) == reads
     assert services(RunOptions(save=save, dry_run=True), (), config, spec) == []

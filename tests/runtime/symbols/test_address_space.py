@@ -25,6 +25,7 @@ from pytrace.runtime.symbols.images import Frame
 from pytrace.runtime.symbols.perf_map import PerfMap
 from pytrace.runtime.symbols.symbolizer import Symbolizer
 from tests.support.compile import compiled, tool
+from tests.support.compiled_names import last
 
 GONE = 1 << 22
 """A process id that no kernel gives out."""
@@ -63,13 +64,13 @@ def test_perf_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     try:
         path.write_text("7f0000001000 20 LazyCompile:*run app.js:3\n0x7f0000002000 0x10 py::main:x.py\n")
         names = PerfMap(os.getpid())
-        assert names.find(0x7F000000101F) == ("LazyCompile:*run app.js:3", 0x1F)
-        assert names.find(0x7F0000002000) == ("py::main:x.py", 0)
-        assert names.find(0x7F0000001020) is None
+        assert last(names, 0x7F000000101F) == ("LazyCompile:*run app.js:3", 0x1F)
+        assert last(names, 0x7F0000002000) == ("py::main:x.py", 0)
+        assert last(names, 0x7F0000001020) is None
         with path.open("a") as file:
             file.write("7f0000001000 20 recompiled\n7f0000005000 8 later\n")
-        assert names.find(0x7F0000005000) == ("later", 0), "read again when a look-up fails"
-        assert names.find(0x7F0000001000) == ("recompiled", 0)
+        assert last(names, 0x7F0000005000) == ("later", 0), "read again when a look-up fails"
+        assert last(names, 0x7F0000001000) == ("recompiled", 0)
     finally:
         path.unlink(missing_ok=True)
 

@@ -32,10 +32,12 @@ ASKING: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("start", ([7],), {"prompt": True}),
     ("prepare", ([(7, 1)],), {}),
     ("wait_for", (iter(()), "lines"), {}),
+    ("keyed", ({}, 1), {}),
+    ("follow_code", (7,), {}),
 ]
 IDLE: list[tuple[str, tuple[Any, ...], Any]] = [
     ("changes", (), []), ("poll", (), None), ("hurry", (None,), None), ("give_up_lines", (), False),
-    ("notices", (), []), ("close", (), None), ("renew", (1,), []),
+    ("notices", (), []), ("close", (), None), ("renew", (1,), []), ("drained", (1,), None),
 ]  # fmt: skip
 
 
@@ -50,7 +52,7 @@ def test_questions_make_it_once(name: str, arguments: tuple[Any, ...], options: 
     symbols = LazySymbols(make)
     for _ in range(2):
         answer = getattr(symbols, name)(*arguments, **options)
-        assert answer == (name, arguments, options) or (answer is None and name in {"start", "wait_for"})
+        assert answer == (name, arguments, options) or (answer is None and name in {"start", "wait_for", "keyed"})
     assert len(made) == 1
 
 

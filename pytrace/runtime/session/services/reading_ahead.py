@@ -1,5 +1,7 @@
 """Source lines of the user stacks in keyed maps, read while a run is idle, so that its end need not wait.
 
+The same searches of the maps note when stacks with code that was compiled at run time were taken.
+
 After the user has asked for the end, lines are read for a fraction of a second only. This service only reads ahead (see
 :meth:`pytrace.runtime.symbols.symbolizer.Symbolizer.prepare`); printing resolves addresses as without it.
 """
@@ -8,7 +10,7 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import Protocol
 
@@ -17,6 +19,7 @@ import msgspec
 from pytrace.core import types
 from pytrace.core.manifest import MapSpec
 from pytrace.runtime.session.services.service import EndOfRun, Service
+from pytrace.runtime.symbols.key_periods import Address, KeyPeriods
 
 SLICE = 0.004
 """Seconds of reading between two turns of the consumer."""
@@ -29,8 +32,6 @@ LONGEST_SEARCH = 0.05
 _REMEMBERED = 1 << 16
 """Maximum number of addresses that are remembered as read."""
 
-Address = tuple[int, int]
-"""A process and an address in it."""
 Block = tuple[bytes, bytes, int]
 
 
@@ -42,6 +43,12 @@ class Lines(Protocol):
 
     def wait_for(self, steps: Iterator[None], what: str) -> None:
         """Read to the end, while the user waits for it."""
+
+    def keyed(self, periods: Mapping[Address, tuple[int, int]], searched: int, *, over: bool = False) -> None:
+        """When stacks in keys of maps were taken."""
+
+    def follow_code(self, pid: int) -> bool:
+        """Read what a process has named of the code that it compiled; True if it has named any."""
 
 
 class Reader(Protocol):
@@ -65,6 +72,11 @@ class ReadingAhead(Service):
         self._steps: Iterator[None] | None = None
         self._known: set[Address] = set()
         self._next = time.monotonic() + FIRST
+        self._periods = KeyPeriods(lines.follow_code)
+
+    def begin(self) -> None:
+        """From now on stacks are taken."""
+        self._lines.keyed({}, self._periods.begun)
 
     def pause(self, longest: float) -> float:
         """Seconds until there is something to read, at most *longest*."""
@@ -95,15 +107,17 @@ class ReadingAhead(Service):
             return
         self._steps = None
         self._known.clear()
-        addresses = self._addresses()
+        addresses = self._addresses(over=True)
         if addresses:
             self._lines.wait_for(self._lines.prepare(addresses), f"{len(addresses)} addresses in stacks")
 
-    def _addresses(self) -> list[Address]:
-        """Addresses in the maps that were not read before."""
+    def _addresses(self, *, over: bool = False) -> list[Address]:
+        """Addresses in the maps that were not read before. *over*: nothing is added to the maps any more."""
         by_process: dict[int, set[int]] = {}
+        self._periods.begin()
         for spec, wanted in self._maps:
-            collect(self._reader.blocks(spec), wanted, by_process)
+            collect(self._reader.blocks(spec), wanted, by_process, self._periods, spec.name.encode())
+        self._lines.keyed(self._periods.addresses, self._periods.begun, over=over)
         addresses = [
             address
             for process, numbers in by_process.items()
@@ -147,32 +161,32 @@ def _leaves(type_: types.Type, start: int) -> Iterator[tuple[int, types.Type]]:
         yield from _leaves(member, start + offset)
 
 
-def collect(blocks: Iterable[Block], wanted: Iterable[Place], addresses: dict[int, set[int]]) -> None:
-    """Add the user addresses of all rows to *addresses*, by process."""
+def collect(
+    blocks: Iterable[Block], wanted: Iterable[Place], addresses: dict[int, set[int]], periods: KeyPeriods, name: bytes
+) -> None:
+    """Add the user addresses of all rows of the map *name* to *addresses*, by process, and note their periods."""
     for keys, values, count in blocks:
+        key_size, value_size = len(keys) // count, len(values) // count
         for place in wanted:
-            data = values if place.in_value else keys
-            step = len(data) // count
-            if place.frames:
-                _add_stacks(data, step, place, addresses)
-            else:
-                for process, address in _single(data, step, place):
-                    addresses.setdefault(process, set()).add(address)
+            rows = _stacks if place.frames else _single
+            data, step = (values, value_size) if place.in_value else (keys, key_size)
+            for row, (process, found) in enumerate(rows(data, step, place)):
+                addresses.setdefault(process, set()).update(found)
+                if found and periods.wanted(process):
+                    key = keys[row * key_size : (row + 1) * key_size]
+                    periods.note(process, found, name + key, values[row * value_size : (row + 1) * value_size])
 
 
-def _add_stacks(data: bytes, step: int, place: Place, addresses: dict[int, set[int]]) -> None:
-    head = struct.Struct("=iI").unpack_from
-    with memoryview(data) as whole:
-        for offset in range(place.start, len(data), step):
-            frames, process = head(data, offset)
-            if frames > 0:
-                start = offset + types.Stack.header
-                frames = min(frames, place.frames)
-                addresses.setdefault(process, set()).update(whole[start : start + 8 * frames].cast("Q"))
+def _stacks(data: bytes, step: int, place: Place) -> Iterator[tuple[int, Sequence[int]]]:
+    head, whole = struct.Struct("=iI").unpack_from, memoryview(data)
+    for offset in range(place.start, len(data), step):
+        frames, process = head(data, offset)
+        start = offset + types.Stack.header
+        yield process, whole[start : start + 8 * max(0, min(frames, place.frames))].cast("Q").tolist()
 
 
-def _single(data: bytes, step: int, place: Place) -> Iterator[Address]:
+def _single(data: bytes, step: int, place: Place) -> Iterator[tuple[int, Sequence[int]]]:
     read = struct.Struct("=QI").unpack_from
     for offset in range(place.start, len(data), step):
         address, process = read(data, offset)
-        yield process, address
+        yield process, (address,)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from pytrace.runtime.session.run_services import has_user_stacks
 from pytrace.runtime.session.services import reading_ahead
 from pytrace.runtime.session.services.reading_ahead import Place, ReadingAhead, collect, places
 from pytrace.runtime.session.services.service import EndOfRun
+from pytrace.runtime.symbols.key_periods import KeyPeriods
 from tests.support.encode import Run, encode
 
 STACK = Stack(True, 4)
@@ -27,6 +28,20 @@ class _Lines:
         self.wanted: list[list[tuple[int, int]]] = []
         self.read = 0
         self.awaited: list[str] = []
+        self.over = False
+        self.followed: list[int] = []
+        self.periods: list[dict[tuple[int, int], tuple[int, int]]] = []
+
+    def keyed(
+        self, periods: Mapping[tuple[int, int], tuple[int, int]], searched: int, *, over: bool = False
+    ) -> None:
+        assert searched
+        self.over = over
+        self.periods.append(dict(periods))
+
+    def follow_code(self, pid: int) -> bool:
+        self.followed.append(pid)
+        return pid == 8
 
     def prepare(self, addresses: Collection[tuple[int, int]]) -> Iterator[None]:
         self.wanted.append(sorted(addresses))
@@ -158,5 +173,21 @@ def test_collecting() -> None:
     keys = b"".join(encode(kind, row) for row in rows)
     found: dict[int, set[int]] = {}
     wanted = places(spec(kind))
-    collect([(keys, struct.pack("=3Q", 1, 1, 1), 3)], wanted, found)
-    assert found == {7: {1, 2, 3, 4, 9}, 8: {5, 6}}
+    periods = KeyPeriods(lambda process: process == 8)
+    periods.begin()
+    collect([(keys, struct.pack("=3Q", 1, 1, 1), 3)], wanted, found, periods, b"@")
+    assert found == {7: {1, 2, 3, 4, 9}, 8: {5, 6}, 6: set()}
+    assert set(periods.addresses) == {(8, 5), (8, 6)}
+
+
+def test_searches_say_when_stacks_of_compiled_code_were_taken(now: list[float]) -> None:
+    lines = _Lines()
+    ahead = _ahead(_stacks({FIRST: [1, 0], SECOND: [1, 1]}), lines)
+    ahead.begin()
+    now[0] += reading_ahead.FIRST
+    ahead.work(0)
+    assert lines.followed == [7, 8]
+    assert not lines.over
+    ahead.finish(EndOfRun(print_maps=True))
+    assert lines.over
+    assert [set(periods) for periods in lines.periods] == [set(), {(8, 0x1000)}, {(8, 0x1000)}]
