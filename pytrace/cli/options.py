@@ -190,7 +190,7 @@ class CommandLine(msgspec.Struct):
 
     def explained(self, error: TraceError) -> TraceError:
         """*error* with hints about letters that have another meaning in bcc's tool of the same name."""
-        error.hints += tuple(letter.hint for letter in self.bcc_letters)
+        error.hints += tuple(letter.hint for letter in self.bcc_letters if letter.explains_errors)
         return error
 
     def many(self, key: str) -> list[str]:

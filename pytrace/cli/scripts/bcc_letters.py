@@ -59,11 +59,22 @@ class GivenLetter(msgspec.Struct, frozen=True):
         return f"-{self.letter} is --{self.own} in every tool; bcc's -{self.letter} of this tool is --{self.word}"
 
     @property
+    def explains_errors(self) -> bool:
+        """Whether errors may come from it: not where ``-c`` has a command that can be started."""
+        words = self.value.split()
+        return not (self.letter == "c" and words and _is_program(words[0]))
+
+    @property
     def works(self) -> bool:
         """Whether a value meant for bcc's option is also valid for pytrace's, so that no error is reported."""
         if self.letter == "c":
-            folders = os.get_exec_path() if "/" not in self.value else ()
-            return any(os.access(os.path.join(folder, self.value), os.X_OK) for folder in folders)
+            return "/" not in self.value and _is_program(self.value)
         if self.letter == "p":
             return os.path.exists(f"/proc/{self.value}")
         return self.letter == "v" or (self.letter == "o" and self.value.isdigit())
+
+
+def _is_program(name: str) -> bool:
+    """Whether a command of this name can be started."""
+    folders = ("",) if "/" in name else os.get_exec_path()
+    return any(os.access(os.path.join(folder, name), os.X_OK) for folder in folders)

@@ -57,6 +57,15 @@ def test_what_works_both_ways(letter: str, value: str, works: bool) -> None:
     assert GivenLetter(letter, "own", "word", value).works is works
 
 
+def test_a_command_that_can_be_started_is_meant_as_one(capsys: pytest.CaptureFixture[str]) -> None:
+    for command, explains in (("true --help", False), ("/bin/true", False), ("1234", True), ("", True)):
+        assert GivenLetter("c", "cmd", "count", command).explains_errors is explains
+    assert main(["flame", "-c", "true x", "-o", "/nowhere/x.html"]) == 1
+    shown = capsys.readouterr().err
+    assert "/nowhere/x.html" in shown
+    assert "bcc" not in shown
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
