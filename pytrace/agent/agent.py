@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import os
 import platform
-import select
-import signal
 import socket
 import sys
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
-from types import FrameType
 
 from msgspec.structs import replace
 
 import pytrace
+from pytrace.agent.inbox import Inbox, Signals, end_requests
 from pytrace.agent.outbox import Outbox
 from pytrace.core.costs import RunCost
 from pytrace.core.diagnostics import Error, MisfitError, TraceError, render_error
@@ -36,12 +32,12 @@ from pytrace.remote import messages, top_keys
 from pytrace.remote.messages import (
     Attached,
     Beat,
-    Clock,
     End,
     Hello,
     Misfit,
     Reason,
     Refused,
+    Relay,
     Request,
     Snapshot,
     Stop,
@@ -65,65 +61,16 @@ def run() -> int:
     os.dup2(2, 1)
     channel = Channel(output)
     channel.prepare()
-    with _end_requests() as signals, warnings.catch_warnings(record=True) as caught:
+    with end_requests() as signals, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        return Agent(_Input(0), Outbox(channel), signals, caught).serve()
-
-
-class _Signals:
-    """Whether a signal has asked for the end."""
-
-    arrived = False
-
-
-@contextmanager
-def _end_requests() -> Iterator[_Signals]:
-    """Signals that end processes end the run in order, during the block."""
-    signals = _Signals()
-
-    def handle(_number: int, _frame: FrameType | None) -> None:
-        signals.arrived = True
-
-    former = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield signals
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
-
-
-class _Input:
-    """The controller's lines, read without blocking."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._lines = messages.Lines(messages.LONGEST_REQUEST)
-        self._poll = select.poll()
-        self._poll.register(descriptor, select.POLLIN)
-        self.waiting: list[bytes] = []
-        self.over = False
-        self.heard = 0
-        """When something was read last, by the wall clock."""
-
-    def read(self, longest: float) -> bool:
-        """Read what arrives within *longest* seconds to :attr:`waiting`. Returns whether anything did.
-
-        Raises:
-            TraceError: a line is too long.
-        """
-        if self.over or not self._poll.poll(longest * 1000):
-            return False
-        data = os.read(self._descriptor, 1 << 16)
-        self.over, self.heard = not data, time.time_ns()
-        self.waiting += self._lines.add(data)
-        return bool(data)
+        return Agent(Inbox(0), Outbox(channel), signals, caught).serve()
 
 
 class Agent:
     """One run for a controller."""
 
     def __init__(
-        self, source: _Input, outbox: Outbox, signals: _Signals, caught: list[warnings.WarningMessage]
+        self, source: Inbox, outbox: Outbox, signals: Signals, caught: list[warnings.WarningMessage]
     ) -> None:
         self._input, self._outbox, self._signals, self._caught = source, outbox, signals, caught
         self._warned = self._events = self._number = 0
@@ -142,6 +89,8 @@ class Agent:
             request = self._request()
             if request is None:
                 return 0
+            if isinstance(request, Relay):
+                return self._relay(request)
             trace, here = self._opened(request)
         except TraceError as error:
             return self._refuse(render_error(error), error.status)
@@ -154,7 +103,20 @@ class Agent:
         self._outbox.flush(PATIENCE)
         return status
 
-    def _request(self) -> Request | None:
+    def _relay(self, relay: Relay) -> int:
+        """Carry a request on to other hosts.
+
+        Raises:
+            TraceError: what that needs is not installed.
+        """
+        try:
+            from pytrace.agent import gateway  # needs an extra
+        except ImportError as error:
+            hints = ("pip install 'pytrace[fleet]'",)
+            raise TraceError(f"a gateway needs ClusterShell: {error}", hints=hints) from None
+        return gateway.Gateway(relay, self._input, self._outbox, self._signals).serve()
+
+    def _request(self) -> Request | Relay | None:
         """The request; None if the input ends before it is there.
 
         Raises:
@@ -163,7 +125,7 @@ class Agent:
         request = self._awaited("request")
         if request is None:
             return None
-        if not isinstance(request, Request):
+        if not isinstance(request, (Request, Relay)):
             raise TraceError("the first line is no request")
         if request.protocol != messages.PROTOCOL:
             raise TraceError(
@@ -195,8 +157,8 @@ class Agent:
 
     def _answer(self, message: messages.ToAgent) -> None:
         """Answer a beat that asks for the clock."""
-        if isinstance(message, Beat) and message.sent:
-            self._outbox.put(Clock(message.sent, self._input.heard, time.time_ns()))
+        if (clock := self._input.clock(message)) is not None:
+            self._outbox.put(clock)
 
     # ---- the script
 

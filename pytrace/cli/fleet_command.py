@@ -82,6 +82,8 @@ OWN: dict[str, _Own] = {
     "--worker": {"default": "ssh", "choices": WORKERS, "help": "ClusterShell's worker"},
     "--ssh-options": {"default": "", "metavar": "OPTIONS", "help": "for ssh, beside your own configuration"},
     "--fanout": {"type": _positive, "default": 1000, "metavar": "N", "help": "hosts at a time (1000)"},
+    "--topology": {"default": "", "metavar": "FILE", "help": "gateways, in ClusterShell's form (topology.conf of its "
+                   "configuration); none: all hosts are reached directly"},
     "--agent": {"metavar": "COMMAND", "help": "the command on the hosts (pytrace agent)"},
     "--stage": {"default": "all", "metavar": "1,10,all", "help": "run on so many hosts first; stop when one "
                 "refuses, is over its budget, loses more than --max-losses, or is lost"},
@@ -172,6 +174,7 @@ def _fleet(
             max_bytes=arguments.max_bytes, max_events=arguments.max_events, max_keys=arguments.max_keys,
             agent=arguments.agent or "", push=arguments.push or "", become=arguments.become == "sudo",
             worker=arguments.worker, fanout=arguments.fanout, ssh_options=arguments.ssh_options,
+            topology=arguments.topology,
             tell=(lambda _: None) if options.quiet else _tell,
             unsafe=line.flag("unsafe"), comm=line.many("comm"), uid=line.many("uid"),
             no_features=sorted(options.disabled), max_rate={rate.pattern: rate.hits for rate in options.rates},

@@ -7,12 +7,14 @@ from functools import partial
 from typing import TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.remote.carriage import AGENT, Carriage, Stopping
 from pytrace.remote.controller import Controller
+from pytrace.remote.gateways import Tree
 from pytrace.remote.hosts import Folded
-from pytrace.remote.messages import Limits
+from pytrace.remote.messages import Limits, Relay
 from pytrace.remote.pods import Cluster
 from pytrace.remote.rollout import Rollout
 from pytrace.results.snapshot import SnapshotData
@@ -29,12 +31,14 @@ class AskedHosts(msgspec.Struct, frozen=True):
     """The label of a host, which keys begin with; None: answers are merged."""
     fold: Folded
     ask: Callable[[Limits, Controller, Rollout, Callable[[str], object], Stopping], None]
+    tree: Callable[[Relay], Tree] | None = None
+    """The gateways, told what this has."""
     named: Callable[[SnapshotData], SnapshotData] | None = None
     """Of :class:`pytrace.remote.answer.Answer`."""
 
 
-def of_node_set(nodes: str | Iterable[str], by: str | None, carriage: Carriage) -> AskedHosts:
-    """The hosts of a node set, through ClusterShell.
+def of_node_set(nodes: str | Iterable[str], by: str | None, carriage: Carriage, topology: str = "") -> AskedHosts:
+    """The hosts of a node set, through ClusterShell, and the gateways of the *topology*.
 
     Raises:
         TraceError: it is invalid, or ClusterShell is not installed.
@@ -45,7 +49,17 @@ def of_node_set(nodes: str | Iterable[str], by: str | None, carriage: Carriage) 
         hints = ("pip install 'pytrace[fleet]'",)
         raise TraceError(f"asking hosts needs ClusterShell: {error}", hints=hints) from None
     names = clustershell.names(nodes if isinstance(nodes, str) else ",".join(nodes))
-    return AskedHosts(names, clustershell.label(by, names), clustershell.fold, partial(clustershell.ask, carriage))
+    label = clustershell.label(by, names)
+    routes = clustershell.routes(names, topology)
+
+    def tree(relay: Relay) -> Tree:
+        return Tree(routes, replace(
+            relay, command=carriage.command, program=carriage.program, become=carriage.become, worker=carriage.worker,
+            fanout=carriage.fanout, ssh_options=carriage.ssh_options, by=by or "",
+            labels=None if label is None else {name: label(name) for name in names},
+        ))  # fmt: skip
+
+    return AskedHosts(names, label, clustershell.fold, partial(clustershell.ask, carriage), tree)
 
 
 def of_cluster(cluster: Cluster, by: str | None, command: str) -> AskedHosts:
@@ -62,4 +76,4 @@ def of_cluster(cluster: Cluster, by: str | None, command: str) -> AskedHosts:
     access = kubernetes_api.Client(cluster, command or AGENT)
     labels = access.nodes()
     label = None if by is None else kubernetes_api.node_labels(labels, by).__getitem__
-    return AskedHosts(sorted(labels), label, ",".join, partial(kubernetes_carrier.ask, access), access.named)
+    return AskedHosts(sorted(labels), label, ",".join, partial(kubernetes_carrier.ask, access), named=access.named)

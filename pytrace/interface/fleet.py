@@ -33,8 +33,9 @@ from pytrace.remote import controller, hosts, messages, rollout, top_keys
 from pytrace.remote.answer import Answer
 from pytrace.remote.carriage import AGENT, PYTHON, Carriage, Stopping
 from pytrace.remote.clocks import Offset
+from pytrace.remote.gateways import Tree
 from pytrace.remote.hosts import Host
-from pytrace.remote.messages import Limits, Options, Request
+from pytrace.remote.messages import Limits, Options, Relay, Request, Route
 from pytrace.remote.pods import Cluster
 from pytrace.remote.push import Pusher, bootstrap
 from pytrace.remote.variants import Compile
@@ -93,11 +94,12 @@ class Fleet:
 
     def __init__(
         self, request: Request, asked: AskedHosts, answer: Answer, stages: rollout.Rollout, variant: Compile,
-        pusher: Pusher | None, tell: Callable[[str], object],
+        pusher: Pusher | None, tell: Callable[[str], object], tree: Tree | None,
     ) -> None:  # fmt: skip
         self._stopping = Stopping()
         self._request, self._hosts, self._answer, self._stages = request, asked, answer, stages
         self._variant, self._pusher, self._tell = variant, pusher, tell
+        self._tree = tree
         self._controller: controller.Controller | None = None
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
@@ -111,7 +113,7 @@ class Fleet:
         self._folder = controller.folder()
         self._controller = controller.Controller(
             self._hosts.names, self._request, self._answer, self._folder.name,
-            self._variant if self._request.variants else None, self._pusher,
+            self._variant if self._request.variants else None, self._pusher, tree=self._tree,
         )  # fmt: skip
         self._thread = threading.Thread(target=self._ask, name="pytrace-fleet", daemon=True)
         self._thread.start()
@@ -264,6 +266,7 @@ def fleet(
     worker: str = "ssh",
     fanout: int = 1000,
     ssh_options: str = "",
+    topology: str = "",
     tell: Callable[[str], object] = lambda _: None,
     **arguments: Unpack[Arguments],
 ) -> Fleet:
@@ -290,6 +293,7 @@ def fleet(
         worker: ClusterShell's worker: ``"ssh"``, ``"rsh"``, ``"exec"``.
         fanout: hosts at a time.
         ssh_options: options for ssh.
+        topology: a file of gateways, in ClusterShell's form; without it that of its configuration, if any; ``"none"``.
         tell: is called with a line when the script is attached on all hosts of a stage on which it can be.
         arguments: those of :class:`pytrace.interface.compiled.Arguments` that say something about each host.
 
@@ -311,7 +315,7 @@ def fleet(
         asked = asked_hosts.of_node_set(nodes, by, Carriage(
             command=agent or (PYTHON if push else AGENT), program=bootstrap() if push else "", become=become,
             worker=worker, fanout=fanout, ssh_options=ssh_options,
-        ))  # fmt: skip
+        ), topology)  # fmt: skip
     stages = rollout.Rollout(asked.names, rollout.stages(stage, len(asked.names)), soak, max_losses)
     limits = Limits(
         duration=messages.LONGEST_TIME if duration is None else duration, every=every, max_memory=max_memory,
@@ -322,7 +326,10 @@ def fleet(
     request = _request(program, limits, arguments)
     answer = Answer(asked.label, by or "", asked.named, max_keys)
     pusher = Pusher(once=push == "once") if push else None
-    return Fleet(request, asked, answer, stages, program.variant, pusher, tell)
+    relay = Relay(protocol=messages.PROTOCOL, request=request, route=Route(gateway=""), command="", push=push,
+                  most_keys=max_keys)  # fmt: skip
+    tree = asked.tree(relay) if asked.tree is not None else None
+    return Fleet(request, asked, answer, stages, program.variant, pusher, tell, tree)
 
 
 def _request(program: Program, limits: Limits, arguments: Arguments) -> Request:

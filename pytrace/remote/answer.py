@@ -42,8 +42,8 @@ class Answer:
         self._texts: dict[str, str] = {}
         """Scripts: of ten thousand hosts, most have the same text."""
 
-    def add(self, host: str, snapshot: SnapshotData) -> None:
-        """Add what a host has.
+    def add(self, host: str, snapshot: SnapshotData, *, merged: bool = False) -> None:
+        """Add what a host has; *merged*: what a gateway has merged, with labels.
 
         Raises:
             TraceError: its maps have other keys or values than those of the hosts before, or one of these holds the
@@ -54,7 +54,7 @@ class Answer:
             raise TraceError(f"another host and {host} hold the same run, whose counts would be added twice")
         if self._named is not None:
             snapshot = self._named(snapshot)
-        if self._label is not None:
+        if self._label is not None and not merged:
             snapshot = labelled(snapshot, self._name, self._label(host))
         self._shape = merge([self._shape, _empty(snapshot)], ["the other hosts", host])
         self._seen.update(identities)

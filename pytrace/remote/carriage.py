@@ -16,7 +16,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.remote import messages
 from pytrace.remote.controller import Controller
 from pytrace.remote.messages import Stop
-from pytrace.remote.rollout import Rollout
+from pytrace.remote.rollout import Relayed, Rollout
 
 WORKERS = ("ssh", "rsh", "exec")
 """ClusterShell's workers with a process for each host and a way to write to it, which that of pdsh has not."""
@@ -26,6 +26,8 @@ TICK = 0.5
 """Seconds between two looks at the clock."""
 LEAVE = 10.0
 """Seconds in which hosts that were told to stop send their results."""
+LEVEL = 5.0
+"""Seconds more for each level of gateways, which wait for their hosts."""
 
 AGENT = "pytrace agent"
 PYTHON = "python3"
@@ -94,7 +96,7 @@ class Conversation(Generic[ConnectionT]):
     """What all agents are told as time passes, and who is to be asked."""
 
     def __init__(
-        self, heartbeat: float, controller: Controller, rollout: Rollout, tell: Callable[[str], object],
+        self, heartbeat: float, controller: Controller, rollout: Rollout | Relayed, tell: Callable[[str], object],
         stopping: Stopping, noun: str,
     ) -> None:  # fmt: skip
         """*noun*: what is asked, ``host`` or ``node``."""
@@ -107,12 +109,11 @@ class Conversation(Generic[ConnectionT]):
         self._beaten = 0.0
 
     def due(self) -> Sequence[str]:
-        """The hosts that are to be asked now."""
-        if self.leaving is not None:
-            return ()
-        names = self._rollout.due(self._controller.hosts)
-        self._controller.asking(names)
-        return names
+        """The connections that are to be made now: to hosts that are to be asked, and to their gateways."""
+        while self.leaving is None and (names := self._rollout.due(self._controller.hosts)):
+            if wanted := self._controller.asking(names):
+                return wanted
+        return ()
 
     def step(self, now: float) -> set[str]:
         """Say that this controller is there, or that the runs end. Returns the hosts that are to be given up."""
@@ -133,9 +134,10 @@ class Conversation(Generic[ConnectionT]):
 
     def late(self, now: float) -> bool:
         """Whether nobody waits for results any longer."""
-        return self.leaving is not None and (self._stopping.count > 1 or now - self.leaving > LEAVE)
+        patience = LEAVE + LEVEL * self._controller.levels
+        return self.leaving is not None and (self._stopping.count > 1 or now - self.leaving > patience)
 
     def _asked(self) -> list[tuple[str, ConnectionT]]:
-        """The hosts to which the request was sent."""
-        hosts = self._controller.hosts
-        return [(name, connection) for name, connection in self.connections.items() if hosts[name].asked]
+        """The connections on which the request was sent."""
+        peers = self._controller.peers
+        return [(name, connection) for name, connection in self.connections.items() if peers[name].asked]

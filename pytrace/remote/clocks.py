@@ -29,6 +29,11 @@ class Offset(msgspec.Struct, frozen=True):
         """What is subtracted from times of the host: nothing if the clocks may well be equal."""
         return self.ahead if abs(self.ahead) > self.error else 0
 
+    def after(self, other: Offset) -> Offset:
+        """The offset by two steps: this one was measured by a clock that has the *other*."""
+        ahead = min(max(self.ahead + other.ahead, -LATEST), LATEST)
+        return Offset(ahead, min(self.error + other.error, LATEST))
+
 
 def measured(clock: Clock, back: int) -> Offset | None:
     """The offset by an answer that came at *back* by the clock of the controller; None if it cannot be true."""
@@ -47,7 +52,7 @@ def better(known: Offset | None, other: Offset | None) -> Offset | None:
 
 
 def aligned(snapshot: SnapshotData, offset: Offset) -> SnapshotData:
-    """A snapshot of one host whose times are the controller's; runs say what was measured.
+    """A snapshot of one host, or of those of a gateway, whose times are the controller's; runs say what was measured.
 
     Intervals of time series move as a whole, so they are right to half of their length.
     """
@@ -62,9 +67,11 @@ def _moved(time: int, by: int) -> int:
 
 def _run(run: Run, offset: Offset) -> Run:
     by = offset.correction
+    # Of a gateway: it has measured its hosts' clocks by its own.
+    whole = offset if run.clock is None else Offset(*run.clock).after(offset)
     gaps = tuple((_moved(start, by), duration) for start, duration in run.gaps)
     return replace(
-        run, start=_moved(run.start, by), end=_moved(run.end, by), gaps=gaps, clock=(offset.ahead, offset.error)
+        run, start=_moved(run.start, by), end=_moved(run.end, by), gaps=gaps, clock=(whole.ahead, whole.error)
     )
 
 

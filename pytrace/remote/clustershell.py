@@ -7,22 +7,29 @@ collects a line of any length, and a host must not fill this machine's memory.
 from __future__ import annotations
 
 import logging
+import os
 import resource
+import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
+from configparser import Error as ConfigError
 from typing import Any, Protocol
 
+from ClusterShell.Defaults import config_paths
 from ClusterShell.Event import EventHandler
 from ClusterShell.NodeSet import NodeSet, NodeSetException
 from ClusterShell.NodeUtils import GroupResolverError, GroupSourceError
+from ClusterShell.Propagation import PropagationTreeRouter, RouteResolvingError
 from ClusterShell.Task import task_self
+from ClusterShell.Topology import TopologyError, TopologyParser
+from msgspec.structs import replace
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.remote.carriage import LEAVE, TICK, Carriage, Conversation, Stopping
 from pytrace.remote.controller import Controller
 from pytrace.remote.hosts import State
-from pytrace.remote.messages import Limits
-from pytrace.remote.rollout import Rollout
+from pytrace.remote.messages import Limits, Route
+from pytrace.remote.rollout import Relayed, Rollout
 
 SPOKEN = frozenset({State.ANSWERED, State.CUT_SHORT, State.REFUSED})
 """States of hosts whose agents end by themselves."""
@@ -82,9 +89,54 @@ def label(by: str | None, hosts: Sequence[str]) -> Callable[[str], str] | None:
     return labels(hosts, by).__getitem__ if by != "host" else str
 
 
+NO_TOPOLOGY = "none"
+
+
+def routes(hosts: Sequence[str], topology: str = "") -> tuple[Route, ...]:
+    """The gateways of hosts, by a file of ClusterShell's form; without a name, that of its configuration, if any.
+
+    Hosts that are in no route are reached directly, and all are if *topology* is ``none``.
+
+    Raises:
+        TraceError: the file cannot be read, or this machine is the root of no route in it.
+    """
+    if topology == NO_TOPOLOGY:
+        return ()
+    path = topology or next(filter(os.path.exists, reversed(config_paths("topology.conf"))), "")
+    if not path:
+        return ()
+    root = socket.gethostname().partition(".")[0]
+    try:
+        with open(path, encoding="utf-8"):
+            tree = TopologyParser(path).tree(root)
+        return _routes(root, tree, NodeSet.fromlist(list(hosts)))[1]
+    except OSError as error:
+        raise TraceError(f"cannot read the topology {path!r}: {error.strerror}") from None
+    except (TopologyError, RouteResolvingError, NodeSetException, GroupResolverError, ConfigError) as error:
+        hints = (f"--topology {NO_TOPOLOGY} asks all hosts directly",)
+        raise TraceError(f"the topology {path!r}: {error}", hints=hints) from None
+
+
+def _routes(machine: str, tree: object, hosts: Any) -> tuple[list[str], tuple[Route, ...]]:
+    """The hosts that a machine reaches directly, and its routes to others."""
+    direct: list[str] = []
+    through: dict[str, Any] = {}
+    for hop, targets in PropagationTreeRouter(machine, tree).dispatch(hosts):
+        if str(hop) == str(targets):
+            direct += map(str, targets)
+        else:
+            through.setdefault(str(hop), NodeSet()).add(targets)
+    found = []
+    for gateway, targets in sorted(through.items()):
+        # In a topology a gateway may be a host of the machines before it.
+        own, further = _routes(gateway, tree, targets)
+        found.append(Route(gateway=gateway, hosts=tuple(own), routes=further))
+    return direct, tuple(found)
+
+
 def ask(
-    carriage: Carriage, limits: Limits, controller: Controller, rollout: Rollout, tell: Callable[[str], object],
-    stopping: Stopping,
+    carriage: Carriage, limits: Limits, controller: Controller, rollout: Rollout | Relayed,
+    tell: Callable[[str], object], stopping: Stopping,
 ) -> None:  # fmt: skip
     """Ask the hosts of *controller*, until each has answered or is given up.
 
@@ -110,7 +162,8 @@ def ask(
     while carrier.begin_stage():
         task.timer(TICK, carrier, interval=TICK, autoclose=True)
         task.resume()
-    controller.finish(time.monotonic(), rollout.stopped)
+    if rollout.over or stopping.count:
+        controller.finish(time.monotonic(), rollout.stopped)
 
 
 def _reading_worker(worker: Any) -> Any:
@@ -160,8 +213,28 @@ class _Worker(Protocol):
 
 
 # ClusterShell has no annotations.
+class _Connection(EventHandler):  # type: ignore[misc]
+    """What one worker says, by the name that the controller has for its connection."""
+
+    def __init__(self, name: str, carrier: _Carrier) -> None:
+        self._name, self._carrier = name, carrier
+
+    def ev_pickup(self, worker: _Worker, node: object) -> None:  # noqa: ARG002
+        """The process has been started."""
+        self._carrier.begun(self._name, worker)
+
+    def data(self, worker: _Worker, node: str, stream: str, data: bytes) -> None:  # noqa: ARG002
+        """The process has written something."""
+        self._carrier.data(self._name, worker, stream, data)
+
+    def ev_hup(self, worker: _Worker, node: object, rc: int | None) -> None:  # noqa: ARG002
+        """The process has ended."""
+        self._carrier.ended(self._name, rc)
+
+
+# As above.
 class _Carrier(EventHandler):  # type: ignore[misc]
-    """Carries messages between the workers and the controller; there is one worker for each host."""
+    """Carries messages between the workers and the controller; there is one worker for each connection."""
 
     def __init__(
         self, controller: Controller, conversation: Conversation[_Worker], carriage: Carriage, task: _Task
@@ -175,41 +248,45 @@ class _Carrier(EventHandler):  # type: ignore[misc]
         """Ask the hosts that are due. Returns whether there are any."""
         names = self._conversation.due()
         for name in names:
-            self._task.shell(self._carriage.started, nodes=name, handler=self, stderr=True, tree=False)
+            node = self._controller.node(name)
+            # A gateway does not trace.
+            carriage = self._carriage if node == name else replace(self._carriage, become=False)
+            handler = _Connection(name, self)
+            self._task.shell(carriage.started, nodes=node, handler=handler, stderr=True, tree=False)
         return bool(names)
 
-    def ev_pickup(self, worker: _Worker, node: object) -> None:
-        """The process for a host has been started."""
-        self._workers[str(node)] = worker
+    def begun(self, name: str, worker: _Worker) -> None:
+        """The process for a connection has been started."""
+        self._workers[name] = worker
         if self._conversation.leaving is None:
-            self._controller.connecting(str(node), time.monotonic())
+            self._controller.connecting(name, time.monotonic())
         else:
             worker.set_write_eof()
 
-    def data(self, worker: _Worker, node: str, stream: str, data: bytes) -> None:
+    def data(self, name: str, worker: _Worker, stream: str, data: bytes) -> None:
         """A process has written something."""
         if stream == worker.SNAME_STDERR:
-            self._controller.complaint(node, data)
+            self._controller.complaint(name, data)
             return
-        said = self._controller.output(node, data, time.monotonic())
+        said = self._controller.output(name, data, time.monotonic())
         if said is None:
             # Nothing more is wanted. A worker must not be aborted while its client reads.
             worker.set_write_eof()
-            time_left = LEAVE if self._controller.hosts[node].state in SPOKEN else 0.0
-            self._closing.setdefault(node, time.monotonic() + time_left)
+            time_left = LEAVE if self._controller.peers[name].state in SPOKEN else 0.0
+            self._closing.setdefault(name, time.monotonic() + time_left)
         elif said:
             worker.write(said)
 
-    def ev_hup(self, worker: _Worker, node: object, rc: int | None) -> None:  # noqa: ARG002
+    def ended(self, name: str, status: int | None) -> None:
         """A process has ended."""
-        self._workers.pop(str(node), None)
-        self._controller.closed(str(node), rc)
+        self._workers.pop(name, None)
+        self._controller.closed(name, status)
 
     def ev_timer(self, timer: object) -> None:  # noqa: ARG002
         """Say what the time asks for, and give up hosts that say nothing."""
         now = time.monotonic()
         self._abort({name for name, end in self._closing.items() if now >= end})
-        for name in self._controller.pushing():
+        for name in self._controller.owed():
             if name in self._workers and (said := self._controller.due(name)):
                 self._workers[name].write(said)
         self._abort(self._conversation.step(now))

@@ -14,6 +14,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.remote import messages
 from pytrace.remote.answer import Answer
 from pytrace.remote.clocks import aligned, better, measured
+from pytrace.remote.gateways import MOST_WARNINGS, Gateway, Tree, depth, reported
 from pytrace.remote.hosts import OVER, Host, State, reason
 from pytrace.remote.messages import (
     Attached,
@@ -22,10 +23,12 @@ from pytrace.remote.messages import (
     End,
     FromAgent,
     Hello,
+    HostReport,
     Lines,
     Misfit,
     Need,
     Refused,
+    Reports,
     Request,
     Send,
     Snapshot,
@@ -45,8 +48,6 @@ MOST_NOISE = 1 << 16
 """Bytes that a login may print before the agent says hello."""
 MEASUREMENTS = 4
 """Round trips by which a clock is measured before the script is sent."""
-MOST_WARNINGS = 100
-"""Kept of each host."""
 MOST_COMPLAINT = 4096
 """Bytes kept of a line of standard error output."""
 
@@ -57,13 +58,23 @@ class Controller:
     def __init__(
         self, names: Sequence[str], request: Request, answer: Answer, folder: str,
         compile_: Compile | None = None, pusher: Pusher | None = None, clock: Callable[[], int] = time.time_ns,
+        tree: Tree | None = None,
     ) -> None:  # fmt: skip
         """*folder* is for the newest snapshot of each host, so that memory does not grow with their number.
 
         *compile_* compiles the script for hosts that its form does not fit; None: they compile for themselves.
-        *pusher* has what hosts without pytrace need.
+        *pusher* has what hosts without pytrace need. *tree*: which of the hosts are reached through gateways.
         """
         self.hosts = {name: Host(name) for name in names}
+        gateways = [Gateway(f"gateway {route.gateway}", route=route) for route in tree.routes] if tree else []
+        self._gateways = {gateway.name: gateway for gateway in gateways}
+        self._through = {name: gateway for gateway in gateways for name in gateway.route.names}
+        """The gateway of each host that has one."""
+        self.peers: dict[str, Host] = {
+            **{name: host for name, host in self.hosts.items() if name not in self._through}, **self._gateways
+        }  # fmt: skip
+        """All to which there are connections, by name."""
+        self.levels = depth(tree.routes) if tree else 0
         self.variants = Variants(compile_)
         self._pusher = pusher
         self.news = 0
@@ -72,32 +83,51 @@ class Controller:
         """Held while the answer or files of snapshots change, as :meth:`current` may be called in another thread."""
         self._folder = folder
         self._request, self._limits, self._answer, self._clock = messages.encode(request), request.limits, answer, clock
+        self._tree = tree
         self._lines: dict[str, Lines] = {}
-        self._bytes = dict.fromkeys(names, 0)
-        self._files = {name: os.path.join(folder, str(number)) for number, name in enumerate(names)}
+        self._bytes = dict.fromkeys(self.peers, 0)
+        self._files = {name: os.path.join(folder, str(number)) for number, name in enumerate(self.peers)}
 
     # ---- what is heard
 
-    def asking(self, names: Iterable[str]) -> None:
-        """Hosts are asked as soon as the fan-out allows it."""
+    def asking(self, names: Iterable[str]) -> list[str]:
+        """Hosts are asked as soon as the fan-out allows it. Returns the connections to be made: hosts and gateways."""
+        wanted = []
         for name in names:
             self.hosts[name].state = State.WAITING
+            gateway = self._through.get(name)
+            if gateway is None:
+                wanted.append(name)
+                continue
+            gateway.ask.append(name)
+            if gateway.state is State.NOT_ASKED:
+                gateway.state = State.WAITING
+                wanted.append(gateway.name)
+            elif gateway.state in OVER:
+                gateway.lose(self.hosts)
+        return wanted
+
+    def node(self, name: str) -> str:
+        """The machine to which a connection is made."""
+        gateway = self._gateways.get(name)
+        return name if gateway is None else gateway.route.gateway
 
     def connecting(self, name: str, now: float) -> None:
-        """The connection to a host begins."""
-        host = self.hosts[name]
+        """The connection to a host or a gateway begins."""
+        host = self.peers[name]
         host.state, host.heard = State.WAITING, now
         self._lines[name] = Lines(messages.LONGEST_MESSAGE)
 
     def output(self, name: str, data: bytes, now: float) -> bytes | None:
-        """Data of a host's agent. Returns what to say to it; None ends the connection."""
-        host = self.hosts[name]
+        """Data of an agent. Returns what to say to it; None ends the connection."""
+        host = self.peers[name]
         if host.state in OVER:
             return None
         self._bytes[name] += len(data)
         try:
-            if self._bytes[name] > self._limits.bytes + messages.LONGEST_MESSAGE:
-                raise TraceError(f"it has sent more than the {self._limits.bytes} bytes allowed")
+            allowed = self._limits.bytes * (len(host.route.names) if isinstance(host, Gateway) else 1)
+            if self._bytes[name] > allowed + messages.LONGEST_MESSAGE:
+                raise TraceError(f"it has sent more than the {allowed} bytes allowed")
             for line in self._lines[name].add(data):
                 self._line(host, line, now)
             if host.hello is None and self._bytes[name] > MOST_NOISE:
@@ -107,49 +137,55 @@ class Controller:
         return self.due(name)
 
     def due(self, name: str) -> bytes | None:
-        """What a host must hear now; None: nothing any more."""
-        host = self.hosts[name]
+        """What an agent must hear now; None: nothing any more."""
+        host = self.peers[name]
         try:
             return None if host.state in OVER else self._said(host)
         except TraceError as error:
             self._over(host, State.FAILED, error.message)
             return None
 
-    def pushing(self) -> list[str]:
-        """Hosts that wait for what is to be pushed to them."""
-        return [name for name, host in self.hosts.items() if host.pushing and host.state not in OVER]
+    def owed(self) -> list[str]:
+        """Connections on which something may have to be said that was not there before."""
+        return [
+            name for name, host in self.peers.items() if host.state not in OVER
+            and (host.pushing or host.misfit or (isinstance(host, Gateway) and host.owed))
+        ]  # fmt: skip
 
     def _said(self, host: Host) -> bytes:
-        """Parts of what is pushed; beats until the clock was measured, then the request; then an answer."""
+        """Parts of what is pushed; beats until the clock was measured, then the request; then answers."""
         if host.pushing and host.need is not None and self._pusher is not None:
             said = self._pusher.answer(host.need, host.send)
             host.pushing = not said
             return said
-        if host.misfit is not None:
-            misfit, host.misfit = host.misfit, None
-            return self.variants.line(host, misfit)
+        if isinstance(host, Gateway) and host.state is State.RUNNING:
+            return host.said(self.hosts, self.variants, self._pusher)
+        if host.misfit:
+            return self.variants.line(host)
         if host.asked or host.hello is None or host.beat:
             return b""
         if host.measured < MEASUREMENTS:
             return self.beat(host.name)
         host.asked = True
+        if isinstance(host, Gateway) and self._tree is not None:
+            return messages.encode(self._tree.of(host.route))
         return self._request
 
     def beat(self, name: str) -> bytes:
         """A line that says that this controller is there, and asks for the clock."""
-        self.hosts[name].beat = now = self._clock()
+        self.peers[name].beat = now = self._clock()
         return messages.encode(Beat(now))
 
     def complaint(self, name: str, data: bytes) -> None:
         """Data of a host's standard error output, of which the last line is kept."""
-        host = self.hosts[name]
+        host = self.peers[name]
         text = host.complaint + data.decode("utf-8", "replace")
         lines = [line for line in text.splitlines(keepends=True) if line.strip() and not line.startswith("HINT:")]
         host.complaint = lines[-1][-MOST_COMPLAINT:] if lines else ""
 
     def closed(self, name: str, status: int | None) -> None:
-        """The connection to a host has ended."""
-        host = self.hosts[name]
+        """A connection has ended."""
+        host = self.peers[name]
         if host.state in OVER:
             return
         text = reason(printable_text(host.complaint.rstrip()), status)
@@ -173,7 +209,13 @@ class Controller:
             case Warned(text):
                 if len(host.warnings) < MOST_WARNINGS:
                     host.warnings.append(printable_text(text))
+            case Reports() if isinstance(host, Gateway):
+                host.update(self.hosts, message.reports, now)
+            case Reports():
+                raise TraceError("what it prints is for a gateway to say")
             case Snapshot():
+                if isinstance(host, Gateway):
+                    host.update(self.hosts, message.reports, now)
                 host.watched, host.lost, host.over_budget = now - host.attached, message.lost, message.over_budget
                 self._keep(host.name, message.data)
             case Refused():
@@ -189,6 +231,10 @@ class Controller:
     def _prepare(self, host: Host, message: Need | Send | Hello | Clock | Misfit) -> None:
         """Take a message of a host that does not run yet."""
         match message:
+            case Need() if isinstance(host, Gateway) and host.state is State.RUNNING:
+                host.needs.append(message)
+            case Misfit() if isinstance(host, Gateway):
+                host.misfits.append(message)
             case Need():
                 host.need, host.pushing = message, True
             case Send():
@@ -196,7 +242,7 @@ class Controller:
             case Hello():
                 host.hello = message
             case Misfit():
-                host.misfit = message
+                self.variants.wanted(host, message)
             case Clock():
                 # Another one is the answer to a beat before the last one.
                 if host.beat and message.sent == host.beat:
@@ -207,18 +253,26 @@ class Controller:
         """A host has nothing more to say: its newest snapshot becomes part of the answer."""
         host.state, host.text = state, text
         self._lines.pop(host.name, None)
+        if isinstance(host, Gateway):
+            host.lose(self.hosts)
         path = self._files[host.name]
         if not os.path.exists(path):
-            if state is State.ANSWERED:
+            if state is State.ANSWERED and not isinstance(host, Gateway):
                 host.state, host.text = State.LOST, "it sent no results"
             return
         try:
             with self._lock:
-                self._answer.add(host.name, _read(path, host))
+                self._add(self._answer, path, host)
         except TraceError as error:
             host.state, host.text = State.LOST, f"its results do not fit: {error.message}"
+            if isinstance(host, Gateway):
+                host.spoil(self.hosts)
         finally:
             os.unlink(path)
+
+    @staticmethod
+    def _add(answer: Answer, path: str, host: Host) -> None:
+        answer.add(host.name, _read(path, host), merged=isinstance(host, Gateway))
 
     def _keep(self, name: str, data: bytes) -> None:
         path = self._files[name]
@@ -235,7 +289,7 @@ class Controller:
         patience = {State.WAITING: PREPARING, State.RUNNING: 3 * self._limits.every + 10}
         found = []
         for name in list(self._lines):
-            host = self.hosts[name]
+            host = self.peers[name]
             if now - host.heard > patience[host.state]:
                 what = "the agent" if host.hello else "the connection"
                 self._over(host, State.SILENT, f"nothing was heard of {what} for {now - host.heard:.0f} s")
@@ -244,7 +298,7 @@ class Controller:
 
     def finish(self, now: float, stopped: str = "") -> None:
         """Nobody waits any longer. *stopped*: why some hosts were not asked."""
-        for host in self.hosts.values():
+        for host in (*self.peers.values(), *self.hosts.values()):
             if host.state not in OVER and (host.asked or host.state is State.RUNNING):
                 self._over(host, State.SILENT, f"nothing was heard for {now - host.heard:.0f} s")
             elif host.state in (State.NOT_ASKED, State.WAITING):
@@ -252,10 +306,14 @@ class Controller:
                 host.state, host.text = State.NOT_ASKED, f"not asked: {why}"
 
     def withdraw(self) -> set[str]:
-        """Nobody else is asked. Returns the hosts whose connections have begun, but which were not asked yet."""
-        waiting = {name for name, host in self.hosts.items() if host.state is State.WAITING and not host.asked}
+        """Nobody else is asked. Returns the connections on which nothing was asked yet."""
+        waiting = {name for name, host in self.peers.items() if host.state is State.WAITING and not host.asked}
+        for host in (*self.peers.values(), *self.hosts.values()):
+            if host.state is State.WAITING and not host.asked:
+                host.state = State.NOT_ASKED
+        for gateway in self._gateways.values():
+            gateway.ask.clear()
         for name in waiting:
-            self.hosts[name].state = State.NOT_ASKED
             self._lines.pop(name, None)
         return waiting
 
@@ -279,8 +337,12 @@ class Controller:
                 # What does not fit is reported at the end of its run.
                 if os.path.exists(link):
                     with suppress(TraceError):
-                        answer.add(name, _read(link, self.hosts[name]))
+                        self._add(answer, link, self.peers[name])
         return answer.result()
+
+    def reports(self, names: Iterable[str], now: float) -> dict[str, HostReport]:
+        """What is known of hosts, for the controller of a gateway."""
+        return {name: reported(self.hosts[name], now) for name in names}
 
     @property
     def attached(self) -> int | None:

@@ -11,7 +11,7 @@ import msgspec
 from pytrace.base.control_characters import printable_text
 from pytrace.core.diagnostics import counted
 from pytrace.remote.clocks import Offset
-from pytrace.remote.messages import Hello, Misfit, Need, Send
+from pytrace.remote.messages import Hello, Need, Send
 
 SHOWN, MOST_KERNELS = 80, 5
 """Characters of a kernel's release, and number of releases that are shown: hosts send them."""
@@ -71,8 +71,8 @@ class Host(msgspec.Struct):
     send: Send | None = None
     pushing: bool = False
     """Whether something is to be pushed to it."""
-    misfit: Misfit | None = None
-    """To be answered."""
+    misfit: bool = False
+    """Whether a variant is to be sent to it."""
     lacks: frozenset[str] = frozenset()
     """Features that it does not have, as far as it was asked."""
     cpus: int = 0

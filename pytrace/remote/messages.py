@@ -23,7 +23,9 @@ PROTOCOL = 1
 """Grows when an older side would misunderstand; members that a reader does not know are ignored."""
 
 LONGEST_REQUEST = 16 << 20
-"""Bytes of the longest line that an agent reads."""
+"""Bytes of the longest request."""
+LONGEST_LINE = LONGEST_REQUEST + (16 << 20)
+"""Bytes of the longest line that an agent reads: of a gateway's, names of hosts are a part."""
 LONGEST_MESSAGE = 32 << 20
 """Bytes of the longest line that a controller reads: a snapshot of 24 MiB, compressed."""
 
@@ -39,6 +41,7 @@ MOST_CPUS = 8192
 Text: TypeAlias = Annotated[str, Meta(max_length=1 << 20)]
 Name: TypeAlias = Annotated[str, Meta(max_length=4096)]
 Names: TypeAlias = Annotated[tuple[Name, ...], Meta(max_length=1024)]
+Hosts: TypeAlias = Annotated[tuple[Name, ...], Meta(max_length=1 << 20)]
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Time: TypeAlias = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
@@ -116,6 +119,58 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, tag="run"):
     """Whether :class:`Misfit` is answered."""
 
 
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """The hosts that are reached through a gateway."""
+
+    gateway: Name
+    hosts: Hosts = ()
+    """Which it reaches itself."""
+    routes: tuple[Route, ...] = ()
+    """Of those that it reaches through other gateways."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All hosts that are reached through it."""
+        return (*self.hosts, *(name for route in self.routes for name in route.names))
+
+
+class Relay(msgspec.Struct, frozen=True, kw_only=True, tag="relay"):
+    """The first line to a gateway: a request that it carries on to its hosts, as they are asked for (:class:`Ask`)."""
+
+    protocol: int
+    request: Request
+    route: Route
+    command: Name
+    """How it starts agents, as :class:`pytrace.remote.carriage.Carriage` says; so do the next five."""
+    program: Text = ""
+    become: bool = False
+    worker: Name = "ssh"
+    fanout: Annotated[int, Meta(gt=0)] = 1000
+    ssh_options: Name = ""
+    push: Name = ""
+    """``keep`` or ``once``: as ``--push``."""
+    by: Name = ""
+    labels: dict[Name, Name] | None = None
+    """Of the hosts, which keys begin with: ``--by``."""
+    most_keys: Count
+    """Entries of a map of the merged snapshot."""
+
+
+class Ask(msgspec.Struct, frozen=True, tag="ask"):
+    """Hosts to which a gateway carries the request now."""
+
+    hosts: Hosts
+
+
+class Archive(msgspec.Struct, frozen=True, kw_only=True, tag="archive"):
+    """The answer to :class:`Need` of a gateway: what is pushed to its hosts of that kind, or why nothing can be."""
+
+    python: Name
+    machine: Name
+    data: bytes = b""
+    error: Text = ""
+
+
 class Code(msgspec.Struct, frozen=True, kw_only=True, tag="code"):
     """The answer to :class:`Need`: the archive that is pushed."""
 
@@ -130,6 +185,9 @@ class Variant(msgspec.Struct, frozen=True, tag="variant"):
     """The answer to :class:`Misfit`: an ahead-of-time file, or nothing, so that the text is compiled there."""
 
     compiled: bytes = b""
+    lacks: Names = ()
+    """As in the question; so is *cpus*. Gateways ask for several kinds of hosts."""
+    cpus: int = 0
 
 
 class Beat(msgspec.Struct, frozen=True, tag="beat"):
@@ -143,7 +201,7 @@ class Stop(msgspec.Struct, frozen=True, tag="stop"):
     """End the run as ``exit()`` does."""
 
 
-ToAgent: TypeAlias = Request | Code | Variant | Beat | Stop
+ToAgent: TypeAlias = Request | Relay | Ask | Archive | Code | Variant | Beat | Stop
 
 
 def checked(request: Request) -> Request:
@@ -162,7 +220,7 @@ def checked(request: Request) -> Request:
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True, tag="need"):
-    """Of the program of ``--push``: the host has this Python, and no pytrace."""
+    """The host has this Python, and no pytrace. Said by the program of ``--push``, and by gateways of their hosts."""
 
     python: Name
     machine: Name
@@ -221,6 +279,35 @@ class Attached(msgspec.Struct, frozen=True, kw_only=True, tag="attached"):
     """Whether the text was compiled on this host."""
 
 
+State: TypeAlias = Literal[
+    "not asked", "waiting", "running", "answered", "cut short", "refused", "failed", "lost", "silent"
+]
+
+
+class HostReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a gateway knows of a host: the members of :class:`pytrace.remote.hosts.Host`."""
+
+    name: Name
+    state: State
+    text: Text = ""
+    status: int = 0
+    warnings: Annotated[tuple[Text, ...], Meta(max_length=1024)] = ()
+    hello: Hello | None = None
+    clock: tuple[Time, Time] | None = None
+    """By which it is ahead of the gateway's, and the error of that: nanoseconds."""
+    watched: float | None = None
+    lost: Count = 0
+    over_budget: bool = False
+    unheard: float = 0.0
+    """Seconds since it was heard."""
+
+
+class Reports(msgspec.Struct, frozen=True, tag="hosts"):
+    """News of hosts of a gateway that have no results, or whose scripts were attached."""
+
+    reports: Annotated[tuple[HostReport, ...], Meta(max_length=1 << 20)]
+
+
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, tag="snapshot"):
     """All that the run has so far; a later one replaces it."""
 
@@ -231,6 +318,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, tag="snapshot"):
     """All losses and failures so far."""
     over_budget: bool = False
     """Whether probes are sampled or were detached because of the budget."""
+    reports: Annotated[tuple[HostReport, ...], Meta(max_length=1 << 20)] = ()
+    """Of a gateway: its hosts, of whose results *data* is merged."""
 
 
 class Warned(msgspec.Struct, frozen=True, tag="warning"):
@@ -271,7 +360,7 @@ def over_budget(cost: RunCost | None) -> bool:
     return cost is not None and any(probe.detached or probe.weight > 1 for probe in cost.probes)
 
 
-FromAgent: TypeAlias = Need | Send | Hello | Clock | Misfit | Refused | Attached | Snapshot | Warned | End
+FromAgent: TypeAlias = Need | Send | Hello | Clock | Misfit | Refused | Attached | Reports | Snapshot | Warned | End
 
 
 # ---------------------------------------------------------------------------------------------- lines
@@ -288,7 +377,7 @@ def to_agent(line: bytes) -> ToAgent:
     Raises:
         TraceError: it is none.
     """
-    message: ToAgent = _decoded(line, ToAgent, LONGEST_REQUEST, "a request")
+    message: ToAgent = _decoded(line, ToAgent, LONGEST_LINE, "a request")
     return message
 
 

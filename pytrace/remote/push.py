@@ -13,7 +13,7 @@ import sys
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from importlib.metadata import distribution
 from pathlib import Path, PurePath
@@ -26,6 +26,8 @@ from pytrace.remote.messages import Code, Need, Send
 
 PACKAGES = ("msgspec", "pyelftools", "pyroute2", "rust-demangler", "zstandard")
 """What the run of a compiled script imports; not the compiler."""
+OF_GATEWAYS = ("ClusterShell",)
+"""What gateways import: Python only, so it is that of this machine everywhere."""
 LEFT_OUT = frozenset({"cli", "codegen", "frontend", "multitools", "stdlib", "tools", "pipeline.py", "__main__.py"})
 """Of the package, what only compiles, or is for people."""
 MOST_KINDS = 16
@@ -48,10 +50,29 @@ class Archive(msgspec.Struct, frozen=True):
 class Pusher:
     """Answers hosts that lack pytrace. Archives are made in a thread, as other Pythons' packages are downloaded."""
 
-    def __init__(self, *, once: bool) -> None:
+    def __init__(self, *, once: bool, make: Callable[[str, str], Future[Archive]] | None = None) -> None:
+        """*make* has the archives of a gateway, which come from its controller."""
         self._once = once
         self._archives: dict[tuple[str, str], Future[Archive]] = {}
         self._thread = ThreadPoolExecutor(1)
+        self._make = make or self._made
+
+    def _made(self, python: str, machine: str) -> Future[Archive]:
+        return self._thread.submit(archive, python, machine)
+
+    def _archive(self, need: Need) -> Archive | None:
+        """The archive for a host; None while it is being made.
+
+        Raises:
+            TraceError: there is none for its Python and architecture.
+        """
+        kind = need.python, need.machine
+        if kind not in self._archives:
+            if not _PYTHON.fullmatch(need.python) or need.machine not in _MACHINES or len(self._archives) >= MOST_KINDS:
+                raise TraceError("nothing can be pushed there: it needs Python 3.11 or later on x86_64 or aarch64")
+            self._archives[kind] = self._make(*kind)
+        future = self._archives[kind]
+        return future.result() if future.done() else None
 
     def answer(self, need: Need, send: Send | None) -> bytes:
         """What to say to a host; nothing while its archive is being made.
@@ -59,18 +80,22 @@ class Pusher:
         Raises:
             TraceError: there is no archive for its Python and architecture.
         """
-        kind = need.python, need.machine
-        if kind not in self._archives:
-            if not _PYTHON.fullmatch(need.python) or need.machine not in _MACHINES or len(self._archives) >= MOST_KINDS:
-                raise TraceError("nothing can be pushed there: it needs Python 3.11 or later on x86_64 or aarch64")
-            self._archives[kind] = self._thread.submit(archive, *kind)
-        future = self._archives[kind]
-        if not future.done():
+        made = self._archive(need)
+        if made is None:
             return b""
-        made = future.result()
         if send is None:
             return messages.encode(Code(digest=made.digest, size=len(made.data), once=self._once))
         return made.data[send.start : send.start + CHUNK]
+
+    def forwarded(self, need: Need) -> messages.Archive | None:
+        """The answer to a gateway that has hosts of this kind; None while the archive is being made."""
+        try:
+            made = self._archive(need)
+        except TraceError as error:
+            return messages.Archive(python=need.python, machine=need.machine, error=error.message)
+        if made is None:
+            return None
+        return messages.Archive(python=need.python, machine=need.machine, data=made.data)
 
 
 def archive(python: str, machine: str) -> Archive:
@@ -81,9 +106,9 @@ def archive(python: str, machine: str) -> Archive:
     """
     with tempfile.TemporaryDirectory(prefix="pytrace-push-") as folder:
         target = Path(folder)
-        files = dict(_own())
+        files = dict(_own()) | dict(_installed(OF_GATEWAYS))
         if (python, machine) == (f"{sys.version_info[0]}.{sys.version_info[1]}", platform.machine()):
-            files.update(_installed())
+            files.update(_installed(PACKAGES))
         else:
             _download(python, machine, target)
             for wheel in sorted(target.glob("*.whl")):
@@ -100,9 +125,9 @@ def _own() -> Iterator[tuple[str, bytes]]:
             yield str(PurePath("pytrace", *parts)), path.read_bytes()
 
 
-def _installed() -> Iterator[tuple[str, bytes]]:
+def _installed(packages: Iterable[str]) -> Iterator[tuple[str, bytes]]:
     """The packages as they are installed here."""
-    for name in PACKAGES:
+    for name in packages:
         for file in distribution(name).files or ():
             if _wanted(str(file)):
                 yield str(file), Path(os.fspath(file.locate())).read_bytes()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 
 from pytrace.core.diagnostics import TraceError, counted
@@ -95,3 +96,46 @@ class Rollout:
         if host.state in (State.REFUSED, State.CUT_SHORT, State.LOST, State.SILENT):
             return host.text
         return f"its script ended with status {host.status}" if host.status else ""
+
+
+class Relayed:
+    """The hosts that the controller of a gateway has asked for; it decides about stages."""
+
+    stopped = ""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._waiting: list[str] = []
+        self.asked: list[str] = []
+        """All that were asked for."""
+        self.over = False
+        """Whether no further host will be asked."""
+
+    def add(self, names: Sequence[str]) -> None:
+        """Hosts are to be asked."""
+        with self._condition:
+            self.asked += names
+            self._waiting += names
+            self._condition.notify()
+
+    def close(self) -> None:
+        """No others will be."""
+        with self._condition:
+            self.over = True
+            self._condition.notify()
+
+    def wait(self) -> bool:
+        """Wait for hosts to be asked. Returns whether there are any."""
+        with self._condition:
+            self._condition.wait_for(lambda: self.over or self._waiting)
+            return bool(self._waiting)
+
+    def due(self, hosts: Mapping[str, Host]) -> Sequence[str]:  # noqa: ARG002
+        """The hosts to be asked now."""
+        with self._condition:
+            names, self._waiting = self._waiting, []
+            return names
+
+    def news(self, attached: int | None, noun: str) -> str:  # noqa: ARG002
+        """Nothing is told here."""
+        return ""

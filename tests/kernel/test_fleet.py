@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import pytrace
 from pytrace.remote import messages
 from pytrace.remote.messages import Hello, Refused
 from tests.support import faulty_hosts, ssh_hosts
@@ -23,6 +25,48 @@ pytestmark = pytest.mark.usefixtures("no_leaks")
 def test_hosts_and_faults(tmp_path: Path) -> None:
     """Seven hosts; scripts/measure-fleet --hosts asks fifty."""
     faulty_hosts.check(faulty_hosts.ask(tmp_path, 7, 14, "--every", "1"))
+
+
+def topology(folder: Path, *routes: str) -> str:
+    """A file of routes, of which the first is of this machine."""
+    path = folder / "topology.conf"
+    path.write_text("[routes]\n" + f"{socket.gethostname().partition('.')[0]}: " + "\n".join(routes) + "\n")
+    return str(path)
+
+
+@pytest.mark.skipif(bool(ssh_hosts.missing()), reason=f"needs {ssh_hosts.missing()}")
+def test_gateways_and_their_faults(tmp_path: Path) -> None:
+    """Two gateways with three hosts each, which the controller does not reach: one host is dead, one gateway is killed.
+
+    Counts of hosts are those of what was done on each, and no process stays on any of them.
+    """
+    saved = tmp_path / "all.pts"
+    routes = topology(tmp_path, "web[01-02]", "web01: web[03-05]", "web02: web[06-08]")
+    words = ("--topology", routes, "--every", "1", "--by", "host", "-e", faulty_hosts.CALLS, "--save", str(saved))
+    agents = [AGENT] * 8
+    agents[4] = ""
+    with ssh_hosts.bed(tmp_path, agents) as bed:
+        gateway, hosts = bed.hosts[1], bed.hosts[2:]
+        for host in hosts:
+            bed.hide(host)
+        with bed.fleet(*words, hosts=hosts) as fleet, faulty_hosts.killed(fleet):
+            line = wait_for(fleet, "attached on")
+            for number, host in enumerate(hosts, start=1):
+                host.calls(100 * number)
+            gateway.kill()
+            gateway.sshd = None
+            fleet.send_signal(signal.SIGINT)
+            _, error = fleet.communicate(timeout=patience(60))
+        left = bed.left()
+    counts = dict(pytrace.Snapshot.load(saved).to_dict("@"))
+    lines = error.splitlines()
+    assert (line, left, fleet.returncode) == ("attached on 5 of 6 hosts\n", {}, 1), lines
+    assert "web05: Connection refused (port 22)" in lines
+    assert any(text.startswith("web[06-08]: its gateway web02: the connection ended before") for text in lines), lines
+    assert lines[-1].startswith("2 of 6 hosts answered; 1 failed, 3 silent since "), lines
+    assert (counts.pop("web03"), counts.pop("web04")) == (100, 200)
+    most = {"web06": 400, "web07": 500, "web08": 600}
+    assert all(counted <= most[name] for name, counted in counts.items()), counts
 
 
 def local(*words: str) -> subprocess.Popen[str]:
@@ -80,10 +124,31 @@ def test_stages_stop_at_the_first_refusal(tmp_path: Path) -> None:
     assert error.endswith("1 of 4 hosts answered; 2 not asked, 1 refused (kernel 4.19)\n")
 
 
-def test_hosts_without_pytrace() -> None:
-    """What they need is sent, used once, and removed: a Python that is not this environment's runs the agent."""
+def test_gateways_behind_gateways(tmp_path: Path) -> None:
+    """Stages pass through two levels, and a reason to stop the roll-out too; labels are put on at the gateways."""
+    routes = topology(tmp_path, "g1", "g1: g2,a[1-2]", "g2: b[1-2]")
+    words = ("--topology", routes, "--hosts", "a1,b1,c1,a2,b2", "--stage", "1,3,all", "--soak", "0", "--every", "1")
+    with local(*words, "--by", "host", "-e", COUNTING + " interval:s:1 { @n = 1; }", "--duration", "6") as fleet:
+        wait_for(fleet, "stage 3 of 3: attached on 5 of 5 hosts")
+        out, error = fleet.communicate(timeout=patience(60))
+    assert (fleet.returncode, error) == (0, "5 of 5 hosts answered\n")
+    assert [line for line in out.splitlines() if line.startswith("@n")] == [
+        f"@n[{name}]: 1" for name in ("a1", "a2", "b1", "b2", "c1")
+    ]  # fmt: skip
+    with local(*words, "-e", "begin { @ = count(); exit(2); }") as fleet:
+        out, error = fleet.communicate(timeout=patience(60))
+    assert (fleet.returncode, out.strip()) == (1, "@: 1")
+    assert "a2,b[1-2],c1: not asked: the roll-out stopped (a1: its script ended with status 2)\n" in error
+
+
+def test_hosts_without_pytrace(tmp_path: Path) -> None:
+    """What they need is sent, used once, and removed: a Python that is not this environment's runs the agent.
+
+    One of them is behind a gateway, which has no pytrace either.
+    """
     before = set(Path(tempfile.gettempdir()).glob("pytrace-push-*"))
     words = ("--push=once", "--agent", f"{sys.base_prefix}/bin/python3", "--worker", "exec", "--hosts", "a[1-2]")
+    words = (*words, "--topology", topology(tmp_path, "g1", "g1: a2"))
     command = [sys.executable, "-m", "pytrace", "fleet", *words, "-e", COUNTING]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as fleet:
         assert wait_for(fleet, "attached") == "attached on 2 of 2 hosts\n"

@@ -89,3 +89,15 @@ def test_an_answer_by_host_is_written_as_any_result() -> None:
         assert b"web07" in result.format(name)
     # Its data is compressed.
     assert result.format("html").startswith(b"<!DOCTYPE html>")
+
+
+def test_what_gateways_have_merged_is_one_merge() -> None:
+    """They have put the labels on."""
+    whole, root = Answer(str), Answer(str)
+    for gateway in range(3):
+        part = Answer(str)
+        for host in range(5 * gateway, 5 * gateway + 5):
+            whole.add(f"web{host}", of_host(host))
+            part.add(f"web{host}", of_host(host))
+        root.add(f"gateway g{gateway}", part.result(), merged=True)
+    assert root.result() == whole.result()

@@ -55,6 +55,15 @@ def test_a_difference_below_the_error_moves_nothing() -> None:
     assert moved.runs[0].clock == (5 * SECOND, 6 * SECOND)
 
 
+def test_hosts_of_a_gateway_are_moved_once_more() -> None:
+    """It has measured their clocks by its own, which is wrong itself."""
+    once = aligned(of_host("sum", (7, 3)), Offset(3 * SECOND, 5))
+    twice = aligned(once, Offset(2 * SECOND, 6))
+    assert twice.runs[0].clock == (5 * SECOND, 11)
+    assert twice.maps["@t"].entries["x"] == {95: (7, 3)}
+    assert Offset(LATEST, LATEST).after(Offset(LATEST, LATEST)) == Offset(LATEST, LATEST)
+
+
 @pytest.mark.parametrize("ahead", [LATEST, -LATEST])
 def test_absurd_clocks_stay_within_what_snapshots_hold(ahead: int) -> None:
     moved = aligned(of_host("", (7, 5)), Offset(ahead, 1))

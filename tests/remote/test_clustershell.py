@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from ClusterShell.Worker.Exec import ExecClient, ExecWorker
 from pytrace.core.diagnostics import TraceError
 from pytrace.remote import clustershell
 from pytrace.remote.carriage import WORKERS
+from pytrace.remote.messages import Route
 
 GROUPS = """
 [Main]
@@ -69,3 +71,38 @@ def test_workers_have_a_process_for_each_host(worker: str) -> None:
     assert issubclass(made.SHELL_CLASS, ExecClient)
     for name in ("_handle_read", "_flush_read", "_read"):
         assert hasattr(ExecClient, name), "what is overridden is there in this release"
+
+
+def test_routes_of_a_topology(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = socket.gethostname().partition(".")[0]
+    folder = tmp_path / "clustershell"
+    folder.mkdir()
+    path = folder / "topology.conf"
+    path.write_text(f"[routes]\n{here}: g[1-2]\ng1: s1,a[1-3]\ng2: b[1-3]\ns1: c[1-4]\n")
+    wanted = (
+        Route(gateway="g1", hosts=("a1", "a3", "s1"), routes=(Route(gateway="s1", hosts=("c1", "c2")),)),
+        Route(gateway="g2", hosts=("b1",)),
+    )  # fmt: skip
+    hosts = ["z9", "c2", "a1", "a3", "s1", "g1", "b1", "c1"]
+    assert clustershell.routes(hosts, str(path)) == wanted
+    assert clustershell.routes(["z9", "g1"], str(path)) == ()
+    # The file of ClusterShell's configuration.
+    monkeypatch.setenv("CLUSTERSHELL_CFGDIR", str(folder))
+    assert clustershell.routes(hosts) == wanted
+    assert clustershell.routes(hosts, "none") == ()
+
+
+WRONG = (
+    ("[routes]\nelsewhere: a1\n", "is not a valid root node"), ("x", "Invalid configuration file"),
+    ("[routes]\na: b\nb: a\n", "Loop detected"), ("[routes]\na[: b\n", "a["),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "error"), WRONG)
+def test_wrong_topologies(text: str, error: str, tmp_path: Path) -> None:
+    (tmp_path / "t").write_text(text)
+    with pytest.raises(TraceError) as caught:
+        clustershell.routes(["a1"], str(tmp_path / "t"))
+    assert error in caught.value.message
+    with pytest.raises(TraceError, match="cannot read the topology"):
+        clustershell.routes(["a1"], str(tmp_path / "nowhere"))

@@ -287,9 +287,9 @@ def test_what_is_pushed(tmp_path: Path) -> None:
         made.connecting(name, 0)
     need = Need(python="3.12", machine="x86_64")
     assert made.output("web1", b"Welcome\n" + messages.encode(need), 1) == b""
-    assert made.pushing() == ["web1"]
+    assert made.owed() == ["web1"]
     assert made.due("web1") == b"3.12 None"
-    assert made.pushing() == []
+    assert made.owed() == []
     assert made.output("web1", messages.encode(Send(start=7)), 1) == b"3.12 7"
     said = made.output("web1", messages.encode(hello("web1")), 1)
     assert said is not None

@@ -76,7 +76,8 @@ def test_what_an_agent_says(message: FromAgent) -> None:
 
 def test_a_snapshot_is_in_base64_and_unknown_members_are_ignored() -> None:
     said = json.loads(messages.encode(Snapshot(number=1, data=b"\xff\xfe")))
-    assert said == {"type": "snapshot", "number": 1, "data": "//4=", "lost": 0, "over_budget": False}
+    assert said == {"type": "snapshot", "number": 1, "data": "//4=", "lost": 0, "over_budget": False,
+                    "reports": []}  # fmt: skip
     assert messages.from_agent(json.dumps(said | {"later": 5}).encode()) == Snapshot(number=1, data=b"\xff\xfe")
 
 
@@ -135,7 +136,7 @@ def test_lines_are_joined_and_bounded() -> None:
 
 @pytest.mark.parametrize(
     ("read", "longest"),
-    [(messages.to_agent, messages.LONGEST_REQUEST), (messages.from_agent, messages.LONGEST_MESSAGE)],
+    [(messages.to_agent, messages.LONGEST_LINE), (messages.from_agent, messages.LONGEST_MESSAGE)],
 )  # fmt: skip
 def test_longer_lines_are_not_taken_apart(read: object, longest: int) -> None:
     assert callable(read)

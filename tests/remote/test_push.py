@@ -9,6 +9,7 @@ import platform
 import sys
 import tarfile
 import time
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ def test_an_archive_has_the_runtime_part_and_its_packages() -> None:
         names = opened.getnames()
     assert {"pytrace/agent/agent.py", "pytrace/runtime/session/session.py", "msgspec/__init__.py"} <= set(names)
     folders = {name.split("/")[0] for name in names}
-    assert {"pytrace", "msgspec", "elftools", "pyroute2", "zstandard"} <= folders
+    assert {"pytrace", "msgspec", "elftools", "pyroute2", "zstandard", "ClusterShell"} <= folders
     assert not {"llvmlite", "clang", "ply", "textual"} & folders
     assert not [name for name in names if name.startswith(("pytrace/frontend", "pytrace/codegen", "/")) or ".." in name]
 
@@ -69,6 +70,22 @@ def test_a_host_takes_it_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert until_made(pusher, need, Send(start=push.CHUNK)) == b"xxxxx"
     assert pusher.answer(need, Send(start=1 << 60)) == b""
     assert made == [("3.12", "x86_64")]
+
+
+def test_what_gateways_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They hand it on in parts."""
+    monkeypatch.setattr(push, "archive", lambda *_: Archive(b"xy", "digest"))
+    pusher, need = Pusher(once=True), Need(python="3.12", machine="x86_64")
+    until_made(pusher, need)
+    assert pusher.forwarded(need) == messages.Archive(python="3.12", machine="x86_64", data=b"xy")
+    refused = pusher.forwarded(Need(python="2.7", machine="x86_64"))
+    assert refused is not None
+    assert refused.error.startswith("nothing can be pushed there")
+    future: Future[Archive] = Future()
+    gateway = Pusher(once=False, make=lambda *_: future)
+    assert gateway.answer(need, None) == b""
+    future.set_result(Archive(b"xy", "digest"))
+    assert messages.to_agent(gateway.answer(need, None)) == Code(digest="digest", size=2, once=False)
 
 
 OTHERS = (("3.10", "x86_64"), ("2.7", "x86_64"), ("3.12; rm", "x86_64"), ("3.12", "m68k"), ("", ""))

@@ -6,7 +6,7 @@ import pytest
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.remote.hosts import Host, State
-from pytrace.remote.rollout import Rollout, stages
+from pytrace.remote.rollout import Relayed, Rollout, stages
 
 NAMES = [f"web{number}" for number in range(20)]
 
@@ -97,3 +97,14 @@ def test_each_stage_is_told_once_when_it_is_attached() -> None:
     rollout.due(hosts)
     rollout.stopped = "harm"
     assert rollout.news(4, "node") == ""
+
+
+def test_hosts_of_a_gateway_are_asked_as_they_come() -> None:
+    stages = Relayed()
+    stages.add(["web1", "web2"])
+    assert stages.wait()
+    assert (stages.due({}), stages.due({})) == (["web1", "web2"], [])
+    stages.add(["web3"])
+    stages.close()
+    assert (stages.wait(), stages.due({}), stages.wait()) == (True, ["web3"], False)
+    assert (stages.asked, stages.over, stages.news(3, "host")) == (["web1", "web2", "web3"], True, "")

@@ -24,7 +24,8 @@ class Compiler:
 
 
 def answered(variants: Variants, host: Host, *lacks: str, cpus: int = 0) -> bytes:
-    message = messages.to_agent(variants.line(host, Misfit(lacks=lacks, cpus=cpus)))
+    variants.wanted(host, Misfit(lacks=lacks, cpus=cpus))
+    message = messages.to_agent(variants.line(host))
     assert isinstance(message, Variant)
     return message.compiled
 
@@ -63,3 +64,17 @@ def test_what_hosts_say_is_bounded() -> None:
     for number in range(200):
         answered(variants, Host(f"z{number}"), *FEATURES[number % 7 : number % 11 + 7], cpus=number)
     assert variants.number == MOST_KINDS
+
+
+def test_a_variant_that_is_not_there_yet_is_asked_for_again() -> None:
+    """As at a gateway, whose controller compiles it. The question counts once."""
+    known: list[bytes] = []
+    variants, host = Variants(lambda _lacks, _cpus: known[0] if known else None), Host("web1")
+    variants.wanted(host, Misfit(lacks=("ringbuf",)))
+    for _ in range(2 * MOST_TRIES):
+        assert (variants.line(host), host.misfit) == (b"", True)
+    known.append(b"x")
+    assert messages.to_agent(variants.line(host)) == Variant(b"x")
+    assert (host.misfit, host.variants) == (False, 1)
+    answer = messages.to_agent(variants.of_kind(Misfit(lacks=("ringbuf",), cpus=4)))
+    assert answer == Variant(b"x", ("ringbuf",), 4)

@@ -59,7 +59,7 @@ def ask(folder: Path, number: int, duration: int, *words: str) -> Answered:
     with ssh_hosts.bed(folder, agents) as bed:
         bed.hosts[1].slow_down("256kbit")
         with bed.fleet(*words, "-f", "json") as fleet:
-            with _killed(fleet):
+            with killed(fleet):
                 line = wait_for(fleet, f"attached on {healthy} of {number} hosts")
                 done = {}
                 for at, host in enumerate(bed.hosts[:healthy], start=1):
@@ -88,7 +88,8 @@ def _other_python() -> str:
 
 
 @contextmanager
-def _killed(process: subprocess.Popen[str]) -> Iterator[None]:
+def killed(process: subprocess.Popen[str]) -> Iterator[None]:
+    """A process is killed when the block ends by an error."""
     try:
         yield
     except BaseException:

@@ -147,11 +147,15 @@ class Bed:
             words = [*_inside(host.namespace), SSHD, "-D", "-e", "-f", str(config)]
             host.sshd = subprocess.Popen(words, stderr=subprocess.DEVNULL)
 
-    def fleet(self, *words: str) -> subprocess.Popen[str]:
-        """``pytrace fleet`` with all hosts, in the controller's namespace."""
+    def hide(self, host: Host) -> None:
+        """Let the controller not reach a host, which others do."""
+        _ip("-n", self.namespace, "route", "add", "blackhole", f"{host.address}/32")
+
+    def fleet(self, *words: str, hosts: Sequence[Host] = ()) -> subprocess.Popen[str]:
+        """``pytrace fleet`` with these hosts or all, in the controller's namespace."""
         options = f"-F {self._folder}/config"
         command = [*_inside(self.namespace), sys.executable, "-m", "pytrace", "fleet"]
-        command += ["--hosts", ",".join(host.name for host in self.hosts), "--ssh-options", options]
+        command += ["--hosts", ",".join(host.name for host in hosts or self.hosts), "--ssh-options", options]
         command += ["--agent", f"cd {ROOT} && exec $AGENT", *words]
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
 
