@@ -92,11 +92,20 @@ def _empty(snapshot: SnapshotData) -> SnapshotData:
 
 def labelled(snapshot: SnapshotData, name: str, label: str) -> SnapshotData:
     """A snapshot whose keys begin with a label, and whose rows have it as first column, of the *name*."""
-    maps = {data.name: _labelled_map(data, label) for data in snapshot.maps.values()}
-    return replace(snapshot, maps=maps, tables=tuple(_labelled_table(table, name, label) for table in snapshot.tables))
+    maps = {data.name: _labelled_map(data, name, label) for data in snapshot.maps.values()}
+    tables = tuple(_labelled_table(table, name, label) for table in snapshot.tables)
+    losses = {kind: _labelled_losses(kind, counts, label) for kind, counts in snapshot.losses.items()}
+    return replace(snapshot, maps=maps, tables=tables, losses=losses)
 
 
-def _labelled_map(data: MapData, label: str) -> MapData:
+def _labelled_losses(kind: str, counts: dict[str, int], label: str) -> dict[str, int]:
+    """Losses with the label before what they concern, but for those of the answer as a whole."""
+    if kind in (top_keys.LEFT_OUT, top_keys.BOUND):
+        return counts
+    return {f"{label}: {subject}" if subject else label: count for subject, count in counts.items()}
+
+
+def _labelled_map(data: MapData, name: str, label: str) -> MapData:
     of_tuple = isinstance(data.key, Tuple)
     own: tuple[Type, ...] = () if data.key is None else (data.key,)
     if isinstance(data.key, Tuple):
@@ -110,7 +119,10 @@ def _labelled_map(data: MapData, label: str) -> MapData:
     text = types.String(LABEL)
     entries = {key_of(key): value for key, value in data.entries.items()}
     times = None if data.times is None else {key_of(key): time for key, time in data.times.items()}
-    return replace(data, key=Tuple((text, *own)) if own else text, entries=entries, times=times)
+    return replace(
+        data, key=Tuple((text, *own)) if own else text, entries=entries, times=times, label=name,
+        estimated=(label,) if data.mark else (),
+    )  # fmt: skip
 
 
 def _labelled_table(table: Table, name: str, label: str) -> Table:

@@ -88,6 +88,8 @@ class _Map(msgspec.Struct, frozen=True):
     blocks: tuple[Block, ...]
     mark: str = ""
     hidden: bool = False
+    label: bytes = b""
+    estimated: tuple[bytes, ...] = ()
 
 
 class _Table(msgspec.Struct, frozen=True):
@@ -270,7 +272,7 @@ class _Writer:
         blocks = self._blocks(data.entries.items(), pack)
         return _Map(
             raw(data.name), type_to(data.key), type_to(data.value), times is not None, raw(data.help), blocks,
-            data.mark, data.hidden,
+            data.mark, data.hidden, raw(data.label), tuple(map(raw, data.estimated)),
         )  # fmt: skip
 
     def _table(self, numbers: dict[str, int], table: Table) -> _Table:
@@ -361,7 +363,10 @@ class _Opened:
             raise ValueError(f"map {name} has {blocks.rows} values and no keys")
         entries = StoredEntries(blocks, self._tables, key, value)
         times = StoredTimes(blocks, self._tables, key, value) if stored.timed else None
-        return MapData(name, key, value, entries, times, text(stored.help), stored.mark, stored.hidden)
+        return MapData(
+            name, key, value, entries, times, text(stored.help), stored.mark, stored.hidden, text(stored.label),
+            tuple(map(text, stored.estimated)),
+        )  # fmt: skip
 
     def _table(self, runs: Sequence[Run], stored: _Table) -> Table:
         type_ = type_from(stored.type)

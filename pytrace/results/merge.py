@@ -72,21 +72,25 @@ def _merge_map(name: str, parts: Sequence[tuple[SnapshotData, MapData, str]]) ->
         if key is not None or data.key is not None:
             key = type_union.common(f"map {name}: keys", "merged", (key, data.key), labels)
         value = type_union.common(f"map {name}: values", "merged", (value, data.value), labels)
-    entries: dict[Portable, Value] = {}
     help_ = max(data.help for _, data, _ in parts)
     # The weaker promise: a sample, an estimate, nothing.
     mark = max(data.mark for _, data, _ in parts)
     hidden = all(data.hidden for _, data, _ in parts)
+    names = {data.label for _, data, _ in parts}
+    estimated = tuple(sorted({host for _, data, _ in parts for host in data.estimated}))
+    entries: dict[Portable, Value] = {}
+    times: dict[Portable, int] | None = None
     join = joining.joiner(value)
-    if not value.aggregate:
-        times: dict[Portable, int] = {}
+    if value.aggregate:
+        for _, data, _ in parts:
+            for entry, item in data.entries.items():
+                entries[entry] = join(entries.get(entry), item)
+    else:
+        times = {}
         for snapshot, data, _ in parts:
             _join_plain(entries, times, data, snapshot.end, join)
-        return MapData(name, key, value, entries, times, help_, mark, hidden)
-    for _, data, _ in parts:
-        for entry, item in data.entries.items():
-            entries[entry] = join(entries.get(entry), item)
-    return MapData(name, key, value, entries, None, help_, mark, hidden)
+    label = names.pop() if len(names) == 1 else ""
+    return MapData(name, key, value, entries, times, help_, mark, hidden, label, estimated)
 
 
 def _join_plain(

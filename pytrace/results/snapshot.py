@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping
 import msgspec
 
 from pytrace.core.costs import RunCost
-from pytrace.core.types import Count, Record, Type
-from pytrace.core.types.tables import map_unit
+from pytrace.core.types import Count, Record, Tuple, Type
+from pytrace.core.types.tables import Column, key_columns, map_unit
 from pytrace.render.text import map_title
 from pytrace.results.values import Portable, Value
 
@@ -68,6 +68,10 @@ class MapData(msgspec.Struct):
     hidden: bool = False
     """The script's own: no statement prints the map, nor does the end of the run. Maps that the script empties before
     the end are known once the run is over."""
+    label: str = ""
+    """Of answers of many hosts: the name of the first member of keys, which is the host (``host``) or its label."""
+    estimated: tuple[str, ...] = ()
+    """The labels of hosts that left hits out, where it has a mark."""
 
     @property
     def title(self) -> str:
@@ -78,6 +82,24 @@ class MapData(msgspec.Struct):
     def unit(self) -> str:
         """The unit of its numbers (:func:`pytrace.core.types.tables.map_unit`); counts have none."""
         return "" if isinstance(self.value, Count) else map_unit(self.name)
+
+    @property
+    def key_columns(self) -> tuple[Column, ...]:
+        """The columns of its keys; after that of a label they are named as those of one host."""
+        key = self.key
+        if not self.label or key is None:
+            return key_columns(key)
+        if not isinstance(key, Tuple):
+            return (Column.of(self.label, key),)
+        own = key_columns(key.members[1] if len(key.members) == FEWEST else Tuple(key.members[1:]))
+        label = self.label
+        while any(column.name == label for column in own):
+            label += "_"
+        return (Column.of(label, key.members[0]), *own)
+
+
+FEWEST = 2
+"""Members of a key that has a label."""
 
 
 class Table(msgspec.Struct):

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from pytrace.core import types
-from pytrace.core.types.tables import Column, key_columns
+from pytrace.core.types.tables import Column
 from pytrace.render import percpu_merge
 from pytrace.render.percpu_merge import Merging
 from pytrace.render.value_types import ROWS, merging_of
@@ -97,7 +97,7 @@ def profiles(maps: Iterable[MapData], text: Callable[[types.Type], Text], *, ord
 
 def _in_order(data: MapData, text: Callable[[types.Type], Text]) -> Profile:
     assert data.key is not None
-    columns = key_columns(data.key)
+    columns = data.key_columns
     forms = [_frames_of(column.type, text) for column in columns]
     kinds = [_kind_of(column.type) for column in columns]
     values = numbers(data.value)
@@ -146,7 +146,7 @@ def _kind_of(type_: types.Type) -> Callable[[Frame], int]:
 
 def _profile(data: MapData, text: Callable[[types.Type], Text]) -> Profile:
     assert data.key is not None
-    columns = key_columns(data.key)
+    columns = data.key_columns
     labelled = [None if isinstance(column.type, types.Stack) else _labelling(column, text) for column in columns]
     values, path = numbers(data.value), paths([column.type for column in columns])
     samples = []

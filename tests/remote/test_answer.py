@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
 from pytrace.interface.snapshots import Snapshot
 from pytrace.remote.answer import WIDTH, Answer, labelled
+from pytrace.results import file_form
 from pytrace.results.merge import merge
 from pytrace.results.snapshot import SnapshotData
 from tests.support.snapshots import COUNT, STRING, map_data, run, snapshot, table
@@ -44,6 +46,8 @@ def test_by_host_and_by_label() -> None:
     maps = by_host.result().maps
     assert dict(maps["@c"].entries)[("web2", "bash")] == 2
     assert maps["@n"].entries == {"web1": 1, "web2": 2, "web3": 3}
+    assert [column.name for data in maps.values() for column in data.key_columns] == ["host", "key", "host"]
+    assert by_host.result().losses == {"lost": {f"web{host}: k:f": host for host in (1, 2, 3)}}
     zones = by_zone.result()
     assert zones.maps["@n"].entries == {"a": 4, "b": 2}
     assert zones.maps["@c"].entries == {("a", "bash"): 4, ("b", "bash"): 2, ("a", "own-1"): 1, ("b", "own-2"): 1,
@@ -101,3 +105,26 @@ def test_what_gateways_have_merged_is_one_merge() -> None:
             part.add(f"web{host}", of_host(host))
         root.add(f"gateway g{gateway}", part.result(), merged=True)
     assert root.result() == whole.result()
+
+
+def test_hosts_with_estimates_are_known(tmp_path: Path) -> None:
+    answer = Answer({"web1": "a", "web2": "b", "web3": "b"}.__getitem__, "zone")
+    for host in (1, 2, 3):
+        made = of_host(host)
+        made.maps["@n"].mark = "estimate" if host == 3 else ""
+        answer.add(f"web{host}", made)
+    path = str(tmp_path / "x.pts")
+    file_form.write(answer.result(), path)
+    maps = file_form.read(path).maps
+    assert (maps["@n"].label, maps["@n"].estimated) == ("zone", ("b",))
+    assert (maps["@c"].label, maps["@c"].estimated) == ("zone", ())
+
+
+def test_columns_after_a_label_are_those_of_one_host() -> None:
+    record = types.Record(("host", "port"), (STRING, NUMBER))
+    for key, names in (
+        (None, ["host"]), (STRING, ["host", "key"]), (types.Tuple((STRING, NUMBER)), ["host", "key1", "key2"]),
+        (record, ["host_", "host", "port"]),
+    ):  # fmt: skip
+        (data,) = labelled(snapshot(map_data("@", key, COUNT, {})), "host", "web1").maps.values()
+        assert [column.name for column in data.key_columns] == names

@@ -33,7 +33,7 @@ from msgspec.structs import replace
 
 from pytrace.core import byte_escapes, types
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.types.tables import UNITS, key_columns
+from pytrace.core.types.tables import UNITS, Column
 from pytrace.render import csv, histogram, percpu_merge, tseries
 from pytrace.render.percpu_merge import Merging
 from pytrace.render.value_types import merging_of
@@ -215,9 +215,9 @@ def _sample_names(name: str, kind: MetricKind) -> set[str]:
     return {name, *(name + suffix for suffix in kind.suffixes)}
 
 
-def _label_names(key: types.Type | None) -> list[str]:
+def _label_names(columns: Iterable[Column]) -> list[str]:
     names: list[str] = []
-    for column in key_columns(key):
+    for column in columns:
         name = re.sub(r"[^A-Za-z0-9_]", "_", column.name)
         if name in ("le", "quantile") or name.startswith("__") or not name or name[0].isdigit():
             name = f"key_{name}"
@@ -233,7 +233,8 @@ def _labels(data: MapData, printers: Printers) -> Callable[[Portable], Labels]:
     """From portable keys of a map to labels."""
     if data.key is None:
         return lambda _key: ()
-    names, cells, restore = _label_names(data.key), csv.texts(printers.texts, data.key), printers.restored(data.key)
+    names = _label_names(data.key_columns)
+    cells, restore = csv.texts(printers.texts, data.key), printers.restored(data.key)
     return lambda key: tuple(
         (name, byte_escapes.utf8(text)) for name, text in zip(names, cells(restore(key)), strict=True)
     )

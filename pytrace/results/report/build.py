@@ -78,6 +78,13 @@ def _rows(document: Document, printers: Printers, snapshot: SnapshotData) -> lis
 
 def _map(document: Document, printers: Printers, data: MapData, before: MapData | None = None) -> AnyPart:
     """The part of a map; with *before* it compares."""
+    part = _picture(document, printers, data, before)
+    if data.estimated:
+        part.note = f"{part.note} Hits were left out on: {', '.join(data.estimated)}.".strip()
+    return part
+
+
+def _picture(document: Document, printers: Printers, data: MapData, before: MapData | None) -> AnyPart:
     if is_profile(data):
         if _drawable(data):
             return flame_part(document, data, before, printers.portable_text)

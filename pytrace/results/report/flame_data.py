@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from pytrace.core import types
-from pytrace.core.types.tables import Column, key_columns
+from pytrace.core.types.tables import Column
 from pytrace.render import percpu_merge
 from pytrace.render.value_types import merging_of
 from pytrace.results.report.document import Document, columns, exacts
@@ -22,7 +22,7 @@ def flame_part(
     """The flame graph of a map; with *before* a differential one."""
     key = after.key
     assert key is not None
-    members = key_columns(key)
+    members = after.key_columns
     samples = _Samples(document, members, text)
     values, olds = numbers(after.value), numbers(before.value if before is not None else after.value)
     old_entries: Mapping[Portable, Value] = before.entries if before is not None else {}

@@ -50,6 +50,10 @@ this browser does not run it.</p></noscript></main>
 """
 
 
+MOST_RUNS = 8
+"""Of more runs the list is folded."""
+
+
 class Head(msgspec.Struct, frozen=True):
     """The runs of one snapshot, at the top of the page."""
 
@@ -123,7 +127,10 @@ def _header(head: Head) -> str:
     lines = [line.removeprefix("# ").rstrip("\n") for line in head.about if line.strip()]
     items = "".join(f"<li>{escaped(line)}</li>" for line in lines if line not in head.losses)
     parts = [f"<h2>{escaped(head.title)}</h2>"] if head.title else []
-    parts.append(f'<ul class="runs">{items}</ul>')
+    runs = f'<ul class="runs">{items}</ul>'
+    if len(head.runs) > MOST_RUNS:
+        runs = f'<details class="runs"><summary>{len(head.runs)} runs</summary>{runs}</details>'
+    parts.append(runs)
     if head.losses:
         items = "".join(f"<li>{escaped(line)}</li>" for line in head.losses)
         parts.append(f'<div class="warning" role="note"><h2>Lost</h2><ul class="losses">{items}</ul></div>')

@@ -78,6 +78,8 @@ class HistogramPart(KeyedPart, tag="histogram"):
     counts: list[Counts]
     before: list[Counts] | None = None
     """Those of the snapshot that is compared with."""
+    by: int = -1
+    """The column of hosts, or of their labels, by which keys are added up at first; -1: each key."""
 
 
 class LinesPart(KeyedPart, tag="lines"):

@@ -73,8 +73,8 @@ def rows_part(
 def map_part(document: Document, printers: Printers, data: MapData) -> TablePart:
     """A map of numbers or other values, as it prints in CSV."""
     schema = map_schema(data.title, data.key, data.value).columns
-    keys = key_columns(data.key) if data.key is not None else ()
-    key = Cells(document, printers, schema[: len(keys)], data.key)
+    keys = data.key_columns
+    key = Cells(document, printers, keys, data.key)
     value = Cells(document, printers, schema[len(keys) :], data.value)
     members = _stats_cells if isinstance(data.value, types.Stats) else value.of
     rows = [[*key.of(name), *members(item)] for name, item in data.entries.items()]
@@ -146,7 +146,7 @@ class _Common(TypedDict):
 def _keyed(document: Document, printers: Printers, states: Sequence[MapData]) -> tuple[_Common, list[Portable]]:
     """The members that parts of maps with keys have in common, and the keys."""
     data = states[-1]
-    cells = Cells(document, printers, key_columns(data.key) if data.key is not None else (), data.key)
+    cells = Cells(document, printers, data.key_columns, data.key)
     keys = _keys(states)
     common = _Common(
         name=document.text(data.title), help=document.text(data.help), unit=data.unit,
@@ -167,7 +167,7 @@ def histogram_part(
     assert isinstance(data.value, types.Hist | types.LHist)
     return HistogramPart(
         **common, buckets=_bounds(data.value), counts=[_counts(data, key) for key in keys],
-        before=None if before is None else [_counts(before, key) for key in keys],
+        before=None if before is None else [_counts(before, key) for key in keys], by=0 if data.label else -1,
     )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from pytrace.results.formats import table
 from pytrace.results.report import page
 from pytrace.results.report.document import Document
 from pytrace.results.snapshot import Run
+from tests.support.snapshots import run
 
 
 class Elements(HTMLParser):
@@ -127,3 +128,10 @@ def test_licences_of_all_libraries_are_in_the_report() -> None:
     for name, version in wanted.items():
         assert f"{name} {version}\n" in text
     assert "Permission is hereby granted" in text
+
+
+def test_many_runs_are_folded() -> None:
+    for number, folded in ((page.MOST_RUNS, False), (page.MOST_RUNS + 1, True)):
+        head = page.Head("", tuple(run(f"r{at}") for at in range(number)), ("# x.bt\n",), ())
+        text = page.page(Document(), "t", [head]).decode()
+        assert (f"<summary>{number} runs</summary>" in text) == folded

@@ -13,7 +13,7 @@ from tests.results.report.test_document import unpacked
 
 SOURCES = page.folder() / "web" / "src"
 SCRIPTS: dict[type[parts.Part], tuple[str, ...]] = {
-    parts.FlamePart: ("flame", "tree"), parts.TablePart: ("table",), parts.HistogramPart: ("histogram",),
+    parts.FlamePart: ("flame", "tree"), parts.TablePart: ("table",), parts.HistogramPart: ("histogram", "key_heat"),
     parts.LinesPart: ("lines", "histogram"), parts.HeatPart: ("heat", "histogram"),
 }  # fmt: skip
 """The scripts that show parts of a class, besides ``main.js``."""
@@ -45,7 +45,7 @@ def test_the_viewer_reads_no_other_members() -> None:
         shown = [members(class_) for class_, names in SCRIPTS.items() if name in names]
         assert reads(name, "part") <= set().union(*shown), name
     assert reads("main", "part") <= {*members(parts.Part), "kind"}
-    for name in ("main", "flame", "tree", "table", "histogram", "lines", "heat"):
+    for name in ("main", "flame", "tree", "table", "histogram", "key_heat", "lines", "heat"):
         assert reads(name, "data") <= members(parts.Contents), name
     assert set().union(*(reads(name, "data") for name in ("main", "tree"))) == members(parts.Contents)
 

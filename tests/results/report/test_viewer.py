@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pytrace.core import types
+from pytrace.remote.answer import Answer
 from pytrace.results.formats import about, tabular, text_and_json
 from pytrace.results.formats import table as formats
 from pytrace.results.formats.format_row import WriteOptions
@@ -286,6 +287,75 @@ def test_histograms(tmp_path: Path) -> None:
         page.locator(".rows tbody tr[tabindex]").focus()
         page.keyboard.press("Enter")
         assert len(bars()) == 6, "a key is chosen by the keyboard, too"
+
+
+def by_host(*hosts: SnapshotData) -> SnapshotData:
+    """The answer of many hosts, by host."""
+    answer = Answer(str)
+    for number, host in enumerate(hosts, 1):
+        answer.add(f"web{number}", host)
+    return answer.result()
+
+
+def test_hosts_by_buckets(tmp_path: Path) -> None:
+    """Of twelve hosts one is slow: its column has its values elsewhere, though it counted least."""
+    key = types.Tuple((STRING, STRING))
+    usual, slow = {("sda", "R"): {5: 900, 6: 100}, ("sdb", "R"): {6: 50}}, {("sda", "R"): {9: 40, 5: 10}}
+    hosts = [
+        snapshot(
+            map_data("@lat_us", key, types.Hist(0), slow if number == 7 else usual),
+            map_data("@one", None, types.Hist(0), {None: {3: number}}), of=run(f"run-{number}"),
+        )
+        for number in range(1, 13)
+    ]  # fmt: skip
+    hosts[6].maps["@lat_us"].mark, hosts[6].losses = "estimate", {"lost events": {"t:x:y": 3}}
+    with opened(written(tmp_path, by_host(*hosts))) as page:
+        columns = "document.querySelectorAll('div.keyheat')[{}].columns()"
+        drawn = page.evaluate(columns.format(0))
+        assert [one["name"] for one in drawn] == [f"web{number}" for number in range(1, 13)], "by number"
+        assert drawn[0]["counts"] == [900, 150, 0, 0, 0], "the keys of a host are added up"
+        darkest = [max(range(5), key=lambda bucket: one["depths"][bucket]) for one in drawn]
+        assert darkest == [0] * 6 + [4] + [0] * 5, "the outlier's darkest cell is in another row"
+        heat = page.locator("div.keyheat").first
+        place = {"x": drawn[6]["x"], "y": 8}
+        heat.locator("canvas").hover(position=place)
+        assert heat.locator(".status").inner_text() == "web7, [128, 256) us: 40 of 50 values, 80.00 %"
+        rows = page.locator("section").first.locator("table.histogram tbody tr")
+        assert rows.first.locator("th, td").all_text_contents()[:2] == ["[8, 16)", "9910"], "merged at first"
+        heat.locator("canvas").click(position=place)
+        assert rows.first.locator("th, td").all_text_contents()[:2] == ["[8, 16)", "10"]
+        heat.get_by_role("button", name="Merged").click()
+        assert rows.count() == 5
+        heat.get_by_role("combobox", name="columns").select_option("each key")
+        assert len(page.evaluate(columns.format(0))) == 23
+        heat.get_by_role("combobox", name="columns").select_option("key2")
+        assert [one["name"] for one in page.evaluate(columns.format(0))] == ["R"]
+        assert page.evaluate(columns.format(1))[6]["counts"] == [7], "maps without keys have those of hosts"
+        section = page.locator("section").first
+        assert section.locator("h2").inner_text() == "estimate @lat_us"
+        assert "Hits were left out on: web7." in section.inner_text()
+        assert "lost events: 3 (web7: t:x:y)" in text_of(page, "header .losses")
+        page.set_viewport_size({"width": 500, "height": 700})
+        page.wait_for_function("document.querySelector('div.keyheat canvas').getBoundingClientRect().width < 500")
+
+
+def test_flame_graphs_of_hosts(tmp_path: Path) -> None:
+    hosts = [
+        snapshot(map_data("@", KEY, COUNT, {key: at * count for key, count in STACKS.items()}), of=run(f"r{at}"))
+        for at in (1, 2)
+    ]
+    with opened(written(tmp_path, by_host(*hosts))) as page:
+        found = by_name(page)
+        assert (found["all"]["value"], found["web1"]["value"], found["web2"]["value"]) == (300, 100, 200)
+        page.get_by_role("combobox", name="keys").select_option(label="host web2")
+        assert {name: one["value"] for name, one in by_name(page).items() if one["depth"] == 2} == {
+            "bash": 120, "nginx": 80,
+        }  # fmt: skip
+        page.get_by_role("combobox", name="keys").select_option(label="web1, bash")
+        assert by_name(page)["all"]["value"] == 60
+        page.get_by_role("combobox", name="keys").select_option(label="all")
+        page.get_by_role("checkbox", name="host").uncheck()
+        assert by_name(page)["bash"]["value"] == 180, "merged"
 
 
 def test_time_series(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ const ROW = 18, FONT = "12px ui-monospace, monospace", SMALLEST = 0.5;
 const KINDS = ["user", "kernel", "interpreter", "key"];
 
 export function flame(data, part) {
-  const state = { measure: 0, group: null, roots: part.labels.map(() => true), reversed: false, icicle: false, colour: part.before ? "change" : "kind", widths: "after", scaled: false };
+  const state = { measure: 0, groups: null, roots: part.labels.map(() => true), reversed: false, icicle: false, colour: part.before ? "change" : "kind", widths: "after", scaled: false };
   let tree, x, widths, zoom = 0, hovered = -1, selected = -1, found = null, shown = [], rows = 0;
   const canvas = el("canvas", { tabIndex: 0, role: "img", "aria-label": `Flame graph of ${data.texts[part.name]}: arrow keys go from frame to frame, Enter zooms, Escape shows all` });
   const box = el("div", { className: "canvas" }, canvas);
@@ -241,10 +241,13 @@ export function flame(data, part) {
     const bar = [];
     if (part.measures.length > 1)
       bar.push(choice("value", part.measures.map(([name], at) => [at, name]), (value) => { state.measure = Number(value); rebuild(); }));
-    if (part.groups.length > 1) bar.push(choice("keys", groupOptions(data, part), (value) => {
-      state.group = value === "all" ? null : Number(value);
-      rebuild();
-    }));
+    if (part.groups.length > 1) {
+      const options = groupOptions(data, part);
+      bar.push(choice("keys", options.map(([, text], at) => [at, text]), (at) => {
+        state.groups = options[at][0];
+        rebuild();
+      }));
+    }
     // Which members of the key are frames at the root.
     part.labels.forEach((label, at) => bar.push(tick(data.texts[label], (checked) => { state.roots[at] = checked; rebuild(); }, true)));
     bar.push(choice("drawn as", [["flame", "flame"], ["icicle", "icicle"]], (value) => { state.icicle = value === "icicle"; draw(); }));
@@ -260,12 +263,19 @@ export function flame(data, part) {
   }
 }
 
+// Sets of groups, and their names: all, of keys of several members those with a value of the first one, and each.
 function groupOptions(data, part) {
   const weights = new Float64Array(part.groups.length);
   part.group.forEach((group, sample) => { weights[group] += Number(part.values[part.values.length - 1][sample]); });
   const order = [...weights.keys()].sort((a, b) => weights[b] - weights[a]);
   const text = (group) => part.groups[group].map((one) => data.texts[one]).join(", ");
-  return [["all", "all"], ...order.map((group) => [group, text(group).slice(0, 200)])];
+  const firsts = new Map();
+  if (part.labels.length > 1) for (const group of order) {
+    const first = part.groups[group][0];
+    firsts.set(first, (firsts.get(first) ?? new Set()).add(group));
+  }
+  return [[null, "all"], ...[...firsts].filter(([, groups]) => groups.size > 1).map(([first, groups]) => [groups, `${data.texts[part.labels[0]]} ${data.texts[first]}`.slice(0, 200)]),
+    ...order.map((group) => [new Set([group]), text(group).slice(0, 200)])];
 }
 
 function changeColour(change, isDark) {

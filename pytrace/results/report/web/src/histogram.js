@@ -1,6 +1,7 @@
 // Histograms: the keys as a list, and the bars of the chosen one with its quantiles marked.
 
 import { counted, el, keyText, percent } from "./dom.js";
+import { keyHeat } from "./key_heat.js";
 import { table } from "./table.js";
 
 const PERCENTS = [50, 90, 99, 99.9];
@@ -77,14 +78,16 @@ export function keyTable(data, part, extra, sort, pick) {
 export function histogram(data, part) {
   const counts = part.counts.map((one) => spread(part, one)), before = part.before?.map((one) => spread(part, one));
   const view = el("div", { className: "detail" });
-  const show = (at) => view.replaceChildren(
-    ...(keyed(part) ? [el("h3", { textContent: keyText(data.texts, part.columns, part.keys[at]) })] : []),
-    el("p", { className: "note", textContent: counted(sum(counts[at]), "value") + (before ? `, ${sum(before[at])} before: the thin bars` : "") }),
-    bars(part, counts[at], before?.[at]));
+  const draw = (title, one, old = null) => view.replaceChildren(
+    ...(title ? [el("h3", { textContent: title })] : []),
+    el("p", { className: "note", textContent: counted(sum(one), "value") + (old ? `, ${sum(old)} before: the thin bars` : "") }),
+    bars(part, one, old));
+  const show = (at) => draw(keyed(part) ? keyText(data.texts, part.columns, part.keys[at]) : "", counts[at], before?.[at]);
   const first = counts.reduce((best, one, at) => (sum(one) > sum(counts[best]) ? at : best), 0);
   show(first);
   if (!keyed(part)) return view;
   const quantiles = PERCENTS.slice(0, 3).map((one) => [`p${one}`, counts.map((all) => quantileText(part, all, one)), 3]);
   const list = keyTable(data, part, [["count", counts.map(sum)], ...quantiles], 0, show);
-  return el("div", { className: "split" }, list, view);
+  const split = el("div", { className: "split" }, list, view);
+  return before || counts.length < 2 ? split : el("div", {}, keyHeat(data, part, counts, draw), split);
 }

@@ -1,6 +1,6 @@
 // The tree of a flame graph, of the samples that are shown: arrays by number of node, parents before children.
 
-// options: measure (number), group (null: all), roots (for each label, whether it is a frame at the root), reversed (callers on top).
+// options: measure (number), groups (a set of numbers; null: all), roots (for each label, whether it is a frame at the root), reversed (callers on top).
 export function buildTree(data, part, options) {
   const [names, modules, kinds] = data.frames;
   const labels = names.length; // numbers above are texts of labels
@@ -12,7 +12,7 @@ export function buildTree(data, part, options) {
   const leaf = new Int32Array(values.length).fill(-1);
   const path = [];
   for (let sample = 0; sample < values.length; sample++) {
-    if (options.group !== null && part.group[sample] !== options.group) continue;
+    if (options.groups && !options.groups.has(part.group[sample])) continue;
     const value = values[sample], was = olds ? olds[sample] : 0;
     path.length = 0;
     for (let node = part.node[sample]; node >= 0; node = above[node]) path.push(frames[node]);
