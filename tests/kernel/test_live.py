@@ -137,7 +137,7 @@ PRINTS = "begin { printf(\"first\\n\"); } interval:s:1 { if (@n == 4) { exit(); 
 def test_exit_and_duration_end_it_as_any_run(tmp_path: Path) -> None:
     with terminal(tmp_path) as view:
         view.run("--live", "-e", PRINTS)
-        view.shows("line 2")
+        view.shows("first", "line 2", "? help")
         assert view.status() == 0
         assert "@n: 4" in view.screen()
         view.run("--live", "--duration", "1", "-e", "begin { @x = 8 } interval:s:50 { }")

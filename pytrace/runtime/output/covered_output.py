@@ -41,6 +41,8 @@ class CoveredOutput(Output):
             requests=requests, owned=owned,
         )  # fmt: skip
         self.covered = False
+        self._before: bytes | None = b""
+        """What the terminal got before it was covered: headings of ``begin`` probes, warnings. None afterwards."""
         self._messages_shown = os.isatty(messages)
         self._collected: deque[tuple[bool, bytes]] = deque()
         """Whether it is a message, and its bytes."""
@@ -51,6 +53,13 @@ class CoveredOutput(Output):
         self._lock = Lock()
         """What children of the run print is collected by a thread."""
         self._told: deque[bytes] = deque(maxlen=_MESSAGES)
+
+    def cover(self) -> None:
+        """Collect from now on; the log begins with what has been printed so far."""
+        self.flush()
+        self.covered = True
+        before, self._before = self._before, None
+        self.collect(before or b"", message=True)
 
     def collect(self, data: bytes, *, message: bool = False) -> None:
         """Add to what the log shows next."""
@@ -93,7 +102,9 @@ class CoveredOutput(Output):
 
     def _send(self, batch: Batch) -> bool:
         if not self.covered or not self.terminal:
-            return super()._send(batch)
+            sent = super()._send(batch)
+            self._remember(batch.data if sent and self.terminal else b"")
+            return sent
         self.collect(bytes(batch.data[-_MOST:]))
         if batch.data:
             self._in_line = not batch.ends_line
@@ -105,7 +116,13 @@ class CoveredOutput(Output):
 
     def _send_message(self, text: bytes) -> bool:
         if not self.covered or not self._messages_shown:
+            # How many probes are attached is no news for the log.
+            self._remember(text if self._messages_shown and text.startswith(b"WARNING") else b"")
             return super()._send_message(text)
         self.collect(text, message=True)
         self._told.append(text)
         return True
+
+    def _remember(self, data: bytes | bytearray | memoryview) -> None:
+        if self._before is not None:
+            self._before = (self._before + bytes(data))[-_MOST:]

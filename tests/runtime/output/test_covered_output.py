@@ -49,12 +49,12 @@ def test_the_terminal_gets_what_nobody_has_seen_and_all_messages(terminal: Termi
     output = terminal.output
     output.write(b"before\n")
     output.flush()
-    output.covered = True
+    output.cover()
     output.write(b"one\n")
     output.message("WARNING: first\n")
     output.end_batch()
     assert terminal.shown() == "before\n"
-    assert output.take() == (b"one\nWARNING: first\n", 0)
+    assert output.take() == (b"before\none\nWARNING: first\n", 0)
     assert output.take() == (b"", 0)
     output.seen(1)
     output.write(b"two\n")
@@ -74,7 +74,7 @@ def test_the_terminal_gets_what_nobody_has_seen_and_all_messages(terminal: Termi
 
 def test_a_message_waits_for_the_end_of_a_line(terminal: Terminal) -> None:
     output = terminal.output
-    output.covered = True
+    output.cover()
     output.write(b"half ")
     output.message("WARNING: x\n")
     output.write(b"whole\n")
@@ -82,9 +82,22 @@ def test_a_message_waits_for_the_end_of_a_line(terminal: Terminal) -> None:
     assert output.take() == (b"half whole\nWARNING: x\n", 0)
 
 
+def test_the_log_begins_with_what_was_printed_before(terminal: Terminal) -> None:
+    output = terminal.output
+    output.write(b"PID COMM\n")
+    output.message("Attached 1 probe\n")
+    output.message("WARNING: x\n")
+    output.flush()
+    output.cover()
+    assert terminal.shown() == "PID COMM\nAttached 1 probe\nWARNING: x\n"
+    assert output.take() == (b"PID COMM\nWARNING: x\n", 0)
+    output.uncover()
+    assert terminal.shown() == "", "it has been printed"
+
+
 def test_the_log_is_bounded(terminal: Terminal) -> None:
     output = terminal.output
-    output.covered = True
+    output.cover()
     for _ in range(100):
         output.write(b"x" * 9_999 + b"\n")
         output.flush()
@@ -95,7 +108,7 @@ def test_the_log_is_bounded(terminal: Terminal) -> None:
 
 def test_a_file_gets_its_output_while_the_terminal_is_covered(tmp_path: Path) -> None:
     terminal = Terminal(tmp_path / "out")
-    terminal.output.covered = True
+    terminal.output.cover()
     terminal.output.write(b"line\n")
     terminal.output.message("WARNING: x\n")
     terminal.output.flush()

@@ -91,8 +91,7 @@ class LiveView(Service):
         self._before = self._costs.measured()
         title = " ".join((self._name(), *self._options.parameters))
         places = self._options.output or ""
-        self._output.flush()
-        self._output.covered = True
+        self._output.cover()
         self._view.begin(Start(title, characters(), coloured(), places))
 
     def _name(self) -> str:

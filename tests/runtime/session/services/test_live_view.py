@@ -64,8 +64,9 @@ class FakeOutput:
         text, self.text = self.text, b""
         return text, 0
 
-    def flush(self) -> None:
-        self._calls.append("flush")
+    def cover(self) -> None:
+        self._calls.append("cover")
+        self.covered = True
 
     def seen(self, count: int) -> None:
         self._calls.append(f"seen {count}")
