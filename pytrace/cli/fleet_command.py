@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import select
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
-from typing import TypedDict
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, TypedDict
 
 from msgspec.structs import replace
 
@@ -14,12 +16,13 @@ from pytrace.cli import commands, messages, request, script_finder
 from pytrace.cli.options import OPTIONS, CommandLine, read
 from pytrace.cli.request import Script
 from pytrace.cli.scripts.command_parser import CommandParser
+from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics, TraceError, bytes_shown
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.options.run_options import SAMPLE, RunOptions
 from pytrace.interface.asked_hosts import Nodes
-from pytrace.interface.fleet import Program
+from pytrace.interface.fleet import PAUSE, Program
 from pytrace.remote import messages as protocol
 from pytrace.remote import top_keys
 from pytrace.remote.carriage import WORKERS, interruptions
@@ -30,9 +33,12 @@ from pytrace.results.formats import table
 from pytrace.results.formats.format_row import Format, WriteOptions
 from pytrace.results.snapshot import SnapshotData
 
+if TYPE_CHECKING:
+    from pytrace.runtime.session.services.metrics import Metrics
+
 OF_A_RUN = frozenset({
     "program", "comm", "uid", "duration", "format", "output", "save", "quiet", "no_warnings", "unsafe", "budget",
-    "over_budget", "max_rate", "probe_filter", "no_feature", "max_memory", "include_directories", "includes",
+    "over_budget", "max_rate", "probe_filter", "no_feature", "max_memory", "metrics", "include_directories", "includes",
 })  # fmt: skip
 """Options of a run that hold for one on many hosts."""
 
@@ -142,9 +148,13 @@ def run(words: Sequence[str], write: WriteSnapshot) -> int:
     # Wrong names of formats and files are errors before anything runs.
     table.chosen(options.format, options.output)
     nodes = _nodes(arguments)
-    fleet = _fleet(arguments, line, options, _program(arguments, line, options, script), nodes)
-    with interruptions(fleet.stop), fleet:
-        fleet.wait()
+    program = _program(arguments, line, options, script)
+    fleet = _fleet(arguments, line, options, program, nodes)
+    with ExitStack() as stack:
+        served = _served(options, program, fleet, stack)
+        stack.enter_context(interruptions(fleet.stop))
+        with fleet:
+            _wait(fleet, served)
     _write(fleet.snapshot().data, options, write)
     _report(fleet, options)
     return int(not fleet.complete)
@@ -235,6 +245,36 @@ def _compiled(script: Script, compile_options: CompileOptions, options: RunOptio
 
 
 # ---------------------------------------------------------------------------------------------- the answer
+
+
+def _served(options: RunOptions, program: Program, fleet: pytrace.Fleet, stack: ExitStack) -> Metrics | None:
+    """What serves the metrics of the answer so far, until the end of *stack*; its address is there before any host is
+    asked.
+
+    Raises:
+        TraceError: it cannot be listened on.
+    """
+    if options.metrics is None:
+        return None
+    from pytrace.runtime.session.services.metrics import Metrics  # few ask for it
+
+    manifest = CompiledScript.from_bytes(program.compiled).manifest if program.compiled else None
+    config = Config() if manifest is None else manifest.config
+    served = Metrics(options.metrics, config, lambda: fleet.snapshot().data, sys.stderr.write)
+    stack.callback(served.close)
+    return served
+
+
+def _wait(fleet: pytrace.Fleet, served: Metrics | None) -> None:
+    """Wait for the end, and take the snapshots that are asked for."""
+    if served is None:
+        fleet.wait()
+        return
+    served.begin()
+    sys.stderr.flush()
+    while not fleet.ended:
+        select.select(served.descriptors, (), (), served.pause(PAUSE))
+        served.work(0)
 
 
 def _write(snapshot: SnapshotData, options: RunOptions, write: WriteSnapshot) -> None:

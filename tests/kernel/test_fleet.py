@@ -17,7 +17,9 @@ from pytrace.remote.messages import Hello, Refused
 from tests.support import faulty_hosts, ssh_hosts
 from tests.support.agents import COUNTING, ROOT, call
 from tests.support.patience import patience
+from tests.support.scraped import serving
 from tests.support.ssh_hosts import AGENT, wait_for
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -157,3 +159,23 @@ def test_hosts_without_pytrace(tmp_path: Path) -> None:
         out, error = fleet.communicate(timeout=patience(60))
     assert (fleet.returncode, out.strip(), error) == (0, "@: 22", "2 of 2 hosts answered\n")
     assert set(Path(tempfile.gettempdir()).glob("pytrace-push-*")) == before
+
+
+def test_metrics_of_the_answer_so_far() -> None:
+    """By host while the runs go on, and with the name of the label; the address is checked before any host is asked."""
+    first = ("fleet", "--worker", "exec", "--agent", AGENT, "--hosts", "a[1-2]", "--by", "host", "--every", "0.5")
+    with serving("-e", COUNTING, first=first) as run:
+        run.wait_for("attached on 2 of 2 hosts")
+        call(7)
+        until(lambda: [run.values().get(("pytrace_map_total", (("host", name),))) for name in ("a1", "a2")] == [7, 7])
+        call(4)
+        until(lambda: run.values()["pytrace_map_total", (("host", "a2"),)] == 11)
+        assert len(run.families()["pytrace_run"].samples) == 2
+        port = run.url.rpartition(":")[2].partition("/")[0]
+        with local("--hosts", "a1", "--metrics", f"127.0.0.1:{port}", "-e", COUNTING) as other:
+            out, error = other.communicate(timeout=patience(60))
+        assert (other.returncode, out) == (1, "")
+        assert f"metrics cannot be served at 127.0.0.1:{port}: " in error
+        assert run.end() == 0
+    assert run.err[-1] == "2 of 2 hosts answered\n"
+    assert sorted(line for line in run.out if line.strip()) == ["@[a1]: 11\n", "@[a2]: 11\n"]

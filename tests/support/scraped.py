@@ -8,7 +8,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Thread
@@ -118,9 +118,9 @@ def classic_values(text: str) -> dict[tuple[str, Labels], float]:
 
 
 @contextmanager
-def serving(*arguments: str, address: str = "127.0.0.1:0") -> Iterator[Scraped]:
-    """A run with ``--metrics``, which is over at the end of the block."""
-    made = Scraped(saved.start("--metrics", address, *arguments))
+def serving(*arguments: str, address: str = "127.0.0.1:0", first: Sequence[str] = ()) -> Iterator[Scraped]:
+    """A run with ``--metrics``, which is over at the end of the block. *first* are words before that."""
+    made = Scraped(saved.start(*first, "--metrics", address, *arguments))
     made.read()
     try:
         yield made
