@@ -260,7 +260,7 @@ def _served(options: RunOptions, program: Program, fleet: pytrace.Fleet, stack: 
 
     manifest = CompiledScript.from_bytes(program.compiled).manifest if program.compiled else None
     config = Config() if manifest is None else manifest.config
-    served = Metrics(options.metrics, config, lambda: fleet.snapshot().data, sys.stderr.write)
+    served = Metrics(options.metrics, config, lambda: fleet.snapshot().data, lambda text: _tell(text.rstrip()))
     stack.callback(served.close)
     return served
 
@@ -271,7 +271,6 @@ def _wait(fleet: pytrace.Fleet, served: Metrics | None) -> None:
         fleet.wait()
         return
     served.begin()
-    sys.stderr.flush()
     while not fleet.ended:
         select.select(served.descriptors, (), (), served.pause(PAUSE))
         served.work(0)
