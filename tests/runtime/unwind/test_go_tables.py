@@ -66,6 +66,19 @@ def test_functions_without_a_caller_and_such_that_switch_stacks(flags: int, kind
     assert rule(rows, 0x20)[0] is Rule.FRAME
 
 
+def test_the_frame_of_a_signal_leads_on() -> None:
+    """The handler says that it has no caller, and returns to the first instruction of a function of the runtime."""
+    table = bytearray(data((0x20, [(0, 4), (0x30, 28)], 1), (0x20, [(0, 32)], 0), (0x20, [(0, 32)], 0)))
+    names = b"\0runtime.sigtramp\0runtime.sigreturn__sigaction\0"
+    table[1500 : 1500 + len(names)] = names
+    for place, name in ((200, b"runtime.sigtramp"), (248, b"runtime.sigreturn__sigaction")):
+        struct.pack_into("<I", table, ENTRIES + place + LAYOUT.name_at, 1500 + names.index(name))
+    rows = finished(go_tables.rows(bytes(table), LAYOUT))
+    assert rule(rows, 4) == (Rule.RSP, 0x38, 2)
+    assert rule(rows, 0x1F)[0] is rule(rows, 0x20)[0] is rule(rows, 0x3F)[0] is Rule.SIGNAL
+    assert rule(rows, 0x40) == (Rule.RSP, 8, 0)
+
+
 def test_damage_ends_it() -> None:
     whole = data((0x20, [(0, 32)], 0), (0x20, [(8, 32)], 0))
     for end in range(0, len(whole), 7):
