@@ -47,6 +47,8 @@ class Config(msgspec.Struct, frozen=True):
     """``ustack`` has the frames of CPython in place of those of the interpreter's loop."""
     raw_tracepoints: str = "auto"
     """``auto``: hot tracepoints are traced through their raw tracepoints if that is equivalent; ``plain``: none is."""
+    short_generics: bool = False
+    """Generic arguments and template arguments of functions in stacks are ``<…>``."""
     show_debug_info: bool = True
     """Source file and line, and inlined functions, in stacks."""
     use_blazesym: bool = True

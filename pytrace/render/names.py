@@ -209,10 +209,11 @@ class Names:
         return kernel
 
     def _user_frames(self, process: int, address: int, inner: int | None) -> Sequence[Frame]:
-        frames = self._symbols.user(process, address)
-        if inner is not None and in_source(frames) and not self._symbols.trampoline(process, inner):
-            return self._symbols.user(process, address, caller=True)
-        return frames
+        # A call that never returns may be the end of its function: another one begins at the return address. But no
+        # call is before code that signal handlers return to, and before what a signal interrupted.
+        returns = self._symbols.trampoline
+        calls = inner is not None and not returns(process, inner) and not returns(process, address)
+        return self._symbols.user(process, address, caller=calls)
 
     def _kernel_frames(self, _process: int, address: int, inner: int | None) -> Sequence[Frame]:
         frames = self._symbols.kernel(address)

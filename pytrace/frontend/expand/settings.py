@@ -211,6 +211,7 @@ KEYS: tuple[Key, ...] = (
     Key("print_maps_on_exit", _boolean, "print all maps at the end"),
     Key("python_frames", _boolean, "ustack shows Python's functions in place of the interpreter's loop"),
     Key("raw_tracepoints", _choice("auto", "plain"), "whether hot tracepoints are traced by way of the raw ones"),
+    Key("short_generics", _boolean, "show arguments of generic functions and types in stacks as <…>"),
     Key("show_debug_info", _boolean, "show file, line and inlined functions in stacks"),
     Key("use_blazesym", _boolean, "accepted for compatibility"),
     Key("stack_mode", _choice("bpftrace", "perf", "raw", "build_id"), "how stacks print by default"),

@@ -1,7 +1,8 @@
 """Names of C++ and Rust functions as their programmers wrote them.
 
-C++ goes through ``__cxa_demangle`` of the C++ runtime library, which is on every system that has a C++ program; Rust
-through the ``rust_demangler`` package.  Names that are not mangled come back as they are.
+C++ goes through ``__cxa_demangle`` of the C++ runtime library, which is on every system that has a C++ program; Rust's
+older (``legacy``) mangling through the ``rust_demangler`` package, the newer one through :mod:`.rust_names`. Names that
+are not mangled come back as they are.
 """
 
 from __future__ import annotations
@@ -125,52 +126,28 @@ def expanded_size(name: str) -> int:
 
 LONGEST = 1 << 14
 """Characters of the longest mangled name that is demangled."""
-MOST_REFERENCES = 500
-"""References to earlier parts that are followed in one Rust name; each may contain others."""
 
 
 def _rust(name: str) -> str | None:
-    from rust_demangler import rust_legacy, rust_v0
+    """The readable form of a name; None when it is not Rust after all: the caller tries C++."""
+    if name.startswith("_R"):
+        from pytrace.runtime.abi import rust_names
 
-    refused = (rust_legacy.UnableToLegacyDemangle, rust_v0.UnableTov0Demangle)
+        try:
+            return rust_names.demangle(name)
+        except rust_names.MalformedNameError:
+            return None
+    from rust_demangler import rust_legacy
+
     try:
-        text = rust_legacy.LegacyDemangler().demangle(name) if name.startswith("_ZN") else _rust_v0(name)
-    except (*refused, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
-        # Not Rust after all, or newer than the package, which checks little: the caller tries C++.
+        text = rust_legacy.LegacyDemangler().demangle(name)
+    except (rust_legacy.UnableToLegacyDemangle, AttributeError, LookupError, TypeError, ValueError):
+        # The package checks little.
         return None
     return _RUST_HASH_TEXT.sub("", str(text))
 
 
-def _rust_v0(name: str) -> str:
-    """As ``V0Demangler.demangle``, which follows any number of references, and prints what it does not know."""
-    from rust_demangler import rust_v0
-
-    # The package has no annotations, so its class is of no known type.
-    class Printer(rust_v0.Printer):  # type: ignore[misc]
-        """Counts the references that are followed."""
-
-        left = [MOST_REFERENCES]
-
-        def backref_printer(self) -> Printer:
-            self.left[0] -= 1
-            if self.left[0] < 0:
-                raise rust_v0.UnableTov0Demangle(name)
-            return Printer(self.parser_mut().backref(), self.out, self.bound_lifetime_depth)
-
-        def invalid(self) -> None:
-            raise rust_v0.UnableTov0Demangle(name)
-
-    demangler = rust_v0.V0Demangler()
-    text, dot, suffix = name[2:].partition(".")
-    demangler.sanity_check(text)
-    parser = rust_v0.Parser(text, 0)
-    parser.skip_path()
-    if parser.next_val < len(text) and text[parser.next_val].isupper():
-        parser.skip_path()
-    printer = Printer(rust_v0.Parser(text, 0), "", 0)
-    printer.print_path(True)
-    return f"{printer.out}{'' if suffix.startswith('llvm.') else dot + suffix}"
-
+# ---------------------------------------------------------------------------------------------- parts of names
 
 _OPERATOR = re.compile(r"\boperator(?:\(\)|<=>|<<=|>>=|<<|>>|->\*?|<=|>=|<|>|[^\w\s(]+| [^(]+)(?: (?=<))?")
 _SCOPE = re.compile(r"(?: const)?::")
@@ -211,3 +188,48 @@ def _closing(text: str, at: int) -> int:
         if not depth:
             return place + 1
     return len(text)
+
+
+_CLOSING = {">": "<", ")": "(", "]": "[", "}": "{"}
+
+
+def short_name(name: str) -> str:
+    """As :func:`demangle`, with ``<…>`` for the arguments of generic functions and types (templates)."""
+    text = demangle(name)
+    return _shortened(text) if text != name and "<" in text else text
+
+
+def _shortened(text: str) -> str:
+    """A readable name without arguments in angle brackets; those of Rust's ``<Type as Trait>`` stay."""
+    parts: list[str] = []
+    at = start = named = 0
+    while at < len(text):
+        operator = _OPERATOR.match(text, at) if text[at] == "o" else None
+        if operator:
+            at = named = operator.end()
+        elif text[at] == "<" and at and (at == named or text[at - 1].isalnum() or text[at - 1] in "_:"):
+            end = _end_of_arguments(text, at)
+            if not end:
+                return text
+            parts += [text[start:at], "<…>"]
+            at = start = end
+        else:
+            at += 1
+    return "".join([*parts, text[start:]])
+
+
+def _end_of_arguments(text: str, at: int) -> int:
+    """Where the arguments end whose bracket is *at*; 0 if that is not known."""
+    opened: list[str] = []
+    for place in range(at, len(text)):
+        character = text[place]
+        if character in "<([{":
+            opened.append(character)
+        elif character == ">" and (opened[-1] != "<" or text[place - 1] == "-"):
+            continue  # of an arrow, or a comparison, which stands in parentheses
+        elif character in _CLOSING:
+            while opened and opened.pop() != _CLOSING[character]:
+                pass
+            if not opened:
+                return place + 1
+    return 0

@@ -85,12 +85,11 @@ class StackTraces:
 
     def _user_address(self, process: int, address: int) -> _Resolved:
         symbols = self._symbols
-        frames = symbols.user(process, address)
-        innermost = calling = self._once(_frames(frames, symbols.user_place(process, address)))
-        if names.in_source(frames):
-            place = _after(symbols.user_place(process, address - 1))
-            calling = self._once(_frames(symbols.user(process, address, caller=True), place))
-        return _Resolved(innermost, calling, symbols.trampoline(process, address))
+        innermost = self._once(_frames(symbols.user(process, address), symbols.user_place(process, address)))
+        if symbols.trampoline(process, address):
+            return _Resolved(innermost, innermost, interrupted=True)
+        place = _after(symbols.user_place(process, address - 1))
+        return _Resolved(innermost, self._once(_frames(symbols.user(process, address, caller=True), place)))
 
     def _once(self, frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
         return self._frames.setdefault(frames, frames)

@@ -188,6 +188,7 @@ def symbols(
         return Symbolizer(
             cache=config.cache_user_symbols,
             demangled=config.cpp_demangle,
+            short=config.short_generics,
             lines=config.show_debug_info,
             debuginfo=options.debuginfo,
             vmlinux=os.environ.get("PYTRACE_VMLINUX", os.environ.get("BPFTRACE_VMLINUX", "")),

@@ -19,7 +19,7 @@ from pytrace.runtime.symbols.line_reading import LineReading
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from pytrace.runtime.dwarf.places import Place
 
@@ -53,7 +53,8 @@ _PLACES = 1 << 15
 class Images:
     """The binaries that processes run, each opened once whatever the processes call it, and what lies where in them.
 
-    *demangled*, *lines* and *debuginfo* are as for :class:`pytrace.runtime.symbols.symbolizer.Symbolizer`.
+    *named* returns the shown form of a symbol's name; *lines* and *debuginfo* are as for
+    :class:`pytrace.runtime.symbols.symbolizer.Symbolizer`.
     Reasons why names are missing are put into *unreadable*, by what is missing. *reading* reads source lines.
     """
 
@@ -61,14 +62,14 @@ class Images:
         self,
         unreadable: dict[str, str],
         *,
-        demangled: bool = True,
+        named: Callable[[str], str] = demangle,
         lines: bool = False,
         debuginfo: Iterable[str] = (),
         reading: LineReading | None = None,
     ) -> None:
         self._reading = reading or LineReading()
         self._unreadable = unreadable
-        self._demangled = demangled
+        self._named = named
         self._lines = lines
         self._search = debug_files.directories(debuginfo)
         self._binaries: dict[tuple[int, int, int], Binary] = {}
@@ -146,31 +147,31 @@ class Images:
             symbol = None
         if symbol is None:
             return [Frame("", inside, module)]
-        name = demangle(symbol.name) if self._demangled else symbol.name
+        name = self._named(symbol.name)
         last = Frame(name, inside - symbol.address, module)
         if self._lines:
             try:
                 debug = binary.debug
                 if debug is not None and (debug.knows(inside) or self._reading.run(debug.reading(inside))):
-                    frames = with_lines(debug.frames(inside), last, self._demangled)
+                    frames = with_lines(debug.frames(inside), last, self._named)
                     problems = binary.problems
                     if problems:
                         self._unreadable[f"inlined functions of {module}"] = "; ".join(problems)
                     return frames
                 if debug is None and binary.go_lines is not None:
-                    return with_lines(binary.go_lines.frames(inside), last, self._demangled)
+                    return with_lines(binary.go_lines.frames(inside), last, self._named)
             except (TraceError, OSError) as error:
                 # A binary of a container, or of a build that is over, may go while it is read.
                 self._unreadable[f"source lines of {module}"] = reason(error)
         return [last]
 
 
-def with_lines(places: list[Place], last: Frame, demangled: bool) -> list[Frame]:
+def with_lines(places: list[Place], last: Frame, named: Callable[[str], str]) -> list[Frame]:
     """Source places for a function's frame, and the frames of what was inlined there."""
-    frames = []
-    for place in places[:-1]:
-        name = demangle(place.function) if demangled else place.function
-        frames.append(Frame(name, last.offset, last.module, place.file, place.line, inlined=True))
+    frames = [
+        Frame(named(place.function), last.offset, last.module, place.file, place.line, inlined=True)
+        for place in places[:-1]
+    ]
     if not places:
         return [last]
     outer = places[-1]

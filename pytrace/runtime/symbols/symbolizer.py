@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pytrace.base import kernel_files
 from pytrace.core.diagnostics import TraceError
+from pytrace.runtime.abi.demangle import demangle, short_name
 from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.elf.debug_files import has_dwarf
@@ -53,9 +54,9 @@ class Symbolizer:
     *cache* is ``cache_user_symbols``: ``PER_PID`` keeps what a process has mapped, ``PER_PROGRAM`` shares it among all
     processes of a program (right when addresses are not randomised), ``NONE`` reads it for every address, ``AUTO`` is
     ``PER_PROGRAM`` when the kernel does not randomise addresses and ``PER_PID`` when it does. *demangled*
-    shows C++ and Rust names as written; *lines* adds source lines and inlined functions from DWARF. *debuginfo* are the
-    values of ``--debuginfo``; *vmlinux* an image of the kernel with DWARF, found by itself when empty; *python*
-    resolves frames of Python.
+    shows C++ and Rust names as written, *short* without the arguments of generics; *lines* adds source lines and
+    inlined functions from DWARF. *debuginfo* are the values of ``--debuginfo``; *vmlinux* an image of the kernel with
+    DWARF, found by itself when empty; *python* resolves frames of Python.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Symbolizer:
         *,
         cache: str = "PER_PID",
         demangled: bool = True,
+        short: bool = False,
         lines: bool = False,
         debuginfo: Iterable[str] = (),
         vmlinux: str = "",
@@ -71,13 +73,13 @@ class Symbolizer:
     ) -> None:
         self._python = python
         self._cache = _cache_mode(cache)
-        self._demangled = demangled
+        self._named = short_name if demangled and short else demangle if demangled else str
         self._lines = lines
         self._unreadable: dict[str, str] = {}
         self._compiled = CompiledCode(self._unreadable)
         self._reading = LineReading(requests)
         self._images = Images(
-            self._unreadable, demangled=demangled, lines=lines, debuginfo=debuginfo, reading=self._reading
+            self._unreadable, named=self._named, lines=lines, debuginfo=debuginfo, reading=self._reading
         )
         self._vmlinux = vmlinux
         self._kallsyms = Kallsyms()
@@ -86,8 +88,7 @@ class Symbolizer:
         self._kernel_debug_sought = False
         self._spaces: dict[int, AddressSpace] = {}
         self._programs: dict[tuple[int, int], AddressSpace] = {}
-        self._mapped: dict[tuple[int, int, int], Binary] = {}
-        """Binaries by address space, start and inode of a mapping."""
+        self._mapped: dict[tuple[int, int, int], Binary] = {}  # by address space, start and inode of a mapping
         self._dropped = 0
         self._recorder: MappingRecorder | None = None
         self._kernel_images = KernelImages()
@@ -121,7 +122,7 @@ class Symbolizer:
             try:
                 debug = self._kernel_dwarf()
                 if debug is not None and self._reading.run(debug[0].reading(address - debug[1])):
-                    return with_lines(debug[0].frames(address - debug[1]), last, self._demangled)
+                    return with_lines(debug[0].frames(address - debug[1]), last, self._named)
             except (TraceError, OSError) as error:
                 self._unreadable["source lines of the kernel"] = reason(error)
         return [last]
@@ -158,9 +159,9 @@ class Symbolizer:
 
     def changes(self) -> list[tuple[str, int, int]]:
         """Changes since the last call that :meth:`poll` has read, see :attr:`MappingRecorder.changes`."""
-        changes: list[tuple[str, int, int]] = []
-        if self._recorder is not None:
-            changes, self._recorder.changes = self._recorder.changes, changes
+        if self._recorder is None:
+            return []
+        changes, self._recorder.changes = self._recorder.changes, []
         return changes
 
     def poll(self) -> None:
@@ -239,7 +240,7 @@ class Symbolizer:
         self._compiled.keyed(periods, searched, over=over)
 
     def follow_code(self, pid: int) -> bool:
-        """Read what a process has named of the code that it compiled; True if it has named any."""
+        """As :meth:`CompiledCode.follow`."""
         return self._compiled.follow(self._space(pid))
 
     # ---- source lines

@@ -96,6 +96,7 @@ DEFAULTS = {
     "on_stack_limit": 32,
     "perf_rb_pages": 0,
     "print_maps_on_exit": True,
+    "short_generics": False,
     "stack_mode": "bpftrace",
     "str_trunc_trailer": "..",
     "unstable_tseries": "warn",

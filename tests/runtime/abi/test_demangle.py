@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.runtime.abi.demangle import available, demangle, qualified_name
+from pytrace.runtime.abi.demangle import available, demangle, qualified_name, short_name
 from pytrace.runtime.live_kernel import LiveKernel
 
 needs_cxx = pytest.mark.skipif(not available(), reason="no C++ runtime library on this machine")
@@ -41,6 +41,25 @@ def test_cxx(name: str, text: str) -> None:
 )
 def test_rust(name: str, text: str) -> None:
     assert demangle(name) == text
+
+
+@needs_cxx
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("_ZN1r4deep10S$LT$T$GT$3run17h31d8230455278fe2E", "r::deep::S<…>::run"),
+        ("_RNvMNtCs6GmmlP4bgsG_1r4deepINtB2_1SReE3runB4_", "<r::deep::S<…>>::run"),
+        ("_RINvC1a1fFUKCPhOSlEuFEyE", "a::f::<…>"),
+        ("_RNvXC1aINtC1a6SquarehENtC1a5Shape4area", "<a::Square<…> as a::Shape>::area"),
+        ("_ZNSt6vectorIiSaIiEE9push_backEOi", "std::vector<…>::push_back(int&&)"),
+        ("_ZltIiEbRK1AIT_ES4_", "bool operator< <…>(A<…> const&, A<…> const&)"),
+        ("_ZlsRSoi", "operator<<(std::ostream&, int)"),
+        ("_Z1fI1BILb1EEEvT_", "void f<…>(B<…>)"),
+        ("main<T>", "main<T>"),
+    ],
+)
+def test_short_names(name: str, text: str) -> None:
+    assert short_name(name) == text
 
 
 @pytest.mark.parametrize(
