@@ -118,13 +118,3 @@ def test_hosts_with_estimates_are_known(tmp_path: Path) -> None:
     maps = file_form.read(path).maps
     assert (maps["@n"].label, maps["@n"].estimated) == ("zone", ("b",))
     assert (maps["@c"].label, maps["@c"].estimated) == ("zone", ())
-
-
-def test_columns_after_a_label_are_those_of_one_host() -> None:
-    record = types.Record(("host", "port"), (STRING, NUMBER))
-    for key, names in (
-        (None, ["host"]), (STRING, ["host", "key"]), (types.Tuple((STRING, NUMBER)), ["host", "key1", "key2"]),
-        (record, ["host_", "host", "port"]),
-    ):  # fmt: skip
-        (data,) = labelled(snapshot(map_data("@", key, COUNT, {})), "host", "web1").maps.values()
-        assert [column.name for column in data.key_columns] == names
