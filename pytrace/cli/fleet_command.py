@@ -7,6 +7,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, TypedDict
 
 from msgspec.structs import replace
@@ -34,11 +35,15 @@ from pytrace.results.formats.format_row import Format, WriteOptions
 from pytrace.results.snapshot import SnapshotData
 
 if TYPE_CHECKING:
+    from pytrace.live.answer_view import AnswerView
     from pytrace.runtime.session.services.metrics import Metrics
 
+SHOWN = 1000
+"""Entries of each map that a live view shows, the largest."""
 OF_A_RUN = frozenset({
     "program", "comm", "uid", "duration", "format", "output", "save", "quiet", "no_warnings", "unsafe", "budget",
-    "over_budget", "max_rate", "probe_filter", "no_feature", "max_memory", "metrics", "include_directories", "includes",
+    "over_budget", "max_rate", "probe_filter", "no_feature", "max_memory", "metrics", "live", "include_directories",
+    "includes",
 })  # fmt: skip
 """Options of a run that hold for one on many hosts."""
 
@@ -152,9 +157,12 @@ def run(words: Sequence[str], write: WriteSnapshot) -> int:
     fleet = _fleet(arguments, line, options, program, nodes)
     with ExitStack() as stack:
         served = _served(options, program, fleet, stack)
+        view = _view(options, fleet, stack)
         stack.enter_context(interruptions(fleet.stop))
         with fleet:
-            _wait(fleet, served)
+            _wait(fleet, served, view)
+    if view is not None and view.error:
+        raise TraceError(f"the live view failed ({view.error}), so the run was ended")
     _write(fleet.snapshot().data, options, write)
     _report(fleet, options)
     return int(not fleet.complete)
@@ -219,7 +227,7 @@ def _check(line: CommandLine) -> None:
 def _program(arguments: Namespace, line: CommandLine, options: RunOptions, script: Script) -> Program:
     if script.wants_help:
         raise TraceError("--help of a script is shown without pytrace fleet")
-    compile_options = replace(request.compile_options(line, options, script), ahead=True)
+    compile_options = replace(request.compile_options(line, options, script), ahead=True, resets=False)
     compiled = script.compiled or b""
     if not (compiled or arguments.compile_there):
         compiled = _compiled(script, compile_options, options).to_bytes()
@@ -265,15 +273,41 @@ def _served(options: RunOptions, program: Program, fleet: pytrace.Fleet, stack: 
     return served
 
 
-def _wait(fleet: pytrace.Fleet, served: Metrics | None) -> None:
-    """Wait for the end, and take the snapshots that are asked for."""
-    if served is None:
+def _view(options: RunOptions, fleet: pytrace.Fleet, stack: ExitStack) -> AnswerView | None:
+    """The view of ``--live``, whose process begins before the threads of the fleet do."""
+    if not options.live:
+        return None
+    from pytrace.live.answer_view import AnswerView  # few ask for it
+    from pytrace.runtime.session.confinement import confine_view
+
+    title = " ".join((options.script if options.script != "-e" else options.text, *options.parameters))
+    return AnswerView(
+        " ".join(title.split()), lambda: fleet.snapshot().data, partial(top_keys.trimmed, most=SHOWN),
+        lambda: fleet.summary, confine_view, stack,
+    )  # fmt: skip
+
+
+def _wait(fleet: pytrace.Fleet, served: Metrics | None, view: AnswerView | None) -> None:
+    """Wait for the end, and show and serve the answer so far."""
+    if served is None and view is None:
         fleet.wait()
         return
-    served.begin()
+    if view is not None:
+        view.begin()
+    if served is not None:
+        served.begin()
     while not fleet.ended:
-        select.select(served.descriptors, (), (), served.pause(PAUSE))
-        served.work(0)
+        select.select(served.descriptors if served else (), (), (), served.pause(PAUSE) if served else PAUSE)
+        if served is not None:
+            served.work(0)
+        if view is not None:
+            view.work()
+            if view.over:
+                fleet.stop()
+                break
+    if view is not None:
+        view.close()
+    fleet.wait()
 
 
 def _write(snapshot: SnapshotData, options: RunOptions, write: WriteSnapshot) -> None:

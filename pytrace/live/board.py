@@ -66,6 +66,9 @@ def footer(meters: Meters, used: float) -> str:
     programs = "not timed" if meters.programs is None else _percent(meters.programs)
     lost = f"lost {meters.lost}" + (f" (+{meters.losing:.0f}/s)" if meters.losing else "")
     every = f"every {meters.interval:.0f} s" if meters.interval >= 1.5 else ""
+    if meters.answered:
+        parts = [meters.answered, lost, f"pytrace {_percent(meters.own)}", f"view {_percent(used)}", every]
+        return "  ".join(filter(None, parts))
     parts = [
         f"{meters.hits:,.0f} hits/s", lost, f"pytrace {_percent(meters.own)}", f"view {_percent(used)}",
         f"BPF {programs}", every,

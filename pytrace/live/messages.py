@@ -43,6 +43,8 @@ class Meters(msgspec.Struct, frozen=True):
     """Share of the BPF programs; None where the kernel does not time them."""
     interval: float
     """Time until the next snapshot."""
+    answered: str = ""
+    """Of many hosts: who answered. Hits and times of programs are known there only."""
 
 
 class State(msgspec.Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -14,11 +15,13 @@ import pytest
 import pytrace
 from pytrace.remote import messages
 from pytrace.remote.messages import Hello, Refused
+from pytrace.results import file_form
 from tests.support import faulty_hosts, ssh_hosts
 from tests.support.agents import COUNTING, ROOT, call
 from tests.support.patience import patience
 from tests.support.scraped import serving
 from tests.support.ssh_hosts import AGENT, wait_for
+from tests.support.tmux import Terminal, terminal
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -179,3 +182,47 @@ def test_metrics_of_the_answer_so_far() -> None:
         assert run.end() == 0
     assert run.err[-1] == "2 of 2 hosts answered\n"
     assert sorted(line for line in run.out if line.strip()) == ["@[a1]: 11\n", "@[a2]: 11\n"]
+
+
+def test_live_answers(tmp_path: Path) -> None:
+    """The answer so far with who answered, the keys, Ctrl-C, and a view that is killed."""
+    command = ("--worker", "exec", "--agent", AGENT, "--hosts", "a[1-2]", "--by", "host", "--every", "0.5")
+    with terminal(tmp_path, 100, 30) as view:
+        before, modes = view.settings(), view.modes()
+        view.run("fleet", *command, "--live", "-e", COUNTING)
+        view.shows("attached on 2 of 2 hosts", "0 of 2 hosts answered; 2 running", "? help")
+        call(13)
+        view.shows("@, 2 keys, by value", "a1 13 ", "a2 13 ")
+        view.press("C")
+        view.shows("maps of hosts are not reset")
+        view.press("w")
+        view.shows("written: pytrace-")
+        (saved,) = tmp_path.glob("pytrace-*.pts")
+        assert file_form.read(str(saved)).maps["@"].entries == {"a1": 13, "a2": 13}
+        call(4)
+        view.shows("a1 17 ")
+        view.press("C-c")
+        assert view.status() == 0
+        screen = view.screen()
+        assert "@[a1]: 17" in screen
+        assert "2 of 2 hosts answered" in screen
+        assert view.settings() == before
+        assert view.modes() == modes
+        view.type("clear")
+        view.run("fleet", *command, "--live", "-e", COUNTING)
+        view.shows("2 running", "? help")
+        os.kill(process_of_view(view), signal.SIGKILL)
+        assert view.status() == 1
+        assert "the live view failed (signal 9), so the run was ended" in view.screen()
+        until(lambda: view.modes() == modes)
+
+
+def process_of_view(view: Terminal) -> int:
+    """The process that has the terminal: of the children of the command, the one that is a copy of it."""
+    (shell,) = map(int, view._tmux("display-message", "-p", "#{pane_pid}").split())
+    (run,) = children(shell)
+    return next(child for child in children(run) if os.readlink(f"/proc/{child}/fd/0").startswith("/dev/pts/"))
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for path in Path(f"/proc/{pid}/task").glob("*/children") for child in path.read_text().split()]

@@ -37,3 +37,5 @@ def test_the_footer_says_what_tracing_costs_and_loses() -> None:
     assert footer(METERS, 0.004) == "1,234 hits/s  lost 0  pytrace 1.2%  view 0.4%  BPF 3.4%"
     worse = replace(METERS, lost=12, losing=5.0, programs=None, interval=4.2)
     assert footer(worse, 0) == "1,234 hits/s  lost 12 (+5/s)  pytrace 1.2%  view 0.0%  BPF not timed  every 4 s"
+    many = replace(METERS, answered="1 of 2 hosts answered; 1 running", lost=3)
+    assert footer(many, 0) == "1 of 2 hosts answered; 1 running  lost 3  pytrace 1.2%  view 0.0%"
