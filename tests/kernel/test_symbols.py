@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import lzma
 import os
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
 
 from pytrace.runtime.binaries.user_binary import Binary
+from pytrace.runtime.elf.file import ElfFile
 from pytrace.runtime.host.kallsyms import Kallsyms
 from pytrace.runtime.symbols.symbolizer import Symbolizer
+from tests.runtime.elf.test_debug_files import Site
 from tests.support.compile import compiled, tool
 from tests.support.machine import need
 from tests.support.server import Server
@@ -181,3 +185,60 @@ def test_arguments_of_a_function_that_is_inlined_elsewhere(server: Server, tmp_p
     program = f"uprobe:{path}:twice {{ print((args.amount, args.where->x)); }}"
     result = server.run(("-q", "-e", program, "-c", f"{path} more"), timeout=30)
     assert (result.status, result.stdout.strip(), result.stderr) == (0, "(2, 42)", ""), result
+
+
+STRIPPED = """#include <unistd.h>
+__attribute__((noinline)) void hidden(int n) { getsid(n); __asm__ volatile(""); }
+static inline __attribute__((always_inline)) void within(int n) { hidden(n); __asm__ volatile(""); }
+int main(void) { within(1000000); return 0; }
+"""
+STACKS = (
+    "config = { stack_unwinding = auto } uprobe:BIN:hidden { @[func, ustack(3)] = count(); } "
+    "tracepoint:syscalls:sys_enter_getsid /pid == cpid && args.pid == 1000000/ { @called[ustack(4)] = count(); }"
+)
+
+
+def test_symbols_of_stripped_programs(server: Server, tmp_path: Path) -> None:
+    """MiniDebugInfo in the program, and what a debuginfod server has; one that has something else is named."""
+    need("uprobe")
+    need("bpf_loop")
+    path = compiled(tmp_path, "program", STRIPPED, "-g", "-O2", "-Wl,--build-id")
+    tool("objcopy", "--only-keep-debug", path, tmp_path / "full")
+    tool("objcopy", "--only-keep-debug", "--strip-debug", path, tmp_path / "mini")
+    (tmp_path / "mini.xz").write_bytes(lzma.compress((tmp_path / "mini").read_bytes()))
+    small, bare = tmp_path / "with-symbols", tmp_path / "without"
+    tool("objcopy", "--strip-all", f"--add-section=.gnu_debugdata={tmp_path}/mini.xz", path, small)
+    tool("objcopy", "--strip-all", path, bare)
+    build_id = ElfFile.open(str(bare)).build_id
+    site = Site()
+    thread = threading.Thread(target=site.server.serve_forever)
+    thread.start()
+    try:
+        environment = {"DEBUGINFOD_URLS": site.url, "DEBUGINFOD_CACHE_PATH": f"{tmp_path}/cache", "no_proxy": "*"}
+
+        def run(program: Path) -> str:
+            words = ("-q", "-e", STACKS.replace("BIN", str(program)), "-c", str(program))
+            result = server.run(words, environment=environment, timeout=60)
+            return result.stdout + result.stderr
+
+        assert_frames(run(small), ["hidden+", "main+"])
+        assert site.asked == []
+        site.files[f"/buildid/{build_id}/debuginfo"] = small.read_bytes()[:-1]
+        assert f"debuginfod at {site.url} gave no debug information" in run(bare)
+        site.files[f"/buildid/{build_id}/debuginfo"] = (tmp_path / "full").read_bytes()
+        assert_frames(run(bare), ["hidden+", "[inlined] within@", "program.c:3", "main+", "program.c:4"])
+    finally:
+        site.server.shutdown()
+        thread.join()
+        site.server.server_close()
+
+
+def assert_frames(output: str, texts: list[str]) -> None:
+    """Both stacks are there, with functions in this order."""
+    for key in ("@[hidden,", "@called["):
+        assert key in output, output
+        _, _, stack = output.partition(key)
+        stack = stack.partition("]: ")[0]
+        places = [stack.find(text) for text in texts]
+        assert -1 not in places, output
+        assert places == sorted(places), output

@@ -62,8 +62,12 @@ class Binary:
     @cached_property
     def _go(self) -> SymbolTable | None:
         """The functions of a Go program without a symbol table."""
-        stripped = all(section.name != ".symtab" for section in self.elf.sections)
-        return go_functions.functions(self.elf) if stripped else None
+        return go_functions.functions(self.elf) if self.is_stripped else None
+
+    @property
+    def is_stripped(self) -> bool:
+        """True if the file itself has no symbol table but that of the dynamic linker."""
+        return all(section.name != ".symtab" for section in self.elf.sections)
 
     @cached_property
     def go_code(self) -> range:
@@ -78,7 +82,7 @@ class Binary:
     def _with_symbols(self) -> list[ElfFile]:
         """The files with the symbol tables of this binary."""
         other = None
-        if not any(section.name == ".symtab" for section in self.elf.sections):
+        if self.is_stripped:
             other = self._debug_file() or self.elf.mini_debug_info
         return [self.elf] if other is None else [self.elf, other]
 
@@ -187,6 +191,7 @@ class Binary:
         if path is not None and debug_files.has_build_id(path, self.elf.build_id):
             self.debug_path = path
             del self.debug
+            self.__dict__.pop("tables", None)
 
     @property
     def problems(self) -> list[str]:
@@ -208,6 +213,8 @@ class UserBinaries:
     def __init__(self, debug_options: Iterable[str] = ()) -> None:
         self._search = debug_files.directories(debug_options)
         self._opened: dict[str, tuple[tuple[int, int, int], Binary]] = {}
+        self._one_of_many: set[str] = set()
+        """Paths that a pattern has selected: servers are not asked for the symbols of each."""
 
     def binary(self, path: str) -> Binary:
         """The binary at a path, also when the file went since it was opened.
@@ -227,7 +234,8 @@ class UserBinaries:
         return known[1]
 
     def can_open(self, path: str) -> bool:
-        """True if there is (or was, when it was opened) an ELF file at a path."""
+        """True if there is (or was, when it was opened) an ELF file at a path, which is one of those of a pattern."""
+        self._one_of_many.add(path)
         try:
             self.binary(path)
         except TraceError:
@@ -235,9 +243,13 @@ class UserBinaries:
         return True
 
     def symbols(self, path: str, pattern: str) -> list[UserSymbol]:
-        """Functions of a binary by ``*`` pattern."""
+        """Functions of a binary by ``*`` pattern; servers are asked for one of a stripped binary that was named."""
         binary = self.binary(path)
-        return [placed for symbol in binary.functions(pattern) if (placed := _placed(binary, symbol))]
+        functions = binary.functions(pattern)
+        if not functions and "*" not in pattern and path not in self._one_of_many and binary.is_stripped:
+            binary.ask_servers()
+            functions = binary.functions(pattern)
+        return [placed for symbol in functions if (placed := _placed(binary, symbol))]
 
     def cpp_symbols(self, path: str, pattern: str) -> list[tuple[UserSymbol, str]]:
         """Functions whose demangled name a ``*`` pattern accepts, with that name."""

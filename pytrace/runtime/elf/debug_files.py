@@ -1,8 +1,9 @@
 """Separate files with the symbols and DWARF of a stripped binary, on this machine or from debuginfod servers.
 
-A server is asked only for what a script names (arguments by name, source lines), and only when ``DEBUGINFOD_URLS`` says
-where. An answer must begin within ``DEBUGINFOD_TIMEOUT`` seconds (10 without it), and is refused beyond
-``DEBUGINFOD_MAXSIZE`` bytes (4 GiB without it). It is stored only if it is an ELF file with the wanted build id.
+A server is asked only for what a script names (functions, arguments by name, source lines), and only when
+``DEBUGINFOD_URLS`` says where. An answer must begin within ``DEBUGINFOD_TIMEOUT`` seconds (10 without it), and is
+refused beyond ``DEBUGINFOD_MAXSIZE`` bytes (4 GiB without it). It is stored only if it is an ELF file with the wanted
+build id.
 
 Source: ``debuginfod(8)`` for the paths of servers, ``debuginfod_find_debuginfo(3)`` for the cache and the environment.
 """

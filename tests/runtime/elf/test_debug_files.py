@@ -401,6 +401,27 @@ def test_a_server_is_asked_once_and_its_answer_kept(
     assert len(site.asked) == 2
 
 
+def test_a_function_of_a_stripped_program_by_name(
+    site: Site, stripped: tuple[Path, bytes, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, data, build_id = stripped
+    place = addresses(path)["work"]
+    tool("objcopy", "--strip-all", path)
+    monkeypatch.setenv("DEBUGINFOD_URLS", site.url)
+    site.files[f"/buildid/{build_id}/debuginfo"] = data
+    many = UserBinaries()
+    assert many.can_open(str(path))
+    assert many.symbols(str(path), "work") == UserBinaries().symbols(str(path), "wor*") == []
+    assert site.asked == [], "neither for files of a pattern, nor for a pattern of functions"
+    binaries = UserBinaries()
+    assert [symbol.address for symbol in binaries.symbols(str(path), "work")] == [place]
+    assert binaries.symbols(str(path), "missing") == []
+    assert len(site.asked) == 1
+    covering = UserBinaries().binary(str(path)).covering(place)
+    assert covering is not None
+    assert covering.name == "work", "stacks have the name, too, from the cache"
+
+
 def test_a_home_that_is_not_there_is_not_made(
     site: Site, stripped: tuple[Path, bytes, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

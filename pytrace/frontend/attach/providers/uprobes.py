@@ -146,6 +146,7 @@ class UserProbe(BinaryProvider):
             hints = [f"it is a C++ function: write {point.kind.name}:{path}:cpp:{name}"]
         elif not hints and not scope.kernel.user_symbols(path, "*"):
             hints = ["the file has no symbols: probe an address instead, with --unsafe"]
+            hints += scope.kernel.user_debug_problems(path)
         hints = [*_usdt_probes(path, name, scope), *_of_libc(point, path, name, scope), *hints]
         scope.missing(f"there is no function {name!r} in {path}", point.span, hints)
 
