@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -25,14 +26,28 @@ def main(name: str, folder: Path, seconds: str) -> None:
     ]  # fmt: skip
     own, kept = folder / "corpus", CORPUS / name
     own.mkdir(parents=True, exist_ok=True)
-    if seconds == "merge":
-        places = [folder / "merged", kept, own]
+    program = sys.argv[0]
+    if seconds == "inner":
+        # A part of a merge, with the words that libFuzzer has given to it.
+        places, options = [], sys.argv[4:]
+    elif seconds == "merge":
+        places = [folder / "merged", *([kept] if kept.is_dir() else []), own]
         options.append("-merge=1")
+        program = str(_launcher(name, folder))
     else:
         places = [own, _seeds(target, folder / "seeds"), *([kept] if kept.is_dir() else [])]
         options += [f"-max_total_time={seconds}", *_dictionary(target, folder / "words")]
-    atheris.Setup([sys.argv[0], *options, *map(str, places)], lambda data: attempt(target, data))
+    atheris.Setup([program, *options, *map(str, places)], lambda data: attempt(target, data))
     atheris.Fuzz()
+
+
+def _launcher(name: str, folder: Path) -> Path:
+    """A program that libFuzzer starts by its name: it merges in other processes, which may die."""
+    path = folder / "merge"
+    words = shlex.join([sys.executable, "-m", "tests.fuzz.run", name, str(folder), "inner"])
+    path.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+    path.chmod(0o755)
+    return path
 
 
 def _seeds(target: Target, folder: Path) -> Path:
