@@ -43,7 +43,7 @@ SHOWN = 1000
 OF_A_RUN = frozenset({
     "program", "comm", "uid", "duration", "format", "output", "save", "quiet", "no_warnings", "unsafe", "budget",
     "over_budget", "max_rate", "probe_filter", "no_feature", "max_memory", "metrics", "live", "include_directories",
-    "includes",
+    "includes", "debuginfo",
 })  # fmt: skip
 """Options of a run that hold for one on many hosts."""
 
@@ -197,7 +197,7 @@ def _fleet(
             unsafe=line.flag("unsafe"), comm=line.many("comm"), uid=line.many("uid"),
             no_features=sorted(options.disabled), max_rate={rate.pattern: rate.hits for rate in options.rates},
             budget=options.budget.text if options.budget else None,
-            over_budget=options.budget.action if options.budget else SAMPLE,
+            over_budget=options.budget.action if options.budget else SAMPLE, debuginfo=options.debuginfo,
         )  # fmt: skip
     except ValueError as error:
         raise TraceError(f"pytrace fleet: {error}") from None

@@ -25,10 +25,12 @@ from pytrace.interface.compiled import (
     ahead_of_time,
     check_names,
     compile_options,
+    folders,
     read,
 )
 from pytrace.interface.selection import Users
 from pytrace.interface.snapshots import Snapshot
+from pytrace.interface.stack_names import StackNames
 from pytrace.remote import controller, hosts, messages, rollout, top_keys
 from pytrace.remote.answer import Answer
 from pytrace.remote.carriage import AGENT, PYTHON, Carriage, Stopping
@@ -39,8 +41,9 @@ from pytrace.remote.messages import Limits, Options, Relay, Request, Route
 from pytrace.remote.pods import Cluster
 from pytrace.remote.push import Pusher, bootstrap
 from pytrace.remote.variants import Compile
+from pytrace.results.snapshot import SnapshotData
 
-NOT_HERE = frozenset({"pid", "pids", "command", "follow", "netns", "debuginfo", "cached", "mark_unreadable"})
+NOT_HERE = frozenset({"pid", "pids", "command", "follow", "netns", "cached", "mark_unreadable"})
 """Arguments of a run that say nothing about many hosts."""
 PAUSE = 0.1
 """Seconds between two looks for news."""
@@ -295,7 +298,8 @@ def fleet(
         ssh_options: options for ssh.
         topology: a file of gateways, in ClusterShell's form; without it that of its configuration, if any; ``"none"``.
         tell: is called with a line when the script is attached on all hosts of a stage on which it can be.
-        arguments: those of :class:`pytrace.interface.compiled.Arguments` that say something about each host.
+        arguments: those of :class:`pytrace.interface.compiled.Arguments` that say something about each host;
+            ``debuginfo`` is for this machine, which names functions of stacks that hosts cannot.
 
     Raises:
         ScriptError: the script has errors.
@@ -324,7 +328,12 @@ def fleet(
     )  # fmt: skip
     program = script if isinstance(script, Program) else _program(script, arguments, compile_there)
     request = _request(program, limits, arguments)
-    answer = Answer(asked.label, by or "", asked.named, max_keys)
+    stacks = StackNames(folders(arguments.get("debuginfo", ())))
+
+    def named(snapshot: SnapshotData) -> SnapshotData:
+        return stacks.named(snapshot if asked.named is None else asked.named(snapshot))
+
+    answer = Answer(asked.label, by or "", named, max_keys)
     pusher = Pusher(once=push == "once") if push else None
     relay = Relay(protocol=messages.PROTOCOL, request=request, route=Route(gateway=""), command="", push=push,
                   most_keys=max_keys)  # fmt: skip

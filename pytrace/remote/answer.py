@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from msgspec.structs import replace
 
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.types import Record, Tuple, Type
+from pytrace.core.types import Array, Record, Tuple, Type
 from pytrace.remote import top_keys
 from pytrace.results.merge import merge
 from pytrace.results.snapshot import MapData, SnapshotData, Table
@@ -131,3 +132,14 @@ def _labelled_table(table: Table, name: str, label: str) -> Table:
     record = Record((name, *table.type.names), (types.String(LABEL), *table.type.members))
     rows = {run: [(label, *row) for row in rows] for run, rows in table.rows.items()}
     return replace(table, type=record, rows=rows)
+
+
+def changed(type_: Type | None, value: Any, leaf: Callable[[Type | None, Any], Any]) -> Any:
+    """A value with other leaves: *leaf* is called with type and value of each, in tuples, records and arrays."""
+    match type_:
+        case Tuple() | Record():
+            return tuple(changed(member, each, leaf) for member, each in zip(type_.members, value, strict=True))
+        case Array():
+            return tuple(changed(type_.element, each, leaf) for each in value)
+        case _:
+            return leaf(type_, value)

@@ -117,10 +117,10 @@ def routes(hosts: Sequence[str], topology: str = "") -> tuple[Route, ...]:
         raise TraceError(f"the topology {path!r}: {error}", hints=hints) from None
 
 
-def _routes(machine: str, tree: object, hosts: Any) -> tuple[list[str], tuple[Route, ...]]:
+def _routes(machine: str, tree: object, hosts: NodeSet) -> tuple[list[str], tuple[Route, ...]]:
     """The hosts that a machine reaches directly, and its routes to others."""
     direct: list[str] = []
-    through: dict[str, Any] = {}
+    through: dict[str, NodeSet] = {}
     for hop, targets in PropagationTreeRouter(machine, tree).dispatch(hosts):
         if str(hop) == str(targets):
             direct += map(str, targets)

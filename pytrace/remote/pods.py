@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
 from pytrace.core.types import Array, CgroupPath, Record, Tuple, Type
+from pytrace.remote.answer import changed
 from pytrace.results.snapshot import MapData, SnapshotData, Table
 
 Manifest: TypeAlias = dict[str, object]
@@ -262,26 +263,19 @@ class ContainerNames:
     def _map(self, data: MapData) -> MapData:
         if not (_has_paths(data.key) or _has_paths(data.value)):
             return data
-        entries = {self._value(data.key, key): self._value(data.value, value) for key, value in data.entries.items()}
-        times = data.times and {self._value(data.key, key): time for key, time in data.times.items()}
+        key, value, leaf = data.key, data.value, self._leaf
+        entries = {changed(key, own, leaf): changed(value, counted, leaf) for own, counted in data.entries.items()}
+        times = data.times and {changed(key, own, leaf): time for own, time in data.times.items()}
         return replace(data, entries=entries, times=times)
 
     def _table(self, table: Table) -> Table:
         if not _has_paths(table.type):
             return table
-        rows = {run: [self._value(table.type, row) for row in rows] for run, rows in table.rows.items()}
+        rows = {run: [changed(table.type, row, self._leaf) for row in rows] for run, rows in table.rows.items()}
         return replace(table, rows=rows)
 
-    def _value(self, type_: Type | None, value: Any) -> Any:
-        match type_:
-            case CgroupPath():
-                return self.name(value)
-            case Tuple() | Record():
-                return tuple(self._value(member, each) for member, each in zip(type_.members, value, strict=True))
-            case Array():
-                return tuple(self._value(type_.element, each) for each in value)
-            case _:
-                return value
+    def _leaf(self, type_: Type | None, value: object) -> object:
+        return self.name(value) if isinstance(type_, CgroupPath) and isinstance(value, str) else value
 
 
 def shows_cgroups(snapshot: SnapshotData) -> bool:

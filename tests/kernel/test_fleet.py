@@ -16,7 +16,8 @@ import pytrace
 from pytrace.remote import messages
 from pytrace.remote.messages import Hello, Refused
 from pytrace.results import file_form
-from tests.support import faulty_hosts, ssh_hosts
+from pytrace.runtime.binaries.user_binary import Binary
+from tests.support import faulty_hosts, small_program, ssh_hosts
 from tests.support.agents import COUNTING, ROOT, call
 from tests.support.patience import patience
 from tests.support.scraped import serving
@@ -144,6 +145,36 @@ def test_gateways_behind_gateways(tmp_path: Path) -> None:
         out, error = fleet.communicate(timeout=patience(60))
     assert (fleet.returncode, out.strip()) == (1, "@: 1")
     assert "a2,b[1-2],c1: not asked: the roll-out stopped (a1: its script ended with status 2)\n" in error
+
+
+LAYERS = """
+#pragma GCC optimize ("no-omit-frame-pointer")
+#include <sys/syscall.h>
+#include <unistd.h>
+__attribute__((noinline)) int innermost(void) { return syscall(SYS_getppid) + 1; }
+__attribute__((noinline)) int middle(void) { return innermost() + 1; }
+__attribute__((noinline)) int outer(void) { return middle() + 1; }
+int main(void) { return outer() == 0; }
+"""
+
+
+def test_functions_that_hosts_cannot_name(tmp_path: Path) -> None:
+    """The stacks of a stripped program are named by its debug file, which only the controller is told of."""
+    stripped, debug = small_program.split(small_program.built(tmp_path, text=LAYERS), tmp_path)
+    build_id = Binary.open(str(stripped)).elf.build_id
+    folder = tmp_path / "debug" / ".build-id" / build_id[:2]
+    folder.mkdir(parents=True)
+    debug.rename(folder / f"{build_id[2:]}.debug")
+    script = 't:syscalls:sys_enter_getppid /comm == "stripped"/ { @[ustack] = count(); }'
+    with local("--hosts", "a[1-2]", "-e", script, "--debuginfo", str(tmp_path / "debug")) as fleet:
+        wait_for(fleet, "attached on 2 of 2 hosts")
+        subprocess.run([stripped], check=True)
+        fleet.send_signal(signal.SIGINT)
+        out, error = fleet.communicate(timeout=patience(60))
+    assert (fleet.returncode, error) == (0, "2 of 2 hosts answered\n")
+    assert "middle+" in out, out
+    assert "outer+" in out, out
+    assert out.rstrip().endswith("]: 2"), out
 
 
 def test_hosts_without_pytrace(tmp_path: Path) -> None:

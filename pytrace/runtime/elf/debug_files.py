@@ -131,6 +131,14 @@ def fetched(build_id: str) -> dict[str, tuple[str, ...]]:
     return {"/".join((*place, build_id, "debuginfo")): (*place, build_id) for place in places}
 
 
+def of_build_id(build_id: str, search: Iterable[str]) -> Iterator[str]:
+    """Debug files that a build id may have: in absolute directories to search, and in caches of debuginfod."""
+    for folder in search:
+        if os.path.isabs(folder):
+            yield os.path.join(folder, ".build-id", build_id[:2], f"{build_id[2:]}.debug")
+    yield from (path for path, place in fetched(build_id).items() if _is_private(place))
+
+
 def _is_private(place: tuple[str, ...]) -> bool:
     """True if nobody but root and the user can have put the debug file into a directory of a cache.
 

@@ -1,0 +1,123 @@
+"""Names of functions that hosts could not name, from files of this machine with the same build ids.
+
+Hosts name the functions of stacks by what they have. Where that is nothing (stripped binaries), a frame is a place:
+build id, and address in what was linked. Such places are looked up here, once for each: in the binary of the same path,
+in debug files, and in the cache of debuginfod; servers are not asked, as hosts wait for this machine meanwhile. Build
+ids and paths are what hosts say: files are only read.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import threading
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from pytrace.core.diagnostics import TraceError
+from pytrace.core.types import Array, Record, Stack, StackMode, Tuple, Type
+from pytrace.remote.answer import changed
+from pytrace.results.joining import joiner
+from pytrace.results.snapshot import MapData, SnapshotData, Table
+from pytrace.results.values import Frame, Portable, StackTrace, Value
+from pytrace.runtime.binaries.user_binary import Binary
+from pytrace.runtime.elf import debug_files
+from pytrace.runtime.symbols.images import Images
+
+AS_PLACES = frozenset({StackMode.RAW, StackMode.BUILD_ID})
+"""Modes of stacks that the script has chosen to have without names."""
+_BUILD_ID = re.compile(r"[0-9a-f]{8,64}", re.ASCII)
+
+
+class StackNames:
+    """Names the functions of snapshots of hosts."""
+
+    def __init__(self, debuginfo: Iterable[str] = ()) -> None:
+        """*debuginfo*: directories with debug files, instead of ``/usr/lib/debug``."""
+        self._search = [folder.removeprefix("+") for folder in debug_files.directories(debuginfo)]
+        self._images = Images({}, lines=False, debuginfo=debuginfo)
+        self._binaries: dict[tuple[str, str], Binary | None] = {}
+        self._lock = threading.Lock()
+        """As answers so far are made in other threads."""
+
+    def named(self, snapshot: SnapshotData) -> SnapshotData:
+        """A snapshot in which functions have names, as far as files with their build ids are here."""
+        with self._lock:
+            maps = {name: self._map(data) for name, data in snapshot.maps.items()}
+            return replace(snapshot, maps=maps, tables=tuple(map(self._table, snapshot.tables)))
+
+    def _map(self, data: MapData) -> MapData:
+        if not (_has_stacks(data.key) or _has_stacks(data.value)):
+            return data
+        join, entries, times = joiner(data.value), dict[Portable, Value](), dict[Portable, int]()
+        for key, value in data.entries.items():
+            named = changed(data.key, key, self._leaf)
+            # Places that one process could name, and another could not, become equal.
+            entries[named] = join(entries.get(named), changed(data.value, value, self._leaf))
+        for key, time in (data.times or {}).items():
+            named = changed(data.key, key, self._leaf)
+            times[named] = max(times.get(named, 0), time)
+        return replace(data, entries=entries, times=None if data.times is None else times)
+
+    def _table(self, table: Table) -> Table:
+        if not _has_stacks(table.type):
+            return table
+        rows = {run: [changed(table.type, row, self._leaf) for row in rows] for run, rows in table.rows.items()}
+        return replace(table, rows=rows)
+
+    def _leaf(self, type_: Type | None, value: object) -> object:
+        if isinstance(value, StackTrace) and _has_stacks(type_):
+            return value._replace(frames=tuple(frame for place in value.frames for frame in self._frames(place)))
+        return value
+
+    def _frames(self, place: Frame) -> tuple[Frame, ...]:
+        """The functions of a frame; itself where it has a name, or none is known."""
+        if place.function or not (place.address and _BUILD_ID.fullmatch(place.build_id)):
+            return (place,)
+        key = place.build_id, place.module
+        if key not in self._binaries:
+            self._binaries[key] = self._binary(*key)
+        binary = self._binaries[key]
+        found = [] if binary is None else self._images.frames(binary, place.module, place.address)
+        if not found or not found[0].name:
+            return (place,)
+        return tuple(
+            Frame(
+                one.name, one.offset, one.module, place.build_id, one.file, one.line, one.inlined, place.address
+            )
+            for one in found
+        )  # fmt: skip
+
+    def _binary(self, build_id: str, path: str) -> Binary | None:
+        """A file with a build id: the binary itself if it is here, or else its debug file."""
+        for candidate in (path, *debug_files.of_build_id(build_id, self._search)):
+            if _is_file(candidate) and debug_files.has_build_id(candidate, build_id):
+                return self._opened(candidate)
+        return None
+
+    def _opened(self, path: str) -> Binary | None:
+        try:
+            return self._images.binary(path, os.stat(path))
+        except (TraceError, OSError):
+            return None
+
+
+def _is_file(path: str) -> bool:
+    try:
+        return os.path.isabs(path) and stat.S_ISREG(os.stat(path).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def _has_stacks(type_: Type | None) -> bool:
+    match type_:
+        case Stack():
+            return type_.user and type_.mode not in AS_PLACES
+        case Tuple() | Record():
+            return any(map(_has_stacks, type_.members))
+        case Array():
+            return _has_stacks(type_.element)
+        case _:
+            return False
