@@ -51,7 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             from pytrace.cli import subcommands
 
             return subcommands.run(words)
-        if words and words[0] in SHORTCUTS:
+        shortcut = bool(words) and words[0] in SHORTCUTS
+        if shortcut:
             from pytrace.cli.scripts import shortcuts
 
             words = shortcuts.expand(words)
@@ -61,6 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.write(completion.answer(words[1], words[2]))
             return 0
         line = read(words, script_finder.find)
+        if shortcut:
+            line.bcc_letters.clear()  # the user has not named the tool
         try:
             script_finder.complete(line)
             return _dispatch(line)
