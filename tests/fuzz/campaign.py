@@ -82,7 +82,7 @@ def keep(name: str) -> int:
     shutil.rmtree(merged, ignore_errors=True)
     merged.mkdir(parents=True)
     kept.mkdir(parents=True, exist_ok=True)
-    subprocess.run(command(name, "merge"), cwd=ROOT, capture_output=True, check=False)
+    subprocess.run([*command(name, "merge"), str(kept)], cwd=ROOT, capture_output=True, check=False)
     sizes = sorted((path.stat().st_size, path) for path in merged.iterdir())
     known = {path.read_bytes() for path in kept.iterdir()}
     room = MOST_KEPT - sum(map(len, known))

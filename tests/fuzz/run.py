@@ -1,4 +1,7 @@
-"""Runs one fuzz target with atheris (``scripts/fuzz`` calls this): ``python -m tests.fuzz.run TARGET FOLDER SECONDS``.
+"""Runs one fuzz target with atheris (``scripts/fuzz`` calls this).
+
+    python -m tests.fuzz.run TARGET FOLDER SECONDS
+    python -m tests.fuzz.run TARGET FOLDER merge KEPT
 
 *FOLDER* collects inputs that reach new code, and inputs that fail. The code of pytrace and pyelftools is instrumented.
 """
@@ -16,20 +19,25 @@ from tests.fuzz.corpus import CORPUS
 from tests.fuzz.target import MEMORY, SECONDS, Target, attempt
 
 
-def main(name: str, folder: Path, seconds: str) -> None:
-    """Fuzz a target for some seconds; ends with status 77 at the first input that fails. *seconds* may be ``merge``."""
+def main(name: str, folder: Path, seconds: str, *words: str) -> None:
+    """Fuzz a target for some seconds; ends with status 77 at the first input that fails.
+
+    Where *seconds* is ``merge``, the smallest inputs that reach all code are collected, beyond those of the folder that
+    *words* names.
+    """
     with atheris.instrument_imports(include=["pytrace", "elftools", "http"], enable_loader_override=False):
         target = table.find(name)
     options = [
         f"-max_len={target.length}", f"-timeout={SECONDS * 3:.0f}", f"-rss_limit_mb={2 * MEMORY >> 20}",
         f"-artifact_prefix={folder}/", "-print_final_stats=1",
     ]  # fmt: skip
-    own, kept = folder / "corpus", CORPUS / name
+    own = folder / "corpus"
+    kept = Path(words[0]) if seconds == "merge" else CORPUS / name
     own.mkdir(parents=True, exist_ok=True)
     program = sys.argv[0]
     if seconds == "inner":
         # A part of a merge, with the words that libFuzzer has given to it.
-        places, options = [], sys.argv[4:]
+        places, options = [], [*words]
     elif seconds == "merge":
         places = [folder / "merged", *([kept] if kept.is_dir() else []), own]
         options.append("-merge=1")
@@ -69,4 +77,4 @@ def _escaped(word: str) -> str:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3])
+    main(sys.argv[1], Path(sys.argv[2]), *sys.argv[3:])
