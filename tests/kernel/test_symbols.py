@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import lzma
 import os
+import shutil
 import subprocess
 import threading
 from pathlib import Path
@@ -226,16 +227,26 @@ def test_symbols_of_stripped_programs(server: Server, tmp_path: Path) -> None:
         site.files[f"/buildid/{build_id}/debuginfo"] = small.read_bytes()[:-1]
         assert f"debuginfod at {site.url} gave no debug information" in run(bare)
         site.files[f"/buildid/{build_id}/debuginfo"] = (tmp_path / "full").read_bytes()
-        assert_frames(run(bare), ["hidden+", "[inlined] within@", "program.c:3", "main+", "program.c:4"])
+        whole = ["hidden+", "[inlined] within@", "program.c:3", "main+", "program.c:4"]
+        assert_frames(run(bare), whole)
+        # Without a probe that names a function, stacks ask: at the end, and once for a binary.
+        for stored in (tmp_path / "cache").iterdir():
+            shutil.rmtree(stored)
+        site.asked.clear()
+        stacks = STACKS[STACKS.index("tracepoint:") :]
+        script = f"config = {{ stack_unwinding = auto }} {stacks}"
+        result = server.run(("-e", script, "-c", str(bare)), environment=environment, timeout=60)
+        assert_frames(result.stdout, whole, ("@called[",))
+        assert site.asked.count(f"/buildid/{build_id}/debuginfo") == 1
     finally:
         site.server.shutdown()
         thread.join()
         site.server.server_close()
 
 
-def assert_frames(output: str, texts: list[str]) -> None:
-    """Both stacks are there, with functions in this order."""
-    for key in ("@[hidden,", "@called["):
+def assert_frames(output: str, texts: list[str], keys: tuple[str, ...] = ("@[hidden,", "@called[")) -> None:
+    """The stacks are there, with functions in this order."""
+    for key in keys:
         assert key in output, output
         _, _, stack = output.partition(key)
         stack = stack.partition("]: ")[0]

@@ -22,7 +22,7 @@ from pytrace.runtime.elf.symbol_table import Symbol, function_names
 from pytrace.runtime.host.name_patterns import matching, name_pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from pytrace.core.types import Type
     from pytrace.runtime.elf.file import ElfFile
@@ -180,18 +180,26 @@ class Binary:
             file.close()
         return None
 
-    def ask_servers(self) -> None:
-        """Fetch DWARF that is not on this machine from debuginfod servers, where there are any; once."""
+    def ask_servers(self, stop: Callable[[], bool] = bool) -> None:
+        """Fetch DWARF that is not on this machine from debuginfod servers, where there are any; once.
+
+        It is given up when *stop* returns True.
+        """
         if self._asked or self.debug is not None or not self.elf.build_id:
             return
         self._asked = True
         if not os.environ.get("DEBUGINFOD_URLS"):
             return
-        path, self._unanswered = debug_files.fetch(self.elf.build_id)
+        path, self._unanswered = debug_files.fetch(self.elf.build_id, stop)
         if path is not None and debug_files.has_build_id(path, self.elf.build_id):
             self.debug_path = path
             del self.debug
             self.__dict__.pop("tables", None)
+
+    @property
+    def unanswered(self) -> list[str]:
+        """What servers answered instead of the debug file, as sentences."""
+        return self._unanswered
 
     @property
     def problems(self) -> list[str]:

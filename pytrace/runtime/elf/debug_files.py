@@ -1,9 +1,9 @@
 """Separate files with the symbols and DWARF of a stripped binary, on this machine or from debuginfod servers.
 
-A server is asked only for what a script names (functions, arguments by name, source lines), and only when
-``DEBUGINFOD_URLS`` says where. An answer must begin within ``DEBUGINFOD_TIMEOUT`` seconds (10 without it), and is
-refused beyond ``DEBUGINFOD_MAXSIZE`` bytes (4 GiB without it). It is stored only if it is an ELF file with the wanted
-build id.
+A server is asked only for what a script names (functions, arguments by name, source lines) and for the user stacks that
+a run prints at its end, and only when ``DEBUGINFOD_URLS`` says where. An answer must begin within
+``DEBUGINFOD_TIMEOUT`` seconds (10 without it), and is refused beyond ``DEBUGINFOD_MAXSIZE`` bytes (4 GiB without it).
+It is stored only if it is an ELF file with the wanted build id.
 
 Source: ``debuginfod(8)`` for the paths of servers, ``debuginfod_find_debuginfo(3)`` for the cache and the environment.
 """
@@ -15,6 +15,7 @@ import os
 import re
 import stat
 import threading
+import time
 from typing import IO, TYPE_CHECKING
 
 from pytrace.base import private_files, private_folders, progress
@@ -23,7 +24,7 @@ from pytrace.runtime.elf.file import SHT_NOBITS, ElfFile, is_elf
 from pytrace.runtime.host.procfs import resolved
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 DEFAULT_DIRECTORIES = ("", ".debug", "/usr/lib/debug")
 
@@ -180,20 +181,22 @@ def _belongs(binary: ElfFile, path: str, by_checksum: bool) -> bool:
 
 
 _WAIT = 10
+_LOOK_EVERY = 0.1
+"""Seconds between two looks at whether the user still waits."""
 _PIECE = 1 << 18
 _MOST_BYTES = 4 << 30
 
 
-def fetch(build_id: str) -> tuple[str | None, list[str]]:
+def fetch(build_id: str, stop: Callable[[], bool] = bool) -> tuple[str | None, list[str]]:
     """Path of the debug file of a build id, fetched from a server; and what went wrong, as sentences.
 
-    A server that does not have the file is nothing wrong.
+    A server that does not have the file is nothing wrong. It is given up when *stop* returns True.
     """
     problems = []
     for url in os.environ.get("DEBUGINFOD_URLS", "").split():
         if not url.startswith(("http://", "https://")) or not re.fullmatch("[0-9a-f]+", build_id):
             continue
-        download = _Download(url.rstrip("/"), build_id)
+        download = _Download(url.rstrip("/"), build_id, stop)
         if download.run():
             return download.path, []
         if download.problem:
@@ -211,11 +214,12 @@ def _setting(variable: str, default: int) -> float:
 class _Download:
     """One file on its way, in a thread of its own: looking up a host's name cannot be given a time limit."""
 
-    def __init__(self, server: str, build_id: str) -> None:
+    def __init__(self, server: str, build_id: str, stop: Callable[[], bool]) -> None:
         self._url = f"{server}/buildid/{build_id}/debuginfo"
         self._build_id = build_id
         self.path = ""
         self.problem = ""
+        self._stop = stop
         self._wait = _setting("DEBUGINFOD_TIMEOUT", _WAIT)
         self._complete = False
         self._given_up = False
@@ -230,13 +234,20 @@ class _Download:
     def _watch(self) -> bool:
         thread = threading.Thread(target=self._work, daemon=True)
         thread.start()
+        deadline = time.monotonic() + self._wait
         while thread.is_alive():
-            self._progress.clear()
-            if not self._progress.wait(self._wait) and thread.is_alive():
-                self._given_up = True
-                self.problem = f"no answer within {self._wait:g} s (DEBUGINFOD_TIMEOUT sets another limit)"
-                return False
+            if self._stop():
+                return self._give_up("the user did not wait for it")
+            if self._progress.wait(_LOOK_EVERY):
+                self._progress.clear()
+                deadline = time.monotonic() + self._wait
+            elif time.monotonic() > deadline and thread.is_alive():
+                return self._give_up(f"no answer within {self._wait:g} s (DEBUGINFOD_TIMEOUT sets another limit)")
         return self._complete
+
+    def _give_up(self, problem: str) -> bool:
+        self._given_up, self.problem = True, problem
+        return False
 
     def _work(self) -> None:
         from http.client import HTTPException

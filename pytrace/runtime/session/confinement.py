@@ -135,7 +135,7 @@ def _by_type(wanted: Needs, manifest: Manifest, options: RunOptions) -> None:
     if KSym in kinds or any(not stack.user for stack in stacks):
         wanted.keep(KERNEL_SYMBOLS, "CAP_SYSLOG")
         wanted.read += [*_KERNEL_IMAGES, *options.debuginfo, *_named("PYTRACE_VMLINUX", "BPFTRACE_VMLINUX")]
-    if (KSym in kinds or USym in kinds or stacks) and manifest.config.show_debug_info and _named("DEBUGINFOD_URLS"):
+    if (USym in kinds or any(stack.user for stack in stacks)) and _named("DEBUGINFOD_URLS"):
         wanted.families += seccomp.Family
         wanted.read += [*_RESOLVER_FILES, *_named("SSL_CERT_FILE", "SSL_CERT_DIR")]
         wanted.write += [*_cache("debuginfod_client"), *_named("DEBUGINFOD_CACHE_PATH")]

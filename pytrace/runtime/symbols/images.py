@@ -120,6 +120,10 @@ class Images:
                         if not debug.knows(inside):
                             yield from debug.reading(inside)
 
+    def forget_unknown(self) -> None:
+        """Look again for functions that were not known."""
+        self._places = {key: frames for key, frames in self._places.items() if frames[0].name}
+
     def keep(self) -> None:
         """Cache the source lines that were read for later runs."""
         for binary in self._binaries.values():
@@ -142,6 +146,8 @@ class Images:
     def _frames(self, binary: Binary, module: str, inside: int) -> list[Frame]:
         try:
             symbol = binary.covering(inside) or binary.plt_entry(inside)
+            if symbol is None and binary.is_stripped and self._downloaded(binary):
+                symbol = binary.covering(inside)
         except (TraceError, OSError) as error:
             self._unreadable[f"symbols of {module}"] = reason(error)
             symbol = None
@@ -164,6 +170,17 @@ class Images:
                 # A binary of a container, or of a build that is over, may go while it is read.
                 self._unreadable[f"source lines of {module}"] = reason(error)
         return [last]
+
+
+    def _downloaded(self, binary: Binary) -> bool:
+        """Ask servers for a binary's debug information, if the user waits. Returns if there is any."""
+        if binary.debug_path is not None or not self._reading.download(binary.ask_servers):
+            return False
+        if binary.unanswered:
+            self._unreadable[f"symbols of {binary.path}"] = "; ".join(binary.unanswered)
+            # The next question would take as long.
+            self._reading.no_downloads()
+        return binary.debug_path is not None
 
 
 def with_lines(places: list[Place], last: Frame, named: Callable[[str], str]) -> list[Frame]:

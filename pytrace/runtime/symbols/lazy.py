@@ -18,10 +18,14 @@ class LazySymbols:
     def __init__(self, make: Callable[[], Symbolizer]) -> None:
         self._make = make
         self._made: Symbolizer | None = None
+        self._ending: Callable[[Symbolizer], None] | None = None
+        """What a symboliser is told that is made when the run is ending."""
 
     def _symbols(self) -> Symbolizer:
         if self._made is None:
             self._made = self._make()
+            if self._ending is not None:
+                self._ending(self._made)
         return self._made
 
     def kernel(self, address: int, *, caller: bool = False) -> list[Frame]:
@@ -89,6 +93,7 @@ class LazySymbols:
 
     def hurry(self, say: Callable[[str], None] | None) -> None:
         """The run is ending, and the user waits."""
+        self._ending = lambda made: made.hurry(say)
         if self._made is not None:
             self._made.hurry(say)
 

@@ -1,4 +1,4 @@
-"""Reading of debug information that a user waits for: reported when it takes long, and stopped on request."""
+"""Reading and downloads of debug information for which a user waits: both are stopped on request."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ class LineReading:
         self._what = ""
         self._awaited = False
         self._running = False
+        self._downloading = self._no_downloads = False
         self._told = False
         self._spent = 0.0
 
@@ -45,11 +46,32 @@ class LineReading:
         self._what = what
 
     def give_up(self) -> bool:
-        """Stop reading, as the user does not want to wait; False when they do not wait for source lines."""
+        """Stop reading, as the user does not want to wait; False when they do not wait for any of this."""
+        if self._downloading and not self._no_downloads:
+            self._no_downloads = self.given_up = True
+            return True
         if not self._awaited or self.given_up or not (self._running or self._told):
             return False
         self.given_up = True
         return True
+
+    def download(self, ask: Callable[[Callable[[], bool]], None]) -> bool:
+        """Call *ask*, whose argument says whether to stop, once the user waits for the end. Returns if it was called.
+
+        Before that nothing is downloaded: events would be lost meanwhile.
+        """
+        if not self._awaited or self._no_downloads:
+            return False
+        self._downloading = True
+        try:
+            ask(lambda: self._no_downloads)
+        finally:
+            self._downloading = False
+        return True
+
+    def no_downloads(self) -> None:
+        """Download nothing any more."""
+        self._no_downloads = True
 
     def run(self, steps: Iterator[None]) -> bool:
         """Run a reading to its end; False when it was stopped."""

@@ -268,6 +268,7 @@ class Symbolizer:
     def hurry(self, say: Callable[[str], None] | None) -> None:
         """The run is ending, and the user waits; *say* is called with a message when source lines take long."""
         self._reading.hurry(say, "stacks")
+        self._images.forget_unknown()
 
     def wait_for(self, steps: Iterator[None], what: str) -> None:
         """Read to the end of *steps*; *what* is reported when that takes long."""

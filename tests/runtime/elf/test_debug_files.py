@@ -483,6 +483,24 @@ def test_servers_that_do_not_answer(stripped: tuple[Path, bytes, str], monkeypat
     assert "refused" in problem
 
 
+def test_a_download_that_the_user_does_not_wait_for(
+    stripped: tuple[Path, bytes, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build_id = stripped[2]
+    asked: list[bool] = []
+
+    def stop() -> bool:
+        asked.append(len(asked) == 2)
+        return asked[-1]
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("DEBUGINFOD_URLS", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        path, (problem,) = debug_files.fetch(build_id, stop)
+    assert path is None
+    assert problem.endswith("the user did not wait for it")
+    assert asked == [False, False, True]
+
+
 def test_half_of_a_file_is_not_kept(
     site: Site, stripped: tuple[Path, bytes, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

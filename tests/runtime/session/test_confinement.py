@@ -53,12 +53,13 @@ def test_kernel_addresses_need_the_symbols(value: Type) -> None:
 
 def test_debug_files_come_from_servers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert of(KSym()).families == []
+    assert of(USym()).families == []
     monkeypatch.setenv("DEBUGINFOD_URLS", "https://debuginfod.example")
-    wanted = of(KSym())
+    wanted = of(USym())
     assert set(wanted.families) == set(Family)
     assert f"{tmp_path}/debuginfod_client" in wanted.write
-    assert of(UINT64).families == []
+    assert of(Stack(True, 4)).families == wanted.families
+    assert of(UINT64, KSym()).families == [], "servers are not asked for the kernel"
 
 
 def test_databases_of_names() -> None:

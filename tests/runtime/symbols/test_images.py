@@ -11,12 +11,15 @@ from pathlib import Path
 import pytest
 
 from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
+from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.dwarf.places import Place
+from pytrace.runtime.elf import debug_files
 from pytrace.runtime.host import procfs
 from pytrace.runtime.symbols import images
 from pytrace.runtime.symbols.images import Images, vdso_image
+from pytrace.runtime.symbols.line_reading import LineReading
 from pytrace.runtime.symbols.symbolizer import Symbolizer
-from tests.support.compile import compiled
+from tests.support.compile import compiled, tool
 
 TEXT = """
 #include <stdio.h>
@@ -121,6 +124,44 @@ def anew() -> Iterator[None]:
     vdso_image.cache_clear()
     yield
     vdso_image.cache_clear()
+
+
+def test_servers_are_asked_once_the_run_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are for what has no name here: once for a binary, and no more after one that fails."""
+    path = compiled(tmp_path, "program", TEXT, "-O2", "-Wl,--build-id")
+    place = next(symbol.address for symbol in Binary.open(str(path)).functions("place"))
+    tool("objcopy", "--only-keep-debug", path, tmp_path / "full")
+    stripped = [tmp_path / name for name in ("one", "two")]
+    for copy in stripped:
+        tool("objcopy", "--strip-all", path, copy)
+    answers: list[tuple[str | None, list[str]]] = [(None, ["no answer"])]
+    fetched: list[str] = []
+
+    def fetch(build_id: str, stop: Callable[[], bool]) -> tuple[str | None, list[str]]:
+        assert not stop()
+        fetched.append(build_id)
+        return answers[-1]
+
+    monkeypatch.setattr(debug_files, "fetch", fetch)
+    monkeypatch.setenv("DEBUGINFOD_URLS", "http://127.0.0.1:1")
+    unreadable: dict[str, str] = {}
+
+    def names(binaries: Images) -> list[str]:
+        opened = [binaries.binary(str(copy), copy.stat()) for copy in stripped]
+        return [binaries.frames(binary, binary.path, place)[0].name for binary in opened for _ in range(2)]
+
+    for answer, found, questions in (answers[0], [""] * 4, 1), ((str(tmp_path / "full"), []), ["place"] * 4, 2):
+        answers.append(answer)
+        fetched.clear()
+        reading = LineReading()
+        binaries = Images(unreadable, reading=reading)
+        assert names(binaries) == [""] * 4
+        assert not fetched
+        reading.hurry(None, "stacks")
+        binaries.forget_unknown()
+        assert names(binaries) == found
+        assert len(fetched) == questions
+    assert unreadable == {f"symbols of {stripped[0]}": "no answer"}
 
 
 def test_functions_of_the_vdso() -> None:

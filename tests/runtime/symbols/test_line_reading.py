@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -44,6 +44,24 @@ def test_short_readings_are_not_worth_a_word() -> None:
     assert reading.run(_steps([]))
     assert told == []
     assert not reading.give_up(), "it is not source lines that are waited for"
+
+
+def test_downloads_wait_for_the_end_and_for_the_user() -> None:
+    reading = LineReading()
+    asked: list[bool] = []
+
+    def ask(stop: Callable[[], bool]) -> None:
+        asked.append(stop())
+        assert reading.give_up()
+        asked.append(stop())
+        assert not reading.give_up(), "the next signal breaks off"
+
+    assert not reading.download(ask), "events would be lost meanwhile"
+    reading.hurry(None, "stacks")
+    assert reading.download(ask)
+    assert asked == [False, True]
+    assert not reading.download(ask), "nor for the next binary"
+    assert not reading.run(_steps([0])), "source lines are left out, too"
 
 
 def test_giving_up() -> None:
