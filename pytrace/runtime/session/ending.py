@@ -43,6 +43,8 @@ class Ending:
         run.symbols.hurry(run.output.message if not run.embedded and os.isatty(2) else None)
         if run.options.dry_run:
             run.ring.discard()
+            # Nobody wants the events of a dry run.
+            run.ring.discarded = 0
         else:
             self._handle_rest()
         totals = run.losses.report_gaps()
