@@ -57,7 +57,7 @@ def test_what_a_script_prints_at_an_interval(tmp_path: Path) -> None:
     for path in (shown, picture):
         assert run("show", saved, "-o", path)[0] == ""
     # The text of each print, and what the text output of the run would have ended with.
-    prints = [sum(map(int, re.findall(r"\) +(\d+) \|", part))) for part in err.split("@h:\n")[1:]]
+    prints = [sum(map(int, re.findall(r"[\])] +(\d+) \|", part))) for part in err.split("@h:\n")[1:]]
     numbers = [int(number) for number in re.findall(r"@n: (\d+)", err)]
     last: dict[str, dict[Any, Any]] = {name: dict(data.entries) for name, data in read(saved).maps.items()}
     assert len(prints) == len(numbers) == 4
