@@ -33,8 +33,10 @@ UsePAM no
 PermitRootLogin prohibit-password
 PrintMotd no
 ClientAliveInterval 0
-SetEnv AGENT="{agent}"
+SetEnv AGENT="{agent}" SHLVL=2
 """
+"""Bash reads ``.bashrc`` when sshd starts it, but not as an inner shell: what this machine's has may take a minute (the
+lock of a version manager that was killed in it), and is not what is tested."""
 
 _CLIENT = """
 IdentityFile {folder}/user
