@@ -97,12 +97,12 @@ class Fleet:
 
     def __init__(
         self, request: Request, asked: AskedHosts, answer: Answer, stages: rollout.Rollout, variant: Compile,
-        pusher: Pusher | None, tell: Callable[[str], object], tree: Tree | None,
+        pusher: Pusher | None, tell: Callable[[str], object], tree: Tree | None, stacks: StackNames,
     ) -> None:  # fmt: skip
         self._stopping = Stopping()
         self._request, self._hosts, self._answer, self._stages = request, asked, answer, stages
         self._variant, self._pusher, self._tell = variant, pusher, tell
-        self._tree = tree
+        self._tree, self._stacks = tree, stacks
         self._controller: controller.Controller | None = None
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
@@ -147,7 +147,9 @@ class Fleet:
         assert self._thread is not None
         self._thread.join()
         if self._final is None:
-            self._final = Snapshot(self._asked.result())
+            asked = self._stopping.count
+            result = self._stacks.final(self._asked.result(), lambda: self._stopping.count > asked)
+            self._final = Snapshot(result)
             self._folder.cleanup()
         if self._error is not None:
             error, self._error = self._error, None
@@ -338,7 +340,7 @@ def fleet(
     relay = Relay(protocol=messages.PROTOCOL, request=request, route=Route(gateway=""), command="", push=push,
                   most_keys=max_keys)  # fmt: skip
     tree = asked.tree(relay) if asked.tree is not None else None
-    return Fleet(request, asked, answer, stages, program.variant, pusher, tell, tree)
+    return Fleet(request, asked, answer, stages, program.variant, pusher, tell, tree, stacks)
 
 
 def _request(program: Program, limits: Limits, arguments: Arguments) -> Request:

@@ -2,8 +2,8 @@
 
 Hosts name the functions of stacks by what they have. Where that is nothing (stripped binaries), a frame is a place:
 build id, and address in what was linked. Such places are looked up here, once for each: in the binary of the same path,
-in debug files, and in the cache of debuginfod; servers are not asked, as hosts wait for this machine meanwhile. Build
-ids and paths are what hosts say: files are only read.
+in debug files, and in the cache of debuginfod. Its servers are asked for the final answer only, as hosts wait for this
+machine before. Build ids and paths are what hosts say: files are only read.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import re
 import stat
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
@@ -25,6 +25,7 @@ from pytrace.results.values import Frame, Portable, StackTrace, Value
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.elf import debug_files
 from pytrace.runtime.symbols.images import Images
+from pytrace.runtime.symbols.line_reading import LineReading
 
 AS_PLACES = frozenset({StackMode.RAW, StackMode.BUILD_ID})
 """Modes of stacks that the script has chosen to have without names."""
@@ -37,10 +38,21 @@ class StackNames:
     def __init__(self, debuginfo: Iterable[str] = ()) -> None:
         """*debuginfo*: directories with debug files, instead of ``/usr/lib/debug``."""
         self._search = [folder.removeprefix("+") for folder in debug_files.directories(debuginfo)]
-        self._images = Images({}, lines=False, debuginfo=debuginfo)
+        self._reading = LineReading()
+        self._images = Images({}, lines=False, debuginfo=debuginfo, reading=self._reading)
         self._binaries: dict[tuple[str, str], Binary | None] = {}
         self._lock = threading.Lock()
         """As answers so far are made in other threads."""
+
+    def final(self, snapshot: SnapshotData, stop: Callable[[], bool]) -> SnapshotData:
+        """The final answer, named: servers of ``DEBUGINFOD_URLS`` are asked, until one fails or *stop* says so."""
+        if not os.environ.get("DEBUGINFOD_URLS"):
+            return snapshot
+        with self._lock:
+            self._reading.hurry(None, "stacks", stop)
+            self._images.forget_unknown()
+            self._binaries = {key: binary for key, binary in self._binaries.items() if binary is not None}
+        return self.named(snapshot)
 
     def named(self, snapshot: SnapshotData) -> SnapshotData:
         """A snapshot in which functions have names, as far as files with their build ids are here."""
@@ -95,7 +107,17 @@ class StackNames:
         for candidate in (path, *debug_files.of_build_id(build_id, self._search)):
             if _is_file(candidate) and debug_files.has_build_id(candidate, build_id):
                 return self._opened(candidate)
-        return None
+        downloaded: list[str] = []
+        self._reading.download(lambda stop: downloaded.extend(self._fetch(build_id, stop)))
+        return self._opened(downloaded[0]) if downloaded else None
+
+    def _fetch(self, build_id: str, stop: Callable[[], bool]) -> list[str]:
+        """The path of the debug file of a build id from a server, if one has it."""
+        path, problems = debug_files.fetch(build_id, stop)
+        if problems:
+            # The next question would take as long.
+            self._reading.no_downloads()
+        return [] if path is None else [path]
 
     def _opened(self, path: str) -> Binary | None:
         try:

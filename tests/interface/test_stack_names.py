@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from pytrace.interface.stack_names import StackNames
 from pytrace.results.snapshot import SnapshotData
 from pytrace.results.values import Frame, StackTrace
 from pytrace.runtime.binaries.user_binary import Binary
+from pytrace.runtime.elf import debug_files
 from tests.support import small_program
 from tests.support.snapshots import COUNT, STRING, map_data, snapshot, table
 
@@ -75,6 +77,34 @@ def test_the_cache_of_debuginfod(program: Stripped, tmp_path: Path, monkeypatch:
     (folder / "debuginfo").chmod(0o600)
     monkeypatch.setenv("DEBUGINFOD_CACHE_PATH", str(tmp_path))
     assert named(StackNames(["/nowhere"]), of(program.frame("/only/there"))) == ["helper"]
+
+
+def test_servers_are_asked_for_the_final_answer(program: Stripped, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each once, and none after one that fails, or when the user does not wait."""
+    fetched: list[str] = []
+    answers: dict[str, tuple[str | None, list[str]]] = {program.build_id: (str(program.whole), [])}
+
+    def fetch(build_id: str, stop: Callable[[], bool]) -> tuple[str | None, list[str]]:
+        assert not stop()
+        fetched.append(build_id)
+        return answers.get(build_id, (None, []))
+
+    monkeypatch.setattr(debug_files, "fetch", fetch)
+    names = StackNames(["/nowhere"])
+    other, third = "ab" * 20, "cd" * 20
+    answer = names.named(of(program.frame("/a", other), program.frame("/b"), program.frame("/c", third)))
+    assert names.final(answer, lambda: False) == answer
+    assert not fetched, "no server is named"
+    monkeypatch.setenv("DEBUGINFOD_URLS", "http://127.0.0.1:1")
+    assert names.final(answer, lambda: True) == answer
+    assert not fetched, "the user does not wait"
+    for problems, asked in ([], [other, program.build_id, third]), (["no answer"], [other]):
+        answers[other] = None, problems
+        fetched.clear()
+        after = StackNames(["/nowhere"]).final(answer, lambda: False)
+        ((_, stack),) = after.maps["@"].entries
+        assert [frame.function for frame in stack.frames] == ["", "" if problems else "helper", ""]
+        assert fetched == asked
 
 
 def test_other_places_stay_as_they_are(program: Stripped, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from pytrace.remote import messages
 from pytrace.remote.messages import Hello, Refused
 from pytrace.results import file_form
 from pytrace.runtime.binaries.user_binary import Binary
+from tests.runtime.elf.test_debug_files import Site
 from tests.support import faulty_hosts, small_program, ssh_hosts
 from tests.support.agents import COUNTING, ROOT, call
 from tests.support.patience import patience
@@ -158,21 +160,32 @@ int main(void) { return outer() == 0; }
 """
 
 
-def test_functions_that_hosts_cannot_name(tmp_path: Path) -> None:
+@pytest.mark.parametrize("served", [False, True], ids=["folder", "server"])
+def test_functions_that_hosts_cannot_name(served: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stacks of a stripped program are named by its debug file, which only the controller is told of."""
     stripped, debug = small_program.split(small_program.built(tmp_path, text=LAYERS), tmp_path)
     build_id = Binary.open(str(stripped)).elf.build_id
     folder = tmp_path / "debug" / ".build-id" / build_id[:2]
     folder.mkdir(parents=True)
-    debug.rename(folder / f"{build_id[2:]}.debug")
+    place = debug.rename(folder / f"{build_id[2:]}.debug")
     script = 't:syscalls:sys_enter_getppid /comm == "stripped"/ { @[ustack] = count(); }'
-    with local("--hosts", "a[1-2]", "-e", script, "--debuginfo", str(tmp_path / "debug")) as fleet:
+    words = ("--agent", f"env -u DEBUGINFOD_URLS {AGENT}", "-e", script)
+    monkeypatch.setenv("DEBUGINFOD_CACHE_PATH", str(tmp_path / "cache"))
+    monkeypatch.setenv("no_proxy", "*")
+    with ExitStack() as stack:
+        if served:
+            site = stack.enter_context(Site().running())
+            site.files[f"/buildid/{build_id}/debuginfo"] = place.read_bytes()
+            monkeypatch.setenv("DEBUGINFOD_URLS", site.url)
+        else:
+            words = (*words, "--debuginfo", str(tmp_path / "debug"))
+        fleet = stack.enter_context(local("--hosts", "a[1-2]", *words))
         wait_for(fleet, "attached on 2 of 2 hosts")
         subprocess.run([stripped], check=True)
         fleet.send_signal(signal.SIGINT)
         out, error = fleet.communicate(timeout=patience(60))
     assert (fleet.returncode, error) == (0, "2 of 2 hosts answered\n")
-    assert "middle+" in out, out
+    assert "middle+" in out, (out, served and site.asked)
     assert "outer+" in out, out
     assert out.rstrip().endswith("]: 2"), out
 

@@ -6,7 +6,6 @@ import lzma
 import os
 import shutil
 import subprocess
-import threading
 from pathlib import Path
 
 import pytest
@@ -211,10 +210,7 @@ def test_symbols_of_stripped_programs(server: Server, tmp_path: Path) -> None:
     tool("objcopy", "--strip-all", f"--add-section=.gnu_debugdata={tmp_path}/mini.xz", path, small)
     tool("objcopy", "--strip-all", path, bare)
     build_id = ElfFile.open(str(bare)).build_id
-    site = Site()
-    thread = threading.Thread(target=site.server.serve_forever)
-    thread.start()
-    try:
+    with Site().running() as site:
         environment = {"DEBUGINFOD_URLS": site.url, "DEBUGINFOD_CACHE_PATH": f"{tmp_path}/cache", "no_proxy": "*"}
 
         def run(program: Path) -> str:
@@ -238,10 +234,6 @@ def test_symbols_of_stripped_programs(server: Server, tmp_path: Path) -> None:
         result = server.run(("-e", script, "-c", str(bare)), environment=environment, timeout=60)
         assert_frames(result.stdout, whole, ("@called[",))
         assert site.asked.count(f"/buildid/{build_id}/debuginfo") == 1
-    finally:
-        site.server.shutdown()
-        thread.join()
-        site.server.server_close()
 
 
 def assert_frames(output: str, texts: list[str], keys: tuple[str, ...] = ("@[hidden,", "@called[")) -> None:

@@ -34,12 +34,16 @@ class LineReading:
         self._awaited = False
         self._running = False
         self._downloading = self._no_downloads = False
+        self._stop: Callable[[], bool] = bool
         self._told = False
         self._spent = 0.0
 
-    def hurry(self, say: Callable[[str], None] | None, what: str) -> None:
-        """The run is ending, and the user waits; *say* is called with a message when reading *what* takes long."""
-        self._awaited, self._say, self._what = True, say, what
+    def hurry(self, say: Callable[[str], None] | None, what: str, stop: Callable[[], bool] = bool) -> None:
+        """The run is ending, and the user waits; *say* is called with a message when reading *what* takes long.
+
+        *stop* says whether the user waits for downloads no more.
+        """
+        self._awaited, self._say, self._what, self._stop = True, say, what, stop
 
     def name(self, what: str) -> None:
         """Set what the message says is being read."""
@@ -60,11 +64,11 @@ class LineReading:
 
         Before that nothing is downloaded: events would be lost meanwhile.
         """
-        if not self._awaited or self._no_downloads:
+        if not self._awaited or self._no_downloads or self._stop():
             return False
         self._downloading = True
         try:
-            ask(lambda: self._no_downloads)
+            ask(lambda: self._no_downloads or self._stop())
         finally:
             self._downloading = False
         return True

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -347,16 +348,23 @@ class Site:
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}"
 
+    @contextmanager
+    def running(self) -> Iterator[Site]:
+        """It answers until the end of the block."""
+        thread = threading.Thread(target=self.server.serve_forever)
+        thread.start()
+        try:
+            yield self
+        finally:
+            self.server.shutdown()
+            thread.join()
+            self.server.server_close()
+
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    made = Site()
-    thread = threading.Thread(target=made.server.serve_forever)
-    thread.start()
-    yield made
-    made.server.shutdown()
-    thread.join()
-    made.server.server_close()
+    with Site().running() as running:
+        yield running
 
 
 @pytest.fixture(autouse=True)
