@@ -14,14 +14,11 @@ import stat
 import threading
 from collections.abc import Callable, Iterable
 
-from msgspec.structs import replace
-
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import Array, Record, Stack, StackMode, Tuple, Type
-from pytrace.remote.answer import changed
-from pytrace.results.joining import joiner
-from pytrace.results.snapshot import MapData, SnapshotData, Table
-from pytrace.results.values import Frame, Portable, StackTrace, Value
+from pytrace.remote.answer import renamed
+from pytrace.results.snapshot import SnapshotData
+from pytrace.results.values import Frame, StackTrace
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.elf import debug_files
 from pytrace.runtime.symbols.images import Images
@@ -57,27 +54,7 @@ class StackNames:
     def named(self, snapshot: SnapshotData) -> SnapshotData:
         """A snapshot in which functions have names, as far as files with their build ids are here."""
         with self._lock:
-            maps = {name: self._map(data) for name, data in snapshot.maps.items()}
-            return replace(snapshot, maps=maps, tables=tuple(map(self._table, snapshot.tables)))
-
-    def _map(self, data: MapData) -> MapData:
-        if not (_has_stacks(data.key) or _has_stacks(data.value)):
-            return data
-        join, entries, times = joiner(data.value), dict[Portable, Value](), dict[Portable, int]()
-        for key, value in data.entries.items():
-            named = changed(data.key, key, self._leaf)
-            # Places that one process could name, and another could not, become equal.
-            entries[named] = join(entries.get(named), changed(data.value, value, self._leaf))
-        for key, time in (data.times or {}).items():
-            named = changed(data.key, key, self._leaf)
-            times[named] = max(times.get(named, 0), time)
-        return replace(data, entries=entries, times=None if data.times is None else times)
-
-    def _table(self, table: Table) -> Table:
-        if not _has_stacks(table.type):
-            return table
-        rows = {run: [changed(table.type, row, self._leaf) for row in rows] for run, rows in table.rows.items()}
-        return replace(table, rows=rows)
+            return renamed(snapshot, _has_stacks, self._leaf)
 
     def _leaf(self, type_: Type | None, value: object) -> object:
         if isinstance(value, StackTrace) and _has_stacks(type_):

@@ -11,9 +11,10 @@ from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import Array, Record, Tuple, Type
 from pytrace.remote import top_keys
+from pytrace.results.joining import joiner
 from pytrace.results.merge import merge
 from pytrace.results.snapshot import MapData, SnapshotData, Table
-from pytrace.results.values import Portable
+from pytrace.results.values import Portable, Value
 
 WIDTH = 8
 """Snapshots that are merged at once: of N hosts, each entry is merged log(N) times."""
@@ -132,6 +133,34 @@ def _labelled_table(table: Table, name: str, label: str) -> Table:
     record = Record((name, *table.type.names), (types.String(LABEL), *table.type.members))
     rows = {run: [(label, *row) for row in rows] for run, rows in table.rows.items()}
     return replace(table, type=record, rows=rows)
+
+
+def renamed(
+    snapshot: SnapshotData, wanted: Callable[[Type | None], bool], leaf: Callable[[Type | None, object], object]
+) -> SnapshotData:
+    """A snapshot with other leaves (:func:`changed`) where a type is *wanted*; keys that become equal are joined."""
+    maps = {
+        name: _renamed_map(data, leaf) if wanted(data.key) or wanted(data.value) else data
+        for name, data in snapshot.maps.items()
+    }
+    tables = tuple(_renamed_table(table, leaf) if wanted(table.type) else table for table in snapshot.tables)
+    return replace(snapshot, maps=maps, tables=tables)
+
+
+def _renamed_map(data: MapData, leaf: Callable[[Type | None, object], object]) -> MapData:
+    join, entries, times = joiner(data.value), dict[Portable, Value](), dict[Portable, int]()
+    for key, value in data.entries.items():
+        other = changed(data.key, key, leaf)
+        entries[other] = join(entries.get(other), changed(data.value, value, leaf))
+    for key, time in (data.times or {}).items():
+        other = changed(data.key, key, leaf)
+        times[other] = max(times.get(other, 0), time)
+    return replace(data, entries=entries, times=None if data.times is None else times)
+
+
+def _renamed_table(table: Table, leaf: Callable[[Type | None, object], object]) -> Table:
+    rows = {run: [changed(table.type, row, leaf) for row in rows] for run, rows in table.rows.items()}
+    return replace(table, rows=rows)
 
 
 def changed(type_: Type | None, value: Any, leaf: Callable[[Type | None, Any], Any]) -> Any:

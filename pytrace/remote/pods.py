@@ -12,11 +12,10 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 import msgspec
-from msgspec.structs import replace
 
 from pytrace.core.types import Array, CgroupPath, Record, Tuple, Type
-from pytrace.remote.answer import changed
-from pytrace.results.snapshot import MapData, SnapshotData, Table
+from pytrace.remote.answer import renamed
+from pytrace.results.snapshot import SnapshotData
 
 Manifest: TypeAlias = dict[str, object]
 """An object of the Kubernetes API, as JSON has it."""
@@ -257,22 +256,7 @@ class ContainerNames:
 
     def named(self, snapshot: SnapshotData) -> SnapshotData:
         """A snapshot with the names in place of paths of cgroups."""
-        maps = {name: self._map(data) for name, data in snapshot.maps.items()}
-        return replace(snapshot, maps=maps, tables=tuple(self._table(table) for table in snapshot.tables))
-
-    def _map(self, data: MapData) -> MapData:
-        if not (_has_paths(data.key) or _has_paths(data.value)):
-            return data
-        key, value, leaf = data.key, data.value, self._leaf
-        entries = {changed(key, own, leaf): changed(value, counted, leaf) for own, counted in data.entries.items()}
-        times = data.times and {changed(key, own, leaf): time for own, time in data.times.items()}
-        return replace(data, entries=entries, times=times)
-
-    def _table(self, table: Table) -> Table:
-        if not _has_paths(table.type):
-            return table
-        rows = {run: [changed(table.type, row, self._leaf) for row in rows] for run, rows in table.rows.items()}
-        return replace(table, rows=rows)
+        return renamed(snapshot, _has_paths, self._leaf)
 
     def _leaf(self, type_: Type | None, value: object) -> object:
         return self.name(value) if isinstance(type_, CgroupPath) and isinstance(value, str) else value

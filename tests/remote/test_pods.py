@@ -100,6 +100,14 @@ def test_only_paths_of_cgroups_are_named() -> None:
     assert named.tables[0].rows == {"run": [("shop/cart-1/app", 5)]}
 
 
+def test_counts_of_two_paths_of_a_container_are_added() -> None:
+    names = ContainerNames()
+    names.add(POD)
+    paths = [f"unified:/kubepods{between}/pod{UID}/{ID}" for between in ("", "/burstable")]
+    counts = MapData("@", CgroupPath(), Count(), {paths[0]: 3, paths[1]: 4})
+    assert names.named(SnapshotData((), {"@": counts})).maps["@"].entries == {"shop/cart-1/app": 7}
+
+
 def test_a_snapshot_without_paths_of_cgroups() -> None:
     counts = MapData("@", String(128), Count(), {"unified:/x": 1})
     table = Table(Record(("n",), (UINT64,)), {"run": [(5,)]})
