@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections import deque
 from collections.abc import Callable
@@ -10,13 +9,12 @@ from contextlib import ExitStack
 
 from msgspec.structs import replace
 
-from pytrace.base import whole_files
-from pytrace.core.diagnostics import TraceError
+from pytrace.live import saved_files
 from pytrace.live.messages import Command, Lines, Meters, Notice, Start, State
+from pytrace.live.saved_files import Write
 from pytrace.live.terminal import characters, coloured
 from pytrace.live.view_process import Streams, ViewProcess
 from pytrace.results import file_form
-from pytrace.results.formats import table
 from pytrace.results.snapshot import SnapshotData
 
 REFRESH = 1.0
@@ -119,23 +117,8 @@ class AnswerView:
         elif command.do == "save":
             self._write("pts", file_form.write)
         elif command.do == "report":
-            self._write("html", _report)
+            self._write("html", saved_files.write_report)
 
-    def _write(self, suffix: str, write: Callable[[SnapshotData, str], None]) -> None:
+    def _write(self, suffix: str, write: Write) -> None:
         """Write the answer so far to a new file of the working directory."""
-        path = time.strftime(f"pytrace-%Y%m%d-%H%M%S.{suffix}")
-        try:
-            write(self._take(), path)
-            notice = Notice(f"written: {path}")
-        except OSError as error:
-            notice = Notice(f"{path} cannot be written: {error.strerror or error}", error=True)
-        except TraceError as error:
-            notice = Notice(f"{path} was not written: {'; '.join((error.message, *error.hints))}", error=True)
-        self._view.send(notice)
-
-
-def _report(snapshot: SnapshotData, path: str) -> None:
-    row, settings = table.chosen("html", None)
-    write = row.writer()
-    with whole_files.replacing(os.path.abspath(path)) as file:
-        write(snapshot, settings, file)
+        self._view.send(saved_files.written(self._take(), saved_files.new_path(suffix), write))

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections import deque
-from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Thread
 from typing import Protocol
 
-from pytrace.base import whole_files
-from pytrace.core.diagnostics import TraceError
 from pytrace.core.manifest import Manifest
 from pytrace.core.options.run_options import RunOptions
+from pytrace.live import saved_files
 from pytrace.live.messages import Command, Lines, Meters, Notice, Start, State
+from pytrace.live.saved_files import Write
 from pytrace.live.terminal import characters, coloured
 from pytrace.live.view_process import ViewProcess
 from pytrace.results import file_form
-from pytrace.results.formats import table
 from pytrace.results.snapshot import SnapshotData
 from pytrace.runtime.output.covered_output import CoveredOutput
 from pytrace.runtime.session.services.costs import Costs, Measured
@@ -187,7 +184,7 @@ class LiveView(Service):
         elif command.do == "save":
             self._write("pts", file_form.write)
         elif command.do == "report":
-            self._write("html", _report)
+            self._write("html", saved_files.write_report)
 
     def _clear(self, wanted: list[str]) -> None:
         """Empty maps, or all that may be emptied: what programs store and read again stays."""
@@ -205,25 +202,10 @@ class LiveView(Service):
         if not self._resets:
             self._next_state = 0.0
 
-    def _write(self, suffix: str, write: Callable[[SnapshotData, str], None]) -> None:
+    def _write(self, suffix: str, write: Write) -> None:
         """Write a snapshot to a new file; a thread does, as that may take long."""
-        path = time.strftime(f"pytrace-%Y%m%d-%H%M%S.{suffix}")
-        snapshot = self._snapshots.take()
-        Thread(target=self._written, args=(snapshot, path, write), name="pytrace-saving", daemon=True).start()
+        arguments = self._snapshots.take(), saved_files.new_path(suffix), write
+        Thread(target=self._written, args=arguments, name="pytrace-saving", daemon=True).start()
 
-    def _written(self, snapshot: SnapshotData, path: str, write: Callable[[SnapshotData, str], None]) -> None:
-        try:
-            write(snapshot, path)
-            notice = Notice(f"written: {path}")
-        except OSError as error:
-            notice = Notice(f"{path} cannot be written: {error.strerror or error}", error=True)
-        except TraceError as error:
-            notice = Notice(f"{path} was not written: {'; '.join((error.message, *error.hints))}", error=True)
-        self._results.put(notice)
-
-
-def _report(snapshot: SnapshotData, path: str) -> None:
-    row, settings = table.chosen("html", None)
-    write = row.writer()
-    with whole_files.replacing(os.path.abspath(path)) as file:
-        write(snapshot, settings, file)
+    def _written(self, snapshot: SnapshotData, path: str, write: Write) -> None:
+        self._results.put(saved_files.written(snapshot, path, write))
