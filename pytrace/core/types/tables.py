@@ -243,8 +243,8 @@ def map_unit(name: str) -> str:
     return _MAP_UNITS.get(end, "") if stem or end != "s" else ""
 
 
-def map_schema(name: str, key: Type | None, value: Type) -> TableSchema:
-    """The columns of a map's entries; those of the value have the map's name (``@lat``, ``@lat.count``)."""
+def value_columns(name: str, value: Type) -> tuple[Column, ...]:
+    """The columns of a map's values, which have the map's name (``@lat``, ``@lat.count``)."""
     parts: list[tuple[str, Type]]
     if isinstance(value, Stats):
         parts = [("count", UINT64), ("average", INT64), ("total", INT64)]
@@ -253,5 +253,5 @@ def map_schema(name: str, key: Type | None, value: Type) -> TableSchema:
     elif isinstance(value, TSeries):
         parts = [("start", Timestamp()), ("value", INT64)]
     else:
-        return TableSchema((*key_columns(key), *TableSchema.of((name,), (value,)).columns))
-    return TableSchema((*key_columns(key), *(Column(f"{name}.{part}", kind) for part, kind in parts)))
+        return TableSchema.of((name,), (value,)).columns
+    return tuple(Column(f"{name}.{part}", kind) for part, kind in parts)

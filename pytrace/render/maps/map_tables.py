@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pytrace.core import types
-from pytrace.core.types.tables import Column, TableSchema, key_columns, map_schema
+from pytrace.core.types.tables import Column, TableSchema, key_columns, value_columns
 from pytrace.render import csv, histogram, tseries
 from pytrace.render.decoders import Value, for_any
 from pytrace.render.maps.map_printer import Entry, MapPrinter, MapView, Shown, last_interval
@@ -30,14 +30,15 @@ def entries(view: MapView, page: Page, shown: Shown | None = None, *, always: bo
 def table(printer: MapPrinter, page: Page, entries: list[Entry], shown: Shown) -> bytes:
     """Entries of a map, wherever they come from, as a table of their own; empty when there are none."""
     last = last_interval(entries) if isinstance(printer.value_type, types.TSeries) else 0
-    return b"".join(table_parts(printer, page, [entries] if entries else [], shown, last))
+    keys = key_columns(printer.key_type)
+    return b"".join(table_parts(printer, page, keys, [entries] if entries else [], shown, last))
 
 
 def table_parts(
-    printer: MapPrinter, page: Page, blocks: Iterable[list[Entry]], shown: Shown, last: int
+    printer: MapPrinter, page: Page, keys: Sequence[Column], blocks: Iterable[list[Entry]], shown: Shown, last: int
 ) -> Iterator[bytes]:
-    """As :func:`table`, of blocks of entries; *last* is the last interval of time series."""
-    schema = map_schema(printer.title, printer.key_type, printer.value_type)
+    """As :func:`table`, of blocks of entries, with columns *keys*; *last* is the last interval of time series."""
+    schema = TableSchema((*keys, *value_columns(printer.title, printer.value_type)))
     return _table(printer, page, schema, blocks, _rows(printer, shown, last))
 
 

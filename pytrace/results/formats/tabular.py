@@ -8,7 +8,7 @@ from typing import Any, BinaryIO, TypeAlias
 from pytrace.core import byte_escapes, types
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.types.builtin_types import truncated
-from pytrace.core.types.tables import Column, TableSchema, key_columns, map_schema
+from pytrace.core.types.tables import Column, TableSchema, value_columns
 from pytrace.render import csv, histogram, tseries
 from pytrace.render.maps import map_tables
 from pytrace.render.maps.map_printer import Shown
@@ -35,7 +35,7 @@ def write_csv(snapshot: SnapshotData, _options: WriteOptions, file: BinaryIO) ->
         file.writelines(_csv_rows(printers, page, snapshot, table))
     for _, data in sorted(snapshot.maps.items()):
         blocks, last = printers.in_order(data), printers.last_interval(data)
-        file.writelines(map_tables.table_parts(printers.printer(data), page, blocks, Shown(), last))
+        file.writelines(map_tables.table_parts(printers.printer(data), page, data.key_columns, blocks, Shown(), last))
 
 
 def _csv_rows(printers: Printers, page: Page, snapshot: SnapshotData, table: Table) -> Iterator[bytes]:
@@ -117,18 +117,18 @@ def named_table(snapshot: SnapshotData, name: str, number: int = 1) -> FlatTable
 
 
 def map_table(data: MapData) -> FlatTable:
-    """A map as a table with the columns of ``-f csv`` (:func:`pytrace.core.types.tables.map_schema`).
+    """A map as a table with the columns of ``-f csv``.
 
     Entries are in the order in which the map prints. A histogram has a row for each bucket from the first to the last
     that counted something, a time series one for each interval with a sample.
     """
-    schema = map_schema(data.title, data.key, data.value)
-    keys = _parts(data.key, schema.columns[: len(key_columns(data.key))]) if data.key is not None else _no_parts
-    values = _values(data.value, schema.columns[len(key_columns(data.key)) :])
+    of_key, of_value = data.key_columns, value_columns(data.title, data.value)
+    keys = _parts(data.key, of_key) if data.key is not None else _no_parts
+    values = _values(data.value, of_value)
     entries = ((keys(key), value) for key, value in _in_order(data))
     rows = [(*parts, *row) for parts, value in entries for row in values(value)]
     times = ("start",) if isinstance(data.value, types.TSeries) else ()
-    return _table(data.name, schema, rows, {f"{data.title}.{name}" for name in times})
+    return _table(data.name, TableSchema((*of_key, *of_value)), rows, {f"{data.title}.{name}" for name in times})
 
 
 def rows_table(snapshot: SnapshotData, table: Table) -> FlatTable:

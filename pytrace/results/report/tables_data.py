@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TypedDict
 
 from pytrace.core import types
-from pytrace.core.types.tables import Column, TableSchema, key_columns, map_schema
+from pytrace.core.types.tables import Column, TableSchema, key_columns, value_columns
 from pytrace.render import csv, histogram
 from pytrace.results.difference import Change as KeyChange
 from pytrace.results.difference import MapDifference, average, series_values
@@ -72,10 +72,9 @@ def rows_part(
 
 def map_part(document: Document, printers: Printers, data: MapData) -> TablePart:
     """A map of numbers or other values, as it prints in CSV."""
-    schema = map_schema(data.title, data.key, data.value).columns
     keys = data.key_columns
     key = Cells(document, printers, keys, data.key)
-    value = Cells(document, printers, schema[len(keys) :], data.value)
+    value = Cells(document, printers, value_columns(data.title, data.value), data.value)
     members = _stats_cells if isinstance(data.value, types.Stats) else value.of
     rows = [[*key.of(name), *members(item)] for name, item in data.entries.items()]
     return TablePart(
@@ -91,16 +90,15 @@ def _stats_cells(value: Value) -> list[Cell]:
 
 def difference_part(document: Document, printers: Printers, part: MapDifference) -> TablePart:
     """The keys of a map that differ: their values before and after, and the change of numbers."""
-    schema = map_schema(part.name, part.key, part.value).columns
-    keys = key_columns(part.key)
-    key = Cells(document, printers, schema[: len(keys)], part.key)
-    value = Cells(document, printers, schema[len(keys) :], part.value)
+    of_value = value_columns(part.name, part.value)
+    key = Cells(document, printers, key_columns(part.key), part.key)
+    value = Cells(document, printers, of_value, part.value)
     members = _stats_cells if isinstance(part.value, types.Stats) else value.of
     missing: list[Cell] = ["" if column[2] else document.text("") for column in value.columns]
     sides: list[PartColumn] = [
         (document.text(f"{column.name} {side}"), column.unit, int(column.right))
         for side in ("before", "after")
-        for column in schema[len(keys) :]
+        for column in of_value
     ]
     rows = [
         [
@@ -111,10 +109,10 @@ def difference_part(document: Document, printers: Printers, part: MapDifference)
         ]
         for name, change in part.changes.items()
     ]
-    change_column: PartColumn = (document.text("change"), schema[-1].unit, 1)
+    change_column: PartColumn = (document.text("change"), of_value[-1].unit, 1)
     return TablePart(
         name=document.text(part.name), help=document.text(""),
-        columns=[*key.columns, *sides, change_column], rows=rows, sort=len(keys) + len(sides),
+        columns=[*key.columns, *sides, change_column], rows=rows, sort=len(key.columns) + len(sides),
     )  # fmt: skip
 
 

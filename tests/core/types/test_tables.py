@@ -24,7 +24,15 @@ from pytrace.core.types import (
     Tuple,
     Type,
 )
-from pytrace.core.types.tables import JOINED_TEXTS, Column, TableSchema, map_schema, map_unit, row_tables
+from pytrace.core.types.tables import (
+    JOINED_TEXTS,
+    Column,
+    TableSchema,
+    key_columns,
+    map_unit,
+    row_tables,
+    value_columns,
+)
 
 
 @pytest.mark.parametrize(
@@ -109,15 +117,21 @@ def test_enums_are_told_apart_by_name() -> None:
 
 
 def test_columns_of_maps() -> None:
+    def names(columns: tuple[Column, ...]) -> list[str]:
+        return [column.name for column in columns]
+
     pair, record = Tuple((UINT32, String(16))), Record(("pid", "comm"), (UINT32, String(16)))
-    assert map_schema("@a", None, INT64).names == ("@a",)
-    assert map_schema("@a", UINT32, Count()).names == ("key", "@a")
-    assert map_schema("@a", pair, Stats()).names == ("key1", "key2", "@a.count", "@a.average", "@a.total")
-    assert map_schema("@a", record, Hist()).names == ("pid", "comm", "@a.min", "@a.max", "@a.count")
-    nested = Tuple((pair, INT8))
-    assert map_schema("@a", nested, TSeries()).names == ("key1.0", "key1.1", "key2", "@a.start", "@a.value")
-    assert map_schema("@", UINT32, pair).names == ("key", "@.0", "@.1")
-    assert map_schema("@", UINT32, record).names == ("key", "@.pid", "@.comm")
+    assert names(key_columns(None)) == []
+    assert names(key_columns(UINT32)) == ["key"]
+    assert names(key_columns(pair)) == ["key1", "key2"]
+    assert names(key_columns(record)) == ["pid", "comm"]
+    assert names(key_columns(Tuple((pair, INT8)))) == ["key1.0", "key1.1", "key2"]
+    assert names(value_columns("@a", INT64)) == names(value_columns("@a", Count())) == ["@a"]
+    assert names(value_columns("@a", Stats())) == ["@a.count", "@a.average", "@a.total"]
+    assert names(value_columns("@a", Hist())) == ["@a.min", "@a.max", "@a.count"]
+    assert names(value_columns("@a", TSeries())) == ["@a.start", "@a.value"]
+    assert names(value_columns("@", pair)) == ["@.0", "@.1"]
+    assert names(value_columns("@", record)) == ["@.pid", "@.comm"]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import Type
 from pytrace.interface.snapshots import Snapshot
+from pytrace.remote.answer import labelled
 from pytrace.results.formats import tabular
 from pytrace.results.formats.format_row import WriteOptions
 from pytrace.results.snapshot import SnapshotData
@@ -172,3 +173,9 @@ def test_stacks_with_errors_and_empty_ones() -> None:
 def test_an_empty_map_has_its_columns() -> None:
     assert arrow(snapshot(map_data("@", STRING, COUNT, {}))).column_names == ["key", "@"]
     assert csv(snapshot(map_data("@", STRING, COUNT, {}))) == b""
+
+
+def test_the_label_of_an_answer_is_a_column_of_its_name() -> None:
+    (data,) = labelled(snapshot(map_data("@", STRING, COUNT, {"cat": 3})), "host", "web1").maps.values()
+    assert csv(snapshot(data)) == b"host,key,@\r\nweb1,cat,3\r\n"
+    assert [column.name for column in tabular.map_table(data).columns] == ["host", "key", "@"]
