@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 import threading
 import time
@@ -15,7 +16,7 @@ from pytrace.remote import messages
 from pytrace.remote.answer import Answer
 from pytrace.remote.clocks import aligned, better, measured
 from pytrace.remote.gateways import MOST_WARNINGS, Gateway, Tree, depth, reported
-from pytrace.remote.hosts import OVER, Host, State, reason
+from pytrace.remote.hosts import OVER, Host, State, last_line, reason
 from pytrace.remote.messages import (
     Attached,
     Beat,
@@ -42,8 +43,7 @@ from pytrace.results.snapshot import SnapshotData
 
 PREPARING = 120.0
 """Seconds in which a host must connect, compile and attach."""
-_FIRST = (b'{"type":"hello"',)
-_PUSHED = (*_FIRST, b'{"type":"need"', b'{"type":"send"')
+_FIRST, _PUSHED = re.compile(rb'\{"type":"hello"'), re.compile(rb'\{"type":"(hello|need|send)"')
 MOST_NOISE = 1 << 16
 """Bytes that a login may print before the agent says hello."""
 MEASUREMENTS = 4
@@ -179,9 +179,7 @@ class Controller:
     def complaint(self, name: str, data: bytes) -> None:
         """Data of a host's standard error output, of which the last line is kept."""
         host = self.peers[name]
-        text = host.complaint + data.decode("utf-8", "replace")
-        lines = [line for line in text.splitlines(keepends=True) if line.strip() and not line.startswith("HINT:")]
-        host.complaint = lines[-1][-MOST_COMPLAINT:] if lines else ""
+        host.complaint = last_line(host.complaint + data.decode("utf-8", "replace"))[-MOST_COMPLAINT:]
 
     def closed(self, name: str, status: int | None) -> None:
         """A connection has ended."""
@@ -190,13 +188,18 @@ class Controller:
             return
         text = reason(printable_text(host.complaint.rstrip()), status)
         if host.hello is None:
-            self._over(host, State.FAILED, text)
+            self._over(host, State.FAILED, text + host.printed)
         else:
             self._over(host, State.LOST, f"the connection ended before the run did ({text})")
 
     def _line(self, host: Host, line: bytes, now: float) -> None:
-        if host.hello is None and not line.startswith(_FIRST if self._pusher is None else _PUSHED):
-            return
+        if host.hello is None:
+            # What a login prints may be before it, even without the end of a line.
+            first = (_FIRST if self._pusher is None else _PUSHED).search(line)
+            if first is None:
+                host.noise = line.strip() or host.noise
+                return
+            line = line[first.start() :]
         host.heard = now
         self._message(host, messages.from_agent(line), now)
 
@@ -205,7 +208,8 @@ class Controller:
             case Need() | Send() | Hello() | Clock() | Misfit():
                 self._prepare(host, message)
             case Attached():
-                host.state, host.attached = State.RUNNING, now
+                # What a login said is no reason for what comes now.
+                host.state, host.attached, host.complaint = State.RUNNING, now, ""
             case Warned(text):
                 if len(host.warnings) < MOST_WARNINGS:
                     host.warnings.append(printable_text(text))
@@ -292,7 +296,8 @@ class Controller:
             host = self.peers[name]
             if now - host.heard > patience[host.state]:
                 what = "the agent" if host.hello else "the connection"
-                self._over(host, State.SILENT, f"nothing was heard of {what} for {now - host.heard:.0f} s")
+                text = f"nothing was heard of {what} for {now - host.heard:.0f} s{host.printed}"
+                self._over(host, State.SILENT, text)
                 found.append(name)
         return found
 

@@ -60,6 +60,8 @@ class Host(msgspec.Struct):
     """Of its run."""
     complaint: str = ""
     """The last line of its standard error output."""
+    noise: bytes = b""
+    """The last line of what a login printed before the agent said anything."""
     warnings: list[str] = msgspec.field(default_factory=list)
     beat: int = 0
     """When it was last asked for its clock, by the controller's wall clock."""
@@ -89,6 +91,13 @@ class Host(msgspec.Struct):
     """Losses that it reported."""
     over_budget: bool = False
     """Whether probes were sampled or detached because of the budget."""
+
+    @property
+    def printed(self) -> str:
+        """What came in place of an agent, if that is all there is to say."""
+        if self.hello is not None or self.complaint or not self.noise:
+            return ""
+        return f"; it printed: {printable_text(self.noise.decode('utf-8', 'replace'))[:SHOWN]}"
 
 
 def summary(hosts: Iterable[Host], now: float) -> str:
@@ -150,9 +159,22 @@ def clocks(hosts: Iterable[Host], fold: Folded) -> list[str]:
 
 _LOGIN = re.compile(r"^\S+@\S+: (?=\S)")
 _CONNECT = re.compile(r"^ssh: connect to host \S+ port (\d+): (.*)$")
+_CHANGED = re.compile(r"^(?:\w+ )?[Hh]ost key for \S+ has changed.*")
+_VAGUE = re.compile(r"Host key verification failed|stdio forwarding failed|Connection closed by \S+ port \d|"
+                    r"kex_exchange_identification: Connection closed")  # fmt: skip
+"""What ssh says after the reason, as a last line."""
+
+
+def last_line(text: str) -> str:
+    """The last line of an error output that says something."""
+    lines = [line for line in text.splitlines(keepends=True) if line.strip() and not line.startswith("HINT:")]
+    while len(lines) > 1 and _VAGUE.match(lines[-1]):
+        lines.pop()
+    return lines[-1] if lines else ""
 
 
 def reason(complaint: str, status: int | None) -> str:
     """Why no agent came to be, without the name of the host, so that hosts with one reason are told together."""
-    text = _CONNECT.sub(r"\2 (port \1)", _LOGIN.sub("", complaint.strip())).rstrip(".")
+    text = _CHANGED.sub("its host key has changed", _LOGIN.sub("", complaint.strip()))
+    text = _CONNECT.sub(r"\2 (port \1)", text).rstrip(".")
     return text or ("the connection ended" if status is None else f"the command ended with status {status}")

@@ -8,9 +8,11 @@ import socket
 import subprocess
 import sys
 import tempfile
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import pytrace
@@ -23,11 +25,12 @@ from tests.support import faulty_hosts, small_program, ssh_hosts
 from tests.support.agents import COUNTING, ROOT, call
 from tests.support.patience import patience
 from tests.support.scraped import serving
-from tests.support.ssh_hosts import AGENT, wait_for
+from tests.support.ssh_hosts import AGENT, Login, wait_for
 from tests.support.tmux import Terminal, terminal
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
+
 
 @pytest.mark.skipif(bool(ssh_hosts.missing()), reason=f"needs {ssh_hosts.missing()}")
 def test_hosts_and_faults(tmp_path: Path) -> None:
@@ -75,6 +78,94 @@ def test_gateways_and_their_faults(tmp_path: Path) -> None:
     assert (counts.pop("web03"), counts.pop("web04")) == (100, 200)
     most = {"web06": 400, "web07": 500, "web08": 600}
     assert all(counted <= most[name] for name, counted in counts.items()), counts
+
+
+REFUSED = """
+web[04-05]: sudo: a password is required
+web06: sudo: sorry, you must have a tty to run sudo
+web07: sudo: fleet-agent: command not found
+web08: its host key has changed
+web09: the command ended with status 1; it printed: This account is currently not available.
+3 of 9 hosts answered; 6 failed
+"""
+
+
+@pytest.mark.skipif(bool(ssh_hosts.missing("sudo")), reason=f"needs {ssh_hosts.missing('sudo')}")
+def test_logins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Users with sudo or without rights, and the ssh configuration: a jump host, a port, keys of an ssh-agent.
+
+    The third has a banner, and its login prints a text without end of line.
+    """
+    with tempfile.TemporaryDirectory(prefix="pytrace-logins-") as name, ExitStack() as stack:
+        folder = Path(name)
+        # sshd reads the keys as the user who logs in, and sudo starts what others have written.
+        folder.chmod(0o755)
+        with ssh_hosts.bed(folder, [AGENT] * 9, logins=logins(folder)) as bed:
+            bed.hide(bed.hosts[1])
+            bed.know(bed.hosts[7], (folder / "user.pub").read_text())
+            monkeypatch.setenv("SSH_AUTH_SOCK", stack.enter_context(ssh_agent(folder)))
+            words = ("--become", "sudo", "--agent", "fleet-agent", "--by", "host", "-e", faulty_hosts.CALLS)
+            with bed.fleet(*words) as fleet, faulty_hosts.killed(fleet):
+                line = wait_for(fleet, "attached on")
+                for number, host in enumerate(bed.hosts[:3], start=1):
+                    host.calls(100 * number)
+                fleet.send_signal(signal.SIGINT)
+                out, error = fleet.communicate(timeout=patience(60))
+            left = bed.left()
+    assert (line, left, fleet.returncode) == ("attached on 3 of 9 hosts\n", {}, 1), error
+    assert [text for text in out.splitlines() if text.startswith("@[")] == [f"@[web0{at}]: {at}00" for at in (1, 2, 3)]
+    assert sorted(error.splitlines()) == sorted(REFUSED.split("\n")[1:-1])
+
+
+def of_user(folder: Path, rule: str, shell: str = "/bin/sh", **more: object) -> Login:
+    """The login of the user ``tracer``, who is in no files but those of this host, with a rule for sudo."""
+    files = {
+        "/etc/passwd": f"{Path('/etc/passwd').read_text()}tracer:x:12345:12345::/:{shell}\n",
+        "/etc/shadow": f"{Path('/etc/shadow').read_text()}tracer:*:19000:0:99999:7:::\n",
+        "/etc/sudoers": f'Defaults secure_path="{folder}/bin:/usr/bin:/bin"\nroot ALL=(ALL) ALL\n{rule}\n',
+    }
+    return msgspec.convert({"user": "tracer", "files": files, **more}, Login)
+
+
+def logins(folder: Path) -> dict[str, Login]:
+    """How each of nine hosts is logged in to."""
+    programs = folder / "bin"
+    programs.mkdir()
+    agent, greeting, closed = (programs / name for name in ("fleet-agent", "greeting", "closed"))
+    agent.write_text(f"#!/bin/sh\ncd {ROOT} && exec {AGENT}\n")
+    greeting.write_text('#!/bin/sh\nprintf "Welcome to "\nexec /bin/sh "$@"\n')
+    closed.write_text("#!/bin/sh\necho This account is currently not available.\nexit 1\n")
+    for program in (agent, greeting, closed):
+        program.chmod(0o755)
+    (folder / "banner").write_text("Authorized use only.\n")
+
+    allowed, password = f"tracer ALL=(root) NOPASSWD: {agent}", "tracer ALL=(root) ALL"
+    elsewhere = 'Defaults secure_path="/usr/bin:/bin"\ntracer ALL=(root) NOPASSWD: ALL'
+    by_agent = "IdentityFile none\nIdentitiesOnly no"
+    return {
+        "web01": of_user(folder, "", user="root"),
+        "web02": of_user(folder, allowed, client="ProxyJump web01"),
+        "web03": of_user(folder, allowed, str(greeting), port=2222, client=by_agent, server=f"Banner {folder}/banner"),
+        "web04": of_user(folder, password),
+        "web05": of_user(folder, password),
+        "web06": of_user(folder, f"Defaults requiretty\n{allowed}"),
+        "web07": of_user(folder, elsewhere),
+        "web08": Login(client=f"UserKnownHostsFile {folder}/known\nStrictHostKeyChecking yes"),
+        "web09": of_user(folder, allowed, str(closed)),
+    }
+
+
+@contextmanager
+def ssh_agent(folder: Path) -> Iterator[str]:
+    """The socket of an ssh-agent that has the user's key."""
+    place = str(folder / "agent")
+    with subprocess.Popen(["ssh-agent", "-D", "-a", place], stdout=subprocess.DEVNULL) as process:
+        try:
+            until(lambda: Path(place).exists())
+            subprocess.run(["ssh-add", "-q", folder / "user"], env={**os.environ, "SSH_AUTH_SOCK": place}, check=True)
+            yield place
+        finally:
+            process.terminate()
 
 
 def local(*words: str) -> subprocess.Popen[str]:

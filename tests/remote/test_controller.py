@@ -97,10 +97,32 @@ def test_what_a_login_prints_before_the_agent_is_ignored(three: Controller) -> N
     three.output("web1", b"Welcome to web1\n{}\n", 1)
     say(three, "web1", hello("web1"), ATTACHED, counted("web1", 2), END)
     assert three.hosts["web1"].state is State.ANSWERED
+    three.output("web3", b"Welcome to ", 1)
+    say(three, "web3", hello("web3"), ATTACHED, counted("web3", 2), END)
+    assert three.hosts["web3"].state is State.ANSWERED
     assert three.output("web2", b"noise\n" * 20_000, 1) is None
     assert (three.hosts["web2"].state, three.hosts["web2"].text) == (
         State.FAILED, "what it prints is no message of pytrace agent"
     )  # fmt: skip
+
+
+def test_what_is_printed_in_place_of_an_agent(three: Controller) -> None:
+    """It is told if nothing else says why, and what a login prints as an error is no reason once the script runs."""
+    for name in ("web1", "web2"):
+        three.connecting(name, 0)
+        three.output(name, b"motd\nThis account is \x1b[1mclosed.\n\n", 1)
+    three.complaint("web2", b"sh: pytrace: not found\n")
+    for name in ("web1", "web2"):
+        three.closed(name, 1)
+    three.connecting("web3", 0)
+    three.complaint("web3", b"Authorized use only.\n")
+    say(three, "web3", hello("web3"), ATTACHED, counted("web3", 4))
+    three.closed("web3", 137)
+    assert [host.text for host in three.hosts.values()] == [
+        "the command ended with status 1; it printed: This account is \\x1b[1mclosed.",
+        "sh: pytrace: not found",
+        "the connection ended before the run did (the command ended with status 137)",
+    ]
 
 
 def test_a_host_that_floods_is_cut_off(three: Controller, monkeypatch: pytest.MonkeyPatch) -> None:

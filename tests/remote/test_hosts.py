@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from pytrace.remote.clocks import Offset
-from pytrace.remote.hosts import Host, State, clocks, complaints, reason, summary, warnings
+from pytrace.remote.hosts import Host, State, clocks, complaints, last_line, reason, summary, warnings
 from pytrace.remote.messages import Hello
 
 
@@ -55,6 +55,8 @@ def test_hosts_with_one_reason_or_warning_are_told_together() -> None:
     [
         ("root@web3: Permission denied (publickey).", 255, "Permission denied (publickey)"),
         ("ssh: connect to host web3 port 22: Connection refused", 255, "Connection refused (port 22)"),
+        ("ED25519 host key for 192.0.2.9 has changed and you have requested strict checking.", 255,
+         "its host key has changed"),
         ("bash: line 1: pytrace: command not found", 127, "bash: line 1: pytrace: command not found"),
         ("", 3, "the command ended with status 3"),
         ("", None, "the connection ended"),
@@ -62,6 +64,23 @@ def test_hosts_with_one_reason_or_warning_are_told_together() -> None:
 )
 def test_reasons_do_not_name_the_host(complaint: str, status: int | None, text: str) -> None:
     assert reason(complaint, status) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "last"),
+    [
+        ("Warning: x\nPermission denied.\n\n", "Permission denied.\n"),
+        ("ERROR: x\nHINT: y\n", "ERROR: x\n"),
+        ("Host key for h has changed.\nHost key verification failed.\n", "Host key for h has changed.\n"),
+        ("channel 0: open failed: No route to host\nstdio forwarding failed\nConnection closed by UNKNOWN port 65535\n",
+         "channel 0: open failed: No route to host\n"),
+        ("Host key verification failed.\n", "Host key verification failed.\n"),
+        ("Permission den", "Permission den"),
+        ("\n", ""),
+    ],
+)  # fmt: skip
+def test_the_line_that_says_why(text: str, last: str) -> None:
+    assert last_line(text) == last
 
 
 def test_wrong_clocks_are_told() -> None:

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,7 +23,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SSHD = "/usr/sbin/sshd"
 
 _CONFIG = """
-Port 22
+{server}
+Port {port}
 ListenAddress {address}
 HostKey {folder}/host
 AuthorizedKeysFile {folder}/user.pub
@@ -39,6 +40,7 @@ SetEnv AGENT="{agent}" SHLVL=2
 lock of a version manager that was killed in it), and is not what is tested."""
 
 _CLIENT = """
+Host *
 IdentityFile {folder}/user
 IdentitiesOnly yes
 StrictHostKeyChecking no
@@ -47,14 +49,30 @@ LogLevel ERROR
 ConnectTimeout {timeout}
 """
 
+
+
+class Login(msgspec.Struct, frozen=True):
+    """How a host is logged in to, where that is not as root at port 22."""
+
+    user: str = "root"
+    port: int = 22
+    client: str = ""
+    """Lines of the ssh configuration of the controller's user."""
+    server: str = ""
+    """Lines of sshd's."""
+    files: Mapping[str, str] = {}
+    """Files that this host has in place of those of this machine, with their content."""
+
+
 OWN = "begin { @mine = curtask->nsproxy->net_ns->ns.inum; }"
 """Stores the network namespace of the agent, which a filter compares with that of a process."""
 HERE = "curtask->nsproxy->net_ns->ns.inum == @mine"
 
 
-def missing() -> str:
-    """What this machine lacks for such hosts; empty if nothing."""
-    return ", ".join(name for name in ("ip", "tc", "nsenter", "ssh", "ssh-keygen", SSHD) if shutil.which(name) is None)
+def missing(*more: str) -> str:
+    """What this machine lacks for such hosts, and *more* programs; empty if nothing."""
+    needed = ("ip", "tc", "nsenter", "ssh", "ssh-keygen", SSHD, *more)
+    return ", ".join(name for name in needed if shutil.which(name) is None)
 
 
 def _ip(*words: str) -> None:
@@ -109,7 +127,7 @@ class Host(msgspec.Struct):
 class Bed:
     """Several hosts, and the namespace of the controller."""
 
-    def __init__(self, folder: Path, agents: Sequence[str], timeout: int) -> None:
+    def __init__(self, folder: Path, agents: Sequence[str], timeout: int, logins: Mapping[str, Login]) -> None:
         """*agents* are the commands that ``$AGENT`` stands for on each host; an empty one has no sshd."""
         self._folder = folder
         self._mark = f"ptf{os.getpid()}"
@@ -118,7 +136,7 @@ class Bed:
             Host(f"web{number:02}", f"{self._mark}-{number}", f"192.0.2.{number + 1}")
             for number in range(1, len(agents) + 1)
         ]
-        self._agents, self._timeout = agents, timeout
+        self._agents, self._timeout, self._logins = agents, timeout, logins
 
     def start(self) -> None:
         """Make keys and namespaces, and start each sshd."""
@@ -126,8 +144,8 @@ class Bed:
         os.makedirs("/run/sshd", mode=0o755, exist_ok=True)
         for name in ("host", "user"):
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], check=True)
-        client = _CLIENT.format(folder=folder, timeout=self._timeout)
-        client += "".join(f"Host {host.name}\n    HostName {host.address}\n" for host in self.hosts)
+        # Of several values for one host ssh takes the first.
+        client = "".join(map(self._client, self.hosts)) + _CLIENT.format(folder=folder, timeout=self._timeout)
         (folder / "config").write_text(client)
         _ip("netns", "add", self.namespace)
         _ip("-n", self.namespace, "link", "add", "br0", "type", "bridge")
@@ -135,6 +153,14 @@ class Bed:
         _ip("-n", self.namespace, "link", "set", "br0", "up")
         for number, (host, agent) in enumerate(zip(self.hosts, self._agents, strict=True), start=1):
             self._add(host, number, agent)
+
+    def _login(self, host: Host) -> Login:
+        return self._logins.get(host.name, Login())
+
+    def _client(self, host: Host) -> str:
+        login = self._login(host)
+        lines = (f"HostName {host.address}", f"Port {login.port}", f"User {login.user}", *login.client.splitlines())
+        return f"Host {host.name}\n" + "".join(f"    {line}\n" for line in lines)
 
     def _add(self, host: Host, number: int, agent: str) -> None:
         _ip("netns", "add", host.namespace)
@@ -144,14 +170,32 @@ class Bed:
         _ip("-n", host.namespace, "link", "set", "up0", "up")
         _ip("-n", host.namespace, "link", "set", "lo", "up")
         if agent:
-            config = self._folder / f"sshd-{number}"
-            config.write_text(_CONFIG.format(address=host.address, folder=self._folder, agent=agent))
-            words = [*_inside(host.namespace), SSHD, "-D", "-e", "-f", str(config)]
+            login, config = self._login(host), self._folder / f"sshd-{number}"
+            config.write_text(_CONFIG.format(
+                address=host.address, folder=self._folder, agent=agent, port=login.port, server=login.server
+            ))  # fmt: skip
+            words = [*_inside(host.namespace), *self._with_files(login, number), SSHD, "-D", "-e", "-f", str(config)]
             host.sshd = subprocess.Popen(words, stderr=subprocess.DEVNULL)
+
+    def _with_files(self, login: Login, number: int) -> list[str]:
+        """The start of a command in a mount namespace of its own, in which a host has its own files."""
+        if not login.files:
+            return []
+        mounts = []
+        for at, (path, content) in enumerate(login.files.items()):
+            own = self._folder / f"file-{number}-{at}"
+            own.write_text(content)
+            own.chmod(0o644)
+            mounts.append(f"mount --bind {own} {path}")
+        return ["unshare", "--mount", "sh", "-c", " && ".join((*mounts, 'exec "$@"')), "sh"]
 
     def hide(self, host: Host) -> None:
         """Let the controller not reach a host, which others do."""
         _ip("-n", self.namespace, "route", "add", "blackhole", f"{host.address}/32")
+
+    def know(self, host: Host, key: str) -> None:
+        """Have the file ``known`` say that a host has another key than it has."""
+        (self._folder / "known").write_text(f"{host.address} {' '.join(key.split()[:2])}\n")
 
     def fleet(self, *words: str, hosts: Sequence[Host] = ()) -> subprocess.Popen[str]:
         """``pytrace fleet`` with these hosts or all, in the controller's namespace."""
@@ -186,9 +230,11 @@ class Bed:
 
 
 @contextmanager
-def bed(folder: Path, agents: Sequence[str], timeout: int = 3) -> Iterator[Bed]:
+def bed(
+    folder: Path, agents: Sequence[str], timeout: int = 3, logins: Mapping[str, Login] | None = None
+) -> Iterator[Bed]:
     """Hosts, each with the command of its agent."""
-    made = Bed(folder, agents, timeout)
+    made = Bed(folder, agents, timeout, logins or {})
     try:
         made.start()
         yield made
