@@ -41,7 +41,7 @@ from pytrace.remote.messages import Limits, Options, Relay, Request, Route
 from pytrace.remote.pods import Cluster
 from pytrace.remote.push import Pusher, bootstrap
 from pytrace.remote.variants import Compile
-from pytrace.results.snapshot import SnapshotData
+from pytrace.results.snapshot import WITHOUT_ANSWER, SnapshotData
 
 NOT_HERE = frozenset({"pid", "pids", "command", "follow", "netns", "cached", "mark_unreadable"})
 """Arguments of a run that say nothing about many hosts."""
@@ -149,7 +149,7 @@ class Fleet:
         if self._final is None:
             asked = self._stopping.count
             result = self._stacks.final(self._asked.result(), lambda: self._stopping.count > asked)
-            self._final = Snapshot(result)
+            self._final = self._with_silence(result)
             self._folder.cleanup()
         if self._error is not None:
             error, self._error = self._error, None
@@ -187,7 +187,14 @@ class Fleet:
         """The answer so far, with the newest results of each host."""
         if self._final is None and self.ended:
             self._join()
-        return self._final if self._final is not None else Snapshot(self._asked.current())
+        return self._final if self._final is not None else self._with_silence(self._asked.current())
+
+    def _with_silence(self, answer: SnapshotData) -> Snapshot:
+        """An answer whose losses say which hosts it lacks."""
+        missing = hosts.without_answer(self._asked.hosts.values(), self._hosts.label)
+        if not missing:
+            return Snapshot(answer)
+        return Snapshot(replace(answer, losses={**answer.losses, WITHOUT_ANSWER: missing}))
 
     @property
     def hosts(self) -> dict[str, HostReport]:

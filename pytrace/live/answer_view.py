@@ -15,7 +15,7 @@ from pytrace.live.saved_files import Write
 from pytrace.live.terminal import characters, coloured
 from pytrace.live.view_process import Streams, ViewProcess
 from pytrace.results import file_form
-from pytrace.results.snapshot import SnapshotData
+from pytrace.results.snapshot import WITHOUT_ANSWER, SnapshotData
 
 REFRESH = 1.0
 """Seconds between two looks for news."""
@@ -100,7 +100,10 @@ class AnswerView:
         self._view.send(State(state, others, self._meters(whole, now)))
 
     def _meters(self, snapshot: SnapshotData, now: float) -> Meters:
-        own, lost = time.process_time(), sum(sum(counts.values()) for counts in snapshot.losses.values())
+        own = time.process_time()
+        # The line of who answered has the hosts.
+        losses = [counts for kind, counts in snapshot.losses.items() if kind != WITHOUT_ANSWER]
+        lost = sum(sum(counts.values()) for counts in losses)
         passed = max(now - self._looked, 1e-3)
         meters = Meters(
             elapsed=now - self._started, hits=0, lost=lost, losing=max(lost - self._lost, 0) / passed,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable
 from enum import Enum
 
@@ -125,6 +126,15 @@ def _detail(state: State, hosts: list[Host], now: float) -> str:
         more = ", …" if len(kernels) > MOST_KERNELS else ""
         return f" (kernel {', '.join(kernels[:MOST_KERNELS])}{more})" if kernels else ""
     return ""
+
+
+def without_answer(hosts: Iterable[Host], label: Callable[[str], str] | None) -> dict[str, int]:
+    """The numbers of hosts that did not answer by their state, or by label and state."""
+    counts = Counter[str]()
+    for host in hosts:
+        if host.state in OVER and host.state is not State.ANSWERED:
+            counts[host.state.value if label is None else f"{label(host.name)}: {host.state.value}"] += 1
+    return counts
 
 
 def complaints(hosts: Iterable[Host], fold: Folded) -> list[str]:

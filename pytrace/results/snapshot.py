@@ -16,6 +16,9 @@ from pytrace.core.types.tables import Column, key_columns, map_unit
 from pytrace.render.text import map_title
 from pytrace.results.values import Portable, Value
 
+WITHOUT_ANSWER = "hosts without an answer"
+"""The kind of losses that counts these by state; of some there may be results."""
+
 
 class Run(msgspec.Struct, frozen=True):
     """One run of a script, and how long it was watched. All times are nanoseconds."""

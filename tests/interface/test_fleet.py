@@ -71,6 +71,7 @@ def test_answers_come_as_snapshots(command: str) -> None:
                 fleet.stop()
     assert snapshot.to_dict("@") == {"x": 12}
     assert fleet.snapshot().to_dict("@") == {"x": 12}
+    assert fleet.snapshot().losses == {"hosts without an answer": {"cut short": 1}}
     assert not fleet.complete
     assert fleet.summary == "2 of 3 hosts answered; 1 cut short"
     report = fleet.hosts["a3"]

@@ -69,12 +69,16 @@ def test_gateways_and_their_faults(tmp_path: Path) -> None:
             fleet.send_signal(signal.SIGINT)
             _, error = fleet.communicate(timeout=patience(60))
         left = bed.left()
-    counts = dict(pytrace.Snapshot.load(saved).to_dict("@"))
+    answer = pytrace.Snapshot.load(saved)
+    counts = dict(answer.to_dict("@"))
     lines = error.splitlines()
     assert (line, left, fleet.returncode) == ("attached on 5 of 6 hosts\n", {}, 1), lines
     assert "web05: Connection refused (port 22)" in lines
     assert any(text.startswith("web[06-08]: its gateway web02: the connection ended before") for text in lines), lines
     assert lines[-1].startswith("2 of 6 hosts answered; 1 failed, 3 silent since "), lines
+    assert answer.losses["hosts without an answer"] == {
+        "web05: failed": 1, "web06: silent": 1, "web07: silent": 1, "web08: silent": 1,
+    }, answer.losses  # fmt: skip
     assert (counts.pop("web03"), counts.pop("web04")) == (100, 200)
     most = {"web06": 400, "web07": 500, "web08": 600}
     assert all(counted <= most[name] for name, counted in counts.items()), counts

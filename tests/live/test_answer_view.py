@@ -39,7 +39,7 @@ class Process:
 
 def of(count: int) -> SnapshotData:
     made = snapshot(map_data("@", STRING, COUNT, {"a": count, "b": 1, "c": 2}))
-    made.losses = {"lost events": {"web1: t:x:y": count}}
+    made.losses = {"lost events": {"web1: t:x:y": count}, "hosts without an answer": {"silent": 3}}
     return made
 
 

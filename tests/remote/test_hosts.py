@@ -7,7 +7,17 @@ from collections.abc import Iterable
 import pytest
 
 from pytrace.remote.clocks import Offset
-from pytrace.remote.hosts import Host, State, clocks, complaints, last_line, reason, summary, warnings
+from pytrace.remote.hosts import (
+    Host,
+    State,
+    clocks,
+    complaints,
+    last_line,
+    reason,
+    summary,
+    warnings,
+    without_answer,
+)
 from pytrace.remote.messages import Hello
 
 
@@ -48,6 +58,15 @@ def test_hosts_with_one_reason_or_warning_are_told_together() -> None:
              host("c", State.FAILED, "no route", warned="w")]  # fmt: skip
     assert complaints(hosts, fold) == ["a,c: no route", "b: x"]
     assert warnings(hosts, fold) == ["b,c: w"]
+
+
+def test_hosts_without_an_answer_are_counted_by_state_and_label() -> None:
+    hosts = [*HOSTS, host("web400", State.REFUSED), host("web401", State.RUNNING), Host("web402", State.WAITING)]
+    assert without_answer(hosts, None) == {"refused": 2, "silent": 1}
+    assert without_answer(hosts[-5:], str) == {
+        "web398: refused": 1, "web399: silent": 1, "web400: refused": 1,
+    }  # fmt: skip
+    assert without_answer(HOSTS[:398], None) == {}
 
 
 @pytest.mark.parametrize(
