@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 import pytrace
 from pytrace.agent.inbox import Inbox, Signals, end_requests
+from pytrace.agent.naming import Naming
 from pytrace.agent.outbox import Outbox
 from pytrace.core.costs import RunCost
 from pytrace.core.diagnostics import Error, MisfitError, TraceError, render_error
@@ -52,6 +53,8 @@ PATIENCE = 60.0
 TURN, BUSY = 0.1, 0.005
 """Seconds of one wait for events, and of one while messages wait for room."""
 MOST_WARNINGS = 1000
+GONE = ("input", "heartbeat", "signal", "bytes")
+"""Reasons after which the controller is not waited for, or nothing more is sent to it."""
 
 
 def run() -> int:
@@ -200,7 +203,7 @@ class Agent:
         given.pop("unsafe", None)
         return open_trace(
             script, duration=limits.duration, measure=request.options.measure, max_memory=limits.max_memory,
-            confined=True, **given,
+            confined=True, places=request.places, **given,
         )  # fmt: skip
 
     # ---- the run
@@ -226,8 +229,14 @@ class Agent:
         status = error.status if error is not None else status
         text = "" if error is None else render_error(error)
         assert self._reason is not None
-        self._outbox.put(End(reason=self._reason, status=status, error=text, losses=losses, cost=cost))
+        met = trace.met_binaries if self._reason not in GONE else None
+        details = {} if met is None else met.details()
+        self._outbox.put(
+            End(reason=self._reason, status=status, error=text, losses=losses, cost=cost, details=details)
+        )
         self._outbox.flush(limits.heartbeat)
+        if met is not None and details:
+            Naming(met, details, self._input, self._outbox, self._signals).serve(limits)
         return status
 
     def _turn(self, trace: Trace, limits: messages.Limits) -> None:

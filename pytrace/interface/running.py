@@ -39,6 +39,7 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
     watchdog: float | None = None,
     max_memory: str = "",
     confined: bool = False,
+    places: bool = False,
     **arguments: Unpack[Arguments],
 ) -> Trace:
     """Compile and load a script, attach its probes, and start the command.
@@ -55,6 +56,8 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
         confined: once everything is attached, give up for good what the rest of the run does not need, as the command
             does: capabilities, access to files, system calls (docs/privileges.md). For processes that do nothing else
             from then on, and have one thread.
+        places: leave user stacks in snapshots as places in binaries, by build id and address, for those who name their
+            functions elsewhere, and read no symbols for them.
         arguments: those of :class:`pytrace.interface.compiled.Arguments`.
 
     Raises:
@@ -97,6 +100,7 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
         measure=measure,
         max_memory=max_memory,
         watchdog=watchdog,
+        places=places,
     )
     return Trace(script, options, confined=confined)
 

@@ -28,6 +28,7 @@ from pytrace.runtime.output.messages import FAILURES
 from pytrace.runtime.session.resources import Embedding
 from pytrace.runtime.session.session import Session
 from pytrace.runtime.session.signals import WakeUp
+from pytrace.runtime.symbols.met_binaries import MetBinaries
 
 if TYPE_CHECKING:
     import asyncio
@@ -292,6 +293,11 @@ class Trace:
                 return self._last
             self._check_open()
             return Snapshot(self._session.snapshot())
+
+    @property
+    def met_binaries(self) -> MetBinaries | None:
+        """Binaries in stacks of snapshots so far, if :func:`open` was given *places*; also after it was closed."""
+        return self._session.met_binaries
 
     def _map(self, name: str) -> ResultMap:
         def read() -> MapData:

@@ -44,6 +44,21 @@ Names: TypeAlias = Annotated[tuple[Name, ...], Meta(max_length=1024)]
 Hosts: TypeAlias = Annotated[tuple[Name, ...], Meta(max_length=1 << 20)]
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Time: TypeAlias = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+BuildId: TypeAlias = Annotated[str, Meta(pattern="^[0-9a-f]{8,64}$")]
+Detail: TypeAlias = Annotated[int, Meta(ge=0, le=4)]
+"""A value of :class:`pytrace.runtime.symbols.met_binaries.Detail`."""
+
+MOST_PLACES = 1024
+"""Places of one question about functions."""
+MOST_INLINED = 256
+"""Functions of a place."""
+LONGEST_NAME = 1 << 14
+"""Characters of a function's name, or of a source file's."""
+LongName: TypeAlias = Annotated[str, Meta(max_length=LONGEST_NAME)]
+NAMING = 60.0
+"""Seconds in which an agent is asked for names after the end of its run."""
+LONGEST_NAMING = 15.0
+"""Seconds in which it says something while it is asked."""
 
 
 # ---------------------------------------------------------------------------------------------- to the agent
@@ -117,6 +132,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, tag="run"):
     limits: Limits
     variants: bool = False
     """Whether :class:`Misfit` is answered."""
+    places: bool = False
+    """Whether user stacks have places in place of functions, which are named when asked for (:class:`NamePlaces`)."""
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
@@ -190,6 +207,19 @@ class Variant(msgspec.Struct, frozen=True, tag="variant"):
     cpus: int = 0
 
 
+class Place(msgspec.Struct, frozen=True, array_like=True):
+    """A place in a binary, as it was linked."""
+
+    build_id: BuildId
+    address: Count
+
+
+class NamePlaces(msgspec.Struct, frozen=True, tag="name"):
+    """After :class:`End`: places of the last snapshot whose functions the agent is to name."""
+
+    places: Annotated[tuple[Place, ...], Meta(max_length=MOST_PLACES)]
+
+
 class Beat(msgspec.Struct, frozen=True, tag="beat"):
     """The controller is there. Also before the request."""
 
@@ -201,7 +231,7 @@ class Stop(msgspec.Struct, frozen=True, tag="stop"):
     """End the run as ``exit()`` does."""
 
 
-ToAgent: TypeAlias = Request | Relay | Ask | Archive | Code | Variant | Beat | Stop
+ToAgent: TypeAlias = Request | Relay | Ask | Archive | Code | Variant | NamePlaces | Beat | Stop
 
 
 def checked(request: Request) -> Request:
@@ -343,11 +373,40 @@ class End(msgspec.Struct, frozen=True, kw_only=True, tag="end"):
     """As the command prints it."""
     losses: dict[Name, dict[Name, Count]] = {}
     cost: RunCost | None = None
+    details: Annotated[dict[BuildId, Detail], Meta(max_length=4096)] = {}
+    """How much the host knows of the binaries in its stacks. With any, it waits for :class:`NamePlaces` until its input
+    ends.
+    """
 
     @property
     def lost(self) -> int:
         """All losses and failures."""
         return total(self.losses)
+
+
+class Function(msgspec.Struct, frozen=True, array_like=True):
+    """A function at a place, as :class:`pytrace.results.values.Frame` has it."""
+
+    name: LongName
+    offset: Count = 0
+    file: LongName = ""
+    line: Count = 0
+    inlined: bool = False
+
+
+class NamedPlace(msgspec.Struct, frozen=True, array_like=True):
+    """What is known of a place: the functions, inlined ones first; none if it is in none that is known."""
+
+    place: Place
+    detail: Detail
+    """How much the host knows of its binary."""
+    functions: Annotated[tuple[Function, ...], Meta(max_length=MOST_INLINED)]
+
+
+class NamedPlaces(msgspec.Struct, frozen=True, tag="named"):
+    """The answer to :class:`NamePlaces`; of gateways what their hosts have named."""
+
+    places: Annotated[tuple[NamedPlace, ...], Meta(max_length=MOST_PLACES)]
 
 
 def total(losses: Mapping[str, Mapping[str, int]]) -> int:
@@ -360,7 +419,9 @@ def over_budget(cost: RunCost | None) -> bool:
     return cost is not None and any(probe.detached or probe.weight > 1 for probe in cost.probes)
 
 
-FromAgent: TypeAlias = Need | Send | Hello | Clock | Misfit | Refused | Attached | Reports | Snapshot | Warned | End
+FromAgent: TypeAlias = (
+    Need | Send | Hello | Clock | Misfit | Refused | Attached | Reports | Snapshot | Warned | End | NamedPlaces
+)
 
 
 # ---------------------------------------------------------------------------------------------- lines

@@ -40,7 +40,9 @@ class Frame(NamedTuple):
     offset: int = 0
     """Bytes from the start of the function (of an inlined one: of the function that it was inlined into).
 
-    Where the function is unknown, those from the start of the module as it was linked, 0 when that is unknown, too.
+    Where the function is unknown, those from the start of the module as it was linked, 0 when that is unknown, too. In
+    snapshots of agents whose controller names functions: the address by which that is done. It is one less than
+    *address* where a call returns to, as the next function may begin there.
     """
     module: str = ""
     """Path of the binary, kernel module, or ``[kernel]``; empty when unknown."""

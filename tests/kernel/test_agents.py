@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import threading
 from pathlib import Path
 
@@ -11,8 +12,22 @@ import pytest
 from msgspec.structs import replace
 
 import pytrace
-from pytrace.remote.messages import Attached, Beat, End, Misfit, Refused, Snapshot, Stop, Variant, Warned
+from pytrace.remote.messages import (
+    Attached,
+    Beat,
+    End,
+    Misfit,
+    NamedPlaces,
+    NamePlaces,
+    Place,
+    Refused,
+    Snapshot,
+    Stop,
+    Variant,
+    Warned,
+)
 from pytrace.runtime.live_kernel import LiveKernel
+from tests.support import small_program
 from tests.support.agents import COUNTING, Agent, agent, call, request
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -185,3 +200,40 @@ def test_errors_are_those_of_the_command() -> None:
         assert (end.reason, status) == ("error", 1)
         assert end.error == "ERROR: an agent runs one request, and another one came\n"
         assert isinstance(running.heard[-1], End)
+
+
+def test_functions_are_named_after_the_run(tmp_path: Path) -> None:
+    """User stacks are places; asked about these, the agent names them as a run does, and ends when its input does."""
+    program = small_program.built(tmp_path, "caller", text=small_program.LAYERS)
+    text = 't:syscalls:sys_enter_getppid /comm == "caller"/ { @[ustack] = count(); @k[kstack(1)] = count(); }'
+    stacks = []
+    for places in (False, True):
+        with agent() as running:
+            running.say(replace(request(text), places=places))
+            running.next(Attached)
+            subprocess.run([program], check=True)
+            running.say(Stop())
+            end = running.next(End)
+            (stack,) = running.last().maps["@"].entries
+            ((kernel,),) = (trace.frames for trace in running.last().maps["@k"].entries)
+            assert kernel.function
+            if places:
+                libc = stack.frames[0].build_id
+                assert end.details[libc] > 0
+                assert all(not frame.function for frame in stack.frames if frame.build_id)
+                running.say(NamePlaces(tuple(Place(frame.build_id, frame.offset) for frame in stack.frames
+                                             if frame.build_id)))
+                named = iter(running.next(NamedPlaces).places)
+                frames = [
+                    frame._replace(function=one.name, offset=one.offset + frame.address - frame.offset,
+                                   file=one.file, line=one.line, inlined=one.inlined)
+                    for frame in stack.frames if frame.build_id for one in next(named).functions
+                ]
+                running.hang_up()
+            else:
+                assert not end.details
+                frames = [frame for frame in stack.frames if frame.build_id]
+            assert running.wait() == 0
+        stacks.append(frames)
+    assert stacks[0] == stacks[1]
+    assert "middle" in [frame.function for frame in stacks[0]]

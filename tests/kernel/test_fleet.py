@@ -244,21 +244,10 @@ def test_gateways_behind_gateways(tmp_path: Path) -> None:
     assert "a2,b[1-2],c1: not asked: the roll-out stopped (a1: its script ended with status 2)\n" in error
 
 
-LAYERS = """
-#pragma GCC optimize ("no-omit-frame-pointer")
-#include <sys/syscall.h>
-#include <unistd.h>
-__attribute__((noinline)) int innermost(void) { return syscall(SYS_getppid) + 1; }
-__attribute__((noinline)) int middle(void) { return innermost() + 1; }
-__attribute__((noinline)) int outer(void) { return middle() + 1; }
-int main(void) { return outer() == 0; }
-"""
-
-
 @pytest.mark.parametrize("served", [False, True], ids=["folder", "server"])
 def test_functions_that_hosts_cannot_name(served: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stacks of a stripped program are named by its debug file, which only the controller is told of."""
-    stripped, debug = small_program.split(small_program.built(tmp_path, text=LAYERS), tmp_path)
+    stripped, debug = small_program.split(small_program.built(tmp_path, text=small_program.LAYERS), tmp_path)
     build_id = Binary.open(str(stripped)).elf.build_id
     folder = tmp_path / "debug" / ".build-id" / build_id[:2]
     folder.mkdir(parents=True)

@@ -6,7 +6,7 @@ from pytrace.render.forms import PortableForms
 from pytrace.results.snapshot import MapData
 from pytrace.runtime.capture.maps import map_data, read
 from pytrace.runtime.capture.stack_traces import StackTraces
-from pytrace.runtime.symbols.image_places import ImagePlace
+from pytrace.runtime.symbols.image_places import ImagePlace, LinkedPlace
 from tests.support.encode import Run, Symbols
 
 
@@ -22,6 +22,11 @@ class Places(Symbols):
 
     def user_place(self, pid: int, address: int) -> ImagePlace:
         return ImagePlace("beef", address - self.moved.get(pid, 0))
+
+    def linked(self, pid: int, address: int) -> LinkedPlace | None:
+        files = {frame.module for frame in self.known.get(address, []) if frame.module.startswith("/")}
+        place = self.user_place(pid, address)
+        return LinkedPlace(files.pop(), place.build_id, place.address) if files else None
 
 
 def forms(run: Run, symbols: Places | None = None) -> PortableForms:

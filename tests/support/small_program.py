@@ -16,6 +16,17 @@ static __attribute__((noinline)) int hidden(int n) { return n - 1; }
 int main(int argc, char **argv) { (void)argv; return help(hidden(argc)) + atoi("3"); }
 """
 
+LAYERS = """
+#pragma GCC optimize ("no-omit-frame-pointer")
+#include <sys/syscall.h>
+#include <unistd.h>
+__attribute__((noinline)) int innermost(void) { return syscall(SYS_getppid) + 1; }
+__attribute__((noinline)) int middle(void) { return innermost() + 1; }
+__attribute__((noinline)) int outer(void) { return middle() + 1; }
+int main(void) { return outer() == 0; }
+"""
+"""Makes a system call in ``innermost``, with callers that frame pointers lead to."""
+
 
 def built(folder: Path, name: str = "program", *, text: str = TEXT, build_id: bool = True) -> Path:
     """The program, with DWARF and a build id."""

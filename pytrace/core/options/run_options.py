@@ -135,6 +135,8 @@ class RunOptions(msgspec.Struct, frozen=True):
     """Whether the costs of the run are measured and reported."""
     live: bool = False
     """Whether the run is shown live in the terminal."""
+    places: bool = False
+    """Whether snapshots have places in binaries in place of functions of user stacks, which are named elsewhere."""
 
     @property
     def exports(self) -> bool:

@@ -119,7 +119,7 @@ class Recording:
             cost: what the run has cost, if that is measured.
             most: entries of each map, the last ones in the order in which it prints; 0: all.
         """
-        forms = PortableForms(self._texts, StackTraces(self._symbols))
+        forms = PortableForms(self._texts, self._stacks())
         # All are read before any is converted, which takes longer: they are to be of one moment as far as may be.
         contents = []
         for view in self._views:
@@ -132,14 +132,17 @@ class Recording:
         costs = {} if cost is None else {self._identity: cost}
         return SnapshotData((self._run(start, end, gaps),), maps, tables, losses, moments, costs)
 
+    def _stacks(self) -> StackTraces:
+        return StackTraces(self._symbols, places=self._options.places)
+
     def prints(self, keeper: PrintKeeper) -> tuple[Print, ...]:
         """What the script has printed of its maps."""
-        return keeper.prints(PortableForms(self._texts, StackTraces(self._symbols)))
+        return keeper.prints(PortableForms(self._texts, self._stacks()))
 
     def map_data(self, name: str, pause: Callable[[], None]) -> MapData:
         """The contents of one map at this moment."""
         view = next(view for view in self._views if view.spec.name == name)
-        return map_data(read(view), PortableForms(self._texts, StackTraces(self._symbols)), pause)
+        return map_data(read(view), PortableForms(self._texts, self._stacks()), pause)
 
     def _run(self, start: Moment, end: Moment, gaps: tuple[tuple[int, int], ...]) -> Run:
         system = os.uname()

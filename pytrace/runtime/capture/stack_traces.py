@@ -10,7 +10,7 @@ import msgspec
 from pytrace.core.types import Stack, StackMode
 from pytrace.render import names
 from pytrace.results.values import Frame, StackTrace
-from pytrace.runtime.symbols.image_places import ImagePlace
+from pytrace.runtime.symbols.image_places import ImagePlace, LinkedPlace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,6 +36,9 @@ class Symbols(names.Symbols, Protocol):
     def user_place(self, pid: int, address: int) -> ImagePlace:
         """Where an address of a process lies in what was linked."""
 
+    def linked(self, pid: int, address: int) -> LinkedPlace | None:
+        """Where an address of a process lies in a binary with a build id; None elsewhere."""
+
 
 class _Resolved(msgspec.Struct, frozen=True):
     """Functions of an address: as that of the innermost frame, and as one where a call returns to.
@@ -49,10 +52,13 @@ class _Resolved(msgspec.Struct, frozen=True):
 
 
 class StackTraces:
-    """Resolves stacks. One object is for one snapshot: processes may run other programs before the next."""
+    """Resolves stacks. One object is for one snapshot: processes may run other programs before the next.
 
-    def __init__(self, symbols: Symbols) -> None:
-        self._symbols = symbols
+    *places*: functions in binaries with build ids are left to others, as :class:`pytrace.results.values.Frame` says.
+    """
+
+    def __init__(self, symbols: Symbols, *, places: bool = False) -> None:
+        self._symbols, self._places = symbols, places
         self._kernel: dict[int, _Resolved] = {}
         self._processes: dict[int, dict[int, _Resolved]] = {}
         self._frames: dict[tuple[Frame, ...], tuple[Frame, ...]] = {}
@@ -84,12 +90,18 @@ class StackTraces:
         return _Resolved(innermost, calling)
 
     def _user_address(self, process: int, address: int) -> _Resolved:
-        symbols = self._symbols
-        innermost = self._once(_frames(symbols.user(process, address), symbols.user_place(process, address)))
-        if symbols.trampoline(process, address):
+        innermost = self._once(self._user_frames(process, address, caller=False))
+        if self._symbols.trampoline(process, address):
             return _Resolved(innermost, innermost, interrupted=True)
-        place = _after(symbols.user_place(process, address - 1))
-        return _Resolved(innermost, self._once(_frames(symbols.user(process, address, caller=True), place)))
+        return _Resolved(innermost, self._once(self._user_frames(process, address, caller=True)))
+
+    def _user_frames(self, process: int, address: int, *, caller: bool) -> tuple[Frame, ...]:
+        """Frames of an address; *caller*: of one where a call returns to, by the last byte of the call."""
+        symbols, byte = self._symbols, address - caller
+        if self._places and (linked := symbols.linked(process, byte)) is not None:
+            return (Frame("", linked.address, linked.module, linked.build_id, address=linked.address + caller),)
+        place = symbols.user_place(process, byte)
+        return _frames(symbols.user(process, address, caller=caller), _after(place) if caller else place)
 
     def _once(self, frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
         return self._frames.setdefault(frames, frames)

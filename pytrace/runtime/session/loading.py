@@ -191,6 +191,7 @@ def symbols(
             short=config.short_generics,
             lines=config.show_debug_info,
             debuginfo=options.debuginfo,
+            places=options.places,
             vmlinux=os.environ.get("PYTRACE_VMLINUX", os.environ.get("BPFTRACE_VMLINUX", "")),
             requests=requests,
             python=python,

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pytrace.core.costs import RunCost
     from pytrace.results.snapshot import MapData, SnapshotData
     from pytrace.runtime.session.resources import Embedding
+    from pytrace.runtime.symbols.met_binaries import MetBinaries
 
 
 def run(script: CompiledScript, options: RunOptions) -> int:
@@ -136,6 +137,11 @@ class Session:
     def cost(self) -> RunCost | None:
         """The costs of the run so far; None where they are not measured."""
         return self._run.snapshots.cost()
+
+    @property
+    def met_binaries(self) -> MetBinaries | None:
+        """Binaries in stacks of snapshots with places (``RunOptions.places``), also after the session was closed."""
+        return self._run.symbols.met_binaries()
 
     @property
     def child_pid(self) -> int | None:

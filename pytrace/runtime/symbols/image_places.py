@@ -49,6 +49,32 @@ def is_generated(mapping: Mapping) -> bool:
     return mapping.path.startswith(("/memfd:", "/dev/zero", "[anon")) or not (mapping.inode or mapping.path)
 
 
+class LinkedPlace(msgspec.Struct, frozen=True):
+    """A place in a binary with a build id, whose path is *module* for its process."""
+
+    module: str
+    build_id: str
+    address: int
+
+
+_BUILD_ID = range(8, 65)
+"""Lengths of build ids by which others know a binary."""
+
+
+def linked(
+    space: AddressSpace, address: int, binary: Callable[[AddressSpace, Mapping], Binary | None]
+) -> tuple[LinkedPlace, Binary] | None:
+    """Where an address of a process lies, and in what; None where that is no file with a build id."""
+    mapping = space.find(address)
+    opened = binary(space, mapping) if mapping is not None and is_file(mapping) else None
+    if mapping is None or opened is None:
+        return None
+    inside, identity = opened.elf.address_at(address - mapping.start + mapping.offset), build_id(opened)
+    if inside is None or len(identity) not in _BUILD_ID:
+        return None
+    return LinkedPlace(mapping.path, identity, inside), opened
+
+
 def in_process(
     space: AddressSpace, address: int, binary: Callable[[AddressSpace, Mapping], Binary | None]
 ) -> ImagePlace:

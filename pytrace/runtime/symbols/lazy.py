@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-    from pytrace.runtime.symbols.image_places import ImagePlace
+    from pytrace.runtime.symbols.image_places import ImagePlace, LinkedPlace
     from pytrace.runtime.symbols.images import Frame
+    from pytrace.runtime.symbols.met_binaries import MetBinaries
     from pytrace.runtime.symbols.symbolizer import Symbolizer
 
 
@@ -43,6 +44,14 @@ class LazySymbols:
     def user_place(self, pid: int, address: int) -> ImagePlace:
         """Where an address of a process lies in what was linked."""
         return self._symbols().user_place(pid, address)
+
+    def linked(self, pid: int, address: int) -> LinkedPlace | None:
+        """Where an address of a process lies in a binary with a build id; None elsewhere."""
+        return self._symbols().linked(pid, address)
+
+    def met_binaries(self) -> MetBinaries | None:
+        """The binaries that :meth:`linked` has met."""
+        return None if self._made is None else self._made.met_binaries()
 
     def trampoline(self, pid: int, address: int) -> bool:
         """True if handlers of signals return to that address of a process."""

@@ -16,9 +16,10 @@ from pytrace.runtime.host import procfs
 from pytrace.runtime.host.kallsyms import KERNEL_HALF, Kallsyms
 from pytrace.runtime.symbols.address_space import AddressSpace, MappingRecorder
 from pytrace.runtime.symbols.compiled_code import CompiledCode
-from pytrace.runtime.symbols.image_places import ImagePlace, KernelImages, in_process, is_file
+from pytrace.runtime.symbols.image_places import ImagePlace, KernelImages, LinkedPlace, in_process, is_file, linked
 from pytrace.runtime.symbols.images import Frame, Images, reason, remember, returned, vdso_image, with_lines
 from pytrace.runtime.symbols.line_reading import ENDING, LineReading
+from pytrace.runtime.symbols.met_binaries import MetBinaries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -56,7 +57,8 @@ class Symbolizer:
     ``PER_PROGRAM`` when the kernel does not randomise addresses and ``PER_PID`` when it does. *demangled*
     shows C++ and Rust names as written, *short* without the arguments of generics; *lines* adds source lines and
     inlined functions from DWARF. *debuginfo* are the values of ``--debuginfo``; *vmlinux* an image of the kernel with
-    DWARF, found by itself when empty; *python* resolves frames of Python.
+    DWARF, found by itself when empty; *python* resolves frames of Python. *places*: user stacks are not named here but
+    by :meth:`linked`, so no source lines are read ahead.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class Symbolizer:
         vmlinux: str = "",
         requests: EndRequests | None = None,
         python: PythonFrames | None = None,
+        places: bool = False,
     ) -> None:
         self._python = python
         self._cache = _cache_mode(cache)
@@ -81,6 +84,8 @@ class Symbolizer:
         self._images = Images(
             self._unreadable, named=self._named, lines=lines, debuginfo=debuginfo, reading=self._reading
         )
+        self._met = MetBinaries(self._images)
+        self._ahead = lines and not places
         self._vmlinux = vmlinux
         self._kallsyms = Kallsyms()
         self._kernel_read = 0.0
@@ -229,6 +234,19 @@ class Symbolizer:
             return ImagePlace("", 0)
         return in_process(self._space(pid), address, self._binary)
 
+    def linked(self, pid: int, address: int) -> LinkedPlace | None:
+        """Where an address of a process lies in a binary with a build id, which is remembered; None elsewhere."""
+        python = self._python is not None and self._python.has(address)
+        place = None if python else linked(self._space(pid), address, self._binary)
+        if place is None:
+            return None
+        self._met.add(place[0].build_id, place[1])
+        return place[0]
+
+    def met_binaries(self) -> MetBinaries:
+        """The binaries that :meth:`linked` has met."""
+        return self._met
+
     # ---- code that was compiled at run time
 
     def drained(self, moment: int) -> None:
@@ -249,7 +267,7 @@ class Symbolizer:
         """Read the source lines of user addresses (process, address) in short steps: :meth:`user` has them then."""
         wanted = []
         owner, mapping, binary = 0, None, None
-        for count, (pid, address) in enumerate(addresses if self._lines else ()):
+        for count, (pid, address) in enumerate(addresses if self._ahead else ()):
             if self._python is not None and self._python.has(address):
                 continue
             if not count % 64:

@@ -73,6 +73,26 @@ def test_frames_say_where_they_are() -> None:
     assert trace.frames[2] == values.Frame("", 0, "/bin/stripped", "beef", address=0x3B00)
 
 
+def test_functions_that_are_named_elsewhere() -> None:
+    """Of a place in a file there is the address of its byte; what a signal interrupted is no caller."""
+    file = [Frame("f", 1, "/bin/prog")]
+    known = {**KNOWN, **dict.fromkeys((0x20FF, 0x2100, 0x2FFF, 0x9000), file)}
+    symbols = Places(known, moved={7: 0x500})
+    symbols.trampolines = {0x9000}
+
+    def frames(*addresses: int) -> list[values.Frame]:
+        return list(StackTraces(symbols, places=True).form(Stack(True))((7, addresses, 0)).frames)
+
+    def place(byte: int, after: int = 0) -> values.Frame:
+        return values.Frame("", byte, "/bin/prog", "beef", address=byte + after)
+
+    assert frames(0x2100) == [place(0x1C00)]
+    assert frames(0x1000, 0x2100) == [values.Frame("do_work", 16, "", "beef", address=0xB00), place(0x1BFF, 1)]
+    assert frames(0x3000, 0x9000, 0x2100, 0x3000) == [place(0x2B00), place(0x8B00), place(0x1C00), place(0x2AFF, 1)]
+    kernel = StackTraces(symbols, places=True).form(Stack(False))((0, (0x1000,), 0)).frames
+    assert kernel[0].function == "do_work"
+
+
 def test_the_kernel_has_a_name() -> None:
     trace = StackTraces(Places({**KNOWN, 0x1: [Frame("read", 1, "ext4")]})).form(Stack(False))((0, (0x1000, 1, 9), 0))
     assert [frame.module for frame in trace.frames] == ["[kernel]", "ext4", ""]

@@ -29,6 +29,7 @@ ASKING: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("trampoline", (7, 1), {}),
     ("kernel_place", (1,), {}),
     ("user_place", (7, 1), {}),
+    ("linked", (7, 1), {}),
     ("start", ([7],), {"prompt": True}),
     ("prepare", ([(7, 1)],), {}),
     ("wait_for", (iter(()), "lines"), {}),
@@ -37,7 +38,7 @@ ASKING: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
 ]
 IDLE: list[tuple[str, tuple[Any, ...], Any]] = [
     ("changes", (), []), ("poll", (), None), ("hurry", (None,), None), ("give_up_lines", (), False),
-    ("notices", (), []), ("close", (), None), ("renew", (1,), []), ("drained", (1,), None),
+    ("met_binaries", (), None), ("notices", (), []), ("close", (), None), ("renew", (1,), []), ("drained", (1,), None),
 ]  # fmt: skip
 
 
