@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import resource
 import socket
 import time
@@ -166,13 +167,20 @@ def ask(
         controller.finish(time.monotonic(), rollout.stopped)
 
 
+_RSH_STATUS = re.compile(rb"XXRETCODE: (\d+)\s*\Z")
+"""What ClusterShell has each command print at its end, as rsh does not return its status."""
+
+
 def _reading_worker(worker: Any) -> Any:
     """A class of workers whose clients hand on what they read, as it comes."""
 
     # Which class it is is known when it runs only.
     class Client(worker.SHELL_CLASS):  # type: ignore[misc]
         def _handle_read(self, sname: str) -> None:
-            self.worker.eh.data(self.worker, str(self.key), sname, self._read(sname))
+            data = self._read(sname)
+            if hasattr(self, "rsh_rc") and (status := _RSH_STATUS.search(data)):
+                self.rsh_rc, data = int(status[1]), data[: status.start()]
+            self.worker.eh.data(self.worker, str(self.key), sname, data)
 
         def _flush_read(self, sname: str) -> None:
             """Nothing is kept."""

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 from ClusterShell.Defaults import _load_workerclass
+from ClusterShell.Event import EventHandler
 from ClusterShell.NodeSet import set_std_group_resolver
 from ClusterShell.NodeUtils import GroupResolverConfig
+from ClusterShell.Task import task_self
 from ClusterShell.Worker.Exec import ExecClient, ExecWorker
 
 from pytrace.core.diagnostics import TraceError
@@ -71,6 +73,28 @@ def test_workers_have_a_process_for_each_host(worker: str) -> None:
     assert issubclass(made.SHELL_CLASS, ExecClient)
     for name in ("_handle_read", "_flush_read", "_read"):
         assert hasattr(ExecClient, name), "what is overridden is there in this release"
+
+
+def test_the_status_of_a_command_by_rsh(tmp_path: Path) -> None:
+    """ClusterShell has the command print it, as rsh returns 0 for any; it is no part of what the agent said."""
+    said: list[bytes] = []
+
+    class Handler(EventHandler):  # type: ignore[misc]
+        def data(self, _worker: object, _node: str, _stream: str, data: bytes) -> None:
+            said.append(data)
+
+        def ev_hup(self, _worker: object, _node: str, rc: int) -> None:
+            said.append(b"%d" % rc)
+
+    rsh = tmp_path / "rsh"
+    rsh.write_text('#!/bin/sh\nshift\nsh -c "$*"\n')
+    rsh.chmod(0o755)
+    task = task_self()
+    task.set_info("rsh_path", str(rsh))
+    worker = clustershell._reading_worker(_load_workerclass("rsh"))
+    task.schedule(worker("a1", handler=Handler(), command="echo x; sh -c 'exit 7'", timeout=None))
+    task.resume()
+    assert (b"".join(said[:-1]), said[-1]) == (b"x\n", b"7")
 
 
 def test_routes_of_a_topology(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
