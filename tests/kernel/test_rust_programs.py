@@ -78,16 +78,52 @@ def shown(server: Server, config: str, program: str) -> list[list[str]]:
     return [_inner([re.sub(names, r"\1", frame) for frame in stack]) for stack in stacks]
 
 
+BODIES = {
+    "v0": [
+        [
+            "calls::fetch::<u32>::{async_fn#0}",
+            "calls::handle::{async_fn#0}",
+            "calls::run::<calls::handle::{async_fn#0}>",
+        ],
+        [
+            "calls::fetch::<u8>::{async_fn#0}",
+            "calls::handle::{async_fn#0}::{async_block#0}",
+            "calls::handle::{async_fn#0}",
+            "calls::run::<calls::handle::{async_fn#0}>",
+        ],
+        [
+            "<calls::Square<u16>>::ask::{async_fn#0}::{closure#0}",
+            "<calls::Square<u16>>::ask::{async_fn#0}",
+            "calls::run::<<calls::Square<u16>>::ask::{async_fn#0}>",
+        ],
+    ],
+    "legacy": [
+        ["calls::fetch::{async_fn#0}", "calls::handle::{async_fn#0}", "calls::run"],
+        [
+            "calls::fetch::{async_fn#0}",
+            "calls::handle::{async_fn#0}::{async_block#0}",
+            "calls::handle::{async_fn#0}",
+            "calls::run",
+        ],
+        ["calls::Square<T>::ask::{async_fn#0}::{{closure}}", "calls::Square<T>::ask::{async_fn#0}", "calls::run"],
+    ],
+}
+"""The tasks that wait for each other, as debug information names them: to symbols they are closures."""
+
+
 @pytest.mark.parametrize("way", ["legacy", "v0"])
 def test_stacks_are_those_of_backtrace(server: Server, programs: dict[str, str], way: str) -> None:
     wanted = said(programs[way])
-    assert len(wanted) == 6
+    assert len(wanted) == 7
     assert any("panic" in name for name in wanted[-1])
-    assert shown(server, "show_debug_info = true", programs[way]) == wanted
+    stacks = shown(server, "show_debug_info = true", programs[way])
+    assert [stack[1 : 1 + len(row)] for stack, row in zip(stacks[3:6], BODIES[way], strict=True)] == BODIES[way]
+    closure = r"{closure\1}" if way == "v0" else "{{closure}}"
+    assert [[re.sub(r"\{async_[a-z]+(#\d+)\}", closure, name) for name in stack] for stack in stacks] == wanted
 
 
 def test_short_generics(server: Server, programs: dict[str, str]) -> None:
     stacks = shown(server, "short_generics = true", programs["v0"])
     assert stacks[0][:3] == ["calls::leaf", "<calls::Square<…> as calls::Shape>::area", "calls::main::{closure#0}"]
     assert "<calls::Table<…>>::each::<…>" in stacks[2]
-    assert stacks[3][1:4] == ["calls::fetch::<…>::{closure#0}", "calls::handle::{closure#0}", "calls::run::<…>"]
+    assert stacks[3][1:4] == ["calls::fetch::<…>::{async_fn#0}", "calls::handle::{async_fn#0}", "calls::run::<…>"]

@@ -22,6 +22,13 @@ impl<T: Into<u64> + Copy> Shape for Square<T> {
     #[inline(never)]
     fn area(&self, n: u64) -> u64 { let side: u64 = self.0.into(); black_box(leaf(n) + side * side) }
 }
+impl<T: Into<u64> + Copy> Square<T> {
+    async fn ask(&self) -> u64 {
+        Yield(false).await;
+        let ordinary = |n: u64| leaf(n) + 1;
+        black_box(ordinary(self.0.into()))
+    }
+}
 
 struct Table<K, V> { rows: BTreeMap<K, V> }
 impl<K: Ord + Clone, V> Table<K, V> {
@@ -79,6 +86,7 @@ fn main() {
     let table = Table { rows };
     sum += table.each(|k, v| leaf(k.len() as u64 + v.len() as u64));
     sum += run(handle(7));
+    sum += run(Square(4u16).ask());
     std::panic::set_hook(Box::new(|info| { leaf(9); println!("panic: {}", info); }));
     let _ = std::panic::catch_unwind(|| fails(black_box(4)));
     println!("sum {}", sum);

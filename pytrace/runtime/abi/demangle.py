@@ -147,6 +147,74 @@ def _rust(name: str) -> str | None:
     return _RUST_HASH_TEXT.sub("", str(text))
 
 
+_CLOSURE = re.compile(r"\{closure#\d+\}|\{\{closure\}\}")
+_WRITTEN = re.compile(r"\{([a-z_]+?)(?:_env)?(#\d+)\}")
+_COMPONENT = re.compile(r"(?:\w+|\{\{?[^{}]*\}\}?)\Z")
+
+
+def with_bodies(name: str, written: str) -> str:
+    """The demangled name of a function of Rust with the bodies of async functions and blocks named as DWARF has them.
+
+    To symbols they are closures: ``app::handle::{closure#0}`` is *written* ``app::handle::{async_fn#0}`` in DWARF.
+    Those in arguments of a generic function are there, too, as types (``{async_fn_env#0}``).
+    """
+    bodies = _bodies(written, numbered="{closure#" in name) if "closure" in name else {}
+    parts: list[str] = []
+    end = 0
+    for match in _CLOSURE.finditer(name) if bodies else ():
+        path = _path(name, match.end())
+        body = max((known for known in bodies if f"::{path}".endswith(f"::{known}")), key=len, default="")
+        if bodies.get(body):
+            parts += [name[end : match.start()], bodies[body]]
+            end = match.end()
+    return "".join([*parts, name[end:]])
+
+
+def _bodies(written: str, *, numbered: bool) -> dict[str, str]:
+    """Names of bodies by the path of what is a closure to symbols; empty for closures, and where paths are equal."""
+    bodies: dict[str, str] = {}
+    for match in _WRITTEN.finditer(written):
+        kind, number = match[1], match[2]
+        path = _WRITTEN.sub(r"{closure\2}" if numbered else "{{closure}}", _path(written, match.end()))
+        body = "" if kind == "closure" else f"{{{kind}{number}}}"
+        bodies[path] = body if bodies.get(path, body) == body else ""
+    return bodies
+
+
+def _path(text: str, end: int) -> str:
+    """The path that ends there, without arguments of generics; of a method, from the method's name on."""
+    parts: list[str] = []
+    at = end
+    while at:
+        if text[at - 1] == ">":
+            opened = _opening(text, at)
+            if not opened or not (text[opened - 1].isalnum() or text[opened - 1] in "_:}"):
+                break  # the type that a method is of
+            at = opened - 2 * text.startswith("::", opened - 2)
+        component = _COMPONENT.search(text, 0, at)
+        if component is None or component[0].startswith("{impl#"):
+            break
+        parts.append(component[0])
+        at = component.start()
+        if not text.endswith("::", 0, at):
+            break
+        at -= 2
+    return "::".join(reversed(parts))
+
+
+def _opening(text: str, at: int) -> int:
+    """Where the angle bracket is that the one before *at* closes; 0 if there is none, or nothing before it."""
+    depth = 0
+    for place in range(at - 1, -1, -1):
+        if text[place] == "<":
+            depth -= 1
+        elif text[place] == ">" and text[place - 1] != "-":
+            depth += 1
+        if not depth:
+            return place
+    return 0
+
+
 # ---------------------------------------------------------------------------------------------- parts of names
 
 _OPERATOR = re.compile(r"\boperator(?:\(\)|<=>|<<=|>>=|<<|>>|->\*?|<=|>=|<|>|[^\w\s(]+| [^(]+)(?: (?=<))?")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from elftools.common.exceptions import DWARFError
@@ -22,7 +23,7 @@ from pytrace.runtime.elf.leb128 import unsigned
 
 if TYPE_CHECKING:
     from pytrace.runtime.dwarf.forms import Step
-    from pytrace.runtime.dwarf.units import Unit
+    from pytrace.runtime.dwarf.units import Die, Unit
 
 _WANTED = frozenset((
     "DW_AT_low_pc", "DW_AT_high_pc", "DW_AT_ranges", "DW_AT_abstract_origin", "DW_AT_specification", "DW_AT_name",
@@ -40,6 +41,11 @@ _TABLES = {"DW_FORM_strp": "str", "DW_FORM_line_strp": "line_str"}
 _MOST_LINKS = 16
 """Entries that describe each other, at most: an instance, its abstract form, the declaration of that."""
 _TEXT = re.compile(rb"[^\0]*")
+_RUST = 0x1C
+"""``DW_LANG_Rust``."""
+_CLOSURES = ("NC", "closure$")
+"""In linkage names of Rust with closures: of the newer mangling, and of the older one."""
+_COROUTINE = re.compile(r"\{(?:async_|gen_|coroutine|generator)")
 
 _Read = Callable[[int], tuple[int, int]]
 """Reads the value at a position; returns it and the position after it."""
@@ -72,6 +78,7 @@ class Entries:
         self._data = unit.section.data
         self._plans: dict[int, tuple[_Stored, ...]] = {}
         self._names: dict[int, str] = {}
+        self._written: dict[tuple[Unit, int], str] = {}
         self._address_size = unit.structs.address_size
         offset = self._fixed(unit.structs.dwarf_format // 8)
         self._readers: dict[str, _Read] = {name: self._fixed(size) for name, size in _FIXED.items()}
@@ -155,6 +162,24 @@ class Entries:
                 return linkage or described(die, "DW_AT_name").text("DW_AT_name")
             at = self.unit.cu_offset + link.number
         raise DWARFError("entries refer to each other in a cycle")
+
+    @cached_property
+    def _is_rust(self) -> bool:
+        return self.unit.top.number("DW_AT_language") == _RUST
+
+    def written(self, at: int) -> str:
+        """The name of a function of Rust with those around it, as DWARF has it, if that tells bodies of async functions
+        from closures (``app::handle::{async_fn#0}``); else empty.
+        """
+        if not self._is_rust or not any(mark in self.function(at) for mark in _CLOSURES):
+            return ""
+        named = described(self.unit.entry(at), "DW_AT_name")
+        text = self._written.get((named.cu, named.offset))
+        if text is None:
+            names = [outer.text("DW_AT_name") for outer in _around(described(named, "DW_AT_declaration"))]
+            text = "::".join([*filter(None, names), named.text("DW_AT_name")])
+            text = self._written[named.cu, named.offset] = text if _COROUTINE.search(text) else ""
+        return text
 
     def _text(self, at: int, values: dict[str, Value], name: str) -> str:
         value = values.get(name)
@@ -244,3 +269,19 @@ class Entries:
                 return code
             elif second > first:
                 code.append((base + first, base + second))
+
+
+def _around(die: Die) -> list[Die]:
+    """The entries that an entry lies in, outermost first, without that of the unit."""
+    extents, top = die.cu.extents, die.cu.top.offset
+    outer, found = top, []
+    while outer < die.offset:
+        if outer != top:
+            found.append(die.cu.entry(outer))
+        shape, body = extents.shape(outer)
+        if shape is None:
+            break
+        outer = extents.past(shape, body)
+        while (end := extents.behind(outer)) <= die.offset:
+            outer = end
+    return found

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pytrace.runtime.dwarf.scopes import Scope, Segment
 
 _PREFIX = "lines-"
-_MAGIC = b"pytrace lines 2 " + sys.byteorder.encode() + b"\n"
+_MAGIC = b"pytrace lines 3 " + sys.byteorder.encode() + b"\n"
 _MOST_SEGMENTS = 1 << 19
 """Entries that are remembered of one file: 10 MB. With more it begins again."""
 _FILES = 64
@@ -33,11 +33,15 @@ _FILES = 64
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A function and the source line in it; *function* is the linkage name where there is one."""
+    """A function and the source line in it; *function* is the linkage name where there is one.
+
+    *written* is the qualified name in DWARF, of functions of Rust if it tells bodies of async functions from closures.
+    """
 
     function: str
     file: str
     line: int
+    written: str = ""
 
 
 class Places:
@@ -59,8 +63,9 @@ class Places:
         self._lows, self._highs, self._firsts, self._counts = array("Q"), array("Q"), array("I"), array("I")
         # Of segments: start, number of the scope, number of the file's name, line.
         self._starts, self._scopes, self._files, self._lines = array("Q"), array("I"), array("I"), array("I")
-        # Of scopes; number 0 is where no function is known. The parent, the function's name, file and line of the call.
-        self._parents, self._functions = array("I", [0]), array("I", [0])
+        # Of scopes; number 0 is where no function is known. The parent, the function's name and (of Rust) its name in
+        # DWARF, file and line of the call.
+        self._parents, self._functions, self._written = array("I", [0]), array("I", [0]), array("I", [0])
         self._call_files, self._call_lines = array("I", [0]), array("I", [0])
         # Start, end and unit of code of units that `.debug_aranges` does not have, one after another.
         self._units, self._units_known = array("Q"), array("I", [0])
@@ -70,7 +75,8 @@ class Places:
     def _columns(self) -> tuple[array[int], ...]:
         return (
             self._lows, self._highs, self._firsts, self._counts, self._starts, self._scopes, self._files, self._lines,
-            self._parents, self._functions, self._call_files, self._call_lines, self._units, self._units_known,
+            self._parents, self._functions, self._written, self._call_files, self._call_lines, self._units,
+            self._units_known,
         )  # fmt: skip
 
     # ---- asking
@@ -92,7 +98,8 @@ class Places:
             return [Place("", file, line)] if line else []
         places = []
         while scope:
-            places.append(Place(self._texts[self._functions[scope]], file, line))
+            function, written = self._texts[self._functions[scope]], self._texts[self._written[scope]]
+            places.append(Place(function, file, line, written))
             file, line = self._texts[self._call_files[scope]], self._call_lines[scope]
             scope = self._parents[scope]
         return places
@@ -131,6 +138,7 @@ class Places:
             file, line = inner.call if inner.parent is not None else (-1, 0)
             self._parents.append(number)
             self._functions.append(self._text(inner.function))
+            self._written.append(self._text(inner.written))
             self._call_files.append(self._text(table.file(file)))
             self._call_lines.append(line & 0xFFFFFFFF)
             number = known[inner] = len(self._parents) - 1
@@ -187,4 +195,3 @@ class Places:
             column.frombytes(body[at:end])
             at = end
         self._texts = body[at:].decode(errors="surrogateescape").split("\0")
-

@@ -117,6 +117,11 @@ class Scope:
         return self._entries.function(self._at)
 
     @property
+    def written(self) -> str:
+        """The function's qualified name in DWARF, see :meth:`Entries.written`."""
+        return self._entries.written(self._at)
+
+    @property
     def call(self) -> tuple[int, int]:
         """File (its number in the line table) and line of the call that was replaced."""
         entries, at, values = self._entries, self._at, self._values

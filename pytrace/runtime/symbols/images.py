@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.runtime.abi.demangle import demangle
+from pytrace.runtime.abi.demangle import demangle, with_bodies
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.elf import debug_files
 from pytrace.runtime.elf.file import ElfFile
@@ -171,7 +171,6 @@ class Images:
                 self._unreadable[f"source lines of {module}"] = reason(error)
         return [last]
 
-
     def _downloaded(self, binary: Binary) -> bool:
         """Ask servers for a binary's debug information, if the user waits. Returns if there is any."""
         if binary.debug_path is not None or not self._reading.download(binary.ask_servers):
@@ -186,13 +185,20 @@ class Images:
 def with_lines(places: list[Place], last: Frame, named: Callable[[str], str]) -> list[Frame]:
     """Source places for a function's frame, and the frames of what was inlined there."""
     frames = [
-        Frame(named(place.function), last.offset, last.module, place.file, place.line, inlined=True)
+        Frame(
+            with_bodies(named(place.function), place.written),
+            last.offset,
+            last.module,
+            place.file,
+            place.line,
+            inlined=True,
+        )
         for place in places[:-1]
     ]
     if not places:
         return [last]
     outer = places[-1]
-    frames.append(Frame(last.name, last.offset, last.module, outer.file, outer.line))
+    frames.append(Frame(with_bodies(last.name, outer.written), last.offset, last.module, outer.file, outer.line))
     return frames
 
 

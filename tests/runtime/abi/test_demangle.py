@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.runtime.abi.demangle import available, demangle, qualified_name, short_name
+from pytrace.runtime.abi.demangle import available, demangle, qualified_name, short_name, with_bodies
 from pytrace.runtime.live_kernel import LiveKernel
 
 needs_cxx = pytest.mark.skipif(not available(), reason="no C++ runtime library on this machine")
@@ -60,6 +60,52 @@ def test_rust(name: str, text: str) -> None:
 )
 def test_short_names(name: str, text: str) -> None:
     assert short_name(name) == text
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "text"),
+    [
+        ("a::f::{closure#0}", "a::f::{async_fn#0}", "a::f::{async_fn#0}"),
+        ("a::f::{closure#0}", "", "a::f::{closure#0}"),
+        ("a::f::{closure#1}", "a::f::{async_fn#0}", "a::f::{closure#1}"),
+        ("b::f::{closure#0}", "a::f::{async_fn#0}", "b::f::{closure#0}"),
+        ("a::f::<u8>::{closure#0}", "a::f::{async_fn#0}<u8>", "a::f::<u8>::{async_fn#0}"),
+        ("a::f::<…>::{closure#0}", "a::f::{async_fn#0}<u8>", "a::f::<…>::{async_fn#0}"),
+        (
+            "a::f::{closure#0}::{closure#1}::{closure#0}",
+            "a::f::{async_fn#0}::{closure#1}::{async_closure#0}",
+            "a::f::{async_fn#0}::{closure#1}::{async_closure#0}",
+        ),
+        (
+            "a::f::{closure#0}::g::{closure#0}",
+            "a::f::{async_fn#0}::g::{gen_block#0}",
+            "a::f::{async_fn#0}::g::{gen_block#0}",
+        ),
+        (
+            "<a::T<u8> as a::Q>::f::{closure#0}",
+            "a::{impl#3}::f::{async_fn#0}<u8>",
+            "<a::T<u8> as a::Q>::f::{async_fn#0}",
+        ),
+        ("a::run::<a::f<u8>::{closure#0}>", "a::run<a::f::{async_fn_env#0}<u8>>", "a::run::<a::f<u8>::{async_fn#0}>"),
+        (
+            "<fn(u8) -> a::f::{closure#0} as Q>::g",
+            "q::{impl#2}::g<a::f::{async_fn_env#0}>",
+            "<fn(u8) -> a::f::{async_fn#0} as Q>::g",
+        ),
+        # Methods with equal names of two types: which one is meant is not known.
+        (
+            "a::r::<<a::T>::f::{closure#0}, <a::U>::f::{closure#0}>",
+            "a::r<a::{impl#0}::f::{async_fn_env#0}, a::{impl#1}::f::{closure_env#0}>",
+            "a::r::<<a::T>::f::{closure#0}, <a::U>::f::{closure#0}>",
+        ),
+        # The older mangling.
+        ("a::f::{{closure}}::{{closure}}", "a::f::{async_fn#0}::{closure#0}", "a::f::{async_fn#0}::{{closure}}"),
+        ("a::T<K,V>::f::{{closure}}", "a::{impl#0}::f::{async_fn#0}<u8>", "a::T<K,V>::f::{async_fn#0}"),
+        ("<a::T<K> as a::Q>::f::{{closure}}", "a::{impl#0}::f::{coroutine#2}", "<a::T<K> as a::Q>::f::{coroutine#2}"),
+    ],
+)
+def test_bodies_of_async_functions(name: str, written: str, text: str) -> None:
+    assert with_bodies(name, written) == text
 
 
 @pytest.mark.parametrize(

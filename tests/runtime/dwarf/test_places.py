@@ -13,6 +13,7 @@ from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.dwarf import debug_info, lines, places, scopes
 from pytrace.runtime.dwarf.debug_info import DebugInfo
 from pytrace.runtime.elf.file import ElfFile
+from tests.support import rust_debug_info
 from tests.support.compile import compiled
 
 PROGRAM = """\
@@ -61,6 +62,27 @@ def test_the_next_run_reads_nothing(options: str, tmp_path: Path, read: list[int
     first.keep()
     assert CachedDebugInfo(ElfFile.open(str(path))).frames(_address(path)) == expected
     assert len(read) == 1
+
+
+def test_bodies_of_async_functions_have_the_names_of_dwarf(tmp_path: Path) -> None:
+    path = str(compiled(tmp_path, "program", rust_debug_info.text()))
+    debug = CachedDebugInfo(ElfFile.open(path))
+    (handle,) = Binary.open(path).functions(rust_debug_info.HANDLE)
+    (run,) = Binary.open(path).functions(rust_debug_info.RUN)
+    wanted = [
+        [(rust_debug_info.HANDLE, "app::handle::{async_fn#0}")],
+        [
+            (rust_debug_info.BLOCK, "app::handle::{async_fn#0}::{async_block#0}"),
+            (rust_debug_info.HANDLE, "app::handle::{async_fn#0}"),
+        ],
+        [(rust_debug_info.RUN, "app::run<app::handle::{async_fn_env#0}>")],
+    ]
+    addresses = [handle.address, handle.address + 1, run.address]
+    for asked in (debug, None):
+        known = asked or CachedDebugInfo(ElfFile.open(path))
+        found = [[(place.function, place.written) for place in known.frames(address)] for address in addresses]
+        assert found == wanted, "of a former run" if asked is None else ""
+        known.keep()
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 5, 8, 13])

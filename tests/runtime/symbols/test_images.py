@@ -16,7 +16,7 @@ from pytrace.runtime.dwarf.places import Place
 from pytrace.runtime.elf import debug_files
 from pytrace.runtime.host import procfs
 from pytrace.runtime.symbols import images
-from pytrace.runtime.symbols.images import Images, vdso_image
+from pytrace.runtime.symbols.images import Frame, Images, vdso_image, with_lines
 from pytrace.runtime.symbols.line_reading import LineReading
 from pytrace.runtime.symbols.symbolizer import Symbolizer
 from tests.support.compile import compiled, tool
@@ -178,3 +178,13 @@ def test_functions_of_the_vdso() -> None:
 def test_a_machine_without(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(procfs, "executable_mappings", lambda _text: [])
     assert vdso_image() is None
+
+
+def test_bodies_of_async_functions_are_named_as_debug_information_has_them() -> None:
+    outer, inner = "a::f::{closure#0}", "a::f::{closure#0}::{closure#0}"
+    places = [
+        Place(inner, "a.rs", 3, "a::f::{async_fn#0}::{async_block#0}"),
+        Place(outer, "a.rs", 9, "a::f::{async_fn#0}"),
+    ]
+    names = [frame.name for frame in with_lines(places, Frame(outer, 4, "app"), str)]
+    assert names == ["a::f::{async_fn#0}::{async_block#0}", "a::f::{async_fn#0}"]
