@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pytrace.interface.snapshots import Snapshot as Snapshot
     from pytrace.interface.snapshots import merge as merge
     from pytrace.interface.tracing import Trace as Trace
-    from pytrace.remote.pods import Cluster as Cluster
+    from pytrace.remote.kubernetes.pods import Cluster as Cluster
 
 __version__ = "0.1.0"
 

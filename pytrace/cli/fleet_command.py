@@ -27,7 +27,7 @@ from pytrace.interface.fleet import PAUSE, Program
 from pytrace.remote import messages as protocol
 from pytrace.remote import top_keys
 from pytrace.remote.carriage import WORKERS, interruptions
-from pytrace.remote.pods import Cluster
+from pytrace.remote.kubernetes.pods import Cluster
 from pytrace.remote.rollout import SOAK
 from pytrace.results import file_form
 from pytrace.results.formats import table

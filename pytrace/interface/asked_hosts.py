@@ -14,8 +14,8 @@ from pytrace.remote.carriage import AGENT, Carriage, Stopping
 from pytrace.remote.controller import Controller
 from pytrace.remote.gateways import Tree
 from pytrace.remote.hosts import Folded
+from pytrace.remote.kubernetes.pods import Cluster
 from pytrace.remote.messages import Limits, Relay
-from pytrace.remote.pods import Cluster
 from pytrace.remote.rollout import Rollout
 from pytrace.results.snapshot import SnapshotData
 
@@ -69,7 +69,7 @@ def of_cluster(cluster: Cluster, by: str | None, command: str) -> AskedHosts:
         TraceError: there are none, the cluster refuses, or the client of Kubernetes is not installed.
     """
     try:
-        from pytrace.remote import kubernetes_api, kubernetes_carrier  # an extra
+        from pytrace.remote.kubernetes import kubernetes_api, kubernetes_carrier  # an extra
     except ImportError as error:
         hints = ("pip install 'pytrace[kubernetes]'",)
         raise TraceError(f"asking a cluster needs the Kubernetes client: {error}", hints=hints) from None

@@ -37,8 +37,8 @@ from pytrace.remote.carriage import AGENT, PYTHON, Carriage, Stopping
 from pytrace.remote.clocks import Offset
 from pytrace.remote.gateways import Tree
 from pytrace.remote.hosts import Host
+from pytrace.remote.kubernetes.pods import Cluster
 from pytrace.remote.messages import Limits, Options, Relay, Request, Route
-from pytrace.remote.pods import Cluster
 from pytrace.remote.push import Pusher, bootstrap
 from pytrace.remote.variants import Compile
 from pytrace.results.snapshot import WITHOUT_ANSWER, SnapshotData

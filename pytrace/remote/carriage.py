@@ -1,5 +1,5 @@
 """How agents are started on hosts, and what is said to them as time passes, whatever carries it
-(:mod:`.clustershell`, :mod:`.kubernetes_carrier`).
+(:mod:`.clustershell`, :mod:`.kubernetes.kubernetes_carrier`).
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def test_nodes_of_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_what_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("clustershell", "kubernetes_api"):
+    for name in ("clustershell", "kubernetes.kubernetes_api"):
         monkeypatch.setitem(sys.modules, f"pytrace.remote.{name}", None)
         monkeypatch.delattr(f"pytrace.remote.{name}", raising=False)
     with pytest.raises(TraceError, match="asking hosts needs ClusterShell"):

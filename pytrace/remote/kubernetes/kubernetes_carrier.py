@@ -19,9 +19,9 @@ from websocket import ABNF, WebSocketException
 
 from pytrace.remote.carriage import TICK, Conversation, Stopping
 from pytrace.remote.controller import PREPARING, Controller
-from pytrace.remote.kubernetes_api import Client, WebSocket, api_message, failure
+from pytrace.remote.kubernetes.kubernetes_api import Client, WebSocket, api_message, failure
+from pytrace.remote.kubernetes.pods import Deployment
 from pytrace.remote.messages import Limits
-from pytrace.remote.pods import Deployment
 from pytrace.remote.rollout import Rollout
 
 MARGIN = 300

@@ -8,9 +8,9 @@ import pytest
 from kubernetes.client.exceptions import ApiException
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.remote import kubernetes_api
-from pytrace.remote.kubernetes_api import Client
-from pytrace.remote.pods import Cluster, ContainerState, ContainerStatus, Metadata, Pod, PodStatus, Waiting
+from pytrace.remote.kubernetes import kubernetes_api
+from pytrace.remote.kubernetes.kubernetes_api import Client
+from pytrace.remote.kubernetes.pods import Cluster, ContainerState, ContainerStatus, Metadata, Pod, PodStatus, Waiting
 
 LABELS = {"a": {"zone": "east"}, "b": {}}
 

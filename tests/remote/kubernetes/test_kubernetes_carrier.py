@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.remote.kubernetes_carrier import exit_status
+from pytrace.remote.kubernetes.kubernetes_carrier import exit_status
 
 
 @pytest.mark.parametrize(

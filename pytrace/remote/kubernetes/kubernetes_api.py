@@ -17,9 +17,9 @@ from yaml import YAMLError
 
 from pytrace.base.control_characters import printable_text
 from pytrace.core.diagnostics import TraceError
-from pytrace.remote import pods
 from pytrace.remote.carriage import AGENT
-from pytrace.remote.pods import Cluster, Deployment, Pod
+from pytrace.remote.kubernetes import pods
+from pytrace.remote.kubernetes.pods import Cluster, Deployment, Pod
 from pytrace.results.snapshot import SnapshotData
 
 HOPELESS = frozenset({

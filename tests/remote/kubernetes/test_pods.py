@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from pytrace.core.types import UINT64, CgroupPath, Count, Record, String, Tuple
-from pytrace.remote import pods
-from pytrace.remote.pods import ContainerNames, Deployment
+from pytrace.remote.kubernetes import pods
+from pytrace.remote.kubernetes.pods import ContainerNames, Deployment
 from pytrace.results.snapshot import MapData, SnapshotData, Table
 
 RUN = Deployment(identity="ab12", namespace="tracing", image="hub/pytrace:1", nodes=("a", "b.example"), deadline=60)
