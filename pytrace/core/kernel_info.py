@@ -173,7 +173,9 @@ class UserParameter(msgspec.Struct, frozen=True):
     """A parameter of a user function from DWARF; *location* is a register name, or ``register+offset`` for memory.
 
     *declaration* is its type as the language writes it. A value in several registers has *parts* and no location.
-    *text*: it is a string of Go, address and length.
+    *text*: it is a string of Go, address and length. *lost* are the members (``inner.price``) that are in
+    floating-point registers, which programs cannot read: *type* does not have them. Of a value that is there as a whole
+    it is an empty name, and there is no place.
     """
 
     name: str
@@ -182,6 +184,12 @@ class UserParameter(msgspec.Struct, frozen=True):
     declaration: str = ""
     parts: tuple[RegisterPart, ...] = ()
     text: bool = False
+    lost: tuple[str, ...] = ()
+
+    @property
+    def readable(self) -> bool:
+        """True if at least a part of it can be read."""
+        return "" not in self.lost
 
 
 class KernelHeaders(msgspec.Struct, frozen=True):
@@ -361,7 +369,7 @@ class KernelInfo(Protocol):
         """Where in ``runtime.g`` the number of a goroutine is; None if no code of Go is at a file offset."""
 
     def user_go_result(self, path: str, symbol: str) -> UserParameter | None:
-        """The first result of a function of Go when it returns, from DWARF; None where it cannot be read."""
+        """The first result of a function of Go when it returns, from DWARF; None where there is none."""
 
     def user_debug_problems(self, path: str) -> list[str]:
         """Messages about debug files that the queries above could not read for a binary."""

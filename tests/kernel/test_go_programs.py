@@ -66,6 +66,57 @@ uprobe:BIN:main.blank { print((args.n, args.m)); }
 """
 
 
+FLOATS = r"""
+uprobe:BIN:main.mixed { print((args.m.N, str(args.m.Name.str, args.m.Name.len), args.m.K, args.n, args.one[0].K)); }
+uprobe:BIN:main.both { print(args.n); }
+uretprobe:BIN:main.both { print((retval.N, str(retval.Name.str, retval.Name.len), retval.K)); }
+uprobe:BIN:"main.larger[go.shape.int*]" { print((args.a, args.b)); }
+uretprobe:BIN:"main.larger[go.shape.string*]" { print(retval); }
+uprobe:BIN:main.Pair.plus { print((args.p.A, str(args.p.B.str, args.p.B.len), args.n)); }
+uretprobe:BIN:main.Pair.plus { print((retval.A, str(retval.B.str, retval.B.len))); }
+uprobe:BIN:main.vary { print((args.first, args.rest.len)); }
+uprobe:BIN:main.floats { print(args.z); }
+uprobe:BIN:main.main.func3 { print((args.i, args.text)); }
+"""
+
+
+@pytest.mark.parametrize("way", ["plain", "slow"])
+def test_what_is_in_other_registers_than_floating_point_numbers(
+    server: Server, programs: dict[str, str], way: str
+) -> None:
+    """Structs with both, generics (which have a hidden parameter), methods on values, variadics and closures."""
+    assert rows(server, FLOATS, programs[way]) == [
+        [-5, "mixed", 77, 42, 78],
+        8, [8, "both", 9],
+        [3, 4], "more",
+        [5, "pair", 3], [8, "pair!"],
+        [1, 2],
+        99,
+        [7, "closed"],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("probe", "value"),
+    [
+        ("uprobe:BIN:main.mixed", "args.m.Price"),
+        ("uprobe:BIN:main.mixed", "args.at"),
+        ("uprobe:BIN:main.mixed", "args.c"),
+        ("uprobe:BIN:main.mixed", "args.one.Price"),
+        ("uretprobe:BIN:main.mixed", "retval"),
+        ("uretprobe:BIN:main.both", "retval.Price"),
+        ("uprobe:BIN:main.floats", "args.o"),
+    ],
+)
+def test_floating_point_registers_cannot_be_read(
+    server: Server, programs: dict[str, str], probe: str, value: str
+) -> None:
+    script = f"{probe} {{ print({value.replace('one.', 'one[0].')}); }}".replace("BIN", programs["plain"])
+    result = server.run(("--dry-run", "-e", script))
+    assert result.status == 1
+    assert f"ERROR: {value} is in a floating-point register, which BPF programs cannot read" in result.stderr
+
+
 @pytest.mark.parametrize("way", ["plain", "slow"])
 def test_arguments_and_results(server: Server, programs: dict[str, str], way: str) -> None:
     assert rows(server, ARGUMENTS, programs[way]) == [

@@ -57,6 +57,47 @@ func many(a, b, c, d, e, f, g, h, i, j, k int64, s string) int64 {
 //go:noinline
 func blank(_ string, n int, _ int, m uint8) int { return n + int(m) }
 
+type Point struct{ X, Y float64 }
+type Mixed struct {
+	N     int32
+	Price float64
+	Name  string
+	At    Point
+	K     uint8
+}
+type Pair struct {
+	A int
+	B string
+}
+
+//go:noinline
+func mixed(m Mixed, at Point, n int, c complex128, one [1]Mixed) float64 {
+	return m.Price*float64(n) + at.X + real(c) + one[0].Price
+}
+
+//go:noinline
+func both(n int, price float64) (Mixed, error) { return Mixed{N: int32(n), Price: price, Name: "both", K: 9}, nil }
+
+//go:noinline
+func larger[T int | string](a, b T) T {
+	if a > b {
+		return a
+	}
+	return b
+}
+
+//go:noinline
+func (p Pair) plus(n int) Pair { return Pair{p.A + n, p.B + "!"} }
+
+//go:noinline
+func vary(first int, rest ...string) int { return first + len(rest) }
+
+//go:noinline
+func floats(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p float64, z int) float64 { return a + p + float64(z) }
+
+//go:noinline
+func apply(f func(int, string) int) int { return f(7, "closed") }
+
 //go:noinline
 func grow(n int) int {
 	var room [256]byte
@@ -114,5 +155,12 @@ func main() {
 	loud, _ := greet("loud", 4, true)
 	total := o.Total(3, 2.5, -4)
 	sum := small(Inner{-9, "in"}, []int{1, 2, 3}, &Square{2}, func(i int) int { return i }, [1]int32{77}, "the last")
+	at := Point{1, 2}
+	price := mixed(Mixed{-5, 1.5, "mixed", at, 77}, at, 42, complex(1, 2), [1]Mixed{{11, 2.5, "one", at, 78}})
+	item, _ := both(8, price)
+	base := larger(3, 4) + len(larger("lesser", "more")) + Pair{5, "pair"}.plus(3).A + vary(1, "x", "yy")
+	price += floats(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 99)
+	base += apply(func(i int, text string) int { return i + base + len(text) })
+	println(int(price), item.Name, base)
 	println(s, loud, total, sum, many(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, "stacked"), blank("x", 5, 9, 7), outer(&Counter{}))
 }

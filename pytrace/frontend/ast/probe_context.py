@@ -152,6 +152,9 @@ class ProbeContext(msgspec.Struct, frozen=True):
     """Number of ``u64`` arguments in a :class:`Slot` context."""
     missing: tuple[str, ...] = ()
     """Hints that say why ``args`` is missing."""
+    lost: tuple[str, ...] = ()
+    """Arguments (``args.rate``), members of these and ``retval`` that are in floating-point registers, which programs
+    cannot read."""
 
     def argument(self, name: str) -> ProbeArgument | None:
         """The member of ``args`` of that name."""

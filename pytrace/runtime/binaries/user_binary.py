@@ -325,7 +325,7 @@ class UserBinaries:
         return member.offset if member is not None else go_build.goroutine_number(binary.elf)
 
     def go_result(self, path: str, symbol: str) -> UserParameter | None:
-        """The first result of a function of Go when it returns, from DWARF; None where it cannot be read."""
+        """The first result of a function of Go when it returns, from DWARF; None where there is none."""
         binary = self.binary(path)
         if binary.debug is None:
             return None

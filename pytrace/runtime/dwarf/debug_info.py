@@ -143,7 +143,7 @@ class DebugInfo:
         return None
 
     def go_result(self, symbol: str, address: int | None) -> UserParameter | None:
-        """The first result of a function of Go when it returns; None when it cannot be read, or is not known."""
+        """The first result of a function of Go when it returns; None when it has none, or is not known."""
         with self._reading():
             die = self._function(symbol, address)
             found = [] if die is None or not go_parameters.is_go(die) else go_parameters.results(die, self._types)

@@ -13,13 +13,14 @@ from elftools.dwarf.dwarf_expr import DW_OP_name2opcode
 from msgspec.structs import replace
 
 from pytrace.core.kernel_info import RegisterPart, UserParameter
-from pytrace.core.types import Array
+from pytrace.core.types import Array, Struct
 from pytrace.runtime.dwarf.lists import locations
 from pytrace.runtime.dwarf.value_types import DwarfTypes, described, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pytrace.core.types import Type
     from pytrace.runtime.dwarf.units import Die
 
 _LANGUAGE = 0x16
@@ -28,7 +29,9 @@ _INTEGERS = ("ax", "bx", "cx", "di", "si", "r8", "r9", "r10", "r11")
 _FLOATS = 15
 _NUMBERED = ("ax", "dx", "cx", "bx", "si", "di", "bp", "sp", *(f"r{number}" for number in range(8, 16)))
 """Registers by their DWARF numbers."""
+_VECTOR = "xmm"
 _REGISTERS = {DW_OP_name2opcode[f"DW_OP_reg{number}"]: name for number, name in enumerate(_NUMBERED)}
+_REGISTERS |= {DW_OP_name2opcode[f"DW_OP_reg{17 + number}"]: f"{_VECTOR}{number}" for number in range(_FLOATS)}
 _PIECE, _FRAME = DW_OP_name2opcode["DW_OP_piece"], DW_OP_name2opcode["DW_OP_fbreg"]
 _COMPLEX, _FLOAT = 0x03, 0x04
 """``DW_ATE_complex_float``, ``DW_ATE_float``."""
@@ -43,7 +46,7 @@ def is_go(die: Die) -> bool:
 
 
 def parameters(die: Die, entry: int, types: DwarfTypes) -> list[UserParameter]:
-    """The parameters of a function that is entered at *entry*, without those that are in floating-point registers.
+    """The parameters of a function that is entered at *entry*.
 
     Older compilers leave out what has no name. Where what DWARF says contradicts the convention, only what it says
     counts.
@@ -59,10 +62,10 @@ def parameters(die: Die, entry: int, types: DwarfTypes) -> list[UserParameter]:
     return placed
 
 
-def results(die: Die, types: DwarfTypes) -> list[UserParameter | None]:
-    """The results of a function in order; None for those in floating-point registers."""
+def results(die: Die, types: DwarfTypes) -> list[UserParameter]:
+    """The results of a function in order."""
     _, placed = _places(die, types)
-    return [None if item.place is None else _parameter(item, types, item.place) for item in placed]
+    return [_parameter(item, types, item.place) for item in placed]
 
 
 class _Leaf(msgspec.Struct, frozen=True):
@@ -74,7 +77,7 @@ class _Leaf(msgspec.Struct, frozen=True):
 
 
 class _Place(msgspec.Struct, frozen=True):
-    """Memory (``sp+8``), or parts in registers."""
+    """Memory (``sp+8``), or parts in registers, without those in floating-point registers, which cannot be read."""
 
     memory: str
     parts: tuple[RegisterPart, ...] = ()
@@ -83,13 +86,13 @@ class _Place(msgspec.Struct, frozen=True):
 class _Value(msgspec.Struct, frozen=True):
     """A parameter or result: its entry, the one that has its type, its place by the calling convention.
 
-    *place* is None in floating-point registers, which programs cannot read. *kept* is where in the caller's frame
-    functions that are not optimised keep it (counted as ``DW_OP_fbreg`` does). *leaves* are what it consists of.
+    *kept* is where in the caller's frame functions that are not optimised keep it (counted as ``DW_OP_fbreg`` does).
+    *leaves* are what it consists of.
     """
 
     die: Die
     typed: Die
-    place: _Place | None
+    place: _Place
     leaves: list[_Leaf] | None = None
     kept: int = 0
 
@@ -118,8 +121,9 @@ def _agrees(argument: _Value, said: tuple[str, ...] | None) -> bool:
     Of the registers that hold a value only those that the function uses are in DWARF.
     """
     if said is not None:
-        place = argument.place
-        return place is None or set(said) <= {part.register for part in place.parts}
+        return {name for name in said if not name.startswith(_VECTOR)} <= {
+            part.register for part in argument.place.parts
+        }
     frames = [argument.die.operations(expression) for low, _, expression in locations(argument.die) if not low]
     offsets = {operations[0].args[0] for operations in frames if len(operations) == 1 and operations[0].op == _FRAME}
     return all(offset < 0 or offset == argument.kept for offset in offsets)
@@ -128,10 +132,10 @@ def _agrees(argument: _Value, said: tuple[str, ...] | None) -> bool:
 def _in_registers(argument: _Value, registers: tuple[str, ...]) -> _Place | None:
     """A value in the registers that DWARF says it is in; None unless it says it of all of it."""
     leaves = argument.leaves
-    if not leaves or len(leaves) != len(registers) or any(leaf.floating for leaf in leaves):
+    if not leaves or len(leaves) != len(registers):
         return None
-    parts = zip(leaves, registers, strict=True)
-    return _Place("", tuple(RegisterPart(leaf.offset, leaf.size, register) for leaf, register in parts))
+    pairs = zip(leaves, registers, strict=True)
+    return _Place("", tuple(RegisterPart(leaf.offset, leaf.size, name) for leaf, name in pairs if not leaf.floating))
 
 
 def _parameter(value: _Value, types: DwarfTypes, place: _Place) -> UserParameter:
@@ -139,11 +143,45 @@ def _parameter(value: _Value, types: DwarfTypes, place: _Place) -> UserParameter
     name = described(value.die, "DW_AT_name").text("DW_AT_name")
     type_ = types.of(typed)
     declaration = typed.follow("DW_AT_type").text("DW_AT_name")
-    text = plain(typed.follow("DW_AT_type")).text("DW_AT_name") == "string"
+    type_name = plain(typed.follow("DW_AT_type")).text("DW_AT_name")
+    if declaration.startswith("."):
+        declaration = type_name  # a parameter of a generic function
+    text = type_name == "string" or type_name.startswith("go.shape.string")
     parts = place.parts
-    if len(parts) == 1 and not parts[0].offset:
+    readable, lost = (type_, []) if place.memory else _readable(typed.follow("DW_AT_type"), types)
+    type_ = readable or type_
+    if len(parts) == 1 and not parts[0].offset and not lost:
         return UserParameter(name, type_, parts[0].register, declaration)
-    return UserParameter(name, type_, place.memory, declaration, parts, text)
+    return UserParameter(name, type_, place.memory, declaration, parts, text, tuple(lost))
+
+
+def _readable(die: Die, types: DwarfTypes) -> tuple[Type | None, list[str]]:
+    """A type without its floating-point numbers (None: it is nothing else), and the names of these."""
+    die = plain(die)
+    type_ = types.type(die)
+    if die.tag == "DW_TAG_array_type" and isinstance(type_, Array) and type_.count == 1:
+        element, names = _readable(die.follow("DW_AT_type"), types)
+        if element is None:
+            return None, [""]
+        return (replace(type_, element=element), names) if names else (type_, [])
+    if isinstance(type_, Struct):
+        return _readable_members(die, type_, types)
+    floating = die.tag == "DW_TAG_base_type" and die.number("DW_AT_encoding") in (_COMPLEX, _FLOAT)
+    return (None, [""]) if floating else (type_, [])
+
+
+def _readable_members(die: Die, type_: Struct, types: DwarfTypes) -> tuple[Type | None, list[str]]:
+    kept, lost = [], []
+    for field, member in zip(type_.fields, _members(die), strict=True):
+        inner, names = _readable(member.follow("DW_AT_type"), types)
+        lost += [f"{field.name}.{name}" if name else field.name for name in names]
+        if inner is not None:
+            kept.append(replace(field, type=inner))
+    if not lost:
+        return type_, []
+    # Another type than the one that is whole in memory.
+    origin = f"{type_.origin}, in registers"
+    return (replace(type_, members=tuple(kept), origin=origin, alignment=type_.align), lost) if kept else (None, [""])
 
 
 def _said(die: Die, address: int) -> tuple[str, ...] | None:
@@ -174,9 +212,9 @@ class _Assignment:
         self._floats = _FLOATS if self._all else 0
         self._stack = -(-self._stack // _WORD) * _WORD
 
-    def kept(self, place: _Place | None, typed: Die, types: DwarfTypes) -> int:
+    def kept(self, place: _Place, typed: Die, types: DwarfTypes) -> int:
         """Where functions that are not optimised keep a parameter; called in order after all results have places."""
-        if place is not None and place.memory:
+        if place.memory:
             return int(place.memory.partition("+")[2]) - _STACK
         type_ = typed.follow("DW_AT_type")
         return self._room(types.type(type_).size, _alignment(type_, types))
@@ -186,16 +224,14 @@ class _Assignment:
         self._stack = at + size
         return at
 
-    def place(self, type_: Die, types: DwarfTypes) -> _Place | None:
-        """The place of the next value; None in floating-point registers, which programs cannot read."""
+    def place(self, type_: Die, types: DwarfTypes) -> _Place:
+        """The place of the next value."""
         leaves = _leaves(type_, types)
         size = types.type(type_).size
         if leaves is None or not size or not self._take(leaves):
             return _Place(f"sp+{_STACK + self._room(size, _alignment(type_, types))}")
-        if any(leaf.floating for leaf in leaves):
-            self._drop(leaves)
-            return None
-        return _Place("", tuple(RegisterPart(leaf.offset, leaf.size, self._integers.pop(0)) for leaf in leaves))
+        numbers = [leaf for leaf in leaves if not leaf.floating]
+        return _Place("", tuple(RegisterPart(leaf.offset, leaf.size, self._integers.pop(0)) for leaf in numbers))
 
     def _take(self, leaves: list[_Leaf]) -> bool:
         """Whether a value fits into the registers that are left; takes those of floating-point numbers."""
@@ -204,9 +240,6 @@ class _Assignment:
             return False
         self._floats -= floats
         return True
-
-    def _drop(self, leaves: list[_Leaf]) -> None:
-        del self._integers[: sum(not leaf.floating for leaf in leaves)]
 
 
 def _leaves(die: Die, types: DwarfTypes) -> list[_Leaf] | None:

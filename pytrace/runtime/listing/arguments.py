@@ -108,7 +108,7 @@ def _user_function(kernel: LiveKernel, place: ProbeTarget) -> list[str]:
     if not isinstance(place, UserTarget) or not place.symbol:
         return []
     parameters = kernel.user_parameters(place.path, place.symbol) or ()
-    return [f"{item.declaration} {item.name}" for item in parameters]
+    return [f"{item.declaration} {item.name}" for item in parameters if item.readable]
 
 
 def _python_function(_kernel: LiveKernel, place: ProbeTarget) -> list[str]:

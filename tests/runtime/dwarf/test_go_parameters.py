@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from pytrace.core.kernel_info import RegisterPart, UserParameter
+from pytrace.core.kernel_info import RegisterPart
+from pytrace.core.types import Struct
 from pytrace.runtime.dwarf import go_parameters
 from pytrace.runtime.dwarf.lists import EVERYWHERE, Located
 from pytrace.runtime.dwarf.value_types import DwarfTypes
@@ -123,9 +124,40 @@ def test_arrays_and_what_is_too_large_are_on_the_stack() -> None:
 
 
 def test_floating_point_numbers_take_registers_of_their_own() -> None:
-    assert found(parameter("f", FLOAT), parameter("c", COMPLEX), parameter("n", INT)) == {"n": "ax"}
-    with_float = struct("main.F", ("f", FLOAT, 0), ("n", INT, 8), size=16)
-    assert found(parameter("both", with_float), parameter("n", INT)) == {"n": "bx"}
+    """These cannot be read; of a struct its other members can."""
+    assert found(parameter("f", FLOAT), parameter("c", COMPLEX), parameter("n", INT)) == {"f": "", "c": "", "n": "ax"}
+    point = struct("main.Point", ("x", FLOAT, 0), ("y", FLOAT, 8), size=16)
+    inner = struct("main.In", ("f", FLOAT, 0), ("n", SHORT, 8), size=16)
+    whole = struct("main.F", ("f", FLOAT, 0), ("n", INT, 8), ("p", point, 16), ("in", inner, 32), size=48)
+    entry: Any = Entry(
+        "DW_TAG_subprogram", parameter("both", whole), parameter("p", point), parameter("one", array(1, inner)),
+        parameter("n", INT),
+    )  # fmt: skip
+    both, places, one, number = go_parameters.parameters(entry, ENTRY, DwarfTypes("app"))
+    assert both.parts == (RegisterPart(8, 8, "ax"), RegisterPart(40, 2, "bx"))
+    assert both.lost == ("f", "p", "in.f")
+    assert isinstance(both.type, Struct)
+    assert [(field.name, field.offset) for field in both.type.fields] == [("n", 8), ("in", 32)]
+    assert both.type.size == 48
+    assert places.lost == ("",)
+    assert not places.readable
+    assert (one.parts, one.lost) == ((RegisterPart(8, 2, "cx"),), ("f",))
+    assert (number.location, number.lost) == ("di", ())
+    declared: Any = whole
+    assert both.type != DwarfTypes("app").type(declared), "in memory it has all members"
+
+
+def test_more_than_fifteen_floating_point_numbers_are_in_memory() -> None:
+    places = found(*(parameter(f"f{number}", FLOAT) for number in range(16)), parameter("n", INT))
+    assert (places["f14"], places["f15"], places["n"]) == ("", "sp+8", "ax")
+
+
+def test_parameters_of_generic_functions() -> None:
+    """Their types are those of the shapes that the compiler makes code for, under other names."""
+    shape = struct("go.shape.string_0", ("str", POINTER, 0), ("len", INT, 8), size=16)
+    entry: Any = Entry("DW_TAG_subprogram", parameter("a", Entry("DW_TAG_typedef", of=shape, name=".param0")))
+    (text,) = go_parameters.parameters(entry, ENTRY, DwarfTypes("app"))
+    assert (text.declaration, text.text) == ("go.shape.string_0", True)
 
 
 def test_parts_and_strings() -> None:
@@ -142,10 +174,8 @@ def test_results() -> None:
         parameter("f", FLOAT, result=True), parameter("big", array(2, INT), result=True),
     )  # fmt: skip
     first, second, third = go_parameters.results(entry, DwarfTypes("app"))
-    assert isinstance(first, UserParameter)
     assert [part.register for part in first.parts] == ["ax", "bx"]
-    assert second is None
-    assert third is not None
+    assert not second.readable
     assert third.location == "sp+16", "after the arguments, at the next word"
 
 

@@ -147,9 +147,15 @@ def user_entry(
     missing: Iterable[str] = (),
 ) -> ProbeContext:
     """The context of a uprobe; *parameters* from DWARF, None when there is none for the reasons *missing*."""
-    arguments = tuple(user_argument(item, max_strlen) for item in parameters or ())
+    arguments = tuple(user_argument(item, max_strlen) for item in parameters or () if item.readable)
     members = None if parameters is None else args_struct(name, arguments)
-    return ProbeContext(arguments, members, ctx_type=registers(kernel), missing=tuple(missing))
+    lost = tuple(f"args.{item.name}{dotted(part)}" for item in parameters or () for part in item.lost)
+    return ProbeContext(arguments, members, ctx_type=registers(kernel), missing=tuple(missing), lost=lost)
+
+
+def dotted(member: str) -> str:
+    """A member's name as it stands after that of its struct; nothing for the struct itself."""
+    return f".{member}" if member else ""
 
 
 def user_argument(item: UserParameter, max_strlen: int) -> ProbeArgument:
@@ -176,6 +182,9 @@ def go_returning(result: UserParameter | None, kernel: KernelInfo, max_strlen: i
     """The context at a return instruction of Go: ``retval`` is the first result, pointers as plain numbers."""
     context = returning(result.type if result is not None and not result.parts else None, kernel)
     if result is None or isinstance(result.type, Pointer):
+        return context
+    context = replace(context, lost=tuple(f"retval{dotted(member)}" for member in result.lost))
+    if not result.readable:
         return context
     argument = user_argument(result, max_strlen)
     return replace(context, result=ProbeArgument("retval", argument.type, argument.place))

@@ -7,7 +7,7 @@ from pytrace.core.probes.kinds import BEGIN, END, PYTHON_KINDS, SELF, Context
 from pytrace.core.types import UINT8, UINT64, VOID, AddressSpace, KSym, Pointer, Stack, StackMode, String, Type, USym
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import ArgumentIndex
-from pytrace.frontend.check.inference.argument_checks import require_args, unstable
+from pytrace.frontend.check.inference.argument_checks import report_lost, require_args, unstable
 from pytrace.frontend.check.inference.checker import Arguments, Checker, Node
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown
 
@@ -76,8 +76,10 @@ def probetype(checker: Checker, node: Node, _arguments: Arguments) -> Type:
     return String(len(name) + 1)
 
 
-def retval(checker: Checker, _node: Node, _arguments: Arguments) -> Type:
+def retval(checker: Checker, node: Node, _arguments: Arguments) -> Type:
     """``retval``."""
+    if report_lost(checker, node):
+        return UNKNOWN
     result = checker.unit.context.result if checker.unit is not None else None
     return result.type if result is not None else UINT64
 

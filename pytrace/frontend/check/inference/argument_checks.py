@@ -127,6 +127,24 @@ def require_args(checker: Checker, node: nodes.Identifier) -> bool:
     return True
 
 
+def report_lost(checker: Checker, node: nodes.Node) -> bool:
+    """Report that an argument, a member of one or ``retval`` is in a register that programs cannot read, if it is."""
+    if checker.unit is None or not checker.unit.context.lost:
+        return False
+    names: list[str] = []
+    inner = node
+    while isinstance(inner, nodes.FieldAccess | nodes.Index):
+        names += [inner.name] if isinstance(inner, nodes.FieldAccess) else []
+        inner = inner.base
+    if not isinstance(inner, nodes.Identifier):
+        return False
+    name = ".".join([inner.name, *reversed(names)])
+    if name not in checker.unit.context.lost:
+        return False
+    checker.error(f"{name} is in a floating-point register, which BPF programs cannot read", node.span)
+    return True
+
+
 # ---------------------------------------------------------------------------------------------- formats of printf
 
 

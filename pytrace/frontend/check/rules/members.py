@@ -27,7 +27,7 @@ from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import BoundsCheck, LayoutReliance, TypeDescription
 from pytrace.frontend.ast.probe_context import ProbeArgument
 from pytrace.frontend.ast.typed_program import FieldPath
-from pytrace.frontend.check.inference.argument_checks import require_args, unstable
+from pytrace.frontend.check.inference.argument_checks import report_lost, require_args, unstable
 from pytrace.frontend.check.inference.checker import Checker
 from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, is_integer, literal, settle
 from pytrace.frontend.check.inference.type_names import operand_type
@@ -76,6 +76,8 @@ def _argument(checker: Checker, node: nodes.FieldAccess, base: nodes.Identifier)
     if not require_args(checker, base) or checker.unit is None:
         return UNKNOWN
     argument = checker.unit.context.argument(node.name)
+    if argument is None and report_lost(checker, node):
+        return UNKNOWN
     if argument is None:
         known = [item.name for item in checker.unit.context.arguments]
         hints = did_you_mean(node.name, known) or ((f"there are {', '.join(known)}",) if known else ())
@@ -115,6 +117,8 @@ def _record_field(checker: Checker, node: nodes.FieldAccess, type_: Record) -> T
 
 def _struct_field(checker: Checker, node: nodes.FieldAccess, type_: Struct, how: str) -> Type:
     field = type_.find(node.name)
+    if field is None and report_lost(checker, node):
+        return UNKNOWN
     if field is None:
         hints = did_you_mean(node.name, type_.names())
         if not type_.fields and type_.size == 0:

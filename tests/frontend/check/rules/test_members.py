@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import pytest
 
+from pytrace.core.kernel_info import RegisterPart, UserParameter
 from pytrace.core.options.compile_options import CompileOptions
-from pytrace.core.types import AddressSpace, Pointer
+from pytrace.core.types import INT32, UINT8, AddressSpace, Array, Field, Pointer, Struct
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import BoundsCheck
 from pytrace.frontend.ast.visitor import walk
-from tests.frontend.checking import last_value, refusals, values
+from tests.frontend.checking import last_value, refusals, refused, value, values
+from tests.support.facts import RecordedKernel
 from tests.support.front import analyse
 
 # fmt: off
@@ -55,6 +57,25 @@ VALUES = [
     ("tracepoint:sched:sched_switch { print(args.next_pid); }", "int32", None),
 ]
 # fmt: on
+
+ITEM = Struct("struct", "item", 24, (Field("n", INT32, 0), Field("of", Array(Struct("struct", "part", 8, (), "app"), 1), 8)), "app")
+LOST = RecordedKernel(
+    parameters={
+        ("/bin/app", "work"): (
+            UserParameter("rate", Array(UINT8, 8), "", lost=("",)),
+            UserParameter("item", ITEM, "", parts=(RegisterPart(0, 4, "ax"),), lost=("price", "of.price")),
+        )
+    }
+)
+
+
+@pytest.mark.parametrize("name", ["args.rate", "args.item.price", "args.item.of[0].price"])
+def test_what_is_in_floating_point_registers(name: str) -> None:
+    reason = f"{name.replace('[0]', '')} is in a floating-point register, which BPF programs cannot read"
+    assert refused(f"uprobe:/bin/app:work {{ print({name}); }}", kernel=LOST)[1] == reason
+    assert value("uprobe:/bin/app:work { print(args.item.n); }", LOST) == ("int32", None)
+    assert refused("uprobe:/bin/app:work { print(args.item.x); }", kernel=LOST)[1] == "struct item has no member 'x'"
+
 
 test_refused = refusals(REFUSED)
 test_values = values(VALUES)
