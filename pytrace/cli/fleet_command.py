@@ -209,7 +209,8 @@ def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
     while rest and (keywords := OWN.get(rest[0].partition("=")[0])) is not None:
         own.append(rest.pop(0))
         if not keywords.keys() & {"action", "nargs"} and "=" not in own[-1] and rest:
-            own.append(rest.pop(0))
+            # In one word, as values may begin with "-": those of --ssh-options do.
+            own[-1] += f"={rest.pop(0)}"
     return own, rest
 
 

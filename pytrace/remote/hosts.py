@@ -169,6 +169,8 @@ def clocks(hosts: Iterable[Host], fold: Folded) -> list[str]:
 
 _LOGIN = re.compile(r"^\S+@\S+: (?=\S)")
 _CONNECT = re.compile(r"^ssh: connect to host \S+ port (\d+): (.*)$")
+_RESOLVE = re.compile(r"^ssh: (Could not resolve hostname) \S+?:")
+_PEER = re.compile(r" (?:by|from|to|with) \S+ port (\d+)")
 _CHANGED = re.compile(r"^(?:\w+ )?[Hh]ost key for \S+ has changed.*")
 _VAGUE = re.compile(r"Host key verification failed|stdio forwarding failed|Connection closed by \S+ port \d|"
                     r"kex_exchange_identification: Connection closed")  # fmt: skip
@@ -186,5 +188,6 @@ def last_line(text: str) -> str:
 def reason(complaint: str, status: int | None) -> str:
     """Why no agent came to be, without the name of the host, so that hosts with one reason are told together."""
     text = _CHANGED.sub("its host key has changed", _LOGIN.sub("", complaint.strip()))
-    text = _CONNECT.sub(r"\2 (port \1)", text).rstrip(".")
+    text = _RESOLVE.sub(r"\1:", _CONNECT.sub(r"\2 (port \1)", text))
+    text = _PEER.sub(r" (port \1)", text).rstrip(".")
     return text or ("the connection ended" if status is None else f"the command ended with status {status}")

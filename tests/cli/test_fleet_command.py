@@ -25,9 +25,11 @@ def typed(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_options_of_the_fleet_come_first() -> None:
-    own, rest = fleet_command._split(["--hosts", "a[1-3]", "--by=host", "--compile-there", "-e", "x", "-q"])
-    assert own == ["--hosts", "a[1-3]", "--by=host", "--compile-there"]
+    words = ["--hosts", "a[1-3]", "--by=host", "--ssh-options", "-Fx", "--compile-there", "-e", "x", "-q"]
+    own, rest = fleet_command._split(words)
+    assert own == ["--hosts=a[1-3]", "--by=host", "--ssh-options=-Fx", "--compile-there"]
     assert rest == ["-e", "x", "-q"]
+    assert fleet_command.parser().parse_args(own).ssh_options == "-Fx"
 
 
 def test_help(typed: Any) -> None:
