@@ -6,7 +6,7 @@ import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 import urllib3
@@ -15,12 +15,15 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.stream import stream
 from yaml import YAMLError
 
+from pytrace.base import typed_json
 from pytrace.base.control_characters import printable_text
 from pytrace.core.diagnostics import TraceError
 from pytrace.remote.carriage import AGENT
 from pytrace.remote.kubernetes import pods
 from pytrace.remote.kubernetes.pods import Cluster, Deployment, Pod
 from pytrace.results.snapshot import SnapshotData
+
+T = TypeVar("T")
 
 HOPELESS = frozenset({
     "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError",
@@ -105,7 +108,7 @@ class Client:
         """
         with explained("list nodes"):
             response = client.CoreV1Api(self._api).list_node(label_selector=self.cluster.labels, _preload_content=False)
-            listed = msgspec.json.decode(response.data, type=_Nodes)
+            listed = decoded(response.data, _Nodes)
         labels = {node.metadata.name: node.metadata.labels for node in listed.items or ()}
         if not labels:
             raise TraceError(f"no node of the cluster has the labels {self.cluster.labels!r}")
@@ -116,7 +119,7 @@ class Client:
         found = pods.ContainerNames()
         with explained("list pods"):
             response = client.CoreV1Api(self._api).list_pod_for_all_namespaces(_preload_content=False)
-            listed = msgspec.json.decode(response.data, type=_Pods)
+            listed = decoded(response.data, _Pods)
         for pod in listed.items or ():
             found.add(pod)
         return found
@@ -154,7 +157,7 @@ class Client:
             response = client.CoreV1Api(self._api).list_namespaced_pod(
                 deployment.namespace, label_selector=f"{pods.LABEL}={deployment.identity}", _preload_content=False
             )
-            return msgspec.json.decode(response.data, type=_Pods).items or []
+            return decoded(response.data, _Pods).items or []
 
     def execute(self, deployment: Deployment, pod: str) -> WebSocket:
         """Start an agent in a pod. Returns the WebSocket.
@@ -200,10 +203,20 @@ def explained(action: str) -> Iterator[None]:
         raise TraceError(f"cannot {action}: {printable_text(str(error))}") from None
 
 
+def decoded(data: bytes | str, wanted: type[T]) -> T:
+    """An object of the API, of which only what *wanted* has is kept.
+
+    Raises:
+        msgspec.DecodeError: it is another.
+    """
+    with typed_json.DECODING:
+        return msgspec.json.decode(data, type=wanted)
+
+
 def api_message(error: ApiException) -> str:
     """What the API server says of an error."""
     with suppress(msgspec.DecodeError):
-        if message := msgspec.json.decode(error.body or "", type=_Status).message:
+        if message := decoded(error.body or "", _Status).message:
             return printable_text(message)
     reason = str(error.reason or "").strip() or f"status {error.status}"
     return printable_text(reason.splitlines()[0])

@@ -19,7 +19,7 @@ from websocket import ABNF, WebSocketException
 
 from pytrace.remote.carriage import TICK, Conversation, Stopping
 from pytrace.remote.controller import PREPARING, Controller
-from pytrace.remote.kubernetes.kubernetes_api import Client, WebSocket, api_message, failure
+from pytrace.remote.kubernetes.kubernetes_api import Client, WebSocket, api_message, decoded, failure
 from pytrace.remote.kubernetes.pods import Deployment
 from pytrace.remote.messages import Limits
 from pytrace.remote.rollout import Rollout
@@ -120,7 +120,7 @@ class _Ended(msgspec.Struct, frozen=True):
 def exit_status(data: bytes) -> int | None:
     """The exit status in the last message of an exec; None when it has none."""
     try:
-        ended = msgspec.json.decode(data, type=_Ended)
+        ended = decoded(data, _Ended)
         return 0 if ended.status == "Success" else int(ended.details.causes[0].message)
     except (msgspec.DecodeError, IndexError, ValueError):
         return None

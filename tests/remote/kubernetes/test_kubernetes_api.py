@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from kubernetes.client.exceptions import ApiException
 
+from pytrace.base import typed_json
 from pytrace.core.diagnostics import TraceError
 from pytrace.remote.kubernetes import kubernetes_api
 from pytrace.remote.kubernetes.kubernetes_api import Client
@@ -47,6 +50,20 @@ def test_messages_of_the_api(body: str | None, reason: str | None, message: str)
     error = ApiException(status=500, reason=reason)
     error.body = body
     assert kubernetes_api.api_message(error) == message
+
+
+def test_answers_are_decoded_by_one_thread_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[str] = []
+
+    @contextmanager
+    def lock() -> Iterator[None]:
+        held.append("taken")
+        yield
+        held.append("released")
+
+    monkeypatch.setattr(typed_json, "DECODING", lock())
+    assert kubernetes_api.decoded('{"metadata": {"name": "x"}}', Pod) == Pod(Metadata("x"))
+    assert held == ["taken", "released"]
 
 
 def pod(phase: str, reason: str = "", waiting: str | None = None) -> Pod:
