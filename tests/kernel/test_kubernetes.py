@@ -122,17 +122,50 @@ def test_interrupted_and_killed_controllers(cluster: Cluster) -> None:
     assert cluster.api.objects == {}
 
 
+USER = "system:serviceaccount:tracing:tracer"
+NAMESPACE = 'in the namespace "tracing"'
+
+
 @pytest.mark.parametrize(
-    ("kind", "message"),
+    ("verb", "resource", "group", "action", "where"),
     [
-        ("nodes", 'ERROR: cannot list nodes: nodes is forbidden: User "eve" cannot list resource\n'),
-        ("jobs", "ERROR: cannot create a Job in namespace tracing: Job is forbidden\n"),
-        ("daemonsets", "ERROR: cannot create a DaemonSet in namespace tracing: DaemonSet is forbidden\n"),
+        ("list", "nodes", "", "list nodes", "at the cluster scope"),
+        ("create", "jobs", "batch", "create a Job in namespace tracing", NAMESPACE),
+        ("create", "daemonsets", "apps", "create a DaemonSet in namespace tracing", NAMESPACE),
     ],
 )
-def test_what_the_cluster_refuses(kind: str, message: str, cluster: Cluster) -> None:
-    cluster.api.forbidden.add(kind)
+def test_what_the_cluster_refuses(
+    verb: str, resource: str, group: str, action: str, where: str, cluster: Cluster
+) -> None:
+    cluster.api.refuse(verb, resource)
     process = cluster.start("-e", SCRIPT, "--duration", "1")
     _, errors = process.communicate(timeout=patience(60))
-    assert (process.returncode, errors) == (1, message)
+    subject = f"{resource}.{group}" if group else resource
+    refusal = (
+        f'{subject} is forbidden: User "{USER}" cannot {verb} resource "{resource}" in API group "{group}" {where}'
+    )
+    assert (process.returncode, errors) == (1, f"ERROR: cannot {action}: {refusal}\n")
+    assert cluster.api.objects == {}
+
+
+@pytest.mark.parametrize("verb", ["get", "create"])
+def test_exec_is_refused(verb: str, cluster: Cluster) -> None:
+    cluster.api.refuse(verb, "pods/exec")
+    process = cluster.start("--nodes", "zone=east", "-e", SCRIPT, "--duration", "1")
+    _, errors = process.communicate(timeout=patience(60))
+    refusal = f'is forbidden: User "{USER}" cannot {verb} resource "pods/exec" in API group "" {NAMESPACE}'
+    assert re.search(rf'^node-a: exec: pods "pytrace-\w+-node-a" {re.escape(refusal)}$', errors, re.MULTILINE), errors
+    assert process.returncode == 1
+    assert cluster.api.objects == {}
+
+
+def test_a_namespace_that_does_not_admit_the_pods(cluster: Cluster) -> None:
+    cluster.api.level = "baseline"
+    process = cluster.start("-e", SCRIPT, "--duration", "1")
+    _, errors = process.communicate(timeout=patience(60))
+    assert process.returncode == 1
+    error, hint = errors.splitlines()
+    assert error.startswith("ERROR: cannot make pods in namespace tracing: pods ")
+    assert 'violates PodSecurity "baseline:latest": host namespaces (hostPID=true), hostPath volumes' in error
+    assert "kubectl label namespace tracing pod-security.kubernetes.io/enforce=privileged" in hint
     assert cluster.api.objects == {}

@@ -2,6 +2,8 @@
 
 It validates what is created against the published schemas, runs a "pod" on each node that a DaemonSet names, and
 removes what belongs to an owner that was deleted. An exec starts the command that the test gives for the node.
+Rights are those of ``share/kubernetes/rights.yaml``; refusals, and what the controller of DaemonSets makes of them, are
+worded as by Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -21,8 +23,11 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import kubernetes_validate
+import yaml
 
 VERSION = "1.33"
+RIGHTS = Path(__file__).resolve().parents[2] / "share" / "kubernetes" / "rights.yaml"
+USER = "system:serviceaccount:tracing:tracer"
 GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
@@ -37,8 +42,14 @@ class Api:
         self.created: list[dict[str, Any]] = []
         self.others: list[dict[str, Any]] = []
         """Pods of other people."""
-        self.forbidden: set[str] = set()
-        """Kinds that may not be created or listed."""
+        self.rights = {
+            (verb, group, resource, role["kind"] == "ClusterRole")
+            for role in yaml.safe_load_all(RIGHTS.read_text()) for rule in role["rules"]
+            for verb in rule["verbs"] for group in rule["apiGroups"] for resource in rule["resources"]
+        }  # fmt: skip
+        """Verb, group, resource, and whether it is for the cluster or for the namespace ``tracing``."""
+        self.level = "privileged"
+        """Pod Security of the namespace."""
         self.processes: list[subprocess.Popen[bytes]] = []
         self.lock = threading.Lock()
 
@@ -74,6 +85,45 @@ class Api:
                     del self.objects[key]
         return True
 
+    def forbidden(self, verb: str, group: str, resource: str, namespace: str, name: str) -> str:
+        """What is said of a request that the user may not make; empty for others."""
+        if (verb, group, resource, True) in self.rights:
+            return ""
+        if namespace == "tracing" and (verb, group, resource, False) in self.rights:
+            return ""
+        kind = ".".join(filter(None, (resource.partition("/")[0], group)))
+        subject = f'{kind} "{name}"' if name else kind
+        where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
+        return (
+            f'{subject} is forbidden: User "{USER}" cannot {verb} resource "{resource}" in API group "{group}" {where}'
+        )
+
+    def refuse(self, verb: str, resource: str) -> None:
+        """Take a right away."""
+        self.rights = {right for right in self.rights if (right[0], right[2]) != (verb, resource)}
+
+    def refused_pods(self, spec: Mapping[str, Any]) -> str:
+        """What Pod Security says of a pod."""
+        found = []
+        if spec.get("hostPID"):
+            found.append("host namespaces (hostPID=true)")
+        if mounts := [each["name"] for each in spec["volumes"] if "hostPath" in each]:
+            found.append(f"hostPath volumes (volumes {', '.join(map(json.dumps, mounts))})")
+        return f'violates PodSecurity "{self.level}:latest": {", ".join(found)}' if self.level != "privileged" else ""
+
+    def events(self, selector: str) -> list[dict[str, Any]]:
+        """Events of the controller of DaemonSets."""
+        wanted = dict(each.split("=") for each in selector.split(","))
+        made = self.objects.get(f"{wanted['involvedObject.kind']}/{wanted['involvedObject.name']}")
+        text = self.refused_pods(made["spec"]["template"]["spec"]) if made else ""
+        if not made or not text or wanted["reason"] != "FailedCreate":
+            return []
+        name = made["metadata"]["name"]
+        return [{
+            "metadata": {"name": f"{name}.18"}, "involvedObject": {"kind": "DaemonSet", "name": name},
+            "reason": "FailedCreate", "message": f'Error creating: pods "{name}-x2k7p" is forbidden: {text}',
+        }]  # fmt: skip
+
     def pods(self, selector: str) -> list[dict[str, Any]]:
         found = []
         with self.lock:
@@ -83,6 +133,8 @@ class Api:
             if selector not in [f"{key}={value}" for key, value in labels.items()]:
                 continue
             spec = each["spec"]["template"]["spec"]
+            if self.refused_pods(spec):
+                continue
             terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
             for term in terms["nodeSelectorTerms"]:
                 (node,) = term["matchFields"][0]["values"]
@@ -97,9 +149,13 @@ class Api:
             "name": "pytrace", "ready": starts, "restartCount": 0, "image": "x", "imageID": "",
             "state": {"running": {}} if starts else waiting,
         }  # fmt: skip
+        # The controller of DaemonSets puts the one node in place of all terms; the scheduler binds the pod.
+        field = {"key": "metadata.name", "operator": "In", "values": [node]}
+        terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+        affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
         return {
             "metadata": {"name": f"{name}-{node}", "namespace": "tracing", "uid": str(uuid.uuid4())},
-            "spec": {**spec, "nodeName": node},
+            "spec": {**spec, "affinity": affinity, "nodeName": node},
             "status": {"phase": "Running" if starts else "Pending", "containerStatuses": [container]},
         }
 
@@ -131,15 +187,28 @@ class Handler(BaseHTTPRequestHandler):
     def fail(self, status: int, message: str) -> None:
         self.answer(status, {"kind": "Status", "status": "Failure", "message": message, "code": status})
 
+    def forbidden(self, verb: str) -> bool:
+        """Whether the request was refused, as the user has no right to make it."""
+        parts = urlsplit(self.path).path.strip("/").split("/")
+        group = parts[1] if parts[0] == "apis" else ""
+        parts = parts[3:] if parts[0] == "apis" else parts[2:]
+        namespace = parts[1] if parts[0] == "namespaces" and len(parts) > 2 else ""
+        resource, *rest = parts[2:] if namespace else parts
+        text = self.api.forbidden(verb, group, "/".join([resource, *rest[1:]]), namespace, (rest or [""])[0])
+        if text:
+            self.fail(403, text)
+        return bool(text)
+
     def do_GET(self) -> None:
         url = urlsplit(self.path)
         query = parse_qs(url.query)
         selector = query.get("labelSelector", [""])[0]
         parts = url.path.strip("/").split("/")
-        if parts[-1] in self.api.forbidden:
-            self.fail(403, f'{parts[-1]} is forbidden: User "eve" cannot list resource')
-        elif parts[-1] == "exec":
-            self.execute(parts[-2], query["command"])
+        if parts[-1] == "exec":
+            if not self.forbidden("get") and not self.forbidden("create"):
+                self.execute(parts[-2], query)
+        elif self.forbidden("list"):
+            return
         elif parts[-1] == "nodes":
             wanted = dict([selector.split("=")]) if selector else {}
             items = [
@@ -151,13 +220,15 @@ class Handler(BaseHTTPRequestHandler):
         elif parts[-1] == "pods":
             items = self.api.pods(selector) if selector else self.api.others
             self.answer(200, {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})
+        elif parts[-1] == "events":
+            items = self.api.events(query["fieldSelector"][0])
+            self.answer(200, {"kind": "EventList", "apiVersion": "v1", "metadata": {}, "items": items})
         else:
             self.fail(404, f"no {self.path}")
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if self.path.split("?")[0].rsplit("/", 1)[1] in self.api.forbidden:
-            self.fail(403, f"{body['kind']} is forbidden")
+        if self.forbidden("create"):
             return
         try:
             self.answer(201, self.api.create(body))
@@ -167,6 +238,8 @@ class Handler(BaseHTTPRequestHandler):
     def do_DELETE(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)
         self.rfile.read(length)
+        if self.forbidden("delete"):
+            return
         *_, kinds, name = urlsplit(self.path).path.split("/")
         if self.api.delete({"jobs": "Job", "daemonsets": "DaemonSet"}[kinds], name):
             self.answer(200, {"kind": "Status", "status": "Success"})
@@ -175,7 +248,10 @@ class Handler(BaseHTTPRequestHandler):
 
     # ---- exec: the WebSocket of RFC 6455 with a channel in the first byte of each message
 
-    def execute(self, pod: str, _command: Sequence[str]) -> None:
+    def execute(self, pod: str, query: Mapping[str, Sequence[str]]) -> None:
+        asked = {key: query[key][0].lower() for key in ("container", "stdin", "stdout", "stderr", "tty")}
+        assert asked == {"container": "pytrace", "stdin": "true", "stdout": "true", "stderr": "true", "tty": "false"}
+        assert query["command"] == ["pytrace", "agent"]
         node = next(node for node in self.api.nodes if pod.endswith(f"-{node}"))
         words = self.api.command(node)
         assert words is not None
@@ -184,7 +260,8 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Upgrade", "websocket")
         self.send_header("Connection", "Upgrade")
         self.send_header("Sec-WebSocket-Accept", base64.b64encode(hashlib.sha1(key.encode()).digest()).decode())
-        self.send_header("Sec-WebSocket-Protocol", "v4.channel.k8s.io")
+        # The newest that the client offers, as since Kubernetes 1.29.
+        self.send_header("Sec-WebSocket-Protocol", self.headers["Sec-WebSocket-Protocol"].split(",")[0])
         self.end_headers()
         self.close_connection = True
         process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

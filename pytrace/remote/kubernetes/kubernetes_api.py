@@ -13,6 +13,7 @@ import urllib3
 from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 from kubernetes.stream import stream
+from websocket import WebSocketBadStatusException
 from yaml import YAMLError
 
 from pytrace.base import typed_json
@@ -27,7 +28,8 @@ T = TypeVar("T")
 
 HOPELESS = frozenset({
     "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError",
-    "CreateContainerError", "RunContainerError", "CrashLoopBackOff",
+    "CreateContainerError", "RunContainerError", "CrashLoopBackOff", "ImageInspectError", "RegistryUnavailable",
+    "SignatureValidationFailed",
 })  # fmt: skip
 """Reasons of a waiting container for which nobody waits."""
 
@@ -64,6 +66,14 @@ class _Nodes(msgspec.Struct):
 
 class _Pods(msgspec.Struct):
     items: list[Pod] | None = None
+
+
+class _Event(msgspec.Struct):
+    message: str = ""
+
+
+class _Events(msgspec.Struct):
+    items: list[_Event] | None = None
 
 
 class _Status(msgspec.Struct):
@@ -159,6 +169,20 @@ class Client:
             )
             return decoded(response.data, _Pods).items or []
 
+    def refusal(self, deployment: Deployment) -> str:
+        """Why the cluster makes no pods of a run, by its events; empty if they say nothing, or may not be listed.
+
+        What is not admitted (Pod Security, quotas) are the pods: the DaemonSet is.
+        """
+        selector = f"involvedObject.kind=DaemonSet,involvedObject.name={deployment.name},reason=FailedCreate"
+        with suppress(TraceError), explained("list events"):
+            response = client.CoreV1Api(self._api).list_namespaced_event(
+                deployment.namespace, field_selector=selector, _preload_content=False
+            )
+            if events := decoded(response.data, _Events).items:
+                return printable_text(events[-1].message)
+        return ""
+
     def execute(self, deployment: Deployment, pod: str) -> WebSocket:
         """Start an agent in a pod. Returns the WebSocket.
 
@@ -214,12 +238,25 @@ def decoded(data: bytes | str, wanted: type[T]) -> T:
 
 
 def api_message(error: ApiException) -> str:
-    """What the API server says of an error."""
+    """What the API server says of an error, also of a connection for *exec*, for which the client keeps no answer."""
+    refused = error.__context__
+    handshake = isinstance(refused, WebSocketBadStatusException)
     with suppress(msgspec.DecodeError):
-        if message := decoded(error.body or "", _Status).message:
+        if message := decoded((refused.resp_body if handshake else error.body) or "", _Status).message:
             return printable_text(message)
+    if handshake:
+        return f"status {refused.status_code}"
     reason = str(error.reason or "").strip() or f"status {error.status}"
     return printable_text(reason.splitlines()[0])
+
+
+def refused(text: str, namespace: str) -> TraceError:
+    """The error for pods that the cluster does not make, by what it says of it."""
+    level = f"kubectl label namespace {namespace} pod-security.kubernetes.io/enforce=privileged"
+    hints = (f"pods with hostPID need a namespace of the level privileged: {level}",) if "PodSecurity" in text else ()
+    return TraceError(
+        f"cannot make pods in namespace {namespace}: {text.removeprefix('Error creating: ')}", hints=hints
+    )
 
 
 def failure(pod: Pod) -> str:
@@ -232,6 +269,17 @@ def failure(pod: Pod) -> str:
         if waiting is not None and waiting.reason in HOPELESS:
             return printable_text(f"the pod does not start: {waiting.reason}: {waiting.message}".rstrip(": "))
     return ""
+
+
+def delay(pod: Pod) -> str:
+    """What a pod waits for; empty if that is not known."""
+    for condition in pod.status.conditions:
+        if condition.type == "PodScheduled" and condition.status == "False":
+            return printable_text(condition.message)
+    if not pod.status.container_statuses:
+        return "the node has not taken up the pod"
+    waits = [each.state.waiting for each in pod.status.container_statuses if each.state.waiting]
+    return printable_text(f"{waits[0].reason}: {waits[0].message}".rstrip(": ")) if waits else ""
 
 
 def node_labels(labels: Mapping[str, Mapping[str, str]], by: str) -> dict[str, str]:

@@ -19,8 +19,8 @@ from websocket import ABNF, WebSocketException
 
 from pytrace.remote.carriage import TICK, Conversation, Stopping
 from pytrace.remote.controller import PREPARING, Controller
-from pytrace.remote.kubernetes.kubernetes_api import Client, WebSocket, api_message, decoded, failure
-from pytrace.remote.kubernetes.pods import Deployment
+from pytrace.remote.kubernetes.kubernetes_api import Client, WebSocket, api_message, decoded, delay, failure, refused
+from pytrace.remote.kubernetes.pods import Deployment, Pod
 from pytrace.remote.messages import Limits
 from pytrace.remote.rollout import Rollout
 
@@ -32,6 +32,8 @@ LONGEST_RUN = 7 * 86400.0
 """Seconds: a run without an end of its own is removed by the cluster after a week."""
 POLL = 1.0
 """Seconds between two looks at the pods."""
+ADMITTING = 5.0
+"""Seconds after which a cluster that has refused to make pods is believed: a new namespace first lacks its account."""
 WAITING_CHUNKS = 256
 """Pieces of data that wait for the controller, of at most 32 KiB each as kubelets send them."""
 
@@ -62,7 +64,7 @@ class Pipe:
             finally:
                 websocket.shutdown()
         except ApiException as error:
-            self._put(STDERR_CHANNEL, f"{api_message(error)}\n".encode())
+            self._put(STDERR_CHANNEL, f"exec: {api_message(error)}\n".encode())
         except (WebSocketException, OSError):
             # The connection ended, which the controller reports.
             pass
@@ -133,7 +135,7 @@ def ask(
     """Ask the nodes that are *controller*'s hosts, as :func:`pytrace.remote.clustershell.ask` asks hosts.
 
     Raises:
-        TraceError: the objects of the run cannot be made.
+        TraceError: the objects of the run, or its pods, cannot be made.
     """
     deployment = Deployment(
         identity=secrets.token_hex(4), namespace=access.namespace, image=access.cluster.image,
@@ -163,6 +165,8 @@ class _Run:
         self._due: set[str] = set()
         """Nodes that are to be asked as soon as their pods run."""
         self._begun = self._polled = 0.0
+        self._made = 0
+        """Most pods that the cluster had of the run."""
         self._begin_stage()
 
     @property
@@ -192,20 +196,32 @@ class _Run:
             self._due.clear()
 
     def _look(self, now: float) -> None:
-        """Start agents in pods that have come to run, and give up those that never will."""
-        for pod in self._access.pods(self._deployment):
-            node = pod.spec.node_name
-            if node not in self._due:
-                continue
-            if text := failure(pod):
-                self._give_up(node, text)
-            elif any(each.ready for each in pod.status.container_statuses):
-                self._due.discard(node)
-                self._controller.connecting(node, now)
-                self._pipes[node] = Pipe(node, self._events, self._connecting(pod.metadata.name))
+        """Start agents in pods that have come to run, and give up those that never will.
+
+        Raises:
+            TraceError: the cluster makes no pods at all.
+        """
+        found = self._access.pods(self._deployment)
+        if len(found) > self._made:
+            # The cluster makes some twenty pods a second: those of thousands of nodes take longer than one may.
+            self._made, self._begun = len(found), now
+        elif not found and now - self._begun > ADMITTING and (text := self._access.refusal(self._deployment)):
+            raise refused(text, self._deployment.namespace)
+        delays = {pod.node: delay(pod) for pod in found if pod.node in self._due}
+        for pod in found:
+            if pod.node in self._due:
+                self._consider(pod, now)
         if now - self._begun > PREPARING:
             for node in sorted(self._due):
-                self._give_up(node, f"no pod ran on it within {PREPARING:.0f} s")
+                self._give_up(node, f"no pod ran on it within {PREPARING:.0f} s: {delays.get(node, '')}".rstrip(": "))
+
+    def _consider(self, pod: Pod, now: float) -> None:
+        if text := failure(pod):
+            self._give_up(pod.node, text)
+        elif pod.runs:
+            self._due.discard(pod.node)
+            self._controller.connecting(pod.node, now)
+            self._pipes[pod.node] = Pipe(pod.node, self._events, self._connecting(pod.metadata.name))
 
     def _connecting(self, pod: str) -> Callable[[], WebSocket]:
         return lambda: self._access.execute(self._deployment, pod)

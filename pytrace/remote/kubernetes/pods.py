@@ -185,12 +185,22 @@ class ContainerStatus(msgspec.Struct, frozen=True):
     state: ContainerState = ContainerState()
 
 
+class Condition(msgspec.Struct, frozen=True):
+    """A fact of a pod, of which *status* says whether it holds (``True``, ``False``, ``Unknown``)."""
+
+    type: str
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
 class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
     """How far a pod is."""
 
     phase: str = ""
     reason: str = ""
     message: str = ""
+    conditions: list[Condition] = []
     container_statuses: list[ContainerStatus] = []
     init_container_statuses: list[ContainerStatus] = []
     ephemeral_container_statuses: list[ContainerStatus] = []
@@ -205,11 +215,42 @@ class Metadata(msgspec.Struct, frozen=True):
     labels: dict[str, str] = {}
 
 
+class FieldTerm(msgspec.Struct, frozen=True):
+    """Values that a field of a node may have."""
+
+    values: list[str] = []
+
+
+class NodeTerm(msgspec.Struct, frozen=True, rename="camel"):
+    """Nodes for which a pod is meant."""
+
+    match_fields: list[FieldTerm] = []
+
+
+class NodeTerms(msgspec.Struct, frozen=True, rename="camel"):
+    """Nodes for which a pod is meant, in one way or another."""
+
+    node_selector_terms: list[NodeTerm] = []
+
+
+class NodeAffinity(msgspec.Struct, frozen=True):
+    """Where a pod must run."""
+
+    required: NodeTerms = msgspec.field(name="requiredDuringSchedulingIgnoredDuringExecution", default=NodeTerms())
+
+
+class Affinity(msgspec.Struct, frozen=True, rename="camel"):
+    """Where a pod is to run."""
+
+    node_affinity: NodeAffinity = NodeAffinity()
+
+
 class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     """What a pod is to be."""
 
     node_name: str = ""
     """Empty before it was scheduled."""
+    affinity: Affinity = Affinity()
 
 
 class Pod(msgspec.Struct, frozen=True):
@@ -218,6 +259,18 @@ class Pod(msgspec.Struct, frozen=True):
     metadata: Metadata
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
+
+    @property
+    def node(self) -> str:
+        """The node that the pod runs on, or for which the controller of a DaemonSet made it; empty if neither."""
+        terms = self.spec.affinity.node_affinity.required.node_selector_terms
+        wanted = [value for term in terms for field in term.match_fields for value in field.values]
+        return self.spec.node_name or (wanted[0] if len(wanted) == 1 else "")
+
+    @property
+    def runs(self) -> bool:
+        """Whether the container for the agent runs; a cluster may have added others."""
+        return any(each.ready and each.name == CONTAINER for each in self.status.container_statuses)
 
 
 # ---------------------------------------------------------------------------------------------- names of containers

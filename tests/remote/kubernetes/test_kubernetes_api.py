@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 from kubernetes.client.exceptions import ApiException
+from websocket import WebSocketBadStatusException
 
 from pytrace.base import typed_json
 from pytrace.core.diagnostics import TraceError
@@ -52,6 +54,20 @@ def test_messages_of_the_api(body: str | None, reason: str | None, message: str)
     assert kubernetes_api.api_message(error) == message
 
 
+def test_messages_of_a_refused_exec() -> None:
+    def message(body: bytes | None) -> str:
+        try:
+            try:
+                raise WebSocketBadStatusException("Handshake status 403 -+-+- {}", 403, resp_body=body)
+            except WebSocketBadStatusException as error:
+                raise ApiException(status=0, reason=str(error))  # noqa: B904 (as the client does it)
+        except ApiException as error:
+            return kubernetes_api.api_message(error)
+
+    assert message(b'{"message": "pods is forbidden"}') == "pods is forbidden"
+    assert message(None) == "status 403"
+
+
 def test_answers_are_decoded_by_one_thread_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     held: list[str] = []
 
@@ -85,3 +101,31 @@ def pod(phase: str, reason: str = "", waiting: str | None = None) -> Pod:
 )
 def test_pods_that_will_not_run(made: Pod, text: str) -> None:
     assert kubernetes_api.failure(made) == text
+
+
+FULL = "0/2 nodes are available: 1 Insufficient memory."
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        ({"conditions": [{"type": "PodScheduled", "status": "False", "message": FULL}]}, FULL),
+        ({"conditions": [{"type": "PodScheduled", "status": "True"}]}, "the node has not taken up the pod"),
+        (
+            {"containerStatuses": [{"name": "x", "state": {"waiting": {"reason": "PodInitializing"}}}]},
+            "PodInitializing",
+        ),
+        ({"containerStatuses": [{"name": "x", "state": {"running": {}}}]}, ""),
+    ],
+)
+def test_what_pods_wait_for(status: object, text: str) -> None:
+    made = msgspec.convert({"metadata": {"name": "x"}, "status": status}, Pod)
+    assert kubernetes_api.delay(made) == text
+
+
+def test_pods_that_are_not_made() -> None:
+    text = 'Error creating: pods "x" is forbidden: violates PodSecurity "baseline:latest": host namespaces'
+    error = kubernetes_api.refused(text, "tracing")
+    assert error.message == f"cannot make pods in namespace tracing: {text[16:]}"
+    assert "kubectl label namespace tracing" in error.hints[0]
+    assert kubernetes_api.refused('pods "x" is forbidden: exceeded quota: q', "tracing").hints == ()

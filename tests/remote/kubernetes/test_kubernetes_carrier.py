@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import cast
+
+import msgspec
 import pytest
 
+from pytrace.core.diagnostics import TraceError
+from pytrace.remote.answer import Answer
+from pytrace.remote.carriage import Stopping
+from pytrace.remote.controller import Controller
+from pytrace.remote.hosts import State
+from pytrace.remote.kubernetes import kubernetes_carrier
+from pytrace.remote.kubernetes.kubernetes_api import Client
 from pytrace.remote.kubernetes.kubernetes_carrier import exit_status
+from pytrace.remote.kubernetes.pods import Cluster, Deployment, Pod
+from pytrace.remote.messages import Limits, Request
+from pytrace.remote.rollout import Rollout
+
+LIMITS = Limits(duration=5)
 
 
 @pytest.mark.parametrize(
@@ -22,3 +40,47 @@ from pytrace.remote.kubernetes.kubernetes_carrier import exit_status
 )
 def test_exit_status(data: bytes, status: int | None) -> None:
     assert exit_status(data) == status
+
+
+class Access:
+    """A cluster whose pods never run."""
+
+    namespace, cluster = "tracing", Cluster(image="x")
+
+    def __init__(self, waiting: list[Pod], refusal: str = "") -> None:
+        self.waiting, self.text = waiting, refusal
+
+    @contextmanager
+    def deployed(self, _deployment: Deployment) -> Iterator[None]:
+        yield
+
+    def pods(self, _deployment: Deployment) -> list[Pod]:
+        return self.waiting
+
+    def refusal(self, _deployment: Deployment) -> str:
+        return self.text
+
+
+def asked(access: Access, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Controller:
+    for name in ("ADMITTING", "PREPARING", "POLL"):
+        monkeypatch.setattr(kubernetes_carrier, name, 0.01)
+    made = Controller(["a", "b"], Request(protocol=1, script="x", limits=LIMITS), Answer(None), str(folder))
+    rollout = Rollout(["a", "b"], [2])
+    kubernetes_carrier.ask(cast("Client", access), LIMITS, made, rollout, [].append, Stopping())
+    return made
+
+
+def test_pods_that_do_not_run_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}
+    terms = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+    full = {"type": "PodScheduled", "status": "False", "message": "0/2 nodes are available: 1 Insufficient memory"}
+    waiting = {"metadata": {"name": "x"}, "spec": {"affinity": terms}, "status": {"conditions": [full]}}
+    made = asked(Access([msgspec.convert(waiting, Pod)]), tmp_path, monkeypatch)
+    assert {name: host.state for name, host in made.hosts.items()} == {"a": State.FAILED, "b": State.FAILED}
+    assert made.hosts["a"].text == f"no pod ran on it within 0 s: {full['message']}"
+    assert made.hosts["b"].text == "no pod ran on it within 0 s"
+
+
+def test_pods_that_are_not_admitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(TraceError, match="cannot make pods in namespace tracing: no room"):
+        asked(Access([], "Error creating: no room"), tmp_path, monkeypatch)

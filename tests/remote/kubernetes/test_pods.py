@@ -64,6 +64,23 @@ def test_each_node_is_a_term_of_its_own() -> None:
     assert [term["matchFields"][0]["values"] for term in terms] == [["a"], ["b.example"]]
 
 
+def test_nodes_of_pods() -> None:
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["b.example"]}]}
+    terms = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+    waiting, bound = (
+        msgspec.convert({"metadata": {"name": "x"}, "spec": {"affinity": terms, **more}}, pods.Pod)
+        for more in ({}, {"nodeName": "a"})
+    )
+    assert (waiting.node, bound.node) == ("b.example", "a")
+    assert POD.node == ""
+
+
+@pytest.mark.parametrize(("name", "runs"), [("pytrace", True), ("istio-proxy", False)])
+def test_only_the_own_container_counts(name: str, runs: bool) -> None:
+    status = {"containerStatuses": [{"name": name, "ready": True}]}
+    assert msgspec.convert({"metadata": {"name": "x"}, "status": status}, pods.Pod).runs is runs
+
+
 @pytest.mark.parametrize(
     ("path", "name"),
     [
