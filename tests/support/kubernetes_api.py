@@ -25,7 +25,7 @@ from urllib.parse import parse_qs, urlsplit
 import kubernetes_validate
 import yaml
 
-VERSION = "1.33"
+VERSION = "1.36"
 RIGHTS = Path(__file__).resolve().parents[2] / "share" / "kubernetes" / "rights.yaml"
 USER = "system:serviceaccount:tracing:tracer"
 GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"

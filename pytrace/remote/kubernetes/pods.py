@@ -1,8 +1,8 @@
 """Objects of a run in a Kubernetes cluster, and the names of its containers in place of paths of cgroups.
 
 A run is a DaemonSet with one pod on each node that is asked, whose container does nothing: the agent is started in it
-by *exec*. The DaemonSet belongs to a Job with a deadline. When the controller ends, it deletes the Job; when it was
-killed, the cluster does so after the deadline, and its garbage collector removes what belongs to it.
+by *exec*. The DaemonSet belongs to a Job with a deadline, which has no pods. When the controller ends, it deletes the
+Job; when it was killed, the cluster does so after the deadline, and its garbage collector removes what belongs to it.
 """
 
 from __future__ import annotations
@@ -63,15 +63,18 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def job(deployment: Deployment) -> Manifest:
-    """The Job to which the DaemonSet belongs. Its pod sleeps; the deadline makes it fail, and then it is removed."""
+    """The Job to which the DaemonSet belongs. It has no pods; the deadline makes it fail, and then it is removed.
+
+    With a pod it would fail as soon as that is evicted, and would not do so while that is on a node that died: then
+    the pod does not finish terminating (``enactJobFinished`` of the Job controller). Without one, the controller stores
+    the start, from which the deadline counts, since Kubernetes 1.24.
+    """
     pod = {
         "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": 0,
         "automountServiceAccountToken": False,
         "containers": [{
             "name": "deadline",
             "image": deployment.image,
-            "command": ["sleep", str(2 * deployment.deadline)],
             "resources": _resources("16Mi"),
             "securityContext": _confined(),
         }],
@@ -81,6 +84,7 @@ def job(deployment: Deployment) -> Manifest:
         "kind": "Job",
         "metadata": _metadata(deployment),
         "spec": {
+            "parallelism": 0,
             "activeDeadlineSeconds": deployment.deadline,
             "ttlSecondsAfterFinished": 0,
             "backoffLimit": 0,

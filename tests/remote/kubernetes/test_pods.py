@@ -30,7 +30,7 @@ def json_of(made: pods.Manifest) -> Any:
     return json.loads(json.dumps(made))
 
 
-@pytest.mark.parametrize("version", ["1.27", "1.33"])
+@pytest.mark.parametrize("version", ["1.27", "1.36"])
 def test_objects_are_valid(version: str) -> None:
     kubernetes_validate.validate(pods.job(RUN), version, strict=True)
     kubernetes_validate.validate(pods.daemon_set(RUN, UID), version, strict=True)
@@ -52,6 +52,8 @@ def test_pods_have_no_privilege_but_four_capabilities() -> None:
 
 def test_the_cluster_removes_what_a_killed_controller_leaves() -> None:
     job, daemon_set = json_of(pods.job(RUN)), json_of(pods.daemon_set(RUN, UID))
+    assert job["spec"]["parallelism"] == 0, "a pod that is evicted would end the run, one on a dead node keep it"
+    assert "completions" not in job["spec"]
     assert job["spec"]["activeDeadlineSeconds"] == 60
     assert job["spec"]["ttlSecondsAfterFinished"] == 0
     (owner,) = daemon_set["metadata"]["ownerReferences"]
