@@ -1,10 +1,11 @@
 /* Prints, as JSON, where the structures of CPython have what pytrace/runtime/python reads. Compiled with the headers of each
-   minor version; the published index is that of a word in _Py_DebugOffsets (3.13 and later). */
+   minor version, for free-threaded builds with Py_GIL_DISABLED; the published index is that of a word in _Py_DebugOffsets (3.13 and later). */
 #define _GNU_SOURCE 1
 #define Py_BUILD_CORE 1
 #include <Python.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 #if PY_VERSION_HEX >= 0x030b0000
 #include "internal/pycore_code.h"
 #include "internal/pycore_frame.h"
@@ -22,9 +23,25 @@
 #define VALUE(name, number) printf(",\n  \"" name "\": %zu", (size_t)(number))
 #define PUBLISHED(name, member) printf(",\n  \"published " name "\": %zu", offsetof(_Py_DebugOffsets, member) / 8)
 
+#if PY_VERSION_HEX >= 0x030d0000
+/* Bits before the kind in the state of a string. */
+static int kind_shift(void)
+{
+    PyASCIIObject string;
+    unsigned int state;
+    memset(&string, 0, sizeof(string));
+    string.state.kind = 1;
+    memcpy(&state, &string.state, sizeof(state));
+    return __builtin_ctz(state);
+}
+#endif
+
 int main(void)
 {
     printf("{\n  \"minor\": %d", PY_MINOR_VERSION);
+#ifdef Py_GIL_DISABLED
+    VALUE("free_threaded", 1);
+#endif
 #if PY_VERSION_HEX < 0x030c0000
     OFFSET("tss_key", _PyRuntimeState, gilstate.autoTSSkey);
 #elif PY_VERSION_HEX < 0x030f0000
@@ -79,6 +96,15 @@ int main(void)
     PUBLISHED("code_line", code_object.firstlineno);
     PUBLISHED("code_bytes", code_object.co_code_adaptive);
     PUBLISHED("ascii_size", unicode_object.asciiobject_size);
+    OFFSET("object_type", PyObject, ob_type);
+    PUBLISHED("object_type", pyobject.ob_type);
+    VALUE("kind_shift", kind_shift());
+#if defined(Py_GIL_DISABLED) && PY_VERSION_HEX >= 0x030e0000
+    OFFSET("frame_tlbc", _PyInterpreterFrame, tlbc_index);
+    OFFSET("code_tlbc", PyCodeObject, co_tlbc);
+    PUBLISHED("frame_tlbc", interpreter_frame.tlbc_index);
+    PUBLISHED("code_tlbc", code_object.co_tlbc);
+#endif
 #elif PY_VERSION_HEX >= 0x030b0000
     OFFSET("thread_frame", PyThreadState, cframe);
     OFFSET("cframe_frame", _PyCFrame, current_frame);
@@ -92,7 +118,7 @@ int main(void)
 #if PY_VERSION_HEX >= 0x030c0000
     OFFSET("code_version", PyCodeObject, co_version);
 #endif
-#if PY_VERSION_HEX >= 0x030b0000
+#if PY_VERSION_HEX >= 0x030b0000 && PY_VERSION_HEX < 0x030e0000
     OFFSET("code_first", PyCodeObject, _co_firsttraceable);
     OFFSET("code_arguments", PyCodeObject, co_argcount);
     OFFSET("code_keywords", PyCodeObject, co_kwonlyargcount);
@@ -108,10 +134,11 @@ int main(void)
 #if PY_VERSION_HEX >= 0x030b0000 && PY_VERSION_HEX < 0x030c0000
     VALUE("op_generator", RETURN_GENERATOR);
 #endif
-#if PY_VERSION_HEX >= 0x030d0000
+#if PY_VERSION_HEX >= 0x030d0000 && PY_VERSION_HEX < 0x030e0000
     OFFSET("code_instrumentation", PyCodeObject, _co_instrumentation_version);
     OFFSET("thread_breaker", PyThreadState, eval_breaker);
 #endif
+#if PY_VERSION_HEX < 0x030e0000
 #ifdef RESUME_QUICK
     VALUE("op_resume_quick", RESUME_QUICK);
 #endif
@@ -121,6 +148,7 @@ int main(void)
 #ifdef INSTRUMENTED_RESUME
     VALUE("op_resume_instrumented", INSTRUMENTED_RESUME);
     VALUE("op_return_instrumented", INSTRUMENTED_RETURN_VALUE);
+#endif
 #endif
 #if PY_VERSION_HEX >= 0x030c0000 && PY_VERSION_HEX < 0x030e0000
     VALUE("op_line", INSTRUMENTED_LINE);

@@ -27,7 +27,7 @@ NAME, FILE, TABLE = 512, 1024, 1 << 16
 LONGEST = 64 + NAME + FILE + TABLE
 
 RECORD = struct.Struct("=8I4Q")
-"""``u32`` minor version, first line, state of the name, its characters, state of the file name, its characters, bytes
+"""``u32`` minor version, first line, bytes of a character of the name, its characters, both of the file name, bytes
 of the line table (as many as it has), size of the record; four ``u64`` are zero."""
 
 KEY = 56
@@ -90,6 +90,13 @@ class Word(IntEnum):
     """Addresses of the part of it that the compiler moved away; 0 if there is none."""
     CODE_TRACEABLE = 30
     """In a code object of 3.11 and later: the number of code units before the first that is Python's."""
+    HEADER_EXTRA = 31
+    """Bytes by which the header of an object is longer than that of ordinary builds."""
+    KIND_SHIFT = 32
+    """In the state of a string: bits before its kind."""
+    FRAME_TLBC = 33
+    CODE_TLBC = 34
+    """In a frame the index, and in a code object the array of the copies of its instructions that threads have."""
 
 
 class CallWord(IntEnum):

@@ -123,6 +123,6 @@ class _Check:
             owner = 0 if layout.frame_owner is None else self._memory.bytes(frame + layout.frame_owner, 1)[0]
             if owner < _OWNED_BY_INTERPRETER:
                 code = word(frame + layout.frame_code) & -8
-                if word(code + 8) != self._code_type:
+                if word(code + layout.object_type) != self._code_type:
                     raise ValueError("a frame has no code object")
             frame = word(frame + layout.frame_previous)

@@ -84,18 +84,17 @@ def function(record: bytes) -> _Function | None:
     """The function of a record; None if there is none."""
     if len(record) < RECORD.size:
         return None
-    minor, first, name_form, name_length, file_form, file_length, table_size, size = RECORD.unpack_from(record)[:8]
+    minor, first, name_kind, name_length, file_kind, file_length, table_size, size = RECORD.unpack_from(record)[:8]
     body = record[RECORD.size : size]
-    name, body = _string(body, name_form, name_length, NAME)
-    file, body = _string(body, file_form, file_length, FILE)
+    name, body = _string(body, name_kind, name_length, NAME)
+    file, body = _string(body, file_kind, file_length, FILE)
     if not name:
         return None
     return _Function(name, file, minor, first, body[:table_size])
 
 
-def _string(data: bytes, form: int, length: int, limit: int) -> tuple[str, bytes]:
+def _string(data: bytes, kind: int, length: int, limit: int) -> tuple[str, bytes]:
     """A string with *length* characters, of which the first *limit* bytes were copied; and what follows it."""
-    kind = form >> 2 & 7
     size = min(min(length, limit) * kind, limit)
     text = data[:size].decode(_ENCODINGS.get(kind, "latin-1"), "replace")
     return text.translate(_CONTROLS), data[(size + 7) & ~7 :]

@@ -19,6 +19,7 @@ COOKIE = b"xdebugpy"
 PUBLISHED_SINCE = 13
 _VERSION, _FREE_THREADED = 1, 2
 _WORDS = 256
+_TYPE = 8
 _MOST = 1 << 20
 """Offsets are less than this."""
 
@@ -49,6 +50,11 @@ class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
     code_line: int
     ascii_size: int
     compact_size: int
+    free_threaded: bool = False
+    object_type: int = _TYPE
+    """In ``PyObject``: the type, after which the header ends."""
+    kind_shift: int = 2
+    """In the state of a string: the number of bits before its kind."""
     tss_key: int | None = None
     cframe_frame: int | None = None
     cframe_previous: int | None = None
@@ -57,6 +63,10 @@ class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
     code_traceable: int | None = None
     code_version: int | None = None
     code_bytes: int | None = None
+    code_tlbc: int | None = None
+    frame_tlbc: int | None = None
+    """Since 3.14 each thread of a free-threaded build runs a copy of the bytecode: the array of the copies in a code
+    object, and in a frame the index of its one."""
     code_first: int | None = None
     code_arguments: int | None = None
     code_keywords: int | None = None
@@ -80,17 +90,30 @@ class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
     code_monitoring: int | None = None
     monitoring_lines: int | None = None
 
+    @property
+    def header_extra(self) -> int:
+        """Bytes by which the header of an object is longer than that of ordinary builds."""
+        return self.object_type - _TYPE
+
+
+_Build = tuple[int, bool]
+"""Minor version, whether it is free-threaded."""
+
 
 @cache
-def _rows() -> tuple[dict[int, Layout], dict[int, dict[str, int]]]:
+def _rows() -> tuple[dict[_Build, Layout], dict[_Build, dict[str, int]]]:
     with open(FILE, "rb") as file:
         rows = msgspec.json.decode(file.read(), type=list[dict[str, int]])
     mark = "published "
     published = {
-        row["minor"]: {name.removeprefix(mark): index for name, index in row.items() if name.startswith(mark)}
+        _build(row): {name.removeprefix(mark): index for name, index in row.items() if name.startswith(mark)}
         for row in rows
     }
-    return {row["minor"]: msgspec.convert(row, Layout) for row in rows}, published
+    return {_build(row): msgspec.convert(row, Layout, strict=False) for row in rows}, published
+
+
+def _build(row: dict[str, int]) -> _Build:
+    return row["minor"], bool(row.get("free_threaded"))
 
 
 def layout(minor: int, runtime: bytes) -> Layout:
@@ -100,17 +123,18 @@ def layout(minor: int, runtime: bytes) -> Layout:
         UnsupportedError: a version that is not known, or a build that differs.
     """
     known, published = _rows()
-    row = known.get(minor)
+    row = known.get((minor, False))
     if row is None:
-        raise UnsupportedError(f"CPython 3.{minor} is not supported (3.{min(known)} to 3.{max(known)} are)")
+        minors = [number for number, _ in known]
+        raise UnsupportedError(f"CPython 3.{minor} is not supported (3.{min(minors)} to 3.{max(minors)} are)")
     if minor < PUBLISHED_SINCE:
         return row
     words = struct.unpack_from(f"={_WORDS}Q", runtime.ljust(8 * _WORDS, b"\0"))
     if runtime[:8] != COOKIE or words[_VERSION] >> 16 != 0x300 + minor:
         raise UnsupportedError(f"its _PyRuntime does not begin with the offsets of CPython 3.{minor}")
-    if words[_FREE_THREADED]:
-        raise UnsupportedError("free-threaded builds are not supported")
-    offsets = {name: words[index] for name, index in published[minor].items()}
+    build = minor, bool(words[_FREE_THREADED])
+    row = known[build]
+    offsets = {name: words[index] for name, index in published[build].items()}
     wrong = next((name for name, offset in offsets.items() if offset >= _MOST), None)
     if wrong is not None:
         raise UnsupportedError(f"the offset that it publishes for {wrong} is {offsets[wrong]}")

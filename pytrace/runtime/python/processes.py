@@ -207,6 +207,8 @@ def row(interpreter: Interpreter, bias: int, generation: int) -> bytes:
         Word.COMPACT_SIZE: layout.compact_size, Word.FRAME_ENTRY: layout.frame_entry,
         Word.CFRAME_PREVIOUS: layout.cframe_previous, Word.LOOP_START: loop[0], Word.LOOP_END: loop[1],
         Word.COLD_START: cold[0], Word.COLD_END: cold[1], Word.CODE_TRACEABLE: layout.code_traceable,
+        Word.HEADER_EXTRA: layout.header_extra, Word.KIND_SHIFT: layout.kind_shift,
+        Word.FRAME_TLBC: layout.frame_tlbc, Word.CODE_TLBC: layout.code_tlbc,
     }  # fmt: skip
     values = (words[word] for word in Word)
     return ROW_FORMAT.pack(*(NONE if value is None else value & _WORD for value in values))

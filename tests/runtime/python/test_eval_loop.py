@@ -57,4 +57,4 @@ def test_builds_that_differ(opened: tuple[Python, ElfFile, Interpreter]) -> None
 
 def test_a_program_without_a_loop() -> None:
     with ElfFile.open(os.path.realpath("/bin/sh")) as file, pytest.raises(UnsupportedError, match="no symbol"):
-        eval_loop(file, layouts._rows()[0][11])
+        eval_loop(file, layouts._rows()[0][11, False])

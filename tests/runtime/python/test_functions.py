@@ -20,14 +20,10 @@ def padded(data: bytes) -> bytes:
     return data + bytes(-len(data) % 8)
 
 
-def form(kind: int) -> int:
-    return kind << 2 | 1 << 5
-
-
 def record(name: bytes, kind: int = 1, file: bytes = b"app.py", first: int = 5, minor: int = 11) -> bytes:
     body = padded(name) + padded(file) + padded(TABLE)
     size = -(-(RECORD.size + len(body)) // UNIT) * UNIT
-    head = RECORD.pack(minor, first, form(kind), len(name) // kind, form(1), len(file), len(TABLE), size, *[0] * 4)
+    head = RECORD.pack(minor, first, kind, len(name) // kind, 1, len(file), len(TABLE), size, *[0] * 4)
     return (head + body).ljust(size, b"\0")
 
 

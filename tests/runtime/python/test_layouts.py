@@ -19,7 +19,8 @@ from generating import python_layouts
 
 def published(minor: int, **changed: int) -> bytes:
     """The beginning of ``_PyRuntime`` of an interpreter with the layout of the file."""
-    row, indexes = layouts._rows()[0][minor], layouts._rows()[1][minor]
+    build = minor, bool(changed.get("free_threaded"))
+    row, indexes = layouts._rows()[0][build], layouts._rows()[1][build]
     words = [0] * layouts._WORDS
     words[layouts._VERSION] = 0x300 + minor << 16 | 0x4F0
     for name, index in indexes.items():
@@ -30,21 +31,26 @@ def published(minor: int, **changed: int) -> bytes:
 
 def test_versions() -> None:
     rows, _ = layouts._rows()
-    assert sorted(rows) == list(range(9, 16))
-    for minor, row in rows.items():
-        assert row.minor == minor
+    ordinary, free = ([(minor, one) for minor in range(first, 16)] for first, one in ((9, False), (13, True)))
+    assert sorted(rows) == sorted(ordinary + free)
+    for (minor, free_threaded), row in rows.items():
+        assert (row.minor, row.free_threaded) == (minor, free_threaded)
+        assert row.header_extra == (16 if free_threaded else 0)
+        assert row.kind_shift == (8 if free_threaded and minor > 13 else 2)
+        assert (row.code_tlbc is None) == (row.frame_tlbc is None) == (not free_threaded or minor < 14)
         assert (row.code_bytes is None) == (minor < 11)
         assert (row.cframe_frame is None) == (minor not in {11, 12})
         assert (row.tss_key is None) == (minor == 15)
-        assert row.code_size <= 216
         assert (row.frame_entry is None) == (row.cframe_previous is None) == (minor != 11)
         assert (row.code_traceable is None) == (minor < 11)
 
 
+@pytest.mark.parametrize("free_threaded", [False, True])
 @pytest.mark.parametrize("minor", [13, 14, 15])
-def test_what_is_published_counts(minor: int) -> None:
-    assert layout(minor, published(minor)) == layouts._rows()[0][minor]
-    assert layout(minor, published(minor, thread_id=1234)).thread_id == 1234
+def test_what_is_published_counts(minor: int, free_threaded: bool) -> None:
+    build = {"free_threaded": int(free_threaded)}
+    assert layout(minor, published(minor, **build)) == layouts._rows()[0][minor, free_threaded]
+    assert layout(minor, published(minor, thread_id=1234, **build)).thread_id == 1234
 
 
 @pytest.mark.parametrize(
@@ -54,7 +60,6 @@ def test_what_is_published_counts(minor: int) -> None:
         (16, b"", "CPython 3.16 is not supported"),
         (13, b"", "does not begin with the offsets of CPython 3.13"),
         (13, published(14), "does not begin with the offsets of CPython 3.13"),
-        (14, published(14, free_threaded=1), "free-threaded"),
         (14, published(14, thread_id=1 << 40), "publishes for thread_id"),
         (14, published(14, code_size=4096), "larger"),
     ],

@@ -20,8 +20,8 @@ from pytrace.runtime.python.layouts import UnsupportedError
 from pytrace.runtime.python.processes import Walker, call_row, row
 
 
-def interpreter(minor: int, distance: int | None = None) -> Interpreter:
-    return Interpreter(layouts._rows()[0][minor], 0x1000, 0x2000, distance)
+def interpreter(minor: int, distance: int | None = None, *, free_threaded: bool = False) -> Interpreter:
+    return Interpreter(layouts._rows()[0][minor, free_threaded], 0x1000, 0x2000, distance)
 
 
 def test_row_of_an_old_version() -> None:
@@ -45,6 +45,16 @@ def test_row_of_a_new_version() -> None:
     assert words[Word.KEY_PLACE] == 0
     assert words[Word.TLS] == (1 << 64) - 40
     assert words[Word.INDEX_SHIFT] == NONE
+
+
+def test_row_of_a_free_threaded_build() -> None:
+    """Objects have a longer header, strings another state, and threads their own instructions."""
+    words = ROW_FORMAT.unpack(row(interpreter(14, free_threaded=True), 0, 1))
+    assert (words[Word.HEADER_EXTRA], words[Word.KIND_SHIFT]) == (16, 8)
+    assert (words[Word.FRAME_TLBC], words[Word.CODE_TLBC]) == (72, 224)
+    ordinary = ROW_FORMAT.unpack(row(interpreter(14), 0, 1))
+    assert (ordinary[Word.HEADER_EXTRA], ordinary[Word.KIND_SHIFT]) == (0, 2)
+    assert ordinary[Word.FRAME_TLBC] == ordinary[Word.CODE_TLBC] == NONE
 
 
 class Rows:
@@ -121,7 +131,7 @@ def test_an_interpreter_that_is_not_known_is_reported_once(
 
 def test_second_rows() -> None:
     """Of a version whose functions cannot be probed, they have nothing."""
-    known = Interpreter(layouts._rows()[0][11], 0x1000, 0x2000, None, objects=(1, 2, 3))
+    known = Interpreter(layouts._rows()[0][11, False], 0x1000, 0x2000, None, objects=(1, 2, 3))
     words = CALL_ROW_FORMAT.unpack(call_row(known, EvalLoop((), (), 3), 0x100))
     assert len(words) == len(CallWord)
     assert words[CallWord.NO_VALUE : CallWord.CELL_TYPE + 1] == (0x101, 0x102, 0x103)

@@ -31,7 +31,7 @@ _SITE = "python"
 _OBJECT = -8
 """Clears tags in the low bits of references (since 3.14)."""
 _TYPE, _CELL_VALUE = 8, 16
-"""Offsets in ``PyObject`` and ``PyCellObject``."""
+"""Offsets in ``PyObject`` and ``PyCellObject`` of ordinary builds."""
 _REGISTERS = {3: "bx", 5: "bp", 6: "si", 7: "di", 12: "r12", 13: "r13", 14: "r14", 15: "r15"}
 """Registers that may have the frame, by their number in instructions."""
 _EXTENDED = 2
@@ -86,7 +86,7 @@ class _Call(CalledCode, frozen=True):
         b.copy(self.e.area(self.work), self.row(_CALLS, done), CALL_ROW)
         thread, frame = (0, self._ending_frame()) if unit.kind.returns else self.innermost(done)
         code, instruction = self._code(frame, done)
-        index = b.op("ashr", b.sub(instruction, b.add(code, self.word(Word.CODE_BYTES))), 1)
+        index = self.unit_index(code, instruction)
         if unit.kind.returns:
             b.jump_if(b.icmp("slt", index, self._begun()), done)
         else:
@@ -125,7 +125,7 @@ class _Call(CalledCode, frozen=True):
         code, instruction = b.op("and", self.member(Word.FRAME_CODE), _OBJECT), self.member(Word.FRAME_INSTRUCTION)
         length = b.at_most(self.word(Word.CODE_SIZE), records.HEAD_SIZE)
         self.fail_unless(b.icmp("eq", b.helper(helpers.PROBE_READ_USER, head, length, code), 0), done)
-        self.fail_unless(b.icmp("eq", b.load(b.offset(head, _TYPE), again=True), self.word(Word.CODE_TYPE)), done)
+        self.fail_unless(self.is_code(), done)
         b.store(code, self.area(records.STATE_KEY + records.KEY_CODE))
         return code, instruction
 
@@ -184,9 +184,9 @@ class _Call(CalledCode, frozen=True):
             value = self._variable(frame, b.sub(index, CHOSEN))
             b.store(value, result)
             # A variable of inner functions is in a cell.
-            cell = b.icmp("eq", self.user(b.add(value, _TYPE)), self.call_word(CallWord.CELL_TYPE))
+            cell = b.icmp("eq", self.user(self.after_header(value, _TYPE)), self.call_word(CallWord.CELL_TYPE))
             with b.when(b.both(cell, b.truth(value)), likely=False):
-                b.store(self.user(b.add(value, _CELL_VALUE)), result)
+                b.store(self.user(self.after_header(value, _CELL_VALUE)), result)
         return b.load(result)
 
     def _variable(self, frame: Number, index: Number) -> I64:

@@ -31,9 +31,7 @@ _STEPS = 1 << 18
 """Most comparisons of a text with a pattern: as many as they need at worst."""
 _MOST_PARAMETERS = 255
 _LENGTH, _FORM = 16, 32
-"""Offsets in ``PyASCIIObject``."""
-_ASCII = 1 << 6
-"""The bit of its form that says that all characters are ASCII."""
+"""Offsets in ``PyASCIIObject`` of ordinary builds."""
 _VARIADIC, _VARIADIC_KEYWORDS = 2, 3
 """Bits of ``co_flags``: ``CO_VARARGS``, ``CO_VARKEYWORDS``."""
 
@@ -90,8 +88,7 @@ def matches(call: CalledCode, place: PythonTarget) -> Number:
 def _load(call: CalledCode, address: I64, limit: int) -> None:
     """Read a string to the work area. Of one that is too long, there are no characters."""
     b = call.e.b
-    form, length, size, data = records.string(b, call.area(0), address, limit)
-    kind = b.op("and", b.op("lshr", form, 2), 7)
+    kind, length, size, data = records.string(b, call.area(0), address, limit)
     whole = b.icmp("eq", b.mul(length, kind), size)
     failed = b.helper(helpers.PROBE_READ_USER, call.place(_TEXT), size, data)
     b.store(length, call.place(_COUNT))
@@ -173,9 +170,10 @@ def parameter(call: CalledCode, name: str) -> Number:
 def _compare_parameter(call: CalledCode, index: Number, text: bytes) -> None:
     b, area = call.e.b, call.place(_TEXT)
     item = call.user(b.add(call.number(_PLACE), b.op("shl", index, 3)))
-    with b.when(b.icmp("ne", call.user(b.add(item, _LENGTH)), len(text))):
+    with b.when(b.icmp("ne", call.user(call.after_header(item, _LENGTH)), len(text))):
         b.ret(0)
-    with b.when(b.icmp("eq", b.op("and", call.user(b.add(item, _FORM)), _ASCII), 0)):
+    form = records.form(b, call.area(0), call.user(call.after_header(item, _FORM)))
+    with b.when(b.icmp("eq", b.op("and", form, records.ASCII), 0)):
         b.ret(0)
     padded = text + bytes(-len(text) % 8)
     b.clear(area, len(padded))

@@ -17,7 +17,7 @@ from pytrace.core.stacks.python_format import CallWord, Word
 from pytrace.core.types import String
 
 _TYPE, _TYPE_NAME, _TYPE_FLAGS = 8, 24, 168
-"""Offsets in ``PyObject`` and ``PyTypeObject``: type, ``tp_name``, ``tp_flags``."""
+"""Offsets in ``PyObject`` and ``PyTypeObject`` of ordinary builds, as those below: type, ``tp_name``, ``tp_flags``."""
 _INTEGER, _BYTES, _STRING = 24, 27, 28
 """Bits of ``tp_flags``: ``Py_TPFLAGS_LONG_SUBCLASS`` …"""
 _SIZE, _DIGITS, _BYTES_DATA = 16, 24, 32
@@ -27,7 +27,6 @@ _TAG_SHIFT, _TAG_SIGN, _TAG_NEGATIVE = 3, 3, 2
 """Of ``lv_tag``: the number of digits is above its low bits, which are the sign."""
 _DECIMALS = 20
 """Most digits of 64 bits."""
-_ASCII, _COMPACT = 1 << 6, 1 << 5
 _FORM, _LENGTH = 32, 16
 _STEPS = 1 << 20
 
@@ -64,8 +63,8 @@ def integer(e: Emitter, address: Number) -> I64:
     """The low 64 bits of an integer; 0 for other objects."""
     call, b, result = of(e), e.b, e.b.register()
     b.store(0, result)
-    type_ = call.user(b.add(address, _TYPE))
-    with b.when(_has(call, call.user(b.add(type_, _TYPE_FLAGS)), _INTEGER)):
+    type_ = call.user(call.after_header(address, _TYPE))
+    with b.when(_has(call, call.user(call.after_header(type_, _TYPE_FLAGS)), _INTEGER)):
         magnitude, negative, _ = _digits(call, address)
         b.store(b.select(negative, b.sub(0, magnitude), magnitude), result)
     return b.load(result)
@@ -79,7 +78,7 @@ def _has(call: CalledCode, flags: Number, bit: int) -> I1:
 def _digits(call: CalledCode, address: Number) -> tuple[I64, I1, I1]:
     """The low 64 bits of an integer's magnitude, whether it is negative, and whether it has more bits."""
     b = call.e.b
-    size = call.user(b.add(address, _SIZE))
+    size = call.user(call.after_header(address, _SIZE))
     by_size = b.truth(call.call_word(CallWord.SIGNED_SIZE))
     sign = b.number(b.icmp("eq", b.op("and", size, _TAG_SIGN), _TAG_NEGATIVE))
     below = b.icmp("slt", size, 0)
@@ -90,7 +89,7 @@ def _digits(call: CalledCode, address: Number) -> tuple[I64, I1, I1]:
     b.store(0, high)
     for index in range(_MOST_DIGITS):
         with b.when(b.icmp("ugt", count, index)):
-            digit = b.op("and", call.user(b.add(address, _DIGITS + 4 * index)), (1 << _DIGIT_BITS) - 1)
+            digit = b.op("and", call.user(call.after_header(address, _DIGITS + 4 * index)), (1 << _DIGIT_BITS) - 1)
             b.store(b.op("or", b.load(magnitude), b.op("shl", digit, _DIGIT_BITS * index)), magnitude)
             if _DIGIT_BITS * (index + 1) > 64:
                 b.store(b.op("lshr", digit, 64 - _DIGIT_BITS * index), high)
@@ -114,13 +113,13 @@ class _Reader:
     def object(self, address: Number) -> None:
         """The text of an object."""
         b, call, done = self._b, self.call, self._b.block()
-        type_ = call.user(b.add(address, _TYPE))
-        flags = call.user(b.add(type_, _TYPE_FLAGS))
+        type_ = call.user(call.after_header(address, _TYPE))
+        flags = call.user(call.after_header(type_, _TYPE_FLAGS))
         with b.when(_has(call, flags, _STRING)):
             self.string(address)
             b.jump(done)
         with b.when(_has(call, flags, _BYTES)):
-            self._copy(call.user(b.add(address, _SIZE)), b.add(address, _BYTES_DATA))
+            self._copy(call.user(call.after_header(address, _SIZE)), call.after_header(address, _BYTES_DATA))
             b.jump(done)
         with b.when(b.icmp("eq", address, call.call_word(CallWord.NO_VALUE))):
             self._constant(b"None")
@@ -135,16 +134,17 @@ class _Reader:
     def string(self, address: Number) -> None:
         """The text of a string, as UTF-8."""
         b, call, data = self._b, self.call, self._b.register()
-        length, form = call.user(b.add(address, _LENGTH)), call.user(b.add(address, _FORM))
-        ascii_ = b.truth(b.op("and", form, _ASCII))
+        length, word = (call.user(call.after_header(address, offset)) for offset in (_LENGTH, _FORM))
+        form = records.form(b, call.area(0), word)
+        ascii_ = b.truth(b.op("and", form, records.ASCII))
         sizes = call.word(Word.ASCII_SIZE), call.word(Word.COMPACT_SIZE)
         b.store(b.add(address, b.select(ascii_, *sizes)), data)
-        with b.when(b.icmp("eq", b.op("and", form, _COMPACT), 0), likely=False):
+        with b.when(b.icmp("eq", b.op("and", form, records.COMPACT), 0), likely=False):
             # An object of a subclass has a pointer to its characters.
             b.store(call.user(b.add(address, sizes[1])), data)
         plain, done = b.block(), b.block()
         b.jump_if(ascii_, plain, likely=True)
-        kind = b.at_most(b.op("and", b.op("lshr", form, 2), 7), 4)
+        kind = b.at_most(b.op("and", form, 7), 4)
         self._encode(length, kind, b.load(data))
         b.jump(done)
         b.start(plain)
@@ -167,7 +167,7 @@ class _Reader:
         b, area = self._b, self._e.area(self.out)
         if self._capacity < 4:
             return
-        name = self.call.user(b.add(type_, _TYPE_NAME))
+        name = self.call.user(self.call.after_header(type_, _TYPE_NAME))
         result = b.helper(helpers.PROBE_READ_USER_STR, b.offset(area, 1), self._capacity - 2, name)
         with b.when(b.icmp("sgt", result, 0)):
             b.store(ord("<"), area, 8)

@@ -37,7 +37,7 @@ _MMAPABLE = 1 << 10
 _NEW = 1
 """``BPF_NOEXIST``: an update of an existing key fails."""
 
-HEAD_SIZE, BUFFER_SIZE = 216, 112
+HEAD_SIZE, BUFFER_SIZE = 240, 112
 """Most bytes of a code object that are read, and of a frame."""
 STATE_FRAME = ROW
 STATE_COUNT = ROW + 8
@@ -53,9 +53,11 @@ _HASHED = 64
 """Bytes of file name (the last ones) and line table (the first ones) that are digested."""
 _MULTIPLIER = 0x9E3779B97F4A7C15
 _LENGTH, _HASH, _STATE = 16, 24, 32
-"""Offsets in ``PyASCIIObject``: characters, cached hash, bit field of kind and form."""
+"""Offsets in ``PyASCIIObject`` of ordinary builds: characters, cached hash, bit field of kind and form."""
 _TABLE_SIZE, _TABLE_BYTES = 16, 32
-"""Offsets in ``PyBytesObject``: ``ob_size``, ``ob_sval``."""
+"""Offsets in ``PyBytesObject`` of ordinary builds: ``ob_size``, ``ob_sval``."""
+COMPACT, ASCII = 1 << 3, 1 << 4
+"""Bits of a string's form, after its kind."""
 
 CODE_FUNCTION, _RECORD_FUNCTION, _DIGEST_FUNCTION = "python_code", "python_record", "python_digest"
 
@@ -80,6 +82,16 @@ def declare(module: Module, span: Span) -> None:
 def row_word(b: Builder, state: Ptr, word: Word) -> I64:
     """A word of the process's row."""
     return b.load(b.offset(state, 8 * word))
+
+
+def member(b: Builder, state: Ptr, object_: Number, offset: int) -> I64:
+    """Address of an object's member that is after the header; *offset* is that of ordinary builds."""
+    return b.add(object_, b.add(row_word(b, state, Word.HEADER_EXTRA), offset))
+
+
+def form(b: Builder, state: Ptr, word: Number) -> I64:
+    """The form of a string by the word that has its state: from the lowest bit on its kind, then other bits."""
+    return b.op("lshr", word, row_word(b, state, Word.KIND_SHIFT))
 
 
 def in_head(b: Builder, state: Ptr, word: Word, bits: int = 64) -> I64:
@@ -150,17 +162,17 @@ def _digest_function(module: Module, span: Span) -> None:
             mix(b.load(b.offset(buffer, offset), again=True))
 
     name = in_head(b, state, Word.CODE_SHORT_NAME)
-    _read(b, buffer, 8, b.add(name, _HASH))
+    _read(b, buffer, 8, member(b, state, name, _HASH))
     mix(b.load(buffer, again=True))
     size, data = string(b, state, in_head(b, state, Word.CODE_FILE), FILE)[2:]
     mix(size)
     tail = b.at_most(size, _HASHED)
     contents(tail, b.sub(b.add(data, size), tail))
     table = in_head(b, state, Word.CODE_TABLE)
-    _read(b, buffer, 8, b.add(table, _TABLE_SIZE))
+    _read(b, buffer, 8, member(b, state, table, _TABLE_SIZE))
     size = b.load(buffer, again=True)
     mix(size)
-    contents(b.at_most(size, _HASHED), b.add(table, _TABLE_BYTES))
+    contents(b.at_most(size, _HASHED), member(b, state, table, _TABLE_BYTES))
     b.ret(b.load(result))
 
 
@@ -173,18 +185,18 @@ def _read(b: Builder, target: Ptr, size: Number, address: Number) -> I64:
 
 
 def string(b: Builder, state: Ptr, address: I64, limit: int) -> tuple[I64, I64, I64, I64]:
-    """State and characters of a string, its bytes, at most *limit*, and where they are.
+    """Kind and characters of a string, its bytes, at most *limit*, and where they are.
 
     Only *compact* strings have them there; identifiers and names of files are.
     """
     buffer = b.offset(state, STATE_BUFFER)
-    _read(b, buffer, _STATE + 8 - _LENGTH, b.add(address, _LENGTH))
+    _read(b, buffer, _STATE + 8 - _LENGTH, member(b, state, address, _LENGTH))
     length = b.load(buffer, again=True)
-    form = b.load(b.offset(buffer, _STATE - _LENGTH), 32, again=True)
-    kind, compact, ascii_ = (b.op("and", b.op("lshr", form, shift), mask) for shift, mask in ((2, 7), (5, 1), (6, 1)))
-    wide = b.mul(b.mul(b.at_most(length, limit), kind), compact)
+    bits = form(b, state, b.load(b.offset(buffer, _STATE - _LENGTH), 32, again=True))
+    kind, compact, ascii_ = b.op("and", bits, 7), b.op("and", bits, COMPACT), b.op("and", bits, ASCII)
+    wide = b.select(b.truth(compact), b.mul(b.at_most(length, limit), kind), 0)
     sizes = row_word(b, state, Word.ASCII_SIZE), row_word(b, state, Word.COMPACT_SIZE)
-    return form, length, b.at_most(wide, limit), b.add(address, b.select(b.truth(ascii_), *sizes))
+    return kind, length, b.at_most(wide, limit), b.add(address, b.select(b.truth(ascii_), *sizes))
 
 
 def _padded(b: Builder, size: Number, limit: int) -> I64:
@@ -196,24 +208,25 @@ def _record_function(module: Module, span: Span) -> None:
     b, state = module.function(_RECORD_FUNCTION, ("*state",), span), pointer_parameter("state")
     buffer = b.offset(state, STATE_BUFFER)
     none = b.block()
-    name_form, name_length, name_size, name = string(b, state, in_head(b, state, Word.CODE_NAME), NAME)
-    file_form, file_length, file_size, file = string(b, state, in_head(b, state, Word.CODE_FILE), FILE)
+    name_kind, name_length, name_size, name = string(b, state, in_head(b, state, Word.CODE_NAME), NAME)
+    file_kind, file_length, file_size, file = string(b, state, in_head(b, state, Word.CODE_FILE), FILE)
     table = in_head(b, state, Word.CODE_TABLE)
-    _read(b, buffer, 8, b.add(table, _TABLE_SIZE))
+    _read(b, buffer, 8, member(b, state, table, _TABLE_SIZE))
     table_whole = b.load(buffer, again=True)
     table_size = b.at_most(table_whole, TABLE)
     name_room, file_room = _padded(b, name_size, NAME), _padded(b, file_size, FILE)
     size = b.op("and", b.add(b.add(b.add(64 + 15, name_room), file_room), _padded(b, table_size, TABLE)), -UNIT)
     offset = _allocate(b, size, none)
     place = _place(b, offset, none)
+    lines = member(b, state, table, _TABLE_BYTES)
     failed = b.helper(helpers.PROBE_READ_USER, b.offset(place, 64), name_size, name)
     after_name = b.offset(b.offset(place, 64), name_room)
     failed = b.op("or", failed, b.helper(helpers.PROBE_READ_USER, after_name, file_size, file))
     after_file = b.offset(after_name, file_room)
-    failed = b.op("or", failed, b.helper(helpers.PROBE_READ_USER, after_file, table_size, b.add(table, _TABLE_BYTES)))
+    failed = b.op("or", failed, b.helper(helpers.PROBE_READ_USER, after_file, table_size, lines))
     b.jump_if(b.truth(b.op("or", failed, b.number(b.icmp("eq", name_size, 0)))), none, likely=False)
     words: tuple[Number, ...] = (
-        row_word(b, state, Word.MINOR), in_head(b, state, Word.CODE_LINE, 32), name_form, name_length, file_form,
+        row_word(b, state, Word.MINOR), in_head(b, state, Word.CODE_LINE, 32), name_kind, name_length, file_kind,
         file_length, table_whole, size,
     )  # fmt: skip
     for index, value in enumerate(words):

@@ -134,11 +134,12 @@ class _Walk(Thread, frozen=True):
         # Since 3.14 the low bits of the reference are tags (_PyStackRef).
         code = b.op("and", self.member(Word.FRAME_CODE), -8)
         instruction = self.member(Word.FRAME_INSTRUCTION)
-        index = self._index(code, instruction)
         head = self.area(records.STATE_HEAD)
         length = b.at_most(self.word(Word.CODE_SIZE), records.HEAD_SIZE)
         self._cut_if(b.truth(b.helper(helpers.PROBE_READ_USER, head, length, code)))
-        self._cut_if(b.icmp("ne", b.load(b.offset(head, 8), again=True), self.word(Word.CODE_TYPE)))
+        with b.unless(self.is_code(), likely=True):
+            self._cut()
+        index = self._index(code, instruction)
         self._skip_shim(index)
         b.store(code, self.area(records.STATE_KEY + records.KEY_CODE))
         record = b.call(records.CODE_FUNCTION, [self.area(0)])
@@ -213,7 +214,7 @@ class _Walk(Thread, frozen=True):
         b.store(b.op("ashr", signed, b.op("and", self.word(Word.INDEX_SHIFT), 1)), index)
         b.jump(done)
         b.start(by_address)
-        b.store(b.op("ashr", b.sub(instruction, b.add(code, self.word(Word.CODE_BYTES))), 1), index)
+        b.store(self.unit_index(code, instruction), index)
         b.jump(done)
         b.start(done)
         number = b.add(b.load(index), 1)
@@ -226,5 +227,8 @@ class _Walk(Thread, frozen=True):
     def _cut_if(self, condition: I1) -> None:
         """End with the frames so far, and count a truncated stack."""
         with self.e.b.when(condition, likely=False):
-            self.e.counter("python_cut", self.site)
-            loops.leave(self.e)
+            self._cut()
+
+    def _cut(self) -> None:
+        self.e.counter("python_cut", self.site)
+        loops.leave(self.e)

@@ -13,6 +13,9 @@ from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr, global_pointer
 from pytrace.codegen.services.python import records
 from pytrace.core.stacks.python_format import NONE, ROW, TSS_BLOCK, TSS_FIRST, TSS_MORE, Word
 
+_TYPE = 8
+"""Offset in ``PyObject`` of ordinary builds: the type."""
+
 
 class Thread(msgspec.Struct, frozen=True):
     """The current thread. *state* is the scratch offset of the row of its process and what follows it
@@ -122,6 +125,28 @@ class Thread(msgspec.Struct, frozen=True):
     def word(self, word: Word) -> I64:
         """A word of the process's row."""
         return records.row_word(self.e.b, self.area(0), word)
+
+    def after_header(self, object_: Number, offset: int) -> I64:
+        """Address of an object's member; *offset* is that of ordinary builds."""
+        return records.member(self.e.b, self.area(0), object_, offset)
+
+    def is_code(self) -> I1:
+        """Whether the object that was read to the state is a code object."""
+        b = self.e.b
+        at = b.at_most(b.add(self.word(Word.HEADER_EXTRA), _TYPE), records.HEAD_SIZE - 8)
+        type_ = b.load(b.offset(self.area(records.STATE_HEAD), at), again=True)
+        return b.icmp("eq", type_, self.word(Word.CODE_TYPE))
+
+    def unit_index(self, code: Number, instruction: Number) -> I64:
+        """The number of the code unit at an address, for the frame and the code object that were read."""
+        b, first = self.e.b, self.e.b.register()
+        b.store(b.add(code, self.word(Word.CODE_BYTES)), first)
+        with b.when(b.icmp("ne", self.word(Word.CODE_TLBC), NONE), likely=False):
+            # struct _PyCodeArray: size, entries.
+            copies = records.in_head(b, self.area(0), Word.CODE_TLBC)
+            own = b.op("shl", self.member(Word.FRAME_TLBC, 32), 3)
+            b.store(self.user(b.add(b.add(copies, 8), own)), first)
+        return b.op("ashr", b.sub(instruction, b.load(first)), 1)
 
     def user(self, address: Number) -> I64:
         """A word of user memory; 0 if it cannot be read."""
