@@ -1,4 +1,4 @@
-"""CPython interpreters of this machine, one for each minor version and way of linking."""
+"""CPython interpreters of this machine, one for each minor version, way of linking and kind of threads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from functools import cache
 
 import msgspec
 
-_ASK = "import sys, sysconfig; print(sys.version_info[1], sysconfig.get_config_var('Py_ENABLE_SHARED') or 0)"
+_ASK = (
+    "import sys, sysconfig; names = 'Py_ENABLE_SHARED', 'Py_GIL_DISABLED'\n"
+    "print(sys.version_info[1], *(sysconfig.get_config_var(name) or 0 for name in names))"
+)
 PATTERNS = (
     "/usr/bin/python3.*[0-9]",
     "/usr/local/bin/python3.*[0-9]",
@@ -20,14 +23,15 @@ SUPPORTED = range(9, 16)
 
 
 class Python(msgspec.Struct, frozen=True):
-    """An interpreter: the command that starts it, its minor version, whether it is a libpython."""
+    """An interpreter: the command that starts it, its minor version, whether it is a libpython, and free-threaded."""
 
     command: tuple[str, ...]
     minor: int
     shared: bool
+    free_threaded: bool
 
     def __str__(self) -> str:
-        return f"3.{self.minor}{'-shared' if self.shared else ''}"
+        return f"3.{self.minor}{'t' if self.free_threaded else ''}{'-shared' if self.shared else ''}"
 
 
 @cache
@@ -35,13 +39,14 @@ def _found() -> tuple[Python, ...]:
     """Also those of the environment's TEST_PYTHONS, a JSON list of commands."""
     commands = [(path,) for pattern in PATTERNS for path in sorted(glob.glob(pattern)) if os.access(path, os.X_OK)]
     commands += [tuple(command) for command in json.loads(os.environ.get("TEST_PYTHONS", "[]"))]
-    known: dict[tuple[int, bool], Python] = {}
+    known: dict[tuple[int, bool, bool], Python] = {}
     for command in commands:
         answer = subprocess.run([*command, "-c", _ASK], capture_output=True, text=True)
         if answer.returncode == 0:
-            minor, shared = map(int, answer.stdout.split())
+            minor, shared, free_threaded = map(int, answer.stdout.split())
+            build = minor, bool(shared), bool(free_threaded)
             if minor in SUPPORTED:
-                known.setdefault((minor, bool(shared)), Python(command, minor, bool(shared)))
+                known.setdefault(build, Python(command, *build))
     return tuple(known[key] for key in sorted(known))
 
 

@@ -76,6 +76,8 @@ def eval_loop(file: ElfFile, layout: Layout) -> EvalLoop:
         raise UnsupportedError(
             f"functions of CPython 3.{layout.minor} cannot be probed (those of 3.11, 3.12 and 3.13 can)"
         )
+    if layout.free_threaded:
+        raise UnsupportedError("functions of free-threaded builds cannot be probed")
     found = _Loop(file, layout)
     resumes = (layout.op_resume, layout.op_resume_quick, layout.op_resume_instrumented)
     entries = [found.handler(number) for number in resumes if number is not None]

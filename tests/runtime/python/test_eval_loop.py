@@ -37,6 +37,10 @@ def test_places(opened: tuple[Python, ElfFile, Interpreter]) -> None:
         with pytest.raises(UnsupportedError, match=f"functions of CPython 3.{python.minor} cannot be probed"):
             eval_loop(file, found.layout)
         return
+    if python.free_threaded:
+        with pytest.raises(UnsupportedError, match="functions of free-threaded builds cannot be probed"):
+            eval_loop(file, found.layout)
+        return
     loop = eval_loop(file, found.layout)
     assert len(set(loop.entries)) == {11: 2, 12: 2, 13: 3}[python.minor]
     assert len(loop.ends) == (2 if python.minor == 11 else 1)
@@ -53,6 +57,11 @@ def test_builds_that_differ(opened: tuple[Python, ElfFile, Interpreter]) -> None
     changed = replace(found.layout, op_resume=found.layout.op_return, op_return=255 if python.minor == 11 else 254)
     with pytest.raises(UnsupportedError):
         eval_loop(file, replace(changed, frame_entry=33, frame_instruction=3))
+
+
+def test_a_free_threaded_build() -> None:
+    with ElfFile.open(os.path.realpath("/bin/sh")) as file, pytest.raises(UnsupportedError, match="free-threaded"):
+        eval_loop(file, layouts._rows()[0][13, True])
 
 
 def test_a_program_without_a_loop() -> None:
