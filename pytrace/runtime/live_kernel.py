@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from pytrace.base import cgroups, kernel_files
 from pytrace.core.diagnostics import TraceError
+from pytrace.core.kernel_facts import Question
 from pytrace.core.kernel_info import (
     FunctionPrototype,
     KernelFunction,
@@ -70,6 +71,8 @@ class LiveKernel:
         """Features that were asked for and are available."""
         self._system = os.uname()
         self._facts: dict[Fact, None] = {}
+        self.questions: dict[Question, None] = {}
+        """What was asked about the kernel, in the form of :mod:`pytrace.runtime.kernel_answers`."""
 
     def dependencies(self) -> tuple[Fact, ...]:
         """The facts that the answers so far depend on."""
@@ -83,6 +86,14 @@ class LiveKernel:
 
     def _depend(self, fact: Fact) -> None:
         self._facts[fact] = None
+
+    def _ask(self, *question: str) -> None:
+        self.questions[question] = None
+
+    def _ask_owners(self, what: str, name: str, module: str = "") -> None:
+        """Ask for modules that define something, unless it is clear that the kernel proper does."""
+        if self.types is not None and self.types.incomplete(what, name, module):
+            self._ask("owners", what, name, module)
 
     # ---- machine
 
@@ -139,6 +150,7 @@ class LiveKernel:
         if self.types is None:
             return None
         type_ = self.types.value_type(kind, name)
+        self._ask_owners(kind, name)
         if type_ is None or (isinstance(type_, Struct) and type_.origin not in ("vmlinux", "")):
             self._depend_on_modules()
         return type_
@@ -160,6 +172,7 @@ class LiveKernel:
         enumerator = self.types.enumerator(name) if self.types else None
         if enumerator is None:
             self._depend_on_modules()
+        self._ask_owners("enumerator", name)
         return enumerator
 
     def typedef(self, name: str) -> Type | None:
@@ -179,12 +192,14 @@ class LiveKernel:
     # ---- kernel probes
 
     def function(self, name: str, module: str = "") -> FunctionPrototype | None:
+        self._ask_owners("function", name, module)
         prototype = self.types.function(name, module) if self.types else None
         if prototype is None or prototype.module != "vmlinux":
             self._depend_on_modules()
         return prototype
 
     def function_prototypes(self, pattern: str, module: str = "") -> list[FunctionPrototype]:
+        self._ask_owners("function", pattern, module)
         if module != "vmlinux":
             self._depend_on_modules()
         return self.types.functions(pattern, module) if self.types else []
@@ -208,6 +223,7 @@ class LiveKernel:
 
     def kernel_function_lists(self, pattern: str, module: str = "") -> Mapping[str, list[str]]:
         """Names of the functions of :meth:`kernel_functions`, by module (empty for the kernel proper)."""
+        self._ask("kernel_functions", pattern, module)
         names = self._functions.match(pattern, module)
         if module or "*" in pattern or names.keys() != {""}:
             self._depend_on_modules()
@@ -218,17 +234,20 @@ class LiveKernel:
         return [KernelFunction(name, owner) for owner, names in lists.items() for name in names]
 
     def kernel_function_size(self, name: str, module: str = "") -> int | None:
+        self._ask("kernel_function_size", name, module)
         return self.kallsyms.function_size(name, module)
 
     def sleepable_function(self, name: str) -> bool:
         from pytrace.runtime.load import feature_probes  # imports libbpf
 
+        self._ask("sleepable_function", name)
         try:
             return feature_probes.sleepable_function(name)
         except PermissionError:
             return False
 
     def modules(self) -> list[str]:
+        self._ask("modules")
         self._depend_on_modules()
         return [line.split()[0] for line in kernel_files.lines(kernel_files.read_text("/proc/modules"))]
 
@@ -238,6 +257,7 @@ class LiveKernel:
         ``missing``, ``blacklisted`` (by the kernel), ``inlined`` (only its type is known), ``notrace``, ``variable``,
         or ``excluded`` (by pytrace).
         """
+        self._ask("untraceable_reason", name)
         if self.kernel_functions(name):
             return ""
         if never_traceable(name):
@@ -255,6 +275,7 @@ class LiveKernel:
         return ModuleIndex(self.release)
 
     def module_state(self, name: str) -> str:
+        self._ask("module_state", name)
         index = self._module_index
         if name in self.modules():
             return "loaded"
@@ -265,6 +286,7 @@ class LiveKernel:
         return "absent" if index.installed else ""
 
     def unloaded_modules(self, pattern: str) -> tuple[list[str], bool]:
+        self._ask("unloaded_modules", pattern)
         index, loaded = self._module_index, set(self.modules())
         exporting = [name for name in index.exporting(pattern) if name not in loaded]
         if exporting and "*" not in pattern:
@@ -281,9 +303,10 @@ class LiveKernel:
         return tracefs.Tracepoints(tracefs.root(), self._tracepoint_type)
 
     def _tracepoint_type(self, kind: str, name: str) -> Type | None:
-        return self.types.value_type(kind, name) if self.types else None
+        return self._value_type(kind, name)
 
     def tracepoints(self, category: str, event: str) -> list[tuple[str, str]]:
+        self._ask("tracepoints", category, event)
         root = self.tracepoint_files.path
         if "*" in category + event:
             self._depend(fingerprints.tracepoints_fact(root))
@@ -292,14 +315,17 @@ class LiveKernel:
         return self.tracepoint_files.match(category, event)
 
     def tracepoint_fields(self, category: str, event: str) -> tuple[TracepointField, ...] | None:
+        self._ask("tracepoint_format", category, event)
         self._depend(fingerprints.tracepoint_fact(self.tracepoint_files.path, category, event))
         return self.tracepoint_files.fields(category, event)
 
     def raw_tracepoints(self, pattern: str) -> list[tuple[str, str]]:
+        self._ask_owners("rawtracepoint", pattern)
         self._depend_on_modules()
         return self.types.raw_tracepoints(pattern) if self.types else []
 
     def raw_tracepoint_prototype(self, event: str) -> FunctionPrototype | None:
+        self._ask_owners("rawtracepoint", event)
         return self.types.raw_tracepoint_prototype(event) if self.types else None
 
     def iterator_names(self) -> list[str]:
@@ -307,11 +333,13 @@ class LiveKernel:
         return self.types.iterator_names() if self.types else []
 
     def iterators(self) -> dict[str, Struct]:
+        self._ask_owners("iterator", "*")
         return self.types.iterators() if self.types else {}
 
     # ---- symbols
 
     def kernel_symbol(self, name: str) -> int | None:
+        self._ask("kernel_symbol", name)
         self._depend(fingerprints.boot_fact())
         address = self.kallsyms.address(name)
         if address is None and self.kallsyms.withheld and self.kallsyms.has(name):
@@ -455,6 +483,7 @@ class LiveKernel:
     # ---- other
 
     def cgroup_id(self, path: str) -> int | None:
+        self._ask("cgroup_id", path)
         # The id of a cgroup is the inode number of its directory (kernfs).
         directory = path if os.path.isabs(path) else os.path.join(self._cgroup_root, path)
         self._depend(fingerprints.file_fact(directory))

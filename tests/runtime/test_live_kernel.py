@@ -84,10 +84,15 @@ def test_a_kernel_without_type_information() -> None:
     assert (kernel.type_id("struct", "x"), kernel.iterators()) == (0, {})
 
 
+def incomplete(_what: str, _name: str, _module: str = "") -> bool:
+    """Modules may have what is asked for."""
+    return True
+
+
 @pytest.mark.parametrize(("origin", "depends"), [("vmlinux", False), ("nf", True), (None, True)])
 def test_types_of_modules_depend_on_what_is_loaded(origin: str | None, depends: bool) -> None:
     found = None if origin is None else Struct("struct", "s", 0, (), origin=origin)
-    kernel = with_parts(types=SimpleNamespace(value_type=lambda _kind, _name: found))
+    kernel = with_parts(types=SimpleNamespace(value_type=lambda _kind, _name: found, incomplete=incomplete))
     assert kernel.struct("struct", "s") is found
     assert kernel.enum("s") is None
     assert kinds(kernel) == (["modules"] if depends and os.path.exists("/proc/modules") else [])
@@ -96,7 +101,7 @@ def test_types_of_modules_depend_on_what_is_loaded(origin: str | None, depends: 
 @pytest.mark.parametrize(("module", "depends"), [("vmlinux", False), ("nf", True), (None, True)])
 def test_functions_of_modules_depend_on_what_is_loaded(module: str | None, depends: bool) -> None:
     found = None if module is None else FunctionPrototype("f", module, (), VOID)
-    kernel = with_parts(types=SimpleNamespace(function=lambda _name, _module: found))
+    kernel = with_parts(types=SimpleNamespace(function=lambda _name, _module: found, incomplete=incomplete))
     assert kernel.function("f") is found
     assert kinds(kernel) == (["modules"] if depends and os.path.exists("/proc/modules") else [])
 
@@ -121,7 +126,8 @@ def test_why_a_function_cannot_be_traced(name: str, reason: str) -> None:
             owners=lambda name: ["vmlinux"] if name == "hidden" else [], has=lambda name: name == "counter"
         ),
         types=SimpleNamespace(
-            function=lambda name, _module: FunctionPrototype(name, "vmlinux", (), VOID) if name == "folded" else None
+            function=lambda name, _module: FunctionPrototype(name, "vmlinux", (), VOID) if name == "folded" else None,
+            incomplete=incomplete,
         ),
     )
     assert kernel.untraceable_reason(name) == reason

@@ -101,7 +101,7 @@ def _ahead(manifest: Manifest) -> AheadOfTime:
 def _check_machine(manifest: Manifest, ahead: AheadOfTime, kernel: KernelInfo) -> None:
     machine, _ = _compiled_for(manifest)
     if machine != kernel.arch:
-        raise MisfitError(f"the file was compiled for {machine}, this machine is {kernel.arch}")
+        raise MisfitError(f"the file was compiled for {machine}, this machine is {kernel.arch}", kernel=True)
     if kernel.possible_cpus > ahead.copies:
         raise MisfitError(
             f"the file was compiled for up to {ahead.copies} CPUs, this machine may have {kernel.possible_cpus}",
@@ -129,7 +129,7 @@ def _check_layout(manifest: Manifest, ahead: AheadOfTime, kernel: KernelInfo) ->
     _, there = _compiled_for(manifest)
     raise MisfitError(
         f"the file was compiled for kernel {there} and does not fit this one, {kernel.release}", hints=tuple(hints),
-        lacks=() if differences else lacking,
+        lacks=() if differences else lacking, kernel=bool(differences),
     )  # fmt: skip
 
 
@@ -262,8 +262,8 @@ class _Filler:
             raise MisfitError(
                 f"the file does not fit this kernel, {self._kernel.release}: {kind} {name} "
                 + (f"has no member {path}" if found is None else f"has {path} of type {found.type}, not {type_text}"),
-                hints=("compile the script again on this machine",),
-            )
+                hints=("compile the script again on this machine",), kernel=True,
+            )  # fmt: skip
         return found.offset
 
     def size(self, parts: tuple[str, ...]) -> int | None:
@@ -272,7 +272,7 @@ class _Filler:
             return None
         found = self._kernel.struct(*parts)
         if found is None:
-            raise MisfitError(f"the file does not fit this kernel: there is no {' '.join(parts)}")
+            raise MisfitError(f"the file does not fit this kernel: there is no {' '.join(parts)}", kernel=True)
         return found.size
 
     def kaddr(self, parts: tuple[str, ...]) -> int | None:

@@ -40,6 +40,13 @@ _SEARCH = (
 _FUNCTIONS, _RAW_TRACEPOINTS, _ITERATORS = "functions", "raw tracepoints", "iterators"
 """Kinds of cached lists of names."""
 
+_OF_ALL = {"function": _FUNCTIONS, "rawtracepoint": _RAW_TRACEPOINTS, "iterator": _ITERATORS}
+_DEFINED: dict[str, tuple[str, int]] = {
+    "function": ("{}", btf_file.Kind.FUNC), "rawtracepoint": ("btf_trace_{}", btf_file.Kind.TYPEDEF),
+    "iterator": ("bpf_iter__{}", btf_file.Kind.STRUCT),
+}  # fmt: skip
+"""The type in BTF that a name of :meth:`KernelTypes.owners` stands for."""
+
 
 def locate(environment: Mapping[str, str]) -> str:
     """Path of the type information: ``PYTRACE_BTF``, ``BPFTRACE_BTF``, the kernel's own, or a ``vmlinux``; else empty.
@@ -84,10 +91,7 @@ class KernelTypes:
             stamp += fingerprints.file_fact(self.path)[2:4]
         index = f"btf-index-{fingerprints.digest(' '.join(stamp).encode())}"
         btf = btf_file.Btf(data, "vmlinux", index=index)
-        if self.path != SYSTEM_BTF and fingerprints.read_kept(f"{index}-checked") is None:
-            validation.check(btf)
-            fingerprints.keep(f"{index}-checked", b"checked")
-        return value_types.TypeReader(btf)
+        return value_types.TypeReader(btf if self.path == SYSTEM_BTF else _checked(btf, index))
 
     @cached_property
     def modules(self) -> dict[str, str]:
@@ -239,6 +243,36 @@ class KernelTypes:
         kinds = ((name, self.value_type("struct", f"bpf_iter__{name}")) for name in self.iterator_names())
         return {name: kind for name, kind in kinds if isinstance(kind, Struct)}
 
+    # ---- modules
+
+    def incomplete(self, what: str, pattern: str, module: str = "") -> bool:
+        """Whether :meth:`owners` may have an answer: the kernel proper has no definition that comes before others."""
+        if what == "enumerator" or module not in ("", "vmlinux") or not exact(pattern):
+            return module != "vmlinux"
+        if what in _DEFINED:
+            form, kind = _DEFINED[what]
+            return not self.vmlinux.btf.find(form.format(pattern), kind)
+        return not self.type_id(what, pattern)
+
+    def owners(self, what: str, pattern: str, module: str = "") -> list[str]:
+        """The modules, as far as they match *module*, that have something which the kernel proper is not enough for.
+
+        *what* is ``struct``, ``union``, ``enum``, ``typedef`` or ``enumerator`` with a name, which the first definition
+        counts of; or ``function``, ``rawtracepoint`` or ``iterator`` with a ``*`` pattern.
+        """
+        if what not in _DEFINED:
+            for reader in self.readers():
+                if _enum_with(reader, pattern) if what == "enumerator" else reader.btf.find(pattern, *_named(what)):
+                    return [] if reader.btf.name == "vmlinux" else [reader.btf.name]
+            return []
+        if not exact(pattern):
+            return [name for name, names in self._listed(_OF_ALL[what], pattern, module).items()
+                    if names and name != "vmlinux"]  # fmt: skip
+        form, kind = _DEFINED[what]
+        name = form.format(pattern)
+        owners = [reader.btf.name for reader in self.readers(module) if reader.btf.find(name, kind)]
+        return [owner for owner in owners if owner != "vmlinux"]
+
     # ---- long lists
 
     def _listed(self, what: str, pattern: str, module: str = "") -> dict[str, list[str]]:
@@ -275,6 +309,49 @@ class KernelTypes:
             lists[f"{_RAW_TRACEPOINTS} {btf.name}"] = sorted(events)
             lists[f"{_ITERATORS} {btf.name}"] = targets
         return lists
+
+
+class StatedTypes(KernelTypes):
+    """Type information of another kernel, as it states it: checked, since it may be damaged."""
+
+    def __init__(self, vmlinux: bytes, modules: Mapping[str, bytes]) -> None:
+        super().__init__("")
+        self._data, self._modules_data = vmlinux, dict(sorted(modules.items()))
+
+    @cached_property
+    def vmlinux(self) -> TypeReader:
+        index = f"btf-index-{fingerprints.digest(self._data)}"
+        return value_types.TypeReader(_checked(btf_file.Btf(self._data, "vmlinux", index=index), index))
+
+    @cached_property
+    def modules(self) -> dict[str, str]:
+        """Modules with type information."""
+        return dict.fromkeys(self._modules_data, "")
+
+    def module(self, name: str) -> TypeReader | None:
+        if name == "vmlinux":
+            return self.vmlinux
+        if name in self._modules_data and name not in self._module_readers:
+            btf = btf_file.Btf(self._modules_data[name], name, self.vmlinux.btf)
+            validation.check(btf)
+            self._module_readers[name] = value_types.TypeReader(btf)
+        return self._module_readers.get(name)
+
+    @cached_property
+    def _lists(self) -> dict[str, list[str]]:
+        return self._make_lists()
+
+
+def _checked(btf: Btf, index: str) -> Btf:
+    """Type information that was checked now or, under the name of its *index*, earlier.
+
+    Raises:
+        TraceError: it is damaged.
+    """
+    if fingerprints.read_kept(f"{index}-checked") is None:
+        validation.check(btf)
+        fingerprints.keep(f"{index}-checked", b"checked")
+    return btf
 
 
 def _named(kind: str) -> tuple[int, ...]:

@@ -124,6 +124,11 @@ class Btf:
         return self.first_string + self._strings_size
 
     @property
+    def data(self) -> bytes:
+        """All of it, as it was read."""
+        return bytes(self._data)
+
+    @property
     def terminated(self) -> bool:
         """Whether the last string ends."""
         end = self._strings_at + self._strings_size

@@ -66,23 +66,30 @@ class Tracepoints:
         first, second = name_pattern(category).fullmatch, name_pattern(event).fullmatch
         return [pair for pair in self._events if first(pair[0]) and second(pair[1])]
 
+    def format(self, category: str, event: str) -> str | None:
+        """The text of a tracepoint's ``format`` file; None when there is no such tracepoint."""
+        try:
+            with open(f"{self.path}/events/{category}/{event}/format", encoding="utf-8") as file:
+                return file.read()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
     def fields(self, category: str, event: str) -> tuple[TracepointField, ...] | None:
         """Fields of a tracepoint's record; None when there is no such tracepoint."""
         key = (category, event)
         if key not in self._fields:
-            try:
-                with open(f"{self.path}/events/{category}/{event}/format", encoding="utf-8") as file:
-                    text = file.read()
-            except (FileNotFoundError, NotADirectoryError):
-                self._fields[key] = None
-            else:
-                # What a syscall is given points into the caller's memory.
-                space = AddressSpace.USER if category == "syscalls" else AddressSpace.KERNEL
-                self._fields[key] = parse_format(text, self._lookup, space)
+            text = self.format(category, event)
+            self._fields[key] = None if text is None else parse_format(text, self._lookup, space_of(category))
         return self._fields[key]
 
 
 # ---------------------------------------------------------------------------------------------- format files
+
+
+def space_of(category: str) -> AddressSpace:
+    """Where pointers of a tracepoint's record point: those of syscalls into the caller's memory."""
+    return AddressSpace.USER if category == "syscalls" else AddressSpace.KERNEL
+
 
 _FIELD = re.compile(
     r"field:(?P<text>[^;]*);\s*offset:(?P<offset>\d+);\s*size:(?P<size>\d+);\s*(?:signed:(?P<signed>\d+);)?"
