@@ -106,3 +106,33 @@ def test_too_deep_is_a_message(server: Server, tmp_path: Path) -> None:
     assert result.status == 1
     assert "levels deep" in result.stderr
     assert "BUG" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "kernel"),
+    [
+        ("t:sched:none { @ = count(); }", True),
+        ("t:none:* { @ = count(); }", True),
+        ("k:none { @ = count(); }", True),
+        ("t:sched:sched_switch { @ = args.none; }", True),
+        ("begin { @ = curtask->none; }", True),
+        ("begin { @ = ((struct none *)0)->a; }", True),
+        ("begin { @ = offsetof(struct task_struct, none); }", True),
+        ('begin { @ = kaddr("none"); }', True),
+        ("t:sched:none { @ = count(); } t:sched:other { @ = count(); }", True),
+        ("none:sched:none { @ = count(); }", False),
+        ("uprobe:/bin/app:none { @ = count(); }", False),
+        ("begin { @ = none; }", False),
+        ("struct mine { int a; }; begin { @ = ((struct mine *)0)->none; }", False),
+        ('begin { @ = 1; @ = "text"; }', False),
+        ('t:sched:sched_switch { @ = args.none; @a = 1; @a = "text"; }', False),
+        ("begin { @ = ; }", False),
+    ],
+)
+def test_errors_that_another_kernel_may_not_have(text: str, kernel: bool) -> None:
+    """If all are such, a fleet is asked all the same."""
+    diagnostics = Diagnostics()
+    compilation = pipeline.Compilation(Source("x", text), CompileOptions(ahead=True), RecordedKernel(), diagnostics)
+    with pytest.raises(ScriptError):
+        pipeline.front_end(compilation)
+    assert diagnostics.kernel == kernel

@@ -43,6 +43,8 @@ class Diagnostic(msgspec.Struct, frozen=True):
     notes: tuple[Note, ...] = ()
     cause: bool = False
     """Whether this message may explain others; it is shown before them."""
+    kernel: bool = False
+    """Whether something is wrong only with this kernel, which others may have."""
 
 
 class Error(Exception):
@@ -66,14 +68,16 @@ class MisfitError(TraceError):
     """An ahead-of-time file does not fit this machine or this pytrace; its script may run here all the same.
 
     Where all that is wrong is the code that was chosen, *lacks* has the features that the machine has not, and *cpus*
-    its number of CPUs: a file that was compiled without the ones and for the others fits.
+    its number of CPUs: a file that was compiled without the ones and for the others fits. *kernel*: one
+    that was compiled for the facts about this kernel does.
     """
 
     def __init__(
-        self, message: str, *, hints: Iterable[str] = (), lacks: Iterable[str] = (), cpus: int = 0
-    ) -> None:
+        self, message: str, *, hints: Iterable[str] = (), lacks: Iterable[str] = (), cpus: int = 0,
+        kernel: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__(message, hints=hints)
-        self.lacks, self.cpus = tuple(lacks), cpus
+        self.lacks, self.cpus, self.kernel = tuple(lacks), cpus, kernel
 
 
 class PlacedError(TraceError):
@@ -112,10 +116,10 @@ class Diagnostics(msgspec.Struct):
     _known: set[Diagnostic] = msgspec.field(default_factory=set)
 
     def error(
-        self, message: str, span: Span, *, hints: Iterable[str] = (), notes: Iterable[Note] = ()
+        self, message: str, span: Span, *, hints: Iterable[str] = (), notes: Iterable[Note] = (), kernel: bool = False
     ) -> None:
-        """Record an error at *span*."""
-        self.add(Diagnostic(Severity.ERROR, message, span, tuple(hints), tuple(notes)))
+        """Record an error at *span*; *kernel*: this kernel lacks something that others may have."""
+        self.add(Diagnostic(Severity.ERROR, message, span, tuple(hints), tuple(notes), kernel=kernel))
 
     def warn(
         self,
@@ -170,6 +174,11 @@ class Diagnostics(msgspec.Struct):
     def failed(self) -> bool:
         """True when there is an error."""
         return any(item.severity is Severity.ERROR for item in self.items)
+
+    @property
+    def kernel(self) -> bool:
+        """True when all errors are about this kernel."""
+        return self.failed and all(item.kernel for item in self.errors)
 
     def check(self) -> None:
         """Raise :class:`ScriptError` when there is an error."""

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pytrace.core.diagnostics import Diagnostic, Diagnostics, Error, TraceError, render_all
+from pytrace.core.diagnostics import Diagnostic, Diagnostics, Error, Severity, TraceError, render_all
 from pytrace.core.diagnostics import ScriptError as FailedPass
 
 
@@ -31,6 +31,12 @@ class ScriptError(Error):
     def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
         super().__init__(render_all(diagnostics).rstrip("\n"))
         self.diagnostics = diagnostics
+
+    @property
+    def kernel(self) -> bool:
+        """Whether all errors are about this kernel: another one may have what it lacks."""
+        errors = [item for item in self.diagnostics if item.severity is Severity.ERROR]
+        return bool(errors) and all(item.kernel for item in errors)
 
 
 _HERE = os.path.dirname(__file__) + os.sep

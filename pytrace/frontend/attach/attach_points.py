@@ -129,7 +129,10 @@ def places(probe: nodes.Probe, scope: Scope) -> list[Match]:
 def _places(wanted: list[Point], parts: tuple[Part, ...], span: Span, scope: Scope) -> list[Match]:
     """The targets of one attach point; a pattern as provider must have matches in at least one of the kinds."""
     scope.quiet = parts[0].wild
-    matches = [item for point in wanted for item in PROVIDERS[point.kind.name].expand(point, scope)]
+    matches = []
+    for point in wanted:
+        scope.user = point.kind.user
+        matches += PROVIDERS[point.kind.name].expand(point, scope)
     scope.quiet = False
     if parts[0].wild and wanted and not matches:
         names = ", ".join(point.kind.name for point in wanted)

@@ -43,18 +43,21 @@ class Scope(msgspec.Struct):
     """``--probe-filter``."""
     names: dict[tuple[str, str], Span] = msgspec.field(default_factory=dict)
     """Names of test and bench probes seen so far."""
-    empty: list[tuple[str, Span, tuple[str, ...]]] = msgspec.field(default_factory=list)
+    user: bool = False
+    """Set while a probe on files is expanded."""
+    empty: list[tuple[str, Span, tuple[str, ...], bool]] = msgspec.field(default_factory=list)
     """Messages about patterns of the current block without matches, shown if no other attach point matches."""
 
     def unmatched(self, message: str, span: Span, hints: Iterable[str] = ()) -> list[Match]:
         """Report a pattern without matches; no error if another attach point of the block has some."""
         if not self.quiet:
-            self.empty.append((message, span, tuple(hints)))
+            self.empty.append((message, span, tuple(hints), self.user))
         return []
 
     def end_block(self, *, attached: bool) -> None:
         """Called after all attach points of a block; *attached* when they have any targets."""
-        for message, span, hints in self.empty:
+        for message, span, hints, user in self.empty:
+            self.user = user
             if not attached:
                 self.missing(message, span, hints)
             elif self.options.verbose:
@@ -68,7 +71,7 @@ class Scope(msgspec.Struct):
         if self.config.missing_probes == "warn":
             self.diagnostics.warn(f"{message}; probe skipped", span, hints=hints, cause=True)
         else:
-            self.diagnostics.error(message, span, hints=hints)
+            self.diagnostics.error(message, span, hints=hints, kernel=not self.user)
         return []
 
     def error(self, message: str, span: Span, hints: Iterable[str] = ()) -> list[Match]:

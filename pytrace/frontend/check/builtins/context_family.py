@@ -30,7 +30,7 @@ def arg_n(checker: Checker, node: Node, _arguments: Arguments) -> Type:
     count = len(context.positional) or context.slots if context is not None else 0
     if count and number >= count:
         message = f"the probe has {counted(count, 'argument')}, so there is no {node.name}"
-        return checker.error(message, node.span)
+        return checker.error(message, node.span, kernel=bool(context and context.positional))
     checker.program.facts[node] = ArgumentIndex(number)
     return UINT64
 
@@ -52,7 +52,7 @@ def func(checker: Checker, node: Node, _arguments: Arguments) -> Type:
     if not at_entry and not checker.kernel.feature("get_func_ip"):
         hints = ["Linux 5.15 can (bpf_get_func_ip); kprobe has it here, and probe names a probe everywhere"]
         name = "a function" if kind is None else kind.name
-        checker.error(f"this kernel cannot tell {name} which function is traced", node.span, hints=hints)
+        checker.error(f"this kernel cannot tell {name} which function is traced", node.span, hints=hints, kernel=True)
     return KSym()
 
 

@@ -108,7 +108,7 @@ def length(checker: Checker, node: Node, arguments: Arguments) -> Type:
             checker.error(f"{first.name} has no keys to count", node.span)
         elif not checker.kernel.feature("for_each_map_elem"):
             hints = ["Linux 5.13 can (bpf_for_each_map_elem)"]
-            checker.error("this kernel cannot count the keys of maps in programs", node.span, hints=hints)
+            checker.error("this kernel cannot count the keys of maps in programs", node.span, hints=hints, kernel=True)
         checker.program.facts[node] = MapAccess(first.name)
         return INT64
     type_ = checker.value(first)

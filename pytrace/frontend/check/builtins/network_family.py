@@ -82,6 +82,7 @@ def socket_cookie(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``socket_cookie(sk)``."""
     if not checker.kernel.feature("socket_cookie"):
         hints = ["Linux 5.12 has it (bpf_get_socket_cookie)"]
-        checker.error("this kernel does not tell tracing programs cookies of sockets", node.span, hints=hints)
+        message = "this kernel does not tell tracing programs cookies of sockets"
+        checker.error(message, node.span, hints=hints, kernel=True)
     type_ = struct_argument(checker, node, arguments[0], "sock", "socket")
     return UNKNOWN if type_ is UNKNOWN else UINT64

@@ -260,7 +260,7 @@ def override(checker: Checker, node: Node, arguments: Arguments) -> Type:
     integer_argument(checker, node, arguments[0], "the result of override()")
     if not checker.kernel.feature("override_return"):
         message = "this kernel does not let programs replace what a function returns (CONFIG_BPF_KPROBE_OVERRIDE)"
-        return checker.error(message, node.span)
+        return checker.error(message, node.span, kernel=True)
     return VOID
 
 

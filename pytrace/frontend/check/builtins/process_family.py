@@ -53,7 +53,8 @@ def comm(checker: Checker, node: Node, arguments: Arguments) -> Type:
         return COMM
     integer_argument(checker, node, arguments[0], "the process id")
     if checker.kernel.function(TASK_OF_PID) is None:
-        return checker.error(f"comm() of another process needs a kernel with {TASK_OF_PID} (6.2)", node.span)
+        message = f"comm() of another process needs a kernel with {TASK_OF_PID} (6.2)"
+        return checker.error(message, node.span, kernel=True)
     kind = checker.unit.kind if checker.unit is not None else None
     if kind is not None and not checker.kernel.feature(f"kfunc_{kind.program_type}"):
         return checker.error(
@@ -61,6 +62,7 @@ def comm(checker: Checker, node: Node, arguments: Arguments) -> Type:
             f"the kernel does not let their programs call {TASK_OF_PID}",
             node.span,
             hints=[_where_allowed(checker)],
+            kernel=True,
         )
     return String(64)
 

@@ -106,7 +106,8 @@ def path(checker: Checker, node: Node, arguments: Arguments) -> Type:
     iterating = checker.unit is not None and checker.unit.kind.context is Context.ITERATOR
     if iterating and not checker.kernel.feature("iterator_paths"):
         hints = ["Linux 5.13 can (bpf_d_path)"]
-        return checker.error("this kernel cannot tell iterators the paths of files", node.span, hints=hints)
+        message = "this kernel cannot tell iterators the paths of files"
+        return checker.error(message, node.span, hints=hints, kernel=True)
     capacity = checker.config.max_strlen
     if len(arguments) > 1:
         size = literal_integer(checker, node, arguments[1], "the size of path()", 1, capacity)

@@ -54,7 +54,7 @@ def _kernel_address(checker: Checker, node: Node, name: str) -> int | None:
         return None
     if address is None:
         hints = () if checker.kernel.kernel_symbol(_ANY_VARIABLE) is not None else (_FUNCTIONS_ONLY,)
-        checker.error(f"the kernel has no symbol {name!r}", node.span, hints=hints)
+        checker.error(f"the kernel has no symbol {name!r}", node.span, hints=hints, kernel=True)
     return address
 
 
@@ -95,7 +95,8 @@ def ksym_name(checker: Checker, node: Node, arguments: Arguments) -> Type:
     pointer_argument(checker, node, arguments[0], "the address of ksym_name()")
     if not checker.kernel.feature("snprintf"):
         hints = ("Linux 5.13 does; ksym() prints the name of an address",)
-        return checker.error("this kernel cannot give names of symbols to programs", node.span, hints=hints)
+        message = "this kernel cannot give names of symbols to programs"
+        return checker.error(message, node.span, hints=hints, kernel=True)
     return String(SYMBOL_LENGTH)
 
 

@@ -124,9 +124,11 @@ class Checker:
     # ---------------------------------------------------------------------------------------- messages
 
     def error(
-        self, message: str, span: Span, *, hints: Iterable[str] = (), notes: Iterable[tuple[str, Span]] = ()
-    ) -> Type:
-        """Record an error. Returns UNKNOWN, which a rule can return in turn.
+        self, message: str, span: Span, *, hints: Iterable[str] = (), notes: Iterable[tuple[str, Span]] = (),
+        kernel: bool = False,
+    ) -> Type:  # fmt: skip
+        """Record an error; *kernel*: this kernel lacks something that others may have. Returns UNKNOWN, which a rule
+        can return in turn.
 
         An error inside a library macro is reported at the user's call of the macro.
         """
@@ -134,7 +136,7 @@ class Checker:
         outside = user_span(span)
         if outside is not span:
             all_notes.append(Note("inside the library, here", span))
-        self.diagnostics.error(message, outside, hints=hints, notes=all_notes)
+        self.diagnostics.error(message, outside, hints=hints, notes=all_notes, kernel=kernel)
         return UNKNOWN
 
     def warn(

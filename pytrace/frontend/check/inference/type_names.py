@@ -136,7 +136,7 @@ def _tagged(checker: Checker, node: nodes.StructTypeExpr, place: Span) -> Type:
     if type_ is None:
         # Suggestions need all type names of the kernel, which are slow to read, so they are collected on errors only.
         hints = did_you_mean(node.name, definitions.names(node.kind)) or definitions.skipped("defined in")
-        return checker.error(f"unknown {node.kind} {node.name!r}", place, hints=hints)
+        return checker.error(f"unknown {node.kind} {node.name!r}", place, hints=hints, kernel=True)
     return type_
 
 

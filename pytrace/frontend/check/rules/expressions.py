@@ -173,7 +173,8 @@ def read_map(checker: Checker, node: nodes.MapRef | nodes.MapIndex, state: MapSt
     shared = not type_.aggregate or (state.declaration is not None and state.declaration.kind == "hash")
     if isinstance(node, nodes.MapIndex) and not shared and not checker.kernel.feature("lookup_percpu_elem"):
         hints = ["Linux 5.19 can (bpf_map_lookup_percpu_elem); print() shows the value"]
-        return checker.error("this kernel cannot read a key of an aggregation in programs", node.span, hints=hints)
+        message = "this kernel cannot read a key of an aggregation in programs"
+        return checker.error(message, node.span, hints=hints, kernel=True)
     return value_type
 
 

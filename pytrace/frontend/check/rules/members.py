@@ -81,7 +81,8 @@ def _argument(checker: Checker, node: nodes.FieldAccess, base: nodes.Identifier)
     if argument is None:
         known = [item.name for item in checker.unit.context.arguments]
         hints = did_you_mean(node.name, known) or ((f"there are {', '.join(known)}",) if known else ())
-        return checker.error(f"the probe has no argument {node.name!r}", node.span, hints=hints)
+        message = f"the probe has no argument {node.name!r}"
+        return checker.error(message, node.span, hints=hints, kernel=not checker.unit.kind.user)
     type_ = argument_type(checker, argument)
     checker.program.fields[node] = FieldPath("argument", type_, argument=argument)
     return loaded(type_)
@@ -123,7 +124,8 @@ def _struct_field(checker: Checker, node: nodes.FieldAccess, type_: Struct, how:
         hints = did_you_mean(node.name, type_.names())
         if not type_.fields and type_.size == 0:
             hints = (f"{type_} is an incomplete type here: its members are not known",)
-        return checker.error(f"{type_} has no member {node.name!r}", node.span, hints=hints)
+        message = f"{type_} has no member {node.name!r}"
+        return checker.error(message, node.span, hints=hints, kernel=_of_kernel(type_, checker))
     checker.program.fields[node] = FieldPath(how, field.type, field.offset, field.bit_offset, field.bit_size)
     return loaded(field.type)
 
@@ -227,7 +229,8 @@ def offset_of(checker: Checker, node: nodes.Offsetof) -> Type:
         field = type_.find(step)
         if field is None:
             hints = did_you_mean(step, type_.names())
-            return checker.error(f"{type_} has no member {step!r}", node.span, hints=hints)
+            message = f"{type_} has no member {step!r}"
+            return checker.error(message, node.span, hints=hints, kernel=_of_kernel(type_, checker))
         if field.bit_size:
             return checker.error(f"{step!r} is a bitfield, which has no byte offset", node.span)
         relied.append((type_, field))

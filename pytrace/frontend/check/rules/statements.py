@@ -226,7 +226,7 @@ def _pairs(checker: Checker, node: nodes.MapRef) -> Type:
         return checker.error(f"{node.name} has no keys to iterate over", node.span, notes=notes)
     if not checker.kernel.feature("for_each_map_elem"):
         hints = ["Linux 5.13 can (bpf_for_each_map_elem); print() shows all keys of a map"]
-        checker.error("this kernel cannot iterate over maps in programs", node.span, hints=hints)
+        checker.error("this kernel cannot iterate over maps in programs", node.span, hints=hints, kernel=True)
     key, value = state.key.type, state.value.type
     if isinstance(key, Unknown) or isinstance(value, Unknown):
         if checker.final:
