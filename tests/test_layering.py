@@ -29,7 +29,7 @@ ONLY_IN = {
     "pyroute2": "runtime/host",
     "textual": "live",
     "rich": "live",
-    "zstandard": ("results", "runtime/dwarf"),
+    "zstandard": ("remote", "results", "runtime/dwarf"),
 }
 """Libraries that one package alone may import, or one for each library that it calls."""
 

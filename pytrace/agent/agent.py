@@ -17,11 +17,13 @@ from importlib.util import find_spec
 from msgspec.structs import replace
 
 import pytrace
+from pytrace.agent.host_facts import HostFacts
 from pytrace.agent.inbox import Inbox, Signals, end_requests
 from pytrace.agent.naming import Naming
 from pytrace.agent.outbox import Outbox
 from pytrace.core.costs import RunCost
 from pytrace.core.diagnostics import Error, MisfitError, TraceError, render_error
+from pytrace.core.kernel_facts import MOST_CPUS
 from pytrace.core.manifest import CompiledScript as CompiledFile
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source
@@ -35,6 +37,7 @@ from pytrace.remote.messages import (
     Beat,
     End,
     Hello,
+    Inquiry,
     Misfit,
     Reason,
     Refused,
@@ -50,6 +53,7 @@ from pytrace.runtime.output.channel import Channel
 
 PATIENCE = 60.0
 """Seconds until the request must have come."""
+REQUEST = "request"
 TURN, BUSY = 0.1, 0.005
 """Seconds of one wait for events, and of one while messages wait for room."""
 MOST_WARNINGS = 1000
@@ -76,7 +80,10 @@ class Agent:
         self, source: Inbox, outbox: Outbox, signals: Signals, caught: list[warnings.WarningMessage]
     ) -> None:
         self._input, self._outbox, self._signals, self._caught = source, outbox, signals, caught
-        self._warned = self._events = self._number = 0
+        self._warned = self._events = self._number = self._prepared = 0
+        """The last: bytes of messages before the run."""
+        self._stated = False
+        """Whether facts about this host were stated."""
         self._reason: Reason | None = None
         self._heard = self._next = 0.0
         """When the controller was last heard; when the next snapshot is due."""
@@ -125,7 +132,7 @@ class Agent:
         Raises:
             TraceError: it is none, or does not come.
         """
-        request = self._awaited("request")
+        request = self._awaited(REQUEST)
         if request is None:
             return None
         if not isinstance(request, (Request, Relay)):
@@ -141,12 +148,15 @@ class Agent:
     def _awaited(self, name: str) -> messages.ToAgent | None:
         """The next message but for beats; None if the input ends before it.
 
+        A request must come in time. Other messages may take longer, as long as the controller is there.
+
         Raises:
             TraceError: it does not come: *name* is what the error calls it.
         """
         end = time.monotonic() + PATIENCE
         message: messages.ToAgent = Beat()
         while isinstance(message, Beat):
+            end = end if name == REQUEST else time.monotonic() + PATIENCE
             while not self._input.waiting:
                 self._outbox.advance()
                 if self._input.over or self._signals.arrived or self._outbox.broken:
@@ -171,31 +181,40 @@ class Agent:
         Raises:
             Error: the script does not run here.
         """
-        selected, compiled = _arguments(request), request.compiled
-        while compiled:
+        selected, facts = _arguments(request), HostFacts(request.questions)
+        variant = Variant(request.compiled)
+        if request.variants and not request.compiled:
+            variant = self._variant(MisfitError("no file was sent", kernel=True), facts)
+        while variant.compiled:
             try:
                 source = Source(request.script, request.text)
-                script = CompiledScript(CompiledFile.from_bytes(compiled), source, CompileOptions())
+                script = CompiledScript(CompiledFile.from_bytes(variant.compiled), source, CompileOptions())
                 return self._open(script, request, selected), False
             except MisfitError as error:
                 if not request.text:
                     raise
-                compiled = self._variant(error) if request.variants and (error.lacks or error.cpus) else b""
-                if not compiled:
+                variant = self._variant(error, facts) if request.variants else Variant()
+                if not variant.compiled:
                     self._outbox.put(Warned(f"{error.message}: the script is compiled here"))
-        return self._open(_compiled(request, selected), request, selected), True
+        return self._open(_compiled(request, selected, variant.error), request, selected), True
 
-    def _variant(self, error: MisfitError) -> bytes:
-        """What the controller has instead of a file that does not fit; empty if it has nothing.
+    def _variant(self, error: MisfitError, facts: HostFacts) -> Variant:
+        """What the controller has instead of a file that does not fit.
 
         Raises:
             TraceError: it does not answer.
         """
-        self._outbox.put(Misfit(lacks=error.lacks, cpus=min(error.cpus, messages.MOST_CPUS)))
-        answer = self._awaited("variant")
-        if isinstance(answer, Variant):
-            return answer.compiled
-        raise TraceError("the controller ended the run before it began")
+        # What was compiled for the facts about this host, and does not fit, is about other things.
+        digest = facts.digest() if error.kernel and not self._stated else ""
+        if not (digest or error.lacks or error.cpus):
+            return Variant()
+        self._outbox.put(Misfit(lacks=error.lacks, cpus=min(error.cpus, MOST_CPUS), facts=digest))
+        while isinstance(answer := self._awaited("variant"), Inquiry):
+            self._outbox.put(facts.answer(answer))
+        if not isinstance(answer, Variant):
+            raise TraceError("the controller ended the run before it began")
+        self._stated |= bool(digest)
+        return answer
 
     def _open(self, script: CompiledScript, request: Request, selected: Arguments) -> Trace:
         limits = request.limits
@@ -212,6 +231,7 @@ class Agent:
         error: TraceError | None = None
         with trace:
             try:
+                self._prepared = self._outbox.sent
                 self._outbox.put(Attached(probes=len(trace.script.probes), compiled_here=here))
                 self._heard = self._next = time.monotonic()
                 while self._reason is None:
@@ -280,7 +300,7 @@ class Agent:
         """Queue a snapshot, unless that many *times* its size are more than is left. Returns whether it was."""
         self._number += 1
         data = top_keys.fitting(trace.snapshot().data, messages.LARGEST_SNAPSHOT)
-        if self._outbox.sent + times * (len(data) * 4 // 3) > most:
+        if self._outbox.sent - self._prepared + times * (len(data) * 4 // 3) > most:
             return False
         self._outbox.put(Snapshot(
             number=self._number, data=data, lost=messages.total(trace.losses),
@@ -324,8 +344,8 @@ def _arguments(request: Request) -> Arguments:
     return arguments
 
 
-def _compiled(request: Request, selected: Arguments) -> CompiledScript:
-    """The script, compiled from its text.
+def _compiled(request: Request, selected: Arguments, error: str) -> CompiledScript:
+    """The script, compiled from its text. *error*: why the controller could not for this host.
 
     Raises:
         ScriptError, TraceError: it has errors, or this machine cannot compile.
@@ -333,6 +353,8 @@ def _compiled(request: Request, selected: Arguments) -> CompiledScript:
     options = replace(compile_options(selected), positional=request.parameters, named=request.named)
     source = Source(request.script, request.text)
     if find_spec("llvmlite") is None:
+        if error:
+            raise TraceError(f"the script cannot be compiled for this host:\n{error.rstrip()}")
         hints = ("install pytrace there, with its compiler",)
         raise TraceError("the script must be compiled here, and this host has no compiler", hints=hints)
     return CompiledScript(build(source, options, cached=True), source, options)

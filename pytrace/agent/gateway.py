@@ -28,18 +28,21 @@ from pytrace.remote.messages import (
     Attached,
     Beat,
     End,
+    Inquiry,
     Misfit,
     Need,
     Reason,
     Relay,
     Reports,
     Snapshot,
+    Stated,
     Stop,
     Variant,
 )
 from pytrace.remote.push import Archive as Pushed
 from pytrace.remote.push import Pusher
 from pytrace.remote.rollout import Relayed
+from pytrace.remote.variants import Kind, Outcome
 
 TURN, BUSY = 0.1, 0.005
 """Seconds of one wait for the controller, and of one while messages wait for room."""
@@ -62,9 +65,9 @@ class Gateway:
         self._limits = relay.request.limits
         self._stages, self._stopping = Relayed(), Stopping()
         self._reason: Reason | None = None
-        self._questions: SimpleQueue[Misfit | Need] = SimpleQueue()
+        self._questions: SimpleQueue[Misfit | Need | Stated] = SimpleQueue()
         """Of the thread, for the controller."""
-        self._variants: dict[tuple[frozenset[str], int], bytes | None] = {}
+        self._variants: dict[Kind, Outcome | None] = {}
         self._archives: dict[tuple[str, str], Future[Pushed]] = {}
         self._told: dict[str, State] = {}
         self._number = self._seen = 0
@@ -102,13 +105,16 @@ class Gateway:
 
     # ---- questions that only the controller answers, asked by the thread
 
-    def _variant(self, lacks: frozenset[str], cpus: int) -> bytes | None:
+    def _variant(self, kind: Kind, facts: bytes) -> Outcome | None:
         """A variant, None while the controller has not sent it."""
-        kind = lacks, cpus
+        outcome = self._variants.get(kind)
         if kind not in self._variants:
             self._variants[kind] = None
-            self._questions.put(Misfit(lacks=tuple(sorted(lacks)), cpus=cpus))
-        return self._variants[kind]
+            self._questions.put(Misfit(lacks=tuple(sorted(kind.lacks)), cpus=kind.cpus, facts=kind.facts))
+        elif outcome is not None and outcome.wanted and facts:
+            self._variants[kind] = outcome = None
+            self._questions.put(Stated(facts=kind.facts, data=facts))
+        return outcome
 
     def _archive(self, python: str, machine: str) -> Future[Pushed]:
         """What is pushed, once the controller has sent it."""
@@ -146,8 +152,10 @@ class Gateway:
                 self._stages.add([name for name in hosts if name in self._names])
             case Stop():
                 self._stop("stop")
-            case Variant(compiled, lacks, cpus):
-                self._variants[frozenset(lacks), cpus] = compiled
+            case Variant(compiled, lacks, cpus, facts, error):
+                self._variants[Kind(frozenset(lacks), cpus, facts)] = Outcome(compiled, error)
+            case Inquiry(facts=facts, questions=questions, whole=whole):
+                self._variants[Kind(facts=facts)] = Outcome(questions=questions, wanted=whole)
             case Archive(python=python, machine=machine) if (python, machine) in self._archives:
                 future = self._archives.pop((python, machine))
                 if message.error:

@@ -18,12 +18,13 @@ from pytrace.cli.options import OPTIONS, CommandLine, read
 from pytrace.cli.request import Script
 from pytrace.cli.scripts.command_parser import CommandParser
 from pytrace.core.config import Config
-from pytrace.core.diagnostics import Diagnostics, TraceError, bytes_shown
+from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError, bytes_shown
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.options.run_options import SAMPLE, RunOptions
 from pytrace.interface.asked_hosts import Nodes
-from pytrace.interface.fleet import PAUSE, Program
+from pytrace.interface.fleet import PAUSE
+from pytrace.interface.kinds_of_hosts import Program
 from pytrace.remote import messages as protocol
 from pytrace.remote import top_keys
 from pytrace.remote.carriage import WORKERS, interruptions
@@ -229,28 +230,39 @@ def _program(arguments: Namespace, line: CommandLine, options: RunOptions, scrip
     if script.wants_help:
         raise TraceError("--help of a script is shown without pytrace fleet")
     compile_options = replace(request.compile_options(line, options, script), ahead=True, resets=False)
-    compiled = script.compiled or b""
-    if not (compiled or arguments.compile_there):
-        compiled = _compiled(script, compile_options, options).to_bytes()
-    return Program(options.script, script.source, compile_options, compiled)
+    if script.compiled or arguments.compile_there:
+        return Program(options.script, script.source, compile_options, script.compiled or b"",
+                       variants=bool(script.compiled and script.source.text))  # fmt: skip
+    return _compiled(script, compile_options, options)
 
 
-def _compiled(script: Script, compile_options: CompileOptions, options: RunOptions) -> CompiledScript:
-    """The script, compiled ahead of time on this machine, with its parameters fixed.
+def _compiled(script: Script, compile_options: CompileOptions, options: RunOptions) -> Program:
+    """The script, compiled ahead of time on this machine, with its parameters fixed; for hosts only if what it needs is
+    not in this kernel.
 
     Raises:
-        ScriptError, TraceError: it cannot be.
+        ScriptError, TraceError: it has other errors.
     """
     from pytrace import pipeline  # with it the compiler
 
-    diagnostics = Diagnostics()
+    diagnostics, compiled = Diagnostics(), b""
+    kernel = commands.live_kernel(options, ahead=True)
     try:
-        kernel = commands.live_kernel(options, ahead=True)
-        return pipeline.compile_script(script.source, compile_options, kernel, diagnostics)
+        compiled = pipeline.compile_script(script.source, compile_options, kernel, diagnostics).to_bytes()
+    except ScriptError:
+        if not diagnostics.kernel:
+            raise
     finally:
-        messages.show(diagnostics, warnings=options.warnings)
-        if diagnostics.failed:
-            sys.stderr.write("HINT: with --compile-there each host compiles the script for itself\n")
+        if diagnostics.kernel:
+            first = diagnostics.errors[0].message
+            _tell(f"this kernel lacks what the script needs ({first}): it is compiled for each kind of host")
+        else:
+            messages.show(diagnostics, warnings=options.warnings)
+            if diagnostics.failed:
+                sys.stderr.write("HINT: with --compile-there each host compiles the script for itself\n")
+    return Program(
+        options.script, script.source, compile_options, compiled, variants=True, questions=tuple(kernel.questions)
+    )
 
 
 # ---------------------------------------------------------------------------------------------- the answer

@@ -6,7 +6,7 @@ import os
 import shlex
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, TypeAlias, TypedDict, Unpack
 
 import msgspec
 from msgspec.structs import replace
@@ -25,6 +25,9 @@ from pytrace.core.types import Type
 from pytrace.interface import selection
 from pytrace.interface.errors import TraceWarning, placed, warn
 from pytrace.interface.selection import Names, Users
+
+if TYPE_CHECKING:
+    from pytrace.runtime.live_kernel import LiveKernel
 
 Script: TypeAlias = "str | os.PathLike[str]"
 """The text of a script, or the path of a file; a string without ``{``, ``<`` and line ends is a path."""
@@ -254,14 +257,21 @@ def compile(script: Script, **arguments: Unpack[Arguments]) -> CompiledScript:  
         return CompiledScript(build(source, options, arguments.get("cached", True)), source, options)
 
 
-def ahead_of_time(source: Source, options: CompileOptions, cpus: int = 0) -> manifest.CompiledScript:
-    """A script compiled for other machines, with up to *cpus* CPUs (0: the usual number).
+def ahead_of_time(source: Source, options: CompileOptions, kernel: LiveKernel | None = None) -> manifest.CompiledScript:
+    """A script compiled for other machines, by the facts about *kernel* (None: this machine).
 
     Raises:
         ScriptError, TraceError: it has errors, or parts that only this machine can compile.
     """
     with _COMPILING:
-        return _compiled(source, replace(options, ahead=True), cpus)
+        return _compiled(source, replace(options, ahead=True), kernel)
+
+
+def live_kernel(options: CompileOptions, *, ahead: bool = False, cpus: int = 0) -> LiveKernel:
+    """Facts about this machine; *ahead* and *cpus* as for :class:`pytrace.runtime.live_kernel.LiveKernel`."""
+    from pytrace.runtime.live_kernel import LiveKernel
+
+    return LiveKernel(disabled=options.disabled, debuginfo=options.debuginfo, ahead=ahead, cpus=cpus)
 
 
 def check_names(arguments: Arguments) -> None:
@@ -337,13 +347,12 @@ def build(source: Source, options: CompileOptions, cached: bool = False) -> mani
     return script
 
 
-def _compiled(source: Source, options: CompileOptions, cpus: int = 0) -> manifest.CompiledScript:
+def _compiled(source: Source, options: CompileOptions, kernel: LiveKernel | None = None) -> manifest.CompiledScript:
     from pytrace import pipeline
-    from pytrace.runtime.live_kernel import LiveKernel
 
     diagnostics = Diagnostics()
-    kernel = LiveKernel(disabled=options.disabled, debuginfo=options.debuginfo, ahead=options.ahead, cpus=cpus)
     with placed(diagnostics):
+        kernel = kernel or live_kernel(options, ahead=options.ahead)
         return pipeline.compile_script(source, options, kernel, diagnostics)
 
 

@@ -13,9 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.options.run_options import SAMPLE
-from pytrace.core.source import Source
 from pytrace.interface import asked_hosts
 from pytrace.interface.asked_hosts import AskedHosts, Nodes
 from pytrace.interface.compiled import (
@@ -26,8 +24,11 @@ from pytrace.interface.compiled import (
     check_names,
     compile_options,
     folders,
+    live_kernel,
     read,
 )
+from pytrace.interface.errors import ScriptError
+from pytrace.interface.kinds_of_hosts import Compiler, Program
 from pytrace.interface.selection import Users
 from pytrace.interface.snapshots import Snapshot
 from pytrace.interface.stack_names import StackNames
@@ -40,7 +41,6 @@ from pytrace.remote.hosts import Host
 from pytrace.remote.kubernetes.pods import Cluster
 from pytrace.remote.messages import Limits, Options, Relay, Request, Route
 from pytrace.remote.push import Pusher, bootstrap
-from pytrace.remote.variants import Compile
 from pytrace.results.snapshot import WITHOUT_ANSWER, SnapshotData
 
 NOT_HERE = frozenset({"pid", "pids", "command", "follow", "netns", "cached", "mark_unreadable"})
@@ -68,27 +68,6 @@ class HostReport(msgspec.Struct, frozen=True):
     """Seconds by which its clock is ahead of this machine's, and the error of that."""
 
 
-class Program(msgspec.Struct, frozen=True):
-    """A script that is ready to be sent."""
-
-    name: str
-    source: Source
-    options: CompileOptions
-    """With its parameters, and for variants of it."""
-    compiled: bytes = b""
-    """Its ahead-of-time file; empty: each host compiles the text."""
-
-    @property
-    def variants(self) -> bool:
-        """Whether it can be compiled for hosts that the file does not fit."""
-        return bool(self.source.text and self.compiled)
-
-    def variant(self, lacks: frozenset[str], cpus: int) -> bytes:
-        """The file for hosts that lack features of the kernel, or have more CPUs."""
-        options = replace(self.options, disabled=self.options.disabled | lacks)
-        return ahead_of_time(self.source, options, cpus).to_bytes()
-
-
 class Fleet:
     """A script on many hosts: :func:`fleet` makes it, ``with`` or ``async with`` starts it.
 
@@ -96,12 +75,12 @@ class Fleet:
     """
 
     def __init__(
-        self, request: Request, asked: AskedHosts, answer: Answer, stages: rollout.Rollout, variant: Compile,
+        self, request: Request, asked: AskedHosts, answer: Answer, stages: rollout.Rollout, compiler: Compiler,
         pusher: Pusher | None, tell: Callable[[str], object], tree: Tree | None, stacks: StackNames,
     ) -> None:  # fmt: skip
         self._stopping = Stopping()
         self._request, self._hosts, self._answer, self._stages = request, asked, answer, stages
-        self._variant, self._pusher, self._tell = variant, pusher, tell
+        self._compiler, self._pusher, self._tell = compiler, pusher, tell
         self._tree, self._stacks = tree, stacks
         self._controller: controller.Controller | None = None
         self._thread: threading.Thread | None = None
@@ -116,7 +95,7 @@ class Fleet:
         self._folder = controller.folder()
         self._controller = controller.Controller(
             self._hosts.names, self._request, self._answer, self._folder.name,
-            self._variant if self._request.variants else None, self._pusher, tree=self._tree,
+            self._compiler if self._request.variants else None, self._pusher, tree=self._tree,
         )  # fmt: skip
         self._thread = threading.Thread(target=self._ask, name="pytrace-fleet", daemon=True)
         self._thread.start()
@@ -142,6 +121,8 @@ class Fleet:
             self._hosts.ask(self._request.limits, self._asked, self._stages, self._tell, self._stopping)
         except BaseException as error:  # noqa: BLE001  (raised again in the thread that waits)
             self._error = error
+        finally:
+            self._compiler.close()
 
     def _join(self) -> None:
         assert self._thread is not None
@@ -347,15 +328,15 @@ def fleet(
     relay = Relay(protocol=messages.PROTOCOL, request=request, route=Route(gateway=""), command="", push=push,
                   most_keys=max_keys)  # fmt: skip
     tree = asked.tree(relay) if asked.tree is not None else None
-    return Fleet(request, asked, answer, stages, program.variant, pusher, tell, tree, stacks)
+    return Fleet(request, asked, answer, stages, Compiler(program), pusher, tell, tree, stacks)
 
 
 def _request(program: Program, limits: Limits, arguments: Arguments) -> Request:
     rates = arguments.get("max_rate", {})
     return messages.checked(Request(
         protocol=messages.PROTOCOL, script=program.name, text=program.source.text, limits=limits,
-        compiled=program.compiled, variants=program.variants, parameters=program.options.positional,
-        named=program.options.named,
+        compiled=program.compiled, variants=program.variants, questions=program.questions,
+        parameters=program.options.positional, named=program.options.named,
         options=Options(
             unsafe=arguments.get("unsafe", False), comm=_names(arguments.get("comm", ())),
             uid=_names(arguments.get("uid", ())), cgroup=_names(arguments.get("cgroup", ())),
@@ -367,12 +348,21 @@ def _request(program: Program, limits: Limits, arguments: Arguments) -> Request:
 
 def _program(script: Script | CompiledScript, arguments: Arguments, compile_there: bool) -> Program:
     if isinstance(script, CompiledScript):
-        return Program(script.name, script.source, script.options, script.ahead_of_time().to_bytes())
-    options = compile_options(arguments)
-    source, data = read(script)
-    if data is None:
-        data = b"" if compile_there else ahead_of_time(source, options).to_bytes()
-    return Program(source.name, source, options, data)
+        source, options = script.source, script.options
+        data = script.ahead_of_time().to_bytes() if script.ahead else None
+    else:
+        options = compile_options(arguments)
+        source, data = read(script)
+    if data is not None or compile_there:
+        return Program(source.name, source, options, data or b"", variants=bool(data and source.text))
+    kernel = live_kernel(options, ahead=True)
+    try:
+        compiled = ahead_of_time(source, options, kernel).to_bytes()
+    except ScriptError as error:
+        if not error.kernel:
+            raise
+        compiled = b""
+    return Program(source.name, source, options, compiled, variants=True, questions=tuple(kernel.questions))
 
 
 def _names(value: Users) -> tuple[str, ...]:

@@ -33,6 +33,7 @@ from pytrace.remote.messages import (
     Request,
     Send,
     Snapshot,
+    Stated,
     Warned,
     over_budget,
 )
@@ -201,11 +202,15 @@ class Controller:
                 return
             line = line[first.start() :]
         host.heard = now
-        self._message(host, messages.from_agent(line), now)
+        message = messages.from_agent(line)
+        if isinstance(message, Stated):
+            # Facts that were asked for are no results.
+            self._bytes[host.name] -= len(line)
+        self._message(host, message, now)
 
     def _message(self, host: Host, message: FromAgent, now: float) -> None:
         match message:
-            case Need() | Send() | Hello() | Clock() | Misfit():
+            case Need() | Send() | Hello() | Clock() | Misfit() | Stated():
                 self._prepare(host, message)
             case Attached():
                 # What a login said is no reason for what comes now.
@@ -232,13 +237,15 @@ class Controller:
                 text = _first_line(message.error) or f"the run ended early ({message.reason})" if early else ""
                 self._over(host, State.CUT_SHORT if early else State.ANSWERED, text)
 
-    def _prepare(self, host: Host, message: Need | Send | Hello | Clock | Misfit) -> None:
+    def _prepare(self, host: Host, message: Need | Send | Hello | Clock | Misfit | Stated) -> None:
         """Take a message of a host that does not run yet."""
         match message:
             case Need() if isinstance(host, Gateway) and host.state is State.RUNNING:
                 host.needs.append(message)
             case Misfit() if isinstance(host, Gateway):
                 host.misfits.append(message)
+            case Stated() if isinstance(host, Gateway):
+                self.variants.given(host, message)
             case Need():
                 host.need, host.pushing = message, True
             case Send():
@@ -247,6 +254,8 @@ class Controller:
                 host.hello = message
             case Misfit():
                 self.variants.wanted(host, message)
+            case Stated():
+                self.variants.stated(host, message)
             case Clock():
                 # Another one is the answer to a beat before the last one.
                 if host.beat and message.sent == host.beat:

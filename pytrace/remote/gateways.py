@@ -61,8 +61,11 @@ class Gateway(Host):
             for name in self.ask:
                 hosts[name].asked = True
             self.ask.clear()
-        lines += [variants.of_kind(misfit) for misfit in self.misfits]
-        self.misfits.clear()
+        for misfit in list(self.misfits):
+            line, last = variants.of_kind(misfit, self)
+            lines.append(line)
+            if last:
+                self.misfits.remove(misfit)
         for need in list(self.needs):
             answer = pusher.forwarded(need) if pusher is not None else None
             if answer is not None:

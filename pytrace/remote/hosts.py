@@ -80,6 +80,10 @@ class Host(msgspec.Struct):
     """Features that it does not have, as far as it was asked."""
     cpus: int = 0
     """CPUs that the script must be compiled for; 0 if that does not matter."""
+    facts: str = ""
+    """Digest of the facts that the script must be compiled for; empty if it need not."""
+    inquired: bool = False
+    """Whether it is to state them."""
     variants: int = 0
     """Variants that it has asked for."""
     asked: bool = False

@@ -15,6 +15,7 @@ from msgspec import Meta
 from pytrace.base import typed_json
 from pytrace.core.costs import RunCost
 from pytrace.core.diagnostics import TraceError
+from pytrace.core.kernel_facts import LARGEST_PACKED, MOST_CPUS, Digest, Questions
 from pytrace.core.kernel_info import FEATURES
 from pytrace.core.options import memory_sizes
 from pytrace.core.options.run_options import ACTIONS, SAMPLE, Budget
@@ -35,8 +36,6 @@ LARGEST_SNAPSHOT = LONGEST_MESSAGE // 4 * 3 - 1024
 LONGEST_TIME = 30 * 86400.0
 """Seconds of the longest run."""
 LARGEST_RATE = 1e9
-MOST_CPUS = 8192
-"""``CONFIG_NR_CPUS`` of the largest kernels (arch/x86/Kconfig)."""
 
 Text: TypeAlias = Annotated[str, Meta(max_length=1 << 20)]
 Name: TypeAlias = Annotated[str, Meta(max_length=4096)]
@@ -117,7 +116,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 class Request(msgspec.Struct, frozen=True, kw_only=True, tag="run"):
     """The first line: a script to run.
 
-    With both *compiled* and *text* the text is compiled where the compiled form does not fit.
+    With both *compiled* and *text* the text is compiled where the compiled form does not fit. With *variants* and
+    without *compiled*, the agent asks for one (:class:`Misfit`).
     """
 
     protocol: int
@@ -132,6 +132,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, tag="run"):
     limits: Limits
     variants: bool = False
     """Whether :class:`Misfit` is answered."""
+    questions: Questions = ()
+    """What its facts answer."""
     places: bool = False
     """Whether user stacks have places in place of functions, which are named when asked for (:class:`NamePlaces`)."""
 
@@ -203,8 +205,22 @@ class Variant(msgspec.Struct, frozen=True, tag="variant"):
 
     compiled: bytes = b""
     lacks: Names = ()
-    """As in the question; so is *cpus*. Gateways ask for several kinds of hosts."""
+    """As in the question; so are *cpus* and *facts*. Gateways ask for several kinds of hosts."""
     cpus: int = 0
+    facts: Digest = ""
+    error: Text = ""
+    """Why there is no file, as the command prints it."""
+
+
+class Inquiry(msgspec.Struct, frozen=True, kw_only=True, tag="inquiry"):
+    """An answer to :class:`Misfit`, before another one: the agent states its facts (:class:`Stated`)."""
+
+    facts: Digest
+    """Their digest in the question. Gateways ask for several kinds of hosts."""
+    questions: Questions = ()
+    """What facts must answer, too."""
+    whole: bool = False
+    """Whether they are sent; otherwise their new digest is."""
 
 
 class Place(msgspec.Struct, frozen=True, array_like=True):
@@ -231,7 +247,7 @@ class Stop(msgspec.Struct, frozen=True, tag="stop"):
     """End the run as ``exit()`` does."""
 
 
-ToAgent: TypeAlias = Request | Relay | Ask | Archive | Code | Variant | NamePlaces | Beat | Stop
+ToAgent: TypeAlias = Request | Relay | Ask | Archive | Code | Variant | Inquiry | NamePlaces | Beat | Stop
 
 
 def checked(request: Request) -> Request:
@@ -286,10 +302,22 @@ class Clock(msgspec.Struct, frozen=True, tag="clock"):
 
 
 class Misfit(msgspec.Struct, frozen=True, kw_only=True, tag="misfit"):
-    """The compiled form does not fit this host, but one without these features and for as many CPUs does."""
+    """The compiled form does not fit this host, but one without these features and for as many CPUs does; or one that
+    is compiled for the facts about this host.
+    """
 
     lacks: Annotated[tuple[Name, ...], Meta(max_length=len(FEATURES))] = ()
     cpus: Annotated[int, Meta(ge=0, le=MOST_CPUS)] = 0
+    facts: Digest = ""
+    """Digest of the facts that answer the questions of the request."""
+
+
+class Stated(msgspec.Struct, frozen=True, kw_only=True, tag="facts"):
+    """The answer to :class:`Inquiry`."""
+
+    facts: Digest
+    data: Annotated[bytes, Meta(max_length=LARGEST_PACKED)] = b""
+    """The facts (:mod:`pytrace.core.kernel_facts`), compressed, if they were asked for."""
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True, tag="refused"):
@@ -420,7 +448,8 @@ def over_budget(cost: RunCost | None) -> bool:
 
 
 FromAgent: TypeAlias = (
-    Need | Send | Hello | Clock | Misfit | Refused | Attached | Reports | Snapshot | Warned | End | NamedPlaces
+    Need | Send | Hello | Clock | Misfit | Stated | Refused | Attached | Reports | Snapshot | Warned | End
+    | NamedPlaces
 )
 
 

@@ -12,20 +12,24 @@ import pytest
 from msgspec.structs import replace
 
 import pytrace
+from pytrace.core import kernel_facts
 from pytrace.remote.messages import (
     Attached,
     Beat,
     End,
+    Inquiry,
     Misfit,
     NamedPlaces,
     NamePlaces,
     Place,
     Refused,
     Snapshot,
+    Stated,
     Stop,
     Variant,
     Warned,
 )
+from pytrace.remote.variants import unpacked
 from pytrace.runtime.live_kernel import LiveKernel
 from tests.support import small_program
 from tests.support.agents import COUNTING, Agent, agent, call, request
@@ -184,6 +188,31 @@ def test_a_file_for_fewer_cpus_is_replaced_by_a_variant() -> None:
         running.say(Stop())
         assert running.next(Refused).text == "ERROR: the controller ended the run before it began\n"
         running.wait()
+
+
+def test_a_file_for_another_kernel_is_replaced_by_one_for_the_facts_of_this() -> None:
+    """They are stated once: what does not fit then is something else."""
+    script = pytrace.compile("t:sched:sched_process_exec { @[args.pid] = count(); }").ahead_of_time()
+    manifest = script.manifest
+    assert manifest.ahead is not None
+    rows = tuple((*row[:4], "999", *row[5:]) if row[0] == "tracepoint" else row for row in manifest.ahead.relies)
+    facts = ((*manifest.facts[0][:4], "another build", ""), *manifest.facts[1:])
+    other = replace(script, manifest=replace(manifest, facts=facts, ahead=replace(manifest.ahead, relies=rows)))
+    with agent() as running:
+        asked = request("begin { @ = 1; exit(); }", compiled=other.to_bytes())
+        running.say(replace(asked, variants=True, questions=(("tracepoints", "sched", "sched_process_exec"),)))
+        digest = running.next(Misfit).facts
+        running.say(Inquiry(facts=digest, whole=True))
+        stated = running.next(Stated)
+        assert stated.facts == digest == kernel_facts.digest(unpacked(stated.data))
+        question = ("kernel_symbol", "vfs_read")
+        running.say(Beat(), Inquiry(facts=digest, questions=(question,)))
+        assert running.next(Stated).facts not in ("", digest)
+        running.say(Variant(other.to_bytes()))
+        assert running.next(Attached).compiled_here
+        running.end()
+        assert counted(running) == 1
+        assert not [message for message in running.heard[running.heard.index(stated) :] if isinstance(message, Misfit)]
 
 
 def test_errors_are_those_of_the_command() -> None:

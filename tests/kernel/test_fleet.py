@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -242,6 +243,39 @@ def test_gateways_behind_gateways(tmp_path: Path) -> None:
         out, error = fleet.communicate(timeout=patience(60))
     assert (fleet.returncode, out.strip()) == (1, "@: 1")
     assert "a2,b[1-2],c1: not asked: the roll-out stopped (a1: its script ended with status 2)\n" in error
+
+
+FORMAT = "/sys/kernel/tracing/events/sched/sched_process_exec/format"
+OTHER_AGENT = "import sys; sys.modules['llvmlite'] = None; from pytrace.agent.agent import run; sys.exit(run())"
+"""An agent without a compiler."""
+
+
+@pytest.fixture
+def other_kernel(tmp_path: Path) -> str:
+    """A command for agents, which on hosts ``b…`` cannot compile, and whose kernel has another name for a field."""
+    text = Path(FORMAT).read_text().replace("old_pid", "former_pid")
+    (tmp_path / "format").write_text(text)
+    (tmp_path / "notes").write_bytes(Path("/sys/kernel/notes").read_bytes()[:-1] + b"x")
+    mounts = f"mount --bind {tmp_path}/format {FORMAT} && mount --bind {tmp_path}/notes /sys/kernel/notes"
+    start = f'{mounts} && exec {sys.executable} -c "{OTHER_AGENT}"'
+    return f"case %h in b*) exec unshare -m sh -c {shlex.quote(start)};; *) exec {AGENT};; esac"
+
+
+def test_a_kernel_for_which_the_controller_compiles(other_kernel: str, tmp_path: Path) -> None:
+    """Its own lacks what the script needs; so does that of a1. One of the others is behind a gateway."""
+    routes = topology(tmp_path, "g1", "g1: b2")
+    words = ("--hosts", "a1,b[1-2]", "--by", "host", "--topology", routes, "--agent", other_kernel)
+    script = "t:sched:sched_process_exec { @[args.pid == args.former_pid] = count(); }"
+    with local(*words, "-e", script) as fleet:
+        assert wait_for(fleet, "attached") == "attached on 2 of 3 hosts\n"
+        for _ in range(3):
+            subprocess.run(["true"], check=True)
+        fleet.send_signal(signal.SIGINT)
+        out, error = fleet.communicate(timeout=patience(60))
+    assert sorted(line.partition(":")[0] for line in out.split("\n") if line) == ["@[b1, true]", "@[b2, true]"]
+    refused = "a1: -e:1:44-59: ERROR: the probe has no argument 'former_pid'\n2 of 3 hosts answered; 1 refused (kernel "
+    assert refused in error
+    assert "compiled here" not in error
 
 
 @pytest.mark.parametrize("served", [False, True], ids=["folder", "server"])

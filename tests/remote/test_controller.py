@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from pytrace.core import kernel_facts
 from pytrace.core.costs import ProbeCost, RunCost
 from pytrace.core.diagnostics import TraceError
 from pytrace.remote import controller, messages
@@ -22,6 +23,7 @@ from pytrace.remote.messages import (
     End,
     FromAgent,
     Hello,
+    Inquiry,
     Limits,
     Misfit,
     Need,
@@ -29,9 +31,11 @@ from pytrace.remote.messages import (
     Request,
     Send,
     Snapshot,
+    Stated,
     Variant,
     Warned,
 )
+from pytrace.remote.variants import Kind, Outcome, packed
 from pytrace.results import file_form
 from tests.support.snapshots import COUNT, STRING, map_data, run, snapshot
 
@@ -278,8 +282,8 @@ def test_the_answer_so_far_has_the_newest_snapshot_of_each_host(three: Controlle
 
 
 def test_a_misfit_is_answered_with_a_variant(tmp_path: Path) -> None:
-    def compiled(lacks: frozenset[str], cpus: int) -> bytes:
-        return f"{sorted(lacks)} {cpus}".encode()
+    def compiled(kind: Kind, _facts: bytes) -> Outcome:
+        return Outcome(f"{sorted(kind.lacks)} {kind.cpus}".encode())
 
     made = Controller(["web1"], REQUEST, Answer(None), str(tmp_path), compiled)
     made.connecting("web1", 0)
@@ -289,6 +293,28 @@ def test_a_misfit_is_answered_with_a_variant(tmp_path: Path) -> None:
     assert line is not None
     assert messages.to_agent(line) == Variant(b"['ringbuf'] 128")
     assert made.output("web1", messages.encode(ATTACHED), 1) == b""
+
+
+def test_facts_are_asked_for_and_do_not_count_as_results(tmp_path: Path) -> None:
+    """One that states other facts than it said is lost."""
+    facts = b"x" * 5000
+    digest = kernel_facts.digest(facts)
+    made = Controller(
+        ["web1", "web2"], msgspec.structs.replace(REQUEST, limits=Limits(duration=5, bytes=100)), Answer(None),
+        str(tmp_path), lambda _, data: Outcome(b"for it" if data else b"", wanted=not data),
+    )  # fmt: skip
+    misfit, inquiry = Misfit(facts=digest), Inquiry(facts=digest, whole=True)
+    for name in made.hosts:
+        made.connecting(name, 0)
+        made.hosts[name].asked = True
+    assert made.output("web1", messages.encode(hello("web1")) + messages.encode(misfit), 1) == messages.encode(inquiry)
+    before = made._bytes["web1"]
+    told = made.output("web1", messages.encode(Stated(facts=digest, data=packed(facts))), 1)
+    assert told == messages.encode(Variant(b"for it"))
+    assert made._bytes["web1"] - before == 1  # the end of the line
+    say(made, "web2", hello("web2"), Stated(facts=digest))
+    assert made.hosts["web2"].text == "it states facts about its kernel that it was not asked for"
+    made.finish(5)
 
 
 class Parts:

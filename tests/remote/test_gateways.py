@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pytrace.core import kernel_facts
 from pytrace.remote import messages
 from pytrace.remote.answer import Answer
 from pytrace.remote.clocks import Offset
@@ -23,6 +24,7 @@ from pytrace.remote.messages import (
     FromAgent,
     Hello,
     HostReport,
+    Inquiry,
     Misfit,
     Need,
     Refused,
@@ -31,9 +33,11 @@ from pytrace.remote.messages import (
     Request,
     Route,
     Snapshot,
+    Stated,
     ToAgent,
     Variant,
 )
+from pytrace.remote.variants import Kind, Outcome, packed
 from pytrace.results import file_form
 from tests.support.snapshots import COUNT, STRING, map_data, run, snapshot
 
@@ -56,6 +60,13 @@ class Pusher:
         return Archive(python=need.python, machine=need.machine, data=b"x") if self.asked > 1 else None
 
 
+def compiled(kind: Kind, facts: bytes) -> Outcome:
+    """The names of the features that a kind lacks, or its facts."""
+    if kind.facts and not facts:
+        return Outcome(wanted=True)
+    return Outcome(facts or b"".join(map(str.encode, kind.lacks)))
+
+
 @pytest.fixture
 def made(tmp_path: Path) -> Iterator[Controller]:
     """A controller of five hosts, of which one is a gateway as well; its clock goes on by 10 with each look."""
@@ -66,7 +77,7 @@ def made(tmp_path: Path) -> Iterator[Controller]:
     ticks = iter(range(10, 1 << 20, 10))
     controller = Controller(
         NAMES, REQUEST, Answer(labels.__getitem__, "zone"), str(tmp_path),
-        lambda lacks, _: b"".join(map(str.encode, lacks)), Pusher(), lambda: next(ticks), tree,
+        compiled, Pusher(), lambda: next(ticks), tree,
     )  # type: ignore[arg-type]  # fmt: skip
     yield controller
     assert not list(tmp_path.iterdir())
@@ -121,6 +132,14 @@ def test_questions_of_its_hosts(made: Controller) -> None:
     begin(made)
     say(made, ATTACHED)
     assert say(made, Misfit(lacks=("ringbuf",), cpus=4)) == [Variant(b"ringbuf", ("ringbuf",), 4)]
+    data = packed(b"x")
+    digest = kernel_facts.digest(b"x")
+    inquiry = Inquiry(facts=digest, whole=True)
+    assert say(made, Misfit(facts=digest)) == [inquiry]
+    # It is not asked again while it asks its host.
+    assert say(made, Misfit(lacks=("btf",))) == [Variant(b"btf", ("btf",), 0)]
+    assert say(made, Stated(facts=digest, data=data)) == [Variant(data, (), 0, digest)]
+    assert made.owed() == []
     need = Need(python="3.12", machine="x86_64")
     assert say(made, need) == []
     assert made.owed() == [GATEWAY]

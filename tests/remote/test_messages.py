@@ -17,6 +17,7 @@ from pytrace.remote.messages import (
     End,
     FromAgent,
     Hello,
+    Inquiry,
     Limits,
     Lines,
     Misfit,
@@ -26,6 +27,7 @@ from pytrace.remote.messages import (
     Request,
     Send,
     Snapshot,
+    Stated,
     Stop,
     ToAgent,
     Variant,
@@ -45,6 +47,7 @@ COST = RunCost(5, 2, (ProbeCost("k:f", 3, 4, 5, 6, True),), 1, 2, 3)
     "message",
     [
         REQUEST, Code(digest="a", size=5, once=True), Variant(b"\xff"), Variant(), Beat(), Beat(1 << 60), Stop(),
+        Inquiry(facts="0" * 64, questions=(("modules",), ("tracepoints", "sched", "*")), whole=True),
     ],
 )  # fmt: skip
 def test_what_a_controller_says(message: ToAgent) -> None:
@@ -59,6 +62,8 @@ def test_what_a_controller_says(message: ToAgent) -> None:
         Hello(protocol=1, version="0.1", host="web", kernel="6.1", machine="x86_64", wall=1 << 60, monotonic=5),
         Clock(5, 1 << 60, -5),
         Misfit(lacks=("ringbuf",), cpus=256),
+        Misfit(facts="a" * 64),
+        Stated(facts="a" * 64, data=b"x"),
         Need(python="3.12", machine="x86_64"),
         Send(start=5),
         Refused(text="ERROR: no\nHINT: x\n", status=1),

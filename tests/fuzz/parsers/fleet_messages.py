@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
+from pytrace.core import kernel_facts
 from pytrace.core.diagnostics import TraceError
+from pytrace.core.kernel_facts import Facts
 from pytrace.remote import messages
 from pytrace.remote.messages import (
     Attached,
@@ -13,16 +17,20 @@ from pytrace.remote.messages import (
     End,
     FromAgent,
     Hello,
+    Inquiry,
     Lines,
     Misfit,
     Refused,
     Snapshot,
+    Stated,
     Stop,
     ToAgent,
     Variant,
     Warned,
 )
+from pytrace.runtime.stated_kernel import StatedKernel
 from tests.fuzz.target import Target
+from tests.runtime.host.test_tracefs import FORMAT
 from tests.support import agents
 
 
@@ -40,16 +48,47 @@ def agent_message(data: bytes) -> None:
         assert messages.from_agent(messages.encode(message)) == message
 
 
+def facts_of_hosts(data: bytes) -> None:
+    """What a host states of its kernel, but for its type information: all that it says can be asked for."""
+    facts = kernel_facts.decoded(data)
+    assert kernel_facts.decoded(facts.encoded()) == facts
+    kernel = StatedKernel(replace(facts, btf=b"", modules={}))
+    for question, _ in facts.answers:
+        kind, *arguments = question
+        if (method := QUERIES.get(kind)) and len(arguments) == method[1]:
+            getattr(kernel, method[0])(*arguments)
+
+
+QUERIES = {
+    "cgroup_id": ("cgroup_id", 1), "kernel_functions": ("kernel_functions", 2),
+    "kernel_function_size": ("kernel_function_size", 2), "kernel_symbol": ("kernel_symbol", 1),
+    "module_state": ("module_state", 1), "modules": ("modules", 0), "sleepable_function": ("sleepable_function", 1),
+    "tracepoint_format": ("tracepoint_fields", 2), "tracepoints": ("tracepoints", 2),
+    "unloaded_modules": ("unloaded_modules", 1), "untraceable_reason": ("untraceable_reason", 1),
+}  # fmt: skip
+"""The methods that ask questions, and the number of their arguments."""
+
+
+def _facts() -> Iterable[bytes]:
+    questions = [(kind, *("ab"[:count])) for kind, (_, count) in QUERIES.items() if kind != "tracepoint_format"]
+    answers = (*((question, ("1",)) for question in questions), (("tracepoint_format", "a", "b"), (FORMAT,)))
+    return [Facts(
+        machine="x86_64", release="6.1", build=("kernel",), cpus=4, features=("btf",), btf=b"x", modules={"nf": b"y"},
+        answers=tuple(sorted(answers)),
+    ).encoded()]  # fmt: skip
+
+
 def _requests() -> Iterable[bytes]:
     request = agents.request("begin { }", compiled=b"x", budget="1%", max_memory="5M")
-    said: tuple[ToAgent, ...] = (request, Variant(b"x"), Beat(5), Stop())
+    inquiry = Inquiry(facts="a" * 64, questions=(("modules",),), whole=True)
+    said: tuple[ToAgent, ...] = (request, Variant(b"x"), inquiry, Beat(5), Stop())
     return map(messages.encode, said)
 
 
 def _messages() -> Iterable[bytes]:
     said: tuple[FromAgent, ...] = (
         Hello(protocol=1, version="0.1", host="web", kernel="6.1", machine="x86_64", wall=5, monotonic=5),
-        Clock(5, 6, 7), Misfit(lacks=("btf",), cpus=3),
+        Clock(5, 6, 7), Misfit(lacks=("btf",), cpus=3), Misfit(facts="a" * 64), Stated(facts="a" * 64, data=b"x"),
         Refused(text="ERROR: no", status=1), Attached(probes=3, compiled_here=True),
         Snapshot(number=2, data=b"x"), Warned("Lost 3 events"),
         End(reason="duration", status=0, losses={"lost": {"k:f": 3}}),
@@ -64,5 +103,6 @@ WORDS = (
 
 TARGETS = {
     "agent_request": Target("requests to pytrace agent", agent_request, (TraceError,), lambda: WORDS, _requests),
+    "facts_of_hosts": Target("facts that hosts state", facts_of_hosts, (TraceError,), seeds=_facts),
     "agent_message": Target("messages of pytrace agent", agent_message, (TraceError,), lambda: WORDS, _messages),
 }
