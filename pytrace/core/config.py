@@ -20,6 +20,8 @@ class Config(msgspec.Struct, frozen=True):
     cache_user_symbols: str = "AUTO"
     """``PER_PID``, ``PER_PROGRAM``, ``NONE``; ``AUTO``: PER_PROGRAM without address randomisation or with ``-c``."""
     cpp_demangle: bool = True
+    debuginfod_lines: bool = False
+    """Servers of debuginfod are asked for source lines in stacks, too, not for names of functions alone."""
     lazy_symbolication: bool = True
     license: str = "GPL"
     log_size: int = 1_000_000

@@ -192,6 +192,7 @@ _COUNT = _integer(1, 2**31 - 1)
 KEYS: tuple[Key, ...] = (
     Key("cache_user_symbols", _symbol_cache, "how symbols of user processes are cached: PER_PID, PER_PROGRAM, NONE"),
     Key("cpp_demangle", _boolean, "show C++ names demangled"),
+    Key("debuginfod_lines", _boolean, "ask debuginfod servers for source lines in stacks, not for names alone"),
     Key("lazy_symbolication", _boolean, "accepted for compatibility: symbols are resolved when they are printed"),
     Key("license", _license, "licence that the programs are loaded under"),
     Key("log_size", _COUNT, "bytes of verifier log"),

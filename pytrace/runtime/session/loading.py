@@ -190,6 +190,7 @@ def symbols(
             demangled=config.cpp_demangle,
             short=config.short_generics,
             lines=config.show_debug_info,
+            fetched=config.debuginfod_lines,
             debuginfo=options.debuginfo,
             places=options.places,
             vmlinux=os.environ.get("PYTRACE_VMLINUX", os.environ.get("BPFTRACE_VMLINUX", "")),

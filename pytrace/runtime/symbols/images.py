@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from pytrace.runtime.dwarf.places import Place
+    from pytrace.runtime.elf.symbol_table import Symbol
 
 
 class Frame(msgspec.Struct, frozen=True):
@@ -53,7 +54,7 @@ _PLACES = 1 << 15
 class Images:
     """The binaries that processes run, each opened once whatever the processes call it, and what lies where in them.
 
-    *named* returns the shown form of a symbol's name; *lines* and *debuginfo* are as for
+    *named* returns the shown form of a symbol's name; *lines*, *fetched* and *debuginfo* are as for
     :class:`pytrace.runtime.symbols.symbolizer.Symbolizer`.
     Reasons why names are missing are put into *unreadable*, by what is missing. *reading* reads source lines.
     """
@@ -64,6 +65,7 @@ class Images:
         *,
         named: Callable[[str], str] = demangle,
         lines: bool = False,
+        fetched: bool = False,
         debuginfo: Iterable[str] = (),
         reading: LineReading | None = None,
     ) -> None:
@@ -71,6 +73,7 @@ class Images:
         self._unreadable = unreadable
         self._named = named
         self._lines = lines
+        self._fetched = lines and fetched
         self._search = debug_files.directories(debuginfo)
         self._binaries: dict[tuple[int, int, int], Binary] = {}
         self.dropped = 0
@@ -121,8 +124,12 @@ class Images:
                             yield from debug.reading(inside)
 
     def forget_unknown(self) -> None:
-        """Look again for functions that were not known."""
-        self._places = {key: frames for key, frames in self._places.items() if frames[0].name}
+        """Look again for functions that were not known, and for lines that servers may have."""
+        self._places = {
+            key: frames
+            for key, frames in self._places.items()
+            if frames[0].name and (frames[0].line or not self._fetched)
+        }
 
     def keep(self) -> None:
         """Cache the source lines that were read for later runs."""
@@ -146,8 +153,8 @@ class Images:
     def _frames(self, binary: Binary, module: str, inside: int) -> list[Frame]:
         try:
             symbol = binary.covering(inside) or binary.plt_entry(inside)
-            if symbol is None and binary.is_stripped and self._downloaded(binary):
-                symbol = binary.covering(inside)
+            if self._lacks(binary, symbol) and self._downloaded(binary, "source lines" if symbol else "symbols"):
+                symbol = binary.covering(inside) or symbol
         except (TraceError, OSError) as error:
             self._unreadable[f"symbols of {module}"] = reason(error)
             symbol = None
@@ -171,12 +178,19 @@ class Images:
                 self._unreadable[f"source lines of {module}"] = reason(error)
         return [last]
 
-    def _downloaded(self, binary: Binary) -> bool:
+    def _lacks(self, binary: Binary, symbol: Symbol | None) -> bool:
+        """True if servers are asked about a place: its function has no name, or no lines where these are wanted."""
+        if symbol is None:
+            return binary.is_stripped
+        wanted = self._fetched and not self._reading.given_up
+        return wanted and binary.debug is None and binary.go_lines is None
+
+    def _downloaded(self, binary: Binary, what: str) -> bool:
         """Ask servers for a binary's debug information, if the user waits. Returns if there is any."""
         if binary.debug_path is not None or not self._reading.download(binary.ask_servers):
             return False
         if binary.unanswered:
-            self._unreadable[f"symbols of {binary.path}"] = "; ".join(binary.unanswered)
+            self._unreadable[f"{what} of {binary.path}"] = "; ".join(binary.unanswered)
             # The next question would take as long.
             self._reading.no_downloads()
         return binary.debug_path is not None

@@ -71,6 +71,7 @@ class LineReading:
             ask(lambda: self._no_downloads or self._stop())
         finally:
             self._downloading = False
+            self._deadline = None  # the user waited for the download: what it brought is read, too
         return True
 
     def no_downloads(self) -> None:

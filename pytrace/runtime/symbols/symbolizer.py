@@ -56,9 +56,9 @@ class Symbolizer:
     processes of a program (right when addresses are not randomised), ``NONE`` reads it for every address, ``AUTO`` is
     ``PER_PROGRAM`` when the kernel does not randomise addresses and ``PER_PID`` when it does. *demangled*
     shows C++ and Rust names as written, *short* without the arguments of generics; *lines* adds source lines and
-    inlined functions from DWARF. *debuginfo* are the values of ``--debuginfo``; *vmlinux* an image of the kernel with
-    DWARF, found by itself when empty; *python* resolves frames of Python. *places*: user stacks are not named here but
-    by :meth:`linked`, so no source lines are read ahead.
+    inlined functions from DWARF, *fetched* also from that of servers. *debuginfo* are the values of ``--debuginfo``;
+    *vmlinux* an image of the kernel with DWARF, found by itself when empty; *python* resolves frames of Python.
+    *places*: user stacks are not named here but by :meth:`linked`, so no source lines are read ahead.
     """
 
     def __init__(
@@ -68,6 +68,7 @@ class Symbolizer:
         demangled: bool = True,
         short: bool = False,
         lines: bool = False,
+        fetched: bool = False,
         debuginfo: Iterable[str] = (),
         vmlinux: str = "",
         requests: EndRequests | None = None,
@@ -82,7 +83,12 @@ class Symbolizer:
         self._compiled = CompiledCode(self._unreadable)
         self._reading = LineReading(requests)
         self._images = Images(
-            self._unreadable, named=self._named, lines=lines, debuginfo=debuginfo, reading=self._reading
+            self._unreadable,
+            named=self._named,
+            lines=lines,
+            fetched=fetched,
+            debuginfo=debuginfo,
+            reading=self._reading,
         )
         self._met = MetBinaries(self._images)
         self._ahead = lines and not places

@@ -84,6 +84,7 @@ def test_bad_variable_is_shown() -> None:
 
 DEFAULTS = {
     "cpp_demangle": True,
+    "debuginfod_lines": False,
     "lazy_symbolication": True,
     "license": "GPL",
     "log_size": 1_000_000,

@@ -164,6 +164,35 @@ def test_servers_are_asked_once_the_run_ends(tmp_path: Path, monkeypatch: pytest
     assert unreadable == {f"symbols of {stripped[0]}": "no answer"}
 
 
+def test_servers_are_asked_for_lines_where_that_is_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A binary whose functions have names is asked for only then, once, and a user who ends the run gets its lines."""
+    path = compiled(tmp_path, "program", TEXT, "-g", "-O2", "-Wl,--build-id")
+    place = next(symbol.address for symbol in Binary.open(str(path)).functions("place"))
+    tool("objcopy", "--only-keep-debug", path, tmp_path / "full")
+    copy = tmp_path / "one"
+    tool("objcopy", "--strip-debug", path, copy)
+    fetched: list[str] = []
+
+    def fetch(build_id: str, _stop: Callable[[], bool]) -> tuple[str | None, list[str]]:
+        fetched.append(build_id)
+        return str(tmp_path / "full"), []
+
+    monkeypatch.setattr(debug_files, "fetch", fetch)
+    monkeypatch.setattr("pytrace.runtime.symbols.line_reading.ENDING", 0)
+    monkeypatch.setenv("DEBUGINFOD_URLS", "http://127.0.0.1:1")
+    for wanted, lines, questions in (False, (0, 0), 0), (True, (0, 3), 1):
+        fetched.clear()
+        reading = LineReading()
+        binaries = Images({}, lines=True, fetched=wanted, reading=reading)
+        binary = binaries.binary(str(copy), copy.stat())
+        for line in lines:
+            found = [binaries.frames(binary, "one", place)[-1] for _ in range(2)]
+            assert [(frame.name, frame.line) for frame in found] == [("place", line)] * 2
+            reading.hurry(None, "stacks")
+            binaries.forget_unknown()
+        assert len(fetched) == questions
+
+
 def test_functions_of_the_vdso() -> None:
     image = vdso_image()
     if image is None:
