@@ -30,8 +30,14 @@ SORTED = r"""
 #include <unistd.h>
 /* push %rbp; mov %rsp,%rbp; call *%rdi; pop %rbp; ret: as compilers at run time make it. */
 static const unsigned char code[] = {0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3};
+/* Before push %rbp and after pop %rbp a function's frame is not there: mov $124, %eax; syscall (getsid); push %rbp;
+   mov %rsp, %rbp; the same; pop %rbp; the same; ret. */
+static const unsigned char bare[] = {0xb8, 124, 0, 0, 0, 0x0f, 5, 0x55, 0x48, 0x89, 0xe5, 0xb8, 124, 0, 0, 0, 0x0f, 5,
+                                     0x5d, 0xb8, 124, 0, 0, 0, 0x0f, 5, 0xc3};
 static void (*generated)(void (*)(void));
 static long asked = 1000000;
+static void (*edges)(long);
+__attribute__((noinline)) void edge(void) { edges(asked); __asm__ volatile(""); }
 __attribute__((noinline)) void leaf(void) { syscall(SYS_getsid, asked); __asm__ volatile(""); }
 __attribute__((noinline)) int compare(const void *a, const void *b)
 {
@@ -72,12 +78,18 @@ int main(int argc, char **argv)
     void *memory = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     memcpy(memory, code, sizeof code);
     generated = (void (*)(void (*)(void)))memory;
-    if (strcmp(argv[2], "plain")) names(argv[2]);
+    memcpy(memory + 64, bare, sizeof bare);
+    edges = (void (*)(long))(memory + 64);
+    int at_edges = !strcmp(argv[2], "edges");
+    if (strcmp(argv[2], "plain") && !at_edges) names(argv[2]);
     sorts(0);
     /* The tables of what was just met are known when this stack is whole, which the test sees. */
     for (asked++; access(argv[3], F_OK); usleep(1000)) sorts(0);
     asked--;
-    for (int i = 1; i < atoi(argv[1]); i++) sorts(i);
+    for (int i = 1; i < atoi(argv[1]); i++) {
+        if (at_edges) edge();
+        else sorts(i);
+    }
     return 0;
 }
 """
@@ -165,6 +177,13 @@ def test_names_of_generated_code(server: Server, program: Path, way: str, tmp_pa
     whole = [names for names in stacks(result.stdout) if is_whole(names)]
     assert whole, result
     assert {names[2] for names in whole} == {f"made by {way}"}
+
+
+def test_the_first_and_last_instructions_of_generated_code(server: Server, program: Path, tmp_path: Path) -> None:
+    result = traced(server, SCRIPT.replace("MINE", "pid == cpid"), program, "edges", tmp_path)
+    assert result.status == 0, result
+    found = {names: count for names, count in stacks(result.stdout).items() if names[0] != "syscall"}
+    assert found == {("[JIT]", "edge", "main", "__libc_start_call_main", "__libc_start_main", "_start"): 3 * (CALLS - 1)}
 
 
 def test_tables_alone(server: Server, program: Path) -> None:

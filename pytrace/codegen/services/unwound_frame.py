@@ -12,7 +12,7 @@ from pytrace.codegen.emit.current_task import process_ids, task_field
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr, number_parameter
-from pytrace.codegen.services import frame_pointers
+from pytrace.codegen.services import code_ahead, frame_pointers
 from pytrace.codegen.services.unwind_tables import ASK_FUNCTION, RULE_FUNCTION
 from pytrace.core.stacks.unwind_format import WHERE_RBP_POINTS, Rule
 from pytrace.core.types import Stack
@@ -91,9 +91,13 @@ def _original(e: Emitter, members: _Members) -> str:
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """A stack that chooses; *entry*: the probe is at the first instruction of a function."""
+    """A stack that chooses; *entry*: the probe is at the first instruction of a function.
+
+    *code* is the scratch offset of :mod:`pytrace.codegen.services.code_ahead`.
+    """
 
     entry: bool
+    code: int
 
 
 class Frame(msgspec.Struct, frozen=True):
@@ -167,10 +171,12 @@ class Frame(msgspec.Struct, frozen=True):
                 self._store(COUNT, place)
                 self._cut()
         with b.when(self._either(base, Rule.FRAME, Rule.UNMAPPED), likely=False):
-            if choice.entry:
-                with b.when(b.truth(self._load(EXACT)), likely=False):
+            with b.when(b.truth(self._load(EXACT)), likely=False):
+                if choice.entry:
                     self._at_entry()
                     b.ret(0)
+                else:
+                    self._innermost(choice.code)
             self._by_frame_pointer()
             b.ret(0)
 
@@ -183,6 +189,20 @@ class Frame(msgspec.Struct, frozen=True):
         self._store(IP, self._read(sp))
         self._store(SP, self.e.b.add(sp, 8))
         self._store(EXACT, 0)
+
+    def _innermost(self, code: int) -> None:
+        """The caller by the instructions ahead, if these say where the return address is."""
+        b, e, sp = self.e.b, self.e, self._load(SP)
+        code_ahead.find(e, e.span, code, self._load(IP), sp, self._load(BP))
+        found, saved = (b.load(e.area(code + offset), again=True) for offset in (code_ahead.FOUND, code_ahead.SAVED))
+        with b.unless(b.icmp("eq", found, code_ahead.NOWHERE)):
+            with b.unless(b.icmp("eq", saved, code_ahead.NOWHERE)):
+                self._store(BP, self._read(b.add(sp, saved)))
+            place = b.add(sp, found)
+            self._store(IP, self._read(place))
+            self._store(SP, b.add(place, 8))
+            self._store(EXACT, 0)
+            b.ret(0)
 
     def _by_frame_pointer(self) -> None:
         """The caller by rbp; 0, and a frame that points to itself, end the stack.

@@ -22,7 +22,7 @@ from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.function_text import Block
 from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr, global_pointer
 from pytrace.codegen.ir.operands import Memory, Operand
-from pytrace.codegen.services import frame_pointers
+from pytrace.codegen.services import code_ahead, frame_pointers
 from pytrace.codegen.services.unwind_tables import ASK_FUNCTION, SPACES, TOLD, declare, declare_asking
 from pytrace.codegen.services.unwound_frame import (
     BP,
@@ -120,7 +120,7 @@ def chosen(
     e.counter("stack_early", e.script.layout.site(_CHOOSING, location(node.span)))
     b.jump(plain)
     b.start(known)
-    _unwind(e, node, type_, ranges, out, state, Choice(entry), parts)
+    _unwind(e, node, type_, ranges, out, state, Choice(entry, e.reserve(code_ahead.SIZE)), parts)
     b.jump(done)
     b.start(plain)
     otherwise(e.area(out))

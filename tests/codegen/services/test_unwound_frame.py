@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
+from functools import cache
 
 import pytest
 
 from pytrace.codegen.services.frame_pointers import CODE_64
 from pytrace.codegen.services.unwind_tables import ASKED, RANGES, REQUESTS, ROWS, SPACES
-from pytrace.core.manifest import MapType
+from pytrace.core.manifest import CompiledScript, MapType
 from pytrace.core.stacks.unwind_format import Rule
 from pytrace.core.types import UINT64, Field
-from tests.codegen.running import compiled, helpers, machine, task_structs
+from tests.codegen.running import compiled, helpers, task_structs
 from tests.support.bpf_machine import FAULT, BpfMap, Machine
 from tests.support.recorded import Facts
 
@@ -33,9 +34,15 @@ class Kernel(Facts):
         self.structs = task_structs(Field("real_parent", UINT64, 56))
 
 
+@cache
+def script() -> CompiledScript:
+    """Compiled once for all tests."""
+    return compiled(SCRIPT, Kernel())
+
+
 @dataclass
 class Process:
-    """Registers of a process, words on its stack, and whose address space its tables are of."""
+    """Registers of a process, words on its stack, whose address space its tables are of, and its code at ``ip``."""
 
     ip: int
     bp: int = 0
@@ -43,11 +50,12 @@ class Process:
     owner: int = SPACE
     segment: int = CODE_64
     requests: list[tuple[int, int]] = field(default_factory=list)
+    code: bytes = b""
 
     def run(self) -> Machine:
         """A machine that has taken one stack."""
         task = struct.pack("<ii16sQIIQQQ", PID, PID, b"task", SPACE, 0, 0, 0, 0, 0)
-        found = machine(SCRIPT, Kernel(), task=task)
+        found = Machine(script(), task=task)
         self._tables(found)
         registers = bytearray(168)
         for place, value in ((IP, self.ip), (FP, self.bp), (SP, STACK), (CS, self.segment)):
@@ -55,6 +63,11 @@ class Process:
         saved = found.region(bytes(registers))
 
         def read(target: int, size: int, source: int, *_: int) -> int:
+            if self.code and source == self.ip and size != 8:
+                # A page of code is mapped.
+                whole = source % 4096 + size <= 4096
+                found.write(target, self.code[:size].ljust(size, b"\0") if whole else bytes(size))
+                return 0 if whole else FAULT
             known = source in self.words
             found.write(target, struct.pack("<Q", self.words.get(source, 0))[:size].ljust(size, b"\0"))
             return 0 if known or size != 8 else FAULT
