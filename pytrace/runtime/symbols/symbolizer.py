@@ -315,7 +315,7 @@ class Symbolizer:
         if mapping is None:
             return b""
         vdso = mapping.path == "[vdso]"
-        if not vdso and not mapping.inode:
+        if not vdso and not is_file(mapping):
             return b""
         binary = vdso_image() if vdso else self._binary(space, mapping)
         if binary is None:

@@ -22,6 +22,7 @@ from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.runtime.abi import bpf, bpf_maps
 from pytrace.runtime.elf.file import ElfFile
 from pytrace.runtime.host import procfs
+from pytrace.runtime.symbols.image_places import is_file
 from pytrace.runtime.symbols.images import vdso_image
 from pytrace.runtime.unwind import tables
 
@@ -109,7 +110,7 @@ class Unwound:
         for pid in self.pids:
             root = procfs.root_prefix(pid)
             for item in _code(procfs.read_maps(pid)):
-                if item.inode:
+                if is_file(item):
                     files[item.device, item.inode] = root + item.path
         rows = sum(_most_rows(path) for path in files.values())
         maps = _maps(self._manifest)
@@ -218,19 +219,25 @@ class Unwinder:
         root, code = procfs.root_prefix(pid), list(_code(text))
         self._known[pid] = known
         unread = [item for item in code if _has_file(item) and _identity(item) not in self._binaries]
+
+        def put() -> None:
+            # Another reading may have come in between, with newer mappings.
+            if self._known.get(pid) == known:
+                self._put(pid, space, [self._range(item) for item in code])
+
         if unread:
             # Until its tables are read, frames in a binary are found by frame pointers.
-            self._put(pid, space, [self._range(item) for item in code])
+            put()
         fresh = False
         for item in sorted(unread, key=lambda item: item.end - item.start):
             for _ in self._read(item, root, pid):
                 if fresh:
                     # The table of a large library takes seconds: those that were read are used meanwhile.
-                    self._put(pid, space, [self._range(item) for item in code])
+                    put()
                     fresh = False
                 yield
             fresh = True
-        self._put(pid, space, [self._range(item) for item in code])
+        put()
 
     def inherit(self, pid: int, parent: int) -> None:
         """A known process forked: the new one has the same mappings."""
@@ -379,7 +386,7 @@ class _Loaded:
 
 
 def _has_file(mapping: Mapping) -> bool:
-    return bool(mapping.inode) or mapping.path == "[vdso]"
+    return is_file(mapping) or mapping.path == "[vdso]"
 
 
 def _identity(mapping: Mapping) -> Identity:

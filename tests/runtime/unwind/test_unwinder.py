@@ -103,3 +103,29 @@ def test_tables_of_small_binaries_are_used_while_a_large_one_is_read(monkeypatch
     monkeypatch.setattr(unwinder, "_put", lambda _pid, _space, rows: used.append(rows))
     finished(unwinder._add(1, 0))
     assert used == [["", ""], ["", "/lib/small"], ["/lib/large", "/lib/small"]]
+
+
+def test_an_earlier_reading_does_not_replace_newer_mappings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program asked for tables; while a large one is read, the kernel reports code that was made executable."""
+    unwinder: Any = Unwinder.__new__(Unwinder)
+    unwinder._binaries, unwinder._loading, unwinder._known = {}, set(), {}
+    large, code = Mapping(0x100000, 0x900000, 0, 1, 2, "/lib/large"), Mapping(0x900000, 0x901000, 0, 0, 0, "")
+    maps, used = [b"1"], []
+
+    def load(*_: object) -> Generator[None, None, _Loaded]:
+        yield
+        yield
+        return _Loaded(None, 0, 1)
+
+    monkeypatch.setattr(unwinder_module.procfs, "read_maps", lambda _: maps[0])
+    monkeypatch.setattr(unwinder_module, "_code", lambda text: [large] if text == b"1" else [large, code])
+    monkeypatch.setattr(unwinder, "_load", load)
+    monkeypatch.setattr(unwinder, "_put", lambda _pid, _space, rows: used.append(len(rows)))
+    asked = unwinder._add(1, 99)
+    next(asked)
+    maps[0] = b"2"
+    reported = unwinder._add(1, 0)
+    next(reported)
+    finished(asked)
+    finished(reported)
+    assert used == [1, 2, 2]
