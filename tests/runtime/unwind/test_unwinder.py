@@ -110,7 +110,8 @@ def test_an_earlier_reading_does_not_replace_newer_mappings(monkeypatch: pytest.
     unwinder: Any = Unwinder.__new__(Unwinder)
     unwinder._binaries, unwinder._loading, unwinder._known = {}, set(), {}
     large, code = Mapping(0x100000, 0x900000, 0, 1, 2, "/lib/large"), Mapping(0x900000, 0x901000, 0, 0, 0, "")
-    maps, used = [b"1"], []
+    maps = [b"1"]
+    used: list[int] = []
 
     def load(*_: object) -> Generator[None, None, _Loaded]:
         yield
