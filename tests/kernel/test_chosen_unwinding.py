@@ -183,7 +183,8 @@ def test_the_first_and_last_instructions_of_generated_code(server: Server, progr
     result = traced(server, SCRIPT.replace("MINE", "pid == cpid"), program, "edges", tmp_path)
     assert result.status == 0, result
     found = {names: count for names, count in stacks(result.stdout).items() if names[0] != "syscall"}
-    assert found == {("[JIT]", "edge", "main", "__libc_start_call_main", "__libc_start_main", "_start"): 3 * (CALLS - 1)}
+    whole = ("[JIT]", "edge", "main", "__libc_start_call_main", "__libc_start_main", "_start")
+    assert found == {whole: 3 * (CALLS - 1)}
 
 
 def test_tables_alone(server: Server, program: Path) -> None:
