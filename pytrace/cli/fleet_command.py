@@ -330,7 +330,8 @@ def _write(snapshot: SnapshotData, options: RunOptions, write: WriteSnapshot) ->
         except OSError as error:
             raise TraceError(f"cannot write {options.save!r}: {error.strerror}") from error
     row, form = table.chosen(options.format, options.output)
-    write(snapshot, row, form, Namespace(map=None, output=options.output))
+    shown = replace(snapshot, maps=snapshot.shown)
+    write(shown, row, form, Namespace(map=None, output=options.output))
 
 
 def _tell(text: str) -> None:

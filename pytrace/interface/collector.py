@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
+from msgspec.structs import replace
+
 from pytrace.core.event_layout import EventSpec, FlatLayout, Formatted, LayoutWithProbe, PrintedMap
 from pytrace.core.manifest import ProgramSpec
 from pytrace.core.types import Record, Type, parts, shown_name
@@ -257,11 +259,14 @@ def _map(collector: Collector, sources: EventSources) -> Make:
     def make(context: Context, spec: EventSpec) -> RunHandler:
         static = spec.static_part(PrintedMap)
         shown = Shown(static.top, static.div or 1, static.order, static.clear)
-        view = context.maps.view(static.map)
+        at_end = replace(shown, clear=False)
+        state, view = context.state, context.maps.view(static.map)
         source = sources.source(context, spec, bytes)
 
         def handle(data: bytes, offset: int) -> None:
-            entries = view.entries(shown, always=True)
+            if state.resumed:
+                state.shown_at_end.add(static.map)
+            entries = view.entries(at_end if state.resumed else shown, always=True)
             text = view.entries_text(entries, shown)
             values = portable(view.spec, entries, sources.forms(context), div=shown.div)
             form = as_python(view.spec.value)

@@ -152,7 +152,9 @@ def ask(
     task.set_default("stderr_msgtree", False)
     task.set_info("fanout", carriage.fanout)
     task.set_info("ssh_options", carriage.ssh_options)
-    task.set_info("connect_timeout", round(carriage.connect_timeout))
+    # Of an option that is given twice ssh takes the first, which would be ClusterShell's.
+    own_timeout = "connecttimeout" in carriage.ssh_options.lower()
+    task.set_info("connect_timeout", 0 if own_timeout else round(carriage.connect_timeout))
     _raise_limit(len(controller.hosts))
     task.set_default("distant_workername", carriage.worker)
     worker = _reading_worker(task.default("distant_worker"))

@@ -178,6 +178,18 @@ def test_values_of_maps() -> None:
     assert pytrace.Snapshot(trace_data(maps))._repr_html_().count("<b>@") == len(maps)
 
 
+def test_what_the_end_prints_is_the_result() -> None:
+    """Maps that end probes print stay as they are, though they empty them; others are emptied."""
+    script = """begin { @a[1] = count(); @b = count(); @c = count(); @d = count(); @e = hist(5);
+      print_clear(@d); exit(); }
+      end { print_clear(@a); print(@b); clear(@b); clear(@c); print_clear(@e); }"""
+    maps = pytrace.run(script).maps
+    assert {name: maps[name].to_dict() for name in ("@a", "@b", "@c", "@d")} == {
+        "@a": {1: 1}, "@b": {None: 1}, "@c": {}, "@d": {}
+    }  # fmt: skip
+    assert len(maps["@e"].to_dict()[None]) == 1
+
+
 @pytest.mark.parametrize("ended", [True, False])
 def test_a_closed_trace_has_its_last_state(ended: bool) -> None:
     script = "begin { @a = 1; @b[1] = count(); @c[ustack] = 1; } interval:ms:1 { @n = count(); } end { @a = 2; }"

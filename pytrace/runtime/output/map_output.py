@@ -81,9 +81,10 @@ class MapOutput:
         return self.heat.text(self.view(name), Shown(), rest=rest)
 
     def clear(self, name: str) -> None:
-        """Empty a map."""
-        self.view(name).clear()
-        self._emptied(name)
+        """Empty a map, unless it is a result."""
+        if name not in self._context.state.shown_at_end:
+            self.view(name).clear()
+            self._emptied(name)
 
     def zero(self, name: str) -> None:
         """Set all values of a map to zero."""

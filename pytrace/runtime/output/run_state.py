@@ -37,6 +37,8 @@ class RunState(msgspec.Struct):
     """The same for events by their id."""
     not_run: int = 0
     """Commands of ``system()`` that were not run because the user had asked for the end."""
+    shown_at_end: set[str] = msgspec.field(default_factory=set)
+    """Maps that end probes have printed to a Python program: what they empty then stays, as it is the result."""
     prints: PrintKeeper | None = None
     """Keeps what is printed of maps, where snapshots are taken."""
 
