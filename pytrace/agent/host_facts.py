@@ -26,6 +26,10 @@ class HostFacts:
         except TraceError:
             return ""
 
+    def matches(self) -> str:
+        """Which probes the patterns of the script match (:func:`pytrace.runtime.kernel_answers.matches`)."""
+        return kernel_answers.matches(LiveKernel(), self._questions)
+
     def answer(self, inquiry: Inquiry) -> Stated:
         """What the controller wants of them.
 

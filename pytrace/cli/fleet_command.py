@@ -244,6 +244,7 @@ def _compiled(script: Script, compile_options: CompileOptions, options: RunOptio
         ScriptError, TraceError: it has other errors.
     """
     from pytrace import pipeline  # with it the compiler
+    from pytrace.runtime import kernel_answers
 
     diagnostics, compiled = Diagnostics(), b""
     kernel = commands.live_kernel(options, ahead=True)
@@ -260,8 +261,10 @@ def _compiled(script: Script, compile_options: CompileOptions, options: RunOptio
             messages.show(diagnostics, warnings=options.warnings)
             if diagnostics.failed:
                 sys.stderr.write("HINT: with --compile-there each host compiles the script for itself\n")
+    questions = tuple(kernel.questions)
+    matches = kernel_answers.matches(kernel, questions)
     return Program(
-        options.script, script.source, compile_options, compiled, variants=True, questions=tuple(kernel.questions)
+        options.script, script.source, compile_options, compiled, variants=True, questions=questions, matches=matches
     )
 
 

@@ -42,6 +42,7 @@ from pytrace.remote.kubernetes.pods import Cluster
 from pytrace.remote.messages import Limits, Options, Relay, Request, Route
 from pytrace.remote.push import Pusher, bootstrap
 from pytrace.results.snapshot import WITHOUT_ANSWER, SnapshotData
+from pytrace.runtime import kernel_answers
 
 NOT_HERE = frozenset({"pid", "pids", "command", "follow", "netns", "cached", "mark_unreadable"})
 """Arguments of a run that say nothing about many hosts."""
@@ -335,7 +336,7 @@ def _request(program: Program, limits: Limits, arguments: Arguments) -> Request:
     rates = arguments.get("max_rate", {})
     return messages.checked(Request(
         protocol=messages.PROTOCOL, script=program.name, text=program.source.text, limits=limits,
-        compiled=program.compiled, variants=program.variants, questions=program.questions,
+        compiled=program.compiled, variants=program.variants, questions=program.questions, matches=program.matches,
         parameters=program.options.positional, named=program.options.named,
         options=Options(
             unsafe=arguments.get("unsafe", False), comm=_names(arguments.get("comm", ())),
@@ -362,7 +363,9 @@ def _program(script: Script | CompiledScript, arguments: Arguments, compile_ther
         if not error.kernel:
             raise
         compiled = b""
-    return Program(source.name, source, options, compiled, variants=True, questions=tuple(kernel.questions))
+    questions = tuple(kernel.questions)
+    matches = kernel_answers.matches(kernel, questions)
+    return Program(source.name, source, options, compiled, variants=True, questions=questions, matches=matches)
 
 
 def _names(value: Users) -> tuple[str, ...]:

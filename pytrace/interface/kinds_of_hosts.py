@@ -46,6 +46,8 @@ class Program(msgspec.Struct, frozen=True):
     """Whether it is compiled for hosts that the file does not fit."""
     questions: Questions = ()
     """What was asked about this kernel."""
+    matches: str = ""
+    """Which probes its patterns match here."""
 
     def variant(self, lacks: frozenset[str], cpus: int) -> bytes:
         """The file for hosts that lack features of the kernel, or have more CPUs.

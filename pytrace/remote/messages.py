@@ -134,6 +134,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, tag="run"):
     """Whether :class:`Misfit` is answered."""
     questions: Questions = ()
     """What its facts answer."""
+    matches: Digest = ""
+    """Which probes its patterns match where it was compiled (:func:`pytrace.runtime.kernel_answers.matches`)."""
     places: bool = False
     """Whether user stacks have places in place of functions, which are named when asked for (:class:`NamePlaces`)."""
 

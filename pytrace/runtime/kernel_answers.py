@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.kernel_facts import Facts, Question
+from pytrace.core.kernel_facts import Facts, Question, digest
 from pytrace.core.kernel_info import FEATURES
 from pytrace.runtime.live_kernel import LiveKernel
 
@@ -35,6 +35,13 @@ def facts(kernel: LiveKernel, questions: Iterable[Question]) -> Facts:
         modules={name: reader.btf.data for name, reader in readers.items() if reader is not None},
         answers=tuple(answers.items()),
     )  # fmt: skip
+
+
+def matches(kernel: LiveKernel, questions: Iterable[Question]) -> str:
+    """A digest of which probes the patterns among *questions* match; empty if there are no patterns."""
+    wild = sorted({item for item in questions if item[0] in _OF_PROBES and "*" in "".join(item[1:])})
+    answers = [(question, _answer(kernel, question)) for question in wild]
+    return digest(repr(answers).encode("utf-8", "surrogateescape")) if answers else ""
 
 
 def _answer(kernel: LiveKernel, question: Question) -> Answer:
@@ -72,6 +79,10 @@ def _format(kernel: LiveKernel, category: str, event: str) -> Answer:
     return () if text is None else ("\n".join(line for line in text.split("\n") if "field:" in line),)
 
 
+def _raw_tracepoints(kernel: LiveKernel, pattern: str) -> Answer:
+    return tuple(sorted({event for _, event in kernel.raw_tracepoints(pattern)}))
+
+
 def _symbol(kernel: LiveKernel, name: str) -> Answer:
     with suppress(TraceError):
         return _flag(kernel.kernel_symbol(name) is not None)
@@ -91,9 +102,11 @@ _ANSWERS: dict[str, Callable[..., Answer]] = {
     "module_state": lambda kernel, name: (kernel.module_state(name),),
     "unloaded_modules": _unloaded,
     "tracepoints": _tracepoints,
+    "raw_tracepoints": _raw_tracepoints,
     "tracepoint_format": _format,
     "kernel_symbol": _symbol,
     "cgroup_id": lambda kernel, path: _flag(kernel.cgroup_id(path) is not None),
     "owners": _owners,
 }
 """By the kind of a question."""
+_OF_PROBES = frozenset({"kernel_functions", "raw_tracepoints", "tracepoints"})

@@ -320,6 +320,7 @@ class LiveKernel:
         return self.tracepoint_files.fields(category, event)
 
     def raw_tracepoints(self, pattern: str) -> list[tuple[str, str]]:
+        self._ask("raw_tracepoints", pattern)
         self._ask_owners("rawtracepoint", pattern)
         self._depend_on_modules()
         return self.types.raw_tracepoints(pattern) if self.types else []

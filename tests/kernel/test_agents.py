@@ -30,6 +30,7 @@ from pytrace.remote.messages import (
     Warned,
 )
 from pytrace.remote.variants import unpacked
+from pytrace.runtime import kernel_answers
 from pytrace.runtime.live_kernel import LiveKernel
 from tests.support import small_program
 from tests.support.agents import COUNTING, Agent, agent, call, request
@@ -213,6 +214,25 @@ def test_a_file_for_another_kernel_is_replaced_by_one_for_the_facts_of_this() ->
         running.end()
         assert counted(running) == 1
         assert not [message for message in running.heard[running.heard.index(stated) :] if isinstance(message, Misfit)]
+
+
+def test_patterns_that_match_other_probes_here() -> None:
+    """There may be a file for this host. Without one, that for the controller's kernel is used."""
+    script = pytrace.compile(ENDING).ahead_of_time().to_bytes()
+    questions = (("tracepoints", "syscalls", "sys_enter_getppi*"),)
+    asked = replace(request(ENDING, compiled=script), variants=True, questions=questions, matches="0" * 64)
+    for variant, warned in ((script, False), (b"", True)):
+        with agent() as running:
+            running.say(asked)
+            assert running.next(Misfit).facts
+            running.say(Variant(variant))
+            assert not running.next(Attached).compiled_here
+            warnings = [message.text for message in running.heard if isinstance(message, Warned)]
+            assert any(text.startswith("patterns of the script match other probes here") for text in warnings) == warned
+    with agent() as running:
+        running.say(replace(asked, matches=kernel_answers.matches(LiveKernel(), questions)))
+        running.next(Attached)
+        assert not any(isinstance(message, Misfit) for message in running.heard)
 
 
 def test_errors_are_those_of_the_command() -> None:

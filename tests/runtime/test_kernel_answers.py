@@ -73,6 +73,7 @@ def kernel(folder: Path, monkeypatch: pytest.MonkeyPatch) -> LiveKernel:
         (("owners", "rawtracepoint", "nf_event", ""), ("nf",)),
         (("owners", "rawtracepoint", "*", ""), ("alpha", "nf")),
         (("owners", "iterator", "*", ""), ("alpha", "nf")),
+        (("raw_tracepoints", "n*"), ("named", "nameless", "nf_event")),
     ],
 )
 def test_answers(kernel: LiveKernel, question: tuple[str, ...], answer: tuple[str, ...]) -> None:
@@ -92,6 +93,16 @@ def test_facts_do_not_change_with_the_boot(kernel: LiveKernel, folder: Path) -> 
     assert (facts.cpus, facts.features, facts.btf) == (16, ("btf",), (folder / "vmlinux").read_bytes())
     assert (facts.machine, facts.release) == (os.uname().machine, os.uname().release)
     assert facts.build[0] == "kernel"
+
+
+def test_probes_that_patterns_match(kernel: LiveKernel) -> None:
+    exact = [("tracepoints", "sched", "woken"), ("kernel_functions", "vfs_read", ""), ("owners", "iterator", "*", "")]
+    assert kernel_answers.matches(kernel, exact) == ""
+    wild = [*exact, ("tracepoints", "sched", "w*"), ("kernel_functions", "*", "nf")]
+    matches = kernel_answers.matches(kernel, wild)
+    assert matches == kernel_answers.matches(kernel, wild[::-1] * 2)
+    kernel.__dict__["tracepoint_files"].match = lambda category, _: [(category, "woken")]
+    assert kernel_answers.matches(kernel, wild) not in ("", matches)
 
 
 @pytest.mark.parametrize("question", [("tomorrow",), ("kernel_symbol",), ("modules", "a", "b")])
