@@ -30,6 +30,8 @@ from pytrace.remote.messages import (
     End,
     Inquiry,
     Misfit,
+    NamedPlace,
+    NamedPlaces,
     Need,
     Reason,
     Relay,
@@ -39,6 +41,7 @@ from pytrace.remote.messages import (
     Stop,
     Variant,
 )
+from pytrace.remote.naming import Naming
 from pytrace.remote.push import Archive as Pushed
 from pytrace.remote.push import Pusher
 from pytrace.remote.rollout import Relayed
@@ -67,6 +70,8 @@ class Gateway:
         self._reason: Reason | None = None
         self._questions: SimpleQueue[Misfit | Need | Stated] = SimpleQueue()
         """Of the thread, for the controller."""
+        self._named: SimpleQueue[NamedPlace] = SimpleQueue()
+        """What hosts have said about functions."""
         self._variants: dict[Kind, Outcome | None] = {}
         self._archives: dict[tuple[str, str], Future[Pushed]] = {}
         self._told: dict[str, State] = {}
@@ -82,8 +87,9 @@ class Gateway:
         with folder() as private:
             answer = Answer(label, relay.by, most=relay.most_keys)
             controller = Controller(
-                self._names, relay.request, answer, private, self._variant, pusher, tree=Tree(relay.route.routes, relay)
-            )
+                self._names, relay.request, answer, private, self._variant, pusher,
+                tree=Tree(relay.route.routes, relay), naming=Naming(tell=self._named.put),
+            )  # fmt: skip
             thread = threading.Thread(target=partial(self._ask, controller), name="pytrace-gateway", daemon=True)
             thread.start()
             self._outbox.put(Attached(probes=0, compiled_here=False))
@@ -140,6 +146,7 @@ class Gateway:
             pass
         if self._reason is None and (reason := self._gone(now)) is not None:
             self._stop(reason)
+        self._tell_names()
         self._report(controller, now)
         self._outbox.advance()
 
@@ -206,6 +213,11 @@ class Gateway:
             told = tuple(report for report in reports if State(report.state) not in without)
             self._tell(Snapshot(number=self._number, data=data, reports=told))
 
+    def _tell_names(self) -> None:
+        """Queue what hosts have said about functions."""
+        while names := [self._named.get() for _ in range(min(self._named.qsize(), messages.MOST_PLACES))]:
+            self._outbox.put(NamedPlaces(tuple(names)))
+
     def _tell(self, message: Reports | Snapshot) -> None:
         self._told |= {report.name: State(report.state) for report in message.reports}
         self._outbox.put(message)
@@ -217,6 +229,7 @@ class Gateway:
             text = render_error(self._error)
         elif self._error is not None:
             raise self._error
+        self._tell_names()
         self._snapshot(controller, time.monotonic(), ())
         reason: Reason = "error" if text else self._reason or "exit"
         self._outbox.put(End(reason=reason, status=int(bool(text)), error=text))

@@ -81,4 +81,5 @@ class Naming:
 
 def _function(frame: Frame) -> Function:
     most = messages.LONGEST_NAME
-    return Function(frame.name[:most], frame.offset, frame.file[:most], frame.line, frame.inlined)
+    offset = min(frame.offset, messages.LARGEST_OFFSET)
+    return Function(frame.name[:most], offset, frame.file[:most], frame.line, frame.inlined)

@@ -12,6 +12,7 @@ from typing import Self, Unpack
 import msgspec
 from msgspec.structs import replace
 
+from pytrace.core import manifest
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.run_options import SAMPLE
 from pytrace.interface import asked_hosts
@@ -40,6 +41,7 @@ from pytrace.remote.gateways import Tree
 from pytrace.remote.hosts import Host
 from pytrace.remote.kubernetes.pods import Cluster
 from pytrace.remote.messages import Limits, Options, Relay, Request, Route
+from pytrace.remote.naming import Naming
 from pytrace.remote.push import Pusher, bootstrap
 from pytrace.results.snapshot import WITHOUT_ANSWER, SnapshotData
 from pytrace.runtime import kernel_answers
@@ -82,7 +84,7 @@ class Fleet:
         self._stopping = Stopping()
         self._request, self._hosts, self._answer, self._stages = request, asked, answer, stages
         self._compiler, self._pusher, self._tell = compiler, pusher, tell
-        self._tree, self._stacks = tree, stacks
+        self._tree, self._stacks, self._naming = tree, stacks, Naming(stacks.detail)
         self._controller: controller.Controller | None = None
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
@@ -96,7 +98,7 @@ class Fleet:
         self._folder = controller.folder()
         self._controller = controller.Controller(
             self._hosts.names, self._request, self._answer, self._folder.name,
-            self._compiler if self._request.variants else None, self._pusher, tree=self._tree,
+            self._compiler if self._request.variants else None, self._pusher, tree=self._tree, naming=self._naming,
         )  # fmt: skip
         self._thread = threading.Thread(target=self._ask, name="pytrace-fleet", daemon=True)
         self._thread.start()
@@ -130,7 +132,8 @@ class Fleet:
         self._thread.join()
         if self._final is None:
             asked = self._stopping.count
-            result = self._stacks.final(self._asked.result(), lambda: self._stopping.count > asked)
+            answer, names = self._asked.result(), self._naming.names
+            result = self._stacks.final(answer, lambda: self._stopping.count > asked, names)
             self._final = self._with_silence(result)
             self._folder.cleanup()
         if self._error is not None:
@@ -169,7 +172,9 @@ class Fleet:
         """The answer so far, with the newest results of each host."""
         if self._final is None and self.ended:
             self._join()
-        return self._final if self._final is not None else self._with_silence(self._asked.current())
+        if self._final is not None:
+            return self._final
+        return self._with_silence(self._stacks.named(self._asked.current(), self._naming.names))
 
     def _with_silence(self, answer: SnapshotData) -> Snapshot:
         """An answer whose losses say which hosts it lacks."""
@@ -290,7 +295,7 @@ def fleet(
         topology: a file of gateways, in ClusterShell's form; without it that of its configuration, if any; ``"none"``.
         tell: is called with a line when the script is attached on all hosts of a stage on which it can be.
         arguments: those of :class:`pytrace.interface.compiled.Arguments` that say something about each host;
-            ``debuginfo`` is for this machine, which names functions of stacks that hosts cannot.
+            ``debuginfo`` is for this machine, which names functions of user stacks.
 
     Raises:
         ScriptError: the script has errors.
@@ -319,12 +324,9 @@ def fleet(
     )  # fmt: skip
     program = script if isinstance(script, Program) else _program(script, arguments, compile_there)
     request = _request(program, limits, arguments)
-    stacks = StackNames(folders(arguments.get("debuginfo", ())))
-
-    def named(snapshot: SnapshotData) -> SnapshotData:
-        return stacks.named(snapshot if asked.named is None else asked.named(snapshot))
-
-    answer = Answer(asked.label, by or "", named, max_keys)
+    config = manifest.CompiledScript.from_bytes(program.compiled).manifest.config if program.compiled else None
+    stacks = StackNames(folders(arguments.get("debuginfo", ())), config)
+    answer = Answer(asked.label, by or "", asked.named, max_keys)
     pusher = Pusher(once=push == "once") if push else None
     relay = Relay(protocol=messages.PROTOCOL, request=request, route=Route(gateway=""), command="", push=push,
                   most_keys=max_keys)  # fmt: skip
@@ -337,7 +339,7 @@ def _request(program: Program, limits: Limits, arguments: Arguments) -> Request:
     return messages.checked(Request(
         protocol=messages.PROTOCOL, script=program.name, text=program.source.text, limits=limits,
         compiled=program.compiled, variants=program.variants, questions=program.questions, matches=program.matches,
-        parameters=program.options.positional, named=program.options.named,
+        places=bool(program.compiled), parameters=program.options.positional, named=program.options.named,
         options=Options(
             unsafe=arguments.get("unsafe", False), comm=_names(arguments.get("comm", ())),
             uid=_names(arguments.get("uid", ())), cgroup=_names(arguments.get("cgroup", ())),

@@ -278,9 +278,12 @@ class _Carrier(EventHandler):  # type: ignore[misc]
         if stream == worker.SNAME_STDERR:
             self._controller.complaint(name, data)
             return
-        said = self._controller.output(name, data, time.monotonic())
+        self._say(name, worker, self._controller.output(name, data, time.monotonic()))
+
+    def _say(self, name: str, worker: _Worker, said: bytes | None) -> None:
+        """Hand on what the controller says, or end a connection of which it wants nothing more."""
         if said is None:
-            # Nothing more is wanted. A worker must not be aborted while its client reads.
+            # A worker must not be aborted while its client reads.
             worker.set_write_eof()
             time_left = LEAVE if self._controller.peers[name].state in SPOKEN else 0.0
             self._closing.setdefault(name, time.monotonic() + time_left)
@@ -297,8 +300,8 @@ class _Carrier(EventHandler):  # type: ignore[misc]
         now = time.monotonic()
         self._abort({name for name, end in self._closing.items() if now >= end})
         for name in self._controller.owed():
-            if name in self._workers and (said := self._controller.due(name)):
-                self._workers[name].write(said)
+            if name in self._workers:
+                self._say(name, self._workers[name], self._controller.due(name, now))
         self._abort(self._conversation.step(now))
         self.begin_stage()
         if self._conversation.late(now):

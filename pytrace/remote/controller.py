@@ -7,8 +7,9 @@ import re
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from math import inf
 
 from pytrace.base.control_characters import printable_text
 from pytrace.core.diagnostics import TraceError
@@ -27,6 +28,8 @@ from pytrace.remote.messages import (
     HostReport,
     Lines,
     Misfit,
+    NamedPlace,
+    NamedPlaces,
     Need,
     Refused,
     Reports,
@@ -37,6 +40,7 @@ from pytrace.remote.messages import (
     Warned,
     over_budget,
 )
+from pytrace.remote.naming import Naming
 from pytrace.remote.push import Pusher
 from pytrace.remote.variants import Compile, Variants
 from pytrace.results import file_form
@@ -59,12 +63,13 @@ class Controller:
     def __init__(
         self, names: Sequence[str], request: Request, answer: Answer, folder: str,
         compile_: Compile | None = None, pusher: Pusher | None = None, clock: Callable[[], int] = time.time_ns,
-        tree: Tree | None = None,
+        tree: Tree | None = None, naming: Naming | None = None,
     ) -> None:  # fmt: skip
         """*folder* is for the newest snapshot of each host, so that memory does not grow with their number.
 
         *compile_* compiles the script for hosts that its form does not fit; None: they compile for themselves.
         *pusher* has what hosts without pytrace need. *tree*: which of the hosts are reached through gateways.
+        *naming* asks hosts for functions.
         """
         self.hosts = {name: Host(name) for name in names}
         gateways = [Gateway(f"gateway {route.gateway}", route=route) for route in tree.routes] if tree else []
@@ -77,6 +82,7 @@ class Controller:
         """All to which there are connections, by name."""
         self.levels = depth(tree.routes) if tree else 0
         self.variants = Variants(compile_)
+        self.naming = naming or Naming()
         self._pusher = pusher
         self.news = 0
         """Grows with each snapshot of a host."""
@@ -122,7 +128,7 @@ class Controller:
     def output(self, name: str, data: bytes, now: float) -> bytes | None:
         """Data of an agent. Returns what to say to it; None ends the connection."""
         host = self.peers[name]
-        if host.state in OVER:
+        if host.state in OVER and not self.naming.waits(name):
             return None
         self._bytes[name] += len(data)
         try:
@@ -134,24 +140,35 @@ class Controller:
             if host.hello is None and self._bytes[name] > MOST_NOISE:
                 raise TraceError("what it prints is no message of pytrace agent")
         except TraceError as error:
-            self._over(host, State.LOST if host.hello else State.FAILED, error.message)
-        return self.due(name)
+            if host.state in OVER:
+                host.warnings.append(f"what it said after its end is not used: {error.message}")
+                self.naming.gone(name)
+            else:
+                self._over(host, State.LOST if host.hello else State.FAILED, error.message)
+        return self.due(name, now)
 
-    def due(self, name: str) -> bytes | None:
+    def due(self, name: str, now: float) -> bytes | None:
         """What an agent must hear now; None: nothing any more."""
         host = self.peers[name]
-        try:
-            return None if host.state in OVER else self._said(host)
-        except TraceError as error:
-            self._over(host, State.FAILED, error.message)
-            return None
+        if self.naming.waits(name):
+            said = self.naming.said(name, now)
+        else:
+            try:
+                said = None if host.state in OVER else self._said(host)
+            except TraceError as error:
+                self._over(host, State.FAILED, error.message)
+                said = None
+        if said is None:
+            self._lines.pop(name, None)
+        return said
 
     def owed(self) -> list[str]:
         """Connections on which something may have to be said that was not there before."""
-        return [
+        owed = [
             name for name, host in self.peers.items() if host.state not in OVER
             and (host.pushing or host.misfit or (isinstance(host, Gateway) and host.owed))
         ]  # fmt: skip
+        return owed + self.naming.waiting
 
     def _said(self, host: Host) -> bytes:
         """Parts of what is pushed; beats until the clock was measured, then the request; then answers."""
@@ -185,6 +202,7 @@ class Controller:
     def closed(self, name: str, status: int | None) -> None:
         """A connection has ended."""
         host = self.peers[name]
+        self.naming.gone(name)
         if host.state in OVER:
             return
         text = reason(printable_text(host.complaint.rstrip()), status)
@@ -209,7 +227,11 @@ class Controller:
         self._message(host, message, now)
 
     def _message(self, host: Host, message: FromAgent, now: float) -> None:
+        if host.state in OVER and not isinstance(message, (NamedPlaces, Clock)):
+            raise TraceError("its run was over")
         match message:
+            case NamedPlaces():
+                self._functions(host, message.places, now)
             case Need() | Send() | Hello() | Clock() | Misfit() | Stated():
                 self._prepare(host, message)
             case Attached():
@@ -218,24 +240,39 @@ class Controller:
             case Warned(text):
                 if len(host.warnings) < MOST_WARNINGS:
                     host.warnings.append(printable_text(text))
-            case Reports() if isinstance(host, Gateway):
-                host.update(self.hosts, message.reports, now)
             case Reports():
-                raise TraceError("what it prints is for a gateway to say")
+                if not isinstance(host, Gateway):
+                    raise TraceError("what it prints is for a gateway to say")
+                host.update(self.hosts, message.reports, now)
             case Snapshot():
-                if isinstance(host, Gateway):
-                    host.update(self.hosts, message.reports, now)
-                host.watched, host.lost, host.over_budget = now - host.attached, message.lost, message.over_budget
-                self._keep(host.name, message.data)
+                self._results(host, message, now)
             case Refused():
                 host.status = message.status or 1
                 self._over(host, State.REFUSED, _first_line(message.text))
             case End():
-                host.status, host.lost = message.status, message.lost
-                host.over_budget |= over_budget(message.cost)
-                early = message.reason not in ("duration", "exit", "stop")
-                text = _first_line(message.error) or f"the run ended early ({message.reason})" if early else ""
-                self._over(host, State.CUT_SHORT if early else State.ANSWERED, text)
+                self._end(host, message)
+
+    def _functions(self, host: Host, named: Iterable[NamedPlace], now: float) -> None:
+        """Take names of functions: answers to questions, or what the hosts of a gateway have answered."""
+        if isinstance(host, Gateway):
+            host.take(named)
+        else:
+            self.naming.answered(host.name, named, now)
+
+    def _results(self, host: Host, message: Snapshot, now: float) -> None:
+        """Keep the newest snapshot."""
+        if isinstance(host, Gateway):
+            host.update(self.hosts, message.reports, now)
+        host.watched, host.lost, host.over_budget = now - host.attached, message.lost, message.over_budget
+        self._keep(host.name, message.data)
+
+    def _end(self, host: Host, message: End) -> None:
+        """Take the end of a run."""
+        host.status, host.lost = message.status, message.lost
+        host.over_budget |= over_budget(message.cost)
+        early = message.reason not in ("duration", "exit", "stop")
+        text = _first_line(message.error) or f"the run ended early ({message.reason})" if early else ""
+        self._over(host, State.CUT_SHORT if early else State.ANSWERED, text, message.details)
 
     def _prepare(self, host: Host, message: Need | Send | Hello | Clock | Misfit | Stated) -> None:
         """Take a message of a host that does not run yet."""
@@ -262,30 +299,39 @@ class Controller:
                     host.measured, host.beat = host.measured + 1, 0
                     host.clock = better(host.clock, measured(message, self._clock()))
 
-    def _over(self, host: Host, state: State, text: str) -> None:
-        """A host has nothing more to say: its newest snapshot becomes part of the answer."""
+    def _over(self, host: Host, state: State, text: str, details: Mapping[str, int] | None = None) -> None:
+        """A host has nothing more to say but names of functions: its newest snapshot becomes part of the answer."""
         host.state, host.text = state, text
-        self._lines.pop(host.name, None)
         if isinstance(host, Gateway):
             host.lose(self.hosts)
         path = self._files[host.name]
         if not os.path.exists(path):
+            self._lines.pop(host.name, None)
             if state is State.ANSWERED and not isinstance(host, Gateway):
                 host.state, host.text = State.LOST, "it sent no results"
             return
         try:
             with self._lock:
-                self._add(self._answer, path, host)
+                snapshot = self._add(self._answer, path, host)
+            if isinstance(host, Gateway):
+                self.naming.learn(snapshot, host.named)
+            elif details:
+                self.naming.begin(host.name, snapshot, details, host.heard)
         except TraceError as error:
             host.state, host.text = State.LOST, f"its results do not fit: {error.message}"
             if isinstance(host, Gateway):
                 host.spoil(self.hosts)
         finally:
             os.unlink(path)
+            if not self.naming.waits(host.name):
+                self._lines.pop(host.name, None)
 
     @staticmethod
-    def _add(answer: Answer, path: str, host: Host) -> None:
-        answer.add(host.name, _read(path, host), merged=isinstance(host, Gateway))
+    def _add(answer: Answer, path: str, host: Host) -> SnapshotData:
+        """Add a host's snapshot to an answer. Returns it, as the host has sent it."""
+        snapshot = _read(path, host)
+        answer.add(host.name, snapshot, merged=isinstance(host, Gateway))
+        return snapshot
 
     def _keep(self, name: str, data: bytes) -> None:
         path = self._files[name]
@@ -300,10 +346,10 @@ class Controller:
     def silent(self, now: float) -> list[str]:
         """Hosts that say nothing any more; their connections are to be ended."""
         patience = {State.WAITING: PREPARING, State.RUNNING: 3 * self._limits.every + 10}
-        found = []
+        found = self.naming.late(now)
         for name in list(self._lines):
             host = self.peers[name]
-            if now - host.heard > patience[host.state]:
+            if now - host.heard > patience.get(host.state, inf):
                 what = "the agent" if host.hello else "the connection"
                 text = f"nothing was heard of {what} for {now - host.heard:.0f} s{host.printed}"
                 self._over(host, State.SILENT, text)

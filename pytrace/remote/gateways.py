@@ -11,12 +11,14 @@ from pytrace.base.control_characters import printable_text
 from pytrace.remote import messages
 from pytrace.remote.clocks import Offset
 from pytrace.remote.hosts import OVER, Host, State
-from pytrace.remote.messages import Ask, HostReport, Misfit, Need, Relay, Route
+from pytrace.remote.messages import Ask, HostReport, Misfit, NamedPlace, Need, Relay, Route
 from pytrace.remote.push import Pusher
 from pytrace.remote.variants import Variants
 
 MOST_WARNINGS = 100
 """Kept of each host."""
+MOST_NAMED = 1 << 20
+"""Places of which a gateway may say the functions."""
 
 
 class Tree(msgspec.Struct, frozen=True):
@@ -47,6 +49,13 @@ class Gateway(Host):
     needs: list[Need] = msgspec.field(default_factory=list)
     misfits: list[Misfit] = msgspec.field(default_factory=list)
     """Questions of its hosts, one for each kind, to be answered."""
+    named: list[NamedPlace] = msgspec.field(default_factory=list)
+    """Functions that it has asked its hosts for."""
+
+    def take(self, named: Iterable[NamedPlace]) -> None:
+        """Take functions that its hosts have named, up to a limit."""
+        self.named += named
+        del self.named[MOST_NAMED:]
 
     @property
     def owed(self) -> bool:

@@ -53,11 +53,13 @@ MOST_INLINED = 256
 """Functions of a place."""
 LONGEST_NAME = 1 << 14
 """Characters of a function's name, or of a source file's."""
+LARGEST_OFFSET = 1 << 48
+Small: TypeAlias = Annotated[int, Meta(ge=0, le=LARGEST_OFFSET)]
 LongName: TypeAlias = Annotated[str, Meta(max_length=LONGEST_NAME)]
 NAMING = 60.0
 """Seconds in which an agent is asked for names after the end of its run."""
-LONGEST_NAMING = 15.0
-"""Seconds in which it says something while it is asked."""
+ANSWERING = 20.0
+"""Seconds in which it answers at least a part of a question."""
 
 
 # ---------------------------------------------------------------------------------------------- to the agent
@@ -418,9 +420,9 @@ class Function(msgspec.Struct, frozen=True, array_like=True):
     """A function at a place, as :class:`pytrace.results.values.Frame` has it."""
 
     name: LongName
-    offset: Count = 0
+    offset: Small = 0
     file: LongName = ""
-    line: Count = 0
+    line: Small = 0
     inlined: bool = False
 
 

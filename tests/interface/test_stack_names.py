@@ -10,12 +10,15 @@ from pathlib import Path
 import pytest
 
 from pytrace.core import types
+from pytrace.core.config import Config
 from pytrace.core.types import Stack, StackMode, Tuple
 from pytrace.interface.stack_names import StackNames
+from pytrace.remote.messages import Function, NamedPlace, Place
 from pytrace.results.snapshot import SnapshotData
 from pytrace.results.values import Frame, StackTrace
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.elf import debug_files
+from pytrace.runtime.symbols.met_binaries import Detail
 from tests.support import small_program
 from tests.support.snapshots import COUNT, STRING, map_data, snapshot, table
 
@@ -129,3 +132,44 @@ def test_stacks_that_become_equal_are_joined(program: Stripped) -> None:
     after = StackNames([str(program.debuginfo)]).named(before)
     assert after.maps["@"].entries == {StackTrace((whole,)): 7}
     assert after.maps["@n"] is before.maps["@n"]
+
+
+def answered(names: StackNames, place: Frame, said: NamedPlace | None = None) -> list[tuple[str, int, int]]:
+    """Function, offset, line of the frames of the final answer with one place."""
+    known = {} if said is None else {said.place: said}
+    ((_, stack),) = names.final(of(place), lambda: False, known).maps["@"].entries
+    return [(frame.function, frame.offset, frame.line) for frame in stack.frames]
+
+
+def test_the_one_that_knows_more_names_a_place(program: Stripped) -> None:
+    """This machine, or a host that was asked; the functions of hosts are only shown in their place."""
+    place = program.frame("/only/there")
+    inlined = Function("inlined", 4, "a.c", 3, inlined=True), Function("theirs", 4, "a.c", 9)
+    said = NamedPlace(Place(program.build_id, program.helper + 4), Detail.SYMBOLS, inlined)
+    nothing, whole = StackNames(["/nowhere"]), StackNames([str(program.debuginfo)])
+    assert (nothing.detail(program.build_id, "/only/there"), nothing.detail(program.build_id, str(program.path))) == (
+        Detail.NOTHING, Detail.BINARY
+    )  # fmt: skip
+    assert whole.detail(program.build_id, str(program.path)) == Detail.LINES
+    assert answered(nothing, place, said) == [("inlined", 4, 3), ("theirs", 4, 9)]
+    assert answered(nothing, place) == [("", program.helper + 4, 0)]
+    ((function, offset, line),) = answered(whole, place, said)
+    assert (function, offset, bool(line)) == ("helper", 4, True)
+    ((_, stack),) = whole.named(of(place)).maps["@"].entries
+    assert [(frame.function, frame.line) for frame in stack.frames] == [("helper", 0)]
+    assert answered(StackNames([str(program.debuginfo)], Config(show_debug_info=False)), place) == [("helper", 4, 0)]
+
+
+def test_a_return_address_is_named_by_its_call(program: Stripped) -> None:
+    """It may be that of the next function. Without a name, it is the place itself."""
+    start = small_program.addresses(program.whole)["help"]
+    calling = Frame("", start - 1, str(program.path), program.build_id, address=start)
+    names = StackNames([str(program.debuginfo)])
+    ((function, offset, _),) = answered(names, calling)
+    assert function not in ("", "help")
+    assert offset > 1
+    ((begun, at, _),) = answered(names, calling._replace(offset=start))
+    assert (begun, at) == ("help", 0)
+    assert answered(StackNames(["/nowhere"]), calling) == [("", start, 0)]
+    said = NamedPlace(Place(program.build_id, start - 1), Detail.SYMBOLS, (Function("caller", 7),))
+    assert answered(StackNames(["/nowhere"]), calling, said) == [("caller", 8, 0)]

@@ -311,6 +311,68 @@ def test_functions_that_hosts_cannot_name(served: bool, tmp_path: Path, monkeypa
     assert out.rstrip().endswith("]: 2"), out
 
 
+@contextmanager
+def waiting(program: Path, private: Path | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of :data:`small_program.WAITING`; *private*: its file is in a mount namespace, and not here."""
+    command: list[str | Path] = [program]
+    if private is not None:
+        steps = 'mount -t tmpfs none "$0" && cp "$1" "$0/layers" && exec "$0/layers"'
+        command = ["unshare", "--mount", "sh", "-c", steps, private, program]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"waits\n"
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def stacks_of(process: subprocess.Popen[bytes], folder: Path, *words: str) -> tuple[str, list[str]]:
+    """What a fleet prints of the stacks of a process, and the questions about functions to its hosts."""
+    agent = f"tee {folder}/said.%h | {AGENT}"
+    script = f"t:syscalls:sys_enter_getppid /pid == {process.pid}/ {{ @[ustack] = count(); }}"
+    with local(*words, "--agent", agent, "-e", script) as fleet:
+        wait_for(fleet, "attached on 3 of 3 hosts")
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == b"called\n"
+        fleet.send_signal(signal.SIGINT)
+        out, error = fleet.communicate(timeout=patience(60))
+    assert (fleet.returncode, error) == (0, "3 of 3 hosts answered\n")
+    said = [path.read_text().splitlines() for path in sorted(folder.glob("said.*"))]
+    for path in folder.glob("said.*"):
+        path.unlink()
+    return out, [line for lines in said for line in lines if line.startswith('{"type":"name"')]
+
+
+def test_functions_are_asked_of_one_host(tmp_path: Path) -> None:
+    """Of three hosts with a binary that this machine does not have, one names it, also behind gateways.
+
+    The answer is that of a binary which is here, and stacks of all hosts are one key.
+    """
+    program = small_program.built(tmp_path, "layers", text=small_program.WAITING)
+    private = tmp_path / "private"
+    private.mkdir()
+    with waiting(program) as process:
+        here, asked = stacks_of(process, tmp_path, "--hosts", "a[1-3]")
+    assert "middle+" in here
+    assert "layers.c:" in here
+    assert here.rstrip().endswith("]: 3"), here
+    assert not asked
+    with waiting(program, private) as process:
+        there, asked = stacks_of(process, tmp_path, "--hosts", "a[1-3]")
+    assert there == here
+    assert len(asked) == 1, asked
+    tree = topology(tmp_path, "g1,a3", "g1: a1,g2", "g2: a2")
+    with waiting(program, private) as process:
+        behind, asked = stacks_of(process, tmp_path, "--hosts", "a[1-3]", "--topology", tree)
+    assert behind == here
+    # Each gateway asks one of its hosts, and so does the controller.
+    assert len(asked) <= 3, asked
+
+
 def test_hosts_without_pytrace(tmp_path: Path) -> None:
     """What they need is sent, used once, and removed: a Python that is not this environment's runs the agent.
 

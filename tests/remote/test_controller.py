@@ -11,6 +11,7 @@ import pytest
 from pytrace.core import kernel_facts
 from pytrace.core.costs import ProbeCost, RunCost
 from pytrace.core.diagnostics import TraceError
+from pytrace.core.types import Stack
 from pytrace.remote import controller, messages
 from pytrace.remote.answer import Answer
 from pytrace.remote.clocks import Offset
@@ -22,11 +23,16 @@ from pytrace.remote.messages import (
     Clock,
     End,
     FromAgent,
+    Function,
     Hello,
     Inquiry,
     Limits,
     Misfit,
+    NamedPlace,
+    NamedPlaces,
+    NamePlaces,
     Need,
+    Place,
     Refused,
     Request,
     Send,
@@ -37,6 +43,7 @@ from pytrace.remote.messages import (
 )
 from pytrace.remote.variants import Kind, Outcome, packed
 from pytrace.results import file_form
+from pytrace.results.values import Frame, StackTrace
 from tests.support.snapshots import COUNT, STRING, map_data, run, snapshot
 
 REQUEST = Request(protocol=1, script="x", limits=Limits(duration=5, every=1, bytes=100_000))
@@ -95,6 +102,73 @@ def test_the_newest_snapshot_of_each_host_counts_once(three: Controller) -> None
     assert [host.state for host in three.hosts.values()] == [State.ANSWERED] * 3
     assert three.hosts["web1"].warnings == ["\\x1b[31mw"]
     assert three.status == 0
+
+
+BUILD_ID = "ab" * 20
+WAITS = End(reason="duration", status=0, details={BUILD_ID: 1})
+PLACE = Place(BUILD_ID, 8)
+QUESTION = messages.encode(NamePlaces((PLACE,)))
+
+
+def stacks(name: str) -> Snapshot:
+    trace = StackTrace((Frame("", 8, "/bin/x", BUILD_ID, address=9),))
+    made = snapshot(map_data("@", Stack(True), COUNT, {trace: 1}), of=run(f"run-{name}"))
+    return Snapshot(number=1, data=file_form.to_bytes(made))
+
+
+def named(function: str, place: Place = PLACE) -> NamedPlaces:
+    return NamedPlaces((NamedPlace(place, 0, (Function(function),)),))
+
+
+def said(to: Controller, name: str, *messages_: FromAgent, now: float = 1) -> bytes | None:
+    return to.output(name, b"".join(map(messages.encode, messages_)), now)
+
+
+def test_one_host_is_asked_for_functions_after_its_run(three: Controller) -> None:
+    """Others with the same binary wait for the answer; one that is lost meanwhile has answered all the same."""
+    for name, question in (("web1", QUESTION), ("web2", b""), ("web3", b"")):
+        assert said(three, name, hello(name), ATTACHED, stacks(name), WAITS) == question
+    assert [host.state for host in three.hosts.values()] == [State.ANSWERED] * 3
+    assert three.owed() == ["web1", "web2", "web3"]
+    three.closed("web1", 1)
+    assert three.due("web2", 2) == QUESTION
+    assert three.silent(3) == []
+    assert said(three, "web2", named("f"), now=4) is None
+    assert three.due("web3", 5) is None
+    assert three.owed() == []
+    assert said(three, "web3", named("g"), now=6) is None
+    ((_, answer),) = three.naming.names.items()
+    assert (answer.functions, answer.detail) == ((Function("f"),), 1)
+    assert three.hosts["web1"].state is State.ANSWERED
+    ((_, count),) = three.result().maps["@"].entries.items()
+    assert count == 3
+
+
+def test_a_host_that_lies_about_functions_or_goes_on(three: Controller) -> None:
+    """What it has counted stays, and the next one is asked; so is it after one that does not answer."""
+    other = Place(BUILD_ID, 16)
+    assert said(three, "web1", hello("web1"), ATTACHED, stacks("web1"), WAITS) == QUESTION
+    assert said(three, "web1", named("lie", other)) is None
+    assert said(three, "web2", hello("web2"), ATTACHED, stacks("web2"), WAITS) == QUESTION
+    assert said(three, "web2", stacks("web2")) is None
+    assert said(three, "web3", hello("web3"), ATTACHED, stacks("web3"), named("early")) is None
+    assert not three.naming.names
+    late = "what it said after its end is not used: "
+    assert three.hosts["web1"].warnings == [f"{late}it names functions that it was not asked for"]
+    assert three.hosts["web2"].warnings == [f"{late}its run was over"]
+    assert [host.state for host in three.hosts.values()] == [State.ANSWERED, State.ANSWERED, State.LOST]
+
+
+def test_a_host_that_does_not_answer_is_given_up(three: Controller) -> None:
+    assert said(three, "web1", hello("web1"), ATTACHED, stacks("web1"), WAITS) == QUESTION
+    assert said(three, "web2", hello("web2"), ATTACHED, stacks("web2"), WAITS) == b""
+    for name in ("web2", "web3"):
+        three.hosts[name].heard = 1000
+    assert three.silent(1 + messages.ANSWERING) == []
+    assert three.silent(2 + messages.ANSWERING) == ["web1"]
+    assert said(three, "web1", named("late")) is None
+    assert three.due("web2", 30) == QUESTION
+    assert three.hosts["web1"].state is State.ANSWERED
 
 
 def test_what_a_login_prints_before_the_agent_is_ignored(three: Controller) -> None:
@@ -336,7 +410,7 @@ def test_what_is_pushed(tmp_path: Path) -> None:
     need = Need(python="3.12", machine="x86_64")
     assert made.output("web1", b"Welcome\n" + messages.encode(need), 1) == b""
     assert made.owed() == ["web1"]
-    assert made.due("web1") == b"3.12 None"
+    assert made.due("web1", 1) == b"3.12 None"
     assert made.owed() == []
     assert made.output("web1", messages.encode(Send(start=7)), 1) == b"3.12 7"
     said = made.output("web1", messages.encode(hello("web1")), 1)

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from pytrace.core import kernel_facts
-from pytrace.remote import messages
+from pytrace.core.types import Stack, Tuple
+from pytrace.remote import gateways, messages
 from pytrace.remote.answer import Answer
 from pytrace.remote.clocks import Offset
 from pytrace.remote.controller import MEASUREMENTS, Controller
@@ -22,11 +23,15 @@ from pytrace.remote.messages import (
     Clock,
     End,
     FromAgent,
+    Function,
     Hello,
     HostReport,
     Inquiry,
     Misfit,
+    NamedPlace,
+    NamedPlaces,
     Need,
+    Place,
     Refused,
     Relay,
     Reports,
@@ -39,6 +44,7 @@ from pytrace.remote.messages import (
 )
 from pytrace.remote.variants import Kind, Outcome, packed
 from pytrace.results import file_form
+from pytrace.results.values import Frame, StackTrace
 from tests.support.snapshots import COUNT, STRING, map_data, run, snapshot
 
 REQUEST = Request(protocol=1, script="x", limits=messages.Limits(duration=5, every=1, bytes=1000))
@@ -122,7 +128,7 @@ def test_one_request_for_the_hosts_of_a_gateway(made: Controller) -> None:
     assert say(made, ATTACHED) == [Ask(("a1", "b1"))]
     made.asking(["a2"])
     assert made.owed() == [GATEWAY]
-    assert made.due(GATEWAY) == messages.encode(Ask(("a2",)))
+    assert made.due(GATEWAY, 1) == messages.encode(Ask(("a2",)))
     assert made.owed() == []
     made.finish(5)
 
@@ -143,7 +149,7 @@ def test_questions_of_its_hosts(made: Controller) -> None:
     need = Need(python="3.12", machine="x86_64")
     assert say(made, need) == []
     assert made.owed() == [GATEWAY]
-    assert made.due(GATEWAY) == messages.encode(Archive(python="3.12", machine="x86_64", data=b"x"))
+    assert made.due(GATEWAY, 1) == messages.encode(Archive(python="3.12", machine="x86_64", data=b"x"))
     made.finish(5)
 
 
@@ -237,3 +243,19 @@ def test_results_that_do_not_fit(made: Controller) -> None:
     assert (made.hosts["a1"].state, made.hosts["c1"].state) == (State.ANSWERED, State.LOST)
     assert made.hosts["c1"].text.startswith("its gateway: its results do not fit: another host and")
     assert made.status == 1
+
+
+def test_functions_that_its_hosts_have_named(made: Controller, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of stacks in its results are taken, also if it is lost after it has sent them; up to a limit."""
+    monkeypatch.setattr(gateways, "MOST_NAMED", 2)
+    own, other = Place("ab" * 20, 8), Place("cd" * 20, 8)
+    trace = StackTrace((Frame("", 8, "/bin/x", "ab" * 20, address=9),))
+    results = snapshot(map_data("@", Tuple((STRING, Stack(True))), COUNT, {("L-a1", trace): 1}), of=run("run-g1"))
+    begin(made)
+    made.asking(["a1"])
+    said = [NamedPlaces((NamedPlace(place, 2, (Function("f"),)),)) for place in (other, own, Place("ab" * 20, 9))]
+    say(made, ATTACHED, *said, Snapshot(number=1, data=file_form.to_bytes(results)))
+    made.closed(GATEWAY, 1)
+    assert [(place, one.detail, one.functions) for place, one in made.naming.names.items()] == [
+        (own, 2, (Function("f"),))
+    ]  # fmt: skip

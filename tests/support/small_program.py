@@ -27,6 +27,13 @@ int main(void) { return outer() == 0; }
 """
 """Makes a system call in ``innermost``, with callers that frame pointers lead to."""
 
+WAITING = LAYERS.replace("#include", "#include <stdio.h>\n#include", 1).replace(
+    "return outer() == 0;",
+    'puts("waits"); fflush(stdout); getchar(); int made = outer(); puts("called"); fflush(stdout); getchar();'
+    " return made == 0;",
+)
+"""The same, when it has read a character; then it waits for another one."""
+
 
 def built(folder: Path, name: str = "program", *, text: str = TEXT, build_id: bool = True) -> Path:
     """The program, with DWARF and a build id."""

@@ -189,7 +189,11 @@ class _Run:
             self._event(*self._events.get(timeout=TICK))
             for _ in range(WAITING_CHUNKS):
                 self._event(*self._events.get_nowait())
-        for node in self._conversation.step(time.monotonic()):
+        now = time.monotonic()
+        for node in self._controller.owed():
+            if node in self._pipes:
+                self._say(node, self._pipes[node], self._controller.due(node, now))
+        for node in self._conversation.step(now):
             self._drop(node)
         self._begin_stage()
         if self._conversation.leaving is not None:
@@ -241,11 +245,13 @@ class _Run:
             self._controller.closed(node, exit_status(data))
             self._drop(node)
         elif channel == STDOUT_CHANNEL:
-            said = self._controller.output(node, data, time.monotonic())
-            if said is None:
-                self._drop(node)
-            elif said:
-                pipe.write(said)
+            self._say(node, pipe, self._controller.output(node, data, time.monotonic()))
+
+    def _say(self, node: str, pipe: Pipe, said: bytes | None) -> None:
+        if said is None:
+            self._drop(node)
+        elif said:
+            pipe.write(said)
 
     def _drop(self, node: str) -> None:
         pipe = self._pipes.pop(node, None)
