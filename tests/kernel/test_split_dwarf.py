@@ -71,7 +71,7 @@ def test_inlined_functions_in_stacks(server: Server, tmp_path: Path) -> None:
     assert (result.status, result.stderr) == (0, ""), result
     first, inlined, outer = result.stdout.split("\n")[1:4]
     assert first.strip().startswith("app::touch()+")
-    assert inlined.strip().startswith("[inlined] sum@")
+    assert inlined.strip().startswith("[inlined] app::sum@")
     assert inlined.endswith("app.cpp:6")
     assert outer.strip().startswith("app::handle(")
     assert outer.endswith("app.cpp:8"), "the place of the call"

@@ -70,15 +70,21 @@ def demangle(name: str) -> str:
         rust = _rust(name)
         if rust is not None:
             return rust
-    # The compiler splits functions and marks the parts (.cold, .part.0, .isra.0); keep the mark readable.
-    base, dot, suffix = name.partition(".")
-    demangler = _cxx() if len(base) <= LONGEST and expanded_size(base) <= MOST_EXPANDED else None
-    text = demangler(base.encode(errors="surrogateescape")) if demangler else None
-    if text is None:
+    # The compiler splits functions and marks the parts (.cold, .part.0, .isra.0); keep the marks readable. Identifiers
+    # may have dots, too (those of frames of GCC's coroutines).
+    marks = _MARKS.search(name)
+    for base in dict.fromkeys((name[: marks.start()] if marks else name, name.partition(".")[0])):
+        demangler = _cxx() if len(base) <= LONGEST and expanded_size(base) <= MOST_EXPANDED else None
+        text = demangler(base.encode(errors="surrogateescape")) if demangler else None
+        if text is not None:
+            break
+    else:
         return name
-    return f"{text} [clone {dot}{suffix}]" if dot else text
+    return "".join([text, *(f" [clone {mark}]" for mark in _MARK.findall(name[len(base) :]))])
 
 
+_MARKS = re.compile(r"(?:\.[a-z0-9_]+)+\Z")
+_MARK = re.compile(r"\.[^.]*(?:\.\d+(?![^.]))*")
 _TOKEN = re.compile(r"S[0-9A-Z]*_|T[0-9]*_|[0-9]+|.", re.DOTALL)
 _SUBSTITUTION = re.compile(r"[ST][0-9A-Z]*_")
 _LISTS = frozenset("INFXJZ")

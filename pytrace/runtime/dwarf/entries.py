@@ -41,8 +41,8 @@ _TABLES = {"DW_FORM_strp": "str", "DW_FORM_line_strp": "line_str"}
 _MOST_LINKS = 16
 """Entries that describe each other, at most: an instance, its abstract form, the declaration of that."""
 _TEXT = re.compile(rb"[^\0]*")
-_RUST = 0x1C
-"""``DW_LANG_Rust``."""
+_RUST, _CPP = 0x1C, frozenset((0x04, 0x1A, 0x21, 0x2B, 0x3A))
+"""``DW_LANG_Rust``; ``DW_LANG_C_plus_plus`` and its later editions."""
 _CLOSURES = ("NC", "closure$")
 """In linkage names of Rust with closures: of the newer mangling, and of the older one."""
 _COROUTINE = re.compile(r"\{(?:async_|gen_|coroutine|generator)")
@@ -154,24 +154,35 @@ class Entries:
             name = name or self._text(at, values, "DW_AT_name")
             link = values.get("DW_AT_abstract_origin") or values.get("DW_AT_specification")
             if link is None:
-                return name
+                return self._qualified(self.unit.entry(at), name)
             if link.form not in _LOCAL:
                 # It goes on in another unit.
                 die = self.unit.entry(start)
                 linkage = described(die, "DW_AT_linkage_name").text("DW_AT_linkage_name")
-                return linkage or described(die, "DW_AT_name").text("DW_AT_name")
+                named = described(die, "DW_AT_name")
+                return linkage or self._qualified(described(named, "DW_AT_declaration"), named.text("DW_AT_name"))
             at = self.unit.cu_offset + link.number
         raise DWARFError("entries refer to each other in a cycle")
 
     @cached_property
-    def _is_rust(self) -> bool:
-        return self.unit.top.number("DW_AT_language") == _RUST
+    def _language(self) -> int:
+        return self.unit.top.number("DW_AT_language")
+
+    def _qualified(self, declared: Die, name: str) -> str:
+        """A name; in C++ with those around it, as GCC gives functions that are local to a file no linkage name."""
+        if self._language not in _CPP or not name:
+            return name
+        unnamed = {"DW_TAG_namespace": "(anonymous namespace)"}
+        if name.startswith("operator()"):
+            unnamed |= dict.fromkeys(("DW_TAG_structure_type", "DW_TAG_class_type"), "{lambda}")
+        around = (die.text("DW_AT_name") or unnamed.get(str(die.tag), "") for die in _around(declared))
+        return "::".join([*filter(None, around), name])
 
     def written(self, at: int) -> str:
         """The name of a function of Rust with those around it, as DWARF has it, if that tells bodies of async functions
         from closures (``app::handle::{async_fn#0}``); else empty.
         """
-        if not self._is_rust or not any(mark in self.function(at) for mark in _CLOSURES):
+        if self._language != _RUST or not any(mark in self.function(at) for mark in _CLOSURES):
             return ""
         named = described(self.unit.entry(at), "DW_AT_name")
         text = self._written.get((named.cu, named.offset))

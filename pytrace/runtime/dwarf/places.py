@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pytrace.runtime.dwarf.scopes import Scope, Segment
 
 _PREFIX = "lines-"
-_MAGIC = b"pytrace lines 3 " + sys.byteorder.encode() + b"\n"
+_MAGIC = b"pytrace lines 4 " + sys.byteorder.encode() + b"\n"
 _MOST_SEGMENTS = 1 << 19
 """Entries that are remembered of one file: 10 MB. With more it begins again."""
 _FILES = 64

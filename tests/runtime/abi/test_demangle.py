@@ -21,6 +21,14 @@ needs_cxx = pytest.mark.skipif(not available(), reason="no C++ runtime library o
     [
         ("_ZN3zoo6Animal4walkEi", "zoo::Animal::walk(int)"),
         ("_ZN3foo3barEv.cold", "foo::bar() [clone .cold]"),
+        ("_ZN3foo3barEv.isra.0.cold", "foo::bar() [clone .isra.0] [clone .cold]"),
+        ("_ZN3foo3barEv.llvm.1234567", "foo::bar() [clone .llvm.1234567]"),
+        ("_ZN3foo3barEv.LTHUNK1.2", "foo::bar() [clone .LTHUNK1.2]"),
+        ("_Z7numbersi.resume", "numbers(int) [clone .resume]"),
+        (
+            "_Z7numbersPZ7numbersIiE4TaskT_E26_Z7numbersIiE4TaskT_.Frame.actor",
+            "numbers(numbers<int>(int)::_Z7numbersIiE4TaskT_.Frame*) [clone .actor]",
+        ),
         ("_ZlsRSoi", "operator<<(std::ostream&, int)"),
         ("main", "main"),
         ("_Zebra", "_Zebra"),
