@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,16 +12,18 @@ import msgspec
 import pytest
 
 from pytrace.core.diagnostics import TraceError
+from pytrace.remote import messages
 from pytrace.remote.answer import Answer
-from pytrace.remote.carriage import Stopping
+from pytrace.remote.carriage import Conversation, Stopping
 from pytrace.remote.controller import Controller
 from pytrace.remote.hosts import State
 from pytrace.remote.kubernetes import kubernetes_carrier
 from pytrace.remote.kubernetes.kubernetes_api import Client
-from pytrace.remote.kubernetes.kubernetes_carrier import exit_status
+from pytrace.remote.kubernetes.kubernetes_carrier import Pipe, _Run, exit_status
 from pytrace.remote.kubernetes.pods import Cluster, Deployment, Pod
-from pytrace.remote.messages import Limits, Request
+from pytrace.remote.messages import Hello, Limits, Misfit, Request, Variant
 from pytrace.remote.rollout import Rollout
+from pytrace.remote.variants import Outcome
 
 LIMITS = Limits(duration=5)
 
@@ -84,3 +87,41 @@ def test_pods_that_do_not_run_in_time(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_pods_that_are_not_admitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TraceError, match="cannot make pods in namespace tracing: no room"):
         asked(Access([], "Error creating: no room"), tmp_path, monkeypatch)
+
+
+class Written:
+    """The way to a pod."""
+
+    def __init__(self) -> None:
+        self.data: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        self.data.append(data)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def test_a_variant_is_sent_as_soon_as_it_is_there(tmp_path: Path) -> None:
+    """Also while the node says nothing."""
+    outcomes: list[Outcome] = []
+    request = Request(protocol=1, script="x", limits=LIMITS)
+    made = Controller(["a"], request, Answer(None), str(tmp_path), lambda _kind, _facts: next(iter(outcomes), None))
+    conversation: Conversation[Pipe] = Conversation(60, made, Rollout(["a"], [1]), [].append, Stopping(), "node")
+    deployment = Deployment(identity="x", namespace="tracing", image="x", nodes=("a",), deadline=60)
+    run = _Run(made, conversation, cast("Client", Access([])), deployment)
+    pipe = Written()
+    made.connecting("a", time.monotonic())
+    made.hosts["a"].asked = True
+    run._pipes["a"] = cast("Pipe", pipe)
+    hello = Hello(protocol=1, version="0", host="a", kernel="6.1", machine="x", wall=0, monotonic=0)
+    made.output("a", b"".join(map(messages.encode, (hello, Misfit(lacks=("btf",))))), time.monotonic())
+    answer = messages.encode(Variant(b"x"))
+    run.step()
+    assert answer not in pipe.data
+    outcomes.append(Outcome(b"x"))
+    run.step()
+    run.step()
+    assert pipe.data.count(answer) == 1
+    run.close()
+    made.finish(time.monotonic())
