@@ -18,13 +18,13 @@ from pytrace.cli.options import OPTIONS, CommandLine, read
 from pytrace.cli.request import Script
 from pytrace.cli.scripts.command_parser import CommandParser
 from pytrace.core.config import Config
-from pytrace.core.diagnostics import Diagnostics, ScriptError, TraceError, bytes_shown
+from pytrace.core.diagnostics import Diagnostics, HiddenKernelError, ScriptError, TraceError, bytes_shown
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.options.run_options import SAMPLE, RunOptions
 from pytrace.interface.asked_hosts import Nodes
 from pytrace.interface.fleet import PAUSE
-from pytrace.interface.kinds_of_hosts import Program
+from pytrace.interface.kinds_of_hosts import Program, lacking
 from pytrace.remote import messages as protocol
 from pytrace.remote import top_keys
 from pytrace.remote.carriage import WORKERS, interruptions
@@ -246,23 +246,25 @@ def _compiled(script: Script, compile_options: CompileOptions, options: RunOptio
     from pytrace import pipeline  # with it the compiler
     from pytrace.runtime import kernel_answers
 
-    diagnostics, compiled = Diagnostics(), b""
+    diagnostics, compiled, lacks = Diagnostics(), b"", ""
     kernel = commands.live_kernel(options, ahead=True)
     try:
         compiled = pipeline.compile_script(script.source, compile_options, kernel, diagnostics).to_bytes()
     except ScriptError:
         if not diagnostics.kernel:
             raise
+        lacks = diagnostics.errors[0].message
+    except HiddenKernelError as error:
+        lacks = error.message
     finally:
-        if diagnostics.kernel:
-            first = diagnostics.errors[0].message
-            _tell(f"this kernel lacks what the script needs ({first}): it is compiled for each kind of host")
-        else:
+        if not lacks:
             messages.show(diagnostics, warnings=options.warnings)
             if diagnostics.failed:
                 sys.stderr.write("HINT: with --compile-there each host compiles the script for itself\n")
+    if lacks and not options.quiet:
+        _tell(lacking(lacks))
     questions = tuple(kernel.questions)
-    matches = kernel_answers.matches(kernel, questions)
+    matches = kernel_answers.matches(kernel, questions) if compiled else ""
     return Program(
         options.script, script.source, compile_options, compiled, variants=True, questions=questions, matches=matches
     )

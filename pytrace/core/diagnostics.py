@@ -80,6 +80,10 @@ class MisfitError(TraceError):
         self.lacks, self.cpus, self.kernel = tuple(lacks), cpus, kernel
 
 
+class HiddenKernelError(TraceError):
+    """This user does not see what a script needs to know of this kernel."""
+
+
 class PlacedError(TraceError):
     """A :class:`TraceError` of the code generator with a script position, at which it is reported."""
 

@@ -35,8 +35,16 @@ class ScriptError(Error):
     @property
     def kernel(self) -> bool:
         """Whether all errors are about this kernel: another one may have what it lacks."""
-        errors = [item for item in self.diagnostics if item.severity is Severity.ERROR]
-        return bool(errors) and all(item.kernel for item in errors)
+        return bool(self._errors) and all(item.kernel for item in self._errors)
+
+    @property
+    def first(self) -> str:
+        """The message of the first error."""
+        return self._errors[0].message if self._errors else ""
+
+    @property
+    def _errors(self) -> list[Diagnostic]:
+        return [item for item in self.diagnostics if item.severity is Severity.ERROR]
 
 
 _HERE = os.path.dirname(__file__) + os.sep

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from pytrace.core import manifest
-from pytrace.core.diagnostics import TraceError
+from pytrace.core.diagnostics import HiddenKernelError, TraceError
 from pytrace.core.options.run_options import SAMPLE
 from pytrace.interface import asked_hosts
 from pytrace.interface.asked_hosts import AskedHosts, Nodes
@@ -29,7 +29,7 @@ from pytrace.interface.compiled import (
     read,
 )
 from pytrace.interface.errors import ScriptError
-from pytrace.interface.kinds_of_hosts import Compiler, Program
+from pytrace.interface.kinds_of_hosts import Compiler, Program, lacking
 from pytrace.interface.selection import Users
 from pytrace.interface.snapshots import Snapshot
 from pytrace.interface.stack_names import StackNames
@@ -293,7 +293,8 @@ def fleet(
         fanout: hosts at a time.
         ssh_options: options for ssh.
         topology: a file of gateways, in ClusterShell's form; without it that of its configuration, if any; ``"none"``.
-        tell: is called with a line when the script is attached on all hosts of a stage on which it can be.
+        tell: is called with a line when the script is attached on all hosts of a stage on which it can be, and before
+            if this machine's kernel lacks what the script needs.
         arguments: those of :class:`pytrace.interface.compiled.Arguments` that say something about each host;
             ``debuginfo`` is for this machine, which names functions of user stacks.
 
@@ -322,7 +323,7 @@ def fleet(
         budget=arguments.get("budget") or "", over_budget=arguments.get("over_budget", SAMPLE),
         bytes=max_bytes, events=max_events,
     )  # fmt: skip
-    program = script if isinstance(script, Program) else _program(script, arguments, compile_there)
+    program = script if isinstance(script, Program) else _program(script, arguments, compile_there, tell)
     request = _request(program, limits, arguments)
     config = manifest.CompiledScript.from_bytes(program.compiled).manifest.config if program.compiled else None
     stacks = StackNames(folders(arguments.get("debuginfo", ())), config)
@@ -349,7 +350,9 @@ def _request(program: Program, limits: Limits, arguments: Arguments) -> Request:
     ))  # fmt: skip
 
 
-def _program(script: Script | CompiledScript, arguments: Arguments, compile_there: bool) -> Program:
+def _program(
+    script: Script | CompiledScript, arguments: Arguments, compile_there: bool, tell: Callable[[str], object]
+) -> Program:
     if isinstance(script, CompiledScript):
         source, options = script.source, script.options
         data = script.ahead_of_time().to_bytes() if script.ahead else None
@@ -365,8 +368,12 @@ def _program(script: Script | CompiledScript, arguments: Arguments, compile_ther
         if not error.kernel:
             raise
         compiled = b""
+        tell(lacking(error.first))
+    except HiddenKernelError as error:
+        compiled = b""
+        tell(lacking(error.message))
     questions = tuple(kernel.questions)
-    matches = kernel_answers.matches(kernel, questions)
+    matches = kernel_answers.matches(kernel, questions) if compiled else ""
     return Program(source.name, source, options, compiled, variants=True, questions=questions, matches=matches)
 
 

@@ -59,6 +59,11 @@ class Program(msgspec.Struct, frozen=True):
         return ahead_of_time(self.source, options, live_kernel(options, ahead=True, cpus=cpus)).to_bytes()
 
 
+def lacking(why: str) -> str:
+    """A line about errors that other kernels may not have."""
+    return f"this kernel lacks what the script needs ({why}): it is compiled for each kind of host"
+
+
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """What the process is to do."""
 

@@ -270,6 +270,10 @@ def test_a_kernel_for_which_the_controller_compiles(other_kernel: str, tmp_path:
     words = ("--hosts", "a1,b[1-2]", "--by", "host", "--topology", routes, "--agent", other_kernel)
     script = "t:sched:sched_process_exec { @[args.pid == args.former_pid] = count(); }"
     with local(*words, "-e", script) as fleet:
+        assert wait_for(fleet, "lacks") == (
+            "this kernel lacks what the script needs (the probe has no argument 'former_pid'): "
+            "it is compiled for each kind of host\n"
+        )
         assert wait_for(fleet, "attached") == "attached on 2 of 3 hosts\n"
         for _ in range(3):
             subprocess.run(["true"], check=True)
@@ -279,6 +283,24 @@ def test_a_kernel_for_which_the_controller_compiles(other_kernel: str, tmp_path:
     refused = "a1: -e:1:44-59: ERROR: the probe has no argument 'former_pid'\n2 of 3 hosts answered; 1 refused (kernel "
     assert refused in error
     assert "compiled here" not in error
+
+
+def test_a_controller_that_does_not_see_its_own_kernel() -> None:
+    """As that of a user who may not: the hosts say what there is. What is wrong with any kernel is said before."""
+    hide = "mount -t tmpfs tmpfs /sys/kernel/tracing; umount -l /sys/kernel/debug 2>/dev/null; exec \"$@\""
+    agents = f"exec nsenter --mount=/proc/{os.getpid()}/ns/mnt --wd={ROOT} {AGENT}"
+    words = ("--worker", "exec", "--hosts", "a[1-2]", "--agent", agents, "-e")
+    command = ["unshare", "-m", "sh", "-c", hide, "sh", sys.executable, "-m", "pytrace", "fleet", *words]
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*command, COUNTING], stdout=pipe, stderr=pipe, text=True, cwd=ROOT) as fleet:
+        assert "(tracefs is not mounted): it is compiled for each kind of host" in wait_for(fleet, "lacks")
+        assert wait_for(fleet, "attached") == "attached on 2 of 2 hosts\n"
+        call(7)
+        fleet.send_signal(signal.SIGINT)
+        out, error = fleet.communicate(timeout=patience(60))
+    assert (fleet.returncode, out.strip(), error) == (0, "@: 14", "2 of 2 hosts answered\n")
+    done = subprocess.run([*command, "begin { @ = ; }"], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert (done.returncode, "unexpected ';'" in done.stderr, "lacks" in done.stderr) == (1, True, False)
 
 
 @pytest.mark.parametrize("served", [False, True], ids=["folder", "server"])

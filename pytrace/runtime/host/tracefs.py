@@ -9,7 +9,7 @@ from functools import cached_property
 
 import msgspec
 
-from pytrace.core.diagnostics import TraceError
+from pytrace.core.diagnostics import HiddenKernelError, TraceError
 from pytrace.core.kernel_info import TracepointField
 from pytrace.core.types import BOOL, INT8, UINT8, VOID, AddressSpace, Array, Enum, Int, Pointer, String, Struct, Type
 from pytrace.runtime.host import fingerprints
@@ -25,17 +25,17 @@ def root() -> str:
     """Where tracefs is mounted.
 
     Raises:
-        TraceError: it is not.
+        HiddenKernelError: it is not, or this user may not read it.
     """
     for path in ROOTS:
         if os.path.exists(f"{path}/available_events"):
             return path
     if any(os.path.isdir(path) and not os.access(path, os.X_OK) for path in ROOTS):
-        raise TraceError(
+        raise HiddenKernelError(
             "this user may not read tracefs (/sys/kernel/tracing)",
             hints=("run it with sudo, or give the process CAP_DAC_READ_SEARCH",),
         )
-    raise TraceError(
+    raise HiddenKernelError(
         "tracefs is not mounted",
         hints=("run as root: mount -t tracefs tracefs /sys/kernel/tracing",),
     )
