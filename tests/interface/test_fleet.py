@@ -165,10 +165,10 @@ def test_nodes_of_a_cluster_with_asyncio(cluster: Api) -> None:
         return fleet
 
     assert asyncio.run(ask()).snapshot().to_dict("@") == {"x": 7}
-    cluster.forbidden.add("jobs")
-    with pytest.raises(pytrace.TraceError, match="cannot create a Job in namespace tracing: Job is forbidden"):
+    cluster.refuse("create", "jobs")
+    with pytest.raises(pytrace.TraceError, match=r"in namespace tracing: jobs\.batch is forbidden"):
         of_cluster().run()
-    cluster.forbidden.add("nodes")
+    cluster.refuse("list", "nodes")
     with pytest.raises(pytrace.TraceError, match="cannot list nodes"):
         of_cluster()
     with pytest.raises(pytrace.TraceError, match="push and become are for hosts"):
