@@ -97,6 +97,8 @@ class Word(IntEnum):
     FRAME_TLBC = 33
     CODE_TLBC = 34
     """In a frame the index, and in a code object the array of the copies of its instructions that threads have."""
+    THREAD_VALUES = 35
+    """In musl's ``struct pthread``: the pointer to the values of keys."""
 
 
 class CallWord(IntEnum):

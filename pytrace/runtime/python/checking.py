@@ -69,7 +69,7 @@ class _Check:
         self._layout = interpreter.layout
         self._runtime = interpreter.runtime + bias
         self._code_type = interpreter.code_type + bias
-        self._distance = interpreter.thread_state
+        self._distance, self._values = interpreter.thread_state, interpreter.thread_values
 
     def run(self) -> bool:
         word, layout = self._memory.word, self._layout
@@ -108,6 +108,8 @@ class _Check:
         if not state & 0xFFFFFFFF:
             return 0
         block, key = pointer + TSS_FIRST, state >> 32
+        if self._values is not None:
+            return word(word(pointer + self._values) + 8 * key)
         if key >= TSS_BLOCK:
             block = word(pointer + TSS_MORE + 8 * (key // TSS_BLOCK))
         return word(block + 16 * (key % TSS_BLOCK) + 8)

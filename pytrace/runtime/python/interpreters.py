@@ -24,6 +24,12 @@ _LOOP = "_PyEval_EvalFrameDefault"
 OBJECTS = ("_Py_NoneStruct", "PyBool_Type", "PyCell_Type")
 _LOCAL_EXEC = re.compile(rb"(?:\xf3\x0f\x1e\xfa)?\x64\x48\x8b\x04\x25(....)\xc3", re.DOTALL)
 """``endbr64; mov %fs:OFFSET, %rax; ret``: a TLS variable of the program itself (ELF TLS ABI, local exec)."""
+_GET_VALUE = "pthread_getspecific"
+_OWN_DESCRIPTOR = re.compile(rb"\x64\x48\x8b([\x04\x0c\x14\x1c\x24\x2c\x34\x3c])\x25\0\0\0\0", re.DOTALL)
+"""``mov %fs:0, %reg``, as musl finds the ``struct pthread`` of a thread; glibc has another copy, at 16."""
+_MEMBER = re.compile(rb"\x48\x8b(?:([\x40-\x7f])(.)|([\x80-\xbf])(....))", re.DOTALL)
+"""``mov OFFSET(%reg), %reg``, with an offset of one byte or of four."""
+_MOST_CODE = 48
 
 
 class Interpreter(msgspec.Struct, frozen=True):
@@ -40,6 +46,8 @@ class Interpreter(msgspec.Struct, frozen=True):
     """Those of the part of it that the compiler has moved away."""
     objects: tuple[int, ...] = ()
     """Addresses of :data:`OBJECTS`; empty if one is missing."""
+    thread_values: int | None = None
+    """With musl: offset in ``struct pthread`` of the pointer to the values of keys."""
 
 
 def may_have(path: str, *, program: bool) -> bool:
@@ -63,7 +71,10 @@ def interpreter(file: ElfFile) -> Interpreter | None:
     objects = tuple(symbol.address for symbol in symbols if symbol is not None)
     if len(objects) < len(OBJECTS):
         objects = ()
-    found = Interpreter(known, runtime.address, code_type.address, distance, objects=objects)
+    values = thread_values(file) if distance is None else None
+    found = Interpreter(
+        known, runtime.address, code_type.address, distance, objects=objects, thread_values=values
+    )
     if known.frame_owner is not None:
         return found
     return replace(found, loop=_range(file, _LOOP), cold=_range(file, f"{_LOOP}.cold"))
@@ -102,3 +113,23 @@ def _thread_state(file: ElfFile) -> int:
         raise UnsupportedError("where it keeps the state of a thread is not known (only programs are supported that "
                                "contain it, and no libpython of CPython 3.15)")  # fmt: skip
     return int(struct.unpack("<i", match[1])[0])
+
+
+def thread_values(file: ElfFile) -> int | None:
+    """Where musl, if it is in a file, has the pointer to the values of a thread's keys (``tsd`` of ``struct pthread``).
+
+    It is what ``pthread_getspecific`` reads first of the descriptor. None if that is another library's.
+    """
+    function = file.any_symbol(_GET_VALUE)
+    if function is None:
+        return None
+    code = _data(file, function.address, min(function.size, _MOST_CODE))
+    own = _OWN_DESCRIPTOR.search(code)
+    if own is None:
+        return None
+    register = own[1][0] >> 3
+    for match in _MEMBER.finditer(code, own.end()):
+        operands, offset = (match[1], match[2]) if match[1] else (match[3], match[4])
+        if operands[0] & 7 == register:
+            return int.from_bytes(offset, "little", signed=True)
+    return None

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import mmap
 import os
+import re
 import struct
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.stacks.python_format import CALL_ROW_FORMAT, NONE, ROW_FORMAT, CallWord, Word
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from pytrace.runtime.python.functions import PythonFunctions
     from pytrace.runtime.python.interpreters import Interpreter
 
+Result = TypeVar("Result")
+
 _MOST_TOUCHED = 16 << 20
 _PIECE = 1 << 20
 _WORD = (1 << 64) - 1
@@ -39,8 +43,22 @@ _PRECISE = 12
 _TAGGED_SIZE_SINCE = 12
 """``lv_tag`` of ``PyLongObject``, before a signed ``ob_size``."""
 
+_MUSL = re.compile(r"ld-musl-.*\.so\.1|libc\.(musl-.*\.)?so(\.1)?")
+"""Names of musl, which is a library and the dynamic loader."""
+
 Identity = tuple[int, int]
 """Device and inode of a file."""
+
+
+class _Place(msgspec.Struct, frozen=True):
+    """Where a process has its interpreter: the file, and how far that lies above its linked addresses.
+
+    *thread_values* is as in :class:`Interpreter`, of the C library in another file.
+    """
+
+    identity: Identity
+    bias: int
+    thread_values: int | None = None
 
 
 class _Binary(msgspec.Struct):
@@ -88,8 +106,10 @@ class Walker:
         self._message = message
         self._everything = everything
         self._binaries: dict[Identity, _Binary] = {}
-        self._known: dict[int, tuple[Identity, int] | None] = {}
-        """Of each process the file of its interpreter and where that lies; None when it has none."""
+        self._libraries: dict[Identity, int | None] = {}
+        """Of each file that may be musl where it has the values of keys."""
+        self._known: dict[int, _Place | None] = {}
+        """Of each process where its interpreter is; None when it has none."""
         self._generation = 0
 
     def knows(self, pid: int) -> bool:
@@ -134,8 +154,8 @@ class Walker:
 
     # ---- one process
 
-    def _find(self, pid: int, mappings: list[Mapping]) -> tuple[Identity, int] | None:
-        """The file with an interpreter, and how far above its linked addresses it lies."""
+    def _find(self, pid: int, mappings: list[Mapping]) -> _Place | None:
+        """Where the process has an interpreter."""
         files = [item for item in mappings if item.inode]
         for item in files:
             identity = (item.device, item.inode)
@@ -148,32 +168,50 @@ class Walker:
                 self._binaries[identity] = known
             binary = self._binaries[identity]
             bias = _bias(binary, item)
-            if binary.interpreter is not None and bias is not None and not binary.checked:
-                _check(pid, binary, binary.interpreter, bias)
+            place = None if bias is None else _Place(identity, bias, self._thread_values(pid, files))
+            if binary.interpreter is not None and place is not None and not binary.checked:
+                _check(pid, binary, _located(binary.interpreter, place), place.bias)
             if binary.problem and not binary.reported:
                 binary.reported = True
                 self._message(f"no Python stacks of {item.path} (process {pid}): {binary.problem}")
-            if binary.interpreter is not None and bias is not None:
-                return identity, bias
+            if binary.interpreter is not None and place is not None:
+                return place
         return None
 
-    def _put(self, pid: int, found: tuple[Identity, int] | None) -> None:
+    def _thread_values(self, pid: int, files: Iterable[Mapping]) -> int | None:
+        """Where the process's musl, if it has one in a file of its own, keeps the values of keys."""
+        for item in files:
+            if _MUSL.fullmatch(os.path.basename(item.path)):
+                identity = (item.device, item.inode)
+                if identity not in self._libraries:
+                    self._libraries[identity] = _of_file(pid, item, interpreters.thread_values)
+                return self._libraries[identity]
+        return None
+
+    def _put(self, pid: int, found: _Place | None) -> None:
         key = struct.pack("=I", pid)
         if found is None:
             bpf_maps.delete(self._rows, key)
             return
-        identity, bias = found
-        interpreter = self._binaries[identity].interpreter
-        assert interpreter is not None
-        _touch(pid, identity)
+        binary = self._binaries[found.identity]
+        assert binary.interpreter is not None
+        interpreter = _located(binary.interpreter, found)
+        _touch(pid, found.identity)
         self._generation += 1
         try:
             if self._calls is not None:
-                bpf_maps.update(self._calls, key, call_row(interpreter, self._binaries[identity].loop, bias))
-            bpf_maps.update(self._rows, key, row(interpreter, bias, self._generation))
+                bpf_maps.update(self._calls, key, call_row(interpreter, binary.loop, found.bias))
+            bpf_maps.update(self._rows, key, row(interpreter, found.bias, self._generation))
         except OSError as error:
             self._known.pop(pid, None)
             self._message(f"no Python stacks of process {pid}: {error.strerror}")
+
+
+def _located(interpreter: Interpreter, place: _Place) -> Interpreter:
+    """An interpreter as it is in a process."""
+    if place.thread_values is None:
+        return interpreter
+    return replace(interpreter, thread_values=place.thread_values)
 
 
 def _check(pid: int, binary: _Binary, interpreter: Interpreter, bias: int) -> None:
@@ -209,6 +247,7 @@ def row(interpreter: Interpreter, bias: int, generation: int) -> bytes:
         Word.COLD_START: cold[0], Word.COLD_END: cold[1], Word.CODE_TRACEABLE: layout.code_traceable,
         Word.HEADER_EXTRA: layout.header_extra, Word.KIND_SHIFT: layout.kind_shift,
         Word.FRAME_TLBC: layout.frame_tlbc, Word.CODE_TLBC: layout.code_tlbc,
+        Word.THREAD_VALUES: interpreter.thread_values,
     }  # fmt: skip
     values = (words[word] for word in Word)
     return ROW_FORMAT.pack(*(NONE if value is None else value & _WORD for value in values))
@@ -244,19 +283,31 @@ def _read(pid: int, item: Mapping, *, calls: bool = False) -> _Binary | None:
 
     *calls*: also the places in the evaluation loop, where there are some.
     """
+
+    def read(file: ElfFile) -> _Binary:
+        code = [one for one in file.segments if one.executable]
+        segments = tuple((one.offset, one.file_size, one.address) for one in code)
+        found = interpreters.interpreter(file)
+        return _Binary(found, segments, _loop(file, found) if calls and found is not None else None)
+
+    try:
+        return _of_file(pid, item, read)
+    except UnsupportedError as error:
+        return _Binary(problem=str(error))
+    except TraceError:
+        return _Binary()
+
+
+def _of_file(pid: int, item: Mapping, read: Callable[[ElfFile], Result]) -> Result | None:
+    """What *read* returns for a mapped file; None when the process is gone, and its files with it.
+
+    Raises:
+        TraceError: the file is damaged.
+    """
     # The file under the mapping is the right one even when another has its name by now.
     for path in (f"/proc/{pid}/map_files/{item.start:x}-{item.end:x}", procfs.root_prefix(pid) + item.path):
-        with suppress(OSError):
-            try:
-                with ElfFile.open(path) as file:
-                    code = [one for one in file.segments if one.executable]
-                    segments = tuple((one.offset, one.file_size, one.address) for one in code)
-                    found = interpreters.interpreter(file)
-                    return _Binary(found, segments, _loop(file, found) if calls and found is not None else None)
-            except UnsupportedError as error:
-                return _Binary(problem=str(error))
-            except TraceError:
-                return _Binary()
+        with suppress(OSError), ElfFile.open(path) as file:
+            return read(file)
     return None
 
 

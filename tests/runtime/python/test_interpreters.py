@@ -8,7 +8,9 @@ import subprocess
 import pytest
 
 from pytrace.runtime.elf.file import ElfFile
-from pytrace.runtime.python.interpreters import _LOCAL_EXEC, interpreter, may_have
+from pytrace.runtime.elf.symbol_table import Symbol
+from pytrace.runtime.python import interpreters
+from pytrace.runtime.python.interpreters import _LOCAL_EXEC, interpreter, may_have, thread_values
 from tests.support.pythons import PYTHONS, Python
 
 WHERE = """
@@ -50,3 +52,26 @@ def test_where_a_thread_has_its_state() -> None:
     assert int.from_bytes(match[1], "little", signed=True) == -40
     assert _LOCAL_EXEC.match(code[4:]) is not None
     assert _LOCAL_EXEC.match(bytes.fromhex("833d3b49770000740abfe010ba00e97f2e1100")) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "offset"),
+    [
+        ("64488b042500000000488b808000000089ff488b04f8c3", 0x80),  # musl 1.2.3, GCC
+        ("64488b042500000000488b808000000089f9488b04c8c3", 0x80),  # musl 1.2.5, clang
+        ("554889e589f864488b0c2500000000488b4978488b04c15dc3", 0x78),  # with a frame pointer, and a short offset
+        ("83ff1f773f89ff64488b142510000000488d4731", None),  # glibc 2.36
+        ("64488b042500000000c3", None),
+        ("", None),
+    ],
+)
+def test_where_musl_has_the_values_of_a_thread(
+    monkeypatch: pytest.MonkeyPatch, code: str, offset: int | None
+) -> None:
+    data = bytes.fromhex(code)
+    with ElfFile.open(os.path.realpath("/bin/sh")) as file:
+        assert thread_values(file) is None
+        function = Symbol("pthread_getspecific", 0x1000, len(data))
+        monkeypatch.setattr(ElfFile, "any_symbol", lambda _file, _name: function)
+        monkeypatch.setattr(interpreters, "_data", lambda _file, _address, size: data[:size])
+        assert thread_values(file) == offset

@@ -17,7 +17,7 @@ from pytrace.runtime.python import layouts, processes
 from pytrace.runtime.python.eval_loop import EvalLoop
 from pytrace.runtime.python.interpreters import Interpreter
 from pytrace.runtime.python.layouts import UnsupportedError
-from pytrace.runtime.python.processes import Walker, call_row, row
+from pytrace.runtime.python.processes import _MUSL, Walker, _Place, call_row, row
 
 
 def interpreter(minor: int, distance: int | None = None, *, free_threaded: bool = False) -> Interpreter:
@@ -57,6 +57,26 @@ def test_row_of_a_free_threaded_build() -> None:
     assert ordinary[Word.FRAME_TLBC] == ordinary[Word.CODE_TLBC] == NONE
 
 
+def test_row_with_musl() -> None:
+    assert ROW_FORMAT.unpack(row(interpreter(12), 0, 1))[Word.THREAD_VALUES] == NONE
+    musl = replace(interpreter(12), thread_values=0x80)
+    assert ROW_FORMAT.unpack(row(musl, 0, 1))[Word.THREAD_VALUES] == 0x80
+
+
+@pytest.mark.parametrize(
+    ("name", "musl"),
+    [
+        ("ld-musl-x86_64.so.1", True),
+        ("libc.so", True),
+        ("libc.musl-x86_64.so.1", True),
+        ("libc.so.6", False),
+        ("libcap.so", False),
+    ],
+)
+def test_names_of_musl(name: str, musl: bool) -> None:
+    assert (_MUSL.fullmatch(name) is not None) == musl
+
+
 class Rows:
     """The map of rows."""
 
@@ -85,7 +105,7 @@ def walker(monkeypatch: pytest.MonkeyPatch, messages: list[str], *, everything: 
     made = Walker(3, messages.append, everything=everything)
     made._binaries[1, 2] = processes._Binary(interpreter(11))
     monkeypatch.setattr(procfs, "read_maps", lambda _pid: b"some")
-    monkeypatch.setattr(made, "_find", lambda pid, _mappings: None if pid == 1 else ((1, 2), 0x1000))
+    monkeypatch.setattr(made, "_find", lambda pid, _mappings: None if pid == 1 else _Place((1, 2), 0x1000))
     return made
 
 

@@ -104,7 +104,12 @@ class Thread(msgspec.Struct, frozen=True):
         # int _is_initialized, then pthread_key_t _key: an interpreter that starts, or has ended, has no frames.
         b.jump_if(b.icmp("eq", b.op("and", key_state, 0xFFFFFFFF), 0), done)
         key = b.op("lshr", key_state, 32)
-        block = b.register()
+        by_blocks, block = b.block(), b.register()
+        b.jump_if(b.icmp("eq", self.word(Word.THREAD_VALUES), NONE), by_blocks)
+        values = self.user(b.add(thread_pointer, self.word(Word.THREAD_VALUES)))
+        b.store(self.user(b.add(values, b.op("shl", key, 3))), result)
+        b.jump(known)
+        b.start(by_blocks)
         b.store(b.add(thread_pointer, TSS_FIRST), block)
         with b.unless(b.icmp("ult", key, TSS_BLOCK), likely=True):
             more = b.op("shl", b.op("udiv", key, TSS_BLOCK), 3)
