@@ -13,6 +13,7 @@
 #include <frameobject.h>
 #endif
 #if PY_VERSION_HEX >= 0x030e0000
+#include "internal/pycore_instruments.h"
 #include "internal/pycore_interpframe_structs.h"
 #endif
 #include "internal/pycore_interp.h"
@@ -118,7 +119,7 @@ int main(void)
 #if PY_VERSION_HEX >= 0x030c0000
     OFFSET("code_version", PyCodeObject, co_version);
 #endif
-#if PY_VERSION_HEX >= 0x030b0000 && PY_VERSION_HEX < 0x030e0000
+#if PY_VERSION_HEX >= 0x030b0000 && PY_VERSION_HEX < 0x030f0000
     OFFSET("code_first", PyCodeObject, _co_firsttraceable);
     OFFSET("code_arguments", PyCodeObject, co_argcount);
     OFFSET("code_keywords", PyCodeObject, co_kwonlyargcount);
@@ -134,11 +135,11 @@ int main(void)
 #if PY_VERSION_HEX >= 0x030b0000 && PY_VERSION_HEX < 0x030c0000
     VALUE("op_generator", RETURN_GENERATOR);
 #endif
-#if PY_VERSION_HEX >= 0x030d0000 && PY_VERSION_HEX < 0x030e0000
+#if PY_VERSION_HEX >= 0x030d0000 && PY_VERSION_HEX < 0x030f0000
     OFFSET("code_instrumentation", PyCodeObject, _co_instrumentation_version);
     OFFSET("thread_breaker", PyThreadState, eval_breaker);
 #endif
-#if PY_VERSION_HEX < 0x030e0000
+#if PY_VERSION_HEX < 0x030f0000
 #ifdef RESUME_QUICK
     VALUE("op_resume_quick", RESUME_QUICK);
 #endif
@@ -150,10 +151,13 @@ int main(void)
     VALUE("op_return_instrumented", INSTRUMENTED_RETURN_VALUE);
 #endif
 #endif
-#if PY_VERSION_HEX >= 0x030c0000 && PY_VERSION_HEX < 0x030e0000
+#if PY_VERSION_HEX >= 0x030c0000 && PY_VERSION_HEX < 0x030f0000
     VALUE("op_line", INSTRUMENTED_LINE);
     OFFSET("code_monitoring", PyCodeObject, _co_monitoring);
     OFFSET("monitoring_lines", _PyCoMonitoringData, lines);
+#endif
+#if PY_VERSION_HEX >= 0x030e0000 && PY_VERSION_HEX < 0x030f0000
+    OFFSET("lines_data", _PyCoLineInstrumentationData, data);
 #endif
 #ifdef RETURN_CONST
     VALUE("op_constant", RETURN_CONST);

@@ -13,7 +13,7 @@ from tests.support.pythons import PYTHONS, Python
 from tests.support.server import Running, Server
 
 PROGRAM = Path(__file__).resolve().parents[1] / "programs" / "python_calls.py"
-PROBED = [python for python in PYTHONS if python.minor in (11, 12, 13)]
+PROBED = [python for python in PYTHONS if python.minor in range(11, 15) and not python.free_threaded]
 OTHERS = [python for python in PYTHONS if python not in PROBED]
 BOTH = (
     'python:python_calls.py:*hape* { print((tid, ">", func, pystr(args.x, 100))); } '
@@ -44,7 +44,12 @@ def traced(server: Server, command: str, output: Path) -> tuple[Calls, Calls]:
     return noted, dict(seen)
 
 
-TOOLS = [(python, tool) for python in PROBED for tool in ("", "lines" if python.minor < 12 else "monitoring")]
+TOOLS = [
+    (python, tool)
+    for python in PROBED
+    for tool, minors in (("", range(11, 15)), ("lines", (11, 14)), ("monitoring", range(12, 15)))
+    if python.minor in minors
+]
 
 
 @pytest.mark.parametrize(("python", "tool"), TOOLS, ids=str)
@@ -137,8 +142,9 @@ def test_versions_that_cannot_be_probed(server: Server, tmp_path: Path) -> None:
     for python in OTHERS:
         result = server.run(("-q", "-e", "python:x:f { }", "-c", f"{' '.join(python.command)} -c 1"))
         assert result.status == 1
-        message = f"functions of CPython 3.{python.minor} cannot be probed (those of 3.11, 3.12 and 3.13 can)"
-        assert message in result.stderr
+        message = f"functions of CPython 3.{python.minor} cannot be probed (those of 3.11 to 3.14 can)"
+        free_threaded = python.free_threaded and python.minor in range(13, 15)
+        assert ("functions of free-threaded builds cannot be probed" if free_threaded else message) in result.stderr
 
 
 def test_a_process_without_python(server: Server) -> None:

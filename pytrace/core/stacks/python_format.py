@@ -137,6 +137,8 @@ class CallWord(IntEnum):
     CELL_TYPE = 18
     SIGNED_SIZE = 19
     """1 if the sign of an ``int`` is that of its size (before 3.12)."""
+    LINES_DATA = 20
+    """Where the entries of lines begin that are monitored; before them is the size of each. NONE: two bytes each."""
 
 
 CALL_ROW = 8 * len(CallWord)

@@ -33,6 +33,8 @@ _CLEAR_SINCE = 12
 _HANDLERS = 256
 _FEWEST = 100
 """Handlers in the loop itself; the compiler moves those that seldom run elsewhere."""
+_FEWEST_MOVED = 150
+"""Handlers in a table that is searched for in all code: tables of ``switch`` that follow each other have up to 125."""
 _TABLE_BY_LEA = re.compile(rb"[\x48\x4c]\x8d[\x05\x0d\x15\x1d\x25\x2d\x35\x3d](....)", re.DOTALL)
 """``lea DISTANCE(%rip), %reg``."""
 _TABLE_BY_INDEX = re.compile(
@@ -74,7 +76,7 @@ def eval_loop(file: ElfFile, layout: Layout) -> EvalLoop:
     """
     if layout.op_resume is None or layout.op_return is None:
         raise UnsupportedError(
-            f"functions of CPython 3.{layout.minor} cannot be probed (those of 3.11, 3.12 and 3.13 can)"
+            f"functions of CPython 3.{layout.minor} cannot be probed (those of 3.11 to 3.14 can)"
         )
     if layout.free_threaded:
         raise UnsupportedError("functions of free-threaded builds cannot be probed")
@@ -159,28 +161,38 @@ class _Loop:
     # ---- the table
 
     def _find_table(self) -> list[int]:
-        """The table of handlers, which the code refers to."""
-        candidates = {
-            self._start + match.end() + distance
-            for match in _TABLE_BY_LEA.finditer(self._code)
-            for (distance,) in struct.iter_unpack("=i", match[1])
-        }
-        candidates |= {struct.unpack("=I", match[1])[0] for match in _TABLE_BY_INDEX.finditer(self._code)}
-        tables = [table for table in map(self._read_table, sorted(candidates)) if table]
+        """The table of handlers, which the code refers to: that of the function, or parts that were moved away."""
+        tables = self._tables(self._start, self._code)
+        if not tables:
+            segments = [one for one in self._file.segments if one.executable]
+            code = ((one.address, self._bytes(one.address, one.file_size)) for one in segments)
+            tables = [table for address, data in code for table in self._tables(address, data, moved=True)]
         if len(tables) != 1:
             what = "no table" if not tables else f"{len(tables)} tables"
             raise UnsupportedError(f"its evaluation loop has {what} of handlers (probes need one with computed gotos)")
         return tables[0]
 
-    def _read_table(self, address: int) -> list[int]:
+    def _tables(self, start: int, code: bytes, *, moved: bool = False) -> list[list[int]]:
+        """Tables of handlers that code refers to, which begins at an address; *moved*: that of other functions, too."""
+        candidates = {
+            start + match.end() + distance
+            for match in _TABLE_BY_LEA.finditer(code)
+            for (distance,) in struct.iter_unpack("=i", match[1])
+        }
+        candidates |= {struct.unpack("=I", match[1])[0] for match in _TABLE_BY_INDEX.finditer(code)}
+        tables = (self._read_table(address, moved=moved) for address in sorted(candidates))
+        return [table for table in tables if table]
+
+    def _read_table(self, address: int, *, moved: bool) -> list[int]:
         """The addresses in a table; empty when there is none."""
         data = self._bytes(address, 8 * _HANDLERS)
         if address % 8 or len(data) != 8 * _HANDLERS:
             return []
         words = [word for (word,) in struct.iter_unpack("=Q", data)]
         handlers = [self._relocated.get(address + 8 * index, word) for index, word in enumerate(words)]
-        inside = {handler for handler in handlers if self._start <= handler < self._end}
-        return handlers if len(inside) >= _FEWEST and all(map(self._executable, handlers)) else []
+        inside = {handler for handler in handlers if moved or self._start <= handler < self._end}
+        fewest = _FEWEST_MOVED if moved else _FEWEST
+        return handlers if len(inside) >= fewest and all(map(self._executable, handlers)) else []
 
     def _executable(self, address: int) -> bool:
         return any(

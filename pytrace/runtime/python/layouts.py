@@ -89,6 +89,8 @@ class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
     op_line: int | None = None
     code_monitoring: int | None = None
     monitoring_lines: int | None = None
+    lines_data: int | None = None
+    """Since 3.14, in what has the lines that are monitored: the entries, after the size of each."""
 
     @property
     def header_extra(self) -> int:

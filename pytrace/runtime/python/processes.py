@@ -273,7 +273,7 @@ def call_row(interpreter: Interpreter, loop: EvalLoop | None, bias: int) -> byte
         CallWord.BOOL_TYPE: objects[1], CallWord.CELL_TYPE: objects[2],
         CallWord.ENTRY_SLACK: int(layout.minor != _PRECISE), CallWord.CODE_MONITORING: layout.code_monitoring,
         CallWord.MONITORING_LINES: layout.monitoring_lines,
-        CallWord.SIGNED_SIZE: int(layout.minor < _TAGGED_SIZE_SINCE),
+        CallWord.SIGNED_SIZE: int(layout.minor < _TAGGED_SIZE_SINCE), CallWord.LINES_DATA: layout.lines_data,
     }  # fmt: skip
     return CALL_ROW_FORMAT.pack(*(NONE if words[word] is None else words[word] for word in CallWord))
 

@@ -158,3 +158,5 @@ def test_second_rows() -> None:
     assert words[CallWord.FRAME_REGISTER] == 3
     assert words[CallWord.OPCODES] == int.from_bytes(bytes([83, 255, 255, 255, 144, 255]), "little")
     assert CALL_ROW_FORMAT.unpack(call_row(interpreter(9), None, 0))[CallWord.CODE_FIRST] == NONE
+    lines = [CALL_ROW_FORMAT.unpack(call_row(interpreter(minor), None, 0))[CallWord.LINES_DATA] for minor in (13, 14)]
+    assert lines == [NONE, 1]

@@ -215,7 +215,12 @@ class _Call(CalledCode, frozen=True):
         with b.when(self._is(unit, 5), likely=False):
             data = self.in_code(CallWord.CODE_MONITORING)
             lines = self.user(b.add(data, self.call_word(CallWord.MONITORING_LINES)))
-            opcode = b.op("and", self.user(b.add(lines, b.op("shl", index, 1))), 0xFF)
+            entry = b.register()
+            b.store(b.add(lines, b.op("shl", index, 1)), entry)
+            with b.when(b.icmp("ne", self.call_word(CallWord.LINES_DATA), NONE)):
+                size = b.op("and", self.user(lines), 0xFF)
+                b.store(b.add(b.add(lines, self.call_word(CallWord.LINES_DATA)), b.mul(index, size)), entry)
+            opcode = b.op("and", self.user(b.load(entry)), 0xFF)
             b.store(b.op("or", b.op("and", unit, 0xFF00), opcode), result)
         return b.load(result)
 
