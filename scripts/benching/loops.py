@@ -27,6 +27,8 @@ class Loop:
     depth: int = 0
     preloaded: str = ""
     """A library that is mapped into the process."""
+    config: str = ""
+    """Settings of pytrace alone, for its own ways to unwind: what others have in their place is ``ustack``."""
 
     def command(self, result: str) -> list[str]:
         """Its command line."""
@@ -42,6 +44,10 @@ class Loop:
 
     def under(self, tracer: Tracer, script: str, *words: str) -> float:
         """Nanoseconds of a call that the script's probes see."""
+        if tracer is PYTRACE and self.config:
+            script = f"config = {{ {self.config} }} {script}"
+        elif tracer is not PYTRACE:
+            script = script.replace("pystack", "ustack").replace("dw_ustack", "ustack")
         with tempfile.NamedTemporaryFile(dir="/dev/shm") as result, tempfile.NamedTemporaryFile(dir="/dev/shm") as out:
             command = " ".join(self.command(result.name))
             tracer.run("-o", out.name, *words, "-e", script.replace("LOOP", built("loop.c")), "-c", command)
@@ -55,24 +61,11 @@ class Loop:
 
 @dataclass(frozen=True)
 class PythonLoop(Loop):
-    """The same by functions of Python (``programs/loop.py``); *mixed*: ``ustack`` has their frames.
-
-    bpftrace shows the interpreter's own functions in either case.
-    """
-
-    mixed: bool = False
+    """The same by functions of Python (``programs/loop.py``); of others the interpreter's own functions are shown."""
 
     def command(self, result: str) -> list[str]:
         """Its command line."""
         return [PYTHON, str(PROGRAMS / "loop.py"), result, *map(str, (self.chunks, self.calls, self.depth))]
-
-    def under(self, tracer: Tracer, script: str, *words: str) -> float:
-        """As that of the other loops; ``pystack`` stands for the peer's ``ustack``."""
-        if tracer is not PYTRACE:
-            script = script.replace("pystack", "ustack")
-        elif self.mixed:
-            script = f"config = {{ python_frames = true }} {script}"
-        return super().under(tracer, script, *words)
 
 
 @dataclass(frozen=True)

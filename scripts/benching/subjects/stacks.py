@@ -42,6 +42,10 @@ def _user(depth: int) -> Probed:
     return Probed(loop=Loop(depth=depth, calls=100, chunks=500))
 
 
+def _by_tables(config: str) -> Probed:
+    return Probed(loop=replace(_user(30).loop, config=config))
+
+
 ROWS = [
     Row("stacks.kernel.3", "count() by kstack, a system call's", added_by("@[kstack] = count();", GOAL)),
     Row("stacks.kernel.deep", "count() by kstack, open()'s allocations", added_by("@[kstack] = count();", GOAL, DEEP)),
@@ -62,6 +66,16 @@ ROWS = [
         for depth in DEPTHS
     ),
     Row(
+        "stacks.tables.chosen",
+        "count() by ustack with stack_unwinding = auto, about 30 frames (bpftrace: by ustack)",
+        added_by("@[ustack] = count();", None, _by_tables("stack_unwinding = auto")),
+    ),
+    Row(
+        "stacks.tables.all",
+        "count() by dw_ustack, about 30 frames (bpftrace: by ustack)",
+        added_by("@[dw_ustack] = count();", None, _by_tables("unstable_dw_ustack = enable")),
+    ),
+    Row(
         "stacks.python.alone",
         "count() by pystack, 30 functions of Python (bpftrace: by ustack)",
         added_by("@[pystack] = count();", None, Probed(loop=PYTHON)),
@@ -69,7 +83,7 @@ ROWS = [
     Row(
         "stacks.python.mixed",
         "count() by ustack with python_frames, 30 functions of Python (bpftrace: by ustack)",
-        added_by("@[ustack] = count();", None, Probed(loop=replace(PYTHON, mixed=True))),
+        added_by("@[ustack] = count();", None, Probed(loop=replace(PYTHON, config="python_frames = true"))),
     ),
     Row("stacks.python.py-spy", "a sample of py-spy, 30 functions of Python", _py_spy, slow=True),
 ]
