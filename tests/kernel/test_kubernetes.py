@@ -17,6 +17,7 @@ import pytest
 from tests.support.agents import ROOT, call
 from tests.support.kubernetes_api import Api, configuration
 from tests.support.patience import patience
+from tests.support.tls_front import TlsFront
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -43,7 +44,8 @@ class Cluster:
     def __init__(self, folder: Path) -> None:
         self.api = Api(NODES, command)
         self.server = self.api.serve()
-        self.environment = {**os.environ, "KUBECONFIG": str(configuration(folder, self.server))}
+        self.front = TlsFront(self.server.server_port, folder)
+        self.environment = {**os.environ, "KUBECONFIG": str(configuration(folder, self.front))}
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         argv = [sys.executable, "-m", "pytrace", "fleet", "--kubernetes", "--image", "hub/pytrace:1", *words]
@@ -56,6 +58,7 @@ class Cluster:
         return next(line for line in process.stderr if "attached on" in line)
 
     def close(self) -> None:
+        self.front.close()
         self.server.shutdown()
         self.server.server_close()
         for process in self.api.processes:

@@ -25,6 +25,8 @@ from urllib.parse import parse_qs, urlsplit
 import kubernetes_validate
 import yaml
 
+from tests.support.tls_front import TlsFront
+
 VERSION = "1.36"
 RIGHTS = Path(__file__).resolve().parents[2] / "share" / "kubernetes" / "rights.yaml"
 USER = "system:serviceaccount:tracing:tracer"
@@ -327,13 +329,16 @@ class Handler(BaseHTTPRequestHandler):
         return data
 
 
-def configuration(folder: Path, server: ThreadingHTTPServer) -> Path:
-    """The user's configuration for the server."""
-    host, port = server.server_address[:2]
+def configuration(folder: Path, server: ThreadingHTTPServer | TlsFront) -> Path:
+    """The user's configuration for the server, or what is before it."""
     path = folder / "kubeconfig"
+    if isinstance(server, TlsFront):
+        cluster = {"server": f"https://127.0.0.1:{server.port}", "certificate-authority": str(server.certificate)}
+    else:
+        cluster = {"server": f"http://127.0.0.1:{server.server_port}"}
     path.write_text(json.dumps({
         "apiVersion": "v1", "kind": "Config", "current-context": "here",
-        "clusters": [{"name": "here", "cluster": {"server": f"http://{host!s}:{port}"}}],
+        "clusters": [{"name": "here", "cluster": cluster}],
         "users": [{"name": "me", "user": {"token": "secret"}}],
         "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me", "namespace": "tracing"}}],
     }))  # fmt: skip
