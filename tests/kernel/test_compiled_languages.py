@@ -52,8 +52,8 @@ def said(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-def stacks(server: Server, process: subprocess.Popen[str], probe: str = "getsid", *words: str) -> dict[Stack, int]:
-    """Functions of the stacks of all calls, innermost first, and how often each was."""
+def stacks(server: Server, process: subprocess.Popen[str], probe: str = "getsid", hint: str = "") -> dict[Stack, int]:
+    """Functions of the stacks of all calls, innermost first, and how often each was; *hint* is what ``-v`` says."""
 
     def work(_run: Running) -> None:
         assert process.stdin is not None
@@ -63,9 +63,10 @@ def stacks(server: Server, process: subprocess.Popen[str], probe: str = "getsid"
 
     script = "config = { stack_unwinding = auto; show_debug_info = false } "
     script += f"t:syscalls:sys_enter_{probe} {{ @[ustack] = count(); }}"
-    words = (*words, "-f", "json", "-p", str(process.pid), "-e", script)
+    words = ("-v", "-f", "json", "-p", str(process.pid), "-e", script)
     result = server.run(words, timeout=patience(60), while_attached=work, when_attached=("signal INT",))
     assert result.status == 0, result
+    assert hint in result.stderr
     found: dict[Stack, int] = {}
     for line in result.stdout.splitlines():
         row = json.loads(line)
@@ -142,7 +143,7 @@ def test_java(server: Server) -> None:
         ask = ["jcmd", str(process.pid), "Compiler.perfmap"]
         if subprocess.run(ask, check=False, capture_output=True, timeout=patience(60)).returncode:
             pytest.skip("Java before 17 writes no map when asked")
-        found = stacks(server, process, EXECUTABLE)
+        found = stacks(server, process, EXECUTABLE, "rows; functions that it compiles need -XX:+PreserveFramePointer")
     assert sum(found.values()) == CALLS
     assert {stack[: len(JAVA_CHAIN)] for stack in found} == {JAVA_CHAIN}, found
     assert all(stack[-1] == "clone3" and "StubRoutines (1)" in stack for stack in found), found

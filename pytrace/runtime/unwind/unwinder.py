@@ -136,8 +136,6 @@ def _maps(manifest: Manifest) -> UnwindMaps:
 
 _ROW_BYTES = 3
 """Fewest bytes of ``.eh_frame`` that make a row: a step and a new distance."""
-
-
 _ROW_BYTES_USUAL = 5
 """Bytes of ``.eh_frame`` that a row takes on average, in libc as in LLVM."""
 
@@ -353,7 +351,10 @@ class Unwinder:
             self._overflow(f"{name} has {count} rows")
             return _Loaded(None, 0, 0)
         if self._chooses:
-            self._tell(f"ustack of {name}: " + (f"unwind tables, {count} rows\n" if count else "frame pointers\n"))
+            way = f"unwind tables, {count} rows" if count else "frame pointers"
+            if name.endswith("/libjvm.so"):
+                way += "; functions that it compiles need -XX:+PreserveFramePointer"
+            self._tell(f"ustack of {name}: {way}\n")
         self._rows.write(first, rows.tobytes())
         self._filled += count
         return _Loaded(file, first, count)
