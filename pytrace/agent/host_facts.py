@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from pytrace.core import kernel_facts
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_facts import Question
@@ -28,7 +30,8 @@ class HostFacts:
 
     def matches(self) -> str:
         """Which probes the patterns of the script match (:func:`pytrace.runtime.kernel_answers.matches`)."""
-        return kernel_answers.matches(LiveKernel(), self._questions)
+        with closing(LiveKernel()) as kernel:
+            return kernel_answers.matches(kernel, self._questions)
 
     def answer(self, inquiry: Inquiry) -> Stated:
         """What the controller wants of them.
@@ -45,5 +48,6 @@ class HostFacts:
 
     def _facts(self) -> bytes:
         if not self._encoded:
-            self._encoded = kernel_answers.facts(LiveKernel(), self._questions).encoded()
+            with closing(LiveKernel()) as kernel:
+                self._encoded = kernel_answers.facts(kernel, self._questions).encoded()
         return self._encoded

@@ -221,6 +221,11 @@ class LiveKernel:
             # Built without ftrace, or not readable: kallsyms has the names, too.
             return KernelFunctions("", lambda: self.kallsyms)
 
+    def close(self) -> None:
+        """Close the file that is read as far as answers need; nothing is asked any more."""
+        if "_functions" in self.__dict__:
+            self._functions.close()
+
     def kernel_function_lists(self, pattern: str, module: str = "") -> Mapping[str, list[str]]:
         """Names of the functions of :meth:`kernel_functions`, by module (empty for the kernel proper)."""
         self._ask("kernel_functions", pattern, module)

@@ -58,6 +58,11 @@ class KernelFunctions:
             self._found[key] = {owner: names for owner, names in by_module.items() if names}
         return self._found[key]
 
+    def close(self) -> None:
+        """Close the file of the list."""
+        if self._list is not None:
+            self._list.close()
+
     def blacklisted(self, name: str) -> bool:
         """True if the kernel refuses kprobes on a function."""
         return name in self._blacklist
@@ -129,6 +134,11 @@ class TraceableFunctions:
         self._text = b"\n"
         self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - owned by the KernelInfo, closed when read through
         self._complete = False
+
+    def close(self) -> None:
+        """Read no further: what was read is all that is known from now on."""
+        self._complete = True
+        self._file.close()
 
     def owners(self, name: str, module: str = "") -> list[str]:
         """The modules that have a function of that name, or *module* if it has; empty for the kernel proper."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -59,6 +61,18 @@ def test_an_exact_name_reads_no_further_than_needed(tmp_path: Path) -> None:
     assert len(found._text) < path.stat().st_size / 2
     assert found.owners("function_199999") == [""]
     assert len(found.lists()[""]) == 200_001
+
+
+def test_a_list_is_closed_after_the_last_question(tmp_path: Path) -> None:
+    path = tmp_path / "functions"
+    path.write_text("vfs_read\n" + "x\n" * (1 << 20))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with closing(LiveKernel(traceable_functions=str(path))) as kernel:
+            assert [item.name for item in kernel.kernel_functions("vfs_read")] == ["vfs_read"]
+        del kernel
+        LiveKernel().close()
+    assert not caught
 
 
 def test_match_by_patterns(listed: str) -> None:
