@@ -78,8 +78,9 @@ def eval_loop(file: ElfFile, layout: Layout) -> EvalLoop:
         raise UnsupportedError(
             f"functions of CPython 3.{layout.minor} cannot be probed (those of 3.11 to 3.14 can)"
         )
-    if layout.free_threaded:
-        raise UnsupportedError("functions of free-threaded builds cannot be probed")
+    if layout.code_tlbc is not None:
+        # RESUME runs again in a thread that gets its copy of the code.
+        raise UnsupportedError("functions of free-threaded builds since CPython 3.14 cannot be probed")
     found = _Loop(file, layout)
     resumes = (layout.op_resume, layout.op_resume_quick, layout.op_resume_instrumented)
     entries = [found.handler(number) for number in resumes if number is not None]
