@@ -103,6 +103,6 @@ WORDS = (
 
 TARGETS = {
     "agent_request": Target("requests to pytrace agent", agent_request, (TraceError,), lambda: WORDS, _requests),
-    "facts_of_hosts": Target("facts that hosts state", facts_of_hosts, (TraceError,), seeds=_facts),
     "agent_message": Target("messages of pytrace agent", agent_message, (TraceError,), lambda: WORDS, _messages),
+    "facts_of_hosts": Target("facts that hosts state", facts_of_hosts, (TraceError,), seeds=_facts),
 }
