@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 from elftools.dwarf.dwarf_expr import DW_OP_name2opcode
+from msgspec.structs import replace
 
-from pytrace.core.kernel_info import UserParameter
+from pytrace.core.kernel_info import RegisterPart, UserParameter
 from pytrace.core.types import UINT8, Array, Struct, Type
 from pytrace.runtime.dwarf.lists import locations
 from pytrace.runtime.dwarf.value_types import DwarfTypes, described, plain, type_text
@@ -31,6 +32,11 @@ _AT_REGISTER = {DW_OP_name2opcode[f"DW_OP_breg{number}"]: number for number in r
 _PASS_BY_REFERENCE, _PASS_BY_VALUE = 4, 5
 """``DW_CC_pass_by_reference``, ``DW_CC_pass_by_value``: how objects of a class are passed."""
 _DEFAULTED_IN_CLASS = 1
+_COMPLEX = 3
+"""``DW_ATE_complex_float``."""
+_WORD = 8
+_HOMOGENEOUS = 4
+"""Members of a struct of equal floating-point numbers that 64-bit Arm passes in registers of these."""
 _CLONE = re.compile(r"\.(isra|constprop|part)\b")
 """In names of functions that gcc made for some callers, with parameters of its own choice."""
 _CLASSES = frozenset(("DW_TAG_class_type", "DW_TAG_structure_type", "DW_TAG_union_type"))
@@ -39,21 +45,48 @@ _CLASSES = frozenset(("DW_TAG_class_type", "DW_TAG_structure_type", "DW_TAG_unio
 class _Convention(msgspec.Struct, frozen=True):
     """How a machine passes arguments.
 
-    *integer* are the registers of the first ones, *numbered* all registers by their DWARF numbers, *stack* the distance
-    from the stack pointer at the entry to the first argument in memory. *result_first*: the address for a result in
-    memory takes the first register; *large_by_reference*: structs that do not fit two registers are passed by address.
+    *integer* are the registers of the first ones, *vectors* the number of those for floating-point numbers and vectors,
+    *numbered* all registers by their DWARF numbers, *stack* the distance from the stack pointer at the entry to the
+    first argument in memory. *result_first*: the address for a result in memory takes the first register;
+    *large_by_reference*: structs that do not fit two registers are passed by address.
     """
 
     integer: tuple[str, ...]
+    vectors: int
     numbered: tuple[str, ...]
     stack: int
     result_first: bool
     large_by_reference: bool
 
+    def words(self, type_: Type) -> tuple[frozenset[int], frozenset[int]]:
+        """The eight-byte words of a value that are passed in integer registers; and the places of those that are in
+        floating-point registers, one for each register.
+        """
+        leaves = list(_leaves(type_))
+        integers = {at // _WORD for at, size, floating in leaves if not floating
+                    for at in (at, at + max(size, 1) - 1)}  # fmt: skip
+        floats = {at for at, _, floating in leaves if floating}
+        if not self.large_by_reference:
+            return frozenset(integers), frozenset(_WORD * word for word in {at // _WORD for at in floats} - integers)
+        sizes = {size for _, size, _ in leaves}
+        if floats and not integers and len(floats) <= _HOMOGENEOUS and len(sizes) == 1:
+            return frozenset(), frozenset(floats)
+        return frozenset(range(-(-type_.size // _WORD))) if leaves else frozenset(), frozenset()
+
+    def numbers(self, size: int, base: Die) -> int:
+        """How many registers a floating-point number or vector is passed in; 0: in memory."""
+        complex_ = base.number("DW_AT_encoding") == _COMPLEX
+        if self.large_by_reference:
+            return 2 if complex_ else 1
+        if complex_:
+            return {8: 1, 16: 2}.get(size, 0)
+        return 0 if base.text("DW_AT_name") == "long double" else 1
+
 
 _CONVENTIONS = {
     EM_X86_64: _Convention(
         ("di", "si", "dx", "cx", "r8", "r9"),
+        8,
         ("ax", "dx", "cx", "bx", "si", "di", "bp", "sp", *(f"r{number}" for number in range(8, 16))),
         8,
         True,
@@ -61,17 +94,18 @@ _CONVENTIONS = {
     ),
     EM_AARCH64: _Convention(
         tuple(f"r{number}" for number in range(8)),
+        8,
         (*(f"r{number}" for number in range(31)), "sp"),
         0,
         False,
         True,
     ),
 }
-_UNKNOWN = _Convention((), (), 0, False, False)
+_UNKNOWN = _Convention((), 0, (), 0, False, False)
 
 
 def placed_parameters(die: Die, entry: int, symbol: str, machine: int, types: DwarfTypes) -> Iterator[UserParameter]:
-    """Parameters of a function that is entered at *entry*, without those that are nowhere or in pieces."""
+    """Parameters of a function that is entered at *entry*, without those that are nowhere."""
     convention = _CONVENTIONS.get(machine, _UNKNOWN)
     arguments = _Arguments(convention)
     result = types.of(described(die, "DW_AT_type"))
@@ -82,13 +116,13 @@ def placed_parameters(die: Die, entry: int, symbol: str, machine: int, types: Dw
         typed = described(child, "DW_AT_type")
         type_ = types.of(typed)
         by_reference = isinstance(type_, Struct) and (_passed_as_address(child) or _by_reference(typed))
-        by_convention = arguments.place(type_, by_reference=by_reference)
+        by_convention = arguments.place(type_, typed, by_reference=by_reference)
         location = _register_at(child, entry, convention)
-        if location is None and conventional:
-            location = by_convention
+        name = described(child, "DW_AT_name").text("DW_AT_name") or f"arg{number}"
         if location:
-            name = described(child, "DW_AT_name").text("DW_AT_name") or f"arg{number}"
             yield UserParameter(name, type_, location, type_text(typed))
+        elif location is None and conventional and by_convention is not None:
+            yield _parameter(name, type_, by_convention, type_text(typed))
 
 
 def _is_parameter(shape: Shape) -> bool:
@@ -132,76 +166,128 @@ def _numbered(convention: _Convention, number: int) -> str | None:
     return convention.numbered[number] if number < len(convention.numbered) else None
 
 
+class _Place(msgspec.Struct, frozen=True):
+    """Where a value is: a register or memory (``sp+8``); or *parts* in registers.
+
+    *vectors* are the numbers of its eight-byte words that are in floating-point registers, which programs cannot read.
+    """
+
+    location: str = ""
+    parts: tuple[RegisterPart, ...] = ()
+    vectors: frozenset[int] = frozenset()
+
+
+def _parameter(name: str, type_: Type, place: _Place, text: str) -> UserParameter:
+    readable, lost = _readable(type_, place.vectors)
+    return UserParameter(name, readable or type_, place.location, text, place.parts, lost=tuple(lost))
+
+
+def _readable(type_: Type, vectors: frozenset[int], at: int = 0) -> tuple[Type | None, list[str]]:
+    """A type without what is in floating-point registers (None: all of it is), and the names of these members."""
+    if not vectors:
+        return type_, []
+    if not isinstance(type_, Struct):
+        return (None, [""]) if at // _WORD in vectors else (type_, [])
+    kept, lost = [], list[str]()
+    for field in type_.fields:
+        inner, names = _readable(field.type, vectors, at + field.offset)
+        lost += [".".join(filter(None, (field.name, name))) for name in names]
+        if inner is not None:
+            kept.append(replace(field, type=inner))
+    if not kept:
+        return None, [""]
+    # Another type than the one that is whole in memory.
+    origin = f"{type_.origin}, in registers"
+    return replace(type_, members=tuple(kept), origin=origin, alignment=type_.align) if lost else type_, lost
+
+
 class _Arguments:
-    """Hands out the places of arguments, first to last; a place is empty where it cannot be said."""
+    """Hands out the places of arguments, first to last; None where it cannot be said."""
 
     def __init__(self, convention: _Convention) -> None:
         self._convention = convention
         self._registers = list(convention.integer)
-        self._stack = convention.stack
+        self._vectors = convention.vectors
+        self._used = 0
+        """Bytes of arguments in memory."""
         self._known = True
 
     def skip(self, count: int) -> None:
         """Leave out registers."""
         del self._registers[:count]
 
-    def place(self, type_: Type, *, by_reference: bool) -> str:
-        """A register, or memory as ``register+distance``."""
+    def place(self, type_: Type, typed: Die, *, by_reference: bool) -> _Place | None:
+        """The place of the next argument, of a type that the entry *typed* refers to."""
         if isinstance(type_, Struct) and not type_.size and not by_reference:
             # Declared only, so how much room it takes is not known: nor are the places after it.
             self._known = False
         if not self._known:
-            return ""
+            return None
         if by_reference or (isinstance(type_, Struct) and type_.size > 16 and self._convention.large_by_reference):
             where = self._word()
-            return "" if "+" in where else f"{where}+0"
-        if type_.scalar and type_.size <= 8:
-            return self._word()
+            return None if "+" in where else _Place(f"{where}+0")
+        if type_.scalar and type_.size <= _WORD:
+            return _Place(self._word())
         if type_.scalar or isinstance(type_, Struct):
             return self._words(type_)
-        # Floating-point numbers are in registers that programs cannot read; only the largest are in memory.
-        if type_.size > 8 and self._convention is _CONVENTIONS[EM_X86_64]:
-            self._memory(type_.size)
-        return ""
+        return self._vector(type_, plain(typed.follow("DW_AT_type")))
 
     def _word(self) -> str:
-        return self._registers.pop(0) if self._registers else self._memory(8)
+        return self._registers.pop(0) if self._registers else self._memory(_WORD)
 
-    def _words(self, type_: Type) -> str:
-        """Of what may take two registers; only what is in one place can be read."""
-        if type_.size > 16:
-            return self._memory(type_.size)
-        needed = _integer_words(type_)
-        if needed > len(self._registers):
-            return self._memory(type_.size)
-        used = self._registers[:needed]
-        self.skip(needed)
-        return used[0] if needed == 1 and type_.size <= 8 else ""
+    def _words(self, type_: Type) -> _Place:
+        """Of what may take two registers, of either kind."""
+        if type_.size > 16 or (not self._convention.large_by_reference and _has_long_double(type_)):
+            return _Place(self._memory(type_.size, _alignment(type_)))
+        integers, vectors = self._convention.words(type_)
+        if len(integers) > len(self._registers) or len(vectors) > self._vectors:
+            return _Place(self._memory(type_.size, _alignment(type_)))
+        self._vectors -= len(vectors)
+        parts = tuple(
+            RegisterPart(_WORD * word, min(_WORD, type_.size - _WORD * word), self._registers.pop(0))
+            for word in sorted(integers)
+        )
+        if len(parts) == 1 and type_.size <= _WORD:
+            return _Place(parts[0].register)
+        return _Place("", parts, frozenset(number // _WORD for number in vectors))
 
-    def _memory(self, size: int) -> str:
-        place = f"sp+{self._stack}"
-        self._stack += size + 7 & ~7
-        return place
+    def _vector(self, type_: Type, base: Die) -> _Place | None:
+        """Of a floating-point number, or a vector of numbers."""
+        if base.tag == "DW_TAG_array_type" and "DW_AT_GNU_vector" not in base:
+            self._known = False  # no parameter in C
+            return None
+        needed = self._convention.numbers(type_.size, base)
+        if not needed or needed > self._vectors:
+            return _Place(self._memory(type_.size, 16 if type_.size > _WORD else _WORD))
+        self._vectors -= needed
+        return _Place("", vectors=frozenset((0,)))
+
+    def _memory(self, size: int, alignment: int = _WORD) -> str:
+        at = -(-self._used // alignment) * alignment
+        self._used = at + (size + 7 & ~7)
+        return f"sp+{self._convention.stack + at}"
 
 
-def _integer_words(type_: Type) -> int:
-    """How many of the eight-byte parts of a small value are passed in integer registers."""
-    words = {at // 8 for at, size in _integers(type_) for at in (at, at + max(size, 1) - 1)}
-    return len(words)
+def _has_long_double(type_: Type) -> bool:
+    return any(floating and size == 16 for _, size, floating in _leaves(type_))
 
 
-def _integers(type_: Type, at: int = 0) -> Iterator[tuple[int, int]]:
-    """Place and size of everything in a value that is no floating-point number (those are bytes here)."""
+def _alignment(type_: Type) -> int:
+    return 16 if any(size == 16 for _, size, _ in _leaves(type_)) else _WORD
+
+
+def _leaves(type_: Type, at: int = 0) -> Iterator[tuple[int, int, bool]]:
+    """Place and size of everything in a value, and whether it is a floating-point number (those are bytes here)."""
     if isinstance(type_, Struct):
         for field in type_.fields:
-            yield from _integers(field.type, at + field.offset)
+            yield from _leaves(field.type, at + field.offset)
     elif isinstance(type_, Array) and type_.element == UINT8 and type_.size in (4, 8, 16):
-        return
+        yield at, type_.size, True
     elif isinstance(type_, Array) and type_.element.size:
         for number in range(type_.size // type_.element.size):
-            yield from _integers(type_.element, at + number * type_.element.size)
+            yield from _leaves(type_.element, at + number * type_.element.size)
     else:
-        yield at, type_.size
+        yield at, type_.size, False
 
 
 def _by_reference(die: Die) -> bool:

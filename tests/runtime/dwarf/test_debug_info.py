@@ -104,10 +104,11 @@ def test_structs(program: Binary) -> None:
     assert cast(Pointer, following.type).target == point
 
 
-def test_floating_point_parameters_are_left_out(program: Binary) -> None:
+def test_floating_point_parameters_cannot_be_read(program: Binary) -> None:
     found = _debug(program).parameters("mixed", program.address_of("mixed"))
     assert found is not None
-    assert [(item.name, item.location) for item in found] == [("n", "di")]
+    assert [(item.name, item.location) for item in found if item.readable] == [("n", "di")]
+    assert [item.lost for item in found if not item.readable] == [("",)]
 
 
 def test_unknown_function(program: Binary) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pytrace.core.kernel_info import UserParameter
 from pytrace.runtime.binaries.user_binary import UserBinaries
 from tests.support.compile import compiled
 
@@ -19,7 +20,12 @@ def _places(path: Path, pattern: str) -> dict[str, str]:
     (symbol,) = binaries.binary(str(path)).functions(pattern)
     found = binaries.parameters(str(path), symbol.name)
     assert found is not None
-    return {item.name: item.location for item in found}
+    return {item.name: _shown(item) for item in found}
+
+
+def _shown(item: UserParameter) -> str:
+    parts = " ".join(f"{part.offset}:{part.register}" for part in item.parts)
+    return " ".join(filter(None, (item.location, parts, *(f"-{name}" for name in item.lost))))
 
 
 @pytest.mark.parametrize("level", ["-O0", "-O2"])
@@ -49,8 +55,34 @@ def test_structs_by_value(tmp_path: Path) -> None:
     }
     """
     # The last struct finds one register and needs two: it is in memory, and the number behind it takes the register.
-    assert _places(compiled(tmp_path, "structs", text, "-g", "-O0"), "take") == {
-        "s": "di", "n": "r8", "u": "sp+8", "last": "r9",
+    path = compiled(tmp_path, "structs", text, "-g", "-O0")
+    assert _places(path, "take") == {
+        "s": "di", "t": "0:si 8:dx", "m": "8:cx -d", "f": "-", "n": "r8", "u": "sp+8", "last": "r9",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_floating_point_numbers(compiler: str, tmp_path: Path) -> None:
+    """Each of the registers is for one argument; those after them are in memory, as long ones are."""
+    text = """
+    #include <complex.h>
+    struct three { float x; float y; int n; }; struct long_one { long double l; };
+    typedef float vector __attribute__((vector_size(16)));
+    __attribute__((noinline)) long many(double a, double b, complex double c, float d, long double e, vector f,
+                                        complex float g, int n, double h, double i, struct three s, int o, int p,
+                                        int q, int r, struct long_one l, long t) {
+        return (long)(a + b + creal(c) + d + e + f[0] + crealf(g) + n + h + i + s.n + o + p + q + r + l.l + t);
+    }
+    int main(void) {
+        struct three s = {1, 2, 3}; struct long_one l = {4}; vector f = {1};
+        return (int)many(1, 2, 3, 4, 5, f, 6, 7, 8, 9, s, 10, 11, 12, 13, l, 14);
+    }
+    """
+    # Registers: a, b, c (two), d, f, g, h. In memory: e, i, s (8 bytes of floating-point numbers), l, t.
+    path = compiled(tmp_path, "numbers", text, "-g", "-O0", compiler=compiler)
+    assert _places(path, "many") == {
+        **dict.fromkeys("abcdfgh", "-"), "e": "sp+8", "n": "di", "i": "sp+24", "s": "sp+32", "o": "si", "p": "dx",
+        "q": "cx", "r": "r8", "l": "sp+56", "t": "r9",
     }  # fmt: skip
 
 
