@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -22,8 +23,9 @@ from pytrace.remote.messages import Hello, Refused
 from pytrace.results import file_form
 from pytrace.runtime.binaries.user_binary import Binary
 from tests.runtime.elf.test_debug_files import Site
-from tests.support import faulty_hosts, small_program, ssh_hosts
+from tests.support import bad_line, faulty_hosts, small_program, ssh_hosts
 from tests.support.agents import COUNTING, ROOT, call
+from tests.support.bad_line import Line
 from tests.support.patience import patience
 from tests.support.scraped import serving
 from tests.support.ssh_hosts import AGENT, Login, wait_for
@@ -37,6 +39,33 @@ pytestmark = pytest.mark.usefixtures("no_leaks")
 def test_hosts_and_faults(tmp_path: Path) -> None:
     """Seven hosts; scripts/measure-fleet --hosts asks fifty."""
     faulty_hosts.check(faulty_hosts.ask(tmp_path, 7, 14, "--every", "1"))
+
+
+@pytest.mark.skipif(bool(ssh_hosts.missing() or bad_line.missing()), reason="needs hosts, and /dev/net/tun")
+def test_bad_lines(tmp_path: Path) -> None:
+    """Lines that delay, lose, double and reorder, and one that is cut for some seconds, change no count and no time."""
+    saved = tmp_path / "all.pts"
+    with ssh_hosts.bed(tmp_path, [AGENT] * 3, timeout=30) as bed:
+        far, lossy, cut = bed.hosts
+        bed.degrade(far, Line(0.2, jitter=0.05))
+        bed.degrade(lossy, Line(0.02, jitter=0.02, loss=0.05, doubled=0.05))
+        words = ("--every", "1", "--by", "host", "-e", faulty_hosts.CALLS, "--save", str(saved))
+        with bed.fleet(*words) as fleet, faulty_hosts.killed(fleet):
+            line = wait_for(fleet, "attached on")
+            for number, host in enumerate(bed.hosts, start=1):
+                host.calls(100 * number)
+            cut.unplug()
+            time.sleep(3)
+            cut.plug()
+            fleet.send_signal(signal.SIGINT)
+            _, error = fleet.communicate(timeout=patience(60))
+        left = bed.left()
+    answer = pytrace.Snapshot.load(saved)
+    assert (line, left, fleet.returncode) == ("attached on 3 of 3 hosts\n", {}, 0), error
+    assert dict(answer.to_dict("@")) == {"web01": 100, "web02": 200, "web03": 300}, error
+    clocks = [run.clock for run in answer.data.runs]
+    assert all(clock is not None and abs(clock[0]) <= clock[1] for clock in clocks), "it is the clock of one machine"
+    assert max(clock[1] for clock in clocks if clock is not None) > 100_000_000, "half of a round trip"
 
 
 def topology(folder: Path, *routes: str) -> str:

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import msgspec
 
+from tests.support import bad_line
+from tests.support.bad_line import Line
 from tests.support.patience import patience
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -109,6 +111,10 @@ class Host(msgspec.Struct):
         """Take its link down: both ends of a connection remain, and hear nothing any more."""
         _ip("-n", self.namespace, "link", "set", "up0", "down")
 
+    def plug(self) -> None:
+        """Take its link up again."""
+        _ip("-n", self.namespace, "link", "set", "up0", "up")
+
     def slow_down(self, rate: str) -> None:
         """Limit what it sends: ``tc``'s token bucket, as a slow line."""
         words = ("qdisc", "add", "dev", "up0", "root", "tbf", "rate", rate, "burst", "4kb", "latency", "2s")
@@ -137,6 +143,7 @@ class Bed:
             for number in range(1, len(agents) + 1)
         ]
         self._agents, self._timeout, self._logins = agents, timeout, logins
+        self._lines: list[subprocess.Popen[bytes]] = []
 
     def start(self) -> None:
         """Make keys and namespaces, and start each sshd."""
@@ -189,6 +196,16 @@ class Bed:
             mounts.append(f"mount --bind {own} {path}")
         return ["unshare", "--mount", "sh", "-c", " && ".join((*mounts, 'exec "$@"')), "sh"]
 
+    def degrade(self, host: Host, line: Line) -> None:
+        """Put a bad line in place of a host's link."""
+        number = self.hosts.index(host) + 1
+        _ip("-n", host.namespace, "link", "del", "up0")
+        ends = ((host.namespace, "up0"), (self.namespace, f"h{number}"))
+        self._lines.append(bad_line.laid(line, ends))
+        _ip("-n", self.namespace, "link", "set", f"h{number}", "master", "br0", "up")
+        _ip("-n", host.namespace, "addr", "add", f"{host.address}/24", "dev", "up0")
+        _ip("-n", host.namespace, "link", "set", "up0", "up")
+
     def hide(self, host: Host) -> None:
         """Let the controller not reach a host, which others do."""
         _ip("-n", self.namespace, "route", "add", "blackhole", f"{host.address}/32")
@@ -225,6 +242,9 @@ class Bed:
         for host in self.hosts:
             if host.sshd is not None:
                 host.sshd.wait()
+        for line in self._lines:
+            line.kill()
+            line.wait()
         for name in names:
             _ip("netns", "del", name)
 
