@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import inf
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -172,21 +171,21 @@ def places(snapshot: SnapshotData) -> list[Frame]:
     return list(dict.fromkeys(frame for frame in found.values() if place_of(frame) is not None))
 
 
-def _collect(type_: Type | None, value: Any, found: dict[int, Frame]) -> None:
+def _collect(type_: Type | None, value: object, found: dict[int, Frame]) -> None:
     """Add the frames of a value by their identity: those of a file are shared objects, of many stacks."""
     for trace in _stacks(type_, value):
         for frame in trace.frames:
             found[id(frame)] = frame
 
 
-def _stacks(type_: Type | None, value: Any) -> Iterator[StackTrace]:
-    match type_:
-        case Stack():
-            if isinstance(value, StackTrace) and has_stacks(type_):
+def _stacks(type_: Type | None, value: object) -> Iterator[StackTrace]:
+    match type_, value:
+        case Stack(), StackTrace():
+            if has_stacks(type_):
                 yield value
-        case Tuple() | Record():
+        case Tuple() | Record(), tuple():
             for member, each in zip(type_.members, value, strict=True):
                 yield from _stacks(member, each)
-        case Array():
+        case Array(), tuple():
             for each in value:
                 yield from _stacks(type_.element, each)
