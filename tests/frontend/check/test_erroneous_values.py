@@ -40,10 +40,12 @@ PLACES = (
 DECLARED = ("", "let @q = hash(16);\n", "let @q = lruhash(16);\n", "let @q = percpuhash(16);\n", "let @q;\n")
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_inference_ends(place: str) -> None:
+@pytest.mark.parametrize("number", range(len(PLACES)))
+def test_inference_ends(number: int) -> None:
+    """Each mistake in every second place, with each declaration and form somewhere."""
+    place = PLACES[number]
     rounds = itertools.cycle(itertools.product(DECLARED, WRAPPED))
-    for mistake, (declared, wrapped) in zip(MISTAKES, rounds, strict=False):
+    for mistake, (declared, wrapped) in itertools.islice(zip(MISTAKES, rounds, strict=False), number % 2, None, 2):
         script = declared + place.format(wrapped.format(mistake))
         try:
             result = analyse(script)
