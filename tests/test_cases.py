@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 IN_EACH_KERNEL = {
     "code": ("long_while", "string_searches", "strings_of_64k"),
-    "examples": ("block_io", "exec_tree", "run_queue", "tcp_life"),
+    "examples": ("block_io",),
     "iter": ("tasks",),
     "listing": ("struct_definition", "with_arguments"),
     "macros": ("functions_call_functions",),
