@@ -89,13 +89,12 @@ def test_one_process(server: Server, programs: Path, program: str, feature: str,
 
 
 EVENTS = [
-    pytest.param("profile:hz:999", "perf_events", id="profile"),
+    pytest.param("profile:hz:999", "perf_events", id="profile", marks=EACH),
     pytest.param("software:cpu-clock:1000000", "perf_events", id="software"),
     pytest.param("hardware:instructions:1000000", "pmu", id="hardware"),
 ]
 
 
-@pytest.mark.each_kernel
 @pytest.mark.parametrize(("probe", "feature"), EVENTS)
 def test_events_of_one_process(server: Server, programs: Path, probe: str, feature: str) -> None:
     need(feature)
@@ -109,8 +108,7 @@ def test_events_of_one_process(server: Server, programs: Path, probe: str, featu
     assert line.startswith("@[busy]: "), result
 
 
-@pytest.mark.each_kernel
-@pytest.mark.parametrize("follow", [False, True])
+@pytest.mark.parametrize("follow", [False, pytest.param(True, marks=EACH)])
 def test_children_of_a_running_process(server: Server, programs: Path, follow: bool) -> None:
     need("uprobe", "syscalls")
     program = (
