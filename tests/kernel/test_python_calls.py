@@ -13,7 +13,11 @@ from tests.support.pythons import PYTHONS, Python
 from tests.support.server import Running, Server
 
 PROGRAM = Path(__file__).resolve().parents[1] / "programs" / "python_calls.py"
-PROBED = [python for python in PYTHONS if python.minor in range(11, 14 if python.free_threaded else 15)]
+PROBED = [
+    python
+    for python in PYTHONS
+    if python.minor in range(11, 14 if python.free_threaded else 15) and not python.tail_calls
+]
 OTHERS = [python for python in PYTHONS if python not in PROBED]
 BOTH = (
     'python:python_calls.py:*hape* { print((tid, ">", func, pystr(args.x, 100))); } '
@@ -143,8 +147,10 @@ def test_versions_that_cannot_be_probed(server: Server, tmp_path: Path) -> None:
         result = server.run(("-q", "-e", "python:x:f { }", "-c", f"{' '.join(python.command)} -c 1"))
         assert result.status == 1
         message = f"functions of CPython 3.{python.minor} cannot be probed (those of 3.11 to 3.14 can)"
-        copies = python.free_threaded and python.minor == 14
-        assert ("functions of free-threaded builds since CPython 3.14" if copies else message) in result.stderr
+        if python.minor == 14:
+            kind = "free-threaded builds since CPython 3.14" if python.free_threaded else "builds with the tail-calling"
+            message = f"functions of {kind}"
+        assert message in result.stderr
 
 
 def test_a_process_without_python(server: Server) -> None:

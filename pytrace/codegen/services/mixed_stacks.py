@@ -5,6 +5,10 @@ The native frames are unwound with the stack pointer in each, and Python's frame
 part of the stack contains the variable that a run names is the call of the loop that ran these frames, and they take
 its place. No symbol is needed for that, and native frames that are missing leave Python's as they are. Before 3.11
 there is no such variable, and a native frame in the code of the loop stands for one Python frame.
+
+Where the handlers of instructions are functions (``--with-tail-call-interp``, since 3.14), the loop has called one of
+them, which jumps to the next: theirs is the only frame between the loop's and those of C functions, and is left out.
+One native frame more than the limit is unwound, so that the caller of each one that may be written is known.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import msgspec
+from msgspec.structs import replace
 
 from pytrace.codegen.emit import loops, memory
 from pytrace.codegen.emit.current_task import process_ids
@@ -44,15 +49,18 @@ def stack(
     e: Emitter, node: nodes.Call | nodes.Identifier, type_: Stack, entry: bool, otherwise: Callable[[Ptr], None]
 ) -> Operand:
     """Write the mixed stack to scratch memory; arguments as for :func:`user_unwinding.chosen`."""
-    b, words, pointers = e.b, 2 * type_.limit + 2, 8 * (type_.limit + 1)
+    b, words = e.b, 2 * type_.limit + 2
+    wide = replace(type_, limit=type_.limit + 1)
     runs, walk = e.reserve(8 * words), e.reserve(records.STATE_SIZE)
-    parts = user_unwinding.Parts(e.reserve(type_.size), e.reserve(pointers), e.reserve(8))
+    parts = user_unwinding.Parts(e.reserve(wide.size), e.reserve(8 * (wide.limit + 1)), e.reserve(8))
     out, state = e.reserve(type_.size), e.reserve(_STATE_SIZE)
     python_stacks.runs(e, node, runs, words, walk)
-    user_unwinding.chosen(e, node, type_, entry, otherwise, parts)
+    user_unwinding.chosen(e, node, wide, entry, otherwise, parts)
     native, mixed, done = b.block(), b.block(), b.block()
     b.branch(b.icmp("eq", b.load(e.area(walk + records.STATE_COUNT)), 0), native, mixed)
     b.start(native)
+    with b.when(b.icmp("ugt", b.load(e.area(parts.count)), type_.limit)):
+        b.store(type_.limit, e.area(parts.stack), 32)
     ends = [(e.area(parts.stack), b.block())]
     b.jump(ends[0][1])
     b.start(ends[0][1])
@@ -119,7 +127,7 @@ class _Join(msgspec.Struct, frozen=True):
             self._write(word)
             b.ret(0)
         index = self._load(_NATIVE)
-        with b.unless(b.icmp("ult", index, b.load(e.area(self.parts.count)))):
+        with b.unless(b.icmp("ult", index, b.at_most(b.load(e.area(self.parts.count)), self.type.limit))):
             self._leave_unless(left)
             self._begin()
         native = b.block()
@@ -150,6 +158,17 @@ class _Join(msgspec.Struct, frozen=True):
         with b.when(b.icmp("ult", place, high)):
             self._store(_NATIVE, b.add(index, b.number(b.icmp("uge", place, low))))
             self._begin()
+        with b.when(b.truth(self._row(Word.TAIL_CALLS))):
+            self._leave_out_handler(index, place)
+
+    def _leave_out_handler(self, index: Number, place: Number) -> None:
+        """Leave out the native frame if its caller's contains the place."""
+        b, caller = self.e.b, self.e.b.add(index, 1)
+        known = b.icmp("ult", caller, b.load(self.e.area(self.parts.count)))
+        end = b.load(self._entry(self.parts.pointers, b.add(caller, 1), self.type.limit + 1))
+        with b.when(b.both(known, b.icmp("ult", place, end))):
+            self._store(_NATIVE, caller)
+            b.ret(0)
 
     def _begin(self) -> None:
         self._store(_INSIDE, 1)

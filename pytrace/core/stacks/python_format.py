@@ -99,6 +99,8 @@ class Word(IntEnum):
     """In a frame the index, and in a code object the array of the copies of its instructions that threads have."""
     THREAD_VALUES = 35
     """In musl's ``struct pthread``: the pointer to the values of keys."""
+    TAIL_CALLS = 36
+    """1 if the loop has called the function of the current instruction, which ends by a jump to the next one."""
 
 
 class CallWord(IntEnum):

@@ -20,29 +20,18 @@ import msgspec
 
 from pytrace.core.probes import instruction_starts
 from pytrace.core.probes.misread_instructions import misread
+from pytrace.runtime.python import handlers
 from pytrace.runtime.python.layouts import UnsupportedError
 
 if TYPE_CHECKING:
     from pytrace.runtime.elf.file import ElfFile
     from pytrace.runtime.python.layouts import Layout
 
-_LOOP = "_PyEval_EvalFrameDefault"
 _CLEAR = {12: "_PyEvalFrameClearAndPop"}
 _CLEAR_LATER = "_PyEval_FrameClearAndPop"
 _CLEAR_SINCE = 12
-_HANDLERS = 256
 _FEWEST = 100
 """Handlers in the loop itself; the compiler moves those that seldom run elsewhere."""
-_FEWEST_MOVED = 150
-"""Handlers in a table that is searched for in all code: tables of ``switch`` that follow each other have up to 125."""
-_TABLE_BY_LEA = re.compile(rb"[\x48\x4c]\x8d[\x05\x0d\x15\x1d\x25\x2d\x35\x3d](....)", re.DOTALL)
-"""``lea DISTANCE(%rip), %reg``."""
-_TABLE_BY_INDEX = re.compile(
-    rb"[\x8b\xff][\x04\x0c\x14\x1c\x24\x2c\x34\x3c][\xc5\xcd\xd5\xdd\xe5\xed\xf5\xfd](....)", re.DOTALL
-)
-"""``mov ADDRESS(,%reg,8), %reg`` and ``jmp *ADDRESS(,%reg,8)``, in programs at fixed addresses."""
-_RELATIVE = 8
-"""``R_X86_64_RELATIVE``."""
 _MOST_INSTRUCTIONS = 64
 _SI = 6
 """The number of the register of the second parameter."""
@@ -81,6 +70,9 @@ def eval_loop(file: ElfFile, layout: Layout) -> EvalLoop:
     if layout.code_tlbc is not None:
         # RESUME runs again in a thread that gets its copy of the code.
         raise UnsupportedError("functions of free-threaded builds since CPython 3.14 cannot be probed")
+    if layout.minor >= handlers.TAIL_CALLS_SINCE and handlers.are_functions(file):
+        # A faster form of RESUME jumps to the function of RESUME, which counts the call again.
+        raise UnsupportedError("functions of builds with the tail-calling interpreter cannot be probed")
     found = _Loop(file, layout)
     resumes = (layout.op_resume, layout.op_resume_quick, layout.op_resume_instrumented)
     entries = [found.handler(number) for number in resumes if number is not None]
@@ -90,21 +82,21 @@ def eval_loop(file: ElfFile, layout: Layout) -> EvalLoop:
 
 class _Loop:
     def __init__(self, file: ElfFile, layout: Layout) -> None:
-        symbol = file.any_symbol(_LOOP)
+        symbol = file.any_symbol(handlers.LOOP)
         if symbol is None or not symbol.size:
-            raise UnsupportedError(f"it has no symbol {_LOOP}")
+            raise UnsupportedError(f"it has no symbol {handlers.LOOP}")
         self._file, self._layout = file, layout
         self._start, self._end = symbol.address, symbol.address + symbol.size
-        self._code = self._bytes(self._start, symbol.size)
-        self._relocated = _relocated(file)
+        self._all = handlers.HandlerTables(file)
+        self._code = self._all.data(self._start, symbol.size)
         self._table = self._find_table()
 
     def offset(self, address: int) -> int:
         """Position in the file of an address in its code."""
         place = self._file.file_offset(address)
-        if place is None or not self._executable(address):
+        if place is None or not self._all.executable(address):
             raise UnsupportedError(f"its code at {address:#x} is not in the file")
-        if misread(self._bytes(address, 16)):
+        if misread(self._all.data(address, 16)):
             raise UnsupportedError(f"the kernel would misread its code at {address:#x}")
         return place
 
@@ -156,7 +148,7 @@ class _Loop:
     def _callers(self, target: int) -> set[int]:
         """Where the loop calls a function."""
         places = (self._start + match.start() for match in re.finditer(rb"\xe8", self._code))
-        ends = ((place, struct.unpack("=i", self._bytes(place + 1, 4))[0]) for place in places)
+        ends = ((place, struct.unpack("=i", self._all.data(place + 1, 4))[0]) for place in places)
         return {place for place, distance in ends if place + 5 + distance == target}
 
     # ---- the table
@@ -166,7 +158,7 @@ class _Loop:
         tables = self._tables(self._start, self._code)
         if not tables:
             segments = [one for one in self._file.segments if one.executable]
-            code = ((one.address, self._bytes(one.address, one.file_size)) for one in segments)
+            code = ((one.address, self._all.data(one.address, one.file_size)) for one in segments)
             tables = [table for address, data in code for table in self._tables(address, data, moved=True)]
         if len(tables) != 1:
             what = "no table" if not tables else f"{len(tables)} tables"
@@ -175,34 +167,12 @@ class _Loop:
 
     def _tables(self, start: int, code: bytes, *, moved: bool = False) -> list[list[int]]:
         """Tables of handlers that code refers to, which begins at an address; *moved*: that of other functions, too."""
-        candidates = {
-            start + match.end() + distance
-            for match in _TABLE_BY_LEA.finditer(code)
-            for (distance,) in struct.iter_unpack("=i", match[1])
-        }
-        candidates |= {struct.unpack("=I", match[1])[0] for match in _TABLE_BY_INDEX.finditer(code)}
-        tables = (self._read_table(address, moved=moved) for address in sorted(candidates))
-        return [table for table in tables if table]
-
-    def _read_table(self, address: int, *, moved: bool) -> list[int]:
-        """The addresses in a table; empty when there is none."""
-        data = self._bytes(address, 8 * _HANDLERS)
-        if address % 8 or len(data) != 8 * _HANDLERS:
-            return []
-        words = [word for (word,) in struct.iter_unpack("=Q", data)]
-        handlers = [self._relocated.get(address + 8 * index, word) for index, word in enumerate(words)]
-        inside = {handler for handler in handlers if moved or self._start <= handler < self._end}
-        fewest = _FEWEST_MOVED if moved else _FEWEST
-        return handlers if len(inside) >= fewest and all(map(self._executable, handlers)) else []
-
-    def _executable(self, address: int) -> bool:
-        return any(
-            one.executable and one.address <= address < one.address + one.file_size for one in self._file.segments
-        )
-
-    def _bytes(self, address: int, size: int) -> bytes:
-        offset = self._file.file_offset(address)
-        return b"" if offset is None else bytes(self._file.view[offset : offset + size])
+        return [
+            table
+            for table in self._all.referred(start, code)
+            if len({handler for handler in table if moved or self._start <= handler < self._end})
+            >= (handlers.FEWEST if moved else _FEWEST)
+        ]
 
     # ---- code
 
@@ -235,7 +205,7 @@ class _Loop:
     def _straight(self, address: int) -> Iterator[tuple[int, bytes]]:
         """Instructions from an address on, through jumps; conditional ones are not taken."""
         for _ in range(_MOST_INSTRUCTIONS):
-            code = self._bytes(address, 16)
+            code = self._all.data(address, 16)
             try:
                 code = code[: instruction_starts.length(code, 0, "x86_64")]
             except instruction_starts.BadCodeError as error:
@@ -251,13 +221,3 @@ class _Loop:
     def _in_plt(self, address: int) -> bool:
         sections = [section for section in self._file.sections if section.name.startswith(".plt")]
         return any(section.address <= address < section.address + section.size for section in sections)
-
-
-def _relocated(file: ElfFile) -> dict[int, int]:
-    """Words that are relocated to addresses of the file itself, by their address."""
-    section = file.section(".rela.dyn")
-    if section is None:
-        return {}
-    data = file.contents(section)
-    rows = struct.iter_unpack("=QQq", data[: len(data) // 24 * 24])
-    return {offset: addend for offset, kind, addend in rows if kind == _RELATIVE}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
+from pytrace.runtime.python import handlers
 from pytrace.runtime.python.layouts import Layout, UnsupportedError, layout
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ _RUNTIME_BYTES = 2048
 _NAMED = re.compile(r"python", re.IGNORECASE)
 _THREAD_STATE = "PyGILState_GetThisThreadState"
 """Returns the state also of a thread that does not hold the global interpreter lock, as in a system call."""
-_LOOP = "_PyEval_EvalFrameDefault"
 OBJECTS = ("_Py_NoneStruct", "PyBool_Type", "PyCell_Type")
 _LOCAL_EXEC = re.compile(rb"(?:\xf3\x0f\x1e\xfa)?\x64\x48\x8b\x04\x25(....)\xc3", re.DOTALL)
 """``endbr64; mov %fs:OFFSET, %rax; ret``: a TLS variable of the program itself (ELF TLS ABI, local exec)."""
@@ -48,6 +48,8 @@ class Interpreter(msgspec.Struct, frozen=True):
     """Addresses of :data:`OBJECTS`; empty if one is missing."""
     thread_values: int | None = None
     """With musl: offset in ``struct pthread`` of the pointer to the values of keys."""
+    tail_calls: bool = False
+    """The handlers of instructions are functions (``--with-tail-call-interp``, since 3.14)."""
 
 
 def may_have(path: str, *, program: bool) -> bool:
@@ -75,9 +77,11 @@ def interpreter(file: ElfFile) -> Interpreter | None:
     found = Interpreter(
         known, runtime.address, code_type.address, distance, objects=objects, thread_values=values
     )
+    if known.minor >= handlers.TAIL_CALLS_SINCE:
+        return replace(found, tail_calls=handlers.are_functions(file))
     if known.frame_owner is not None:
         return found
-    return replace(found, loop=_range(file, _LOOP), cold=_range(file, f"{_LOOP}.cold"))
+    return replace(found, loop=_range(file, handlers.LOOP), cold=_range(file, f"{handlers.LOOP}.cold"))
 
 
 def _range(file: ElfFile, function: str) -> tuple[int, int]:

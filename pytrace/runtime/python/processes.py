@@ -247,7 +247,7 @@ def row(interpreter: Interpreter, bias: int, generation: int) -> bytes:
         Word.COLD_START: cold[0], Word.COLD_END: cold[1], Word.CODE_TRACEABLE: layout.code_traceable,
         Word.HEADER_EXTRA: layout.header_extra, Word.KIND_SHIFT: layout.kind_shift,
         Word.FRAME_TLBC: layout.frame_tlbc, Word.CODE_TLBC: layout.code_tlbc,
-        Word.THREAD_VALUES: interpreter.thread_values,
+        Word.THREAD_VALUES: interpreter.thread_values, Word.TAIL_CALLS: int(interpreter.tail_calls),
     }  # fmt: skip
     values = (words[word] for word in Word)
     return ROW_FORMAT.pack(*(NONE if value is None else value & _WORD for value in values))

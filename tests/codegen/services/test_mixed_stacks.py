@@ -1,17 +1,27 @@
-"""What a script with python_frames consists of; what it shows is tested in tests/kernel/test_python_stacks.py."""
+"""What a script with python_frames consists of, and how stacks are joined where handlers are functions.
+
+What is shown of interpreters is tested in tests/kernel/test_python_stacks.py.
+"""
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.services import user_unwinding
 from pytrace.codegen.services.python import records as python_records
+from pytrace.codegen.services.python import stacks as python_stacks
 from pytrace.codegen.services.unwind_tables import REQUESTS, SPACES
+from pytrace.core.stacks.python_format import FRAME, Word
 from pytrace.core.types import UINT32, Field, Struct
 from tests.codegen.services.python.test_stacks import KERNEL as WALKING
 from tests.codegen.services.python.test_stacks import TASK, THREAD
 from tests.codegen.services.test_user_unwinding import compiled, symbols
+from tests.support.bpf_machine import Machine
 
 KERNEL = replace(
     WALKING,
@@ -61,3 +71,67 @@ def test_beside_the_others() -> None:
     text += "kprobe:vfs_write { @p[ustack] = count(); }"
     names = symbols(compiled(CONFIG + text, KERNEL))
     assert names.count(python_records.CODE_FUNCTION) == names.count(SPACES) == 1
+
+
+OPEN, HANDLER, LOOP, VECTORCALL, MAIN = range(0x1000, 0x6000, 0x1000)
+NATIVE = (OPEN, HANDLER, LOOP, VECTORCALL, HANDLER, LOOP, MAIN)
+"""Of each one the part of the stack has 256 bytes."""
+LEAF, CALLER, MODULE = range(FRAME, FRAME + 3)
+RUNS = (0x380, LEAF, CALLER, 0x680, MODULE)
+"""The variables are in the frames of the loop."""
+
+
+def _joined(
+    monkeypatch: pytest.MonkeyPatch,
+    native: Sequence[int],
+    *,
+    limit: int = 127,
+    tail_calls: bool = True,
+    words: Sequence[int] = RUNS,
+) -> list[int]:
+    """The mixed stack of native frames and of Python's, whose runs are *words*."""
+
+    def write(e: Emitter, at: int, values: Sequence[int]) -> None:
+        for index, word in enumerate(values):
+            e.b.store(word - (word >= FRAME) * (1 << 64), e.area(at + 8 * index))
+
+    def runs(e: Emitter, _node: object, out: int, _limit: int, state: int) -> None:
+        write(e, out, words)
+        write(e, state, [int(tail_calls and word is Word.TAIL_CALLS) for word in Word])
+        write(e, state + python_records.STATE_COUNT, [len(words)])
+
+    def chosen(e: Emitter, *_: object, parts: user_unwinding.Parts) -> None:
+        # What an earlier stack has left is beyond.
+        write(e, parts.pointers, [0x100 * (index + 1) for index in range(min(len(NATIVE), limit + 1) + 1)])
+        write(e, parts.stack, [len(native), *native])
+        write(e, parts.count, [len(native)])
+
+    monkeypatch.setattr(python_stacks, "runs", runs)
+    monkeypatch.setattr(user_unwinding, "chosen", lambda *rest: chosen(*rest[:-1], parts=rest[-1]))
+    script = compiled(f"{CONFIG}kprobe:vfs_read {{ @[ustack(perf, {limit})] = count(); }}", KERNEL)
+    found = Machine(script, task=bytes(128))
+    found.run()
+    (key,) = found.entries("@")
+    assert isinstance(key, bytes)
+    return list(struct.unpack_from(f"<{int.from_bytes(key[:4], 'little')}Q", key, 8))
+
+
+def test_functions_of_handlers_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _joined(monkeypatch, NATIVE) == [OPEN, LEAF, CALLER, VECTORCALL, MODULE, MAIN]
+    ordinary = _joined(monkeypatch, NATIVE, tail_calls=False)
+    assert ordinary == [OPEN, HANDLER, LEAF, CALLER, VECTORCALL, HANDLER, MODULE, MAIN]
+
+
+@pytest.mark.parametrize("limit", range(1, 7))
+def test_handlers_at_the_limit(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
+    whole = [OPEN, LEAF, CALLER, VECTORCALL, MODULE, MAIN]
+    assert _joined(monkeypatch, NATIVE[: limit + 1], limit=limit) == whole[: min(limit, 5)]
+
+
+def test_without_python_a_stack_has_no_more_frames_than_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _joined(monkeypatch, NATIVE[:4], limit=3, words=()) == [OPEN, HANDLER, LOOP]
+    assert _joined(monkeypatch, NATIVE[:2], limit=3, words=()) == [OPEN, HANDLER]
+
+
+def test_a_function_whose_caller_was_not_found_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _joined(monkeypatch, NATIVE[:2]) == [OPEN, HANDLER, LEAF, CALLER, MODULE]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -12,10 +13,13 @@ from msgspec.structs import replace
 from pytrace.core.probes import instruction_starts
 from pytrace.runtime.elf.file import ElfFile
 from pytrace.runtime.python import layouts
-from pytrace.runtime.python.eval_loop import _LOOP, _Loop, eval_loop
+from pytrace.runtime.python.eval_loop import _Loop, eval_loop
+from pytrace.runtime.python.handlers import LOOP
 from pytrace.runtime.python.interpreters import Interpreter, interpreter
 from pytrace.runtime.python.layouts import UnsupportedError
+from tests.runtime.python.test_handlers import FUNCTIONS, tail_calls
 from tests.runtime.python.test_interpreters import WHERE
+from tests.support.compile import compiled
 from tests.support.pythons import PYTHONS, Python
 
 
@@ -33,12 +37,17 @@ def opened(request: pytest.FixtureRequest) -> Iterator[tuple[Python, ElfFile, In
 
 def test_places(opened: tuple[Python, ElfFile, Interpreter]) -> None:
     python, file, found = opened
+    assert found.tail_calls == python.tail_calls
     if python.minor not in range(11, 15):
         with pytest.raises(UnsupportedError, match=f"functions of CPython 3.{python.minor} cannot be probed"):
             eval_loop(file, found.layout)
         return
     if python.free_threaded and python.minor == 14:
         with pytest.raises(UnsupportedError, match=r"functions of free-threaded builds since CPython 3\.14"):
+            eval_loop(file, found.layout)
+        return
+    if found.tail_calls:
+        with pytest.raises(UnsupportedError, match="tail-calling"):
             eval_loop(file, found.layout)
         return
     loop = eval_loop(file, found.layout)
@@ -56,7 +65,7 @@ def test_a_loop_that_the_compiler_has_moved_away(
     python, file, found = opened
     if python.minor not in range(11, 15):
         return
-    table, symbol = _Loop(file, found.layout)._table, file.any_symbol(_LOOP)
+    table, symbol = _Loop(file, found.layout)._table, file.any_symbol(LOOP)
     assert symbol is not None
     monkeypatch.setattr(ElfFile, "any_symbol", lambda _file, _name: replace(symbol, size=64))
     assert _Loop(file, found.layout)._table == table
@@ -75,6 +84,12 @@ def test_builds_that_differ(opened: tuple[Python, ElfFile, Interpreter]) -> None
 def test_a_free_threaded_build() -> None:
     with ElfFile.open(os.path.realpath("/bin/sh")) as file, pytest.raises(UnsupportedError, match="free-threaded"):
         eval_loop(file, layouts._rows()[0][14, True])
+
+
+def test_a_tail_calling_interpreter(tmp_path: Path) -> None:
+    program = compiled(tmp_path, "tails", tail_calls(FUNCTIONS, ""), "-O2", "-rdynamic")
+    with ElfFile.open(str(program)) as file, pytest.raises(UnsupportedError, match="the tail-calling interpreter"):
+        eval_loop(file, layouts._rows()[0][14, False])
 
 
 def test_a_program_without_a_loop() -> None:

@@ -57,6 +57,11 @@ def test_row_of_a_free_threaded_build() -> None:
     assert ordinary[Word.FRAME_TLBC] == ordinary[Word.CODE_TLBC] == NONE
 
 
+def test_row_of_a_tail_calling_interpreter() -> None:
+    assert ROW_FORMAT.unpack(row(interpreter(14), 0, 1))[Word.TAIL_CALLS] == 0
+    assert ROW_FORMAT.unpack(row(replace(interpreter(14), tail_calls=True), 0, 1))[Word.TAIL_CALLS] == 1
+
+
 def test_row_with_musl() -> None:
     assert ROW_FORMAT.unpack(row(interpreter(12), 0, 1))[Word.THREAD_VALUES] == NONE
     musl = replace(interpreter(12), thread_values=0x80)
