@@ -203,6 +203,7 @@ FORMS = (
     AUTO + "t:syscalls:sys_enter_getsid /pid == cpid/ { print(ustack); @[pid, ustack] = count(); }",
     AUTO + "u:libc:getenv /pid == cpid/ { $s = ustack; @[$s] = count(); } ur:libc:getenv { print(ustack(9)); }",
     AUTO + "fn f($n : int64) : int64 { return len(ustack) + $n; } rt:sched_switch { @ = max(f(1)); }",
+    "config = { python_frames = true } profile:hz:99 /pid == cpid/ { @[pystack, ustack(9)] = count(); print(ustack); }",
 )
 
 
