@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from msgspec.structs import replace
@@ -161,6 +161,18 @@ def _renamed_map(data: MapData, leaf: Callable[[Type | None, object], object]) -
 def _renamed_table(table: Table, leaf: Callable[[Type | None, object], object]) -> Table:
     rows = {run: [changed(table.type, row, leaf) for row in rows] for run, rows in table.rows.items()}
     return replace(table, rows=rows)
+
+
+def leaf_types(type_: Type | None) -> Iterator[Type]:
+    """The types with which :func:`changed` calls its *leaf*."""
+    match type_:
+        case Tuple() | Record():
+            for member in type_.members:
+                yield from leaf_types(member)
+        case Array():
+            yield from leaf_types(type_.element)
+        case Type():
+            yield type_
 
 
 def changed(type_: Type | None, value: Any, leaf: Callable[[Type | None, Any], Any]) -> Any:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import Array, Record, Stack, StackMode, Tuple, Type
 from pytrace.remote import messages
+from pytrace.remote.answer import leaf_types
 from pytrace.remote.messages import NamedPlace, NamePlaces, Place
 from pytrace.results.snapshot import SnapshotData
 from pytrace.results.values import Frame, StackTrace
@@ -145,15 +146,7 @@ def place_of(frame: Frame) -> Place | None:
 
 def has_stacks(type_: Type | None) -> bool:
     """Whether values of a type have user stacks whose functions are shown."""
-    match type_:
-        case Stack():
-            return type_.user and type_.mode not in AS_PLACES
-        case Tuple() | Record():
-            return any(map(has_stacks, type_.members))
-        case Array():
-            return has_stacks(type_.element)
-        case _:
-            return False
+    return any(isinstance(leaf, Stack) and leaf.user and leaf.mode not in AS_PLACES for leaf in leaf_types(type_))
 
 
 def places(snapshot: SnapshotData) -> list[Frame]:

@@ -13,8 +13,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from pytrace.core.types import Array, CgroupPath, Record, Tuple, Type
-from pytrace.remote.answer import renamed
+from pytrace.core.types import CgroupPath, Type
+from pytrace.remote.answer import leaf_types, renamed
 from pytrace.results.snapshot import SnapshotData
 
 Manifest: TypeAlias = dict[str, object]
@@ -326,12 +326,4 @@ def shows_cgroups(snapshot: SnapshotData) -> bool:
 
 
 def _has_paths(type_: Type | None) -> bool:
-    match type_:
-        case CgroupPath():
-            return True
-        case Tuple() | Record():
-            return any(_has_paths(member) for member in type_.members)
-        case Array():
-            return _has_paths(type_.element)
-        case _:
-            return False
+    return any(isinstance(leaf, CgroupPath) for leaf in leaf_types(type_))
