@@ -72,6 +72,11 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 _ENCODER = msgspec.msgpack.Encoder(order="deterministic")
 
 
+def rounded_cpus(cpus: int) -> int:
+    """The power of two that a number of CPUs counts as: of machines of many sizes, a few variants serve all."""
+    return 1 << (cpus - 1).bit_length()
+
+
 def digest(encoded: bytes) -> str:
     """What encoded facts are known by."""
     return hashlib.sha256(encoded).hexdigest()

@@ -159,8 +159,7 @@ class Variants:
 def _kind(misfit: Misfit) -> Kind:
     if misfit.facts:
         return Kind(facts=misfit.facts)
-    # Of machines of many sizes, a few variants serve all.
-    cpus = 1 << (misfit.cpus - 1).bit_length() if misfit.cpus else 0
+    cpus = kernel_facts.rounded_cpus(misfit.cpus) if misfit.cpus else 0
     return Kind(frozenset(misfit.lacks) & frozenset(FEATURES), cpus)
 
 

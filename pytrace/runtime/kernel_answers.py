@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.kernel_facts import Facts, Question, digest
+from pytrace.core.kernel_facts import Facts, Question, digest, rounded_cpus
 from pytrace.core.kernel_info import FEATURES
 from pytrace.runtime.live_kernel import LiveKernel
 
@@ -30,7 +30,7 @@ def facts(kernel: LiveKernel, questions: Iterable[Question]) -> Facts:
     readers = {name: types.module(name) for name in sorted(owners)} if types is not None else {}
     return Facts(
         machine=kernel.arch, release=kernel.release, build=kernel.dependencies()[0],
-        cpus=1 << (kernel.possible_cpus - 1).bit_length(), features=tuple(filter(kernel.feature, FEATURES)),
+        cpus=rounded_cpus(kernel.possible_cpus), features=tuple(filter(kernel.feature, FEATURES)),
         btf=types.vmlinux.btf.data if types is not None else b"",
         modules={name: reader.btf.data for name, reader in readers.items() if reader is not None},
         answers=tuple(answers.items()),
