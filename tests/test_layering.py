@@ -33,9 +33,6 @@ ONLY_IN = {
 }
 """Libraries that one package alone may import, or one for each library that it calls."""
 
-MOST_FILES = 15
-"""Modules in one folder."""
-
 WITH_CONTENT = {"pytrace", "pytrace.core.types"}
 """Packages whose ``__init__`` is not empty: each start imports them all."""
 
@@ -176,13 +173,6 @@ def assert_no_cycle(graph: Mapping[str, set[str]]) -> None:
 
     for name in graph:
         visit(name, ())
-
-
-def test_no_folder_is_crowded() -> None:
-    counts: dict[Path, int] = {}
-    for path in modules().values():
-        counts[path.parent] = counts.get(path.parent, 0) + (path.name != "__init__.py")
-    assert not {str(folder): count for folder, count in counts.items() if count > MOST_FILES}
 
 
 def test_packages_cost_a_start_nothing() -> None:

@@ -3,7 +3,7 @@
 ``python -m tests.support.touched [--traced] [BASE]``: the change is what differs from where this branch left BASE
 (``origin/main``, else ``main``), committed or not, and files that git does not know yet. By distance, a test is
 
-- 0: changed itself, or the test of the same name of a changed module (``tests/test_mirror.py``)
+- 0: changed itself, or the test of the same name of a changed module
 - 1: one that imports a changed module, or the test of a module that imports one
 - 2: one that imports a module of the package or of tests/support that imports a changed one
 
@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 FARTHEST = 2
 MOST_FILES = 100
 """Test files, the closest: no more of them are collected in a few seconds."""
-RULES = ("tests/test_layering.py", "tests/test_mirror.py")
+RULES = ("tests/test_layering.py",)
 """Tests of all modules."""
 
 _IMPORT = re.compile(r"^[ ]*(?:from ([\w.]+) import (\([^)]*\)|.*)|import (.*))", re.MULTILINE)
