@@ -153,6 +153,13 @@ class RingReader:
         """Whether there is something to drain, in the ring or in the backlog."""
         return bool(self._backlog) or self._producer[0] != self._position
 
+    def waiting(self, kinds: Collection[int]) -> bool:
+        """Whether an event with an id among *kinds* was copied out of the ring and waits to be handled.
+
+        Near the front of the backlog also of an event that has been handled: the rest of its segment waits.
+        """
+        return any(kind in part.kinds for chunk in self._backlog for part in chunk.segments for kind in kinds)
+
     @property
     def produced(self) -> int:
         """The position up to which programs have written; :attr:`handled` reaches it later."""

@@ -48,7 +48,8 @@ class Consumer:
     """Hands events of *ring* to the handlers of *renderer*.
 
     *requests* says whether the user has asked for the end. *probes* are detached as soon as an ``exit()`` is seen,
-    before the events that were sent earlier are handled, which may take long.
+    before the events that were sent earlier are handled, which may take long; not if one of these runs a command or
+    reads a file, which may be traced, or look at what is attached (:meth:`finish_commands`).
     """
 
     def __init__(
@@ -73,7 +74,12 @@ class Consumer:
         self._drained = 0
         self._more = False
         """Whether the last turn ended before everything was handled."""
-        ring.notice(renderer.kinds("exit"), probes.detach)
+        self._commands = renderer.kinds("system") | renderer.kinds("cat")
+        ring.notice(renderer.kinds("exit"), self._exit_noticed)
+
+    def _exit_noticed(self) -> None:
+        if not self._ring.waiting(self._commands):
+            self._probes.detach()
 
     def turn(self) -> int:
         """Handle waiting events for :data:`TURN` seconds, and write their output. Returns the number of events."""
@@ -114,6 +120,17 @@ class Consumer:
         """Handle all events sent so far; after a request to end the run, as many as there is time for."""
         end = self._ring.produced
         while self._ring.handled < end and not self._late():
+            if not self.turn() and not self._pause():
+                break
+
+    def finish_commands(self) -> None:
+        """The run ends: handle the events sent so far as far as commands and files of scripts are among them.
+
+        The probes are still attached then, as they were when the script asked for the command.
+        """
+        self._ring.collect()
+        end = self._ring.produced
+        while self._ring.waiting(self._commands) and self._ring.handled < end and not self._late():
             if not self.turn() and not self._pause():
                 break
 

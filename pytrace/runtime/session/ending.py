@@ -35,6 +35,8 @@ class Ending:
             TraceError: a snapshot could not be saved.
         """
         run = self._run
+        if not run.options.dry_run:
+            run.consumer.finish_commands()
         for service in run.services:
             service.stop()
         self._explain_waiting()

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 OVER_AT_ONCE = frozenset({BEGIN, END, ITER})
 """Probe kinds that have done all they will ever do once everything is attached."""
 
+_SESSION = "kprobe_session"
+
 
 class RunLoop:
     """Starts a run, and handles its events until nothing is left to wait for."""
@@ -80,8 +82,10 @@ class RunLoop:
     def _announce(self, attached: list[Attached]) -> None:
         run = self._run
         by_hand = sum(len(program.targets) for kind in (BEGIN, END, SELF) for program in run.programs(kind))
-        # A probe may have several targets: a static function that was inlined, overloads of a name.
-        count = len({(item.spec.index, item.target.probe) for item in attached}) + by_hand
+        # A probe may have several targets: a static function that was inlined, overloads of a name. Entry and return
+        # of a function that share a kprobe session are one probe, as in bpftrace.
+        counted = [item for item in attached if not (item.spec.part_of and item.spec.multi == _SESSION)]
+        count = len({(item.spec.index, item.target.probe) for item in counted}) + by_hand
         if not count:
             modes = [kind for kind in (TEST, BENCH) if run.programs(kind)]
             hints = tuple(f"{kind}: probes run with --{kind}" for kind in modes)

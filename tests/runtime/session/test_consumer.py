@@ -39,6 +39,7 @@ class Made:
         for form, kinds in FORMATS:
             run.event("printf", list(kinds), format=form.decode())
         run.event("exit")
+        run.event("system", format="true")
         self.requests = EndRequests()
         self.output = Output(self.write, requests=self.requests)
         stack.callback(self.output.channel.close)
@@ -111,6 +112,20 @@ def test_probes_are_stopped_before_what_precedes_an_exit_is_handled(made: Made) 
     made.consumer.drain()
     assert made.stopped == [0]
     assert made.printed().count(b"\n") == 30
+
+
+def test_probes_stay_until_a_command_before_an_exit_has_run(made: Made) -> None:
+    made.send(30)
+    made.ring.send(event(len(FORMATS) + 1))
+    made.ring.send(event(len(FORMATS)))
+    made.send(30)
+    made.reader.collect()
+    assert made.reader.noticed
+    assert made.stopped == []
+    made.consumer.finish_commands()
+    assert made.printed().endswith(b"two 29 7\n\n"), "the command printed an empty line"
+    made.consumer.finish_commands()
+    assert (made.stopped, made.reader.pending) == ([], False)
 
 
 def test_waiting_for_the_reader_is_no_busy_loop(made: Made) -> None:

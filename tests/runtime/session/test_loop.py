@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
+from msgspec.structs import replace
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.event_layout import Location
@@ -48,6 +49,14 @@ def test_a_probe_with_several_places_counts_once(fake: Make) -> None:
     run = fake(ProgramSpec("p", "kprobe", 0, places, Location("script.bt", 1, 1)))
     RunLoop(run.resources).start()
     assert run.said == "Attached 1 probe\n"
+
+
+def test_entry_and_return_in_a_session_count_once(fake: Make) -> None:
+    entry = replace(program("kprobe", targets=3), multi="kprobe_session")
+    leaving = replace(program("kretprobe", targets=3), multi="kprobe_session", part_of=entry.symbol)
+    run = fake(entry, leaving)
+    RunLoop(run.resources).start()
+    assert run.said == "Attached 3 probes\n"
 
 
 @pytest.mark.parametrize(("kinds", "hints"), [((), ()), (("test", "bench"), ("--test", "--bench"))])
