@@ -10,7 +10,6 @@ from pytrace.codegen.ir.builder import INLINE_BYTES
 from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr
 from pytrace.codegen.ir.operands import Made, Memory, Operand, Parts, Remote, Scalar
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.probes.kinds import Context
 from pytrace.core.types import (
     AddressSpace,
     Array,
@@ -65,7 +64,7 @@ def copy(e: Emitter, target: Ptr, source: Ptr, size: int, align: int = 8) -> Non
 
 
 def read_helper(space: AddressSpace, *, string: bool = False) -> helpers.ReadHelper:
-    """The helper that reads from an address space; for NONE, one that chooses the space by the address."""
+    """The helper that reads from an address space."""
     of_bytes, of_strings = _READ.get(space, _READ[AddressSpace.KERNEL])
     return of_strings if string else of_bytes
 
@@ -73,23 +72,31 @@ def read_helper(space: AddressSpace, *, string: bool = False) -> helpers.ReadHel
 _READ = {
     AddressSpace.KERNEL: (helpers.PROBE_READ_KERNEL, helpers.PROBE_READ_KERNEL_STR),
     AddressSpace.USER: (helpers.PROBE_READ_USER, helpers.PROBE_READ_USER_STR),
-    AddressSpace.NONE: (helpers.PROBE_READ, helpers.PROBE_READ_STR),
+    AddressSpace.EITHER: (helpers.PROBE_READ, helpers.PROBE_READ_STR),
 }
 _SEPARATE = frozenset({"x86_64", "aarch64"})
 """Machines on which an address determines its space (kernel option ARCH_HAS_NON_OVERLAPPING_ADDRESS_SPACE)."""
 
 
 def resolve_space(e: Emitter, space: AddressSpace) -> AddressSpace:
-    """Resolve the address space of a pointer.
+    """Resolve the address space of a pointer that was made by the program itself."""
+    return e.space if space is AddressSpace.NONE else space
 
-    It stays NONE in tracepoints, whose integers hold addresses of both spaces (``args`` of raw_syscalls, ``skbaddr``),
-    and in timers and perf events, which interrupt kernel and user code.
+
+def pointed_space(e: Emitter, space: AddressSpace) -> AddressSpace:
+    """The address space to be read through a value of the script: a pointer into *space*, or an integer (NONE).
+
+    Outside user probes both spaces are possible for an integer (arguments of kernel functions and system calls,
+    ``skbaddr``), and for a pointer that a kernel structure has: a kernel that GCC has built does not say in its type
+    information which are ``__user`` (``struct iovec.iov_base``). There the address decides, where it can.
     """
-    if space is not AddressSpace.NONE:
-        return space
-    kind = e.program.unit.kind
-    both = kind.context in (Context.TRACEPOINT, Context.PERF_EVENT) or kind.special
-    return AddressSpace.NONE if both and e.script.kernel.arch in _SEPARATE else e.space
+    if space is AddressSpace.NONE:
+        space = e.space
+    if space is AddressSpace.BPF:
+        # Memory of the program without known provenance is read like other kernel memory.
+        return AddressSpace.KERNEL
+    either = space is AddressSpace.KERNEL and e.script.kernel.arch in _SEPARATE
+    return AddressSpace.EITHER if either else space
 
 
 def load(e: Emitter, pointer: Ptr, type_: Type, align: int = 8) -> Scalar:

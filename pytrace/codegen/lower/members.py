@@ -43,9 +43,7 @@ def at_address(e: Emitter, address: Number, type_: Type, space: AddressSpace, di
     if space is AddressSpace.BPF and direct:
         pointer = e.b.pointer(address)
         return memory.load(e, pointer, type_) if type_.scalar else Memory(pointer, type_)
-    # Memory of the program without known provenance is read like other kernel memory.
-    resolved = AddressSpace.KERNEL if space is AddressSpace.BPF else memory.resolve_space(e, space)
-    remote = Remote(address, type_, resolved, direct)
+    remote = Remote(address, type_, memory.pointed_space(e, space), direct)
     return _scalar_at(e, remote) if type_.scalar else remote
 
 
@@ -90,8 +88,7 @@ def _target(e: Emitter, base: Operand, pointer: Pointer) -> Operand:
     direct = _direct(base)
     if pointer.space is AddressSpace.BPF and direct:
         return Memory(e.b.pointer(address), pointer.target, 8)
-    resolved = AddressSpace.KERNEL if pointer.space is AddressSpace.BPF else memory.resolve_space(e, pointer.space)
-    return Remote(address, pointer.target, resolved, direct)
+    return Remote(address, pointer.target, memory.pointed_space(e, pointer.space), direct)
 
 
 def _member(e: Emitter, base: Operand, path: FieldPath, type_: Type, distance: Number) -> Operand:
@@ -282,8 +279,7 @@ def _pointer_index(e: Emitter, node: nodes.Index, pointer: Pointer, type_: Type)
     base = e.value(node.base)
     start = memory.number(e, base)
     by = e.b.mul(e.number(node.index), target_size(pointer))
-    space = AddressSpace.KERNEL if pointer.space is AddressSpace.BPF else pointer.space
-    return text_view(at_address(e, e.b.add(start, by), type_, space, direct=False), type_)
+    return text_view(at_address(e, e.b.add(start, by), type_, pointer.space, direct=False), type_)
 
 
 def _element(e: Emitter, base: Operand, element: Type, distance: Number) -> Operand:

@@ -25,6 +25,8 @@ class AddressSpace(PyEnum):
     USER = "user"
     BPF = "bpf"
     """Memory of the program itself (stack, map value, context): plain loads."""
+    EITHER = "either"
+    """Kernel or user memory, as the address says; only while code is generated."""
 
 
 class Type:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from pytrace.core.types import UINT64, AddressSpace, Field, Pointer, Struct
 from tests.codegen.running import machine, printed, ran
+from tests.support.facts import TASK, RecordedKernel
 
 
 @pytest.mark.parametrize(
@@ -58,10 +60,37 @@ def test_what_cannot_be_read_is_zero() -> None:
     assert printed("print(*(uint64 *)kptr(8)); print(str(kptr(8)));") == [0, b""]
 
 
-def test_each_address_space_has_its_helpers() -> None:
-    for call, number in (("kptr", 113), ("uptr", 112)):
-        found = ran(f"begin {{ @ = *(uint64 *){call}(1); }}")
-        assert [n for n, _ in found.calls if n in (4, 112, 113)] == [number]
+_LISTS = "struct item { struct item *next; int n; }; struct all { struct item first; struct item *of[2]; };"
+
+
+_VECTOR = Struct("struct", "iovec", 16, (Field("base", Pointer(UINT64, AddressSpace.KERNEL), 8),), origin="vmlinux")
+_HEADER = Struct("struct", "header", 16, (Field("iov", Pointer(_VECTOR, AddressSpace.KERNEL), 8),), origin="vmlinux")
+
+
+@pytest.mark.parametrize(
+    ("probe", "expression", "numbers"),
+    [
+        # 112 reads user memory, 113 kernel memory; 4 decides by the address.
+        ("begin", "*(uint64 *)kptr(1)", [4]),
+        ("begin", "*(uint64 *)uptr(1)", [112]),
+        ("kprobe:vfs_read", "*(uint64 *)arg0", [4]),
+        ("kprobe:vfs_read", "*((struct header *)arg0).iov.base", [4, 4, 4]),
+        ("uprobe:/bin/app:work", "*(uint64 *)arg0", [112]),
+        ("uprobe:/bin/app:work", "*((struct header *)curtask).iov.base", [4, 4, 4]),
+        # A structure in user memory has pointers into user memory, also the kernel's.
+        ("uprobe:/bin/app:work", "*((struct header *)arg0).iov.base", [112, 112, 112]),
+        ("tracepoint:syscalls:sys_enter_openat", "*((struct header *)args.filename).iov.base", [112, 112, 112]),
+        ("begin", "*(*(struct header *)uptr(1)).iov[1].base", [112, 112, 112]),
+        ("begin", "((struct all *)uptr(1)).first.next.next.n", [112, 112, 112]),
+        ("begin", "((struct all *)uptr(1)).of[1].n", [112, 112]),
+    ],
+)
+def test_each_address_space_has_its_helpers(probe: str, expression: str, numbers: list[int]) -> None:
+    structs = {(item.kind, item.name): item for item in (_VECTOR, _HEADER, TASK)}
+    found = machine(f"{_LISTS} {probe} {{ @ = {expression}; }}", RecordedKernel(structs=structs), task=bytes(300))
+    address = found.region(bytes(200) + (8).to_bytes(8, "little"))
+    found.run(context=address.to_bytes(8, "little") * 40)
+    assert [n for n, _ in found.calls if n in (4, 112, 113)] == numbers
 
 
 def test_strings_in_full_arrays_have_no_nul() -> None:

@@ -24,7 +24,7 @@ def _bytes_of(e: Emitter, node: nodes.Expr) -> Operand:
     operand = e.value(node)
     type_ = operand.type
     if isinstance(type_, Pointer):
-        return Remote(memory.number(e, operand), type_.target, memory.resolve_space(e, type_.space))
+        return Remote(memory.number(e, operand), type_.target, memory.pointed_space(e, type_.space))
     return operand
 
 
@@ -44,7 +44,7 @@ def _macaddr(e: Emitter, node: nodes.Call) -> Operand:
     source = _bytes_of(e, node.args[0])
     if isinstance(source, Scalar):
         # A number is the address of the six bytes.
-        source = Remote(source.value, Mac(), memory.resolve_space(e, AddressSpace.NONE))
+        source = Remote(source.value, Mac(), memory.pointed_space(e, AddressSpace.NONE))
     return Made(Mac(), lambda pointer, _align: _put(e, source, pointer, MAC), reads=isinstance(source, Remote))
 
 

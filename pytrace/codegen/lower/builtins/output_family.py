@@ -39,7 +39,7 @@ def _join(e: Emitter, node: nodes.Call) -> Operand:
     if not isinstance(text, String) or not isinstance(node.args[0], nodes.Expr):
         raise InternalError("join takes a pointer to strings")
     type_ = e.type(node.args[0])
-    space = memory.resolve_space(e, type_.space if isinstance(type_, Pointer) else AddressSpace.NONE)
+    space = memory.pointed_space(e, type_.space if isinstance(type_, Pointer) else AddressSpace.NONE)
     start = e.number(node.args[0])
     tails = layout.tails[1]
     size = layout.fixed_size + (layout.tail_capacity + events.SLACK if tails else 0)

@@ -33,10 +33,9 @@ def source_of(e: Emitter, operand: Operand) -> tuple[Number, AddressSpace]:
     """Address and address space of an argument's text: the target of a pointer or integer, or the text itself."""
     type_ = operand.type
     if isinstance(type_, Pointer):
-        space = AddressSpace.KERNEL if type_.space is AddressSpace.BPF else memory.resolve_space(e, type_.space)
-        return memory.number(e, operand), space
+        return memory.number(e, operand), memory.pointed_space(e, type_.space)
     if type_.scalar:
-        return memory.number(e, operand), memory.resolve_space(e, AddressSpace.NONE)
+        return memory.number(e, operand), memory.pointed_space(e, AddressSpace.NONE)
     if isinstance(operand, Remote):
         return operand.address, operand.space
     # Opaque, because LLVM adds to an address of known alignment with |, which the verifier rejects.

@@ -33,12 +33,35 @@ from pytrace.frontend.check.inference.conversions import UNKNOWN, Unknown, is_in
 from pytrace.frontend.check.inference.type_names import operand_type
 
 
-def inherit(type_: Type, base: Pointer) -> Type:
-    """The type of a value reached through *base*: pointers without an address space get that of *base*."""
-    if not isinstance(type_, Pointer) or type_.space is not AddressSpace.NONE:
+def inherit(checker: Checker, type_: Type, base: Pointer) -> Type:
+    """The type of a value reached through *base*: its pointers point into the address space of *base*.
+
+    In user memory so do those of the kernel's structures (``struct iovec.iov_base``), whatever their type says.
+    """
+    if not isinstance(type_, Pointer):
+        return type_
+    user_probe = checker.unit is not None and checker.unit.kind.space is AddressSpace.USER
+    if base.space is AddressSpace.USER or (base.space is AddressSpace.NONE and user_probe):
+        return Pointer(type_.target, AddressSpace.USER)
+    if type_.space is not AddressSpace.NONE:
         return type_
     space = AddressSpace.KERNEL if base.space is AddressSpace.BPF else base.space
     return Pointer(type_.target, space, base.trusted)
+
+
+def reached_through(checker: Checker, node: nodes.Expr) -> Pointer | None:
+    """The pointer that a member or element in memory is reached through, at any depth; None for values."""
+    while True:
+        if isinstance(node, nodes.FieldAccess | nodes.Index):
+            base = node.base
+        elif isinstance(node, nodes.Unary) and node.operator == "*":
+            base = node.operand
+        else:
+            return None
+        type_ = checker.program.types.get(base)
+        if isinstance(type_, Pointer):
+            return type_
+        node = base
 
 
 def loaded(type_: Type) -> Type:
@@ -63,9 +86,11 @@ def field_access(checker: Checker, node: nodes.FieldAccess) -> Type:
         return _record_field(checker, node, type_)
     if isinstance(type_, Pointer) and isinstance(type_.target, Struct):
         member_type = _struct_field(checker, node, type_.target, "pointer")
-        return inherit(member_type, type_)
+        return inherit(checker, member_type, type_)
     if isinstance(type_, Struct):
-        return _struct_field(checker, node, type_, "memory")
+        member_type = _struct_field(checker, node, type_, "memory")
+        pointer = reached_through(checker, base)
+        return member_type if pointer is None else inherit(checker, member_type, pointer)
     if isinstance(type_, Pointer) and isinstance(type_.target, Record):
         return checker.error("a pointer to a record has no members", node.span)
     hints = ["cast it to a pointer to a struct first"] if is_integer(type_) or isinstance(type_, Pointer) else []
@@ -171,7 +196,7 @@ def index(checker: Checker, node: nodes.Index) -> Type:
 def _pointed(checker: Checker, node: nodes.Index, type_: Pointer) -> Type:
     if type_.target.size == 0 and not isinstance(type_.target, Array):
         return checker.error(f"{type_} cannot be indexed: the size of {type_.target} is not known", node.span)
-    return loaded(inherit(type_.target, type_))
+    return loaded(inherit(checker, type_.target, type_))
 
 
 def _element(checker: Checker, node: nodes.Index, type_: Array | String, fixed: int | None) -> Type:
@@ -182,8 +207,8 @@ def _element(checker: Checker, node: nodes.Index, type_: Array | String, fixed: 
     if isinstance(type_, String):
         return UINT8
     element = loaded(type_.element)
-    base = checker.program.types.get(node.base)
-    return inherit(element, base) if isinstance(base, Pointer) else element
+    pointer = reached_through(checker, node.base)
+    return element if pointer is None else inherit(checker, element, pointer)
 
 
 # ---------------------------------------------------------------------------------------------- type queries

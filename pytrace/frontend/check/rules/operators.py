@@ -333,7 +333,7 @@ def _dereference(checker: Checker, node: nodes.Unary) -> Type:
         return checker.error(f"{settle(type_)} is not a pointer", node.span, hints=["cast it: *(uint64 *)…"])
     if isinstance(type_.target, Void):
         return checker.error("a void pointer cannot be dereferenced", node.span, hints=["cast it to another pointer"])
-    return members.loaded(members.inherit(type_.target, type_))
+    return members.loaded(members.inherit(checker, type_.target, type_))
 
 
 def _is_marked_number(checker: Checker, node: nodes.Expr) -> bool:
