@@ -47,6 +47,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("list", "l", "list", "", "list probes, or those of a script; -v shows arguments", "script"),
     Option("pid", "p", "pid", "PID[,PID]", "trace these processes, exit when they have exited", "process", repeat=True),
     Option("command", "c", "cmd", "COMMAND", "run COMMAND (its process id is cpid), exit when it exits", "process"),
+    Option("exit_status", "", "exit-status", "", "with -c: exit with the status of COMMAND", "process"),
     Option("follow", "", "follow", "", "with -p or -c: also trace child processes", "process"),
     Option("comm", "", "comm", "NAME", "trace threads with this name", "process", repeat=True),
     Option("uid", "u", "uid", "USER", "trace processes of this user: name or number", "process", repeat=True),

@@ -61,6 +61,7 @@ def run_options(line: CommandLine) -> RunOptions:
         filters=filters,
         duration=selection.duration(line),
         command=command,
+        exit_status=line.flag("exit_status"),
         follow=line.flag("follow") or bool(filters.exec_wait),
         format=form,
         output=None if line.text("output") == "-" else line.text("output"),

@@ -55,6 +55,8 @@ def _check_together(line: CommandLine, pids: bool) -> None:
         )
     if line.flag("follow") and command is None and not pids and awaited is None:
         raise TraceError("--follow needs -p or -c")
+    if line.flag("exit_status") and command is None:
+        raise TraceError("--exit-status needs -c", hints=("it hands on the status of the command",))
 
 
 def _program(name: str) -> str:

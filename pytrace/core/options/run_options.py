@@ -81,6 +81,8 @@ class RunOptions(msgspec.Struct, frozen=True):
     duration: float | None = None
     """Seconds after which the run ends."""
     command: str | None = None
+    exit_status: bool = False
+    """Whether the run has the exit status of the command, unless the script calls ``exit()`` with another than 0."""
     follow: bool = False
     format: str = "text"
     """One of :data:`STREAMED`, or the name of a snapshot format with its options (``folded:process``)."""

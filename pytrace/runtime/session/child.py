@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import select
 import shlex
 import shutil
@@ -219,7 +220,12 @@ def start(command: str, stack: ExitStack, namespace: int | None = None) -> Child
         TraceError: the command is empty, is not well quoted, or names no program; or no process can be started.
     """
     words = _words(command)
-    path = _program(words[0])
+    try:
+        path = _program(words[0])
+    except TraceError as error:
+        if shell_syntax(command) or words[0] in _BUILTINS or re.match(r"[A-Za-z_]\w*=", words[0]):
+            raise TraceError(error.message, hints=(*error.hints, in_shell(command))) from None
+        raise
     # Of several threads that fork at once, no child may inherit the pipes of another, whose end would stay unnoticed.
     with _FORKING:
         gate_read, gate = os.pipe()
@@ -242,6 +248,28 @@ def start(command: str, stack: ExitStack, namespace: int | None = None) -> Child
     child = Child(pid, gate, report, words)
     stack.callback(child.close)
     return child
+
+
+_SHELL = r"""
+    \\. | '[^']*' | "(?:\\.|[^"\\])*"           # quoted: programs get it as it is
+    | (?P<shell> \|\|? | && | &(?!\S) | ;(?!\S) | (?<!\S)[12]?[<>]+(?:&\d)? | `[^`]*`? | \$\( | \$\{?[A-Za-z_]\w*\}? )
+"""
+_BUILTINS = frozenset({".", "alias", "cd", "eval", "exec", "export", "set", "source", "ulimit", "umask", "unset"})
+
+
+def shell_syntax(command: str) -> str:
+    """The first operator, redirection or expansion of *command* that only a shell understands; empty if none.
+
+    Words are split as a shell does, but no shell runs: the program gets ``|`` as an argument.
+    """
+    matches = re.finditer(_SHELL, command, re.VERBOSE | re.DOTALL)
+    return next((found for match in matches if (found := match["shell"])), "")
+
+
+def in_shell(command: str) -> str:
+    """A hint: how *command* is run by a shell."""
+    plain = command if not set(command) & set("'\"$`\\!") else "COMMAND"
+    return f"-c \"sh -c '{plain}'\" runs it in a shell"
 
 
 def _words(command: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 
 from pytrace.base import progress
@@ -19,6 +20,9 @@ _NO_MAPS = "not all maps were printed because of the interrupt"
 PATIENCE = 0.2
 """Seconds in which a page usually arrives from a disk."""
 
+SIGNALLED = 128
+"""The status of a command that a signal ended is this and the number of the signal, as in shells."""
+
 
 class Ending:
     """Ends a run in order (:meth:`finish`), or at once (:meth:`break_off`), even in the middle of an orderly end."""
@@ -30,6 +34,8 @@ class Ending:
 
     def finish(self) -> int:
         """Detach, run end probes, handle remaining events, and print the maps. Returns the exit status.
+
+        That is the one of the script's ``exit()``; with ``--exit-status`` that of the command, if that is 0.
 
         Raises:
             TraceError: a snapshot could not be saved.
@@ -58,14 +64,14 @@ class Ending:
             errors = [] if run.options.dry_run else self._finish_maps()
         self._sum_up(totals)
         self._report_silence()
-        self._report_command()
+        status = self._command_status()
         for text in run.symbols.notices():
             run.notices.warn(text)
         for service in () if run.options.dry_run else run.services:
             service.report()
         if errors:
             raise TraceError("; ".join(errors))
-        return run.renderer.state.exit_code
+        return run.renderer.state.exit_code or (status if run.options.exit_status else 0)
 
     def _explain_waiting(self) -> None:
         """Say why detaching takes long: the kernel waits for programs that wait for memory (``emit/user_memory``)."""
@@ -152,9 +158,25 @@ class Ending:
             if not run.kinds() <= OVER_AT_ONCE and not run.renderer.state.exit_code:
                 run.notices.tell(f"No event in {(end - start) / 1e9:.1f} s\n")
 
-    def _report_command(self) -> None:
-        """With ``-v``: report how the ``-c`` process ended."""
-        status = self._run.command.poll() if self._run.options.verbose else None
-        if status is not None:
-            text = f"exited with status {status}" if status >= 0 else f"was killed by signal {-status}"
-            self._run.output.message(f"the command {text}\n")
+    def _command_status(self) -> int:
+        """Report how the command of ``-c`` ended: a failure always, else with ``-v``. Returns its status for a shell.
+
+        A command that is still running has 0, and so has one that is not there.
+        """
+        run = self._run
+        status = run.command.poll()
+        if status is None:
+            return 0
+        # Ctrl-C ends the command, too.
+        failed = status != 0 and not run.embedded and not run.requests.ending
+        if run.options.verbose or failed:
+            text = f"exited with status {status}" if status >= 0 else f"was killed by {_signal_name(-status)}"
+            run.notices.tell(f"the command {text}\n")
+        return status if status >= 0 else SIGNALLED - status
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -60,7 +60,7 @@ def open_run(
     exports = check_saving(manifest, options)
     memory = loading.memory_watch(manifest, options, embedded=embedding is not None)
     with streams.redirected() if streams is not None else nullcontext():
-        traced = command(options, within, embedded=embedding is not None, stack=stack)
+        traced = command(options, within, notices, embedded=embedding is not None, stack=stack)
     loaded, processes = loading.load_run(script, options, traced, lazy, functions, notices, memory, stack)
     heart = run_services.heartbeat(loaded, options, embedding is not None, stack)
     rows = None
@@ -130,12 +130,17 @@ def output(options: RunOptions, requests: EndRequests, stack: ExitStack, streams
     return opened
 
 
-def command(options: RunOptions, namespace: int | None, *, embedded: bool, stack: ExitStack) -> Command:
+def command(
+    options: RunOptions, namespace: int | None, notices: Notices, *, embedded: bool, stack: ExitStack
+) -> Command:
     """The process of ``-c``, which waits until probes are attached (:func:`pytrace.runtime.session.child.start`)."""
     if options.command is None:
         return NoCommand()
     from pytrace.runtime.session import child  # most runs have none
 
+    if word := child.shell_syntax(options.command):
+        text = f"the command of -c is run without a shell: its program gets {word} as it is"
+        notices.warn(text, hints=(child.in_shell(options.command),))
     if not embedded:
         # What waits in Python's standard streams comes before the command's output.
         sys.stdout.flush()

@@ -242,3 +242,21 @@ def test_no_process_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
         child.start("true", stack)
     assert caught.value.hints == ("see ulimit -u and pids.max of the cgroup",)
     assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
+@pytest.mark.parametrize(
+    ("command", "piece"),
+    [("ls | wc -l", "|"), ("a|b", "|"), ("cd x; ls", ";"), ("a && b", "&&"), ("sleep 1 &", "&"), ("ls 2>&1", "2>&1"),
+     ("cat < f", "<"), ("echo $HOME", "$HOME"), ("ls `pwd`", "`pwd`"), ("ls $(pwd)", "$("),
+     ("grep '|' f", ""), ('awk "{ print $1; }" f', ""), (r"find . -exec ls {} \;", ""), ("curl http://h/?a=1&b=2", ""),
+     ("f a->b", ""), ("sh -c 'a | b'", ""), ("A=1 ls", "")],
+)  # fmt: skip
+def test_what_only_a_shell_understands(command: str, piece: str) -> None:
+    assert child.shell_syntax(command) == piece
+
+
+@pytest.mark.parametrize("command", ["cd /tmp", "LANG=C ls"])
+def test_a_hint_to_a_shell(command: str) -> None:
+    with ExitStack() as stack, pytest.raises(TraceError) as raised:
+        child.start(command, stack)
+    assert raised.value.hints == (f"-c \"sh -c '{command}'\" runs it in a shell",)

@@ -92,15 +92,21 @@ class Done(NoCommand):
 
 
 @pytest.mark.parametrize(
-    ("status", "text"), [(0, "exited with status 0"), (3, "exited with status 3"), (-9, "was killed by signal 9")]
-)
-def test_how_a_command_ended(status: int, text: str, fake: Make) -> None:
+    ("status", "text", "handed_on"),
+    [(0, "exited with status 0", 0), (3, "exited with status 3", 3), (-9, "was killed by SIGKILL", 137),
+     (-40, "was killed by signal 40", 168)],
+)  # fmt: skip
+def test_how_a_command_ended(status: int, text: str, handed_on: int, fake: Make) -> None:
     run = fake(PROBE, command=Done(status), verbose=True)
     finish(run)
     assert f"the command {text}\n" in run.said
-    quiet = fake(PROBE, command=Done(status))
-    finish(quiet)
-    assert "the command" not in quiet.said
+    usual = fake(PROBE, command=Done(status), exit_status=True)
+    assert Ending(usual.resources, RunLoop(usual.resources)).finish() == handed_on
+    assert (f"the command {text}\n" in usual.said) is (status != 0)
+    by_hand = fake(PROBE, command=Done(status))
+    by_hand.requests.ending = True
+    assert Ending(by_hand.resources, RunLoop(by_hand.resources)).finish() == 0
+    assert "the command" not in by_hand.said
 
 
 def test_breaking_off_counts_the_events_that_wait(fake: Make) -> None:
