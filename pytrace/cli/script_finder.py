@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 
 from pytrace.cli import messages, selection
-from pytrace.cli.options import CommandLine, read
+from pytrace.cli.options import SHORTCUTS, SUBCOMMANDS, CommandLine, read
 from pytrace.cli.scripts import tools
 from pytrace.cli.scripts.bcc_letters import LETTERS
 from pytrace.core import script_files
@@ -159,16 +159,41 @@ def read_file(name: str) -> tuple[Source, bytes | None]:
             return script_files.from_bytes("stdin", sys.stdin.buffer.read())
         return script_files.read(name)
     except OSError as error:
-        raise TraceError(f"cannot read script {name!r}: {error.strerror}{_meant(name)}", hints=_hints(name)) from error
+        if isinstance(error, FileNotFoundError) and tools.is_name(name):
+            raise TraceError(f"there is no tool and no file {name!r}", hints=_meant(name)) from error
+        raise TraceError(f"cannot read script {name!r}: {error.strerror}", hints=_hints(name)) from error
+
+
+_PEERS = {
+    "help": "pytrace --help, or pytrace TOOL -h",
+    "version": "pytrace --version",
+    "list": "pytrace -l 'PATTERN' lists probes, pytrace --tools the tools",
+    "record": "pytrace profile -p PID (or -c COMMAND) samples stacks; pytrace flame draws them; --save keeps a run",
+    "report": "pytrace show FILE prints what --save has kept; -o FILE.html makes a report of a run",
+    "script": "pytrace -e 'PROGRAM' or pytrace FILE; pytrace show FILE prints what --save has kept",
+    "stat": "pytrace funccount 'EVENT' counts events; pytrace -e 'hardware:cpu-cycles:1000000 { … }' counters",
+    "strace": "pytrace trace and pytrace syscount look at system calls",
+    "ltrace": "pytrace trace 'c:FUNCTION' prints calls of a library's function",
+    "sched": "pytrace runqlat, cpudist and offcputime look at the scheduler",
+    "mem": "pytrace memleak and pytrace mallocs look at allocations",
+    "lock": "pytrace futexwait and pytrace klockstat look at locks",
+}
+"""What a word that is a command of perf or of other tools is called here."""
 
 
 def _hints(name: str) -> tuple[str, ...]:
-    return ("a program on the command line goes after -e",) if any(c in name for c in "{<") else ()
+    if any(c in name for c in "{<"):
+        return ("a program on the command line goes after -e",)
+    stem = name.removesuffix(".bt")
+    if stem != name and tools.is_name(stem) and stem in tools.names():
+        return (f"pytrace {stem} runs the tool; pytrace {stem} --show-script prints its script",)
+    return ()
 
 
-def _meant(name: str) -> str:
-    """The end of the message about a missing script: tools with a similar name."""
-    if not tools.is_name(name):
-        return ""
-    near = similar(name, tools.names())
-    return f"; did you mean the tool {' or '.join(near)}?" if near else ""
+def _meant(name: str) -> tuple[str, ...]:
+    """Hints for a word that names neither a tool nor a file."""
+    if name in _PEERS:
+        return (_PEERS[name],)
+    near = similar(name, [*tools.names(), *SUBCOMMANDS, *SHORTCUTS])
+    hint = f"did you mean {' or '.join(near)}?" if near else "pytrace --tools lists the tools, pytrace --help the rest"
+    return (hint,)

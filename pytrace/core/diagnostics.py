@@ -190,11 +190,22 @@ class Diagnostics(msgspec.Struct):
             raise ScriptError
 
 
+_MANY = 200
+"""Names that are compared in full; of more, those are chosen that share the most letters, alone and in threes."""
+
+
 def similar(name: str, known: Iterable[str]) -> list[str]:
     """The names in *known* that are similar to *name*, closest first."""
     import difflib
+    import heapq
 
     pool = list(dict.fromkeys(known))
+    if len(pool) > _MANY:
+        # SequenceMatcher takes 30 µs a name: 0.6 s for the structs of the kernel.
+        parts = [*set(name), *{name[index : index + 3] for index in range(len(name) - 2)}]
+        pool = heapq.nlargest(
+            _MANY, pool, key=lambda item: sum(part in item for part in parts) - abs(len(item) - len(name))
+        )
     return difflib.get_close_matches(name, pool, n=3, cutoff=0.6)
 
 

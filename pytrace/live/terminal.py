@@ -23,10 +23,12 @@ def check() -> None:
     """
     missing = [name for number, name in enumerate(("input", "output")) if not os.isatty(number)]
     if missing:
-        raise TraceError(f"--live needs a terminal, and standard {' and '.join(missing)} is none", hints=(_HINT,))
+        verb = "are" if len(missing) > 1 else "is"
+        message = f"a live view needs a terminal, and standard {' and '.join(missing)} {verb} not one"
+        raise TraceError(message, hints=(_HINT,))
     if not _capability("cup"):
         term = os.environ.get("TERM", "")
-        raise TraceError(f"--live needs a terminal with a cursor, and TERM is {term!r}", hints=(_HINT,))
+        raise TraceError(f"a live view needs a terminal with a cursor, and TERM is {term!r}", hints=(_HINT,))
 
 
 def coloured() -> bool:

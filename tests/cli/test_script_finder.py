@@ -113,8 +113,8 @@ def test_only_tools_follow_the_children_of_a_command() -> None:
         ("opens --fa", "option --fa is ambiguous"),
         ("opens --failde", "unknown option --failde"),
         ("own.bt -e x", "give -e or the script own.bt, not both"),
-        ("opns -x", "cannot read script 'opns': No such file or directory; did you mean the tool opens?"),
-        ("fsslowr", "cannot read script 'fsslowr': No such file or directory; did you mean the tool fsslower or "),
+        ("opns -x", "there is no tool and no file 'opns'"),
+        ("fsslowr", "there is no tool and no file 'fsslowr'"),
         ("./opens", "cannot read script './opens': No such file or directory"),
         ("old.bt -x", "unknown option -x"),
     ],
@@ -123,6 +123,23 @@ def test_mistakes(words: str, message: str) -> None:
     with pytest.raises(TraceError) as found:
         request.script(line_of(words))
     assert found.value.message.startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("fsslowr", "did you mean fsslower"),
+        ("flmae", "did you mean flame"),
+        ("stat", "pytrace funccount"),
+        ("help", "pytrace --help"),
+        ("opens.bt", "pytrace opens runs the tool"),
+        ("x{ }", "a program on the command line goes after -e"),
+    ],
+)
+def test_hints_for_words_that_name_no_script(word: str, hint: str) -> None:
+    with pytest.raises(TraceError) as found:
+        script_finder.read_file(word)
+    assert found.value.hints[0].startswith(hint)
 
 
 def test_a_repeated_option_is_reported() -> None:

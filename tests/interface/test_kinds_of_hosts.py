@@ -50,7 +50,7 @@ def test_a_process_compiles_for_each_kind_once() -> None:
 @pytest.mark.parametrize(
     ("text", "facts", "error"),
     [
-        (TEXT, stated(task(8), row("pid_t tid", 8, 4)), "ERROR: the probe has no argument 'pid'\n"),
+        (TEXT, stated(task(8), row("pid_t tid", 8, 4)), "ERROR: tracepoint:sched:woken has no argument 'pid'\n"),
         (TEXT + " begin { print((struct task *)0); }", stated(b"x" * 50), "ERROR: type information of vmlinux "),
         (TEXT, stated(b"", machine="s390x"), "ERROR: this machine does not compile for s390x\n"),
     ],

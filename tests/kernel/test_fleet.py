@@ -300,7 +300,8 @@ def test_a_kernel_for_which_the_controller_compiles(other_kernel: str, tmp_path:
     script = "t:sched:sched_process_exec { @[args.pid == args.former_pid] = count(); }"
     with local(*words, "-e", script) as fleet:
         assert wait_for(fleet, "lacks") == (
-            "this kernel lacks what the script needs (the probe has no argument 'former_pid'): "
+            "this kernel lacks what the script needs (tracepoint:sched:sched_process_exec has no argument "
+            "'former_pid'): "
             "it is compiled for each kind of host\n"
         )
         assert wait_for(fleet, "attached") == "attached on 2 of 3 hosts\n"
@@ -309,7 +310,8 @@ def test_a_kernel_for_which_the_controller_compiles(other_kernel: str, tmp_path:
         fleet.send_signal(signal.SIGINT)
         out, error = fleet.communicate(timeout=patience(60))
     assert sorted(line.partition(":")[0] for line in out.split("\n") if line) == ["@[b1, true]", "@[b2, true]"]
-    refused = "a1: -e:1:44-59: ERROR: the probe has no argument 'former_pid'\n2 of 3 hosts answered; 1 refused (kernel "
+    error_line = "a1: -e:1:44-59: ERROR: tracepoint:sched:sched_process_exec has no argument 'former_pid'\n"
+    refused = f"{error_line}2 of 3 hosts answered; 1 refused (kernel "
     assert refused in error
     assert "compiled here" not in error
 

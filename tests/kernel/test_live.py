@@ -204,8 +204,8 @@ def test_output_may_go_to_a_file(tmp_path: Path) -> None:
 
 
 REFUSED = (
-    ("--live -e 'begin { }' 2>&1 > out", "ERROR: --live needs a terminal, and standard output is none"),
-    ("--live -e 'begin { }' < /dev/null", "ERROR: --live needs a terminal, and standard input is none"),
+    ("--live -e 'begin { }' 2>&1 > out", "ERROR: a live view needs a terminal, and standard output is not one"),
+    ("--live -e 'begin { }' < /dev/null", "ERROR: a live view needs a terminal, and standard input is not one"),
     ("--live -f json -e 'begin { }'", "ERROR: --live has the terminal, to which -f json would print"),
     ("--live --dry-run -e 'begin { }'", "ERROR: --live is for a run of the script, not for --dry-run"),
     ("--live --test -e 'test:x { }'", "ERROR: --live is for a run of the script, not for test mode"),

@@ -386,6 +386,8 @@ class _ProgramParser:
             return False
         ended = token.text in (";", "}", ")")
         hints = () if ended else ('an attach point with spaces must be quoted: kprobe:"a b"',)
+        if points and "\n" in self.text[points[-1].span.end : token.span.start]:
+            hints = ("several attach points of one block are separated by commas; each block is { … }",)
         self.lexer.error(
             f"expected '{{', '/' or ',' after the attach point, found '{_shown(token.text)}'", token.span, *hints
         )

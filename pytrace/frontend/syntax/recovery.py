@@ -202,13 +202,20 @@ _WORDS = {
 }
 
 
+_LOOPS = "a loop goes over a range or a map: for ($i : 0..10) { … }, for ($kv : @map) { … }; while (condition) { … }"
+
+
 def _hints(tokens: Sequence[Token], index: int, expected: str) -> tuple[str, ...]:
     """Hints for an error at index *at* of an item's tokens; *expected* says what was expected."""
     token = tokens[index] if index < len(tokens) else None
     before = tokens[index - 1] if index else None
+    if expected == "'{'" and token is not None and before is not None and before.type == "RPAREN":
+        return ("the body of if, else, for and while stands in braces: { … }",)
     for word in (token, before, _statement_start(tokens, index)):
         if word is not None and word.type == "IDENT" and word.text in _WORDS:
             return (_WORDS[word.text],)
+    if (token is not None and token.type == "ASSIGN" and expected == "':'") or _starts_like_c(tokens, index):
+        return (_LOOPS,)
     if token is None:
         return ()
     rule = _RULES.get(token.type)
@@ -219,6 +226,12 @@ def _hints(tokens: Sequence[Token], index: int, expected: str) -> tuple[str, ...
         if expected == "a variable" and token.type == "IDENT":
             return _name_of_variable(tokens, index)
     return hints
+
+
+def _starts_like_c(tokens: Sequence[Token], index: int) -> bool:
+    """Whether the error is at the name in ``for (name = …``."""
+    kinds = [token.type for token in tokens[max(0, index - 2) : index + 2]]
+    return kinds == ["FOR", "LPAREN", "IDENT", "ASSIGN"]
 
 
 def _statement_start(tokens: Sequence[Token], error: int) -> Token | None:

@@ -124,6 +124,15 @@ def hidden(pid: int) -> bool:
         return False
 
 
+def leader(tid: int) -> int | None:
+    """The process of a thread (``Tgid`` of ``/proc/TID/status``, proc(5)); None when there is no such thread."""
+    try:
+        with open(f"/proc/{tid}/status", encoding="utf-8", errors="replace") as status:
+            return next((int(line.split()[1]) for line in status if line.startswith("Tgid:")), None)
+    except OSError:
+        return None
+
+
 def check_exists(pid: int) -> None:
     """Refuse a process that does not exist.
 

@@ -126,6 +126,11 @@ def test_mutated_programs_come_to_an_end(seed: int) -> None:
         ("begin { print(1 struct x); }", "a type stands in parentheses"),
         ("begin { print(1 2); }", "add ',' before it"),
         ("begin { $x = NULL 5; }", "there is no null value"),
+        ("begin { if (1) exit(); }", "stands in braces"),
+        ("begin { for ($i = 0; $i < 3; $i++) { } }", "a loop goes over a range or a map"),
+        ("begin { for (i = 0; i < 3; i++) { } }", "a loop goes over a range or a map"),
+        ("begin\nend { }", "several attach points of one block are separated by commas"),
+        ("kprobe:a b { }", "an attach point with spaces must be quoted"),
     ],
 )
 def test_hints(text: str, hint: str) -> None:

@@ -21,7 +21,9 @@ def resolve(target: Part | None, span: Span, scope: Scope) -> list[str]:
     pid = scope.options.filters.pid
     if target is None or not target.text:
         if pid is None:
-            scope.error("a path is missing", span, ["only with -p PID it may be left out"])
+            name = span.source.text[span.start : span.end].rpartition(":")
+            written = f"{name[0] or 'usdt'}:/path/to/program:{name[2]}"
+            scope.error("the program of the probe is missing", span, [f"write {written}, or name a process by -p"])
             return []
         paths = scope.kernel.binaries(f"/proc/{pid}/exe", pid)
         if not paths:

@@ -131,6 +131,9 @@ def _print_map(checker: Checker, node: Node, target: nodes.MapRef, rest: Argumen
     state = checker.map(target)
     value = require_map(checker, target, state)
     top, div, order = 0, 1, ""
+    for word in rest:
+        if isinstance(word, nodes.Identifier):
+            checker.word_hints[word] = f"print({target.name}, 10) prints the 10 largest entries"
     if rest:
         top = literal_integer(checker, node, rest[0], "the number of entries", 0, (1 << 32) - 1) or 0
     if len(rest) > 1:

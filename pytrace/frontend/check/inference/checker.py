@@ -106,6 +106,8 @@ class Checker:
         self.callees: list[tuple[FunctionInfo, Span]] = []
         """Functions that the current body calls, and the spans of the calls."""
         self.locking: Span | None = None
+        self.word_hints: dict[nodes.Identifier, str] = {}
+        """Hints for bare words, should they be unknown, from where they stand."""
         """Set while the operand of a type query (``sizeof`` …) is checked, which locks the types of slots it reads."""
         self.answering = False
         """Whether type queries about variables and maps are answered: only after all types that do not depend on the
@@ -212,7 +214,8 @@ class Checker:
             raise InternalError(f"no rule for {type(node).__name__}")
         type_ = rule(self, node)
         if type_ == VOID:
-            type_ = self.error("this has no value", node.span)
+            name = f"{node.name}() returns nothing" if isinstance(node, nodes.Call) else "this has no value"
+            type_ = self.error(name, node.span)
         elif isinstance(type_, Int) and type_.width > UINT64.width and self.locking is None:
             hints = ["print the struct that it is in, or read its halves through a (uint64 *)"]
             message = f"an integer of {8 * type_.width} bits is not supported as a value"
@@ -306,7 +309,10 @@ class Checker:
         if constant is not None:
             return bool(constant)
         if not is_condition(type_):
-            self.error(f"a condition must be an integer, bool or pointer, not {settle(type_)}", node.span)
+            message = f"a condition must be an integer, bool or pointer, not {settle(type_)}"
+            # (name = value) in parentheses is a record of one field.
+            hints = ["use '==' to compare"] if isinstance(node, nodes.RecordLiteral) and len(node.names) == 1 else []
+            self.error(message, node.span, hints=hints)
         return None
 
     # ---------------------------------------------------------------------------------------- variables

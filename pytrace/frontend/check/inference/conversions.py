@@ -120,7 +120,7 @@ def describe(type_: Type) -> str:
     """A type for messages, with the parameters that its name lacks."""
     type_ = settle(type_)
     if isinstance(type_, Hist):
-        return f"hist_t with {type_.bits} bits"
+        return f"a histogram with {1 << type_.bits} bucket{'s' if type_.bits else ''} a power of two"
     if isinstance(type_, LHist):
         return f"lhist_t from {type_.low} to {type_.high} by {type_.step}"
     if isinstance(type_, TSeries):

@@ -18,6 +18,7 @@ from pytrace.core.source import Span
 from pytrace.core.types import Type
 from pytrace.frontend.ast.typed_program import CheckedProgram
 from pytrace.frontend.check.inference.checker import Checker
+from pytrace.frontend.check.inference.conversions import UNKNOWN
 from pytrace.frontend.check.inference.slots import MapState, Removed
 
 NEVER_REACHED = Removed("unreachable code", None, spare=False)
@@ -46,6 +47,8 @@ def look(checker: Checker, why: Removed, run: Callable[[], object]) -> None:
 
 def undefined_map(checker: Checker, state: MapState, span: Span) -> Type:
     """Report a map whose types are not known."""
+    if state.value.untyped and checker.diagnostics.failed:
+        return UNKNOWN  # what is stored in it has an error, which has been reported
     if state.removed is None:
         return checker.error(f"undefined map {state.name}: nothing is ever stored in it", span)
     kind = "percpuhash" if state.value.type.aggregate else "hash"

@@ -66,6 +66,8 @@ class Slot(msgspec.Struct):
     """The type of values stored by unreachable code; used if it is compatible."""
     spare: Type = UNKNOWN
     """The type of values stored by code removed before inference; used if nothing else determines the type."""
+    untyped: bool = False
+    """Whether a value without a type was stored: its expression has an error."""
     fallback: Type = UNKNOWN
     """The type for a declared map that is never assigned."""
     changed: int = 0
@@ -81,6 +83,7 @@ class Slot(msgspec.Struct):
     def takes(self, type_: Type, place: Span) -> bool:
         """Store a value of type *kind*. Returns False when it does not fit."""
         if isinstance(type_, Unknown):
+            self.untyped = True
             return True
         if self.fixed is not None:
             return fits(type_, self.fixed)
@@ -296,6 +299,8 @@ def unknown_variable(checker: Checker, node: nodes.Variable) -> None:
     if node.name in scope.ended:
         notes.append(("it exists only in this block", scope.ended[node.name].span))
         hints = (f"declare it before the block: let ${name};",)
+    elif not hints and any(state.name == node.name for state in checker.variables.values()):
+        hints = (f"a variable belongs to one run of one probe; a map such as @{name}[tid] is shared by all probes",)
     checker.error(f"undefined variable ${name}", node.span, notes=notes, hints=hints)
 
 
@@ -394,4 +399,6 @@ def _misfit(checker: Checker, what: str, slot: Slot, type_: Type, place: Span, d
 def _cast_hint(have: Type, type_: Type) -> tuple[str, ...]:
     if is_integer(have) and is_integer(type_):
         return (f"write ({have}) before the value to truncate it on purpose",)
+    if isinstance(have, String) != isinstance(settle(type_), String):
+        return ("a variable, and the key and value of a map, keep one type: use another name for the other",)
     return ()

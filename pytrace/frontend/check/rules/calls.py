@@ -10,6 +10,7 @@ from pytrace.core.builtin_row import Builtin
 from pytrace.core.builtins import builtin, builtin_names
 from pytrace.core.diagnostics import Note, TraceError, counted, did_you_mean
 from pytrace.core.kernel_info import FunctionPrototype
+from pytrace.core.probes.kinds import TRACEPOINT
 from pytrace.core.types import VOID, Bool, Enum, Int, Pointer, Struct, Type, Void
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import FunctionInfo, ImportedFunction
@@ -78,8 +79,20 @@ def _allowed(checker: Checker, node: nodes.Expr, row: Builtin) -> bool:
     where = f"in {kind} probes" if kind is not None else "in functions"
     name = node.name if isinstance(node, nodes.Identifier) else row.name
     allowed = ", ".join(sorted(row.probes))
-    checker.error(f"{name} is not available {where}", node.span, hints=[f"available in {allowed}"])
+    hints = [*_as_arguments(checker, name), f"available in {allowed}"]
+    checker.error(f"{name} is not available {where}", node.span, hints=hints)
     return False
+
+
+def _as_arguments(checker: Checker, name: str) -> list[str]:
+    """How a tracepoint calls what other probes have as ``retval`` and ``arg0``."""
+    if checker.unit is None or checker.unit.kind.name != TRACEPOINT:
+        return []
+    probe = checker.unit.targets[0].probe
+    if name == "retval":
+        exit_ = probe.replace(":sys_enter_", ":sys_exit_")
+        return ["use args.ret"] if exit_ == probe else [f"use args.ret in {exit_}"]
+    return [f"use args.NAME; pytrace -lv '{probe}' lists the names"] if name.startswith("arg") else []
 
 
 def _call_function(checker: Checker, node: nodes.Call, function: FunctionInfo) -> Type:

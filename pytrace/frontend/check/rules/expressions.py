@@ -116,6 +116,10 @@ def identifier(checker: Checker, node: nodes.Identifier) -> Type:
         return checker.error(reason.message, node.span, hints=reason.hints, notes=notes)
     if node.name == "sargN" or (node.name.startswith("sarg") and node.name[4:].isdigit()):
         hints = ('read the stack: *(uint64 *)(reg("sp") + 8 * N)',)
+    elif checker.scope.find(node.name) is not None:
+        hints = (f"variables are written with '$': ${node.name}",)
+    elif node in checker.word_hints:
+        hints = (checker.word_hints[node],)
     else:
         hints = did_you_mean(node.name, [*builtin_names(), *checker.functions])
         hints = hints or did_you_mean(node.name, checker.definitions.names("constant"))

@@ -106,7 +106,7 @@ def _argument(checker: Checker, node: nodes.FieldAccess, base: nodes.Identifier)
     if argument is None:
         known = [item.name for item in checker.unit.context.arguments]
         hints = did_you_mean(node.name, known) or ((f"there are {', '.join(known)}",) if known else ())
-        message = f"the probe has no argument {node.name!r}"
+        message = f"{checker.unit.targets[0].probe} has no argument {node.name!r}"
         return checker.error(message, node.span, hints=hints, kernel=not checker.unit.kind.user)
     type_ = argument_type(checker, argument)
     checker.program.fields[node] = FieldPath("argument", type_, argument=argument)

@@ -6,6 +6,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from pytrace.core.builtins import builtin
 from pytrace.core.source import Span
 from pytrace.core.types import BOOL, INT64, UINT64, AddressSpace, Array, Bool, Enum, Int, Pointer, String, Type, Void
 from pytrace.frontend.ast import nodes
@@ -42,8 +43,8 @@ def binary(checker: Checker, node: nodes.Binary) -> Type:
     """``a op b``."""
     if node.operator in _LOGIC:
         return _logic(checker, node)
-    left, right = checker.value(node.left), checker.value(node.right)
     compares = node.operator in (*_EQUALITY, *_ORDER)
+    left, right = _compared(checker, node) if compares else (checker.value(node.left), checker.value(node.right))
     if checker.guessing and not compares:
         left, right = (literal(0) if isinstance(type_, Unknown) else type_ for type_ in (left, right))
     if isinstance(left, Unknown) or isinstance(right, Unknown):
@@ -74,6 +75,19 @@ def _logic(checker: Checker, node: nodes.Binary) -> Type:
 # ---------------------------------------------------------------------------------------------- comparison
 
 
+def _compared(checker: Checker, node: nodes.Binary) -> tuple[Type, Type]:
+    """The types of both sides; a bare word beside a string is known to be one that lacks its quotes."""
+    sides = (node.right, node.left)
+    word = next((side for side in sides if isinstance(side, nodes.Identifier) and builtin(side.name) is None), None)
+    if word is None:
+        return checker.value(node.left), checker.value(node.right)
+    other = checker.value(node.left if word is node.right else node.right)
+    if isinstance(other, String):
+        checker.word_hints[word] = f'a string is written in quotes: "{word.name}"'
+    type_ = checker.value(word)
+    return (other, type_) if word is node.right else (type_, other)
+
+
 def _compare(checker: Checker, node: nodes.Binary, left: Type, right: Type) -> Type:
     a, b = checker.constant(node.left), checker.constant(node.right)
     texts = isinstance(a, bytes) and isinstance(b, bytes)
@@ -87,6 +101,11 @@ def _compare(checker: Checker, node: nodes.Binary, left: Type, right: Type) -> T
     _warn_pointers(checker, node, left, right)
     signed = _signed_comparison(left, right)
     checker.program.facts[node] = Signedness(signed)
+    for text, facing in ((a, right), (b, left)):
+        if isinstance(text, bytes) and isinstance(facing, String) and len(text) >= facing.size and not texts:
+            holds = facing.size - 1
+            message = f"compares the first {holds} of {len(text)} bytes: {settle(facing)} holds no more than {holds}"
+            checker.warn(message, node.span, hints=["a longer text that begins with the same bytes is equal, too"])
     if isinstance(a, bytes) and isinstance(b, bytes):
         checker.set_constant(node, constant_folding.compare_bytes(node.operator, a, b))
     elif isinstance(a, int) and isinstance(b, int):

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.process_filters import NOT_YET
 from pytrace.core.options.run_options import RunOptions
+from pytrace.runtime.host import procfs
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.ring.reader import EventLoop
 from pytrace.runtime.session.services.service import Service
@@ -103,6 +104,10 @@ def _process(pid: int, stack: ExitStack) -> int:
     try:
         descriptor = os.pidfd_open(pid)
     except OSError as error:
+        # pidfd_open() of a thread that leads no process: EINVAL until Linux 6.13, ENOENT since (kernel/pid.c).
+        if (leader := procfs.leader(pid)) not in (None, pid):
+            hint = f"-p {leader} traces its process; the predicate /tid == {pid}/ selects the thread"
+            raise TraceError(f"{pid} is a thread of process {leader}, and -p takes a process", hints=(hint,)) from error
         raise TraceError(f"cannot trace process {pid}: {error.strerror}") from error
     stack.callback(os.close, descriptor)
     return descriptor

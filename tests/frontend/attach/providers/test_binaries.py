@@ -36,7 +36,7 @@ def test_several_binaries_of_one_name() -> None:
         ("uprobe:nothing:main", {}, "there is no program 'nothing' on PATH and no such library"),
         ("uprobe:/no/*:main", {}, "no file matches '/no/*'"),
         ("uprobe:*:main", {}, "no process maps a file that matches '*'"),
-        ("uprobe::main", {}, "a path is missing"),
+        ("uprobe::main", {}, "the program of the probe is missing"),
         ("uprobe::main", {"filters": ProcessFilters((9,))}, "the program of process 9 cannot be found"),
     ],
 )

@@ -23,7 +23,7 @@ REFUSED = [
     ("begin { @m[1] = count(); row(@m); }", "1:30-32", "row() takes a record, not the map @m"),
     ("begin { @m = hist(2); row((a=@m)); }", "1:30-32", "a value of hist_t cannot be read by the script"),
     ("begin { @m = stats(2); row((a=@m)); }", "1:31-33", "stats_t cannot be part of a value"),
-    ("begin { row((a=print(1))); }", "1:16-24", "this has no value"),
+    ("begin { row((a=print(1))); }", "1:16-24", "print() returns nothing"),
     ("begin { row((a=1, a=2)); }", "1:19-20", "syntax: the record has a field 'a' already"),
     ("begin { row((a=1, \"a\"=2)); }", "1:19-22", "syntax: the record has a field 'a' already"),
     ("begin { print((\"\"=2).x); }", "1:16-18", 'syntax: a field cannot have the name ""'),

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.frontend.checking import refusals, warnings
 from tests.support.front import analyse
 
@@ -14,7 +16,8 @@ REFUSED = [
     ("begin { @[ustack] = 1; @[kstack] = 1; }",
      "1:24-33", "the key of @ is ustack in bpftrace mode, this is kstack in bpftrace mode"),
     ("begin { @ = hist(1, 2); @ = hist(1, 3); }",
-     "1:29-39", "the value of @ is hist_t with 2 bits, this is hist_t with 3 bits"),
+     "1:29-39", ("the value of @ is a histogram with 4 buckets a power of two, this is a "
+     "histogram with 8 buckets a power of two")),
     ("begin { @ = lhist(1, 0, 10, 1); @ = lhist(1, 0, 20, 1); }",
      "1:37-55", "the value of @ is lhist_t from 0 to 10 by 1, this is lhist_t from 0 to 20 by 1"),
     ("begin { $a = 1; print(sizeof($a)); $a = 100000; }",
@@ -27,7 +30,7 @@ REFUSED = [
     ("begin { $a = (1, 2); $a = (1, 2, 3); }", "1:22-36", "$a is (int8,int8), this is (int8,int8,int8)"),
     ("begin { @a = (1, \"ab\"); @a = (\"x\", \"abcd\"); }",
      "1:25-43", "the value of @a is (int8,string[3]), this is (string[2],string[5])"),
-    ("begin { $x = join(0); }", "1:14-21", "this has no value"),
+    ("begin { $x = join(0); }", "1:14-21", "join() returns nothing"),
     ("begin { @ = sum(1); @++; }", "1:21-24", "the value of @ is sum_t, this is int64"),
     ("begin { let $x: uint8 = 5; $x = 300; }", "1:28-36", "$x is uint8, which holds 0 to 255, not 300"),
     ("begin { let $x: int8 = comm; }", "1:9-28", "$x is int8, this is string[16]"),
@@ -63,7 +66,38 @@ def test_a_value_that_is_cut_on_purpose_needs_a_cast() -> None:
     (error,) = analyse("begin { let $x: uint8 = 300; }").diagnostics.errors
     assert error.hints == ("write (uint8) before the value to truncate it on purpose",)
     (error,) = analyse("begin { let $x: uint8 = comm; }").diagnostics.errors
-    assert error.hints == ()
+    assert "cast" not in error.hints[0]
+
+
+@pytest.mark.parametrize(
+    ("script", "hint"),
+    [
+        ('begin { if (comm = "bash") { } }', "use '==' to compare"),
+        ("begin { if (comm == bash) { } }", 'a string is written in quotes: "bash"'),
+        ("begin { if (bash != comm) { } }", 'a string is written in quotes: "bash"'),
+        ("begin { $x = pid; if (x == 1) { } }", "variables are written with '$': $x"),
+        ("begin { $x = 1; } end { print($x); }", "a variable belongs to one run of one probe; a map such as @x[ti"),
+        ("begin { @[1] = 1; print(@, top); }", "print(@, 10) prints the 10 largest entries"),
+        ('begin { $x = 1; $x = "a"; }', "a variable, and the key and value of a map, keep one type: use another name"),
+        ("t:sched:sched_switch { print(retval); }", "use args.ret"),
+        ("t:sched:sched_switch { print(arg0); }", "use args.NAME; pytrace -lv 'tracepoint:sched:sched_switch' lists "),
+    ],
+)
+def test_hints(script: str, hint: str) -> None:
+    (error,) = analyse(script).diagnostics.errors
+    assert error.hints[0].startswith(hint)
+
+
+def test_a_value_with_an_error_explains_that_its_map_has_no_type() -> None:
+    (error,) = analyse("begin { @x = exit(); print(@x); $y = @x; }").diagnostics.errors
+    assert error.message == "exit() returns nothing"
+
+
+@pytest.mark.parametrize("comparison", ['comm == "sixteen bytes and more"', '"sixteen bytes and more" != comm'])
+def test_a_text_that_is_longer_than_what_it_is_compared_with(comparison: str) -> None:
+    diagnostics = analyse(f"begin {{ if ({comparison}) {{ }} if (comm == \"fifteen bytes  \") {{ }} }}").diagnostics
+    (warning,) = diagnostics.warnings
+    assert warning.message == "compares the first 15 of 22 bytes: string[16] holds no more than 15"
 
 
 def test_types_are_found_however_late_they_are_known() -> None:

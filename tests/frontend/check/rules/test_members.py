@@ -23,7 +23,7 @@ REFUSED = [
     ("begin { $a = 1; $b = $a.x; }", "1:22-26", "int8 has no member 'x'"),
     ("struct s { int a[4]; }; begin { $s = (struct s *)0; print($s.a[4]); }",
      "1:59-66", "index 4 is outside of int32[4], which has 4 elements"),
-    ("tracepoint:sched:sched_switch { print(args.nosuch); }", "1:39-50", "the probe has no argument 'nosuch'"),
+    ("tracepoint:sched:sched_switch { print(args.nosuch); }", "1:39-50", "tracepoint:sched:sched_switch has no argument 'nosuch'"),
     ("begin { print(curtask.nosuch); }", "1:15-29", "struct task_struct has no member 'nosuch'"),
     ("begin { print(pid.x); }", "1:15-20", "uint32 has no member 'x'"),
     ("begin { print(curtask.pdi); }", "1:15-26", "struct task_struct has no member 'pdi'"),
@@ -37,7 +37,7 @@ REFUSED = [
     ("begin { print(curtask.bits[comm]); }", "1:28-32", "the index must be an integer, not string[16]"),
     ("begin { print(pid.0); }", "1:15-20", "uint32 is not a tuple"),
     ("begin { print(((struct nothing2 *)0)[1]); }", "1:17-34", "unknown struct 'nothing2'"),
-    ("tracepoint:sched:sched_switch { print(args.next_pdi); }", "1:39-52", "the probe has no argument 'next_pdi'"),
+    ("tracepoint:sched:sched_switch { print(args.next_pdi); }", "1:39-52", "tracepoint:sched:sched_switch has no argument 'next_pdi'"),
 ]
 VALUES = [
     ("begin { print(curtask.pid); }", "int32", None),
