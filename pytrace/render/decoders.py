@@ -169,8 +169,8 @@ def _bitfield(field: types.Field) -> Decode:
         shift = 8 * size - shift - field.bit_size
     mask = (1 << field.bit_size) - 1
     boolean = isinstance(field.type, types.Bool)
-    whole = field.bit_size == 8 * field.type.size and isinstance(field.type, types.Int) and field.type.signed
-    sign = 1 << (field.bit_size - 1) if whole else 0
+    signed = isinstance(field.type, types.Int | types.Enum) and field.type.signed
+    sign = 1 << (field.bit_size - 1) if signed else 0
     start = field.offset + first
     order = sys.byteorder
 

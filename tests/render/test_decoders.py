@@ -136,7 +136,7 @@ def test_bitfields() -> None:
         types.Field("e", types.BOOL, 0, 31, 1),
     )
     kind = types.Struct("struct", "bits", 16, fields)
-    value = (5, 16, 8191, 1 << 19, True)
+    value = (5, -16, 8191, 1 << 19, True)
     assert Decoders().decoder(kind)(encode(kind, value), 0) == value
 
 

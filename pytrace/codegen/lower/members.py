@@ -111,8 +111,7 @@ def _member(e: Emitter, base: Operand, path: FieldPath, type_: Type, distance: N
 def _bitfield(e: Emitter, base: Operand, path: FieldPath, type_: Type) -> Operand:
     """Read only the bytes that contain the bits, as the next ones may be on an unmapped page, then shift.
 
-    Bitfields are unsigned: ``int open : 1`` is meant as a flag with the values 0 and 1. A bitfield as wide as its type
-    has the type's signedness.
+    The bits have the signedness of the member's type, as GCC and Clang define it.
     """
     start = path.offset + path.bit_offset // 8
     shift = path.bit_offset % 8
@@ -122,7 +121,7 @@ def _bitfield(e: Emitter, base: Operand, path: FieldPath, type_: Type) -> Operan
     if size > 8:
         rest = _bytes(e, base, start + 8, 1)
         value = e.b.op("or", value, e.b.op("shl", rest, 64 - shift))
-    signed = memory.is_signed(type_) and path.bit_size == memory.bits(type_)
+    signed = memory.is_signed(type_)
     return Scalar(e.b.fit(value, path.bit_size, True) if signed else e.b.low_bits(value, path.bit_size), type_)
 
 

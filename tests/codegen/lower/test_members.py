@@ -48,8 +48,8 @@ DEFINITIONS = "struct s { char a; int b : 5; int c : 11; unsigned d : 1; long e;
     ("expression", "wanted"),
     [
         ("$s.a", -2),
-        ("$s.b", 21),
-        ("$s.c", 1030),
+        ("$s.b", -11),
+        ("$s.c", -1018),
         ("$s.d", 1),
         ("$s.e", -9),
         ("$s.f[1]", 8),

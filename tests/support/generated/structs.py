@@ -27,8 +27,7 @@ class Member:
         if self.bits and isinstance(self.kind, Int):
             whole = int.from_bytes(data[self.offset :], "little") >> self.shift
             value = whole & ((1 << self.bits) - 1)
-            # Bits have no sign (docs/language.md), but for all those of a type.
-            return self.kind.wrap(value)
+            return value - (1 << self.bits) if self.kind.signed and value >> (self.bits - 1) else value
         return from_bytes(self.kind, data[self.offset :])
 
 
