@@ -170,7 +170,8 @@ class RegisterPart(msgspec.Struct, frozen=True):
 
 
 class UserParameter(msgspec.Struct, frozen=True):
-    """A parameter of a user function from DWARF; *location* is a register name, or ``register+offset`` for memory.
+    """A parameter of a user function from DWARF; *location* is a register name, ``register+offset`` for memory, or
+    ``=N`` for a constant (its bits without sign).
 
     *declaration* is its type as the language writes it. A value in several registers has *parts* and no location.
     *text*: it is a string of Go, address and length. *lost* are the members (``inner.price``) that are in

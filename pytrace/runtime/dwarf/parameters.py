@@ -8,6 +8,7 @@ architecture, 6.8; the Itanium C++ ABI, 3.1.2 (classes that are passed by refere
 from __future__ import annotations
 
 import re
+import sys
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,12 +24,19 @@ from pytrace.runtime.elf.file import EM_AARCH64, EM_X86_64
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from elftools.dwarf.dwarf_expr import DWARFExprOp
+
     from pytrace.runtime.dwarf.forms import Shape
     from pytrace.runtime.dwarf.units import Die
 
 _IN_REGISTER = {DW_OP_name2opcode[f"DW_OP_reg{number}"]: number for number in range(32)}
 _AT_REGISTER = {DW_OP_name2opcode[f"DW_OP_breg{number}"]: number for number in range(32)}
 """Operations for a register, and for memory at a distance from where a register points to, with its number."""
+_LITERAL = {DW_OP_name2opcode[f"DW_OP_lit{number}"]: number for number in range(32)}
+_CONSTANT = frozenset(
+    DW_OP_name2opcode[f"DW_OP_const{form}"] for form in ("1u", "1s", "2u", "2s", "4u", "4s", "8u", "8s", "u", "s")
+)
+_STACK_VALUE, _IMPLICIT_VALUE = DW_OP_name2opcode["DW_OP_stack_value"], DW_OP_name2opcode["DW_OP_implicit_value"]
 _PASS_BY_REFERENCE, _PASS_BY_VALUE = 4, 5
 """``DW_CC_pass_by_reference``, ``DW_CC_pass_by_value``: how objects of a class are passed."""
 _DEFAULTED_IN_CLASS = 1
@@ -117,7 +125,7 @@ def placed_parameters(die: Die, entry: int, symbol: str, machine: int, types: Dw
         type_ = types.of(typed)
         by_reference = isinstance(type_, Struct) and (_passed_as_address(child) or _by_reference(typed))
         by_convention = arguments.place(type_, typed, by_reference=by_reference)
-        location = _register_at(child, entry, convention)
+        location = _register_at(child, entry, convention, type_)
         name = described(child, "DW_AT_name").text("DW_AT_name") or f"arg{number}"
         if location:
             yield UserParameter(name, type_, location, type_text(typed))
@@ -140,20 +148,43 @@ def _passed_as_address(die: Die) -> bool:
     return False
 
 
-def _register_at(die: Die, address: int, convention: _Convention) -> str | None:
-    """The register that DWARF says a parameter is in; None when it says memory, empty for nowhere.
+def _constant(value: int | bytes | list[int] | None, type_: Type) -> str:
+    """The location of a parameter that the compiler made a constant; empty where that is no scalar."""
+    if isinstance(value, list) and len(value) == type_.size:
+        value = int.from_bytes(bytes(value), sys.byteorder)
+    if not isinstance(value, int) or not type_.scalar or not 0 < type_.size <= _WORD:
+        return ""
+    return f"={value & (1 << 8 * type_.size) - 1}"
+
+
+def _constant_of(operations: list[DWARFExprOp], type_: Type) -> str | None:
+    """The location of a value that a list has as a constant; None where it has none."""
+    first, *rest = operations
+    if first.op == _IMPLICIT_VALUE and not rest:
+        return _constant(first.args[0], type_) or None
+    if [operation.op for operation in rest] != [_STACK_VALUE]:
+        return None
+    value = first.args[0] if first.op in _CONSTANT else _LITERAL.get(first.op)
+    return _constant(value, type_) or None
+
+
+def _register_at(die: Die, address: int, convention: _Convention, type_: Type) -> str | None:
+    """The register that DWARF says a parameter is in, or its constant; None when it says memory, empty for nowhere.
 
     Memory that a register points to counts only where a list has it for the entry: what holds for the whole function
     may be true after the prologue alone.
     """
     if "DW_AT_location" not in die:
-        return "" if "DW_AT_const_value" in die else None
+        return _constant(die.value("DW_AT_const_value"), type_) if "DW_AT_const_value" in die else None
     for low, high, expression in locations(die):
         if not low <= address < high or not expression:
             continue
         operations = die.operations(expression)
-        if len(operations) != 1:
+        if not operations:
             return None
+        constant = _constant_of(operations, type_)
+        if constant or len(operations) != 1:
+            return constant
         code = operations[0].op
         if code in _IN_REGISTER:
             return _numbered(convention, _IN_REGISTER[code])

@@ -107,3 +107,19 @@ def test_classes_that_must_not_be_copied_are_passed_by_reference(compiler: str, 
     assert _places(path, "_Z4take*") == {"o": "di+0", "n": "si", "p": "dx", "s": "cx+0", "v": "r8+0"}
     assert _places(path, "_Z4more*") == {"c": "di+0", "h": "si+0", "i": "dx"}
     assert _places(path, "_Z4give*") == {"n": "si"}
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_what_the_compiler_made_constant(compiler: str, tmp_path: Path) -> None:
+    text = """
+    #include <stdio.h>
+    __attribute__((noinline)) static int work(int a, const char *s, long b, unsigned char c, _Bool d) {
+        printf("%d %s %ld %d %d\\n", a, s, b, c, d);
+        return a;
+    }
+    int main(int argc, char **argv) { return work(argc, argv[0], -7, 200, 1) + work(argc + 1, argv[0], -7, 200, 1); }
+    """
+    path = compiled(tmp_path, compiler, text, "-g", "-O2", compiler=compiler)
+    found = _places(path, "work*")
+    assert (found["b"], found["c"], found["d"]) == (f"={2**64 - 7}", "=200", "=1")
+    assert (found["a"], found["s"]) == ("di", "si")

@@ -201,8 +201,10 @@ def returning(result: Type | None, kernel: KernelInfo) -> ProbeContext:
 
 
 def location(parameter: UserParameter) -> RegisterLocation:
-    """The location of a DWARF parameter: ``di``, or ``sp+16`` for memory."""
+    """The location of a DWARF parameter: ``di``, ``sp+16`` for memory, or ``=5`` for a constant."""
     text = parameter.location
+    if text.startswith("="):
+        return RegisterLocation("", int(text[1:]), False, *_width(parameter.type))
     for sign in "+-":
         register, separator, offset = text.partition(sign)
         if separator:
