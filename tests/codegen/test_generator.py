@@ -101,9 +101,9 @@ def test_a_child_has_not_forked_before() -> None:
 
 
 def test_nothing_to_check_needs_no_followers() -> None:
-    """Children inherit perf events."""
+    """Children inherit perf events that count."""
     for text, options in (
-        ("profile:hz:99 { @ = count(); }", CompileOptions(child=True, follow=True)),
+        ("software:faults:1 { @ = count(); }", CompileOptions(child=True, follow=True)),
         ("interval:hz:99 { @ = count(); }", CompileOptions(filters=ProcessFilters((7,)), follow=True)),
         ("tracepoint:sched:sched_switch { @ = count(); }", CompileOptions(filters=ProcessFilters((7,)))),
     ):

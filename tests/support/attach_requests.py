@@ -148,6 +148,7 @@ def kernel(patch: Any) -> Kernel:
         patch.setattr(bpf, name, made.answer(name))
     for name in ("open_event", "set_bpf", "enable"):
         patch.setattr(perf, name, made.answer(name))
+    patch.setattr(perf, "set_period", lambda event, period: made.asked.append(("set_period", (event, period), {})))
     patch.setattr(perf, "online_cpus", lambda: [2, 5])
     patch.setattr(perf, "pmu_type", {"kprobe": 6, "uprobe": 7}.get)
     patch.setattr(perf, "pmu_bit", lambda name, _bit: 1)

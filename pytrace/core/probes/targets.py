@@ -133,6 +133,15 @@ class TimerTarget(ProbeTarget, frozen=True):
     frequency: int = 0
     period_ns: int = 0
 
+    @property
+    def mean_ns(self) -> int:
+        """Nanoseconds between two hits."""
+        return 1_000_000_000 // self.frequency if self.frequency else self.period_ns
+
+
+CLOCKS = frozenset({"cpu-clock", "task-clock"})
+"""Software events that count nanoseconds."""
+
 
 class CountedEventTarget(ProbeTarget, frozen=True):
     """software and hardware: fires every *period* events; *config* is the event's number (``PERF_COUNT_…``)."""
@@ -182,3 +191,22 @@ AnyTarget = (
     | IteratorTarget
 )
 """The classes of targets, as msgspec decodes them."""
+
+
+SHORTEST_SAMPLING = 100_000
+"""Minimum nanoseconds between two samples of a clock on every CPU. Shorter ones stay with the threads of a process:
+every CPU would be interrupted so often, and even of a thread of a millisecond they miss no tenth."""
+
+
+def sampling_period(place: ProbeTarget) -> int:
+    """Mean nanoseconds between two samples of a clock that samples CPUs; 0 of any other target.
+
+    A clock of each thread begins anew with it and runs in step with the thread's work: of threads that work for less
+    than a period nothing is seen, and of others always the same part. So CPUs are sampled, and programs compare the
+    process. Events that are counted stay on threads, where the kernel counts exactly.
+    """
+    if isinstance(place, TimerTarget):
+        mean = place.mean_ns
+    else:
+        mean = place.period if isinstance(place, CountedEventTarget) and place.event in CLOCKS else 0
+    return mean if mean >= SHORTEST_SAMPLING else 0

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from pytrace.core.manifest import Target
 from pytrace.core.probes.kinds import KPROBE, KRETPROBE, PidFilter, ProbeKind
-from pytrace.core.probes.targets import KernelFunctionTarget, ProbeTarget
+from pytrace.core.probes.targets import KernelFunctionTarget, ProbeTarget, sampling_period
 from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.ast.probe_context import ProbeContext
 from pytrace.frontend.ast.typed_program import KPROBE_SESSION, SESSION_IS_RETURN, ProbeUnit
@@ -41,12 +41,15 @@ def build(
     """The units of one block; *first* is the index of the first one in the script."""
     injected = any(item.kind.pid_filter is PidFilter.INJECTED for item in matches)
     filtered = any(item.kind.pid_filter is not PidFilter.NONE for item in matches)
-    follow = scope.options.follow and any(_checked_when_following(item.kind, scope) for item in matches)
+    follow = any(_checked_when_following(item.kind, scope) for item in matches)
     automatic = not scope.decides
+    by_pid = bool(scope.options.filters.pids) or scope.options.ahead
     body = body_of(probe)
     units: list[ProbeUnit] = []
     for group in _groups(matches, uses, scope):
         kind = group.matches[0].kind
+        # Samples of CPUs are those of any process, also in scripts that decide themselves about other events.
+        sampling = any(_samples_cpus(item) for item in group.matches)
         targets = tuple(Target(item.probe, cookie, item.place) for cookie, item in enumerate(group.matches))
         units.append(
             ProbeUnit(
@@ -60,9 +63,9 @@ def build(
                 multi=PROVIDERS[kind.name].multi(group.matches, scope),
                 calls=tuple(item.call for item in group.matches if item.call is not None),
                 # If one kind in the block needs filtering in the program, all its targets are filtered there.
-                pid_filter=automatic and injected and (bool(scope.options.filters.pids) or scope.options.ahead),
+                pid_filter=(sampling or (automatic and injected)) and by_pid,
                 filtered=automatic and filtered and scope.options.filtered,
-                follow=automatic and follow,
+                follow=scope.options.follow and (sampling or (automatic and follow)),
             )
         )
     return units
@@ -104,6 +107,11 @@ def _layout(context: ProbeContext, uses: Uses) -> Hashable:
     places = dict(enumerate(context.positional))
     positional = tuple(places.get(number) for number in uses.positional)
     return (arguments, positional, context.result if "retval" in uses else None)
+
+
+def _samples_cpus(match: Match) -> bool:
+    """Whether a timer of every CPU is attached, whichever processes are wanted."""
+    return match.kind.pid_filter is PidFilter.ATTACH and sampling_period(match.place) > 0
 
 
 def _checked_when_following(kind: ProbeKind, scope: Scope) -> bool:

@@ -31,6 +31,7 @@ _FLAG_CLOEXEC = 8
 _IOC_ENABLE = 0x2400
 _IOC_DISABLE = 0x2401
 _IOC_SET_BPF = 0x40042408
+_IOC_PERIOD = 0x40082404
 
 
 class EventType(IntEnum):
@@ -144,6 +145,11 @@ def enable(event: int) -> None:
 def disable(event: int) -> None:
     """Stop counting."""
     fcntl.ioctl(event, _IOC_DISABLE, 0)
+
+
+def set_period(event: int, period: int) -> None:
+    """Begin a period of *event* anew, and make it and those after it *period* events (or nanoseconds) long."""
+    fcntl.ioctl(event, _IOC_PERIOD, struct.pack("=Q", period))
 
 
 def set_bpf(event: int, program: int) -> None:

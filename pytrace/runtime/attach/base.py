@@ -56,19 +56,17 @@ class AttachOptions(msgspec.Struct, frozen=True):
         return None if self.follow else self.pid
 
     @property
-    def event_pid(self) -> int | None:
-        """The process whose perf events are wanted, and with *follow* those of what it forks, which inherits them.
+    def event_pids(self) -> tuple[int, ...]:
+        """The processes whose perf events are wanted, and with *follow* those of what they fork, which inherits them.
 
         None when programs look for followed processes themselves: of those that run already (``-p``) any may have
         inherited an event or not.
         """
-        if self.awaits:
-            return None
-        return None if self.follow and self.child is None else self.pid
+        return () if self.awaits or (self.follow and self.child is None) else self.pids
 
     def each(self, kind: ProbeKind) -> list[AttachOptions]:
-        """These options for each process that programs of *kind* are attached for."""
-        apart = kind.pid_filter is PidFilter.ATTACH and not self.follow and len(self.pids) > 1
+        """These options for each process that programs of *kind* are attached for; perf events are for all at once."""
+        apart = kind.pid_filter is PidFilter.ATTACH and kind.user and not self.follow and len(self.pids) > 1
         return [replace(self, pids=(pid,)) for pid in self.pids] if apart else [self]
 
 
@@ -249,14 +247,17 @@ def attach_event(job: Job, event: int, cookie: int, opened: Opened, *, tracepoin
 
 
 def attach_event_on_cpus(
-    job: Job, attr: perf.EventAttr, target: Target, opened: Opened, *, one: bool = False
+    job: Job, attr: perf.EventAttr, target: Target, opened: Opened, *, one: bool = False, mean: int = 0
 ) -> None:
-    """Put the program on an event of every online CPU, or of any one; *opened* can attach it to other CPUs later."""
+    """Put the program on an event of every online CPU, or of any one; *opened* can attach it to other CPUs later.
+
+    *mean* is the period in nanoseconds of a clock whose period is moved.
+    """
 
     def attach(cpu: int, part: Opened) -> None:
         attach_event(job, perf.open_event(attr, cpu=cpu), target.cookie, part)
 
-    events = CpuEvents(target.probe, attach, one)
+    events = CpuEvents(target.probe, attach, one, mean=mean)
     opened.cpu_events.append(events)
     for cpu in perf.online_cpus():
         try:
@@ -269,16 +270,18 @@ def attach_event_on_cpus(
             return
 
 
-def attach_event_everywhere(job: Job, attr: perf.EventAttr, target: Target, opened: Opened, pid: int | None) -> None:
-    """Put the program on an event of every online CPU, or of every thread of the process *pid*.
+def attach_event_everywhere(
+    job: Job, attr: perf.EventAttr, target: Target, opened: Opened, pids: Sequence[int]
+) -> None:
+    """Put the program on an event of every thread of the processes *pids*; without any, of every online CPU.
 
     Threads that start later are covered because events are inherited; the kernel does that from the parent thread.
     """
-    if pid is None:
+    if not pids:
         attach_event_on_cpus(job, attr, target, opened)
         return
     inherited = attr.inheriting(threads_only=not job.options.follow)
-    for thread in threads(pid):
+    for thread in (thread for pid in pids for thread in threads(pid)):
         try:
             event = perf.open_event(inherited, pid=thread)
         except ProcessLookupError:

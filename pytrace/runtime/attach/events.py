@@ -6,7 +6,7 @@ import errno
 
 from pytrace.core.manifest import Target
 from pytrace.core.probes.kinds import HARDWARE, INTERVAL, PROFILE, SOFTWARE, WATCHPOINT
-from pytrace.core.probes.targets import CountedEventTarget, TimerTarget, WatchpointTarget
+from pytrace.core.probes.targets import CountedEventTarget, TimerTarget, WatchpointTarget, sampling_period
 from pytrace.runtime.abi import perf
 from pytrace.runtime.attach.base import (
     Attached,
@@ -42,12 +42,40 @@ def _timer(target: Target) -> perf.EventAttr:
 
 
 def _everywhere(job: Job, target: Target, attr: perf.EventAttr, opened: Opened, child: int | None = None) -> Attached:
-    pid = job.options.event_pid
+    pids = job.options.event_pids or (() if child is None else (child,))
     try:
-        attach_event_everywhere(job, attr, target, opened, child if pid is None else pid)
+        attach_event_everywhere(job, attr, target, opened, pids)
     except OSError as error:
         raise _refusal(target, error) from None
     return Attached(job.spec, target)
+
+
+_REFUSED = frozenset({errno.EPERM, errno.EACCES})
+
+
+def _sampling(job: Job, target: Target, attr: perf.EventAttr, opened: Opened) -> Attached:
+    """Attach to a clock: on every CPU, as programs compare the process; where those are refused, of each thread."""
+    mean = sampling_period(target.place)
+    if not mean:
+        return _everywhere(job, target, attr, opened)
+    refused = Opened()
+    try:
+        attach_event_on_cpus(job, attr, target, refused, mean=mean)
+        opened.take(refused)
+        return Attached(job.spec, target)
+    except OSError as error:
+        pids = () if job.options.awaits else job.options.pids
+        if error.errno not in _REFUSED or not pids:
+            raise _refusal(target, error) from None
+        reason = error.strerror
+    finally:
+        refused.close()
+    try:
+        attach_event_everywhere(job, attr, target, opened, pids)
+    except OSError as error:
+        raise _refusal(target, error) from None
+    note = f"{target.probe} samples threads, not CPUs ({reason}): short work of the process is under-represented"
+    return Attached(job.spec, target, note=note)
 
 
 def _refusal(target: Target, error: OSError) -> CannotAttachError:
@@ -64,7 +92,7 @@ def _refusal(target: Target, error: OSError) -> CannotAttachError:
 @one_by_one
 def _attach_profile(job: Job, target: Target, opened: Opened) -> Attached:
     """Attach to a timer on every CPU."""
-    return _everywhere(job, target, _timer(target), opened)
+    return _sampling(job, target, _timer(target), opened)
 
 
 @one_by_one
@@ -82,7 +110,7 @@ def _counter(event_type: perf.EventType) -> Attacher:
 
     def attach(job: Job, target: Target, opened: Opened) -> Attached:
         event = target.of(CountedEventTarget)
-        return _everywhere(job, target, perf.EventAttr(event_type, event.config, period=event.period), opened)
+        return _sampling(job, target, perf.EventAttr(event_type, event.config, period=event.period), opened)
 
     return one_by_one(attach)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -153,6 +153,15 @@ class Probes:
                     reason = error.message if isinstance(error, TraceError) else error.strerror
                     failures.append(f"{events.probe} does not observe it: {reason}")
         return renewed, failures
+
+    def move_clocks(self, now: int) -> int:
+        """Move the periods of sampling clocks that are due. Returns when the next is, in monotonic nanoseconds."""
+        due = 1 << 63
+        for events in (events for opened in self._opened for events in opened.on_cpus() if events.mean):
+            # A CPU that has gone offline takes its event along.
+            with suppress(OSError):
+                due = min(due, events.move(now))
+        return due
 
     def unwatch(self, addresses: list[int]) -> None:
         """Detach the watchpoints on *addresses*, and empty the list."""

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from pytrace.core.manifest import Manifest, MapSpec
 from pytrace.core.options.run_options import RunOptions
-from pytrace.core.probes.kinds import known_kind
+from pytrace.core.probes.kinds import INTERVAL, known_kind
+from pytrace.core.probes.targets import sampling_period
 from pytrace.core.types import Stack, StackMode, parts
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.load.map_reader import MapReader
@@ -52,10 +53,13 @@ def run_services(
         services.append(BudgetKeeper(options.budget, run.loaded, measured, run.renderer, detach, run.output, warn))
     services.append(OwnModules(manifest, options, embedded=run.embedded))
     if not all(known_kind(program.kind).special for program in manifest.programs):
-        from pytrace.runtime.session.services.machine_changes import MachineChanges
+        from pytrace.runtime.session.services.machine_changes import MachineChanges, SamplingClocks
 
         pids, warn = options.filters.pids, run.notices.warn
         services.append(MachineChanges(run.probes, run.symbols, run.loop, manifest, pids, warn, stack))
+        sampling = (program.targets for program in manifest.programs if program.kind != INTERVAL)
+        if any(sampling_period(target.place) for targets in sampling for target in targets):
+            services.append(SamplingClocks(run.probes))
     return services + optional_services(run, exports, stack)
 
 

@@ -48,6 +48,22 @@ def test_pid_filter_of_injected_kinds() -> None:
 
 
 @pytest.mark.parametrize(
+    ("probe", "compared"),
+    [("profile:hz:9", True), ("profile:us:100", True), ("profile:us:99", False), ("profile:hz:10001", False),
+     ("software:cpu-clock:1000000", True), ("software:cpu", True), ("software:task-clock:1000000", True),
+     ("software:task-clock", False), ("software:page-faults:1000000", False),
+     ("interval:s:1", False)],
+)  # fmt: skip
+def test_samples_of_cpus_are_compared_with_the_process(probe: str, compared: bool) -> None:
+    """Also in scripts that decide themselves, and in no other block of theirs."""
+    for more in ("", "tracepoint:sched:sched_switch { print(in_scope); }"):
+        units = Expanded(f"{probe} {{ }} {more}", filters=ProcessFilters(pids=(7,))).units
+        assert [unit.pid_filter for unit in units] == [compared, *([False] if more else [])]
+    assert [unit.pid_filter for unit in Expanded(f"{probe}, interval:s:2 {{ }}", filters=ProcessFilters((7,))).units] \
+        == ([False] if probe == "interval:s:1" else [compared, False])
+
+
+@pytest.mark.parametrize(
     ("probe", "filtered"),
     [("tracepoint:sched:sched_switch", True), ("uprobe:/bin/app:main", True), ("profile:hz:9", True),
      ("interval:s:1", False), ("begin", False), ("end", False)],
@@ -114,12 +130,14 @@ def test_symbols_say_what_a_program_serves(text: str, symbol: str) -> None:
 
 
 def test_followed_processes() -> None:
-    """Perf events of a command are inherited; those of a process that runs already are not."""
+    """Perf events of a command are inherited; those of a process that runs already, and of CPUs, are not."""
     for text, options, follow in (
         ("tracepoint:sched:sched_switch { }", {"filters": ProcessFilters((7,)), "follow": True}, True),
         ("tracepoint:sched:sched_switch { }", {"filters": ProcessFilters((7,))}, False),
         ("profile:hz:9 { }", {"filters": ProcessFilters((7,)), "follow": True}, True),
-        ("profile:hz:9 { }", {"child": True, "follow": True}, False),
+        ("profile:hz:9 { }", {"child": True, "follow": True}, True),
+        ("software:cpu-clock:1000000 { }", {"child": True, "follow": True}, True),
+        ("software:page-faults:1 { }", {"child": True, "follow": True}, False),
         ("uprobe:/bin/app:work { }", {"child": True, "follow": True}, True),
         ("interval:s:1 { }", {"filters": ProcessFilters((7,)), "follow": True}, False),
     ):

@@ -39,16 +39,19 @@ def opened() -> Iterator[Opened]:
 @pytest.mark.parametrize(
     ("options", "user", "events"),
     [
-        ({}, None, None),
-        ({"pids": (7,)}, 7, 7),
-        ({"pids": (7,), "follow": True}, None, None),
-        ({"pids": (7,), "follow": True, "child": 7}, None, 7),
-        ({"child": 7}, None, None),
+        ({}, None, ()),
+        ({"pids": (7, 8)}, 7, (7, 8)),
+        ({"pids": (7,), "follow": True}, None, ()),
+        ({"pids": (7,), "follow": True, "child": 7}, None, (7,)),
+        ({"pids": (7,), "awaits": True}, 7, ()),
+        ({"child": 7}, None, ()),
     ],
 )
-def test_which_process_the_kernel_filters_for(options: dict[str, Any], user: int | None, events: int | None) -> None:
+def test_which_process_the_kernel_filters_for(
+    options: dict[str, Any], user: int | None, events: tuple[int, ...]
+) -> None:
     made = AttachOptions(**options)
-    assert (made.uprobe_pid, made.event_pid) == (user, events)
+    assert (made.uprobe_pid, made.event_pids) == (user, events)
 
 
 def test_features_must_be_there_and_wanted() -> None:
@@ -236,7 +239,7 @@ def test_a_link_that_fails_leaves_the_event_to_its_owner(fake: Kernel, opened: O
 
 
 def test_an_event_of_each_cpu(fake: Kernel, opened: Opened) -> None:
-    base.attach_event_everywhere(job(PROBE), ATTR, PLACE, opened, None)
+    base.attach_event_everywhere(job(PROBE), ATTR, PLACE, opened, ())
     assert fake.options("open_event") == [{"cpu": 2}, {"cpu": 5}]
     assert fake.arguments("open_event") == [(ATTR,), (ATTR,)]
     assert [arguments[2] for arguments in fake.arguments("link_perf_event")] == [7, 7]
@@ -264,11 +267,11 @@ def test_a_cpu_that_goes_offline_meanwhile_is_passed_over(
     monkeypatch.setattr(perf, "open_event", some)
     monkeypatch.setattr(perf, "online_cpus", lambda: list(online))
     if gone:
-        base.attach_event_everywhere(job(PROBE), ATTR, PLACE, opened, None)
+        base.attach_event_everywhere(job(PROBE), ATTR, PLACE, opened, ())
         assert fake.options("open_event") == [{"cpu": 5}]
     else:
         with pytest.raises(OSError, match="No such device"):
-            base.attach_event_everywhere(job(PROBE), ATTR, PLACE, opened, None)
+            base.attach_event_everywhere(job(PROBE), ATTR, PLACE, opened, ())
 
 
 @pytest.mark.parametrize("follow", [False, True])
@@ -276,7 +279,7 @@ def test_an_event_of_each_thread(
     fake: Kernel, opened: Opened, follow: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(base, "threads", lambda pid: [pid, pid + 1])
-    base.attach_event_everywhere(job(PROBE, follow=follow), ATTR, PLACE, opened, 100)
+    base.attach_event_everywhere(job(PROBE, follow=follow), ATTR, PLACE, opened, (100,))
     assert fake.options("open_event") == [{"pid": 100}, {"pid": 101}]
     assert {arguments[0] for arguments in fake.arguments("open_event")} == {ATTR.inheriting(threads_only=not follow)}
 
@@ -293,7 +296,7 @@ def test_a_thread_that_ends_meanwhile_is_passed_over(
         return int(answer(attr, pid=pid))
 
     monkeypatch.setattr(perf, "open_event", some)
-    base.attach_event_everywhere(job(PROBE), ATTR, PLACE, opened, 1)
+    base.attach_event_everywhere(job(PROBE), ATTR, PLACE, opened, (1,))
     assert fake.options("open_event") == [{"pid": 1}, {"pid": 3}]
 
 

@@ -13,6 +13,7 @@ from pytrace.core.manifest import Target
 from pytrace.core.probes.perf_events import HARDWARE
 from pytrace.core.probes.targets import CountedEventTarget, ProbeTarget, TimerTarget, WatchpointTarget
 from pytrace.runtime.abi import perf
+from pytrace.runtime.attach import base
 from pytrace.runtime.attach.base import Attached, Attacher, Failure, Outcome
 from pytrace.runtime.attach.events import ATTACHERS
 from pytrace.runtime.attach.opened import Opened
@@ -21,6 +22,7 @@ from tests.support.attach_requests import Kernel, Requests, attached, catch, job
 
 @pytest.fixture
 def requests(monkeypatch: pytest.MonkeyPatch) -> Requests:
+    monkeypatch.setattr(perf, "set_period", lambda _event, _period: None)
     return catch(monkeypatch)
 
 
@@ -93,8 +95,51 @@ def test_clocks_by_frequency_or_period(fake: Kernel, timer: TimerTarget, period:
     assert isinstance(single(ATTACHERS["interval"], "interval", timer, pids=(7,)), Attached)
     assert fake.asked[0] == ("open_event", (attr,), {"cpu": 2}), "one CPU is enough, whatever the process"
     assert isinstance(single(ATTACHERS["profile"], "profile", timer), Attached)
-    assert fake.options("open_event")[1:] == [{"cpu": 2}, {"cpu": 5}]
-    assert fake.arguments("open_event")[1:] == [(attr,), (attr,)]
+    for pids in ((), (7, 8)):
+        assert isinstance(single(ATTACHERS["profile"], "profile", timer, pids=pids), Attached), "CPUs are sampled"
+    assert fake.options("open_event")[1:] == [{"cpu": 2}, {"cpu": 5}] * 3
+    assert fake.arguments("open_event")[1:] == [(attr,)] * 6
+    mean = 1e9 / 99 if frequency else 1e6
+    phases = [length / mean for _, length in fake.arguments("set_period")]
+    assert all(0.5 <= phase <= 1.5 for phase in phases)
+    assert len(set(phases)) == len(phases) == 6
+
+
+def clock(event: str, period: int) -> CountedEventTarget:
+    return CountedEventTarget(event, {"cpu-clock": 0, "page-faults": 2, "task-clock": 1}[event], period)
+
+
+@pytest.mark.parametrize("place", [TimerTarget(frequency=99), clock("cpu-clock", 10**6), clock("task-clock", 10**5)])
+def test_threads_are_sampled_where_cpus_are_refused(
+    fake: Kernel, place: TimerTarget | CountedEventTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = fake.answer("open_event")
+
+    def of_threads(attr: perf.EventAttr, *, pid: int = -1, cpu: int = -1) -> int:
+        if cpu != -1:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return int(answer(attr, pid=pid))
+
+    monkeypatch.setattr(perf, "open_event", of_threads)
+    monkeypatch.setattr(base, "threads", lambda pid: [pid, pid + 1])
+    kind = "profile" if isinstance(place, TimerTarget) else "software"
+    found = single(ATTACHERS[kind], kind, place, pids=(10, 20))
+    assert isinstance(found, Attached)
+    assert "samples threads, not CPUs (Permission denied)" in found.note
+    assert fake.options("open_event") == [{"pid": pid} for pid in (10, 11, 20, 21)]
+    assert fake.left_open == []
+    assert fake.arguments("set_period") == []
+    assert isinstance(single(ATTACHERS[kind], kind, place), Failure), "of all processes nothing else can be sampled"
+
+
+@pytest.mark.parametrize("place", [clock("cpu-clock", 10**4), clock("page-faults", 10**6)])
+def test_what_is_counted_or_very_short_stays_with_threads(
+    fake: Kernel, place: CountedEventTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base, "threads", lambda pid: [pid])
+    assert isinstance(single(ATTACHERS["software"], "software", place, pids=(10, 20)), Attached)
+    assert fake.options("open_event") == [{"pid": 10}, {"pid": 20}]
+    assert fake.arguments("set_period") == []
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import struct
 from pathlib import Path
 from threading import Thread
@@ -11,9 +12,17 @@ from typing import Any
 
 import pytest
 
-from pytrace.runtime.abi import bpf, bpf_maps
+from pytrace.runtime.abi import bpf, bpf_maps, perf
 from pytrace.runtime.attach import opened
-from pytrace.runtime.attach.opened import CpuEvents, MissReader, Opened, link_misses, profile_misses
+from pytrace.runtime.attach.opened import (
+    NEVER,
+    CpuEvents,
+    MissReader,
+    Opened,
+    SamplingClock,
+    link_misses,
+    profile_misses,
+)
 from pytrace.runtime.host import tracefs
 from tests.support.attach_requests import spec
 
@@ -281,3 +290,51 @@ def test_a_program_is_detached_alone(closed: list[object]) -> None:
     assert closed[4:] == [30, 31, -32, "step 30"]
     made.close()
     assert {1, 2, 20, 21, "step 1", "step 20"} <= set(closed)
+
+
+# ---------------------------------------------------------------------------------------------- sampling clocks
+
+
+@pytest.mark.parametrize("frequency", [1, 9, 49, 100, 997, 9999])
+def test_periods_that_move_keep_the_mean(frequency: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the tracer comes late, by up to a period, and the part of a period is lost that a move restarts."""
+    periods: list[int] = []
+    monkeypatch.setattr(perf, "set_period", lambda _event, period: periods.append(period))
+    mean = 1_000_000_000 // frequency
+    chance = random.Random(frequency)
+    now, samples = 5_000_000_000, 0
+    clock = SamplingClock(3, mean, 150_000_000)
+    clock.start(now)
+    end = now + 200 * max(mean, 150_000_000)
+    while now < end:
+        armed, now = now, clock.due + chance.randrange(min(mean, 30_000_000))
+        samples += (now - armed) // clock.period
+        clock.move(now)
+    assert abs(samples - (now - 5_000_000_000) / mean) <= 0.01 * samples + 2
+    moved = [period / mean for period in periods[1:]]
+    assert 0.4 <= min(moved) < 0.85, "shorter by many per cent"
+    assert 1.15 < max(moved) <= 1.8
+    assert len(set(periods)) > len(periods) * 0.9
+
+
+def test_clocks_of_cpus_move_when_they_are_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    moved: list[int] = []
+    monkeypatch.setattr(perf, "set_period", lambda event, _period: moved.append(event))
+
+    def attach(cpu: int, part: Opened) -> None:
+        part.events.append(os.open(os.devnull, os.O_RDONLY))
+
+    events = CpuEvents("profile:hz:100", attach, mean=10_000_000)
+    for cpu in (0, 1):
+        events.add(cpu)
+    first, second = (events.clocks[cpu].event for cpu in (0, 1))
+    assert moved == [first, second]
+    events.clocks[0].due, events.clocks[1].due = 5, 1 << 62
+    due = events.move(6)
+    assert moved[2:] == [first]
+    assert due == events.clocks[0].due > 6
+    events.drop(0)
+    assert list(events.clocks) == [1]
+    assert events.move(6) == 1 << 62
+    events.drop(1)
+    assert events.move(6) == NEVER

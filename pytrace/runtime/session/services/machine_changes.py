@@ -20,6 +20,46 @@ from pytrace.runtime.host import procfs
 from pytrace.runtime.ring.reader import EventLoop
 from pytrace.runtime.session.services.service import Service
 
+MOVES_APART = 0.025
+"""Minimum seconds between two moves of sampling clocks; those that become due meanwhile are moved together."""
+
+
+class ClockProbes(Protocol):
+    """Attached probes (:class:`pytrace.runtime.session.probes.Probes`)."""
+
+    def move_clocks(self, now: int) -> int:
+        """Move the periods of clocks that are due. Returns when the next is, in monotonic nanoseconds."""
+
+
+class SamplingClocks(Service):
+    """Moves the periods of the clocks that sample CPUs (:class:`pytrace.runtime.attach.opened.SamplingClock`)."""
+
+    def __init__(self, probes: ClockProbes) -> None:
+        self._probes = probes
+        self._next = float("inf")
+
+    def begin(self) -> None:
+        """The phases of the clocks are random by now, and their next periods are due."""
+        self._move()
+
+    def pause(self, longest: float) -> float:
+        """Seconds until the next move, at most *longest*."""
+        return max(0.0, min(longest, self._next - time.monotonic()))
+
+    def work(self, _handled: int) -> None:
+        """Move the clocks that are due."""
+        if time.monotonic() >= self._next:
+            self._move()
+
+    def stop(self) -> None:
+        """The run ends."""
+        self._next = float("inf")
+
+    def _move(self) -> None:
+        due = self._probes.move_clocks(time.monotonic_ns()) / 1e9
+        self._next = max(due, time.monotonic() + MOVES_APART)
+
+
 LOOK_EVERY = 1.0
 """Seconds between two looks at the clocks."""
 FILES_EVERY = 5.0
