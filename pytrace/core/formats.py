@@ -1,6 +1,6 @@
 """The conversions of printf formats, parsed here for the checker, the code generator and the runtime.
 
-A conversion is ``%``, flags in this order (``- + space # 0``), width, precision, length modifier and name; numbers may
+A conversion is ``%``, flags (``- + space # 0``), width, precision, length modifier and name; numbers may
 be ``*``. A ``%`` that starts no conversion is text.
 """
 
@@ -16,8 +16,11 @@ NAMES = ("d", "i", "u", "o", "x", "X", "c", "p", "s", "r", "rx", "rh", "gr")
 UNSUPPORTED = ("e", "E", "f", "F", "g", "G", "a", "A", "n")
 """Conversions of C that are recognised only to be rejected."""
 
+WIDEST = 65_535
+"""The greatest width and precision."""
+
 _CONVERSION = re.compile(
-    rb"%(?P<flags>-?\+? ?#?0?)(?P<width>\d+|\*)?(?P<precision>\.(?:\d+|\*)?)?(?P<length>hh|h|ll|l|j|z|t|L)?"
+    rb"%(?P<flags>[-+ #0]*)(?P<width>\d+|\*)?(?P<precision>\.(?:\d+|\*)?)?(?P<length>hh|h|ll|l|j|z|t|L)?"
     + f"(?P<name>{'|'.join(sorted((*NAMES, *UNSUPPORTED), key=len, reverse=True))}|%)".encode()
 )
 _STRAY = re.compile(rb"%[-+#0-9.*hljztL]*[!-$&-~]?")
@@ -43,6 +46,11 @@ class Conversion(msgspec.Struct, frozen=True):
     def columns(self) -> int:
         """The minimum width; 0 when none is given or it is ``*`` (which takes no value here)."""
         return int(self.width) if self.width.isdigit() else 0
+
+    @property
+    def digits(self) -> int | None:
+        """The precision: the least number of digits, the most bytes of a text; None when none is given, or ``.*``."""
+        return int(self.precision[1:] or 0) if self.precision not in ("", ".*") else None
 
 
 class Format(msgspec.Struct, frozen=True):

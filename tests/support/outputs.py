@@ -36,6 +36,7 @@ class Difference:
 
 _SIGNED = "Signed division, remainder and right shift"
 _ARRAYS = "Byte arrays in output"
+_PRECISION = "Precision and flags of printf"
 _LITERAL = "A cast of a literal to the type that it has"
 _LIBRARY = "Warnings about the library's own code"
 _DELETE = "Warnings of delete()"
@@ -52,6 +53,20 @@ DIFFERENCES: dict[str, Difference] = {
         ),
         diagnostics=(),  # its cast of a literal
     ),
+    **{
+        name: Difference(
+            _PRECISION,
+            stdout="".join(f"{line}\n" for line in (*lines, "", "")),
+            json=tuple(f'{{"type": "printf", "data": "{line}\\n"}}' for line in lines),
+        )
+        for name, lines in {
+            "printf_int_10": ("[00065|]", "[-0003|]", "[00001|]"),
+            "printf_int_12": ("[ 65]", "[-3]", "[ 1]"),
+            "printf_int_23": ("[065]", "[-003]", "[001]"),
+            "printf_str_3": ("[he|]", "[|]"),
+            "printf_str_4": ("[        he|]", "[          |]"),
+        }.items()
+    },
     "address_of": Difference(
         "The address of a scalar map",
         stdout="5\n7\n\n\n@m: 7\n",

@@ -1,8 +1,6 @@
 """Format strings of printf and its kin, compiled for the types of their arguments.
 
-The result follows bpftrace, which formats through C++ streams, where that differs from C: a precision is ignored, so is
-the space flag; the fill of the zero flag stands before the sign (``000-3``); ``%#x`` and ``%p`` of zero show ``0``;
-without a length modifier numbers are truncated to 32 bits.
+The result is that of C's printf, also for flags and precision; ``%p`` of zero shows ``0``, and ``*`` takes no value.
 """
 
 from __future__ import annotations
@@ -111,13 +109,6 @@ def _padded(conversion: Conversion, plain: str) -> bytes:
     return f"%{'-' if '-' in conversion.flags else ''}{conversion.columns}{plain}".encode()
 
 
-def _pad(conversion: Conversion, text: bytes) -> bytes:
-    """*text* as wide as it has to be."""
-    if "-" in conversion.flags:
-        return text.ljust(conversion.columns)
-    return text.rjust(conversion.columns, b"0" if "0" in conversion.flags else b" ")
-
-
 # ---------------------------------------------------------------------------------------------- numbers
 
 _WIDTHS = {"hh": 1, "h": 2, "": 4, "L": 4, "l": 8, "ll": 8, "j": 8, "z": 8, "t": 8}
@@ -148,34 +139,38 @@ def _number(conversion: Conversion, type_: types.Type, _forms: TextForms) -> Pie
     source = _number_type(type_)
     if source is None or source.width > 8:
         return _refused(conversion, type_, _forms)
-    signed = conversion.name in "di"
+    signed, letter = conversion.name in "di", _FORMATS[conversion.name]
     layout, mask = _read(source, _WIDTHS[conversion.length], signed)
-    plain = _FORMATS[conversion.name]
-    if signed and "+" in conversion.flags:
-        plain = f"+{plain}"
-    prefix = _PREFIXES.get(conversion.name, b"") if "#" in conversion.flags else b""
-    fill = "0" in conversion.flags and "-" not in conversion.flags and conversion.columns > 0
-    if not prefix and not mask and not (fill and signed):
-        return Piece(_with_flags(conversion, plain, fill), layout)
-    whole = f"%{plain}".encode()
+    sign = next((mark for mark in "+ " if signed and mark in conversion.flags), "")
+    marked = "#" in conversion.flags and letter != "d"
+    digits, columns = conversion.digits, conversion.columns
+    left = "-" in conversion.flags
+    fill = "0" in conversion.flags and not left and digits is None
+    if not marked and digits != 0:
+        # Python formats as C does.
+        side = ("-" if left else "0" if fill else "") if columns else ""
+        precision = "" if digits is None else f".{digits}"
+        plain = f"%{sign}{side}{columns or ''}{precision}{letter}".encode()
+        return Piece(b"%s", layout, lambda value: plain % (value & mask)) if mask else Piece(plain, layout)
+    digit, prefix_of = f"%{letter}".encode(), _PREFIXES.get(letter, b"") if marked else b""
 
     def render(value: int) -> bytes:
         if mask:
             value &= mask
-        text = whole % value
-        return _pad(conversion, prefix + text if value else text)
+        text = digit % abs(value) if value or digits != 0 else b""
+        text = text.rjust(digits or 0, b"0")
+        if marked and letter == "o" and not text.startswith(b"0"):
+            text = b"0" + text
+        prefix = b"-" if value < 0 else sign.encode() or (prefix_of if value else b"")
+        if fill:
+            text = text.rjust(columns - len(prefix), b"0")
+        text = prefix + text
+        return text.ljust(columns) if left else text.rjust(columns)
 
     return Piece(b"%s", layout, render)
 
 
-_PREFIXES = {"x": b"0x", "X": b"0X", "o": b"0"}
-
-
-def _with_flags(conversion: Conversion, plain: str, fill: bool) -> bytes:
-    sign, letter = plain[:-1], plain[-1]
-    side = "-" if "-" in conversion.flags else ("0" if fill else "")
-    width = str(conversion.columns) if conversion.columns else ""
-    return f"%{side if width else ''}{sign}{width}{letter}".encode()
+_PREFIXES = {"x": b"0x", "X": b"0X"}
 
 
 def _character(conversion: Conversion, type_: types.Type, forms: TextForms) -> Piece:
@@ -186,9 +181,7 @@ def _character(conversion: Conversion, type_: types.Type, forms: TextForms) -> P
     if forms.printable:
         character = forms.escaping(types.String(2), for_any(_character_text))
         return Piece(_padded(conversion, "s"), layout, character, textual=True)
-    if conversion.columns:
-        return Piece(b"%s", layout, lambda value: _pad(conversion, bytes((value,))), textual=True)
-    return Piece(b"%c", layout, textual=True)
+    return Piece(_padded(conversion, "c"), layout, textual=True)
 
 
 def _character_text(value: int) -> bytes:
@@ -217,17 +210,26 @@ def _address(value: int) -> bytes:
 
 
 def _string(conversion: Conversion, type_: types.Type, forms: TextForms) -> Piece:
-    if isinstance(type_, types.Int) and type_.width <= 8:
+    most = conversion.digits
+    if isinstance(type_, types.Int) and type_.width <= 8 and most is None:
         return Piece(_padded(conversion, "d"), integer_code(type_.width, type_.signed))
     if isinstance(type_, types.String) and not forms.printable:
-        return Piece(_padded(conversion, "s"), textual=True)
-    return Piece(_padded(conversion, "s"), render=forms.form(type_), textual=True)
+        return Piece(_padded(conversion, _precise(most)), textual=True)
+    form = forms.form(type_)
+    if isinstance(type_, types.String) and most is not None:
+        # Before escapes are put in.
+        return Piece(_padded(conversion, "s"), render=lambda value: form(value[:most]), textual=True)
+    return Piece(_padded(conversion, _precise(most)), render=form, textual=True)
+
+
+def _precise(most: int | None) -> str:
+    return "s" if most is None else f".{most}s"
 
 
 def _buffer(form: Callable[[bytes], bytes]) -> Callable[[Conversion, types.Type, TextForms], Piece]:
     def piece(conversion: Conversion, type_: types.Type, forms: TextForms) -> Piece:
         if isinstance(type_, types.Buffer | types.String | types.Mac):
-            return Piece(_padded(conversion, "s"), render=form, textual=True)
+            return Piece(_padded(conversion, _precise(conversion.digits)), render=form, textual=True)
         return _string(conversion, type_, forms)
 
     return piece

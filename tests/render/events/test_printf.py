@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import itertools
 from json import loads
 from typing import Any
 
@@ -63,10 +65,20 @@ def printed(layout: str, *arguments: tuple[types.Type, Any], as_json: bool = Fal
         ("%#o", UINT8, 0, b"0"),
         ("%+d", INT64, 0, b"+0"),
         ("%+u", UINT8, 5, b"5"),
+        ("%05d", INT8, -3, b"-0003"),
+        ("%.3d", INT8, -3, b"-003"),
+        ("%.0d", INT8, 0, b""),
+        ("% d", INT8, 5, b" 5"),
+        ("%+-5d|", INT8, 5, b"+5   |"),
+        ("%#.3o", UINT8, 8, b"010"),
+        ("%.2u", INT8, -1, b"4294967295"),
+        ("%.2s|", String(4), b"abcd", b"ab|"),
+        ("%.2s|", INT16, -123, b"-1|"),
+        ("%.3s|", Buffer(100), b"a\xff", b"a\\x|"),
         ("%06d", INT64, 42, b"000042"),
-        ("%+06d", INT64, 42, b"000+42"),
+        ("%+06d", INT64, 42, b"+00042"),
         ("%-06d|", INT64, 42, b"42    |"),
-        ("%#08x", UINT32, 0x41, b"00000x41"),
+        ("%#08x", UINT32, 0x41, b"0x000041"),
         ("%zd", INT64, -(2**63), b"-9223372036854775808"),
         ("%jd", INT64, 2**40, b"1099511627776"),
         ("%p", UINT64, 0, b"0"),
@@ -85,7 +97,7 @@ def printed(layout: str, *arguments: tuple[types.Type, Any], as_json: bool = Fal
         ("%d", Enum("e", 4, True, (("A", -1),)), -1, b"-1"),
         ("%s", String(4), b"abcd", b"abcd"),
         ("%s", String(100), b"x" * 99, b"x" * 99),
-        ("%10.2s|", String(100), b"hello", b"     hello|"),
+        ("%10.2s|", String(100), b"hello", b"        he|"),
         ("%s", Buffer(100), b"a\xff", b"a\\xff"),
         ("%rh", Buffer(4), b"", b""),
         ("%rx", Buffer(4), b"\x00\x7f", b"\\x00\\x7f"),
@@ -210,3 +222,24 @@ def test_formatted_values(
     assert form(b"text already") == b"text already"
     with pytest.raises(InternalError, match="formatted text"):
         form(5)
+
+
+def test_numbers_and_texts_are_formatted_as_c_does() -> None:
+    """The C library itself formats the same values."""
+    library, room = ctypes.CDLL(None), ctypes.create_string_buffer(200)
+    flags = ["", *map("".join, itertools.chain(itertools.permutations("-+ #0", 1), itertools.permutations("-+ #0", 2)))]
+    for flag, width, precision in itertools.product(flags, ("", "1", "9"), ("", ".", ".1", ".6")):
+        for name, value in itertools.product("diuxXo", (0, 1, -1, 12345, -12345, 2**31 - 1)):
+            layout = f"%{flag}{width}{precision}{name}"
+            library.snprintf(room, len(room), layout.encode(), ctypes.c_int(value))
+            assert _formatted(layout, INT32, value) == room.value, (layout, value)
+        if not set(flag) - {"-"}:
+            for text in (b"", b"ab", b"long text"):
+                layout = f"%{flag}{width}{precision}s"
+                library.snprintf(room, len(room), layout.encode(), text)
+                assert _formatted(layout, String(16), text) == room.value, (layout, text)
+
+
+def _formatted(layout: str, kind: types.Type, value: object) -> bytes:
+    forms = TextForms(Names(Symbols(), Clock(), (), HostNames()))
+    return printf.of_values(types.Joined(layout, (kind,), formatted=True), forms)((value,))

@@ -1,4 +1,4 @@
-"""What printf makes of values: section 19 of the reference and the recorded outputs."""
+"""What printf makes of values: what C's does."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def conversion(kind: Kind, value: Any, choices: Choices) -> tuple[str, bytes]:
         return _number(int(value), width, choices)
     left = choices.chance(30)
     precision = choices.pick(("", "", "", ".2", ".0"))
-    return f"%{'-' * left}{width}{precision}s", _pad(kind.text(value), width, left)
+    text = kind.text(value)
+    return f"%{'-' * left}{width}{precision}s", _pad(text[: int(precision[1:])] if precision else text, width, left)
 
 
 def _number(value: int, width: str, choices: Choices) -> tuple[str, bytes]:
@@ -32,7 +33,7 @@ def _number(value: int, width: str, choices: Choices) -> tuple[str, bytes]:
         plus = blank = mark = zeros = False
     length = "" if what in "cp" else choices.pick(tuple(LENGTHS))
     precision = choices.pick(("", "", "", "", ".3")) if what in "diuxXo" else ""
-    flags = "-" * left + "+" * plus + " " * blank + "#" * mark + "0" * (zeros and bool(width))
+    flags = "-" * left + "+" * plus + " " * blank + "#" * mark + "0" * zeros
     layout = f"%{flags}{width}{precision}{length}{what}"
     if what == "c":
         return layout, _pad(bytes([value & 0xFF]), width, left)
@@ -42,17 +43,24 @@ def _number(value: int, width: str, choices: Choices) -> tuple[str, bytes]:
         return layout, _pad(b"0x%x" % word if word else b"0", width, left)
     bits = LENGTHS[length]
     cut = Int(bits // 8, what in "di").wrap(value)
-    text = {"o": "{:o}", "x": "{:x}", "X": "{:X}"}.get(what, "{}").format(cut)
-    if mark and cut:
-        text = {"o": "0", "x": "0x", "X": "0X"}.get(what, "") + text
-    if plus and what in "di" and cut >= 0:
-        text = "+" + text
-    return layout, _pad(text.encode(), width, left, b"0" if zeros and not left else b" ")
+    digits = (
+        {"o": "{:o}", "x": "{:x}", "X": "{:X}"}.get(what, "{}").format(abs(cut)).rjust(int(precision[1:] or 0), "0")
+    )
+    sign = "-" if cut < 0 else ""
+    if what in "di" and cut >= 0:
+        sign = "+" if plus else " " if blank else ""
+    if mark and cut and what in "xX":
+        sign = f"0{what}"
+    if mark and what == "o" and digits[0] != "0":
+        digits = f"0{digits}"
+    if zeros and not left and not precision:
+        digits = digits.rjust(int(width or 0) - len(sign), "0")
+    return layout, _pad((sign + digits).encode(), width, left)
 
 
-def _pad(text: bytes, width: str, left: bool, fill: bytes = b" ") -> bytes:
+def _pad(text: bytes, width: str, left: bool) -> bytes:
     size = int(width or 0)
-    return text.ljust(size) if left else text.rjust(size, fill)
+    return text.ljust(size) if left else text.rjust(size)
 
 
 def _buffer(value: bytes, form: str) -> bytes:

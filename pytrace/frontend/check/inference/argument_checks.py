@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pytrace.core.formats import UNSUPPORTED, Conversion, Format, parse
+from pytrace.core.formats import UNSUPPORTED, WIDEST, Conversion, Format, parse
 from pytrace.core.types import Array, Bool, Buffer, Int, Pointer, String, Struct, Type, Void
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.check.inference.checker import Arguments, Checker, Node
@@ -186,6 +186,10 @@ def _checked(checker: Checker, node: Node, format_: Format, values: tuple[nodes.
     refused = next((item for item in wanted if item.name in UNSUPPORTED), None)
     if refused is not None:
         checker.error(f"{name}(): conversion {refused.text!r} is not supported", node.span)
+        return None
+    wide = next((item for item in wanted if max(item.columns, item.digits or 0) > WIDEST), None)
+    if wide is not None:
+        checker.error(f"{name}(): the width or precision of {wide.text!r} is more than {WIDEST}", node.span)
         return None
     for part in format_.stray:
         checker.warn(
