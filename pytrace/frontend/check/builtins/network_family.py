@@ -71,9 +71,15 @@ def pton(checker: Checker, node: Node, arguments: Arguments) -> Type:
     if text is None:
         return UNKNOWN
     try:
-        data = ipaddress.ip_address(text.decode("ascii", "replace")).packed
+        parsed = ipaddress.ip_address(text.decode("ascii", "replace"))
+        data = parsed.packed
     except ValueError:
         return checker.error(f"{text.decode(errors='replace')!r} is not an IPv4 or IPv6 address", node.span)
+    scope = parsed.scope_id if isinstance(parsed, ipaddress.IPv6Address) else None
+    if scope is not None:
+        hints = [f"write {str(parsed).partition('%')[0]!r}, and compare the interface by itself"]
+        message = f"{text.decode(errors='replace')!r} has a scope, which is no part of the address in memory"
+        return checker.error(message, node.span, hints=hints)
     checker.set_constant(node, data)
     return Array(UINT8, len(data))
 
