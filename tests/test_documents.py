@@ -1,4 +1,4 @@
-"""Files that the documents name are there."""
+"""Documents: files that they name are there, and what they show is in the language."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from pytrace.core.builtins import BUILTINS
+from pytrace.core.diagnostics import Diagnostics, render_all
+from pytrace.core.source import Source
+from pytrace.frontend.syntax import parser
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "tests/cases/README.md"]
@@ -34,3 +37,27 @@ def test_builtins_that_bpftrace_lacks_are_differences() -> None:
     text = (ROOT / "docs" / "differences.md").read_text()
     own = [row.name for row in BUILTINS if row.yields]
     assert not [name for name in own if not re.search(rf"`{name}(?:\(|`)", text)]
+
+
+ALL = [*DOCUMENTS, *sorted((ROOT / "docs").glob("tools/*.md")), ROOT / "CHANGELOG.md"]
+PROGRAM = re.compile(r"(?<![\w-])-e\s+(?:'(?P<quoted>[^']+)'|\"(?P<double>[^\"]+)\")")
+STATEMENT = re.compile(r"`(?P<text>(?:row|print|printf|hist|lhist|tseries)\([^`]*\))`")
+SHORTENED = re.compile(r"…|\.\.\.|\[, |^PROGRAM$|const int ")
+"""What a document leaves out, names, or marks as optional."""
+
+
+def syntax_errors(text: str) -> str:
+    """The messages about a program."""
+    diagnostics = Diagnostics()
+    parser.parse(Source("document", text), diagnostics)
+    return render_all(diagnostics.errors)
+
+
+@pytest.mark.parametrize("path", ALL, ids=lambda path: str(path.relative_to(ROOT)))
+def test_programs_are_in_the_language(path: Path) -> None:
+    text = path.read_text()
+    programs = [match["quoted"] or match["double"] for match in PROGRAM.finditer(text)]
+    programs += [f"begin {{ {match['text']}; }}" for match in STATEMENT.finditer(text)]
+    whole = [program for program in programs if not SHORTENED.search(program)]
+    wrong = {program: errors for program in whole if (errors := syntax_errors(program))}
+    assert not wrong

@@ -89,6 +89,7 @@ def _sections(
 ) -> Iterator[tuple[str, list[tuple[str, Value]]]]:
     if needs:
         yield "This script", list(needs)
+    yield "What can be traced here", list(_verdict(disabled))
     yield "System", list(_system())
     yield "Privileges", list(_privileges())
     yield "Build", list(_build())
@@ -101,6 +102,55 @@ def _sections(
         if title == "Kernel features":
             answers.insert(0, ("Instruction limit", _INSTRUCTIONS[features.has("large_programs")]))
         yield title, answers
+
+
+_KINDS = (
+    ("tracepoints", ("tracepoint", "rawtracepoint"), ""),
+    ("functions of the kernel (kprobe)", ("kprobe", "perf_kprobe", "kprobe_multi"), "a kernel with CONFIG_KPROBES"),
+    ("the same with typed arguments (fentry)", ("fentry",), "a kernel with CONFIG_DEBUG_INFO_BTF and ftrace"),
+    ("functions and USDT probes of programs", ("uprobe", "perf_uprobe", "uprobe_multi"),
+     "a kernel with CONFIG_UPROBES"),
+    ("lists of tasks, files and maps (iter)", ("iter",), "Linux 5.8 or newer with CONFIG_DEBUG_INFO_BTF"),
+    ("hardware counters", ("perf_hardware",), "a machine, or a virtual one, with a PMU"),
+    ("accesses to an address (watchpoint)", ("watchpoint",), "a machine with debug registers"),
+)  # fmt: skip
+"""Kinds of events, the features of which one suffices, and what a machine lacks that has none."""
+
+
+def _verdict(disabled: frozenset[str]) -> Iterator[tuple[str, Value]]:
+    """In three lines: what works, what does not, and what would change that."""
+    here = {
+        title: any(name not in disabled and features.has(name) for name in names) for title, names, _ in _KINDS
+    }
+    works = [title for title, has in here.items() if has]
+    if sampled := _perf_events():
+        works.append("samples and timers (profile, interval)")
+    remedies = [
+        f"{title.partition('(')[2].rstrip(')') or title}: {remedy}" for title, _, remedy in _KINDS if not here[title]
+    ]
+    if not sampled:
+        remedies.append("samples and timers: CAP_PERFMON, and a seccomp filter that allows perf_event_open")
+    try:
+        privileges.check()
+    except TraceError as error:
+        works, remedies = [], ["; ".join((error.message, *error.hints)), *remedies]
+    if not os.path.isdir("/sys/kernel/tracing/events") and not os.path.isdir("/sys/kernel/debug/tracing/events"):
+        remedies.append("names of tracepoints: mount -t tracefs tracefs /sys/kernel/tracing")
+    if (lockdown := _lockdown()) != "none":
+        remedies.append(f"the kernel is locked down ({lockdown}): it lets nobody read its memory")
+    lacking = [title for title, has in here.items() if not has]
+    yield "works", ", ".join(works) or False
+    yield "does not work", ", ".join([*lacking, *([] if sampled else ["samples and timers"])]) or "nothing is missing"
+    yield "what it takes", "; ".join(remedies) or "nothing"
+
+
+def _lockdown() -> str:
+    """The mode of kernel lockdown (kernel_lockdown(7)); ``none`` where there is none."""
+    try:
+        text = Path("/sys/kernel/security/lockdown").read_text(encoding="ascii")
+    except OSError:
+        return "none"
+    return text.partition("[")[2].partition("]")[0] or "none"
 
 
 _FOR = (

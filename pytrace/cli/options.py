@@ -294,7 +294,7 @@ def _long(line: CommandLine, text: str, argv: Sequence[str], index: int) -> int:
     if own is not None:
         return own
     name, equals, value = text.partition("=")
-    row = _LONG.get(name)
+    row = _LONG.get(name) or _LONG.get(name.replace("_", "-"))
     if row is None:
         matches = [long for long in _LONG if long.startswith(name)]
         if len(matches) > 1:

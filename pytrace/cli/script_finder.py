@@ -101,8 +101,9 @@ def complete(line: CommandLine) -> None:
     """
     if not line.tool or line.usage:
         return
-    if not line.flag("quiet"):
-        _tell_letters(line)
+    _tell_letters(line)
+    if line.words is not None and line.words.given.pop("csv", []):
+        line.values.setdefault("format", "csv")
     if line.words is not None and line.text("duration") is not None:
         line.words.fit_outputs(selection.duration(line) or 0)
     if line.script is None and line.words is not None:
@@ -115,7 +116,7 @@ def complete(line: CommandLine) -> None:
         line.words = None  # its values are in the script now
         implied = read(translation.arguments)
         if translation.text:
-            line.script = (Source(line.tool, translation.text), None)
+            line.script = (Source(line.tool, translation.text, generated=True), None)
         else:
             line.operands[:] = implied.operands
         for key, value in implied.values.items():
@@ -145,7 +146,10 @@ def named_values(
 
 def _tell_letters(line: CommandLine) -> None:
     """Report letters that may be meant as in bcc, if no error will."""
-    sys.stderr.write("".join(f"NOTE: {letter.hint}\n" for letter in line.bcc_letters if letter.works))
+    # -q silences the notes, but not the one about itself.
+    quiet = line.flag("quiet")
+    told = (letter for letter in line.bcc_letters if letter.works and (letter.letter == "q" or not quiet))
+    sys.stderr.write("".join(f"NOTE: {letter.hint}\n" for letter in told))
 
 
 def read_file(name: str) -> tuple[Source, bytes | None]:

@@ -125,7 +125,7 @@ def usage_text(words: ScriptWords, head: str, common: Iterable[Option], paramete
         common: options of pytrace; letters that the script has itself are left out.
         parameters: lines about named parameters, in the language of bpftrace.
     """
-    named = [item for item in words.options if not item.operand]
+    named = sorted((item for item in words.options if not item.operand), key=_is_accepted_only)
     operands = [item for item in words.options if item.operand]
     letters = {letter for item in named for letter in item.letters}
     taken_words = {word for item in named for word in item.words}
@@ -147,6 +147,11 @@ def usage_text(words: ScriptWords, head: str, common: Iterable[Option], paramete
         more = "`pytrace --help` lists all; with a letter that the script uses itself, give the long name.\n"
         parts.append("Options of all scripts:\n" + "".join(lines) + more)
     return "\n".join(parts)
+
+
+def _is_accepted_only(option: ScriptOption) -> bool:
+    """Whether an option is known for the sake of command lines of other tools, and does nothing."""
+    return option.help.startswith(("no effect", "refused"))
 
 
 def header(script: str) -> str:

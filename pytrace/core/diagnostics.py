@@ -282,6 +282,9 @@ def _place(span: Span, label: str, message: str, colour: str) -> Iterator[str]:
         # A tool's message to its user does not refer to the tool's source.
         yield f"{colour}{label}: {message}{reset}"
         return
+    if span.source.generated:
+        yield f"{colour}{label}: {span.source.name}: {message}{reset}"
+        return
     first, last = span.first, span.last
     if first.line != last.line:
         yield f"{colour}{span.source.name}:{first.line}-{last.line}: {label}: {message}{reset}"

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pytrace.core.kernel_info import KernelHeaders
 from pytrace.frontend.c.constants import Tables
 from pytrace.frontend.c.libclang import Index, Location, TranslationUnit
-from pytrace.frontend.c.translation_unit import BUILTIN_HEADERS, ERROR, KEEP_GOING, VALUE
+from pytrace.frontend.c.translation_unit import BUILTIN_HEADERS, ERROR, KEEP_GOING, KERNEL_HEADER, VALUE
 
 MACHINES = ("x86_64", "aarch64", "armv7l", "loongarch64", "mips64", "ppc64le", "riscv64", "s390x")
 
@@ -343,3 +343,15 @@ def _declared(unit: TranslationUnit) -> dict[str, None]:
         elif cursor.kind.name == "ENUM_DECL":
             names.update((item.spelling, None) for item in cursor.get_children())
     return names
+
+
+def header_names(kernels: Iterable[KernelHeaders]) -> str:
+    """The text of ``header_names.txt``: a line for each directory with its headers, without ``.h``."""
+    names: dict[str, set[str]] = {}
+    for kernel in kernels:
+        for tree in kernel.folders:
+            for parent, _, files in os.walk(tree):
+                folder = os.path.relpath(parent, tree).removeprefix("uapi/")
+                if re.match(KERNEL_HEADER, f"{folder}/"):
+                    names.setdefault(folder, set()).update(name[:-2] for name in files if name.endswith(".h"))
+    return "".join(f"{folder} {' '.join(sorted(held))}\n" for folder, held in sorted(names.items()) if held)

@@ -24,6 +24,25 @@ def test_every_feature_is_there_once(report: str) -> None:
         assert report.count(f"  {name}: ") == 1, name
 
 
+def test_it_begins_with_a_verdict(report: str) -> None:
+    title, works, lacks, needs, _ = report.split("\n", 4)
+    assert title == "What can be traced here"
+    assert works.startswith("  works: tracepoints, functions of the kernel (kprobe), functions and USDT probes of ")
+    assert lacks == "  does not work: the same with typed arguments (fentry)"
+    assert needs.startswith("  what it takes: fentry: a kernel with CONFIG_DEBUG_INFO_BTF")
+
+
+def test_nothing_works_without_privileges(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise TraceError("root is needed", hints=("sudo",))
+
+    monkeypatch.setattr(features, "has", lambda _: True)
+    monkeypatch.setattr(privileges, "check", refuse)
+    _, works, _, needs, _ = info.report().split("\n", 4)
+    assert works == "  works: no"
+    assert needs.startswith("  what it takes: root is needed; sudo")
+
+
 def test_sections_list_known_features_only() -> None:
     listed = [name for _, names in info._SECTIONS for name in names]
     assert len(listed) == len(set(listed))
@@ -40,7 +59,9 @@ def test_json_has_the_same_answers(monkeypatch: pytest.MonkeyPatch, report: str)
     message = json.loads(info.json_report(frozenset({"fentry"})))
     assert message["type"] == "info"
     data = message["data"]
-    assert list(data) == ["system", "privileges", "build", "kernel_helpers", "kernel_features", "probe_types"]
+    assert list(data) == [
+        "what_can_be_traced_here", "system", "privileges", "build", "kernel_helpers", "kernel_features", "probe_types",
+    ]  # fmt: skip
     assert (data["probe_types"]["kprobe"], data["probe_types"]["uprobe"]) == (False, True)
     assert data["probe_types"]["fentry"] == "switched off"
     words = {True: "yes", False: "no"}

@@ -126,6 +126,16 @@ def test_mistakes(words: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "form"), [("rows -s", "csv"), ("rows --csv", "csv"), ("rows -s -f json", "json"), ("rows", None)]
+)
+def test_csv_of_bcc_is_a_format(folder: Path, words: str, form: str | None) -> None:
+    (folder / "tools" / "files" / "rows.bt").write_text('getopt("s|csv", false, "is -f csv"); begin { row((a=1)); }')
+    line = line_of(words)
+    request.script(line)
+    assert line.text("format") == form
+
+
+@pytest.mark.parametrize(
     ("word", "hint"),
     [
         ("fsslowr", "did you mean fsslower"),

@@ -16,6 +16,12 @@ def test_what_is_meant_is_underlined() -> None:
     assert rendered("begin\n\t{ bad }", 9, 12) == ["x.bt:2:4-7: ERROR: wrong", "    { bad }", "      ~~~"]
 
 
+def test_a_text_that_pytrace_wrote_is_not_quoted() -> None:
+    diagnostics = Diagnostics()
+    diagnostics.error("wrong", Span(Source("trace", "begin { bad }", generated=True), 8, 11), hints=["try"])
+    assert render_all(diagnostics.items) == "ERROR: trace: wrong\nHINT: try\n"
+
+
 def test_of_a_long_line_the_part_that_is_meant_is_shown() -> None:
     for front, behind in ((100_000, 100_000), (0, 100_000), (100_000, 0), (450, 60)):
         text = "a" * front + "bad" + "c" * behind

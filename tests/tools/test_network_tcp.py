@@ -468,13 +468,11 @@ def test_heading(tool: Tool, ends: Ends, name: str) -> None:
     check_columns(shown)
 
 
-@pytest.mark.tool("tcpstates", "tcplife", "tcpconnect", "tcpaccept")
+@pytest.mark.tool("tcpstates", "tcpconnect", "tcpaccept")
 @pytest.mark.parametrize(
     ("name", "option", "instead"),
     [
-        ("tcpstates", "-s", "-f csv"),
         ("tcpstates", "-Y", "systemd-cat"),
-        ("tcplife", "-s", "-f csv"),
         ("tcpconnect", "--cgroupmap=/x", "--cgroup PATH"),
         ("tcpaccept", "--mntnsmap=/x", "--container ID"),
     ],

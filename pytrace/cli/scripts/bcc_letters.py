@@ -71,7 +71,7 @@ class GivenLetter(msgspec.Struct, frozen=True):
             return "/" not in self.value and _is_program(self.value)
         if self.letter == "p":
             return os.path.exists(f"/proc/{self.value}")
-        return self.letter == "v" or (self.letter == "o" and self.value.isdigit())
+        return self.letter in "vq" or (self.letter == "o" and self.value.isdigit())
 
 
 def _is_program(name: str) -> bool:

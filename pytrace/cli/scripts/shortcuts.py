@@ -9,7 +9,6 @@ import glob
 import os
 import secrets
 import stat
-import sys
 import time
 from collections.abc import Sequence
 
@@ -43,7 +42,7 @@ def expand(words: Sequence[str]) -> list[str]:
 
 
 def _new_file(name: str) -> str:
-    """A name for a file that nobody named, which is told; there is no such file, and no directory of its snapshots.
+    """A name for a file that nobody named, reported when it is written; there is no such file, nor its snapshots.
 
     In a directory where others can make files (``/tmp``) nobody can know the name before.
     """
@@ -52,7 +51,6 @@ def _new_file(name: str) -> str:
         stem += f"-{secrets.token_hex(4)}"
     stems = (stem, *(f"{stem}-{number}" for number in range(2, 1000)))
     free = next(item for item in stems if not glob.glob(f"{glob.escape(item)}.*"))
-    sys.stderr.write(f"The picture will be in {free}.html\n")
     return f"{free}.html"
 
 

@@ -34,7 +34,11 @@ class ScriptWords(msgspec.Struct):
 
     def word(self, word: str) -> ScriptOption | None:
         """The option ``--word``."""
-        return next((item for item in self.options if not item.operand and word in item.words), None)
+        named = [item for item in self.options if not item.operand]
+        # bcc's tools write both --extended_fields and --print-uid; who types the other gets it, too.
+        dashed = word.replace("_", "-")
+        exact = (item for item in named if word in item.words)
+        return next(exact, next((item for item in named if dashed in [w.replace("_", "-") for w in item.words]), None))
 
     def abbreviated(self, start: str) -> ScriptOption | None:
         """The option whose long name begins with *start*; None if there is none.

@@ -34,6 +34,17 @@ _SAME = {"arm64": "aarch64", "ppc64": "ppc64le", "armv6l": "armv7l"}
 FILE = os.path.join(os.path.dirname(__file__), "constants.json")
 
 
+HEADER_NAMES = os.path.join(os.path.dirname(__file__), "header_names.txt")
+"""A line for each directory of the kernel's headers: its name, and those of its headers without ``.h``."""
+
+
+def known_header(name: str) -> bool:
+    """Whether a kernel of those that :data:`HEADER_NAMES` was written from has the header ``linux/sched.h``."""
+    folder, _, file = name.removeprefix("uapi/").rpartition("/")
+    with open(HEADER_NAMES, encoding="ascii") as lines:
+        return any(words[0] == folder and file.removesuffix(".h") in words for words in map(str.split, lines))
+
+
 class Tables(msgspec.Struct, frozen=True):
     """The content of :data:`FILE`: values by name, and by machine those that differ there."""
 

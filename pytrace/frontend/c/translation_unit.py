@@ -168,6 +168,7 @@ def translate(
         line += text.count("\n") + 1
     wrong = _with_headers(program, options, translation)
     _report(wrong, translation, diagnostics)
+    _warn_unknown_headers(translation, diagnostics)
     if os.geteuid() == 0:
         _refuse_foreign_headers(program, options, translation, diagnostics)
     return translation
@@ -223,6 +224,21 @@ def _with_headers(program: nodes.Program, options: CompileOptions, translation: 
 
 def _holds(headers: KernelHeaders, name: str) -> bool:
     return any(os.path.isfile(f"{folder}/{name}") for folder in headers.folders)
+
+
+def _warn_unknown_headers(translation: Translation, diagnostics: Diagnostics) -> None:
+    """Warn of headers that were left out for BTF's sake, and that no kernel has: misspelt ones."""
+    for name in translation.absent:
+        if constants.known_header(name):
+            continue
+        places = (item.start("name") for item in re.finditer(_INCLUDE, translation.text) if item["name"] == name)
+        start = next(places, None)
+        span = translation.parts[0].span  # a header of the script's own includes it
+        if start is not None:
+            line, column = translation.text.count("\n", 0, start), start - translation.text.rfind("\n", 0, start)
+            span = translation.span(line + 1, column)
+        hints = ["nothing is taken from it: types come from the kernel's type information"]
+        diagnostics.warn(f"there is no header {name!r}", span, hints=hints)
 
 
 def _missing(wrong: list[Problem]) -> list[str]:

@@ -116,6 +116,9 @@ class Ending:
             run.renderer.print_maps()
             if run.output.gave_up and run.loaded.manifest.maps:
                 run.notices.warn(_NO_MAPS)
+        if not run.options.quiet:
+            for file in end.written:
+                run.output.message(f"wrote {file}\n")
         return end.errors
 
     def break_off(self) -> None:

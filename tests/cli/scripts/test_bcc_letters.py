@@ -49,7 +49,7 @@ def test_a_tool_whose_letter_is_free_needs_no_hint(capsys: pytest.CaptureFixture
         ("o", "60000", True),
         ("o", "lines.csv", False),
         ("v", "", True),
-        ("q", "", False),
+        ("q", "", True),
         ("f", "json", False),
     ],
 )

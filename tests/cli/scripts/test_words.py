@@ -29,6 +29,13 @@ def test_letters_and_names() -> None:
     assert found.word("interval") is None
 
 
+def test_underscores_and_dashes_spell_the_same() -> None:
+    first, second = ScriptOption(("flag_filter",), False), ScriptOption(("print-uid",), False)
+    found = words(first, second)
+    assert found.word("flag-filter") == found.word("flag_filter") == first
+    assert found.word("print_uid") == second
+
+
 def test_abbreviations() -> None:
     found = words(FLAG, FASTER, NUMBER)
     assert found.abbreviated("fai") == FLAG

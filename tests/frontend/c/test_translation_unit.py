@@ -12,7 +12,7 @@ from tests.support.facts import RecordedKernel
 
 
 def test_missing_kernel_header_is_no_error_with_btf() -> None:
-    found = good("#include <linux/sched/no_such_header.h>\n#include <net/nothing.h>\nstruct x { struct list_head l; };")
+    found = good("#include <linux/sched/mm.h>\n#include <net/sock.h>\nstruct x { struct list_head l; };")
     struct = found.struct("struct", "x")
     assert struct is not None
     assert struct.size == 16
@@ -23,6 +23,19 @@ def test_missing_kernel_header_without_btf_is_an_error() -> None:
     (error,) = diagnostics.errors
     assert "net/nothing.h" in error.message
     assert "-I" in error.hints[0]
+
+
+def test_a_misspelt_kernel_header_is_warned_of(tmp_path: Path) -> None:
+    (tmp_path / "own.h").write_text("#include <linux/scehd.h>\n#include <linux/fs.h>\n")
+    _, diagnostics = read(
+        "#include <linux/sched.h>\n  #include <linux/nofile.h>\n"
+        f'#include "{tmp_path}/own.h"\n#include <uapi/linux/ptrace.h>\n'
+    )
+    assert not diagnostics.errors
+    assert [(item.message, item.span.first.line) for item in diagnostics.warnings] == [
+        ("there is no header 'linux/nofile.h'", 2),
+        ("there is no header 'linux/scehd.h'", 1),
+    ]
 
 
 def test_missing_own_header() -> None:

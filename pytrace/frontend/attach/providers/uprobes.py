@@ -48,6 +48,10 @@ class UserProbe(BinaryProvider):
             return self._line(point, scope)
         target: Part | None = parts[0] if len(parts) > 1 else None
         if not 1 <= len(parts) <= 3 or not parts[-1].text or (len(parts) == 3 and parts[1].text != "cpp"):
+            if "::" in (name := point.span.text.partition(":")[2].partition(":")[2].removeprefix("cpp:")):
+                # Colons of a C++ name separate parts, unless it is in quotes.
+                written = f"{point.kind.name}:{parts[0].text}:cpp:{_quoted(name)}"
+                return scope.error(f"the C++ name {name} must be in quotes", point.span, [f"write {written}"])
             return self.bad_shape(point, scope)
         if len(parts) == 1 and scope.options.filters.pid is None:
             return scope.error(
@@ -143,7 +147,7 @@ class UserProbe(BinaryProvider):
         hints = nearest(name, known, f"{point.kind.name}:{path}:{{}}")
         overloads = scope.kernel.cpp_symbols(path, name)
         if overloads:
-            hints = [f"it is a C++ function: write {point.kind.name}:{path}:cpp:{name}"]
+            hints = [f"it is a C++ function: write {point.kind.name}:{path}:cpp:{_quoted(name)}"]
         elif not hints and not scope.kernel.user_symbols(path, "*"):
             hints = ["the file has no symbols: probe an address instead, with --unsafe"]
             hints += scope.kernel.user_debug_problems(path)
@@ -153,7 +157,7 @@ class UserProbe(BinaryProvider):
     def _cpp(self, point: Point, path: str, part: Part, scope: Scope, *, quiet: bool) -> list[Match]:
         symbols = scope.kernel.cpp_symbols(path, part.text)
         if not symbols and not quiet:
-            known = {name.partition("(")[0] for _, name in scope.kernel.cpp_symbols(path, "*")}
+            known = {_quoted(name.partition("(")[0]) for _, name in scope.kernel.cpp_symbols(path, "*")}
             hints = nearest(part.text, known, f"{point.kind.name}:{path}:cpp:{{}}")
             report = scope.unmatched if part.wild else scope.missing
             report(f"there is no C++ function {part.text!r} in {path}", point.span, hints)

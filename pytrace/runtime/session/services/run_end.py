@@ -108,6 +108,7 @@ def _process(pid: int, stack: ExitStack) -> int:
         if (leader := procfs.leader(pid)) not in (None, pid):
             hint = f"-p {leader} traces its process; the predicate /tid == {pid}/ selects the thread"
             raise TraceError(f"{pid} is a thread of process {leader}, and -p takes a process", hints=(hint,)) from error
+        procfs.check_exists(pid)
         raise TraceError(f"cannot trace process {pid}: {error.strerror}") from error
     stack.callback(os.close, descriptor)
     return descriptor

@@ -46,6 +46,8 @@ class Export:
     def __init__(self, manifest: Manifest, options: RunOptions) -> None:
         self._row, self._settings = table.chosen(options.format, None)
         self._path = options.output
+        self.written: list[str] = []
+        """The file that was written, with its size, if there is one."""
         if self._row.binary and self._path is None and os.isatty(1):
             hints = (f"-o FILE writes it to a file, for example -o profile{self._row.suffixes[0]}",)
             raise TraceError(f"format {self._row.name} is nothing for a terminal", hints=hints)
@@ -96,6 +98,7 @@ class Export:
             whole_files.write(self._path, data)
         except OSError as error:
             raise TraceError(f"cannot write output to {self._path!r}: {error.strerror}") from error
+        self.written.append(f"{self._path} ({max(1, len(data) // 1000):,} kB)")
 
 
 def _without_values(manifest: Manifest) -> SnapshotData:
@@ -171,6 +174,7 @@ class Saving(Service):
                 end.errors.append(error)
             else:
                 end.print_maps = False
+                end.written += export.written
         self._finished = True
 
     def break_off(self) -> None:

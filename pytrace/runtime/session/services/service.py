@@ -10,6 +10,8 @@ class EndOfRun(msgspec.Struct):
 
     print_maps: bool
     """Whether the maps are printed."""
+    written: list[str] = msgspec.field(default_factory=list)
+    """Files that were written in place of output, each with its size, reported unless ``-q`` says not to."""
     errors: list[str] = msgspec.field(default_factory=list)
     """Errors, each a sentence, that are reported after everything else."""
 

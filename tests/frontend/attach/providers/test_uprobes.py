@@ -70,12 +70,13 @@ def test_names_that_are_filtered_out_stand_for_no_others() -> None:
 
 def test_cpp_names() -> None:
     found = Expanded("uprobe:/bin/app:cpp:a::run { }", CPP)
-    assert found.errors  # a colon ends a part
+    assert found.hints == ['write uprobe:/bin/app:cpp:"a::run"']  # a colon ends a part
+    assert Expanded("uprobe:/bin/app:a::run(int) { }", CPP).hints == ['write uprobe:/bin/app:cpp:"a::run(int)"']
     found = Expanded('uprobe:/bin/app:cpp:"a::run" { }', CPP)
     assert found.names == ['uprobe:/bin/app:cpp:"a::run(int)"', 'uprobe:/bin/app:cpp:"a::run(double)"']
     found = Expanded('uprobe:/bin/app:cpp:"a::run(double)" { }', CPP)
     assert found.unit.targets[0].of(UserTarget).symbol == "_ZN1a3runEd"
-    assert "a::run" in Expanded('uprobe:/bin/app:cpp:"a::runn" { }', CPP).hints[0]
+    assert 'cpp:"a::run"' in Expanded('uprobe:/bin/app:cpp:"a::runn" { }', CPP).hints[0]
 
 
 def test_cpp_is_suggested() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import struct
 import subprocess
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
@@ -62,8 +64,26 @@ def test_there_is_no_such_process() -> None:
     with subprocess.Popen(["true"]) as process:
         process.wait()
     options = RunOptions(filters=ProcessFilters((process.pid,)))
-    with pytest.raises(TraceError, match=f"cannot trace process {process.pid}"), ending(options):
+    with pytest.raises(TraceError, match=f"there is no process {process.pid}"), ending(options):
         pass
+
+
+def test_a_thread_is_no_process() -> None:
+    numbers: list[int] = []
+    stop = threading.Event()
+    thread = threading.Thread(target=lambda: (numbers.append(threading.get_native_id()), stop.wait(60)))
+    thread.start()
+    try:
+        while not numbers:
+            time.sleep(0.001)
+        message = f"{numbers[0]} is a thread of process {os.getpid()}, and -p takes a process"
+        options = RunOptions(filters=ProcessFilters((numbers[0],)))
+        with pytest.raises(TraceError, match=message) as found, ending(options):
+            pass
+    finally:
+        stop.set()
+        thread.join()
+    assert found.value.hints[0].startswith(f"-p {os.getpid()} traces its process")
 
 
 def test_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -187,6 +187,7 @@ def test_the_file_is_written_at_the_end(tmp_path: Path) -> None:
     said: list[str] = []
     assert made.write(snapshot(STACKS), said.append) == ""
     assert (path.read_text(), said, os.listdir(tmp_path)) == ("main;f 3\n", [], ["out"])
+    assert made.written == [f"{path} (1 kB)"]
 
 
 def test_standard_output(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
