@@ -25,6 +25,7 @@ from pytrace.codegen.lower import calls, expressions, map_access, statements
 from pytrace.codegen.lower.builtins.families import emission
 from pytrace.codegen.services import (
     call_returns,
+    function_exits,
     gates,
     process_filters,
     process_following,
@@ -84,6 +85,7 @@ def generate(
     )
     process_filters.declare(module, options.shape)
     gates.declare(script)
+    function_exits.declare(script)
     services: tuple[ProgramSpec, ...] = ()
     if process_following.wanted(checked, script.options):
         process_following.declare(module)
@@ -146,6 +148,7 @@ def _entry(program: Program) -> None:
         b = module.function(f"{unit.symbol}{PART}", ("*ctx",), unit.span, inlined=alone)
     e = Emitter(program, b, unit.span, 0, None, leave=_leave, early_result=_result(unit))
     process_filters.require(e, process_filters.tests(e, pid=unit.pid_filter, others=unit.filtered, follow=unit.follow))
+    function_exits.only_returns(e)
     watchdog.check(e)
     if unit.kind.name in PYTHON_KINDS:
         python_calls.begin(e)

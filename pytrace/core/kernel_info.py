@@ -12,6 +12,7 @@ from typing import Protocol
 
 import msgspec
 
+from pytrace.core.probes.function_exits import FunctionExits
 from pytrace.core.types import Enum, Struct, Type
 
 FEATURES = (
@@ -335,6 +336,9 @@ class KernelInfo(Protocol):
 
     def user_codes(self, path: str, offsets: Sequence[int], size: int) -> list[bytes]:
         """Like :meth:`user_code` for each of *offsets*; opens the file once."""
+
+    def user_exits(self, path: str, function: UserSymbol) -> FunctionExits:
+        """The instructions at which a function of a binary is left."""
 
     def user_address(self, path: str, name: str) -> int | None:
         """Virtual address of a symbol of a binary, variables included."""

@@ -36,8 +36,10 @@ from pytrace.runtime.host.traceable_functions import KernelFunctions, never_trac
 from pytrace.runtime.host.tracefs import Tracepoints
 
 if TYPE_CHECKING:
+    from pytrace.core.probes.function_exits import FunctionExits
     from pytrace.runtime.binaries.libraries import Libraries
-    from pytrace.runtime.binaries.user_binary import UserBinaries
+    from pytrace.runtime.binaries.user_binary import Binary, UserBinaries
+    from pytrace.runtime.unwind.exits import ExitFinder
 
 AHEAD_CPUS = 64
 """Number of CPUs that ahead-of-time files have room for at least; of a larger machine, as many as that has."""
@@ -69,6 +71,7 @@ class LiveKernel:
         self._least_cpus = max(AHEAD_CPUS if ahead else 0, cpus)
         self._features_used: set[str] = set()
         """Features that were asked for and are available."""
+        self._exit_finders: dict[str, tuple[Binary, ExitFinder]] = {}
         self._system = os.uname()
         self._facts: dict[Fact, None] = {}
         self.questions: dict[Question, None] = {}
@@ -393,6 +396,16 @@ class LiveKernel:
                 return [os.pread(file.fileno(), size, offset) for offset in offsets]
         except OSError:
             return [b""] * len(offsets)
+
+    def user_exits(self, path: str, function: UserSymbol) -> FunctionExits:
+        binary = self._binaries.binary(path)
+        known = self._exit_finders.get(path)
+        if known is None or known[0] is not binary:
+            from pytrace.runtime.unwind.exits import ExitFinder
+
+            known = self._exit_finders[path] = (binary, ExitFinder(binary))
+        self._depend_on_debug_files(path)
+        return known[1].exits(function.address, function.size)
 
     def user_address(self, path: str, name: str) -> int | None:
         self._depend_on_binary(path)

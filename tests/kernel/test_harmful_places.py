@@ -50,6 +50,11 @@ def test_vector_instructions(programs: Path, tmp_path: Path, kind: str, options:
     assert set(calls.values()) == {100}
     maps, _, errors = trace(f"{kind}:{binary}:vector_* {{ @[probe] = count(); }}", f"{binary} {traced}", *options)
     assert traced.read_text() == plain.read_text()
+    if kind == "uretprobe":
+        # It is on the return instructions, which the kernel does not misread.
+        assert by_name(maps) == calls
+        assert "left out" not in errors
+        return
     assert by_name(maps) == {"vector_safe_add": 100, "vector_safe_and": 100}
     assert "12 of 14 probes left out: the kernel would corrupt the program there" in errors
 

@@ -17,6 +17,10 @@ from pytrace.core.kernel_info import (
     UserParameter,
     UserSymbol,
 )
+from pytrace.core.probes import function_exits
+from pytrace.core.probes.function_exits import Exit, FunctionExits
+from pytrace.core.probes.instruction_starts import BadCodeError
+from pytrace.core.probes.targets import Way
 from pytrace.core.types import (
     INT8,
     INT32,
@@ -256,6 +260,18 @@ class RecordedKernel:
 
     def user_codes(self, path: str, offsets: Sequence[int], size: int) -> list[bytes]:
         return [self.user_code(path, offset, size) for offset in offsets]
+
+    def user_exits(self, path: str, function: UserSymbol) -> FunctionExits:
+        code = self.user_code(path, function.offset, function.size)
+        try:
+            found = function_exits.flow(code, function.address, self.arch)
+        except BadCodeError as error:
+            return FunctionExits(problem=str(error))
+        start = function.offset - function.address
+        returns = (Exit(start + at, at - function.address) for at in found.returns)
+        ways = (Exit(start + at.address, at.address - function.address, Way.JUMP, at.condition) for at in found.jumps)
+        problem = "it jumps to a function of another file" if found.jumps else ""
+        return FunctionExits((*returns, *ways), problem, function.name.startswith("_Z"))
 
     def user_address(self, path: str, name: str) -> int | None:
         return {"counter": 0x404000}.get(name)

@@ -22,7 +22,7 @@ from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.function_text import Block
 from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr, global_pointer
 from pytrace.codegen.ir.operands import Memory, Operand
-from pytrace.codegen.services import code_ahead, frame_pointers
+from pytrace.codegen.services import code_ahead, frame_pointers, function_exits
 from pytrace.codegen.services.unwind_tables import ASK_FUNCTION, SPACES, TOLD, declare, declare_asking
 from pytrace.codegen.services.unwound_frame import (
     BP,
@@ -161,7 +161,8 @@ def _unwind(
     b, target = e.b, e.area(out)
     memory.zero(e, target, type_.size)
     b.store(process_ids(e, "tracer")[0], b.offset(target, 4), 32)
-    for offset, value in ((SPACE, b.load(space)), (COUNT, 0), (EXACT, 1)):
+    exact = 0 if function_exits.in_caller(e.program.unit) else 1
+    for offset, value in ((SPACE, b.load(space)), (COUNT, 0), (EXACT, exact)):
         b.store(value, e.area(state + offset))
     site = e.script.layout.site(_SITE if choice is None else _CHOOSING, location(node.span))
     pointers = None if parts is None else parts.pointers
@@ -258,6 +259,11 @@ def _registers(e: Emitter, state: int) -> None:
     b, row = e.b, e.program.unit.kind
     if row.user:
         _store_registers(e, state, lambda name: contexts.register(e, name))
+        if function_exits.in_caller(e.program.unit):
+            # The function is left: its caller is the innermost frame, as at a return that the kernel sees.
+            stack = b.load(e.area(state + SP))
+            b.helper(helpers.PROBE_READ_USER, e.area(state + IP), 8, stack)
+            b.store(b.add(stack, 8), e.area(state + SP))
         return
     entered, done = b.block(), b.block()
     if row.program_type == "perf_event":

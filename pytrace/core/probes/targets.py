@@ -6,6 +6,8 @@ distinguishes their targets by ``isinstance``.
 
 from __future__ import annotations
 
+from enum import IntEnum
+
 import msgspec
 
 
@@ -66,16 +68,37 @@ class FileTarget(ProbeTarget, frozen=True):
     by_pattern: bool = False
 
 
+ALWAYS = -1
+"""The condition of a jump that is always taken; other numbers are the processor's (the lower half of the opcode)."""
+
+
+class Way(IntEnum):
+    """How a function is left at an instruction."""
+
+    RETURN = 0
+    """It returns."""
+    JUMP = 1
+    """It jumps to code that returns in its place, which cannot be seen: the value is not known."""
+    MARK = 2
+    """It jumps to code that returns in its place at one of the instructions of :data:`ELSEWHERE`."""
+    ELSEWHERE = 3
+    """A return instruction of code that this function may have jumped to, or that others called."""
+
+
 class UserTarget(FileTarget, frozen=True):
     """uprobe and uretprobe: *symbol* is the function's name, empty for addresses and source lines.
 
-    *inside*: not the function's first instruction. *leaving*: where in the function a return instruction is, which a
-    uretprobe is put on that replaces no return address; else None.
+    *inside*: not the function's first instruction. *leaving*: how far from the start of the function an instruction is
+    at which it is left, which a uretprobe is put on that replaces no return address; else None. *way* and *condition*
+    are those of this exit (:class:`pytrace.core.probes.function_exits.Exit`). *go*: it is code of Go.
     """
 
     symbol: str = ""
     inside: bool = False
     leaving: int | None = None
+    way: Way = Way.RETURN
+    condition: int = ALWAYS
+    go: bool = False
 
 
 class StaticProbeTarget(FileTarget, frozen=True):

@@ -156,6 +156,9 @@ class ProbeContext(msgspec.Struct, frozen=True):
     """Arguments (``args.rate``), members of these and ``retval`` that are in floating-point registers, which programs
     cannot read."""
 
+    reads_result: bool = False
+    """Whether the body of a uretprobe reads ``retval``."""
+
     def argument(self, name: str) -> ProbeArgument | None:
         """The member of ``args`` of that name."""
         return next((item for item in self.arguments if item.name == name), None)

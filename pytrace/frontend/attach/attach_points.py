@@ -20,7 +20,7 @@ from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.probes import kinds
 from pytrace.core.probes.attach_point_text import kind_of
 from pytrace.core.probes.kinds import BEGIN, BENCH, END, PROBE_KINDS, TEST, Context, ProbeKind, probe_kind
-from pytrace.core.probes.targets import NoTarget
+from pytrace.core.probes.targets import NoTarget, UserTarget
 from pytrace.core.source import Source, Span
 from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.ast.probe_context import ProbeContext
@@ -204,7 +204,9 @@ def _wanted(item: Match, scope: Scope) -> bool:
 def _check_limits(units: list[ProbeUnit], scope: Scope) -> None:
     if scope.options.mode == "list":
         return
-    count = sum(len(unit.targets) for unit in units)
+    # A function that returns in several places is one probe.
+    count = sum(len({item.probe for item in unit.targets if _leaves(item)}) for unit in units)
+    count += sum(not _leaves(item) for unit in units for item in unit.targets)
     limits: Sequence[tuple[str, int, int, str]] = (
         ("max_probes", count, scope.config.max_probes, "probes"),
         ("max_bpf_progs", len(units), scope.config.max_bpf_progs, "BPF programs"),
@@ -214,6 +216,11 @@ def _check_limits(units: list[ProbeUnit], scope: Scope) -> None:
             span = max(units, key=lambda unit: len(unit.targets)).span
             hints = [f"config = {{ {key} = {number} }} or PYTRACE_{key.upper()}={number} raises the limit"]
             scope.diagnostics.error(f"the script needs {number} {what}; the limit is {most}", span, hints=hints)
+
+
+def _leaves(target: Target) -> bool:
+    """Whether this is one of the places at which a function returns."""
+    return isinstance(target.place, UserTarget) and target.place.leaving is not None
 
 
 def _check_some(

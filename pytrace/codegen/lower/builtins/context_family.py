@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import struct
-
 from pytrace.codegen.emit import contexts, events
 from pytrace.codegen.emit.current_task import process_ids
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.ir_values import Number, Ptr
 from pytrace.codegen.ir.operands import Made, Memory, Operand, Scalar
 from pytrace.codegen.lower.builtins.families import Emission
+from pytrace.codegen.services import function_exits
 from pytrace.codegen.services.python import objects as python_objects
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.probes.targets import UserTarget
 from pytrace.core.types import BOOL, UINT64, String, Struct, Type, USym
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import ArgumentIndex
@@ -51,21 +49,8 @@ def _func(e: Emitter, node: Node) -> Operand:
         return python_objects.function_name(e, type_)
     address = contexts.function_address(e)
     if isinstance(type_, USym):
-        return user_symbol(e, e.b.sub(address, _distance(e)), type_)
+        return user_symbol(e, e.b.sub(address, function_exits.distance(e)), type_)
     return Scalar(address, UINT64) if type_.scalar else word(e, address, type_)
-
-
-def _distance(e: Emitter) -> Number:
-    """How far behind the start of its function the probe is, where that is a return instruction; else 0."""
-    places = [target.place for target in e.program.unit.targets]
-    distances = [(isinstance(place, UserTarget) and place.leaving) or 0 for place in places]
-    if len(set(distances)) == 1:
-        return distances[0]
-    # A power of two, so that the verifier sees that the index is inside.
-    room = 1 << (len(distances) - 1).bit_length()
-    table = e.module.constant(struct.pack(f"<{len(distances)}I", *distances).ljust(4 * room, b"\0"))
-    index = e.b.op("and", events.target_index(e), room - 1)
-    return e.b.load(e.b.offset(table, e.b.mul(index, 4)), 32)
 
 
 def word(e: Emitter, value: Number, type_: Type) -> Operand:

@@ -13,7 +13,7 @@ from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.ir_values import I64, Number, Ptr
 from pytrace.codegen.ir.operands import Made, Operand
 from pytrace.codegen.lower.builtins.families import Emission
-from pytrace.codegen.services import frame_pointers, mixed_stacks, user_unwinding
+from pytrace.codegen.services import frame_pointers, function_exits, mixed_stacks, user_unwinding
 from pytrace.codegen.services.python import stacks as python_stacks
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.probes.kinds import FENTRY, FEXIT, RAWTRACEPOINT, UPROBE, URETPROBE
@@ -78,6 +78,11 @@ def _walked(e: Emitter, node: Node, type_: Stack) -> Made:
 
         if frame_pointers.walks(e, type_):
             count = frame_pointers.walk(e, type_, frames, helped)
+        elif function_exits.in_caller(e.program.unit) and type_.mode is not StackMode.BUILD_ID:
+            count = helped()
+            # By frame pointers it is the second frame, or left out: at the end of a function they are its caller's.
+            if type_.user and type_.limit and e.script.kernel.arch == "x86_64":
+                e.b.helper(helpers.PROBE_READ_USER, frames, _WORD, contexts.register(e, "sp"))
         elif _may_lack_caller(e, type_):
             count = _with_caller(e, type_, frames, get_stack, helped)
         else:
@@ -97,7 +102,7 @@ def _may_lack_caller(e: Emitter, type_: Stack) -> bool:
         return False
     targets = [target.of(UserTarget) for target in unit.targets]
     if unit.kind.returns:
-        return all(target.leaving is not None for target in targets)
+        return all(target.leaving is not None and target.go for target in targets)
     return all(target.symbol and not target.inside for target in targets)
 
 

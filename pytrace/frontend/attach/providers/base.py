@@ -15,7 +15,7 @@ from pytrace.core.kernel_info import FunctionPrototype, KernelFunction, KernelIn
 from pytrace.core.numbers import parse_integer
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.probes.kinds import ProbeKind
-from pytrace.core.probes.targets import AnyTarget, FileTarget, ProbeTarget, TypedFunctionTarget
+from pytrace.core.probes.targets import AnyTarget, FileTarget, ProbeTarget, TypedFunctionTarget, UserTarget
 from pytrace.core.source import Span
 from pytrace.frontend.ast.probe_context import ProbeContext
 from pytrace.frontend.attach.points import contexts
@@ -101,6 +101,8 @@ class UserFunction(msgspec.Struct, frozen=True):
     inside: bool = False
     size: int = 0
     go: bool = False
+    address: int = 0
+    """Its virtual address in the file."""
 
 
 Subject = KernelFunction | FunctionPrototype | UserFunction | UsdtProbe
@@ -123,6 +125,11 @@ class Match(msgspec.Struct, frozen=True):
     """The number of the system call, if a raw tracepoint program traces it."""
     raw: bool = False
     """Whether a program of the raw tracepoint of the same name traces it."""
+
+    @property
+    def exits(self) -> bool:
+        """Whether this is an instruction at which a function is left."""
+        return isinstance(self.place, UserTarget) and self.place.leaving is not None
 
     def of(self, kind: type[T]) -> T:
         """The target, which is of the given class."""

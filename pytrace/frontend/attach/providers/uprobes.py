@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable
 
+import msgspec
 from msgspec.structs import replace
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import UserSymbol
 from pytrace.core.probes import instruction_starts
+from pytrace.core.probes.kinds import UPROBE
 from pytrace.core.probes.targets import UserTarget
 from pytrace.frontend.ast.probe_context import ProbeContext
 from pytrace.frontend.attach.points import contexts
@@ -227,17 +229,17 @@ class UserProbe(BinaryProvider):
         self, point: Point, path: str, symbol: UserSymbol, name: str, offset: int = 0, *, wild: bool = False
     ) -> Match:
         place = UserTarget(path, symbol.offset + offset, symbol=symbol.name, inside=offset > 0)
-        subject = UserFunction(path, symbol.name, offset > 0, symbol.size, symbol.go)
+        subject = UserFunction(path, symbol.name, offset > 0, symbol.size, symbol.go, symbol.address)
         return Match(point.kind, name, place, point.span, subject, wild)
 
     def apart(self, match: Match) -> Hashable:
-        return match.of(UserTarget).leaving is not None
+        return match.exits, match.of(UserTarget).go
 
     def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:
         function = match.subject
         assert isinstance(function, UserFunction), function
         strings = scope.config.max_strlen
-        if "retval" in uses and match.of(UserTarget).leaving is not None:
+        if "retval" in uses and match.exits and match.of(UserTarget).go:
             returned = scope.kernel.user_go_result(function.path, function.symbol)
             return contexts.go_returning(returned, scope.kernel, strings)
         if match.kind.returns and "retval" in uses:
@@ -245,7 +247,7 @@ class UserProbe(BinaryProvider):
             if result is None:
                 for problem in scope.kernel.user_debug_problems(function.path):
                     scope.diagnostics.warn(f"{problem}, so the type of retval is not known", match.span)
-            return contexts.returning(result, scope.kernel)
+            return replace(contexts.returning(result, scope.kernel), reads_result=True)
         if match.kind.returns or function.inside or not uses.args:
             return ProbeContext(ctx_type=contexts.registers(scope.kernel) if "ctx" in uses else None)
         parameters = scope.kernel.user_parameters(function.path, function.symbol)
@@ -259,23 +261,92 @@ class UserProbe(BinaryProvider):
 
 
 def _leaving(point: Point, matches: list[Match], scope: Scope) -> list[Match]:
-    """The targets of uretprobes, with functions of Go traced at their return instructions.
+    """The targets of uretprobes: the instructions at which functions are left, where these are known.
 
-    A uretprobe replaces the return address on the stack. Go moves stacks, and its runtime ends the program when it
-    meets an address that it does not know (golang/go#22008). Functions of C in the same binary run on stacks of
-    threads.
+    The kernel's uretprobe replaces the return address on the stack. An exception, a panic of Rust or ``pthread_cancel``
+    that has to pass through the function meets an address that no unwind table knows, which ends the program or leaves
+    out its handlers; and the kernel does not replace more than 64 of a task. Go moves stacks, and its runtime ends the
+    program when it meets such an address (golang/go#22008). Ahead-of-time files have the kernel's, as their binaries
+    may change.
     """
-    if not scope.attaching or scope.options.unsafe:
+    if not scope.attaching:
         return matches
     leaving: list[Match] = []
+    replacing: list[_Left] = []
+    unseen: list[_Left] = []
     for match in matches:
         function = match.subject
         assert isinstance(function, UserFunction), function
-        leaving += _at_returns(match, function, point, scope) if function.go else [match]
+        if function.go:
+            leaving += [match] if scope.options.unsafe else _returns_of_go(match, function, point, scope)
+            continue
+        if scope.options.ahead:
+            leaving.append(match)
+            continue
+        place = match.of(UserTarget)
+        symbol = UserSymbol(function.symbol, function.address, place.offset, function.size)
+        found = scope.kernel.user_exits(function.path, symbol)
+        if found.problem and not (found.exits and found.unwound):
+            # Exceptions do not pass through the few of the C library's functions that are left (calloc, iconv …).
+            if scope.options.verbose or function.path not in scope.kernel.binaries("libc", None):
+                replacing.append(_Left(function.symbol, found.problem))
+            leaving.append(match)
+            continue
+        if found.problem:
+            unseen.append(_Left(function.symbol, found.problem))
+        elif not found.exits and not match.wild:
+            hint = f"it ends by a call that does not return: {UPROBE} probes its start"
+            scope.missing(f"{function.symbol} does not return: it has no return instruction", point.span, [hint])
+        leaving += [
+            replace(
+                match,
+                place=replace(place, offset=item.offset, leaving=item.distance, way=item.way, condition=item.condition),
+            )
+            for item in found.exits
+        ]
+    _warn_of(replacing, _REPLACING, point, scope)
+    _warn_of(unseen, _UNSEEN, point, scope)
     return leaving
 
 
-def _at_returns(match: Match, function: UserFunction, point: Point, scope: Scope) -> list[Match]:
+class _Left(msgspec.Struct, frozen=True):
+    """A function that is not traced at all of its exits, and why."""
+
+    name: str
+    why: str
+
+
+_REPLACING = (
+    "the return address of {0} is replaced, as {1}: an exception or pthread_cancel that passes through ends the "
+    "program or leaves out its handlers, and returns of more than 64 nested calls are not seen"
+)
+_UNSEEN = "returns of {0} are taken to be where it jumps to another function, as {1}: retval is not known there"
+_NAMED = 3
+"""Functions that a warning names."""
+
+
+_OF_STARTUP = frozenset({
+    "_init", "_fini", "_start", "deregister_tm_clones", "register_tm_clones", "__do_global_dtors_aux", "frame_dummy",
+})  # fmt: skip
+"""What the linker adds to every program from ``crt1.o`` and the like: it runs once, before and after all others."""
+
+
+def _warn_of(functions: list[_Left], message: str, point: Point, scope: Scope) -> None:
+    """Warn of functions that have a problem, once for an attach point."""
+    functions = [item for item in functions if item.name not in _OF_STARTUP]
+    if not functions or scope.quiet:
+        return
+    names = ", ".join(item.name for item in functions[:_NAMED])
+    more = len(functions) - _NAMED
+    subject = f"{names} and {more} more functions" if more > 0 else names
+    hints = () if len(functions) == 1 or scope.options.verbose else ("-v says why for each function",)
+    scope.diagnostics.warn(message.format(subject, functions[0].why), point.span, hints=hints)
+    if scope.options.verbose:
+        for item in functions[1:]:
+            scope.diagnostics.note(f"{item.name}: {item.why}", point.span)
+
+
+def _returns_of_go(match: Match, function: UserFunction, point: Point, scope: Scope) -> list[Match]:
     """One target for each return instruction of a function of Go; functions of a pattern may have none."""
     place = match.of(UserTarget)
     code = scope.kernel.user_code(place.path, place.offset, function.size)
@@ -288,7 +359,7 @@ def _at_returns(match: Match, function: UserFunction, point: Point, scope: Scope
     if not returns and not match.wild:
         message = f"{function.symbol} does not return: it has no return instruction"
         return scope.error(message, point.span, ["a function of Go is traced at its return instructions"])
-    return [replace(match, place=replace(place, offset=place.offset + at, leaving=at)) for at in returns]
+    return [replace(match, place=replace(place, offset=place.offset + at, leaving=at, go=True)) for at in returns]
 
 
 _RETURNS = frozenset({0xC2, 0xC3})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytrace.core.kernel_info import UserSymbol
-from pytrace.core.probes.targets import UserTarget
+from pytrace.core.probes.targets import UserTarget, Way
 from pytrace.core.types import INT32, INT64
 from pytrace.frontend.ast.probe_context import RegisterLocation
 from tests.frontend.expanding import Expanded
@@ -189,13 +189,69 @@ def test_functions_of_go_are_traced_at_their_return_instructions(name: str) -> N
     assert {target.probe for target in unit.targets} == {"uretprobe:/bin/app:main.work"}
 
 
-def test_functions_of_c_in_a_go_program_return_by_their_address() -> None:
-    kernel = RecordedKernel(symbols={"/bin/app": GO}, code_at=RETURNS)
+def test_functions_of_c_in_a_go_program_have_programs_of_their_own() -> None:
+    kernel = RecordedKernel(symbols={"/bin/app": GO}, code_at={**RETURNS, 0x1200: b"\x90\xc3"})
     units = Expanded("uretprobe:/bin/app:* { }", kernel).units
-    assert [[target.of(UserTarget).leaving for target in unit.targets] for unit in units] == [[1, 9], [None]]
+    places = [[target.of(UserTarget) for target in unit.targets] for unit in units]
+    assert [[(place.leaving, place.go) for place in group] for group in places] == [
+        [(1, True), (9, True)],
+        [(1, False)],
+    ]
     assert Expanded("uprobe:/bin/app:main.work { }", kernel).unit.targets[0].of(UserTarget).leaving is None
     unsafe = Expanded("uretprobe:/bin/app:main.work { }", kernel, unsafe=True).unit
     assert unsafe.targets[0].of(UserTarget).leaving is None
+
+
+EXITS = (
+    UserSymbol("plain", 0x401000, 0x1000, 3),
+    UserSymbol("tail", 0x401010, 0x1010, 5),
+    UserSymbol("_Z4tailv", 0x401020, 0x1020, 6),
+    UserSymbol("odd", 0x401030, 0x1030, 1),
+    UserSymbol("never", 0x401040, 0x1040, 2),
+)
+EXIT_CODE = {
+    0x1000: bytes.fromhex("90c3c3"), 0x1010: bytes.fromhex("e900ffffff"), 0x1020: bytes.fromhex("7401c3ffe0c3"),
+    0x1030: b"\x06", 0x1040: bytes.fromhex("0f0b"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "exits", "warning"),
+    [
+        ("plain", [(1, Way.RETURN), (2, Way.RETURN)], ""),
+        ("tail", [(None, Way.RETURN)], "the return address of tail is replaced, as it jumps to"),
+        ("odd", [(None, Way.RETURN)], "the return address of odd is replaced, as 0x06 is not an instruction"),
+        ("_Z4tailv", [(2, Way.RETURN), (5, Way.RETURN), (3, Way.JUMP)], "retval is not known there"),
+    ],
+)
+def test_returns_are_the_instructions_that_leave_a_function(
+    name: str, exits: list[tuple[int | None, Way]], warning: str
+) -> None:
+    kernel = RecordedKernel(symbols={"/bin/app": EXITS}, code_at=EXIT_CODE)
+    found = Expanded(f"uretprobe:/bin/app:{name} {{ }}", kernel)
+    places = [target.of(UserTarget) for target in found.unit.targets]
+    assert [(place.leaving, place.way) for place in places] == exits
+    start = next(item.offset for item in EXITS if item.name == name)
+    assert [place.offset for place in places] == [start + (at or 0) for at, _ in exits]
+    assert [warning in text for text in found.warnings] == ([True] if warning else [])
+    listed = Expanded(f"uretprobe:/bin/app:{name} {{ }}", kernel, mode="list").unit
+    assert [target.of(UserTarget).leaving for target in listed.targets] == [None]
+
+
+def test_functions_without_returns_are_not_probed() -> None:
+    kernel = RecordedKernel(symbols={"/bin/app": EXITS}, code_at=EXIT_CODE)
+    assert "never does not return" in Expanded("uretprobe:/bin/app:never { }", kernel).errors[0]
+    wild = Expanded("uretprobe:/bin/app:* { }", kernel)
+    assert not wild.errors
+    assert "tail, odd" in wild.warnings[0]
+    assert not any("never" in name for name in wild.names)
+
+
+def test_exits_without_cookies_have_a_program_each() -> None:
+    kernel = RecordedKernel(
+        symbols={"/bin/app": EXITS}, code_at=EXIT_CODE, features=FEATURES - {"get_attach_cookie"}
+    )
+    assert len(Expanded("uretprobe:/bin/app:plain { }", kernel).units) == 2
 
 
 def test_functions_of_go_that_do_not_return() -> None:

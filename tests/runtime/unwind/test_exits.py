@@ -1,0 +1,107 @@
+"""Exits of functions that compilers made: parts, tables of jumps, functions that jump to others."""
+
+from __future__ import annotations
+
+import platform
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from pytrace.core.probes.function_exits import FunctionExits
+from pytrace.core.probes.targets import Way
+from pytrace.runtime.binaries.user_binary import Binary
+from pytrace.runtime.unwind.exits import ExitFinder
+from tests.support.compile import compiled, tool
+
+pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="code of x86-64")
+
+TEXT = r"""
+#include <stdio.h>
+#define APART __attribute__((noinline, noclone))
+typedef int (*function)(int);
+volatile function chosen;
+volatile int sink;
+int leaf(int x);
+APART int leaf(int x) { if (x > 5) { sink = x; return x * 2; } sink = 1; return 3; }
+APART int tail(int x) { sink = x; return leaf(x + 1); }
+APART int chain(int x) { sink = 2; return tail(x - 1); }
+APART int maybe(int x) { sink = 3; if (x & 1) return leaf(x); return 7; }
+APART int pointer(int x) { sink = 4; return chosen(x); }
+APART int other_file(int x) { sink = 5; return putchar(x); }
+APART int through(int x) { sink = 6; return other_file(x + 1); }
+APART __attribute__((noreturn)) void never(void) { sink = 7; __builtin_trap(); }
+APART int rare(int x) {
+    if (__builtin_expect(x == 77, 0)) { printf("rare %d\n", x); sink = fputs("very", stderr); return sink + x; }
+    sink = 8; return x;
+}
+APART int table(int x) {
+    switch (x) {
+    case 0: sink = 11; return 9; case 1: puts("b"); return 4; case 2: sink = 3; return 12; case 3: sink = 8; return 1;
+    case 4: sink = 21; return 6; case 5: puts("d"); return 3; case 6: sink = 4; return 22; case 7: sink = 9; return 2;
+    }
+    return sink;
+}
+int main(int n, char **v) {
+    chosen = leaf;
+    return leaf(n) + tail(n) + chain(n) + maybe(n) + pointer(n) + through(n) + rare(n) + table(n);
+}
+"""
+
+
+@pytest.fixture(scope="module", params=["gcc", "clang"])
+def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp(request.param)
+    return compiled(folder, "program", TEXT, "-O2", "-Wno-all", compiler=request.param)
+
+
+class Exits:
+    """The exits of the functions of a program."""
+
+    def __init__(self, path: Path, names: Path | None = None) -> None:
+        self._symbols = Binary.open(str(names or path))
+        self._finder = ExitFinder(Binary.open(str(path)))
+
+    def of(self, name: str) -> FunctionExits:
+        (symbol,) = self._symbols.functions(name)
+        return self._finder.exits(symbol.address, symbol.size)
+
+    def ways(self, name: str) -> Counter[Way]:
+        return Counter(item.way for item in self.of(name).exits)
+
+
+def test_functions_that_compilers_make(program: Path) -> None:
+    exits = Exits(program)
+    leaf = exits.ways("leaf")[Way.RETURN]
+    assert exits.ways("leaf") == {Way.RETURN: leaf}
+    for name, returns in (("tail", 0), ("chain", 0), ("maybe", 1)):
+        ways = exits.ways(name)
+        assert (ways[Way.MARK], ways[Way.ELSEWHERE], ways[Way.RETURN]) == (1, leaf, returns), name
+    assert {item.offset for item in exits.of("chain").exits if item.way is Way.ELSEWHERE} == {
+        item.offset for item in exits.of("leaf").exits
+    }
+    reasons = {"pointer": "address it computes", "other_file": "another file", "through": "another file"}
+    for name, reason in reasons.items():
+        found = exits.of(name)
+        assert reason in found.problem
+        assert [item.way for item in found.exits] == [Way.JUMP]
+        assert not found.unwound
+    assert exits.of("never") == FunctionExits()
+    for name in ("rare", "table", "main"):
+        assert not exits.of(name).problem, exits.of(name)
+        assert set(exits.ways(name)) <= {Way.RETURN, Way.MARK, Way.ELSEWHERE}
+    assert exits.ways("table")[Way.RETURN]
+
+
+def test_parts_without_symbols(program: Path, tmp_path: Path) -> None:
+    """A stripped program has the same exits: where its functions and parts end, the unwind table says."""
+    stripped = tmp_path / "stripped"
+    tool("strip", "-o", stripped, program)
+    with_symbols, without = Exits(program), Exits(stripped, program)
+    for name in ("leaf", "tail", "chain", "maybe", "rare", "table", "pointer", "other_file"):
+        assert set(without.of(name).exits) == set(with_symbols.of(name).exits), name
+
+
+def test_exceptions_pass_through_c_plus_plus(tmp_path: Path) -> None:
+    text = 'extern "C" int f(int x) { try { if (x) throw x; } catch (int) { x = 2; } return x; } int main() { f(1); }'
+    assert Exits(compiled(tmp_path, "thrower", text, "-O2", language="c++")).of("f").unwound
