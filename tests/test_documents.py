@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,14 @@ def test_builtins_that_bpftrace_lacks_are_differences() -> None:
     text = (ROOT / "docs" / "differences.md").read_text()
     own = [row.name for row in BUILTINS if row.yields]
     assert not [name for name in own if not re.search(rf"`{name}(?:\(|`)", text)]
+
+
+def test_nothing_tells_users_to_install_another_project() -> None:
+    """``pytrace`` on PyPI is not ours: a checkout, a wheel or the packages themselves are named instead."""
+    files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    stranger = re.compile(r"pip3?\s+install\s+[^`\n]*?(?<![\w./-])['\"]?pytrace(?:\[|['\"`\s]|$)", re.MULTILINE)
+    texts = {name: (ROOT / name).read_text(errors="replace") for name in files if (ROOT / name).is_file()}
+    assert not {name: match[0] for name, text in texts.items() if (match := stranger.search(text))}
 
 
 ALL = [*DOCUMENTS, *sorted((ROOT / "docs").glob("tools/*.md")), ROOT / "CHANGELOG.md"]

@@ -21,6 +21,7 @@ from pytrace.agent.host_facts import HostFacts
 from pytrace.agent.inbox import Inbox, Signals, end_requests
 from pytrace.agent.naming import Naming
 from pytrace.agent.outbox import Outbox
+from pytrace.base import extras
 from pytrace.core.costs import RunCost
 from pytrace.core.diagnostics import Error, MisfitError, TraceError, render_error
 from pytrace.core.kernel_facts import MOST_CPUS
@@ -123,7 +124,7 @@ class Agent:
         try:
             from pytrace.agent import gateway  # needs an extra
         except ImportError as error:
-            hints = ("pip install 'pytrace[fleet]'",)
+            hints = (extras.hint("fleet"),)
             raise TraceError(f"a gateway needs ClusterShell: {error}", hints=hints) from None
         return gateway.Gateway(relay, self._input, self._outbox, self._signals).serve()
 

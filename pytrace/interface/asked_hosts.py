@@ -9,6 +9,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from pytrace.base import extras
 from pytrace.core.diagnostics import TraceError
 from pytrace.remote.carriage import AGENT, Carriage, Stopping
 from pytrace.remote.controller import Controller
@@ -46,7 +47,7 @@ def of_node_set(nodes: str | Iterable[str], by: str | None, carriage: Carriage, 
     try:
         from pytrace.remote import clustershell  # an extra
     except ImportError as error:
-        hints = ("pip install 'pytrace[fleet]'",)
+        hints = (extras.hint("fleet"),)
         raise TraceError(f"asking hosts needs ClusterShell: {error}", hints=hints) from None
     names = clustershell.names(nodes if isinstance(nodes, str) else ",".join(nodes))
     label = clustershell.label(by, names)
@@ -71,7 +72,7 @@ def of_cluster(cluster: Cluster, by: str | None, command: str) -> AskedHosts:
     try:
         from pytrace.remote.kubernetes import kubernetes_api, kubernetes_carrier  # an extra
     except ImportError as error:
-        hints = ("pip install 'pytrace[kubernetes]'",)
+        hints = (extras.hint("kubernetes"),)
         raise TraceError(f"asking a cluster needs the Kubernetes client: {error}", hints=hints) from None
     access = kubernetes_api.Client(cluster, command or AGENT)
     labels = access.nodes()

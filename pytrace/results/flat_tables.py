@@ -1,6 +1,6 @@
 """Tables with a Python list for each column, and what other libraries make of them: Arrow, pandas, Polars.
 
-The libraries are imported when they are asked for; ``pip install 'pytrace[arrow]'`` (``pandas``, ``polars``) brings
+The libraries are imported when they are asked for; the extra ``arrow`` (``pandas``, ``polars``) brings
 them.
 """
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from pytrace.base import extras
 from pytrace.core.diagnostics import TraceError
 
 if TYPE_CHECKING:
@@ -112,8 +113,7 @@ def library(name: str, extra: str) -> Any:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        hint = f"pip install 'pytrace[{extra}]'"
-        raise TraceError(f"this needs the Python package {error.name}", hints=(hint,)) from None
+        raise TraceError(f"this needs the Python package {error.name}", hints=(extras.hint(extra),)) from None
 
 
 _SIGNED = (-(1 << 63), (1 << 63) - 1)

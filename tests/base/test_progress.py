@@ -107,7 +107,8 @@ def test_blocked_signals_are_as_before() -> None:
         "with progress.step('counting'): pass\n"
         "print(signal.pthread_sigmask(signal.SIG_BLOCK, ()), signal.sigpending())\n"
     )
-    assert text == "set() set()\r\n"
+    # On a busy machine the step takes long enough to be shown, and is taken back.
+    assert text.rpartition("\x1b[K")[2] == "set() set()\r\n"
 
 
 def test_nothing_in_pipes_and_on_dumb_terminals() -> None:

@@ -9,6 +9,7 @@ from typing import BinaryIO, TypeAlias
 
 import msgspec
 
+from pytrace.base import extras
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.render.portable import Held
@@ -105,8 +106,8 @@ class Format(msgspec.Struct, frozen=True):
         try:
             importlib.import_module(self.library)
         except ModuleNotFoundError as error:
-            hint = f"pip install 'pytrace[{self.extra}]'"
-            raise TraceError(f"format {self.name} needs the Python package {error.name}", hints=(hint,)) from None
+            message = f"format {self.name} needs the Python package {error.name}"
+            raise TraceError(message, hints=(extras.hint(self.extra),)) from None
         return self.write
 
     def settings(self, text: str) -> dict[str, str]:
