@@ -26,7 +26,7 @@ from pytrace.core.types import AGGREGATIONS, Stack, Type, USym, decoded, parts, 
 P = TypeVar("P", bound=ProbeTarget)
 
 MAGIC = b"PYTRACE\n"
-FORMAT = 9
+FORMAT = 10
 """Incremented whenever ELF conventions, manifest or event layouts change."""
 
 
@@ -256,8 +256,11 @@ class SessionData(msgspec.Struct, frozen=True):
     and *wall* (what to add to the boot clock for atomic and for wall time) and *root* (the process of ``-p`` or ``-c``,
     for ``--follow``), and from *filters* on the values of process filters
     (``core.options.process_filters.ProcessFilters.pack``). While it runs it moves *deadline* on, the tick of the timer
-    (``jiffies``) after which programs return at once (``codegen.services.watchdog``). It reads *exit*: 1 more than the
-    status of an ``exit()`` for whose event there was no room.
+    (``jiffies``) after which programs return at once (``codegen.services.watchdog``). *own* is the tracer's process.
+
+    *exit* is not 0 when programs are to return at once for ever. Its high half is :data:`EXITED` after an ``exit()``,
+    from which on only the tracer's own system calls and functions that have begun are seen until it knows, and
+    :data:`STOPPED` for all. The low half is 1 more than the status of an ``exit()`` for whose event there was no room.
     """
 
     section: str
@@ -268,7 +271,12 @@ class SessionData(msgspec.Struct, frozen=True):
     root: int
     exit: int
     deadline: int
+    own: int
     filters: int
+
+
+EXITED, STOPPED = 1 << 32, 2 << 32
+"""Values of :attr:`SessionData.exit` besides the status."""
 
 
 # ---------------------------------------------------------------------------------------------- optional sections

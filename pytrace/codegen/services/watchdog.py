@@ -1,4 +1,4 @@
-"""The watchdog in programs: without a tracer that runs, they return at once.
+"""Programs return at once after ``exit()``, while they are detached, and without a tracer that runs (the watchdog).
 
 The tracer moves a deadline in the session data on as long as it runs (:mod:`pytrace.runtime.session.heartbeat`). A
 program that runs after it counts the hit as skipped and does nothing else. The clock is the tick of the timer, as the
@@ -8,9 +8,11 @@ from memory that other CPUs rarely write, and a comparison.
 
 from __future__ import annotations
 
+from pytrace.codegen.emit.current_task import process_ids
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.storage.data_sections import SESSION
+from pytrace.core.manifest import EXITED, STOPPED
 from pytrace.core.probes.kinds import Context
 
 SKIPPED = "skipped"
@@ -18,7 +20,7 @@ SKIPPED = "skipped"
 
 
 def check(e: Emitter) -> None:
-    """End the program after the deadline.
+    """End the program after ``exit()`` and after the deadline.
 
     It comes after the process filters, so that only hits of the traced processes are counted, and before the predicate,
     which may be of any length. Programs that the tracer itself runs, or a reader of an iterator, have no such check,
@@ -27,5 +29,22 @@ def check(e: Emitter) -> None:
     unit, kind = e.program.unit, e.program.unit.kind
     if kind.special or kind.context is Context.ITERATOR or not (unit.body.statements or unit.body.value):
         return
+    _unless_stopped(e)
     now = e.b.helper(helpers.JIFFIES64)
     e.end_early(e.b.icmp("ule", now, e.b.load(e.session(SESSION.deadline))), counted=SKIPPED)
+
+
+def _unless_stopped(e: Emitter) -> None:
+    """End the program after ``exit()``.
+
+    The tracer waits for events in a system call then, whose return is seen: a map of calls that have begun would keep
+    it.
+    """
+    b = e.b
+    word = b.load(e.session(SESSION.exit))
+    with b.unless(b.icmp("ult", word, EXITED), likely=True):
+        process, _ = process_ids(e, "tracer")
+        own = b.icmp("eq", process, b.load(e.session(SESSION.own)))
+        with b.unless(b.both(own, b.icmp("ult", word, STOPPED)), likely=False):
+            e.end()
+    b.new_prologue()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import time
 
 from msgspec.structs import replace
 
-from pytrace.core.manifest import SessionData
+from pytrace.core.manifest import EXITED, STOPPED, SessionData
 from pytrace.core.options.process_filters import NOT_YET, PROCESS_MAP, UNROLLED, ProcessFilters
 from pytrace.core.options.run_options import RunOptions
 from pytrace.runtime.abi import bpf_maps
@@ -16,6 +17,30 @@ from pytrace.runtime.load.loaded_script import LoadedScript
 
 NEVER = (1 << 64) - 1
 """A deadline of the watchdog that is never reached."""
+
+
+def stop(loaded: LoadedScript, *, exited: bool = False) -> None:
+    """Have all programs return at once; with *exited* only if an ``exit()`` has stopped those of other processes.
+
+    Detaching takes long, and what it does would be traced by those that are detached last: maps would keep calls that
+    have begun and not returned.
+    """
+    data = loaded.manifest.session
+    if data is None:
+        return
+    with loaded.section(data.section)[data.exit : data.exit + 8] as memory, memory.cast("Q") as word:
+        value = word[0]
+        if value < STOPPED and (value >= EXITED or not exited):
+            word[0] = STOPPED | (value & (EXITED - 1))
+
+
+def exit_status(loaded: LoadedScript) -> int | None:
+    """The status of an ``exit()`` for whose event there was no room; None without one."""
+    data = loaded.manifest.session
+    if data is None:
+        return None
+    (word,) = struct.unpack_from("=Q", loaded.section(data.section), data.exit)
+    return (word & (EXITED - 1)) - 1 if word & (EXITED - 1) else None
 
 def fill(loaded: LoadedScript, options: RunOptions, command: int | None) -> None:
     """Write the session data that programs read: start of the run, clocks, and processes (docs/architecture.md)."""
@@ -31,6 +56,7 @@ def fill(loaded: LoadedScript, options: RunOptions, command: int | None) -> None
     root = options.filters.pid if command is None else command
     struct.pack_into("=Q", memory, data.root, root or 0)
     struct.pack_into("=Q", memory, data.deadline, NEVER)
+    struct.pack_into("=Q", memory, data.own, os.getpid())
     if options.filters != ProcessFilters():
         _fill_filters(loaded, data, options)
 

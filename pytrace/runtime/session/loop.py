@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import struct
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.probes.kinds import BEGIN, BENCH, END, ITER, SELF, TEST
+from pytrace.runtime.load import session_data
 from pytrace.runtime.session.resources import Resources
 from pytrace.runtime.session.services.losses import REPORT_EVERY
 
@@ -140,6 +140,8 @@ class RunLoop:
         for service in services:
             longest = service.pause(longest)
         ready = run.consumer.wait(run.loop, longest)
+        # The tracer's own calls are over: what it does from now on is none of the time until exit().
+        session_data.stop(run.loaded, exited=True)
         for service in services:
             service.woken(ready)
         handled = run.consumer.turn()
@@ -179,9 +181,6 @@ class RunLoop:
 
     def _look_for_exit(self) -> None:
         """Check for an ``exit()`` whose event did not fit the ring."""
-        loaded = self._run.loaded
-        data = loaded.manifest.session
-        if data is not None:
-            (word,) = struct.unpack_from("=Q", loaded.section(data.section), data.exit)
-            if word:
-                self._run.renderer.exit(word - 1)
+        status = session_data.exit_status(self._run.loaded)
+        if status is not None:
+            self._run.renderer.exit(status)

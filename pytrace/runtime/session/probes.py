@@ -12,6 +12,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.options.run_options import RunOptions
 from pytrace.core.probes.kinds import known_kind
 from pytrace.runtime.abi import perf
+from pytrace.runtime.load import session_data
 from pytrace.runtime.load.loaded_script import LoadedScript
 from pytrace.runtime.session.services.losses import Key, NoHeartbeat
 from pytrace.runtime.session.services.processes import Processes
@@ -177,7 +178,8 @@ class Probes:
             opened.detach(self._loaded.manifest.programs[index].symbol)
 
     def detach(self) -> None:
-        """Detach all probes, if they are attached."""
+        """Detach all probes, if they are attached. Programs return at once from the first moment on."""
+        session_data.stop(self._loaded)
         self.missed()
         self._miss_readers.clear()
         with progress.step("detaching probes"):

@@ -202,7 +202,7 @@ def test_the_command_runs_unless_the_script_has_ended(exits: bool, fake: Make) -
 
 
 def test_an_exit_for_whose_event_there_was_no_room(fake: Make) -> None:
-    run = fake(PROBE, session=SessionData("session", 0, 8, 16, 24, 32, 40, 48, 64))
+    run = fake(PROBE, session=SessionData("session", 0, 8, 16, 24, 32, 40, 48, 56, 64))
     memory = bytearray(48)
     run.loaded.sections["session"] = memoryview(memory)
     loop = RunLoop(run.resources)

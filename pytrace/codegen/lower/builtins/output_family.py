@@ -12,6 +12,7 @@ from pytrace.codegen.lower import expressions
 from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.storage.data_sections import SESSION
 from pytrace.core.diagnostics import InternalError
+from pytrace.core.manifest import EXITED
 from pytrace.core.types import INT64, VOID, AddressSpace, Pointer, String
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import DebugFormat
@@ -20,13 +21,23 @@ PACKET_MOST = 65535
 """Maximum size of a packet that skboutput copies."""
 
 
+_COMMANDS = ("system", "cat")
+"""Kinds of events that the tracer handles by running a command or reading a file."""
+
+
 def _exit(e: Emitter, node: nodes.Call | nodes.Identifier) -> Operand:
-    """The event may be lost if the ring is full, so a flag in the session data is set as well."""
+    """Programs stop, and the status is kept in the session data if the ring has no room for the event.
+
+    Commands that the script asked for are run, and traced, before the tracer ends: then programs go on until it does.
+    """
     codes = [e.number(item) for item in e.checked.event_arguments.get(node, ())]
     status = e.b.op("and", codes[0], 255) if codes else 0
     word = e.session(SESSION.exit)
     operands = [Scalar(code, type_) for code, type_ in zip(codes, e.checked.events[node].args, strict=True)]
-    events.send(e, e.checked.events[node], operands, lambda: e.b.store(e.b.add(status, 1), word))
+    stopped = 0 if any(spec.kind in _COMMANDS for spec in e.checked.event_list) else EXITED
+    if stopped:
+        e.b.store(stopped, word)
+    events.send(e, e.checked.events[node], operands, lambda: e.b.store(e.b.add(status, 1 + stopped), word))
     e.leave(None)
     return Nothing(VOID)
 
