@@ -250,7 +250,7 @@ class Sampling(msgspec.Struct, frozen=True):
 
 
 class SessionData(msgspec.Struct, frozen=True):
-    """Offsets of a running session's values (``u64`` each) in the data section *section*.
+    """Offsets of a running session's values in the data section *section*; ``u64`` but for *exit* and *stopped*.
 
     The session writes, before begin probes run, *start* (boot-clock nanoseconds), *cpid* (the ``-c`` child or 0), *tai*
     and *wall* (what to add to the boot clock for atomic and for wall time) and *root* (the process of ``-p`` or ``-c``,
@@ -258,9 +258,9 @@ class SessionData(msgspec.Struct, frozen=True):
     (``core.options.process_filters.ProcessFilters.pack``). While it runs it moves *deadline* on, the tick of the timer
     (``jiffies``) after which programs return at once (``codegen.services.watchdog``). *own* is the tracer's process.
 
-    *exit* is not 0 when programs are to return at once for ever. Its high half is :data:`EXITED` after an ``exit()``,
-    from which on only the tracer's own system calls and functions that have begun are seen until it knows, and
-    :data:`STOPPED` for all. The low half is 1 more than the status of an ``exit()`` for whose event there was no room.
+    It reads *exit* (``u32``): 1 more than the status of an ``exit()`` for whose event there was no room. *stopped*
+    (``u32``) is not 0 when programs are to return at once for ever: :data:`EXITED` after an ``exit()``, when only those
+    that the tracer's own process runs go on until it knows, :data:`STOPPED` for all.
     """
 
     section: str
@@ -270,13 +270,14 @@ class SessionData(msgspec.Struct, frozen=True):
     wall: int
     root: int
     exit: int
+    stopped: int
     deadline: int
     own: int
     filters: int
 
 
-EXITED, STOPPED = 1 << 32, 2 << 32
-"""Values of :attr:`SessionData.exit` besides the status."""
+EXITED, STOPPED = 1, 2
+"""Values of ``SessionData.stopped``."""
 
 
 # ---------------------------------------------------------------------------------------------- optional sections

@@ -46,8 +46,9 @@ def test_unkeyed_count_calls_no_map_helper() -> None:
     code = section.data()
     # An instruction is 8 bytes; 0x85 is a call, whose immediate is the helper's number.
     calls = [int.from_bytes(code[at + 4 : at + 8], "little") for at in range(0, len(code), 8) if code[at] == 0x85]
-    assert sorted(calls) == [8, 118], "bpf_get_smp_processor_id, and the watchdog's bpf_jiffies64, which is inlined"
-    assert len(code) // 8 < 25
+    # The one of the current process is for the time after exit() alone.
+    assert sorted(calls) == [8, 14, 118], "bpf_get_smp_processor_id, and the watchdog's bpf_jiffies64, which is inlined"
+    assert len(code) // 8 < 35
 
 
 def exchanges(script: CompiledScript) -> int:

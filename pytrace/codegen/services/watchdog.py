@@ -12,7 +12,7 @@ from pytrace.codegen.emit.current_task import process_ids
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.storage.data_sections import SESSION
-from pytrace.core.manifest import EXITED, STOPPED
+from pytrace.core.manifest import EXITED
 from pytrace.core.probes.kinds import Context
 
 SKIPPED = "skipped"
@@ -41,10 +41,10 @@ def _unless_stopped(e: Emitter) -> None:
     it.
     """
     b = e.b
-    word = b.load(e.session(SESSION.exit))
-    with b.unless(b.icmp("ult", word, EXITED), likely=True):
+    stopped = b.load(e.session(SESSION.stopped), 32)
+    with b.unless(b.icmp("eq", stopped, 0), likely=True):
         process, _ = process_ids(e, "tracer")
         own = b.icmp("eq", process, b.load(e.session(SESSION.own)))
-        with b.unless(b.both(own, b.icmp("ult", word, STOPPED)), likely=False):
+        with b.unless(b.both(own, b.icmp("eq", stopped, EXITED)), likely=False):
             e.end()
     b.new_prologue()

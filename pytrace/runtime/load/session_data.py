@@ -28,10 +28,9 @@ def stop(loaded: LoadedScript, *, exited: bool = False) -> None:
     data = loaded.manifest.session
     if data is None:
         return
-    with loaded.section(data.section)[data.exit : data.exit + 8] as memory, memory.cast("Q") as word:
-        value = word[0]
-        if value < STOPPED and (value >= EXITED or not exited):
-            word[0] = STOPPED | (value & (EXITED - 1))
+    with loaded.section(data.section)[data.stopped : data.stopped + 4] as memory, memory.cast("I") as word:
+        if word[0] == EXITED or not exited:
+            word[0] = STOPPED
 
 
 def exit_status(loaded: LoadedScript) -> int | None:
@@ -39,8 +38,8 @@ def exit_status(loaded: LoadedScript) -> int | None:
     data = loaded.manifest.session
     if data is None:
         return None
-    (word,) = struct.unpack_from("=Q", loaded.section(data.section), data.exit)
-    return (word & (EXITED - 1)) - 1 if word & (EXITED - 1) else None
+    (word,) = struct.unpack_from("=I", loaded.section(data.section), data.exit)
+    return word - 1 if word else None
 
 def fill(loaded: LoadedScript, options: RunOptions, command: int | None) -> None:
     """Write the session data that programs read: start of the run, clocks, and processes (docs/architecture.md)."""

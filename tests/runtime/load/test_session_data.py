@@ -9,12 +9,12 @@ from typing import Any, cast
 
 import pytest
 
-from pytrace.core.manifest import SessionData
+from pytrace.core.manifest import EXITED, STOPPED, SessionData
 from pytrace.core.options.process_filters import NOT_YET, ProcessFilters
 from pytrace.core.options.run_options import RunOptions
 from pytrace.runtime.load import session_data
 
-PLACES = SessionData("session", start=0, cpid=8, tai=16, wall=24, root=32, exit=40, deadline=48, own=56, filters=64)
+PLACES = SessionData("session", start=0, cpid=8, tai=16, wall=24, root=32, exit=40, stopped=44, deadline=48, own=56, filters=64)
 CLOCKS = {time.CLOCK_BOOTTIME: 0, time.CLOCK_TAI: 37_000_000_000, time.CLOCK_REALTIME: 1_000_000_000}
 
 
@@ -54,3 +54,18 @@ def test_values_of_filters_are_in_the_session_data() -> None:
     session_data.fill(cast(Any, loaded), waits, None)
     assert struct.unpack_from("=Q", memory, PLACES.root) == (NOT_YET,)
     assert bytes(memory[PLACES.filters : PLACES.filters + 16]) == b"ls".ljust(16, b"\0")
+
+
+@pytest.mark.parametrize(("before", "exited", "after"), [
+    (0, False, STOPPED), (0, True, 0), (EXITED, True, STOPPED), (EXITED, False, STOPPED), (STOPPED, True, STOPPED),
+])  # fmt: skip
+def test_programs_are_stopped(before: int, exited: bool, after: int) -> None:
+    memory = bytearray(128)
+    struct.pack_into("=II", memory, PLACES.exit, 8, before)
+    loaded = cast(Any, SimpleNamespace(manifest=SimpleNamespace(session=PLACES), section=lambda _: memoryview(memory)))
+    session_data.stop(loaded, exited=exited)
+    assert struct.unpack_from("=II", memory, PLACES.exit) == (8, after)
+    assert session_data.exit_status(loaded) == 7
+    nothing = cast(Any, SimpleNamespace(manifest=SimpleNamespace(session=None)))
+    session_data.stop(nothing)
+    assert session_data.exit_status(nothing) is None

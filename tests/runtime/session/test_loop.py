@@ -202,13 +202,13 @@ def test_the_command_runs_unless_the_script_has_ended(exits: bool, fake: Make) -
 
 
 def test_an_exit_for_whose_event_there_was_no_room(fake: Make) -> None:
-    run = fake(PROBE, session=SessionData("session", 0, 8, 16, 24, 32, 40, 48, 56, 64))
+    run = fake(PROBE, session=SessionData("session", 0, 8, 16, 24, 32, 40, 44, 48, 56, 64))
     memory = bytearray(48)
     run.loaded.sections["session"] = memoryview(memory)
     loop = RunLoop(run.resources)
     assert loop.step()
     assert not run.state.exit_requested
     # 1 more than the status.
-    struct.pack_into("=Q", memory, 40, 8)
+    struct.pack_into("=I", memory, 40, 8)
     assert loop.step()
     assert (run.state.exit_code, loop.step()) == (7, False)

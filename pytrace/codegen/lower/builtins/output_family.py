@@ -34,10 +34,9 @@ def _exit(e: Emitter, node: nodes.Call | nodes.Identifier) -> Operand:
     status = e.b.op("and", codes[0], 255) if codes else 0
     word = e.session(SESSION.exit)
     operands = [Scalar(code, type_) for code, type_ in zip(codes, e.checked.events[node].args, strict=True)]
-    stopped = 0 if any(spec.kind in _COMMANDS for spec in e.checked.event_list) else EXITED
-    if stopped:
-        e.b.store(stopped, word)
-    events.send(e, e.checked.events[node], operands, lambda: e.b.store(e.b.add(status, 1 + stopped), word))
+    if not any(spec.kind in _COMMANDS for spec in e.checked.event_list):
+        e.b.store(EXITED, e.session(SESSION.stopped), 32)
+    events.send(e, e.checked.events[node], operands, lambda: e.b.store(e.b.add(status, 1), word, 32))
     e.leave(None)
     return Nothing(VOID)
 

@@ -17,7 +17,7 @@ from pytrace.runtime.session.services import heartbeat as module
 from pytrace.runtime.session.services.heartbeat import Heartbeat
 from tests.support.patience import patience
 
-PLACES = SessionData("session", 0, 8, 16, 24, 32, 40, 48, 56, 64)
+PLACES = SessionData("session", 0, 8, 16, 24, 32, 40, 44, 48, 56, 64)
 TICK = 4_000_000
 
 

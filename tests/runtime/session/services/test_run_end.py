@@ -21,7 +21,7 @@ from pytrace.core.options.run_options import RunOptions
 from pytrace.runtime.session.services import run_end
 from pytrace.runtime.session.services.run_end import LOOK_EVERY, RunEnd
 
-PLACES = SessionData("session", 0, 8, 16, 24, 32, 40, 48, 56, 64)
+PLACES = SessionData("session", 0, 8, 16, 24, 32, 40, 44, 48, 56, 64)
 
 
 class Loop:
