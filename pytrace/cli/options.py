@@ -58,6 +58,8 @@ OPTIONS: tuple[Option, ...] = (
            "trace this network namespace: name or path; COMMAND runs in it", "process"),
     Option("exec_wait", "", "exec-wait", "NAME",
            "wait until NAME is executed, trace it and its children, exit when it exits", "process"),
+    Option("with_self", "", "self", "", "tools: show what pytrace itself does, too", "process"),
+    Option("without_self", "", "no-self", "", "scripts: leave out what pytrace itself does, as tools do", "process"),
     Option("duration", "", "duration", "SECONDS", "end the run after SECONDS", "process"),
     Option("dwarf_pids", "", "dwarf-pid", "PID", "read unwind tables of PID for dw_ustack", "process", repeat=True),
     Option("usdt_file_activation", "", "usdt-file-activation", "",

@@ -329,6 +329,7 @@ def compile_options(line: CommandLine, run: RunOptions, script: Script | None) -
         checks=checks,
         usdt_file_activation=run.usdt_file_activation,
         follow=run.follow,
+        without_self=_without_self(line),
         mode=run.mode if run.mode in ("test", "bench") else "run",
         verbose=run.verbose,
         ahead=line.text("aot") is not None,
@@ -337,6 +338,13 @@ def compile_options(line: CommandLine, run: RunOptions, script: Script | None) -
         resets=run.live,
         environment=environment(mark_unreadable=line.flag("mark_unreadable")),
     )
+
+
+def _without_self(line: CommandLine) -> bool:
+    """Whether programs leave out what pytrace itself does."""
+    if line.flag("with_self") and line.flag("without_self"):
+        raise TraceError("--self and --no-self cannot be used together")
+    return not line.flag("with_self") and (bool(line.tool) or line.flag("without_self"))
 
 
 def mode(line: CommandLine) -> str:

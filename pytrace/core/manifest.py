@@ -250,13 +250,14 @@ class Sampling(msgspec.Struct, frozen=True):
 
 
 class SessionData(msgspec.Struct, frozen=True):
-    """Offsets of a running session's values in the data section *section*; ``u64`` but for *exit* and *stopped*.
+    """Offsets of a running session's values in the data section *section*; mostly ``u64``.
 
     The session writes, before begin probes run, *start* (boot-clock nanoseconds), *cpid* (the ``-c`` child or 0), *tai*
     and *wall* (what to add to the boot clock for atomic and for wall time) and *root* (the process of ``-p`` or ``-c``,
     for ``--follow``), and from *filters* on the values of process filters
     (``core.options.process_filters.ProcessFilters.pack``). While it runs it moves *deadline* on, the tick of the timer
-    (``jiffies``) after which programs return at once (``codegen.services.watchdog``). *own* is the tracer's process.
+    (``jiffies``) after which programs return at once (``codegen.services.watchdog``). *own* is the tracer's process
+    (``u32``), and after it another one of the tracer's.
 
     It reads *exit* (``u32``): 1 more than the status of an ``exit()`` for whose event there was no room. *stopped*
     (``u32``) is not 0 when programs are to return at once for ever: :data:`EXITED` after an ``exit()``, when only those

@@ -63,8 +63,9 @@ class ViewProcess:
         self._shown = False
         self._thread: Thread | None = None
         self._channel, theirs = socket.socketpair()
-        self._pid = os.fork()
-        if not self._pid:
+        self.pid = os.fork()
+        """Of the process."""
+        if not self.pid:
             _become(theirs, confine)
         theirs.close()
         self._channel.setblocking(False)
@@ -101,9 +102,9 @@ class ViewProcess:
 
     def close(self) -> None:
         """Have the view give the terminal back, and wait for that."""
-        if not self._pid:
+        if not self.pid:
             return
-        pid, self._pid = self._pid, 0
+        pid, self.pid = self.pid, 0
         if not self._shown:
             # It has not touched the terminal, and may still be importing.
             os.kill(pid, signal.SIGKILL)

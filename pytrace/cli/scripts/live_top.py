@@ -89,4 +89,4 @@ def expand(words: Sequence[str]) -> list[str]:
     text, missing = script(lambda event: os.path.exists(f"{root}/events/{event.replace(':', '/')}/format"))
     if missing:
         sys.stderr.write(f"Not shown, as this kernel has no tracepoints for it: {', '.join(missing)}\n")
-    return ["--live", "-e", text, *rest]
+    return ["--live", *(() if "--self" in rest else ("--no-self",)), "-e", text, *rest]

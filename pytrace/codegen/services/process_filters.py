@@ -30,8 +30,11 @@ def declare(module: Module, shape: FilterShape) -> None:
         module.map(PROCESS_MAP, {"type": MapType.HASH, "key_size": 4, "value_size": 4, "max_entries": shape.pids})
 
 
-def tests(e: Emitter, *, pid: bool, others: bool, follow: bool) -> list[Test]:
-    """The tests of a program: of processes selected by ``-p``, of the other filters, and of followed processes."""
+def tests(e: Emitter, *, pid: bool, others: bool, follow: bool, foreign: bool) -> list[Test]:
+    """The tests of a program: of processes selected by ``-p``, of the other filters, and of followed processes.
+
+    *foreign* is that it is another process than the tracer's.
+    """
     shape = e.script.options.shape
     chosen: list[Test] = []
     # The set of followed processes includes those of -p.
@@ -44,6 +47,8 @@ def tests(e: Emitter, *, pid: bool, others: bool, follow: bool) -> list[Test]:
     if others:
         by_kind = ((shape.comms, _comm), (shape.cgroups, _cgroup), (shape.namespaces, _namespace))
         chosen += [test for count, test in by_kind if count]
+    if foreign:
+        chosen.append(_foreign)
     return chosen
 
 
@@ -59,7 +64,7 @@ def require(e: Emitter, chosen: Sequence[Test]) -> None:
 def in_scope(e: Emitter, task: tasks.Task) -> Number:
     """Whether *task* passes all filters of the run: 1 or 0."""
     options = e.script.options
-    chosen = tests(e, pid=True, others=True, follow=options.follow)
+    chosen = tests(e, pid=True, others=True, follow=options.follow, foreign=options.foreign)
     if not chosen:
         return 1
     done = e.b.block()
@@ -105,6 +110,13 @@ def _pid_at_load_time(e: Emitter, task: tasks.Task) -> I1:
 def _uid(e: Emitter, task: tasks.Task) -> I1:
     shape = e.script.options.shape
     return tasks.is_any_of(e, task.user(), shape.uids_at, shape.uids)
+
+
+def _foreign(e: Emitter, task: tasks.Task) -> I1:
+    """Test that the process is neither the tracer nor its live view."""
+    process = task.process("tracer")
+    first, second = (e.b.icmp("eq", process, e.b.load(e.session(SESSION.own + distance), 32)) for distance in (0, 4))
+    return e.b.icmp("eq", e.b.op("or", e.b.number(first), e.b.number(second)), 0)
 
 
 def _namespace(e: Emitter, task: tasks.Task) -> I1:

@@ -44,7 +44,7 @@ def _unless_stopped(e: Emitter) -> None:
     stopped = b.load(e.session(SESSION.stopped), 32)
     with b.unless(b.icmp("eq", stopped, 0), likely=True):
         process, _ = process_ids(e, "tracer")
-        own = b.icmp("eq", process, b.load(e.session(SESSION.own)))
+        own = b.icmp("eq", process, b.load(e.session(SESSION.own), 32))
         with b.unless(b.both(own, b.icmp("eq", stopped, EXITED)), likely=False):
             e.end()
     b.new_prologue()

@@ -28,8 +28,9 @@ from pytrace.frontend.ast.visitor import children
 CACHE_LINE = 64
 
 SESSION = SessionData(
-    SHARED_SECTION, start=0, cpid=8, tai=16, wall=24, root=32, exit=40, stopped=44, deadline=48, own=56, filters=CACHE_LINE
-)
+    SHARED_SECTION,
+    start=0, cpid=8, tai=16, wall=24, root=32, exit=40, stopped=44, deadline=48, own=56, filters=CACHE_LINE,
+)  # fmt: skip
 """Numbers at the start of the shared section; values of filters come after them."""
 
 

@@ -54,6 +54,8 @@ class CompileOptions(msgspec.Struct, frozen=True):
     checks: int = 1
     usdt_file_activation: bool = False
     follow: bool = False
+    without_self: bool = False
+    """``--no-self``, and tools without ``--self``: programs leave out what the tracer itself does."""
     mode: str = "run"
     """``run``, ``test``, ``bench``, ``list``."""
     verbose: bool = False
@@ -84,6 +86,11 @@ class CompileOptions(msgspec.Struct, frozen=True):
         shape = self.filters.shape
         # An ahead-of-time file has a load-time value for the process of the run.
         return replace(shape, pids=0) if self.ahead and shape.pids < 2 else shape
+
+    @property
+    def foreign(self) -> bool:
+        """Whether programs have to compare with the tracer's own process: ``-p`` and ``--follow`` leave it out."""
+        return self.without_self and not self.follow and not self.filters.pids
 
     @property
     def filtered(self) -> bool:

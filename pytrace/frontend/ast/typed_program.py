@@ -140,6 +140,8 @@ class ProbeUnit(msgspec.Struct, frozen=True, eq=False):
     """The program compares the process id with those of ``-p``."""
     filtered: bool = False
     """The program has the filters of ``--comm``, ``--uid``, ``--cgroup`` and ``--netns``."""
+    foreign: bool = False
+    """The program leaves out the tracer's own process."""
     calls: tuple[int, ...] = ()
     """With :data:`~pytrace.core.probes.targets.SYSTEM_CALLS` as *multi*: the system call's number for each target."""
     follow: bool = False

@@ -21,7 +21,15 @@ from msgspec.structs import replace
 
 from pytrace.core.manifest import Target
 from pytrace.core.probes.kinds import KPROBE, KRETPROBE, PidFilter, ProbeKind
-from pytrace.core.probes.targets import KernelFunctionTarget, ProbeTarget, sampling_period
+from pytrace.core.probes.targets import (
+    ENTER,
+    EXIT,
+    KernelFunctionTarget,
+    ProbeTarget,
+    RawTracepointTarget,
+    TracepointTarget,
+    sampling_period,
+)
 from pytrace.frontend.ast import nodes, visitor
 from pytrace.frontend.ast.probe_context import ProbeContext
 from pytrace.frontend.ast.typed_program import KPROBE_SESSION, SESSION_IS_RETURN, ProbeUnit
@@ -65,6 +73,7 @@ def build(
                 # If one kind in the block needs filtering in the program, all its targets are filtered there.
                 pid_filter=(sampling or (automatic and injected)) and by_pid,
                 filtered=automatic and filtered and scope.options.filtered,
+                foreign=automatic and scope.options.foreign and _attributes(group.matches, uses),
                 follow=scope.options.follow and (sampling or (automatic and follow)),
             )
         )
@@ -108,6 +117,23 @@ def _layout(context: ProbeContext, uses: Uses) -> Hashable:
     places = dict(enumerate(context.positional))
     positional = tuple(places.get(number) for number in uses.positional)
     return (arguments, positional, context.result if "retval" in uses else None)
+
+
+_OF_TASKS = frozenset({"cgroup", "comm", "gid", "pid", "pystack", "tid", "uid", "username", "ustack"})
+"""Builtins by which a script attributes an event to the current task."""
+_SYSTEM_CALLS = frozenset({"raw_syscalls", "syscalls"})
+
+
+def _attributes(matches: list[Match], uses: Uses) -> bool:
+    """Whether what a program records is the current task's: not that of an interrupt, which meets any task."""
+    first = matches[0]
+    if first.kind.pid_filter is PidFilter.NONE:
+        return False
+    place = first.place
+    call = first.call is not None or (isinstance(place, TracepointTarget) and place.category in _SYSTEM_CALLS) or (
+        isinstance(place, RawTracepointTarget) and place.event in (ENTER, EXIT)
+    )
+    return call or bool(_OF_TASKS & uses.names) or (_samples_cpus(first) and "kstack" in uses)
 
 
 def _samples_cpus(match: Match) -> bool:

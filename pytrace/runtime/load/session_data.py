@@ -55,9 +55,16 @@ def fill(loaded: LoadedScript, options: RunOptions, command: int | None) -> None
     root = options.filters.pid if command is None else command
     struct.pack_into("=Q", memory, data.root, root or 0)
     struct.pack_into("=Q", memory, data.deadline, NEVER)
-    struct.pack_into("=Q", memory, data.own, os.getpid())
+    struct.pack_into("=II", memory, data.own, os.getpid(), os.getpid())
     if options.filters != ProcessFilters():
         _fill_filters(loaded, data, options)
+
+
+def add_own(loaded: LoadedScript, pid: int) -> None:
+    """Note another process of the tracer: its live view."""
+    data = loaded.manifest.session
+    if data is not None:
+        struct.pack_into("=I", loaded.section(data.section), data.own + 4, pid)
 
 
 def _fill_filters(loaded: LoadedScript, data: SessionData, options: RunOptions) -> None:

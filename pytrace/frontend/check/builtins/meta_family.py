@@ -54,7 +54,10 @@ def is_literal(checker: Checker, node: Node, arguments: Arguments) -> Type:
     value = arguments[0]
     if isinstance(value, nodes.Expr):
         checker.value(value)
-    everywhere = isinstance(value, nodes.Identifier) and value.name == IN_SCOPE and checker.constant(value) is not None
+    options = checker.options
+    # Where the tracer alone is left out, no process is selected.
+    everywhere = isinstance(value, nodes.Identifier) and value.name == IN_SCOPE \
+        and not options.restricted and not options.ahead
     checker.set_constant(node, everywhere or isinstance(value, _LITERALS) or _negative_literal(value))
     return BOOL
 

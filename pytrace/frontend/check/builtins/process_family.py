@@ -84,12 +84,18 @@ def has_filter(checker: Checker, node: Node, _arguments: Arguments) -> Type:
     return BOOL
 
 
+def has_self(checker: Checker, node: Node, _arguments: Arguments) -> Type:
+    """``has_self``."""
+    checker.set_constant(node, not checker.options.without_self)
+    return BOOL
+
+
 def in_scope(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``in_scope``: a constant if no process is selected; not in ahead-of-time files, which may be run with ``-p``."""
     if arguments:
         _task_argument(checker, node, arguments)
     options = checker.options
-    if not options.restricted and not options.ahead:
+    if not options.restricted and not options.ahead and not options.foreign:
         checker.set_constant(node, True)
     return BOOL
 

@@ -42,6 +42,7 @@ CHECKS: Mapping[str, Check] = {
     "cpid": process_family.unsigned32,
     "has_cpid": process_family.has_cpid,
     "has_filter": process_family.has_filter,
+    "has_self": process_family.has_self,
     IN_SCOPE: process_family.in_scope,
     "cpu": process_family.unsigned32,
     "curtask": process_family.curtask,
