@@ -37,9 +37,10 @@ def test_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsy
         (folder / "format").touch()
     monkeypatch.setattr(live_top.tracefs, "root", lambda: str(tmp_path))
     words = expand(["-p", "12", "--duration", "3"])
-    assert words[:2] == ["--live", "-e"]
-    assert "sock_send_length" in words[2]
-    assert words[3:] == ["-p", "12", "--duration", "3"]
+    assert words[:3] == ["--live", "--no-self", "-e"]
+    assert "sock_send_length" in words[3]
+    assert words[4:] == ["-p", "12", "--duration", "3"]
+    assert expand(["--self"])[:2] == ["--live", "-e"]
     assert capsys.readouterr().err == "Not shown, as this kernel has no tracepoints for it: block I/O\n"
 
 
