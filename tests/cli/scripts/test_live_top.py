@@ -40,8 +40,8 @@ def test_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsy
     assert words[:3] == ["--live", "--no-self", "-e"]
     assert "sock_send_length" in words[3]
     assert words[4:] == ["-p", "12", "--duration", "3"]
-    assert expand(["--self"])[:2] == ["--live", "-e"]
     assert capsys.readouterr().err == "Not shown, as this kernel has no tracepoints for it: block I/O\n"
+    assert expand(["--self"])[:2] == ["--live", "-e"]
 
 
 def test_it_takes_options_only() -> None:
