@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -15,9 +15,11 @@ from pytrace.cli import messages, request
 from pytrace.cli.options import CommandLine
 from pytrace.cli.request import Script
 from pytrace.core.diagnostics import Diagnostics, TraceError, bytes_shown
+from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.options.run_options import RunOptions
+from pytrace.core.probes.kinds import FENTRY, FEXIT, KPROBE, KRETPROBE, probe_kind
 
 if TYPE_CHECKING:
     from pytrace.runtime.live_kernel import LiveKernel
@@ -328,8 +330,26 @@ def _list(line: CommandLine, options: RunOptions) -> int:
     listed = _write_listing(pieces, raw=options.raw)
     if not listed and options.warnings:
         sys.stderr.write(_nothing_matches(pattern))
+    elif options.warnings and pattern is not None:
+        messages.warn(_unattachable(pattern, kernel), options)
     messages.warn(kernel.debug_problems(), options)
     return 0
+
+
+_ATTACHED_BY = {
+    KPROBE: ("kprobe", "perf_kprobe", "kprobe_multi"), KRETPROBE: ("kprobe", "perf_kprobe", "kprobe_multi"),
+    FENTRY: ("fentry",), FEXIT: ("fentry",),
+}  # fmt: skip
+"""Features, one of which probes of a kind need; the functions themselves are there without."""
+
+
+def _unattachable(pattern: str, kernel: KernelInfo) -> Iterator[str]:
+    """Warnings about kinds of probes that the pattern names and that this kernel cannot attach."""
+    kinds = {probe_kind(item.partition(":")[0]) for item in pattern.split(",") if ":" in item}
+    for kind in kinds:
+        needed = _ATTACHED_BY.get(kind.name, ()) if kind is not None else ()
+        if kind is not None and needed and not any(kernel.feature(name) for name in needed):
+            yield f"this kernel has no {kind.name} probes: they are listed, but cannot be attached"
 
 
 def _nothing_matches(pattern: str | None) -> str:

@@ -24,6 +24,7 @@ from pytrace.core.manifest import (
     is_compiled,
 )
 from pytrace.core.probes.targets import NoTarget, TimerTarget
+from tests.support.facts import RecordedKernel
 
 
 def test_formatting(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
@@ -134,3 +135,15 @@ def test_a_listing_of_a_name_that_is_no_utf8(capsys: pytest.CaptureFixture[str])
         "WARNING: there is no file 'sched.\\xd4', so it is used as a pattern of probe names\n"
         "WARNING: nothing matches 'sched.\\xd4'\nHINT: * matches any text: '*sched.\\xd4*'\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("pattern", "warned"),
+    [("kprobe:vfs_read", "kprobe"), ("t:a:b,kr:vfs_*", "kretprobe"), ("fexit:vmlinux:x", "fexit"), ("vfs_*", ""),
+     ("t:sched:*", ""), ("uprobe:libc:malloc", "")],
+)  # fmt: skip
+def test_listed_functions_that_cannot_be_probed_are_told(pattern: str, warned: str) -> None:
+    none, every = RecordedKernel(features=frozenset()), RecordedKernel(features=frozenset({"kprobe", "fentry"}))
+    (text,) = commands._unattachable(pattern, none) if warned else ("",)
+    assert text == (f"this kernel has no {warned} probes: they are listed, but cannot be attached" if warned else "")
+    assert not list(commands._unattachable(pattern, every))

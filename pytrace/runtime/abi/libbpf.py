@@ -218,7 +218,10 @@ class Messages:
             raise self._raised
 
     def _unraised(self, unraisable: UnraisableHookArgs, /) -> None:
-        if unraisable.object == self._take and isinstance(unraisable.exc_value, KeyboardInterrupt):
+        # Python 3.13 no longer names the callback in unraisable.object, but its frame is the outermost one.
+        outermost = unraisable.exc_traceback
+        inside = outermost is not None and outermost.tb_frame.f_code is Messages._take.__code__
+        if inside and isinstance(unraisable.exc_value, KeyboardInterrupt):
             self._raised = unraisable.exc_value
         else:
             self._unraisable(unraisable)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 
 from pytrace.core.manifest import Target
 from pytrace.core.probes.kinds import HARDWARE, INTERVAL, PROFILE, SOFTWARE, WATCHPOINT
@@ -86,7 +87,11 @@ def _refusal(target: Target, error: OSError) -> CannotAttachError:
         hint = f"sysctl kernel.perf_event_max_sample_rate allows {most} now; the kernel also lowers it under load"
         return CannotAttachError(f"the kernel samples at most {most} times a second", hints=(hint,), limit=True)
     reason = _REASONS.get(error.errno or 0, str(error.strerror))
-    return CannotAttachError(reason, limit=error.errno == errno.EBUSY)
+    hints: tuple[str, ...] = ()
+    if error.errno == errno.EPERM and reason == os.strerror(errno.EPERM):
+        reason = "perf_event_open() is refused to this process"
+        hints = ("a seccomp profile (of a container or a systemd unit) or kernel lockdown forbids it: pytrace --info",)
+    return CannotAttachError(reason, hints=hints, limit=error.errno == errno.EBUSY)
 
 
 @one_by_one

@@ -218,6 +218,9 @@ def process(tmp_path: Path) -> Iterator[tuple[int, Path]]:
     with subprocess.Popen([program, "60"]) as made:
         while not os.readlink(f"/proc/{made.pid}/exe").endswith("program"):
             time.sleep(0.01)
+        # execve(2) names the program before it has mapped it (begin_new_exec in fs/exec.c).
+        while str(program) not in Path(f"/proc/{made.pid}/maps").read_text():
+            time.sleep(0.01)
         yield made.pid, program
         made.kill()
 
