@@ -269,6 +269,7 @@ def _manifest(script: Script, services: tuple[ProgramSpec, ...]) -> Manifest:
         sampling=gates.spec(script),
         limits=script.layout.limits(),
         random_words=script.layout.random_words(),
+        stack_depth=script.layout.depth(),
     )
 
 

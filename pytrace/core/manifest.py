@@ -181,6 +181,17 @@ class RandomWords(msgspec.Struct, frozen=True):
     size: int
 
 
+class StackDepth(msgspec.Struct, frozen=True):
+    """Location of two ``u64`` of a data section that are filled in at load time.
+
+    The second is ``kernel.perf_event_max_stack``, the first is the lesser of it and *limit*.
+    """
+
+    section: str
+    offset: int
+    limit: int
+
+
 class Site(msgspec.Struct, frozen=True):
     """A location in the script where a BPF helper may fail."""
 
@@ -401,6 +412,8 @@ class Manifest(msgspec.Struct, frozen=True):
     """Set when programs limit the rate of their hits."""
     random_words: RandomWords | None = None
     """Set when a map has digests of keys (:attr:`MapSpec.keys`)."""
+    stack_depth: StackDepth | None = None
+    """Set when stacks are walked by the kernel."""
 
     def printed_types(self) -> Iterator[Type]:
         """Types of all values that events and maps may print, and of their parts."""

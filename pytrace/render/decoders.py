@@ -11,7 +11,8 @@ string                      ``bytes`` up to the first NUL; the trailer after a c
 buffer                      ``bytes``
 void, array, tuple, record  ``tuple`` of members
 struct, union               ``tuple`` of named members, anonymous ones flattened
-stack                       ``(process, frames, error)``: no frames and a negative errno when there is no stack
+stack                       ``(process, frames, error)``: no frames and a negative errno when there is no stack; the
+                            frame after the last one of a truncated stack is ``TRUNCATED``
 ksym, username, interface,  ``int``
 network namespace
 usym                        ``(process, address)``
@@ -196,6 +197,14 @@ def struct_members(decoders: Decoders, type_: types.Struct) -> Decode:
     return decode
 
 
+def truncated(frames: tuple[int, ...]) -> tuple[int, ...]:
+    """The frames of a truncated stack, without the zeros in place of outer ones, and the mark after them."""
+    end = len(frames)
+    while end and not frames[end - 1]:
+        end -= 1
+    return (*frames[:end], types.TRUNCATED)
+
+
 def stack(_decoders: Decoders, type_: types.Stack) -> Decode:
     """A decoder of stacks."""
     head = struct.Struct("=iI").unpack_from
@@ -207,11 +216,13 @@ def stack(_decoders: Decoders, type_: types.Stack) -> Decode:
         count, process = head(memory, offset)
         if count < 0:
             return process, (), count
-        count = min(count, limit)
+        more, count = count > limit, min(count, limit)
         if by_build_id:
             data = bytes(memory[offset + start : offset + start + 32 * count])
-            return process, tuple(one.iter_unpack(data)), 0
-        return process, struct.unpack_from(f"={count}Q", memory, offset + start), 0
+            places: Values = tuple(one.iter_unpack(data))
+            return process, (*places, (0, b"", types.TRUNCATED)) if more else places, 0
+        frames = struct.unpack_from(f"={count}Q", memory, offset + start)
+        return process, truncated(frames) if more else frames, 0
 
     return decode
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from itertools import repeat
 from typing import TYPE_CHECKING, Never, Protocol, TypeVar
 
-from pytrace.core.types import Stack, StackMode
+from pytrace.core.types import TRUNCATED, TRUNCATED_NAME, Stack, StackMode
 from pytrace.render.strftime import strftime
 
 if TYPE_CHECKING:
@@ -189,14 +189,18 @@ class Names:
         interrupted, which stands after the place that its handler returns to, called nothing.
         """
         if type_.mode is StackMode.RAW:
-            return lambda _process, address, _inner: b"%x\n" % address
+            return lambda _process, address, _inner: place_line(address)
         perf = type_.mode is StackMode.PERF
         if type_.user:
-            return lambda process, address, inner: symbol_lines(
-                self._user_frames(process, address, inner), address, indent, perf
+            return lambda process, address, inner: (
+                truncated_line(indent, perf)
+                if address == TRUNCATED
+                else symbol_lines(self._user_frames(process, address, inner), address, indent, perf)
             )
 
         def kernel(_process: int, address: int, inner: int | None) -> bytes:
+            if address == TRUNCATED:
+                return truncated_line(indent, perf)
             key = (address, inner is not None, perf, indent)
             lines = self._kernel_lines.get(key)
             if lines is None:
@@ -263,9 +267,20 @@ def no_stack(indent: bytes, why: str) -> bytes:
     return b"\n%s[no stack: %s]\n" % (indent, os.fsencode(why))
 
 
+def truncated_line(indent: bytes, perf: bool) -> bytes:
+    """The line after the last frame of a truncated stack; *perf* as that of a function without address and module."""
+    name = TRUNCATED_NAME.encode()
+    return b"\t0 %s ([unknown])\n" % name if perf else b"%s%s\n" % (indent, name)
+
+
+def place_line(place: int) -> bytes:
+    """A frame by its address."""
+    return truncated_line(b"", False) if place == TRUNCATED else b"%x\n" % place
+
+
 def build_id_line(identity: str, place: int) -> bytes:
     """A frame by the build id of its binary (empty when the kernel found none) and its place in there."""
-    return b"%s 0x%02x\n" % (identity.encode(), place) if identity else b"%x\n" % place
+    return b"%s 0x%02x\n" % (identity.encode(), place) if identity else place_line(place)
 
 
 def _build_id_line(_process: int, frame: tuple[int, bytes, int], _inner: object) -> bytes:
@@ -327,6 +342,9 @@ def line_text(
             return os.fsencode(f"[no stack: {why}]")
         words: list[str] = []
         for address, inner in zip(addresses, (None, *addresses), strict=False):
+            if address == TRUNCATED:
+                words.append(TRUNCATED_NAME)
+                continue
             frames = functions(process, address, inner)
             words.extend([frame_word(frame, address, type_) for frame in frames] or [f"0x{address:x}"])
         return joined_words(words, type_)

@@ -14,8 +14,8 @@ from pytrace.core import types
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-MOST_FRAMES = 255
-"""Frames of a stack that a byte can count."""
+MOST_FRAMES = 254
+"""Frames of a stack that a byte can count, and one more: a truncated stack has a mark after its last frame."""
 
 
 class Piece(msgspec.Struct, frozen=True):

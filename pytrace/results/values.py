@@ -28,6 +28,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
+from pytrace.core.types import TRUNCATED_NAME
+
 
 class Frame(NamedTuple):
     """One function of a stack.
@@ -64,6 +66,10 @@ class Frame(NamedTuple):
     def name(self) -> str:
         """The function, as output calls it."""
         return self.function
+
+
+TRUNCATED_FRAME = Frame(TRUNCATED_NAME)
+"""The frame after the last one of a truncated stack, in every mode."""
 
 
 class StackTrace(NamedTuple):

@@ -39,7 +39,9 @@ def chains(programs: Path, rounds: int = 2) -> str:
 def traced(server: Server, script: str, command: str, *words: str, environment: dict[str, str] | None = None) -> str:
     done = server.run(("-q", "--no-cache", *words, "-e", script, "-c", command), timeout=60, environment=environment)
     assert done.status == 0, done.stderr
-    assert "WARNING" not in done.stderr, done.stderr
+    # Some chains are longer than what is kept.
+    lines = [line for line in done.stderr.splitlines() if "stacks truncated after" not in line]
+    assert not any("WARNING" in line for line in lines), done.stderr
     return done.stdout
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import time
 from itertools import permutations
 from pathlib import Path
@@ -11,13 +12,17 @@ import pytest
 
 from pytrace.core.types import Stack, StackMode
 from pytrace.render import names as render_names
+from pytrace.render.decoders import for_any
+from pytrace.render.forms import Decoders
 from pytrace.render.names import Names
 from pytrace.results.formats.portable_forms import PortableNames
 from pytrace.results.values import Frame as PortableFrame
 from pytrace.results.values import StackTrace
+from pytrace.runtime.capture.stack_traces import StackTraces
 from pytrace.runtime.host.cgroup_paths import CgroupPaths
 from pytrace.runtime.host.clocks import Clock
 from pytrace.runtime.host.host_names import HostNames
+from tests.support.captured import Places
 from tests.support.encode import Frame, Symbols
 
 KNOWN = {
@@ -229,6 +234,33 @@ def test_lines_of_a_snapshot(mode: StackMode, user: bool) -> None:
     )
     text = PortableNames().stack(Stack(user, 127, mode))
     assert text(StackTrace(frames, user)) == LINES[mode, user]
+
+
+MARKED = {
+    StackMode.BPFTRACE: b"\nmain+8\n[truncated]\n",
+    StackMode.PERF: b"\n\t2000 main+8 (/bin/prog)\n\t0 [truncated] ([unknown])\n",
+    StackMode.RAW: b"\n2000\n[truncated]\n",
+    StackMode.FOLDED: b"[truncated];main",
+    StackMode.ANNOTATED: b"[truncated];main",
+    StackMode.INVERTED: b"main;[truncated]",
+    StackMode.BUILD_ID: b"\n2000\n[truncated]\n",
+}
+
+
+@pytest.mark.parametrize("mode", list(StackMode))
+def test_a_truncated_stack_ends_with_a_mark(mode: StackMode) -> None:
+    """In the run as in a snapshot; of a count that is one too high, and of zeros in place of outer frames."""
+    kind, symbols = Stack(True, 3, mode), Places({0x2000: [Frame("main", 8, "/bin/prog")]}, {})
+    frame = struct.pack("=i20sQ", 2, b"", 0x2000) if mode is StackMode.BUILD_ID else struct.pack("=Q", 0x2000)
+    decode = Decoders().decoder(kind)
+    value = decode(struct.pack("=iI", 4, 7) + frame + bytes(2 * len(frame)), 0)
+    if mode is StackMode.BUILD_ID:
+        value = for_any(lambda value: (value[0], (value[1][0], value[1][-1]), 0))(value)  # no frame of it is zero
+    text = for_any(Names(symbols, Clock(), (), HostNames()).stack(kind, b""))
+    assert text(value) == MARKED[mode]
+    trace = for_any(StackTraces(symbols).form(kind))(value)
+    assert trace.frames[-1].function == "[truncated]"
+    assert PortableNames().stack(kind, b"")(trace).replace(b"\t0 main", b"\t2000 main") == MARKED[mode]
 
 
 def test_lines_without_frames() -> None:

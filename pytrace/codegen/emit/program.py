@@ -61,6 +61,8 @@ class Script(msgspec.Struct, eq=False):
     """Functions that digest large keys, by the words of the keys."""
     walks: set[str] = msgspec.field(default_factory=set)
     """Functions that walk user stacks."""
+    stack_maps: dict[nodes.Node, str] = msgspec.field(default_factory=dict)
+    """Maps that stacks are keys or values of (``codegen.services.stack_truncation``), by the call."""
     counting: str = ""
     sleepable: set[str] = msgspec.field(default_factory=set)
     """Symbols of the programs that call helpers that sleep."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pytrace.codegen.emit import current_task, memory
+from pytrace.codegen.emit import current_task, memory, stack_truncation
 from pytrace.codegen.emit.contexts import registers
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.program import Script
@@ -22,6 +22,7 @@ from pytrace.codegen.ir.ir_values import Number, Ptr, global_pointer, number_par
 from pytrace.core.probes.kinds import Context
 from pytrace.core.source import Span
 from pytrace.core.types import Stack, StackMode
+from pytrace.frontend.ast import nodes
 
 WINDOW = 2048
 """Maximum bytes of the user stack that are copied at once: a read takes as long as five frames of the loop."""
@@ -66,13 +67,16 @@ def walks(e: Emitter, type_: Stack) -> bool:
     return kernel.feature("bpf_loop") and current_task.has_members(e, {"task_struct": _TASK})
 
 
-def walk(e: Emitter, type_: Stack, frames: Ptr, helper: Callable[[], Number]) -> Number:
+def walk(
+    e: Emitter, type_: Stack, frames: Ptr, node: nodes.Call | nodes.Identifier, helper: Callable[[], Number]
+) -> Number:
     """Write the frames of the current task's user stack, followed by zeros.
 
     Args:
         e: the emitter.
         type_: the type of the stack, for which :func:`walks` holds.
         frames: destination with room for ``type_.limit`` frames.
+        node: the call, for :mod:`pytrace.codegen.emit.stack_truncation`.
         helper: emits the call of the kernel's helper instead.
 
     Returns:
@@ -93,7 +97,11 @@ def walk(e: Emitter, type_: Stack, frames: Ptr, helper: Callable[[], Number]) ->
         b.clear(frames, room)
     else:
         b.helper(helpers.PROBE_READ_USER, frames, room, NOWHERE)
-    b.store(b.call(_function(e.script, type_.limit, e.program.unit.span), [frames, window], [ip, fp]), result)
+    marked = stack_truncation.marked(node)
+    function = _function(e.script, type_.limit, e.program.unit.span, marked=marked)
+    count = b.call(function, [frames, window], [ip, fp])
+    stack_truncation.tell(e, node, type_, count)
+    b.store(count, result)
     b.jump(done)
     b.start(plain)
     b.store(helper(), result)
@@ -102,9 +110,12 @@ def walk(e: Emitter, type_: Stack, frames: Ptr, helper: Callable[[], Number]) ->
     return b.load(result)
 
 
-def _function(script: Script, limit: int, span: Span) -> str:
-    """``walk_LIMIT(frames, window, ip, fp)`` writes at most LIMIT frames and returns their number."""
-    name = f"walk_{limit}"
+def _function(script: Script, limit: int, span: Span, *, marked: bool) -> str:
+    """``walk_LIMIT(frames, window, ip, fp)`` writes at most LIMIT frames and returns their number.
+
+    If *marked*, that is one more where there are more.
+    """
+    name = f"walk_{limit}_marked" if marked else f"walk_{limit}"
     if name in script.walks:
         return name
     if not script.walks:
@@ -117,8 +128,10 @@ def _function(script: Script, limit: int, span: Span) -> str:
     done = b.block()
     for number in range(1, min(limit, 1 + BLOCK)):
         steps.step(number, done)
-    rest = limit - 1 - BLOCK
-    if rest > 0:
+    rest = limit - 1 - BLOCK + marked
+    if rest <= 0 and marked:
+        steps.look_beyond(done)
+    elif rest > 0:
         callback = f"{name}_more"
         both = b.alloca(16)
         b.store_pointer(steps.frames, both)
@@ -126,24 +139,29 @@ def _function(script: Script, limit: int, span: Span) -> str:
         steps.save()
         b.helper(helpers.LOOP, (rest + BLOCK - 1) // BLOCK, global_pointer(callback), both, 0)
         b.store(b.load(b.offset(steps.window, _COUNT), again=True), steps.count)
-        _callback(script, callback, limit, span)
+        _callback(script, callback, limit, span, marked=marked)
     b.jump(done)
     b.start(done)
     b.ret(b.load(steps.count))
     return name
 
 
-def _callback(script: Script, name: str, limit: int, span: Span) -> None:
+def _callback(script: Script, name: str, limit: int, span: Span, *, marked: bool) -> None:
     """Walk over the next :data:`BLOCK` frames."""
     b, both = script.module.function(name, ("index", "*both"), span), pointer_parameter("both")
     steps = _Steps(b, limit, b.load_pointer(both), b.load_pointer(b.offset(both, 8)))
     steps.restore()
     first = b.add(b.mul(number_parameter("index"), BLOCK), 1 + BLOCK)
     ended = b.block()
+    full = b.block() if marked else ended
     for number in range(BLOCK):
-        steps.step(b.add(first, number), ended)
+        steps.step(b.add(first, number), ended, full)
     steps.save()
     b.ret(0)
+    if marked:
+        b.start(full)
+        steps.look_beyond(ended)
+        b.jump(ended)
     b.start(ended)
     steps.save()
     b.ret(1)
@@ -176,12 +194,19 @@ class _Steps:
     def _places(self) -> tuple[tuple[Ptr, int], ...]:
         return (self.fp, _FP), (self.start, _START), (self.valid, _VALID), (self.count, _COUNT)
 
-    def step(self, number: Number, ended: Block) -> None:
-        """Write frame *number*, or jump to *ended*."""
+    def look_beyond(self, ended: Block) -> None:
+        """After as many frames as there may be: count one more if it can be read, else jump to *ended*."""
+        b, fp = self.b, self.b.load(self.fp)
+        b.jump_if(b.icmp("ult", fp, LOWEST), ended, likely=False)
+        b.jump_if(b.icmp("eq", b.call(READ, [self.window], [fp]), 0), ended, likely=False)
+        b.store(self.limit + 1, self.count)
+
+    def step(self, number: Number, ended: Block, full: Block | None = None) -> None:
+        """Write frame *number*, or jump to *ended*, or to *full* where there is no room."""
         b = self.b
         if not isinstance(number, int):
             number = b.opaque(number)
-            b.jump_if(b.icmp("uge", number, self.limit), ended, likely=False)
+            b.jump_if(b.icmp("uge", number, self.limit), full or ended, likely=False)
         fp, place = b.load(self.fp), b.register()
         b.jump_if(b.icmp("ult", fp, LOWEST), ended, likely=False)
         offset = b.sub(fp, b.load(self.start))

@@ -18,7 +18,7 @@ from collections.abc import Callable
 import msgspec
 from msgspec.structs import replace
 
-from pytrace.codegen.emit import loops, memory
+from pytrace.codegen.emit import loops, memory, stack_truncation
 from pytrace.codegen.emit.current_task import process_ids
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr
@@ -60,7 +60,10 @@ def stack(
     b.branch(b.icmp("eq", b.load(e.area(walk + records.STATE_COUNT)), 0), native, mixed)
     b.start(native)
     with b.when(b.icmp("ugt", b.load(e.area(parts.count)), type_.limit)):
-        b.store(type_.limit, e.area(parts.stack), 32)
+        if stack_truncation.marked(node):
+            stack_truncation.add(e, node)
+        else:
+            b.store(type_.limit, e.area(parts.stack), 32)
     ends = [(e.area(parts.stack), b.block())]
     b.jump(ends[0][1])
     b.start(ends[0][1])
@@ -101,8 +104,16 @@ class _Join(msgspec.Struct, frozen=True):
             # Each run has two words, and a last one that is empty may follow.
             extra = b.sub(self._load(_EXTRA), b.op("lshr", b.load(e.area(self.walk + records.STATE_COUNT)), 1))
             self._store(_EXTRA, b.select(b.icmp("sgt", extra, 0), extra, 0))
-        loops.run(e, node.span, 4 * limit, lambda inner, _index: self._inside(inner).step())
-        b.store(self._load(_FRAMES), e.area(self.out), 32)
+        loops.run(e, node.span, 4 * (limit + 1), lambda inner, _index: self._inside(inner).step())
+        count = self._load(_FRAMES)
+        if stack_truncation.marked(node):
+            # A truncated native stack lacks its outermost frames, however many Python's are in their place.
+            native = b.icmp("ugt", b.load(e.area(self.parts.count)), limit)
+            count = b.select(native, limit + 1, count)
+            stack_truncation.tell(e, node, self.type, count)
+        else:
+            count = b.select(b.icmp("ugt", count, limit), limit, count)
+        b.store(count, e.area(self.out), 32)
         b.store(process_ids(e, "tracer")[0], b.offset(e.area(self.out), 4), 32)
 
     def count_loop(self, index: Number) -> None:
@@ -115,7 +126,7 @@ class _Join(msgspec.Struct, frozen=True):
     def step(self) -> None:
         """Write a frame, or begin or end a run."""
         e, b = self.e, self.e.b
-        self._leave_unless(b.icmp("ult", self._load(_FRAMES), self.type.limit))
+        self._leave_unless(b.icmp("ule", self._load(_FRAMES), self.type.limit))
         at, last = self._load(_WORD), 2 * self.type.limit + 1
         left = b.icmp("ult", at, b.load(e.area(self.walk + records.STATE_COUNT)))
         word = b.select(left, b.load(self._entry(self.runs, at, last)), UNPLACED)
@@ -188,8 +199,10 @@ class _Join(msgspec.Struct, frozen=True):
     # ------------------------------------------------------------------ primitives
 
     def _write(self, frame: Number) -> None:
+        """Write a frame; of one more than the limit only its number."""
         count = self._load(_FRAMES)
-        self.e.b.store(frame, self._entry(self.out + self.type.header, count, self.type.limit - 1))
+        with self.e.b.when(self.e.b.icmp("ult", count, self.type.limit), likely=True):
+            self.e.b.store(frame, self._entry(self.out + self.type.header, count, self.type.limit - 1))
         self._store(_FRAMES, self.e.b.add(count, 1))
 
     def _frame(self, index: Number) -> Ptr:

@@ -103,13 +103,14 @@ class Choice(msgspec.Struct, frozen=True):
 class Frame(msgspec.Struct, frozen=True):
     """One iteration: store the frame, then step to its caller; ends the loop if there is none.
 
-    *out* and *state* are scratch offsets of the stack and of the unwinder's state, *site* is the script location for
-    which failures are counted. *choice* is None for unwinding by tables alone. *tops*, if any, is the scratch offset of
-    an array to which the stack pointer in each frame is written.
+    At most *limit* frames are stored. *out* and *state* are scratch offsets of the stack and of the unwinder's state,
+    *site* is the script location for which failures are counted. *choice* is None for unwinding by tables alone.
+    *tops*, if any, is the scratch offset of an array to which the stack pointer in each frame is written.
     """
 
     e: Emitter
     kind: Stack
+    limit: int
     out: int
     state: int
     site: int
@@ -119,7 +120,7 @@ class Frame(msgspec.Struct, frozen=True):
     def emit(self, index: I64) -> None:
         """The body of the loop."""
         b = self.e.b
-        place = b.at_most(index, self.kind.limit - 1)
+        place = b.at_most(index, self.limit - 1)
         ip = self._load(IP)
         b.store(ip, self._place(place))
         if self.tops is not None:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import msgspec
 
 from pytrace.codegen.aot import load_time_values
-from pytrace.codegen.emit import contexts, current_task, events, loops, memory
+from pytrace.codegen.emit import contexts, current_task, events, loops, memory, stack_truncation
 from pytrace.codegen.emit.current_task import process_ids, task_field
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
@@ -56,6 +56,9 @@ _SITE, _CHOOSING = "dw_ustack", "ustack"
 _USER_MODE = 3
 """Privilege level in the code segment of a user program."""
 
+
+FRAME_SIZE = 8
+"""Bytes of an address."""
 
 _TASK = ("mm", "flags", "real_parent", "tgid")
 
@@ -99,7 +102,8 @@ def chosen(
         e.script.asks = True
         declare_asking(e.module)
     b, state = e.b, e.reserve(STATE_SIZE)
-    out = e.reserve(type_.size) if parts is None else parts.stack
+    # One frame more, to see whether there is one.
+    out = e.reserve(type_.size + FRAME_SIZE) if parts is None else parts.stack
     plain, done = b.block(), b.block()
     if parts is not None:
         b.store(0, e.area(parts.count))
@@ -137,7 +141,7 @@ def stack(e: Emitter, node: Node, type_: Stack) -> Operand:
     if not e.script.unwinds and not e.script.asks:
         declare(e.module)
     e.script.unwinds = True
-    out, state = e.reserve(type_.size), e.reserve(STATE_SIZE)
+    out, state = e.reserve(type_.size + FRAME_SIZE), e.reserve(STATE_SIZE)
     done = e.b.block()
     space = _start(e, node, out, type_, done)
     _registers(e, state)
@@ -166,13 +170,17 @@ def _unwind(
         b.store(value, e.area(state + offset))
     site = e.script.layout.site(_SITE if choice is None else _CHOOSING, location(node.span))
     pointers = None if parts is None else parts.pointers
+    # Where stack pointers are noted, the caller asks for one more frame.
+    most = type_.limit + (parts is None and stack_truncation.marked(node))
     loops.run(
         e,
         node.span,
-        type_.limit,
-        lambda inner, index: Frame(inner, type_, out, state, site, choice, pointers).emit(index),
+        most,
+        lambda inner, index: Frame(inner, type_, most, out, state, site, choice, pointers).emit(index),
     )
     count = b.load(e.area(state + COUNT))
+    if parts is None:
+        stack_truncation.tell(e, node, type_, count)
     b.store(count, e.area(out), 32)
     if parts is not None:
         b.store(count, e.area(parts.count))

@@ -19,6 +19,7 @@ from pytrace.core.manifest import (
     RateLimits,
     SessionData,
     Site,
+    StackDepth,
 )
 from pytrace.core.types import SUMS, Int
 from pytrace.frontend.ast import nodes
@@ -68,6 +69,8 @@ class Layout(msgspec.Struct):
     """Offset in the shared section of the weights of programs; None without sampling."""
     waiting: int | None = None
     """Offset in the shared section of the number of events that wait for the return of a system call."""
+    stack_depth: tuple[int, int] | None = None
+    """Offset in the shared section of how deep ``bpf_get_stack`` walks, and the highest limit of stacks."""
     percpu: int = 0
     shared: int = 0
     stride: int = 0
@@ -124,6 +127,17 @@ class Layout(msgspec.Struct):
             self.waiting = self.shared
             self.shared += CACHE_LINE
         return self.waiting
+
+    def place_stack_depth(self, limit: int) -> int:
+        """Offset of two words for stacks of at most *limit* frames: :class:`pytrace.core.manifest.StackDepth`."""
+        if self.stack_depth is None:
+            self.stack_depth = self.shared, limit
+            self.shared += CACHE_LINE
+        return self.stack_depth[0]
+
+    def depth(self) -> StackDepth | None:
+        """Location of these words, for the manifest; None without stacks."""
+        return None if self.stack_depth is None else StackDepth(SHARED_SECTION, *self.stack_depth)
 
     def limits(self) -> RateLimits | None:
         """Location of the limits of rates, for the manifest; None without them."""

@@ -35,6 +35,8 @@ from pytrace.core.types.basic_types import (
 from pytrace.core.types.builtin_types import (
     AF_INET,
     AF_INET6,
+    TRUNCATED,
+    TRUNCATED_NAME,
     Aggregate,
     Avg,
     CgroupPath,
@@ -62,11 +64,12 @@ from pytrace.core.types.builtin_types import (
 )
 
 __all__ = [
-    "AF_INET", "AF_INET6", "AGGREGATIONS", "ALL", "BOOL", "INT16", "INT32", "INT64", "INT8", "SUMS", "UINT16",
-    "UINT32", "UINT64", "UINT8", "VOID", "AddressSpace", "Array", "Avg", "Bool", "Buffer", "CgroupPath", "Count",
-    "Data", "Enum", "Field", "FieldLoader", "Fixed", "Hist", "Inet", "Int", "InterfaceName", "Joined", "KSym",
-    "LHist", "Mac", "Max", "Members", "Min", "NetworkNamespace", "Pointer", "Record", "Signed", "Stack", "StackMode",
-    "Stats", "String", "Struct", "Sum", "TSeries", "Timestamp", "Tuple", "Type", "USym", "Username", "Void",
+    "AF_INET", "AF_INET6", "AGGREGATIONS", "ALL", "BOOL", "INT16", "INT32", "INT64", "INT8", "SUMS", "TRUNCATED",
+    "TRUNCATED_NAME", "UINT16", "UINT32", "UINT64", "UINT8", "VOID", "AddressSpace", "Array", "Avg", "Bool", "Buffer",
+    "CgroupPath", "Count", "Data", "Enum", "Field", "FieldLoader", "Fixed", "Hist", "Inet", "Int", "InterfaceName",
+    "Joined", "KSym", "LHist", "Mac", "Max", "Members", "Min", "NetworkNamespace", "Pointer", "Record", "Signed",
+    "Stack", "StackMode", "Stats", "String", "Struct", "Sum", "TSeries", "Timestamp", "Tuple", "Type", "USym",
+    "Username", "Void",
     "decoded", "member_types", "named_fields", "parts", "rebuilt", "settled", "shown_name",
 ]  # fmt: skip
 

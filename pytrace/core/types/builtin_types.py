@@ -34,11 +34,19 @@ class StackMode(PyEnum):
         return self in (StackMode.FOLDED, StackMode.ANNOTATED, StackMode.INVERTED)
 
 
+TRUNCATED = 1 << 64
+"""In place of an address in a decoded stack: frames after the ones before were left out. It is no 64-bit address."""
+
+TRUNCATED_NAME = "[truncated]"
+"""The function of such a frame, in all output."""
+
+
 class Stack(Data, frozen=True, tag="stack"):
     """A kernel or user stack of at most *limit* frames.
 
     Layout: ``i32`` count of frames (or a negative errno), ``u32`` process id (0 for kernel stacks), then *limit*
-    frames: ``u64`` addresses, innermost first, or for build_id mode ``struct bpf_stack_build_id`` (32 bytes).
+    frames: ``u64`` addresses, innermost first, or for build_id mode ``struct bpf_stack_build_id`` (32 bytes). A count
+    of *limit* + 1 is that of a truncated stack, which may have zeros in place of the outermost frames.
     """
 
     user: bool

@@ -91,7 +91,7 @@ class RecordForm:
         if piece.frames:
             place = (self._place + 7) & ~7
             self._stacks.append(_Stack(source, piece.start, piece.frames, place, row))
-            self._place = place + 8 + 16 * piece.frames
+            self._place = place + 8 + 16 * (piece.frames + 1)
             return
         swap = piece.number and _SWAPS
         for size in (8, 4, 2, 1):
@@ -148,10 +148,13 @@ class RecordForm:
             (stack.place, 4, _swapped(_read(data, step, stack.start + 4, 4), 4)),
             (stack.place + 4, 4, _inverted(_swapped(errors, 4), 4)),
         ]
-        present = bytes([min(max(count, 0), stack.limit) for count in counts])
+        # A truncated stack has one frame more, of which there is no address.
+        present = bytes([min(max(count, 0), stack.limit + 1) for count in counts])
         for index in range(max(present, default=0)):
             place = stack.place + 8 + 16 * index
             units.append((place, 1, present.translate(bytes(index + 1) + b"\1" * (255 - index))))
+            if index == stack.limit:
+                break
             units.append((place + 8, 8, _swapped(_read(data, step, stack.start + 8 + 8 * index, 8), 8)))
         return units
 
@@ -176,13 +179,15 @@ class RecordForm:
         _write(rows, step, row, 4, errors)
         _write(rows, step, row + 4, 4, _swapped(_read(data, size, stack.place, 4), 4))
         counts = 0
-        for index in range(min(stack.limit, (size - stack.place - 8) // 16)):
+        for index in range(min(stack.limit + 1, (size - stack.place + 7) // 16)):
             place = stack.place + 8 + 16 * index
             present = int.from_bytes(data[place::size], "little")
             if not present:
                 break
             # Each byte of the sum counts the frames of one stack.
             counts += present
+            if index == stack.limit:
+                break
             _write(rows, step, row + 8 + 8 * index, 8, _swapped(_read(data, size, place + 8, 8), 8))
         numbers = array("i", list(counts.to_bytes(len(data) // size, "little")))
         if any(errors):

@@ -15,15 +15,27 @@ from pytrace.core.types import StackMode
 from pytrace.render.decoders import Value as Decoded
 from pytrace.render.forms import JsonForms, Restored, TextForms
 from pytrace.render.maps.map_printer import Entry, MapPrinter
-from pytrace.render.names import build_id_line, frame_word, joined_words, no_stack, symbol_lines
+from pytrace.render.names import (
+    build_id_line,
+    frame_word,
+    joined_words,
+    no_stack,
+    place_line,
+    symbol_lines,
+    truncated_line,
+)
 from pytrace.results import external_sort
 from pytrace.results.snapshot import MapData, SnapshotData, Table
-from pytrace.results.values import Portable, StackTrace, Value
+from pytrace.results.values import TRUNCATED_FRAME, Frame, Portable, StackTrace, Value
 
 Made = TypeVar("Made")
 
 PortableForm = Callable[[Value], bytes]
 """The form of a portable value."""
+
+
+def _place(frame: Frame) -> int:
+    return types.TRUNCATED if frame == TRUNCATED_FRAME else frame.address
 
 
 class PortableNames:
@@ -46,12 +58,18 @@ class PortableNames:
                 return joined_words([frame_word(frame, frame.address, type_) for frame in value.frames], type_)
             if value.error:
                 return no_stack(indent, value.error)
-            if mode is StackMode.RAW:
-                return b"\n" + b"".join([b"%x\n" % frame.address for frame in value.frames])
-            if mode is StackMode.BUILD_ID:
-                return b"\n" + b"".join([build_id_line(frame.build_id, frame.address) for frame in value.frames])
             perf = mode is StackMode.PERF
-            return b"\n" + b"".join([symbol_lines((frame,), frame.address, indent, perf) for frame in value.frames])
+            if mode is StackMode.RAW:
+                lines = [place_line(_place(frame)) for frame in value.frames]
+            elif mode is StackMode.BUILD_ID:
+                lines = [build_id_line(frame.build_id, _place(frame)) for frame in value.frames]
+            else:
+                lines = [
+                    truncated_line(indent, perf) if frame == TRUNCATED_FRAME
+                    else symbol_lines((frame,), frame.address, indent, perf)
+                    for frame in value.frames
+                ]  # fmt: skip
+            return b"\n" + b"".join(lines)
 
         return text
 

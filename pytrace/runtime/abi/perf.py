@@ -172,6 +172,18 @@ def pmu_bit(name: str, field: str) -> int:
         return 1 << int(file.read().strip().removeprefix("config:"))
 
 
+MAX_STACK = "/proc/sys/kernel/perf_event_max_stack"
+
+
+def max_stack() -> int:
+    """``kernel.perf_event_max_stack``: the number of frames that the kernel walks; its default where it is hidden."""
+    try:
+        with open(MAX_STACK, encoding="utf-8") as file:
+            return int(file.read())
+    except (OSError, ValueError):
+        return 127  # PERF_MAX_STACK_DEPTH of include/uapi/linux/perf_event.h
+
+
 def max_sample_rate() -> int:
     """``kernel.perf_event_max_sample_rate``: the highest frequency of an event in Hz."""
     try:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Never, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from pytrace.core.types import Stack, StackMode
+from pytrace.core.types import TRUNCATED, Stack, StackMode
 from pytrace.render import names
-from pytrace.results.values import Frame, StackTrace
+from pytrace.results.values import TRUNCATED_FRAME, Frame, StackTrace
 from pytrace.runtime.symbols.image_places import ImagePlace, LinkedPlace
 
 if TYPE_CHECKING:
@@ -51,6 +51,9 @@ class _Resolved(msgspec.Struct, frozen=True):
     interrupted: bool = False
 
 
+_MARK = _Resolved((TRUNCATED_FRAME,), (TRUNCATED_FRAME,))
+
+
 class StackTraces:
     """Resolves stacks. One object is for one snapshot: processes may run other programs before the next.
 
@@ -59,7 +62,7 @@ class StackTraces:
 
     def __init__(self, symbols: Symbols, *, places: bool = False) -> None:
         self._symbols, self._places = symbols, places
-        self._kernel: dict[int, _Resolved] = {}
+        self._kernel: dict[int, _Resolved] = {TRUNCATED: _MARK}
         self._processes: dict[int, dict[int, _Resolved]] = {}
         self._frames: dict[tuple[Frame, ...], tuple[Frame, ...]] = {}
         """The same place in many processes is one object."""
@@ -77,7 +80,7 @@ class StackTraces:
 
     def _in_process(self, value: Addresses) -> list[Frame]:
         process, addresses, _ = value
-        known = self._processes.setdefault(process, {})
+        known = self._processes.setdefault(process, {TRUNCATED: _MARK})
         return _joined(addresses, known, lambda address: self._user_address(process, address))
 
     def _kernel_address(self, address: int) -> _Resolved:
@@ -162,11 +165,12 @@ def _kernel_frames(found: Sequence[names.Frame], place: ImagePlace) -> tuple[Fra
 
 
 def _raw(value: Addresses) -> list[Frame]:
-    return [Frame("", address=address) for address in value[1]]
+    return [TRUNCATED_FRAME if address == TRUNCATED else Frame("", address=address) for address in value[1]]
 
 
 def _by_build_id(value: BuildIds) -> list[Frame]:
     return [
-        Frame("", build_id=identity.hex() if status == _BUILD_ID_VALID else "", address=place)
+        TRUNCATED_FRAME if place == TRUNCATED
+        else Frame("", build_id=identity.hex() if status == _BUILD_ID_VALID else "", address=place)
         for status, identity, place in value[1]
-    ]
+    ]  # fmt: skip

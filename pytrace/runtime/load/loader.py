@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import struct
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
@@ -29,7 +30,7 @@ from pytrace.core.probes.targets import (
     TracepointTarget,
     TypedFunctionTarget,
 )
-from pytrace.runtime.abi import bpf, bpf_maps, libbpf
+from pytrace.runtime.abi import bpf, bpf_maps, libbpf, perf
 from pytrace.runtime.abi.bpf import AttachType, ProgramType
 from pytrace.runtime.load import key_digests
 from pytrace.runtime.load.loaded_script import Generations, LoadedScript
@@ -153,6 +154,9 @@ def load(script: CompiledScript, *, options: LoadOptions, stack: ExitStack) -> L
         raise
     if words := script.manifest.random_words:
         key_digests.draw(loaded.section(words.section), words)
+    if depth := script.manifest.stack_depth:
+        most = perf.max_stack()
+        struct.pack_into("=QQ", loaded.section(depth.section), depth.offset, min(most, depth.limit), most)
     for symbol, buffers in loaded.generations.items():
         buffers.start(loaded.map_fd(symbol))
     return loaded

@@ -132,6 +132,8 @@ FAILURES: dict[str, Failure] = {
                         "updates of min() or max() lost to concurrent updates", "program"),
     "stack_cut": Failure("dw_ustack stack truncated where its unwind tables end",
                          "dw_ustack stacks truncated where their unwind tables end", "site", told=ALL),
+    "truncated": Failure("stack truncated after its innermost frames", "stacks truncated after their innermost frames",
+                         "site", told=ALL),
     "python_cut": Failure("pystack truncated where frames could not be read",
                           "pystacks truncated where frames could not be read", "site", told=ALL),
     "python_names": Failure("Python function without its name", "Python functions without their names", "site",
@@ -248,8 +250,17 @@ def _longer_strings(manifest: Manifest, _names: Sequence[str]) -> str:
     return f"; max_strlen is {manifest.config.max_strlen}"
 
 
+def _deeper(_manifest: Manifest, names: Sequence[str]) -> str:
+    if not any(name.startswith("kstack") for name in names):
+        return ""
+    from pytrace.runtime.abi import perf  # most runs have nothing to say here
+
+    return f"; kernel.perf_event_max_stack is {perf.max_stack()}: sysctl can raise it while nothing traces"
+
+
 _ADVICE: dict[str, Callable[[Manifest, Sequence[str]], str]] = {
     "lost": _grow_ring,
     "map_full": _grow_maps,
     "cut": _longer_strings,
+    "truncated": _deeper,
 }

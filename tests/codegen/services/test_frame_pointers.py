@@ -96,6 +96,15 @@ def test_frames_and_zeros_behind_them(limit: int, frames: int) -> None:
     assert stack(found) == [0x400000, *range(1000, 1000 + min(frames, limit - 1))]
 
 
+@pytest.mark.parametrize("frames", [125, 126, 127, 200])
+def test_a_stack_with_more_frames_has_one_too_many(frames: int) -> None:
+    found, _ = User(BASE + 64).chain(BASE + 64, frames, 48).run("@[ustack] = count(); print(len(ustack));")
+    (key,) = found.entries("@")
+    assert isinstance(key, bytes)
+    assert int.from_bytes(key[:4], "little") == min(frames + 1, 128)
+    assert struct.unpack_from("<127Q", key, 8)[: frames + 1] == (0x400000, *range(1000, 1000 + min(frames, 126)))
+
+
 @pytest.mark.parametrize("step", [16, 100, 1024, 2032, 2033, 2048, 4096])
 def test_a_read_takes_many_frames(step: int) -> None:
     found, sizes = User(BASE).chain(BASE, 30, step).run("@[ustack] = count();")

@@ -85,11 +85,14 @@ def _joined(
     monkeypatch: pytest.MonkeyPatch,
     native: Sequence[int],
     *,
-    limit: int = 127,
+    limit: int | None = 127,
     tail_calls: bool = True,
     words: Sequence[int] = RUNS,
 ) -> list[int]:
     """The mixed stack of native frames and of Python's, whose runs are *words*."""
+
+    words_of_limit = "" if limit is None else f", {limit}"
+    limit = limit or 127
 
     def write(e: Emitter, at: int, values: Sequence[int]) -> None:
         for index, word in enumerate(values):
@@ -102,18 +105,18 @@ def _joined(
 
     def chosen(e: Emitter, *_: object, parts: user_unwinding.Parts) -> None:
         # What an earlier stack has left is beyond.
-        write(e, parts.pointers, [0x100 * (index + 1) for index in range(min(len(NATIVE), limit + 1) + 1)])
+        write(e, parts.pointers, [0x100 * (index + 1) for index in range(min(len(native), limit + 1) + 1)])
         write(e, parts.stack, [len(native), *native])
         write(e, parts.count, [len(native)])
 
     monkeypatch.setattr(python_stacks, "runs", runs)
     monkeypatch.setattr(user_unwinding, "chosen", lambda *rest: chosen(*rest[:-1], parts=rest[-1]))
-    script = compiled(f"{CONFIG}kprobe:vfs_read {{ @[ustack(perf, {limit})] = count(); }}", KERNEL)
+    script = compiled(f"{CONFIG}kprobe:vfs_read {{ @[ustack(perf{words_of_limit})] = count(); }}", KERNEL)
     found = Machine(script, task=bytes(128))
     found.run()
     (key,) = found.entries("@")
     assert isinstance(key, bytes)
-    return list(struct.unpack_from(f"<{int.from_bytes(key[:4], 'little')}Q", key, 8))
+    return list(struct.unpack_from(f"<{min(int.from_bytes(key[:4], 'little'), limit)}Q", key, 8))
 
 
 def test_functions_of_handlers_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,6 +129,15 @@ def test_functions_of_handlers_are_left_out(monkeypatch: pytest.MonkeyPatch) -> 
 def test_handlers_at_the_limit(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
     whole = [OPEN, LEAF, CALLER, VECTORCALL, MODULE, MAIN]
     assert _joined(monkeypatch, NATIVE[: limit + 1], limit=limit) == whole[: min(limit, 5)]
+
+
+def test_a_truncated_native_stack_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though functions of handlers were left out; nothing is marked that the script limits."""
+    native = (*NATIVE, *range(0x10000, 0x10000 + 121))
+    assert len(native) == 128
+    marked = _joined(monkeypatch, native, limit=None)
+    assert (marked[:6], marked[-2:]) == ([OPEN, LEAF, CALLER, VECTORCALL, MODULE, MAIN], [native[126], 0])
+    assert _joined(monkeypatch, native[:127], limit=None)[-1] == native[126]
 
 
 def test_without_python_a_stack_has_no_more_frames_than_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:

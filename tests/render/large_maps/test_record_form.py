@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 
 from pytrace.core.types import INT8, INT32, INT64, UINT64, Stack, String, Tuple, Type
 from pytrace.render.forms import Decoders
@@ -36,6 +37,17 @@ def test_order_and_inverse() -> None:
             )
             back = form.rows((data, size))
             assert [bytes(back[at : at + kind.size]) for at in range(0, len(back), form.row_size)] == rows
+
+
+def test_truncated_stacks_come_back() -> None:
+    """They come after the same frames without the mark."""
+    kind = Stack(True, 3)
+    rows = [struct.pack("=iI3Q", count, 7, 5, 6, 8) for count in (4, 3)]
+    form = RecordForm([kind.size], [(0, piece) for piece in pieces(kind) or ()])
+    data, size = form.records([b"".join(rows)], 2)
+    back = form.rows((data, size))
+    assert [bytes(back[at : at + kind.size]) for at in range(0, len(back), form.row_size)] == rows
+    assert data[size:] < data[:size]
 
 
 def test_what_the_order_leaves_out_comes_back() -> None:

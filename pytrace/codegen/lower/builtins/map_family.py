@@ -9,7 +9,7 @@ from pytrace.codegen.lower import aggregate_reading, map_access, maps
 from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.codegen.lower.expressions import store_variable
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.types import BOOL, INT64
+from pytrace.core.types import BOOL, INT64, Stack
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import MapAccess
 from pytrace.frontend.ast.typed_program import MapInfo
@@ -59,9 +59,11 @@ def _len(e: Emitter, node: nodes.Call) -> Operand:
         return Scalar(map_access.length(e, _map(e, node)[0]), INT64)
     if not isinstance(node.args[0], nodes.Expr):
         raise InternalError("len takes a map or a stack")
-    # A stack starts with its number of frames, or a negative error number.
+    # A stack starts with its number of frames (that of a truncated one is one too high), or a negative error number.
     stack = e.place(e.value(node.args[0]))
     count = e.b.load(stack.pointer, 32, signed=True)
+    if isinstance(stack.type, Stack):
+        count = e.b.select(e.b.icmp("sgt", count, stack.type.limit), stack.type.limit, count)
     return Scalar(e.b.select(e.b.icmp("slt", count, 0), 0, count), INT64)
 
 

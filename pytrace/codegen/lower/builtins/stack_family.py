@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pytrace.codegen.emit import contexts, events, memory
+from pytrace.codegen.emit import contexts, events, memory, stack_truncation
 from pytrace.codegen.emit.current_task import process_ids
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
@@ -29,6 +29,8 @@ USER_BUILD_ID = 1 << 11
 SKIPPED = 2
 """Frames that do not belong to the traced stack: the program and its caller, ``bpf_trace_run1`` … or a trampoline,
 whose address kallsyms resolves to an unrelated symbol."""
+_SKIP = 0xFF
+"""``BPF_F_SKIP_FIELD_MASK``."""
 _WORD = 8
 _RUN_BY_OTHERS = frozenset({RAWTRACEPOINT, FENTRY, FEXIT})
 """Probe kinds whose stacks begin inside the program itself."""
@@ -72,19 +74,23 @@ def _walked(e: Emitter, node: Node, type_: Stack) -> Made:
     def write(pointer: Ptr, _align: int) -> None:
         frames = e.b.offset(pointer, type_.header)
 
+        def whole(count: Number, inserted: Number = 0) -> Number:
+            skipped = flags & _SKIP
+            return stack_truncation.of_kernel(e, node, type_, count, skipped, get_stack, inserted)
+
         def helped() -> Number:
             length = get_stack(frames, type_.limit)
-            return e.b.select(e.b.icmp("slt", length, 0), length, e.b.op("udiv", length, type_.frame_size))
+            return whole(e.b.select(e.b.icmp("slt", length, 0), length, e.b.op("udiv", length, type_.frame_size)))
 
         if frame_pointers.walks(e, type_):
-            count = frame_pointers.walk(e, type_, frames, helped)
+            count = frame_pointers.walk(e, type_, frames, node, helped)
         elif function_exits.in_caller(e.program.unit) and type_.mode is not StackMode.BUILD_ID:
             count = helped()
             # By frame pointers it is the second frame, or left out: at the end of a function they are its caller's.
             if type_.user and type_.limit and e.script.kernel.arch == "x86_64":
                 e.b.helper(helpers.PROBE_READ_USER, frames, _WORD, contexts.register(e, "sp"))
         elif _may_lack_caller(e, type_):
-            count = _with_caller(e, type_, frames, get_stack, helped)
+            count = _with_caller(e, type_, frames, get_stack, helped, whole)
         else:
             count = helped()
         e.b.store(count, pointer, 32)
@@ -107,7 +113,12 @@ def _may_lack_caller(e: Emitter, type_: Stack) -> bool:
 
 
 def _with_caller(
-    e: Emitter, type_: Stack, frames: Ptr, get_stack: Callable[[Ptr, int], I64], helped: Callable[[], Number]
+    e: Emitter,
+    type_: Stack,
+    frames: Ptr,
+    get_stack: Callable[[Ptr, int], I64],
+    helped: Callable[[], Number],
+    whole: Callable[[Number, Number], Number],
 ) -> Number:
     """Write the frames of a user stack at the first or last instruction of a function (x86-64), including the caller.
 
@@ -134,7 +145,7 @@ def _with_caller(
     b.jump_if(b.icmp("eq", address, missing), plain, likely=False)
     b.store(b.load(b.offset(frames, _WORD), again=True), frames)
     b.store(address, b.offset(frames, _WORD))
-    b.store(b.add(b.op("udiv", length, _WORD), 1), result)
+    b.store(whole(b.add(b.op("udiv", length, _WORD), 1), 1), result)
     b.jump(done)
     b.start(plain)
     b.store(helped(), result)

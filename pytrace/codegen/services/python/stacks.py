@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from pytrace.codegen.emit import loops, memory
+from pytrace.codegen.emit import loops, memory, stack_truncation
 from pytrace.codegen.emit.current_task import process_ids
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
@@ -55,12 +55,15 @@ def stack(e: Emitter, node: nodes.Call | nodes.Identifier, type_: Stack) -> Oper
     if not e.script.kernel.feature("bpf_loop"):
         raise TraceError("pystack needs a kernel with bpf_loop (Linux 5.17)")
     out, state = e.reserve(type_.size), e.reserve(records.STATE_SIZE)
-    target = e.area(out)
+    target, marked = e.area(out), stack_truncation.marked(node)
     memory.zero(e, target, type_.size)
     e.b.store(_NO_STACK, target, 32)
     e.b.store(process_ids(e, "tracer")[0], e.b.offset(target, 4), 32)
-    done = _walk(e, node, _Walk(e, state, _site(e, node), out + type_.header, type_.limit), _TURNS * type_.limit)
-    e.b.store(e.b.load(e.area(state + records.STATE_COUNT)), e.area(out), 32)
+    walk = _Walk(e, state, _site(e, node), out + type_.header, type_.limit, marked=marked)
+    done = _walk(e, node, walk, _TURNS * (type_.limit + marked))
+    count = e.b.load(e.area(state + records.STATE_COUNT))
+    e.b.store(count, e.area(out), 32)
+    stack_truncation.tell(e, node, type_, count)
     e.b.jump(done)
     e.b.start(done)
     return Memory(e.area(out), type_)
@@ -98,6 +101,8 @@ class _Walk(Thread, frozen=True):
     frames: int
     limit: int
     runs: bool = False
+    marked: bool = False
+    """If there are more than *limit* frames, the count is one more."""
 
     def inside(self, e: Emitter) -> _Walk:
         """The same in the callback of a loop."""
@@ -147,11 +152,16 @@ class _Walk(Thread, frozen=True):
             self.e.counter("python_names", self.site)
         value = b.op("or", b.op("shl", b.op("and", record, _PLACES), INDEX_BITS), index)
         place = b.load(self.area(records.STATE_COUNT))
+        if self.marked:
+            with b.when(b.icmp("uge", place, self.limit), likely=False):
+                b.store(self.limit + 1, self.area(records.STATE_COUNT))
+                loops.leave(self.e)
         b.store(b.op("or", value, FRAME - (1 << 64)), self._place(place))
         b.store(b.add(place, 1), self.area(records.STATE_COUNT))
         if self.runs:
             self._end_run_of_loop()
-        self._leave_if(b.icmp("uge", b.load(self.area(records.STATE_COUNT)), self.limit))
+        if not self.marked:
+            self._leave_if(b.icmp("uge", b.load(self.area(records.STATE_COUNT)), self.limit))
 
     def _skip_shim(self, index: Number) -> None:
         """Go on to the next frame if this is ``_Py_InitCleanup`` (3.12 and later), which calls ``__init__``.

@@ -34,6 +34,33 @@ def test_frames_are_counted(answer: int, frames: int) -> None:
     assert printed("@s = kstack; print(len(@s));", helpers={67: lambda *_: answer})[-1] == frames
 
 
+@pytest.mark.parametrize(
+    ("frames", "most", "skipped", "count"),
+    [
+        *((126, 127, 0, 126), (127, 127, 0, 128), (127, 200, 0, 127), (128, 200, 0, 128), (200, 200, 0, 128)),
+        *((49, 50, 0, 49), (50, 50, 0, 128), (124, 127, 2, 124), (125, 127, 2, 128), (126, 128, 2, 128)),
+        *((126, 129, 2, 126), (127, 200, 2, 127), (128, 200, 2, 128)),
+    ],
+)
+def test_a_full_stack_is_asked_for_one_more_frame(frames: int, most: int, skipped: int, count: int) -> None:
+    """Of a kernel that walks at most *most* frames, of which it skips some."""
+    found = machine(f"{'rawtracepoint:sched_switch' if skipped else 'kprobe:vfs_read'} {{ @s[kstack] = count(); }}")
+    depth = found.script.manifest.stack_depth
+    assert depth is not None
+    found.write(found.section(depth.section) + depth.offset, struct.pack("<QQ", min(most, depth.limit), most))
+
+    def get_stack(_context: int, target: int, size: int, *_: int) -> int:
+        got = min(frames, most - skipped, (size & 0xFFFFFFFF) // 8)
+        found.write(target, struct.pack(f"<{got}Q", *range(1, got + 1)))
+        return 8 * got
+
+    found.helpers[GET_STACK] = get_stack
+    found.run()
+    (key,) = found.entries("@s")
+    assert isinstance(key, bytes)
+    assert int.from_bytes(key[:4], "little") == count
+
+
 def test_each_frame_is_kept() -> None:
     found = machine("begin { print(kstack(3)); }")
     found.helpers[67] = lambda _ctx, place, *_: found.write(place, struct.pack("<2Q", 5, 6)) or 16
