@@ -1,8 +1,8 @@
 """Escaping of characters in traced data that a terminal would interpret (``\\x1b``) or not show.
 
-These are C0 (below U+0020), DEL, C1 (U+0080 to U+009F), bytes that are not UTF-8, and characters that have no width or
-change the order of those around them: names that contain them would look like other names. Text of the script or of
-pytrace itself is left unchanged.
+These are C0 (below U+0020), DEL, C1 (U+0080 to U+009F), bytes that are not UTF-8, surrogates, and characters that have
+no width or change the order of those around them: names that contain them would look like other names. Text of the
+script or of pytrace itself is left unchanged.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ UNSEEN = (
 )
 """Inside of a set of a regular expression: default ignorable characters of Unicode but variation selectors, line and
 paragraph separators, annotations."""
-_NEVER = rf"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f{UNSEEN}\udc80-\udcff"
+_NEVER = rf"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f{UNSEEN}\ud800-\udfff"
 _ANY = re.compile(rf"[{_NEVER}\t\n\r]")
 _BUT_LINE_ENDS = re.compile(rf"[{_NEVER}]|\r(?!\n)")
 _IN_MESSAGES = re.compile(rf"(?m)(^\x1b\[(?:2|31|33)m|\x1b\[0m$)|{_BUT_LINE_ENDS.pattern}")
@@ -53,4 +53,6 @@ def _escape(match: re.Match[str]) -> str:
     character = match[0]
     if character <= "\x9f":
         return f"\\x{ord(character):02x}"
+    if "\ud800" <= character <= "\udfff" and not "\udc80" <= character <= "\udcff":
+        return f"\\u{ord(character):04x}"
     return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogateescape"))

@@ -233,7 +233,7 @@ class Fleet:
 def _report(host: Host) -> HostReport:
     kernel = "" if host.hello is None else host.hello.kernel
     return HostReport(
-        host.name, host.state.value, host.text, host.status, host.lost, kernel, tuple(host.warnings), _clock(host.clock)
+        host.name, host.state.value, host.text, host.status, host.lost, kernel, host.told, _clock(host.clock)
     )
 
 

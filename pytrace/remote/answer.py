@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from pytrace.core import types
-from pytrace.core.diagnostics import TraceError
+from pytrace.core.diagnostics import TraceError, counted
 from pytrace.core.types import Array, Record, Tuple, Type
 from pytrace.remote import top_keys
 from pytrace.results.joining import joiner
@@ -19,8 +20,30 @@ from pytrace.results.values import Portable, Value
 WIDTH = 8
 """Snapshots that are merged at once: of N hosts, each entry is merged log(N) times."""
 
+MOST_SHAPES = 8
+"""Kinds of results that do not fit each other."""
+
 LABEL = 128
 """Capacity of labels in keys."""
+
+
+class _Shape(msgspec.Struct):
+    """Hosts whose results fit each other."""
+
+    types: SnapshotData
+    """All maps without entries, which says whether another snapshot fits."""
+    levels: list[list[SnapshotData]] = msgspec.field(default_factory=list)
+    hosts: dict[str, int] = msgspec.field(default_factory=dict)
+    """With the number of their runs."""
+
+    @property
+    def size(self) -> int:
+        """The number of runs."""
+        return sum(self.hosts.values())
+
+    def copy(self) -> _Shape:
+        """Another one, to which others can be added."""
+        return _Shape(self.types, [list(level) for level in self.levels], dict(self.hosts))
 
 
 class Answer:
@@ -28,6 +51,9 @@ class Answer:
 
     *label* returns the label of a host, which the keys of maps then begin with, and the rows of tables; None: merged.
     *named* is applied to each snapshot before: it puts names in place of what only one host can resolve.
+
+    Of results that do not fit each other, those of most hosts are the answer, whoever came first. (Where the controller
+    knows the types of the script, :class:`pytrace.remote.host_results.Script` has left the others out before.)
     """
 
     def __init__(
@@ -35,10 +61,8 @@ class Answer:
         named: Callable[[SnapshotData], SnapshotData] | None = None, most: int = top_keys.MOST_KEYS,
     ) -> None:  # fmt: skip
         """*most*: entries of a map that are held of any number of merged snapshots, the largest ones."""
-        self._label, self._name, self._named, self._most = label, name, named, most
-        self._levels: list[list[SnapshotData]] = []
-        self._shape = SnapshotData(())
-        """All maps without entries, which says whether another snapshot fits."""
+        self.label, self.name, self._named, self._most = label, name, named, most
+        self._shapes: list[_Shape] = []
         self._seen: set[str] = set()
         """Identities of all runs."""
         self._texts: dict[str, str] = {}
@@ -48,43 +72,88 @@ class Answer:
         """Add what a host has; *merged*: what a gateway has merged, with labels.
 
         Raises:
-            TraceError: its maps have other keys or values than those of the hosts before, or one of these holds the
-                same run; nothing is added.
+            TraceError: its maps have keys or values of too many kinds beside those of the hosts before, or one of these
+                holds the same run; nothing is added.
         """
         identities = [run.identity for run in snapshot.runs]
         if self._seen.intersection(identities):
             raise TraceError(f"another host and {host} hold the same run, whose counts would be added twice")
         if self._named is not None:
             snapshot = self._named(snapshot)
-        if self._label is not None and not merged:
-            snapshot = labelled(snapshot, self._name, self._label(host))
-        self._shape = merge([self._shape, _empty(snapshot)], ["the other hosts", host])
-        self._seen.update(identities)
+        if self.label is not None and not merged:
+            snapshot = labelled(snapshot, self.name, self.label(host))
+        shape = self._shape(host, snapshot)
         runs = tuple(replace(run, text=self._texts.setdefault(run.text, run.text)) for run in snapshot.runs)
-        snapshot = replace(snapshot, runs=runs)
-        level = 0
-        while True:
-            if level == len(self._levels):
-                self._levels.append([])
-            here = self._levels[level]
-            here.append(snapshot)
-            if len(here) < WIDTH:
-                return
-            snapshot = top_keys.trimmed(merge(here), self._most)
-            here.clear()
+        self._merge(shape, replace(snapshot, runs=runs))
+        shape.hosts[host] = len(identities)
+        self._seen.update(identities)
+
+    def _shape(self, host: str, snapshot: SnapshotData) -> _Shape:
+        """The hosts that a snapshot is merged with."""
+        empty, failure = _empty(snapshot), None
+        for shape in self._shapes:
+            if shape.types.maps and empty.maps and shape.types.maps.keys() != empty.maps.keys():
+                failure = failure or TraceError("it has other maps than the other hosts")
+                continue
+            try:
+                shape.types = merge([shape.types, empty], ["the other hosts", host])
+            except TraceError as error:
+                failure = failure or error
+            else:
+                return shape
+        if len(self._shapes) >= MOST_SHAPES and failure is not None:
+            raise failure
+        self._shapes.append(_Shape(empty))
+        return self._shapes[-1]
+
+    def _merge(self, shape: _Shape, snapshot: SnapshotData) -> None:
+        levels, level = shape.levels, 0
+        while level < len(levels) and len(levels[level]) == WIDTH - 1:
+            snapshot = top_keys.trimmed(merge([*levels[level], snapshot]), self._most)
             level += 1
+        # Not before all of it has been merged, so that a failure changes nothing.
+        for merged in levels[:level]:
+            merged.clear()
+        if level == len(levels):
+            levels.append([])
+        levels[level].append(snapshot)
+
+    @property
+    def _largest(self) -> _Shape | None:
+        return max(self._shapes, key=lambda shape: shape.size, default=None)
+
+    def outvoted(self) -> dict[str, str]:
+        """Hosts whose results do not fit those of most others, and so are no part of the answer, with the reason."""
+        largest = self._largest
+        if largest is None or len(self._shapes) == 1:
+            return {}
+        others = counted(largest.size, "host")
+        return {
+            host: f"its results do not fit those of {others}: {_difference(largest, shape, host)}"
+            for shape in self._shapes if shape is not largest for host in shape.hosts
+        }  # fmt: skip
 
     def result(self) -> SnapshotData:
         """All that was added, as one snapshot."""
-        whole = merge([snapshot for level in self._levels for snapshot in level])
+        largest = self._largest
+        levels = [] if largest is None else largest.levels
+        whole = merge([snapshot for level in levels for snapshot in level])
         return top_keys.trimmed(whole, self._most)
 
     def copy(self) -> Answer:
         """An answer that others can be added to. Snapshots are not changed by merging, so both may have them."""
-        other = Answer(self._label, self._name, self._named, self._most)
-        other._levels = [list(level) for level in self._levels]
-        other._shape, other._seen, other._texts = self._shape, set(self._seen), dict(self._texts)
+        other = Answer(self.label, self.name, self._named, self._most)
+        other._shapes = [shape.copy() for shape in self._shapes]
+        other._seen, other._texts = set(self._seen), dict(self._texts)
         return other
+
+
+def _difference(first: _Shape, other: _Shape, host: str) -> str:
+    try:
+        merge([first.types, other.types], ["the other hosts", host])
+    except TraceError as error:
+        return error.message
+    return "they have other maps"
 
 
 def _empty(snapshot: SnapshotData) -> SnapshotData:
@@ -107,32 +176,40 @@ def _labelled_losses(kind: str, counts: dict[str, int], label: str) -> dict[str,
     return {f"{label}: {subject}" if subject else label: count for subject, count in counts.items()}
 
 
+def labelled_key(key: Type | None) -> Type:
+    """The type of keys that begin with a label."""
+    text = types.String(LABEL)
+    if key is None:
+        return text
+    return Tuple((text, *key.members) if isinstance(key, Tuple) else (text, key))
+
+
+def labelled_row(row: Record, name: str) -> Record:
+    """The type of rows that begin with a label, in a column of the *name*."""
+    while name in row.names:
+        name += "_"
+    return Record((name, *row.names), (types.String(LABEL), *row.members))
+
+
 def _labelled_map(data: MapData, name: str, label: str) -> MapData:
     of_tuple = isinstance(data.key, Tuple)
-    own: tuple[Type, ...] = () if data.key is None else (data.key,)
-    if isinstance(data.key, Tuple):
-        own = data.key.members
 
     def key_of(key: Portable) -> Portable:
         if of_tuple and isinstance(key, tuple):
             return (label, *key)
-        return (label, key) if own else label
+        return label if data.key is None else (label, key)
 
-    text = types.String(LABEL)
     entries = {key_of(key): value for key, value in data.entries.items()}
     times = None if data.times is None else {key_of(key): time for key, time in data.times.items()}
     return replace(
-        data, key=Tuple((text, *own)) if own else text, entries=entries, times=times, label=name,
+        data, key=labelled_key(data.key), entries=entries, times=times, label=name,
         estimated=(label,) if data.mark else (),
     )  # fmt: skip
 
 
 def _labelled_table(table: Table, name: str, label: str) -> Table:
-    while name in table.type.names:
-        name += "_"
-    record = Record((name, *table.type.names), (types.String(LABEL), *table.type.members))
     rows = {run: [(label, *row) for row in rows] for run, rows in table.rows.items()}
-    return replace(table, type=record, rows=rows)
+    return replace(table, type=labelled_row(table.type, name), rows=rows)
 
 
 def renamed(

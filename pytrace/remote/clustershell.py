@@ -165,6 +165,7 @@ def ask(
     while carrier.begin_stage():
         task.timer(TICK, carrier, interval=TICK, autoclose=True)
         task.resume()
+        controller.settle(wait=True)
     if rollout.over or stopping.count:
         controller.finish(time.monotonic(), rollout.stopped)
 

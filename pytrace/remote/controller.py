@@ -8,16 +8,20 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from math import inf
+
+import msgspec
 
 from pytrace.base.control_characters import printable_text
 from pytrace.core.diagnostics import TraceError
-from pytrace.remote import messages
+from pytrace.remote import host_results, messages
 from pytrace.remote.answer import Answer
 from pytrace.remote.clocks import aligned, better, measured
-from pytrace.remote.gateways import MOST_WARNINGS, Gateway, Tree, depth, reported
-from pytrace.remote.hosts import OVER, Host, State, last_line, reason
+from pytrace.remote.gateways import Gateway, Tree, depth, reported
+from pytrace.remote.hosts import OVER, Host, State, last_line, reason, said
 from pytrace.remote.messages import (
     Attached,
     Beat,
@@ -43,7 +47,6 @@ from pytrace.remote.messages import (
 from pytrace.remote.naming import Naming
 from pytrace.remote.push import Pusher
 from pytrace.remote.variants import Compile, Variants
-from pytrace.results import file_form
 from pytrace.results.snapshot import SnapshotData
 
 PREPARING = 120.0
@@ -53,6 +56,8 @@ MOST_NOISE = 1 << 16
 """Bytes that a login may print before the agent says hello."""
 MEASUREMENTS = 4
 """Round trips by which a clock is measured before the script is sent."""
+SHOWN = 80
+"""Characters of a version that are shown."""
 MOST_COMPLAINT = 4096
 """Bytes kept of a line of standard error output."""
 
@@ -87,7 +92,19 @@ class Controller:
         self.news = 0
         """Grows with each snapshot of a host."""
         self._lock = threading.Lock()
-        """Held while the answer or files of snapshots change, as :meth:`current` may be called in another thread."""
+        """Held while the answer changes, as :meth:`current` may be called in another thread."""
+        self._script = host_results.Script.of(request)
+        self._reader: ThreadPoolExecutor | None = None
+        """A thread that reads and merges what takes long, so that hosts are heard meanwhile."""
+        self._reading: list[_Reading] = []
+        self._read: list[str] = []
+        """Hosts whose results were read, of which something may have to be said."""
+        self._checked: dict[str, int] = {}
+        """The snapshots that a limited process has read, by host."""
+        self._spoilt: dict[str, str] = {}
+        """What is wrong with snapshots of hosts that still run."""
+        self._outvoted: dict[str, tuple[State, str]] = {}
+        """State and text of hosts before it was found that their results do not fit those of most others."""
         self._folder = folder
         self._request, self._limits, self._answer, self._clock = messages.encode(request), request.limits, answer, clock
         self._tree = tree
@@ -128,7 +145,7 @@ class Controller:
     def output(self, name: str, data: bytes, now: float) -> bytes | None:
         """Data of an agent. Returns what to say to it; None ends the connection."""
         host = self.peers[name]
-        if host.state in OVER and not self.naming.waits(name):
+        if host.state in OVER and not self.naming.waits(name) and not host.reading:
             return None
         self._bytes[name] += len(data)
         try:
@@ -139,28 +156,30 @@ class Controller:
                 self._line(host, line, now)
             if host.hello is None and self._bytes[name] > MOST_NOISE:
                 raise TraceError("what it prints is no message of pytrace agent")
-        except TraceError as error:
+        except Exception as error:  # noqa: BLE001  (whatever a host says is its own fault)
             if host.state in OVER:
-                host.warnings.append(f"what it said after its end is not used: {error.message}")
+                host.warn(f"what it said after its end is not used: {_why(error)}")
                 self.naming.gone(name)
             else:
-                self._over(host, State.LOST if host.hello else State.FAILED, error.message)
+                self._over(host, State.LOST if host.hello else State.FAILED, _why(error))
         return self.due(name, now)
 
     def due(self, name: str, now: float) -> bytes | None:
         """What an agent must hear now; None: nothing any more."""
         host = self.peers[name]
         if self.naming.waits(name):
-            said = self.naming.said(name, now)
+            line = self.naming.said(name, now)
+        elif host.reading:
+            line = b""
         else:
             try:
-                said = None if host.state in OVER else self._said(host)
-            except TraceError as error:
-                self._over(host, State.FAILED, error.message)
-                said = None
-        if said is None:
+                line = None if host.state in OVER else self._said(host)
+            except Exception as error:  # noqa: BLE001  (what is said depends on what it has said)
+                self._over(host, State.FAILED, _why(error))
+                line = None
+        if line is None:
             self._lines.pop(name, None)
-        return said
+        return line
 
     def owed(self) -> list[str]:
         """Connections on which something may have to be said that was not there before."""
@@ -168,7 +187,8 @@ class Controller:
             name for name, host in self.peers.items() if host.state not in OVER
             and (host.pushing or host.misfit or (isinstance(host, Gateway) and host.owed))
         ]  # fmt: skip
-        return owed + self.naming.waiting
+        read, self._read = self._read, []
+        return owed + self.naming.waiting + read
 
     def _said(self, host: Host) -> bytes:
         """Parts of what is pushed; beats until the clock was measured, then the request; then answers."""
@@ -203,6 +223,10 @@ class Controller:
         """A connection has ended."""
         host = self.peers[name]
         self.naming.gone(name)
+        for reading in self._reading:
+            if reading.host is host:
+                # It cannot be asked for names any more.
+                reading.details = None
         if host.state in OVER:
             return
         text = reason(printable_text(host.complaint.rstrip()), status)
@@ -238,8 +262,7 @@ class Controller:
                 # What a login said is no reason for what comes now.
                 host.state, host.attached, host.complaint = State.RUNNING, now, ""
             case Warned(text):
-                if len(host.warnings) < MOST_WARNINGS:
-                    host.warnings.append(printable_text(text))
+                host.warn(text)
             case Reports():
                 if not isinstance(host, Gateway):
                     raise TraceError("what it prints is for a gateway to say")
@@ -278,9 +301,9 @@ class Controller:
         """Take a message of a host that does not run yet."""
         match message:
             case Need() if isinstance(host, Gateway) and host.state is State.RUNNING:
-                host.needs.append(message)
+                host.ask_for(message)
             case Misfit() if isinstance(host, Gateway):
-                host.misfits.append(message)
+                host.ask_for(message)
             case Stated() if isinstance(host, Gateway):
                 self.variants.given(host, message)
             case Need():
@@ -288,6 +311,7 @@ class Controller:
             case Send():
                 host.send, host.pushing = message, True
             case Hello():
+                _check_protocol(message)
                 host.hello = message
             case Misfit():
                 self.variants.wanted(host, message)
@@ -301,7 +325,7 @@ class Controller:
 
     def _over(self, host: Host, state: State, text: str, details: Mapping[str, int] | None = None) -> None:
         """A host has nothing more to say but names of functions: its newest snapshot becomes part of the answer."""
-        host.state, host.text = state, text
+        host.state, host.text = state, said(text)
         if isinstance(host, Gateway):
             host.lose(self.hosts)
         path = self._files[host.name]
@@ -310,35 +334,95 @@ class Controller:
             if state is State.ANSWERED and not isinstance(host, Gateway):
                 host.state, host.text = State.LOST, "it sent no results"
             return
+        with open(path, "rb") as file:
+            head = file.read(host_results.HEAD)
+        if not self._reading and host_results.is_small(head):
+            self._settle(host, details, partial(self._merged, host, path))
+            return
+        if self._reader is None:
+            self._reader = ThreadPoolExecutor(1, "pytrace-fleet-results")
+        host.reading = True
+        self._reading.append(_Reading(host, details, self._reader.submit(self._merged, host, path)))
+
+    def _merged(self, host: Host, path: str) -> SnapshotData:
+        """Add the newest snapshot of a host to the answer. Returns it, as the host has sent it."""
         try:
+            snapshot = self._fitted(host, path)
             with self._lock:
-                snapshot = self._add(self._answer, path, host)
+                self._answer.add(host.name, snapshot, merged=isinstance(host, Gateway))
+                # Before :meth:`current` would add it once more.
+                os.unlink(path)
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+        return snapshot
+
+    def _settle(self, host: Host, details: Mapping[str, int] | None, merged: Callable[[], SnapshotData]) -> None:
+        """The results of a host were read, or could not be."""
+        host.reading = False
+        try:
+            snapshot = merged()
             if isinstance(host, Gateway):
                 self.naming.learn(snapshot, host.named)
             elif details:
                 self.naming.begin(host.name, snapshot, details, host.heard)
-        except TraceError as error:
-            host.state, host.text = State.LOST, f"its results do not fit: {error.message}"
+        except Exception as error:  # noqa: BLE001  (whatever a host sends is its own fault)
+            host.state, host.text = State.LOST, said(f"its results do not fit: {_why(error)}")
             if isinstance(host, Gateway):
                 host.spoil(self.hosts)
         finally:
-            os.unlink(path)
             if not self.naming.waits(host.name):
                 self._lines.pop(host.name, None)
+        self._vote()
 
-    @staticmethod
-    def _add(answer: Answer, path: str, host: Host) -> SnapshotData:
-        """Add a host's snapshot to an answer. Returns it, as the host has sent it."""
-        snapshot = _read(path, host)
-        answer.add(host.name, snapshot, merged=isinstance(host, Gateway))
-        return snapshot
+    def _vote(self) -> None:
+        """Hosts whose results do not fit those of most others are lost, as long as that is so."""
+        outvoted = self._answer.outvoted()
+        for name in self._outvoted.keys() - outvoted.keys():
+            self.peers[name].state, self.peers[name].text = self._outvoted.pop(name)
+        for name, text in outvoted.items():
+            host = self.peers[name]
+            self._outvoted.setdefault(name, (host.state, host.text))
+            host.state, host.text = State.LOST, said(text)
+
+    def settle(self, *, wait: bool = False) -> None:
+        """Take the results that were read meanwhile. *wait*: until all were."""
+        while self._reading and (wait or self._reading[0].future.done()):
+            done = self._reading[0]
+            with suppress(Exception):  # raised again below
+                done.future.result()
+            self._settle(done.host, done.details, done.future.result)
+            self._read.append(done.host.name)
+            del self._reading[0]
+        if wait and self._reader is not None:
+            self._reader.shutdown()
+            self._reader = None
+
+    def _fitted(self, host: Host, path: str) -> SnapshotData:
+        """The snapshot of a host, as part of the answer.
+
+        Raises:
+            TraceError: it is damaged, too large, or not of this script.
+        """
+        with open(path, "rb") as file:
+            data, number = file.read(), os.fstat(file.fileno()).st_mtime_ns
+        if not host_results.is_small(data) and self._checked.get(host.name) != number:
+            host_results.check(data, host.name)
+            self._checked[host.name] = number
+        snapshot = host_results.read(data, host.name)
+        if isinstance(host, Gateway):
+            names, label = host.route.names, self._answer.label
+            labels = None if label is None else frozenset(map(label, names))
+            snapshot = self._script.fitted_of_gateway(snapshot, len(names), self._answer.name, labels)
+        else:
+            snapshot = self._script.fitted(snapshot)
+        return aligned(snapshot, host.clock) if host.clock is not None else snapshot
 
     def _keep(self, name: str, data: bytes) -> None:
         path = self._files[name]
         with open(path + ".new", "wb") as file:
             file.write(data)
-        with self._lock:
-            os.replace(path + ".new", path)
+        os.replace(path + ".new", path)
         self.news += 1
 
     # ---- time
@@ -346,9 +430,18 @@ class Controller:
     def silent(self, now: float) -> list[str]:
         """Hosts that say nothing any more; their connections are to be ended."""
         patience = {State.WAITING: PREPARING, State.RUNNING: 3 * self._limits.every + 10}
+        self.settle()
         found = self.naming.late(now)
+        for name, why in list(self._spoilt.items()):
+            del self._spoilt[name]
+            if self.peers[name].state not in OVER:
+                os.unlink(self._files[name])
+                self._over(self.peers[name], State.LOST, f"its results do not fit: {why}")
+                found.append(name)
         for name in list(self._lines):
             host = self.peers[name]
+            if host.reading:
+                continue
             if now - host.heard > patience.get(host.state, inf):
                 what = "the agent" if host.hello else "the connection"
                 text = f"nothing was heard of {what} for {now - host.heard:.0f} s{host.printed}"
@@ -358,6 +451,7 @@ class Controller:
 
     def finish(self, now: float, stopped: str = "") -> None:
         """Nobody waits any longer. *stopped*: why some hosts were not asked."""
+        self.settle(wait=True)
         for host in (*self.peers.values(), *self.hosts.values()):
             if host.state not in OVER and (host.asked or host.state is State.RUNNING):
                 self._over(host, State.SILENT, f"nothing was heard for {now - host.heard:.0f} s")
@@ -394,10 +488,14 @@ class Controller:
                         os.link(path, os.path.join(links, os.path.basename(path)))
             for name, path in self._files.items():
                 link = os.path.join(links, os.path.basename(path))
-                # What does not fit is reported at the end of its run.
-                if os.path.exists(link):
-                    with suppress(TraceError):
-                        self._add(answer, link, self.peers[name])
+                if not os.path.exists(link):
+                    continue
+                host = self.peers[name]
+                try:
+                    answer.add(name, self._fitted(host, link), merged=isinstance(host, Gateway))
+                except Exception as error:  # noqa: BLE001  (whatever a host sends is its own fault)
+                    # It would be read in vain each time.
+                    self._spoilt[name] = _why(error)
         return answer.result()
 
     def reports(self, names: Iterable[str], now: float) -> dict[str, HostReport]:
@@ -417,10 +515,12 @@ class Controller:
         return int(any(host.state is not State.ANSWERED or host.status for host in self.hosts.values()))
 
 
-def _read(path: str, host: Host) -> SnapshotData:
-    with open(path, "rb") as file:
-        snapshot = file_form.from_bytes(file.read(), host.name)
-    return aligned(snapshot, host.clock) if host.clock is not None else snapshot
+class _Reading(msgspec.Struct):
+    """Results that are being read."""
+
+    host: Host
+    details: Mapping[str, int] | None
+    future: Future[SnapshotData]
 
 
 def folder() -> tempfile.TemporaryDirectory[str]:
@@ -429,4 +529,19 @@ def folder() -> tempfile.TemporaryDirectory[str]:
 
 
 def _first_line(text: str) -> str:
-    return printable_text(text.partition("\n")[0]).removeprefix("ERROR: ")
+    return text.partition("\n")[0].removeprefix("ERROR: ")
+
+
+def _check_protocol(hello: Hello) -> None:
+    if hello.protocol != messages.PROTOCOL:
+        raise TraceError(
+            f"its pytrace ({hello.version[:SHOWN]}) speaks version {hello.protocol} of the protocol, this one "
+            f"version {messages.PROTOCOL}: install the same version on both"
+        )
+
+
+def _why(error: BaseException) -> str:
+    """An error that what a host has sent leads to, as a reason."""
+    if isinstance(error, TraceError):
+        return error.message
+    return f"what it sent cannot be used ({type(error).__name__}: {error})"

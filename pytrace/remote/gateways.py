@@ -8,15 +8,16 @@ import msgspec
 from msgspec.structs import replace
 
 from pytrace.base.control_characters import printable_text
+from pytrace.core.diagnostics import TraceError
 from pytrace.remote import messages
 from pytrace.remote.clocks import Offset
-from pytrace.remote.hosts import OVER, Host, State
+from pytrace.remote.hosts import OVER, Host, State, said
 from pytrace.remote.messages import Ask, HostReport, Misfit, NamedPlace, Need, Relay, Route
 from pytrace.remote.push import Pusher
 from pytrace.remote.variants import Variants
 
-MOST_WARNINGS = 100
-"""Kept of each host."""
+MOST_QUESTIONS = 1024
+"""Kinds of hosts about which a gateway may ask at a time."""
 MOST_NAMED = 1 << 20
 """Places of which a gateway may say the functions."""
 
@@ -51,6 +52,19 @@ class Gateway(Host):
     """Questions of its hosts, one for each kind, to be answered."""
     named: list[NamedPlace] = msgspec.field(default_factory=list)
     """Functions that it has asked its hosts for."""
+
+    def ask_for(self, question: Misfit | Need) -> None:
+        """Note what it asks for its hosts.
+
+        Raises:
+            TraceError: it asks too much.
+        """
+        if len(self.misfits) + len(self.needs) >= MOST_QUESTIONS:
+            raise TraceError("it asks too much")
+        if isinstance(question, Misfit):
+            self.misfits.append(question)
+        else:
+            self.needs.append(question)
 
     def take(self, named: Iterable[NamedPlace]) -> None:
         """Take functions that its hosts have named, up to a limit."""
@@ -110,8 +124,10 @@ class Gateway(Host):
 
 
 def _update(host: Host, report: HostReport, gateway: Offset | None, now: float) -> None:
-    host.state, host.text, host.status = State(report.state), printable_text(report.text), report.status
-    host.warnings = [printable_text(text) for text in report.warnings[:MOST_WARNINGS]]
+    host.state, host.text, host.status = State(report.state), said(report.text), report.status
+    host.warnings, host.unkept = [], 0
+    for text in report.warnings:
+        host.warn(text)
     host.hello, host.watched, host.lost = report.hello, report.watched, report.lost
     host.over_budget, host.heard = report.over_budget, now - report.unheard
     if report.clock is not None:
@@ -122,7 +138,7 @@ def _update(host: Host, report: HostReport, gateway: Offset | None, now: float) 
 def reported(host: Host, now: float) -> HostReport:
     """What a gateway says of a host."""
     return HostReport(
-        name=host.name, state=host.state.value, text=host.text, status=host.status, warnings=tuple(host.warnings),
+        name=host.name, state=host.state.value, text=host.text, status=host.status, warnings=host.told,
         hello=host.hello, clock=None if host.clock is None else (host.clock.ahead, host.clock.error),
         watched=host.watched, lost=host.lost, over_budget=host.over_budget,
         unheard=max(now - host.heard, 0.0) if host.heard else 0.0,

@@ -12,7 +12,7 @@ import msgspec
 from pytrace.base.control_characters import printable_text
 from pytrace.core.diagnostics import counted
 from pytrace.remote.clocks import Offset
-from pytrace.remote.messages import Hello, Need, Send
+from pytrace.remote.messages import MOST_WARNINGS, Hello, Need, Send, shortened
 
 SHOWN, MOST_KERNELS = 80, 5
 """Characters of a kernel's release, and number of releases that are shown: hosts send them."""
@@ -22,6 +22,11 @@ NOTABLE = 100_000_000
 
 Folded = Callable[[Iterable[str]], str]
 """Names of hosts as a node set: ``web[003,017]``."""
+
+
+def said(text: str) -> str:
+    """What a host says, as it is kept and shown."""
+    return printable_text(shortened(text))
 
 
 class State(Enum):
@@ -64,6 +69,9 @@ class Host(msgspec.Struct):
     noise: bytes = b""
     """The last line of what a login printed before the agent said anything."""
     warnings: list[str] = msgspec.field(default_factory=list)
+    """The first ones."""
+    unkept: int = 0
+    """Further warnings."""
     beat: int = 0
     """When it was last asked for its clock, by the controller's wall clock."""
     measured: int = 0
@@ -88,6 +96,8 @@ class Host(msgspec.Struct):
     """Variants that it has asked for."""
     asked: bool = False
     """Whether the request was sent."""
+    reading: bool = False
+    """Whether its results are being read, after the end of its run."""
     attached: float = 0.0
     """When its script was attached."""
     watched: float | None = None
@@ -96,6 +106,19 @@ class Host(msgspec.Struct):
     """Losses that it reported."""
     over_budget: bool = False
     """Whether probes were sampled or detached because of the budget."""
+
+    def warn(self, text: str) -> None:
+        """Keep a warning, if it is one of the first."""
+        if len(self.warnings) < MOST_WARNINGS:
+            self.warnings.append(said(text))
+        else:
+            self.unkept += 1
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """The warnings, each once, and how many were not kept."""
+        more = (f"{counted(self.unkept, 'more warning')}",) if self.unkept else ()
+        return (*dict.fromkeys(self.warnings), *more)
 
     @property
     def printed(self) -> str:
@@ -154,7 +177,7 @@ def warnings(hosts: Iterable[Host], fold: Folded) -> list[str]:
     """A line for each warning, with the hosts that have it."""
     by_text: dict[str, list[str]] = {}
     for host in hosts:
-        for text in dict.fromkeys(host.warnings):
+        for text in host.told:
             by_text.setdefault(text, []).append(host.name)
     return [f"{fold(names)}: {text}" for text, names in by_text.items()]
 

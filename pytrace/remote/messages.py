@@ -30,11 +30,18 @@ LONGEST_LINE = LONGEST_REQUEST + (16 << 20)
 LONGEST_MESSAGE = 32 << 20
 """Bytes of the longest line that a controller reads: a snapshot of 24 MiB, compressed."""
 
+MOST_PARTS = 1 << 20
+"""Members and elements of a line: of parsed JSON each takes up to 200 bytes."""
+
 LARGEST_SNAPSHOT = LONGEST_MESSAGE // 4 * 3 - 1024
 """Bytes of a snapshot before base64."""
 
 LONGEST_TIME = 30 * 86400.0
 """Seconds of the longest run."""
+LONGEST_TEXT = 1024
+"""Characters that are sent and kept of a warning or of the reason why a host did not answer."""
+MOST_WARNINGS = 20
+"""Warnings that are kept of a host."""
 LARGEST_RATE = 1e9
 
 Text: TypeAlias = Annotated[str, Meta(max_length=1 << 20)]
@@ -44,6 +51,8 @@ Hosts: TypeAlias = Annotated[tuple[Name, ...], Meta(max_length=1 << 20)]
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Time: TypeAlias = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 BuildId: TypeAlias = Annotated[str, Meta(pattern="^[0-9a-f]{8,64}$")]
+Status: TypeAlias = Annotated[int, Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
+Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=4 * LONGEST_TIME)]
 Detail: TypeAlias = Annotated[int, Meta(ge=0, le=4)]
 """A value of :class:`pytrace.runtime.symbols.met_binaries.Detail`."""
 
@@ -329,7 +338,7 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True, tag="refused"):
 
     text: Text
     """The error with its hints, as the command prints it."""
-    status: int
+    status: Status
     """The exit status that the command has."""
 
 
@@ -352,15 +361,15 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
     name: Name
     state: State
     text: Text = ""
-    status: int = 0
+    status: Status = 0
     warnings: Annotated[tuple[Text, ...], Meta(max_length=1024)] = ()
     hello: Hello | None = None
-    clock: tuple[Time, Time] | None = None
+    clock: tuple[Time, Count] | None = None
     """By which it is ahead of the gateway's, and the error of that: nanoseconds."""
-    watched: float | None = None
+    watched: Seconds | None = None
     lost: Count = 0
     over_budget: bool = False
-    unheard: float = 0.0
+    unheard: Seconds = 0.0
     """Seconds since it was heard."""
 
 
@@ -399,7 +408,7 @@ class End(msgspec.Struct, frozen=True, kw_only=True, tag="end"):
     """The last message: the probes are detached."""
 
     reason: Reason
-    status: int
+    status: Status
     """Of the script's ``exit()``; 1 after an error."""
     error: Text = ""
     """As the command prints it."""
@@ -457,6 +466,11 @@ FromAgent: TypeAlias = (
 )
 
 
+def shortened(text: str) -> str:
+    """At most :data:`LONGEST_TEXT` characters of a text."""
+    return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
+
+
 # ---------------------------------------------------------------------------------------------- lines
 
 
@@ -488,6 +502,8 @@ def from_agent(line: bytes) -> FromAgent:
 def _decoded(line: bytes, union: Any, longest: int, name: str) -> Any:
     if len(line) > longest:
         raise TraceError(f"{name} has at most {longest} bytes")
+    if sum(map(line.count, (b",", b"[", b"{"))) > MOST_PARTS:
+        raise TraceError(f"{name} has at most {MOST_PARTS} parts")
     try:
         return typed_json.decode(line, union)
     except msgspec.ValidationError as error:

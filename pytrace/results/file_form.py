@@ -15,7 +15,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from io import BytesIO
-from typing import IO, Any, BinaryIO
+from typing import IO, Annotated, Any, BinaryIO, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -64,17 +64,21 @@ class _Origin(msgspec.Struct, frozen=True):
     text: bytes = b""
 
 
+_Time: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+_Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+
+
 class _Run(msgspec.Struct, frozen=True, array_like=True):
     """A run; *origin* is a number in :attr:`_Contents.origins`."""
 
     identity: bytes
     origin: int
-    start: int
-    end: int
-    start_monotonic: int
-    end_monotonic: int
-    gaps: tuple[tuple[int, int], ...] = ()
-    clock: tuple[int, int] | None = None
+    start: _Time
+    end: _Time
+    start_monotonic: _Time
+    end_monotonic: _Time
+    gaps: tuple[tuple[_Time, _Time], ...] = ()
+    clock: tuple[_Time, _Time] | None = None
 
 
 class _Map(msgspec.Struct, frozen=True):
@@ -97,8 +101,8 @@ class _Table(msgspec.Struct, frozen=True):
 
     type: msgspec.Raw
     runs: tuple[tuple[int, tuple[Block, ...]], ...]
-    dropped: int
-    number: int
+    dropped: _Count
+    number: _Count
 
 
 class _Contents(msgspec.Struct, frozen=True):
@@ -117,6 +121,13 @@ class _Contents(msgspec.Struct, frozen=True):
     costs: tuple[StoredCost, ...] = ()
     prints: tuple[StoredPrint, ...] = ()
     """Their columns lie here and not in blocks: what is kept of them is little."""
+
+    @property
+    def rows(self) -> int:
+        """Of all blocks."""
+        tables = (blocks for table in self.tables for _, blocks in table.runs)
+        every = (*(data.blocks for data in self.maps), *tables, self.frames, self.stacks, self.strings)
+        return sum(block.rows for blocks in every for block in blocks)
 
 
 # ---------------------------------------------------------------------------------------------- files
@@ -178,6 +189,11 @@ def opened(path: str, limit: int | None = None) -> Iterator[SnapshotData]:
         yield snapshot
 
 
+def size_of(data: bytes) -> int:
+    """Bytes of the document that the bytes of a file say to hold; 0 if they are no snapshot."""
+    return int(_HEADER.unpack(data[: _HEADER.size])[4]) if len(data) >= _HEADER.size else 0
+
+
 def from_bytes(data: bytes, name: str, limit: int | None = None) -> SnapshotData:
     """The snapshot that the bytes of a file hold; *name* is for messages.
 
@@ -204,7 +220,7 @@ def _opened(file: BinaryIO, mark: bytes, size: int, name: str, limit: int | None
     stored_document.check_size(length, size - _HEADER.size, limit, name)
     with guarded(name, "the document"):
         document = stored_document.unpacked(file, length, digest, stack)
-    return _Opened(name, document, length - contents).snapshot()
+    return _Opened(name, document, length - contents, size - _HEADER.size, limit).snapshot()
 
 
 def _version_error(name: str, version: int) -> TraceError:
@@ -300,8 +316,8 @@ def _stored_run(run: Run, origins: dict[_Origin, int]) -> _Run:
 class _Opened:
     """A document whose maps and tables are read from it when they are gone through."""
 
-    def __init__(self, name: str, document: IO[bytes], end: int) -> None:
-        self._name = name
+    def __init__(self, name: str, document: IO[bytes], end: int, compressed: int, limit: int | None) -> None:
+        self._name, self._compressed, self._limit = name, compressed, limit
         self._document = document
         self._end = end
         """Of the blocks, and where the contents start."""
@@ -317,6 +333,7 @@ class _Opened:
         with typed_json.DECODING, guarded(self._name, "its contents"):
             self._document.seek(max(0, self._end))
             contents = msgspec.msgpack.decode(self._document.read(), type=_Contents)
+            stored_document.check_rows(contents.rows, self._compressed, self._limit, self._name)
             runs = _runs(contents)
             maps = [self._map(stored) for stored in contents.maps]
             tables = tuple(self._table(runs, stored) for stored in contents.tables)
@@ -372,6 +389,8 @@ class _Opened:
         type_ = type_from(stored.type)
         if not isinstance(type_, types.Record):
             raise ValueError("the columns of a table are no record")
+        if not type_.members:
+            raise ValueError("a table without columns")
         form, rows = columns.form(type_), {}
         for number, blocks in stored.runs:
             if not 0 <= number < len(runs) or runs[number].identity in rows:

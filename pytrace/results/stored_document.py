@@ -14,10 +14,14 @@ import msgspec
 
 from pytrace.core.diagnostics import TraceError
 
-LEAST_LIMIT = 32 << 20
+LEAST_LIMIT = 8 << 20
 """Bytes of a document that are read of any file."""
 RATIO = 100
 """Of a larger document so many bytes are read for each byte of the file."""
+LEAST_ROWS = 1 << 20
+"""Entries, rows, frames, stacks and texts that are read of any file: each takes 50 to 500 bytes of memory."""
+ROWS_RATIO = 4
+"""Of a larger file so many are read for each of its bytes."""
 IN_MEMORY = 8 << 20
 """Bytes of a document that are kept in memory; a larger one is in a temporary file."""
 
@@ -155,6 +159,20 @@ def check_size(size: int, compressed: int, limit: int | None, name: str) -> None
         hint = "--limit SIZE (4G, for example; limit= in Python) reads more, if you trust the file"
         raise TraceError(
             f"the snapshot {name!r} would unpack {compressed} bytes to {size}; {allowed} are read", hints=(hint,)
+        )
+
+
+def check_rows(rows: int, compressed: int, limit: int | None, name: str) -> None:
+    """Refuse a file with more *rows* than its size makes likely; with a *limit* each byte of it may be one.
+
+    Raises:
+        TraceError: it has.
+    """
+    allowed = max(LEAST_ROWS, ROWS_RATIO * compressed) if limit is None else limit
+    if rows > allowed:
+        hint = "--limit SIZE (4G, for example; limit= in Python) reads more, if you trust the file"
+        raise TraceError(
+            f"the snapshot {name!r} has {rows} rows in {compressed} bytes; {allowed} are read", hints=(hint,)
         )
 
 

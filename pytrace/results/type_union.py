@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.types import Field, Type
+from pytrace.core.types import Array, Field, Record, Tuple, Type
 
 
 class MismatchError(Exception):
@@ -35,6 +35,29 @@ def joined(first: Type, second: Type) -> Type:
         raise MismatchError
     union = ROWS.get(type(first))
     return first if union is None else union(first, second)
+
+
+def held(expected: Type, given: Type) -> Type:
+    """The type that values of type *given* have where *expected* was: width and sign of integers may be larger (kernels
+    differ), all else is as expected.
+
+    Raises:
+        MismatchError: they are no such values.
+    """
+    return _held(expected, joined(expected, given))
+
+
+def _held(expected: Type, both: Type) -> Type:
+    match expected, both:
+        case Tuple(), Tuple():
+            return Tuple(tuple(map(_held, expected.members, both.members)))
+        case Record(), Record():
+            return Record(expected.names, tuple(map(_held, expected.members, both.members)))
+        case Array(), Array():
+            return Array(_held(expected.element, both.element), expected.count)
+        case types.Int(), _:
+            return both
+    return expected
 
 
 def common(subject: str, verb: str, pair: tuple[Type | None, Type | None], labels: tuple[str, str]) -> Type:

@@ -61,3 +61,7 @@ def test_messages_keep_the_colours_of_pytrace() -> None:
 def test_names_in_messages_have_no_colours() -> None:
     assert printable_message("WARNING: a\x1b[31mb\x1b[8mc\x1b[0m d\n") == "WARNING: a\\x1b[31mb\\x1b[8mc\\x1b[0m d\n"
     assert printable_message("\x1b[8mhidden\n") == "\\x1b[8mhidden\n"
+
+
+def test_surrogates_of_no_byte_are_escaped() -> None:
+    assert printable_text("a\ud800\udfff\udcff") == "a\\ud800\\udfff\\xff"

@@ -26,6 +26,8 @@ def test_what_is_encoded_is_decoded(point: Point) -> None:
     [
         b"", b"{", b"\xff", b"[]", b"[" * 100_000, b'{"name": "a"}', b'{"name": "a", "places": [true]}',
         b'{"name": "a", "places": ["1"]}', b'{"name": "a", "places": [1], "data": "%"}',
+        b'{"name": "\\ud800", "places": []}', b'{"name": "\xed\xa0\x80", "places": []}',
+        b'{"name": "\\udc80\\ud800", "places": []}',
     ],
 )  # fmt: skip
 def test_what_is_not_of_the_class_is_refused(data: bytes) -> None:
@@ -39,3 +41,11 @@ def test_a_hook_decodes_other_classes() -> None:
         return complex(data)
 
     assert typed_json.decode(b"[1]", tuple[complex, ...], hook) == (1 + 0j,)
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_numbers_that_are_none_are_refused(number: str) -> None:
+    with pytest.raises(msgspec.ValidationError, match=r"is no number of JSON|is too large a number"):
+        typed_json.decode(f"[{number}]".encode(), tuple[float, ...])
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        typed_json.encode([float(number)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from pytrace.core import types
 from pytrace.core.diagnostics import TraceError
 from pytrace.interface.snapshots import Snapshot
+from pytrace.remote import answer as answers
 from pytrace.remote.answer import WIDTH, Answer, labelled
 from pytrace.results import file_form
 from pytrace.results.merge import merge
@@ -35,7 +37,8 @@ def test_the_tree_is_one_merge(number: int) -> None:
         answer.add(f"web{host}", of_host(host))
     assert answer.result() == merge([of_host(host) for host in range(number)])
     # Few snapshots are held, whatever the number of hosts.
-    assert sum(map(len, answer._levels)) <= (WIDTH - 1) * max(1, len(answer._levels))
+    for shape in answer._shapes:
+        assert sum(map(len, shape.levels)) <= (WIDTH - 1) * len(shape.levels)
 
 
 def test_by_host_and_by_label() -> None:
@@ -66,14 +69,37 @@ def test_keys_of_several_parts_and_columns_of_the_same_name() -> None:
     assert made.tables[0].type.names == ("host_", "host")
 
 
-def test_what_does_not_fit_is_refused_and_changes_nothing() -> None:
+def test_a_run_that_is_there_is_refused_and_changes_nothing() -> None:
     answer = Answer(None)
     answer.add("web1", of_host(1))
     before = answer.result()
-    for other, error in ((of_host(2, key=NUMBER), "map @c: keys"), (of_host(1), "hold the same run")):
-        with pytest.raises(TraceError, match=error):
-            answer.add("web2", other)
+    with pytest.raises(TraceError, match="hold the same run"):
+        answer.add("web2", of_host(1))
     assert answer.result() == before
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_most_hosts_decide_what_the_answer_is_of(order: tuple[int, ...]) -> None:
+    sent = [of_host(0, key=NUMBER), of_host(1), of_host(2)]
+    answer = Answer(None)
+    for number in order:
+        answer.add(f"web{number}", sent[number])
+    assert answer.result() == merge(sent[1:])
+    ((host, why),) = answer.outvoted().items()
+    assert host == "web0"
+    assert re.fullmatch(r"its results do not fit those of 2 hosts: map @c: keys .*", why)
+
+
+def test_other_maps_and_kinds_without_end_are_no_part_of_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, "MOST_SHAPES", 2)
+    answer = Answer(None)
+    for number in (1, 2):
+        answer.add(f"web{number}", of_host(number))
+    answer.add("web3", snapshot(map_data("@x", None, COUNT, {None: 1}), of=run("run-3")))
+    assert answer.outvoted() == {"web3": "its results do not fit those of 2 hosts: they have other maps"}
+    with pytest.raises(TraceError, match="other maps"):
+        answer.add("web4", snapshot(map_data("@y", None, COUNT, {None: 1}), of=run("run-4")))
+    assert answer.result().maps.keys() == {"@c", "@n"}
 
 
 def test_an_answer_by_host_is_written_as_any_result() -> None:

@@ -213,7 +213,7 @@ def test_a_host_that_floods_is_cut_off(three: Controller, monkeypatch: pytest.Mo
     while say(three, "web2", *[Warned("w" * 1000)] * 20):
         pass
     assert three.hosts["web2"].text == "it has sent more than the 100000 bytes allowed"
-    assert len(three.hosts["web2"].warnings) <= controller.MOST_WARNINGS
+    assert len(three.hosts["web2"].warnings) <= messages.MOST_WARNINGS
     assert count(three) == 3
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from pytrace.core import kernel_facts
-from pytrace.core.types import Stack, Tuple
+from pytrace.core.types import Stack
 from pytrace.remote import gateways, messages
-from pytrace.remote.answer import Answer
+from pytrace.remote.answer import Answer, labelled
 from pytrace.remote.clocks import Offset
 from pytrace.remote.controller import MEASUREMENTS, Controller
 from pytrace.remote.gateways import Tree, depth
@@ -107,8 +107,8 @@ def begin(controller: Controller, name: str = GATEWAY) -> list[ToAgent]:
     return answer
 
 
-def counted(name: str, count: int, *reports: HostReport) -> Snapshot:
-    made = snapshot(map_data("@", STRING, COUNT, {"x": count}), of=run(f"run-{name}"))
+def counted(name: str, count: int, *reports: HostReport, label: str = "L-a1") -> Snapshot:
+    made = labelled(snapshot(map_data("@", STRING, COUNT, {"x": count}), of=run(f"run-{name}")), "zone", label)
     return Snapshot(number=1, data=file_form.to_bytes(made), reports=reports)
 
 
@@ -172,9 +172,9 @@ def test_what_it_says_of_its_hosts(made: Controller) -> None:
     # Labels were put on at the gateway.
     say(made, counted("a1", 5, HostReport(name="a1", state="answered")))
     assert made.hosts["a1"].state is State.ANSWERED
-    assert made.current().maps["@"].entries == {"x": 5}
+    assert made.current().maps["@"].entries == {("L-a1", "x"): 5}
     assert say(made, End(reason="exit", status=0)) == []
-    assert made.result().maps["@"].entries == {"x": 5}
+    assert made.result().maps["@"].entries == {("L-a1", "x"): 5}
     made.finish(9)
 
 
@@ -238,7 +238,7 @@ def test_results_that_do_not_fit(made: Controller) -> None:
     for name, host in ((GATEWAY, "a1"), ("gateway g3", "c1")):
         begin(made, name)
         say(made, ATTACHED, name=name)
-        answered = counted("same", 1, HostReport(name=host, state="answered"))
+        answered = counted("same", 1, HostReport(name=host, state="answered"), label=f"L-{host}")
         say(made, answered, End(reason="exit", status=0), name=name)
     assert (made.hosts["a1"].state, made.hosts["c1"].state) == (State.ANSWERED, State.LOST)
     assert made.hosts["c1"].text.startswith("its gateway: its results do not fit: another host and")
@@ -250,7 +250,7 @@ def test_functions_that_its_hosts_have_named(made: Controller, monkeypatch: pyte
     monkeypatch.setattr(gateways, "MOST_NAMED", 2)
     own, other = Place("ab" * 20, 8), Place("cd" * 20, 8)
     trace = StackTrace((Frame("", 8, "/bin/x", "ab" * 20, address=9),))
-    results = snapshot(map_data("@", Tuple((STRING, Stack(True))), COUNT, {("L-a1", trace): 1}), of=run("run-g1"))
+    results = labelled(snapshot(map_data("@", Stack(True), COUNT, {trace: 1}), of=run("run-g1")), "zone", "L-a1")
     begin(made)
     made.asking(["a1"])
     said = [NamedPlaces((NamedPlace(place, 2, (Function("f"),)),)) for place in (other, own, Place("ab" * 20, 9))]

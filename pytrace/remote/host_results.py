@@ -1,0 +1,273 @@
+"""The results of one host, of which nothing is believed: read within limits, and held against the script.
+
+A host decides about its own numbers, and about nothing else: not about the types of maps, their help, the script's
+name, or the keys of other hosts. What is larger than :data:`AT_ONCE` is first read by a process that has limits of
+memory and time (:func:`main`): unpacked results may take a thousand times what was sent.
+"""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+from msgspec.structs import replace
+
+from pytrace.core.diagnostics import Error, TraceError, counted
+from pytrace.core.manifest import CompiledScript
+from pytrace.core.types import Record, Stack, Type, settled
+from pytrace.core.types.tables import row_tables
+from pytrace.remote.answer import labelled_key, labelled_row, leaf_types
+from pytrace.remote.messages import LONGEST_TEXT, Request, shortened
+from pytrace.results import file_form, stored_document, type_union
+from pytrace.results.snapshot import MapData, Run, SnapshotData, Table
+from pytrace.results.type_union import MismatchError
+from pytrace.results.values import StackTrace
+
+LARGEST = 256 << 20
+"""Bytes of the largest document of a host."""
+AT_ONCE = 1 << 20
+"""Bytes of a document that is read without a process of its own."""
+MOST_FRAMES = 1 << 24
+"""Frames of all stacks, each as often as it is shown."""
+MOST_LOSSES = 1000
+"""Kinds and subjects of losses of a host, parameters, gaps."""
+LONGEST_WORD = 4096
+"""Characters of a run's properties."""
+MARKS = frozenset({"", "estimate", "sample"})
+"""Of :attr:`MapData.mark`."""
+
+MEMORY = 2 << 30
+"""Bytes of the address space of the process."""
+TIME, PATIENCE = 60, 120.0
+"""Seconds of its processor time, and until it is killed."""
+
+Types = tuple[Type | None, Type]
+"""Of the keys of a map (None without keys) and of its values."""
+
+
+# ---------------------------------------------------------------------------------------------- reading
+
+
+HEAD = 64
+"""Bytes at the beginning of results that say how large they are."""
+
+
+def is_small(data: bytes) -> bool:
+    """Whether results, or what begins with these :data:`HEAD` bytes, are read at once."""
+    return file_form.size_of(data) <= AT_ONCE
+
+
+def read(data: bytes, host: str) -> SnapshotData:
+    """The results of a host.
+
+    Raises:
+        TraceError: they are damaged, or too large.
+    """
+    limit = min(LARGEST, max(stored_document.LEAST_LIMIT, stored_document.RATIO * len(data)))
+    if file_form.size_of(data) > limit:
+        raise TraceError(f"its results would unpack {len(data)} bytes to {file_form.size_of(data)}; {limit} are read")
+    snapshot = file_form.from_bytes(data, host)
+    if _frames(snapshot) > MOST_FRAMES:
+        raise TraceError(f"its stacks have more than {MOST_FRAMES} frames")
+    return snapshot
+
+
+def _frames(snapshot: SnapshotData) -> int:
+    """Frames of all stacks, each as often as it occurs."""
+    columns: list[tuple[Type | None, Iterable[object]]] = []
+    for data in snapshot.maps.values():
+        columns += [(data.key, data.entries), (data.value, data.entries.values())]
+    columns += [(table.type, rows) for table in snapshot.tables for rows in table.rows.values()]
+    return sum(
+        len(stack.frames) for type_, values in columns if any(isinstance(leaf, Stack) for leaf in leaf_types(type_))
+        for value in values for stack in _of_value(value)
+    )  # fmt: skip
+
+
+def _of_value(value: object) -> Iterator[StackTrace]:
+    if isinstance(value, StackTrace):
+        yield value
+    elif isinstance(value, tuple):
+        for each in value:
+            yield from _of_value(each)
+
+
+def check(data: bytes, host: str) -> None:
+    """Read results in a process that may take a limited amount of memory and time.
+
+    Raises:
+        TraceError: they are damaged, or it takes more.
+    """
+    # Modules come from where those of this process do, and not from the working directory.
+    code = f"import sys; sys.path[:] = {list(filter(None, sys.path))!r}; from {__name__} import main; main()"
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", code, host], input=data, capture_output=True, timeout=PATIENCE, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise TraceError(f"its results take more than {PATIENCE:g} seconds to read") from None
+    except OSError as error:
+        raise TraceError(f"its results are too large to be read without a process: {error.strerror}") from None
+    if done.returncode == 1:
+        raise TraceError(shortened(done.stdout.decode("utf-8", "replace")))
+    if done.returncode:
+        raise TraceError(f"its results take more than {MEMORY >> 20} MiB or {TIME} seconds to read")
+
+
+def main() -> None:
+    """The process: results on standard input; the status is 1 if they cannot be read, and the output says why."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CPU, (TIME, TIME))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    try:
+        read(sys.stdin.buffer.read(), sys.argv[1])
+    except MemoryError:
+        sys.exit(2)
+    except Error as error:
+        sys.stdout.write(error.message if isinstance(error, TraceError) else str(error))
+        sys.exit(1)
+
+
+# ---------------------------------------------------------------------------------------------- the script
+
+
+class Script(msgspec.Struct, frozen=True):
+    """What any host's results must be of."""
+
+    name: str
+    text: str
+    maps: Mapping[str, Types] | None = None
+    """None if only the hosts compile the script."""
+    helps: Mapping[str, str] = {}
+    tables: Mapping[int, Record] = {}
+
+    @classmethod
+    def of(cls, request: Request) -> Script:
+        """The script of a request.
+
+        Raises:
+            TraceError: its compiled form is damaged.
+        """
+        if not request.compiled:
+            return cls(request.script, request.text)
+        manifest = CompiledScript.from_bytes(request.compiled).manifest
+        rows = row_tables((spec.id, spec.schema) for spec in manifest.events if spec.kind == "row")
+        maps = {
+            spec.name: (None if spec.key is None else settled(spec.key), settled(spec.value)) for spec in manifest.maps
+        }
+        tables = {
+            row.number: Record(row.schema.paths, tuple(settled(column.type) for column in row.schema.columns))
+            for row in rows.values()
+        }
+        return cls(request.script, request.text, maps, {spec.name: spec.help for spec in manifest.maps}, tables)
+
+    def fitted(self, snapshot: SnapshotData) -> SnapshotData:
+        """The results of a host, with all that the script decides as it has it.
+
+        Raises:
+            TraceError: they are not of one run of this script.
+        """
+        if len(snapshot.runs) != 1:
+            raise TraceError(f"it sends {counted(len(snapshot.runs), 'run')} in place of one")
+        for data in snapshot.maps.values():
+            if data.label or data.estimated:
+                raise TraceError(f"map {data.name} has labels, which a host does not put on")
+        return self._fitted(snapshot, 1)
+
+    def fitted_of_gateway(self, snapshot: SnapshotData, most: int, name: str, labels: frozenset[str] | None,
+                          ) -> SnapshotData:  # fmt: skip
+        """The merged results of at most *most* hosts behind a gateway. Keys and rows begin with one of *labels*, in a
+        column of the *name*; None: with none.
+
+        Raises:
+            TraceError: they are not of runs of this script, or of other hosts.
+        """
+        if len(snapshot.runs) > most:
+            raise TraceError(f"it sends {counted(len(snapshot.runs), 'run')} of {counted(most, 'host')}")
+        if labels is None:
+            return self._fitted(snapshot, most)
+        for data in snapshot.maps.values():
+            firsts = {key[0] if isinstance(key, tuple) and key else key for key in data.entries}
+            if data.label != name or not labels.issuperset(firsts) or not labels.issuperset(data.estimated):
+                raise TraceError(f"map {data.name} has keys of hosts that are not behind it")
+        for table in snapshot.tables:
+            if not labels.issuperset(row[0] for rows in table.rows.values() for row in rows):
+                raise TraceError(f"table {table.number} has rows of hosts that are not behind it")
+        if self.maps is None:
+            return self._fitted(snapshot, most)
+        maps = {map_: (labelled_key(key), value) for map_, (key, value) in self.maps.items()}
+        tables = {number: labelled_row(row, name) for number, row in self.tables.items()}
+        return replace(self, maps=maps, tables=tables)._fitted(snapshot, most)
+
+    def _fitted(self, snapshot: SnapshotData, most: int) -> SnapshotData:
+        _check_losses(snapshot.losses, most)
+        runs = tuple(map(self._run, snapshot.runs))
+        maps = {data.name: self._map(data) for data in snapshot.maps.values()}
+        if self.maps is not None and runs and (missing := self.maps.keys() - maps.keys()):
+            raise TraceError(f"it sends no map {min(missing)}, which the script has")
+        tables = tuple(map(self._table, snapshot.tables))
+        if len({table.number for table in tables}) != len(tables):
+            raise TraceError("it sends a table twice")
+        known = {run.identity for run in runs}
+        if not known.issuperset(run for table in tables for run in table.rows):
+            raise TraceError("it sends rows of a run that it does not send")
+        costs = {run: cost for run, cost in snapshot.costs.items() if run in known}
+        return replace(snapshot, runs=runs, maps=maps, tables=tables, costs=costs, prints=())
+
+    def _run(self, run: Run) -> Run:
+        texts = (run.identity, run.host, run.kernel, run.machine, run.script_hash, run.version, *run.parameters)
+        if any(len(text) > LONGEST_WORD for text in texts) or len(run.parameters) + len(run.gaps) > 2 * MOST_LOSSES:
+            raise TraceError("what it says of its run is too long")
+        return replace(run, script=self.name, text=run.text if run.text == self.text else "")
+
+    def _map(self, data: MapData) -> MapData:
+        if data.mark not in MARKS:
+            raise TraceError(f"map {data.name} has a mark that there is not")
+        if self.maps is None:
+            return replace(data, help=data.help[:LONGEST_TEXT])
+        if data.name not in self.maps:
+            raise TraceError(f"the script has no map {data.name}")
+        key, value = self.maps[data.name]
+        held_key = held_types(f"the keys of map {data.name}", key, data.key)
+        held_value = held_types(f"the values of map {data.name}", value, data.value)
+        assert held_value is not None
+        return replace(data, key=held_key, value=held_value, help=self.helps.get(data.name, ""))
+
+    def _table(self, table: Table) -> Table:
+        if self.maps is None:
+            return table
+        expected = self.tables.get(table.number)
+        if expected is None:
+            raise TraceError(f"the script has no table {table.number}")
+        type_ = held_types(f"the columns of table {table.number}", expected, table.type)
+        assert isinstance(type_, Record)
+        return replace(table, type=type_)
+
+
+def held_types(subject: str, expected: Type | None, given: Type | None) -> Type | None:
+    """The type that values of a host have in the answer.
+
+    Raises:
+        TraceError: the script does not have such values.
+    """
+    if expected is None and given is None:
+        return None
+    try:
+        if expected is None or given is None:
+            raise MismatchError
+        return type_union.held(expected, given)
+    except MismatchError:
+        found = shortened(type_union.described(given))
+        raise TraceError(f"{subject} are {found}, those of the script {type_union.described(expected)}") from None
+
+
+def _check_losses(losses: Mapping[str, Mapping[str, int]], hosts: int) -> None:
+    if sum(1 + len(subjects) for subjects in losses.values()) > hosts * MOST_LOSSES:
+        raise TraceError(f"it sends more than {MOST_LOSSES} kinds of losses")
+    for kind, subjects in losses.items():
+        texts = (kind, *subjects)
+        if any(len(text) > LONGEST_WORD for text in texts) or not all(0 <= n < 1 << 63 for n in subjects.values()):
+            raise TraceError("it sends losses that are none")
