@@ -289,11 +289,13 @@ FUNCTIONS: tuple[Builtin, ...] = (
             "User address that prints as a symbol of the current process.", least=1, most=1,
             example='uprobe:/bin/bash:readline { printf("%s\\n", usym(reg("ip"))); }'),
     Builtin("kptr", "symbol", "kptr(pointer)",
-            "The pointer, marked as one into kernel memory. `*kptr(number)` reads the 64-bit word at an address.",
+            "The pointer, marked as one into kernel memory. An integer stays one: `*kptr(number)` reads the 64-bit "
+            "word at an address.",
             least=1, most=1,
             example='uprobe:/bin/bash:readline { print(*kptr((uint32*)kaddr("pid_max"))); }'),
     Builtin("uptr", "symbol", "uptr(pointer)",
-            "The pointer, marked as one into user memory. `*uptr(number)` reads the 64-bit word at an address.",
+            "The pointer, marked as one into user memory. An integer stays one: `*uptr(number)` reads the 64-bit "
+            "word at an address.",
             least=1, most=1,
             example="fentry:do_sys_openat2 { print(str(uptr(args.filename))); }"),
     Builtin("is_err", "symbol", "is_err(pointer)", "True for a pointer that carries an error number.", least=1, most=1,

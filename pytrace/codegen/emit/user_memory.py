@@ -40,6 +40,11 @@ _NOWHERE = 1
 _PAGE = 4096
 """The smallest page size; with larger pages some are touched more than once."""
 
+_BY_ADDRESS = {
+    helpers.PROBE_READ: (helpers.PROBE_READ_KERNEL, helpers.PROBE_READ_USER),
+    helpers.PROBE_READ_STR: (helpers.PROBE_READ_KERNEL_STR, helpers.PROBE_READ_USER_STR),
+}
+"""Helpers for which the address decides, and those of kernel and user memory."""
 _STRINGS = (helpers.PROBE_READ_USER_STR, helpers.PROBE_READ_KERNEL_STR, helpers.PROBE_READ_STR)
 
 
@@ -55,6 +60,8 @@ def read(
     user = helper in (helpers.PROBE_READ_USER, helpers.PROBE_READ_USER_STR)
     if user and iterates_tasks(e.program):
         result = _of_task(e, helper, pointer, size, address, most)
+    elif helper in _BY_ADDRESS and iterates_tasks(e.program):
+        result = _of_kernel_or_task(e, helper, pointer, size, address, most)
     else:
         result = e.b.helper(helper, pointer, size, address)
         if user and may_sleep(e):
@@ -146,6 +153,20 @@ def _of_task(
             # The verifier knows the range of a helper's result, and not that of a kfunc.
             with e.b.when(e.b.icmp("ule", length, _known(most)), likely=True):
                 e.b.store(length, result)
+    return e.b.load(result)
+
+
+def _of_kernel_or_task(
+    e: Emitter, helper: helpers.ReadHelper, pointer: Ptr, size: Number, address: Number, most: int | None
+) -> I64:
+    """The result of a read at an address of either space: the helper itself would read the reader's user memory."""
+    of_kernel, of_user = _BY_ADDRESS[helper]
+    result = e.b.register()
+    in_kernel = e.b.icmp("slt", address, 0)
+    with e.b.when(in_kernel):
+        e.b.store(e.b.helper(of_kernel, pointer, size, address), result)
+    with e.b.unless(in_kernel):
+        e.b.store(_of_task(e, of_user, pointer, size, address, most), result)
     return e.b.load(result)
 
 

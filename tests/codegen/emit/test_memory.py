@@ -70,10 +70,12 @@ _HEADER = Struct("struct", "header", 16, (Field("iov", Pointer(_VECTOR, AddressS
 @pytest.mark.parametrize(
     ("probe", "expression", "numbers"),
     [
-        # 112 reads user memory, 113 kernel memory; 4 decides by the address.
+        # 112 and 114 read user memory, 113 kernel memory; for 4 and 45 the address decides.
         ("begin", "*(uint64 *)kptr(1)", [4]),
         ("begin", "*(uint64 *)uptr(1)", [112]),
         ("kprobe:vfs_read", "*(uint64 *)arg0", [4]),
+        ("kprobe:vfs_read", "str(uptr(arg0)) == str(kptr(arg1))", [113, 114, 113, 45]),
+        ("kprobe:vfs_read", "*uptr(arg0) + uptr(arg1)", [112]),
         ("kprobe:vfs_read", "*((struct header *)arg0).iov.base", [4, 4, 4]),
         ("uprobe:/bin/app:work", "*(uint64 *)arg0", [112]),
         ("uprobe:/bin/app:work", "*((struct header *)curtask).iov.base", [4, 4, 4]),
@@ -90,7 +92,7 @@ def test_each_address_space_has_its_helpers(probe: str, expression: str, numbers
     found = machine(f"{_LISTS} {probe} {{ @ = {expression}; }}", RecordedKernel(structs=structs), task=bytes(300))
     address = found.region(bytes(200) + (8).to_bytes(8, "little"))
     found.run(context=address.to_bytes(8, "little") * 40)
-    assert [n for n, _ in found.calls if n in (4, 112, 113)] == numbers
+    assert [n for n, _ in found.calls if n in (4, 45, 112, 113, 114)] == numbers
 
 
 def test_strings_in_full_arrays_have_no_nul() -> None:

@@ -12,7 +12,7 @@ from pytrace.codegen.lower.builtins.context_family import user_symbol, word
 from pytrace.codegen.lower.builtins.families import Emission
 from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.probes.targets import FileTarget
-from pytrace.core.types import BOOL, UINT64, AddressSpace, KSym, USym
+from pytrace.core.types import BOOL, UINT64, VOID, AddressSpace, KSym, Pointer, USym
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import GoroutineNumber, KernelVariable, RegisterName, UserSymbol
 
@@ -55,8 +55,11 @@ def _usym(e: Emitter, node: nodes.Call) -> Operand:
 
 
 def _same(e: Emitter, node: nodes.Call) -> Operand:
-    """kptr, uptr: the pointer unchanged; the address space is part of the type."""
-    return Scalar(argument(e, node), e.type(node))
+    """kptr, uptr: the value unchanged. The address space is part of a pointer's type; of a number it is that of the
+    operand, for what reads through it at once.
+    """
+    type_, space = e.type(node), AddressSpace.KERNEL if node.name == "kptr" else AddressSpace.USER
+    return Scalar(argument(e, node), type_ if isinstance(type_, Pointer) else Pointer(VOID, space))
 
 
 def _is_err(e: Emitter, node: nodes.Call) -> Operand:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from pytrace.core.diagnostics import TraceError, did_you_mean
 from pytrace.core.probes.targets import FileTarget
-from pytrace.core.types import BOOL, UINT64, VOID, AddressSpace, Int, KSym, Pointer, String, Type, USym
+from pytrace.core.types import BOOL, UINT64, AddressSpace, Int, KSym, Pointer, String, Type, USym
 from pytrace.frontend.ast.compile_time_facts import GoroutineNumber, KernelVariable, RegisterName, UserSymbol
 from pytrace.frontend.check.inference.argument_checks import (
     expression,
@@ -116,13 +116,12 @@ is_err = _of_address(BOOL, "argument")
 
 
 def marked(checker: Checker, node: Node, arguments: Arguments) -> Type:
-    """``kptr(p)`` and ``uptr(p)``."""
-    space = AddressSpace.KERNEL if node.name == "kptr" else AddressSpace.USER
+    """``kptr(p)`` and ``uptr(p)``; an integer stays one."""
     type_ = checker.value(expression(checker, arguments[0]))
     if isinstance(type_, Pointer):
-        return Pointer(type_.target, space)
+        return Pointer(type_.target, AddressSpace.KERNEL if node.name == "kptr" else AddressSpace.USER)
     if is_integer(type_):
-        return Pointer(VOID, space)
+        return settle(type_)
     if isinstance(type_, Unknown):
         return UNKNOWN
     return checker.error(f"{node.name}() takes a pointer or an integer, not {settle(type_)}", node.span)

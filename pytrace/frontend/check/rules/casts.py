@@ -29,6 +29,7 @@ from pytrace.frontend.check.inference import constant_folding
 from pytrace.frontend.check.inference.checker import Checker
 from pytrace.frontend.check.inference.conversions import Flexible, Unknown, settle
 from pytrace.frontend.check.inference.type_names import resolve
+from pytrace.frontend.check.rules import members
 from pytrace.frontend.check.rules.operators import cast_span
 
 _SCALARS = Int | Flexible | Enum | Bool | Pointer
@@ -128,6 +129,9 @@ def _to_pointer(checker: Checker, node: nodes.Cast, target: Type, source: Type) 
         return Pointer(target.target, space if target.space is AddressSpace.NONE else target.space)
     if not isinstance(source, Int | Flexible | Enum):
         return None
+    mark = members.mark_of_number(checker, node.operand)
+    if mark is not None and target.space is AddressSpace.NONE:
+        return Pointer(target.target, mark)
     value = checker.constant(node.operand)
     if isinstance(value, int):
         # As in bpftrace: numbers are zero-extended to addresses, also negative ones.

@@ -64,6 +64,15 @@ def reached_through(checker: Checker, node: nodes.Expr) -> Pointer | None:
         node = base
 
 
+_MARKS = {"kptr": AddressSpace.KERNEL, "uptr": AddressSpace.USER}
+
+
+def mark_of_number(checker: Checker, node: nodes.Expr) -> AddressSpace | None:
+    """The address space of ``kptr(N)`` or ``uptr(N)``, whose type is that of the number."""
+    space = _MARKS.get(node.name) if isinstance(node, nodes.Call) else None
+    return space if space is not None and is_integer(checker.value(node)) else None
+
+
 def loaded(type_: Type) -> Type:
     """The type of a value read from memory: a character array becomes a string."""
     if isinstance(type_, Array) and type_.element == INT8 and type_.count > 0:

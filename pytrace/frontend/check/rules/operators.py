@@ -340,26 +340,20 @@ def _dereference(checker: Checker, node: nodes.Unary) -> Type:
     type_ = checker.value(node.operand)
     if isinstance(type_, Unknown):
         return UNKNOWN
+    mark = members.mark_of_number(checker, node.operand)
+    if mark is not None:
+        checker.retyped[node.operand] = Pointer(UINT64, mark)
+        return UINT64
     known = isinstance(type_, Int | Flexible) and checker.constant(node.operand) is not None
     if known or (isinstance(type_, Int) and type_.width == 8):
         # Scripts dereference the addresses of kaddr(), reg() and arguments without a cast, meaning 64-bit words.
         checker.retyped[node.operand] = Pointer(UINT64)
-        return UINT64
-    if _is_marked_number(checker, node.operand) and isinstance(type_, Pointer):
-        checker.retyped[node.operand] = Pointer(UINT64, type_.space)
         return UINT64
     if not isinstance(type_, Pointer):
         return checker.error(f"{settle(type_)} is not a pointer", node.span, hints=["cast it: *(uint64 *)…"])
     if isinstance(type_.target, Void):
         return checker.error("a void pointer cannot be dereferenced", node.span, hints=["cast it to another pointer"])
     return members.loaded(members.inherit(checker, type_.target, type_))
-
-
-def _is_marked_number(checker: Checker, node: nodes.Expr) -> bool:
-    """Whether *node* is ``kptr(…)`` or ``uptr(…)`` of a number."""
-    if not (isinstance(node, nodes.Call) and node.name in ("kptr", "uptr")):
-        return False
-    return all(isinstance(item, nodes.Expr) and is_integer(checker.settled(item)) for item in node.args)
 
 
 def _address(checker: Checker, node: nodes.Unary) -> Type:

@@ -44,7 +44,9 @@ VALUES = [
     ("uprobe:/bin/true:main { print(uaddr(\"table\")); }", "uint64 *", None),
     ("begin { print(ksym(5)); }", "ksym_t", None),
     ("begin { print(usym(5)); }", "usym_t", None),
-    ("begin { print(kptr(5)); }", "void *", None),
+    ("begin { print(kptr(5)); }", "int8", None),
+    ("begin { print(uptr(nsecs) + 1); }", "uint64", None),
+    ("begin { print(kptr((int8 *)5)); }", "int8 *", None),
     ("begin { print(uptr(curtask)); }", "struct task_struct *", None),
     ("begin { print(is_err(curtask)); }", "bool", None),
     ("kprobe:vfs_read { print(reg(\"ip\")); }", "uint64", None),
@@ -72,7 +74,11 @@ def test_registers_by_machine(name: str, register: str, kernel: Facts) -> None:
 
 @pytest.mark.parametrize(
     ("call", "space"),
-    [("kptr(5)", AddressSpace.KERNEL), ("uptr(5)", AddressSpace.USER), ("uptr(curtask)", AddressSpace.USER)],
+    [
+        ("kptr((int8 *)5)", AddressSpace.KERNEL),
+        ("uptr((int8 *)5)", AddressSpace.USER),
+        ("uptr(curtask)", AddressSpace.USER),
+    ],
 )
 def test_pointers_get_their_memory(call: str, space: AddressSpace) -> None:
     program, node = last_value(f"begin {{ print({call}); }}")

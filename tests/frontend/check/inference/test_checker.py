@@ -42,8 +42,8 @@ WARNED = [
      "1:20-32", "the value of @ becomes int64: it holds signed and unsigned 64-bit values"),
     ("begin { $x = nsecs; $x = (int64)pid; print($x); }",
      "1:21-36", "$x becomes int64: it holds both signed and unsigned 64-bit values"),
-    ("kprobe:vfs_read { $p = kptr(arg0); $p = uptr(arg1); print($p); }",
-     "1:36-51", "a pointer into user memory is assigned where one into kernel memory was"),
+    ("kprobe:vfs_read { $p = kptr((int8 *)arg0); $p = uptr((int8 *)arg1); print($p); }",
+     "1:44-67", "a pointer into user memory is assigned where one into kernel memory was"),
     ("begin { let $x: int32 = pid; }", "1:9-28", "$x is int32: the value, which is uint32, is cast to it"),
 ]
 # fmt: on
