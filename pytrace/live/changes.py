@@ -11,6 +11,8 @@ NUMBERS = (types.Int, types.Count, types.Sum, types.Avg, types.Stats, types.Min,
 """Values that are one number, or a total and a count."""
 _CHANGING = (types.Int, types.Count, types.Sum, types.Avg, types.Stats)
 """Those of :data:`NUMBERS` whose change in time says something."""
+GROWING = (types.Count, types.Sum, types.Avg, types.Stats)
+"""Those that add up what happens."""
 
 
 def rates(

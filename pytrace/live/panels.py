@@ -21,7 +21,8 @@ from pytrace.results.snapshot import MapData
 from pytrace.results.values import Portable, Value
 
 ORDERS = ("value", "rate", "key")
-"""By what rows are sorted: the greatest value, the greatest rate, or the key."""
+"""By what rows are sorted: the greatest value, the greatest rate, or the key. What adds up is sorted by rate at first:
+what is busy now is above what was busy once."""
 HISTORY = 300
 """Snapshots that pictures over time go back."""
 _NARROW = 48
@@ -56,7 +57,7 @@ class Panel:
         self.others = 0
         """Keys of the run besides those in :attr:`entries`."""
         self.rates: dict[Portable, float] = {}
-        self.order, self.filter = ORDERS[0], ""
+        self.order, self.filter = ORDERS[int(isinstance(data.value, changes.GROWING))], ""
         self.cursor = 0
         """The row that is chosen."""
         self._key_text = _key_form(data, printers)
@@ -104,7 +105,7 @@ class Panel:
             return heapq.nsmallest(count, found, key=lambda item: self.key_text(item[0]))
         rank = self._rank
         if self.order == "rate":
-            return heapq.nlargest(count, found, key=lambda item: self.rates.get(item[0], 0.0))
+            return heapq.nlargest(count, found, key=lambda item: (self.rates.get(item[0], 0.0), rank(item[1])))
         return heapq.nlargest(count, found, key=lambda item: rank(item[1]))
 
     def row(self, key: Portable, value: Value) -> Row:
@@ -162,15 +163,21 @@ class Panel:
         longest = max(columns(row.key) for row in rows)
         key_width = min(longest, rest // 2) if barred else rest
         bar_width = rest - key_width - 1 if barred else 0
-        most = max((abs(row.number or 0) for row in rows), default=0) or 1
+        # Bars show what the rows are sorted by; without rates, in the first state, there is the value only.
+        by_rate = rated and self.order == "rate"
+        lengths = [abs((row.rate if by_rate else row.number) or 0) for row in rows]
+        most = max(lengths, default=0) or 1
         lines: list[Line] = []
         for index, row in enumerate(rows):
-            line: Line = [(self.glyphs.fit(row.key, key_width) + " ", "chosen" if index == chosen else "key")]
-            line.append((self.glyphs.fit(row.text, value_width, right=row.number is not None), "number"))
+            idle = by_rate and not row.rate
+            shown = "chosen" if index == chosen else "dim" if idle else "key"
+            line: Line = [(self.glyphs.fit(row.key, key_width) + " ", shown)]
+            text = self.glyphs.fit(row.text, value_width, right=row.number is not None)
+            line.append((text, "dim" if idle else "number"))
             if rated:
-                line.append((self.glyphs.fit(_rate(row.rate), rate_width, right=True), "rate"))
+                line.append((self.glyphs.fit(_rate(row.rate), rate_width, right=True), "dim" if idle else "rate"))
             if barred:
-                line += [(" ", ""), (self.glyphs.bar(abs(row.number or 0) / most, bar_width), "bar")]
+                line += [(" ", ""), (self.glyphs.bar(lengths[index] / most, bar_width), "bar")]
             lines.append(line)
         return lines
 

@@ -70,7 +70,7 @@ def test_it_shows_the_numbers_of_the_run(size: tuple[int, int], plain: bool) -> 
         assert len(lines) == size[1]
         assert lines[0].startswith("pytrace tool.bt  00:01:01")
         text = "\n".join(lines)
-        for shown in ("@calls, 2 keys, by value", "@n 14", "10  p50", "hello", "world", "1,234 hits/s", "? help"):
+        for shown in ("@calls, 2 keys, by rate", "@n 14", "10  p50", "hello", "world", "1,234 hits/s", "? help"):
             assert shown in text, shown
         (row,) = [line for line in lines if line.lstrip().startswith("cat") or " cat " in line]
         assert row[row.index("cat") :].split()[:3] == ["cat", "60", "+15/s"]
@@ -89,7 +89,7 @@ def test_keys_send_commands_or_change_what_is_shown() -> None:
         await pilot.press("left", "c", "right", "right", "right", "c", "left")
         await pilot.press("left", "s", "z", "h")
         assert app.arrangement.zoomed
-        assert app.board.panels["@calls"].order == "rate"
+        assert app.board.panels["@calls"].order == "key"
         await pilot.press("enter", "3", "p")
         assert app.arrangement.hidden == {"@h"}
         assert "PAUSED" in screen(app)[0]

@@ -31,15 +31,23 @@ DATA = counts("@", {"bash": 5, "cat": 30, "ls": 7})
 
 
 def test_rows_are_sorted_by_value_rate_or_key() -> None:
+    """By rate at first, where values add up: what is busy now comes first, and what is idle is dimmed."""
     made = panel(DATA)
     assert [line[:2] for line in words(made)] == [["cat", "30"], ["ls", "7"], ["bash", "5"]]
     made.update(counts("@", {"bash": 25, "cat": 34, "ls": 7, "new": 2}), 0, 3)
-    made.turn_order()
+    assert [{role for _, role in line} - {"", "bar"} for line in made.lines(60, 10)] == [
+        {"key", "number", "rate"}, {"key", "number", "rate"}, {"key", "number", "rate"}, {"dim"},
+    ]  # fmt: skip
+    assert [line.count("#") for line in texts(made.lines(60, 10))] == sorted(
+        (line.count("#") for line in texts(made.lines(60, 10))), reverse=True
+    )
     assert [line[:3] for line in words(made)] == [
         ["bash", "25", "+10/s"], ["cat", "34", "+2/s"], ["new", "2", "+1/s"], ["ls", "7", "0/s"],
     ]  # fmt: skip
     made.turn_order()
     assert [line[0] for line in words(made)] == ["bash", "cat", "ls", "new"]
+    made.turn_order()
+    assert [line[0] for line in words(made)] == ["cat", "bash", "ls", "new"]
 
 
 @pytest.mark.parametrize("width", [10, 30, 48, 80, 200])
@@ -97,12 +105,12 @@ def test_the_filter_is_of_keys_and_the_chosen_row_stays_in_sight() -> None:
 
 def test_the_heading_says_how_many_keys_there_are() -> None:
     made = panel(DATA)
-    assert made.heading() == " @, 3 keys, by value "
+    assert made.heading() == " @, 3 keys, by rate "
     made.help = "calls by process"
-    assert made.heading() == " @: calls by process, 3 keys, by value "
+    assert made.heading() == " @: calls by process, 3 keys, by rate "
     made.help = ""
     made.update(DATA, 997, 2)
-    assert made.heading() == " @, 3 of 1000 keys, by value "
+    assert made.heading() == " @, 3 of 1000 keys, by rate "
 
 
 def test_counters_share_their_columns() -> None:

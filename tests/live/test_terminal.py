@@ -22,7 +22,11 @@ def standard(monkeypatch: pytest.MonkeyPatch, *terminals: int) -> None:
 
 @pytest.mark.parametrize(
     ("terminals", "message"),
-    [((), "standard input and output is none"), ((0,), "standard output is none"), ((1,), "standard input is none")],
+    [
+        ((), "standard input and output are not one"),
+        ((0,), "standard output is not one"),
+        ((1,), "standard input is not one"),
+    ],
 )
 def test_it_needs_a_terminal(monkeypatch: pytest.MonkeyPatch, terminals: tuple[int, ...], message: str) -> None:
     standard(monkeypatch, *terminals)

@@ -12,8 +12,10 @@ from pytrace.cli.scripts.command_parser import CommandParser
 from pytrace.core.diagnostics import TraceError
 from pytrace.runtime.host import tracefs
 
-_HEAD = "// top\nconfig = { print_maps_on_exit = 0; max_map_keys = 65536 }\n"
+_HEAD = "// top\nconfig = { print_maps_on_exit = 0 }\n"
 """The title; the view shows the maps; nobody reads thousands of lines after it."""
+_KEYS = 4096
+"""Entries of each map. The kernel evicts those that were not updated for longest: what is busy stays."""
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -61,7 +63,8 @@ def script(has: Callable[[str], bool]) -> tuple[str, list[str]]:
         if found is None:
             missing.append(question.subject)
         else:
-            parts.append(found)
+            name = found.partition("@")[2].partition("[")[0]
+            parts.append(f"let @{name} = percpulruhash({_KEYS});\n{found}")
     return "".join(parts), missing
 
 

@@ -236,6 +236,8 @@ class MapView(MapPrinter):
         self._baseline: Value | None = None
         """Of an unkeyed sum that was emptied, the value at that time: nothing is written to what programs write to."""
         self._zeroed = False
+        self._numbers: dict[Value, int] = {}
+        """Values by key at the last call of :meth:`greatest`."""
         slot = spec.slot
         alone = spec.key is None and (slot is None or not slot.generation)
         self._subtract = self._merging.subtract if alone else None
@@ -273,7 +275,23 @@ class MapView(MapPrinter):
                 large.fill(chain(start, blocks))
                 return list(chain.from_iterable(large.entries())), large.count
         found = self._decoded(start, self._key)
+        if len(found) > most and isinstance(self.spec.value, types.Count | types.Sum):
+            return self._greatest_and_grown(found, most), len(found)
         return heapq.nlargest(most, found, key=self.order_key()), len(found)
+
+    def _greatest_and_grown(self, found: list[Entry], most: int) -> list[Entry]:
+        """Half of *most* entries by value, the rest by what they gained since the call before: what is busy now."""
+        order = self.order_key()
+        by_value = heapq.nlargest(most // 2, found, key=order)
+        rank = self._merging.rank
+        assert rank is not None  # of sums
+        numbers = {key: number for key, value in found if isinstance(number := rank(value), int)}
+        before, self._numbers = self._numbers, numbers
+        kept = {key for key, _ in by_value}
+        others = (item for item in found if item[0] not in kept)
+        return by_value + heapq.nlargest(
+            most - len(by_value), others, key=lambda item: (numbers[item[0]] - before.get(item[0], 0), order(item))
+        )
 
     def _sorted(self, shown: Shown, decode: Decode) -> list[Entry] | LargeMap:
         """The entries of a keyed map, ordered and limited: decoded, or in a form that takes less of very many."""
