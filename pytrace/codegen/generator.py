@@ -27,6 +27,7 @@ from pytrace.codegen.services import (
     call_returns,
     function_exits,
     gates,
+    memory_images,
     process_filters,
     process_following,
     system_call_dispatch,
@@ -97,6 +98,7 @@ def generate(
             _session(script, unit)
     system_call_dispatch.programs(script)
     services += call_returns.services(script)
+    services += memory_images.services(script)
     script.layout.finish(module)
     if script.ahead is not None:
         layout_reliance.collect(checked, script.ahead)
@@ -262,6 +264,7 @@ def _manifest(script: Script, services: tuple[ProgramSpec, ...]) -> Manifest:
         session=SESSION if script.uses_session else None,
         unwind=unwind_tables.maps(selected=script.unwinds, asks=script.asks),
         python=python_calls.maps(script),
+        images=memory_images.maps(script),
         follow_map=process_following.MAP if process_following.wanted(checked, script.options) else "",
         objects=tuple(checked.objects),
         ahead=None if script.ahead is None else script.ahead.section(script.layout.copies),

@@ -314,6 +314,15 @@ class UnwindMaps(msgspec.Struct, frozen=True):
     requests: str
 
 
+class ImageMaps(msgspec.Struct, frozen=True):
+    """The maps of images of processes (``core.stacks.image_format``): *images* by process, by its number in the initial
+    pid namespace, and the array of perf events *reports*, which the session fills.
+    """
+
+    images: str
+    reports: str
+
+
 class PythonMaps(msgspec.Struct, frozen=True):
     """The maps of Python stacks (``core.stacks.python_format``): rows of *processes*, which the session fills, and
     what the programs fill: *codes* that are known, the array of *names*, and its *cursor*.
@@ -398,6 +407,8 @@ class Manifest(msgspec.Struct, frozen=True):
     """Set when user stacks are unwound by tables."""
     python: PythonMaps | None = None
     """Set when stacks of CPython are walked."""
+    images: ImageMaps | None = None
+    """Set when stacks or symbols have the images of processes."""
     follow_map: str = ""
     """Symbol of the map of followed processes (``--follow``)."""
     objects: tuple[bytes, ...] = ()

@@ -40,14 +40,14 @@ def _typed_task(e: Emitter) -> bool:
 def member(e: Emitter, name: str, bits: int, distance: int = 0) -> I64:
     """*bits* at offset *distance* in a member of the current task; requires :func:`has_members`."""
     current = e.b.pointer(e.b.helper(helpers.GET_CURRENT_TASK_BTF))
-    return e.b.load(e.b.offset(current, _known_field(e, "task_struct", name) + distance), bits)
+    return e.b.load(e.b.offset(current, known_field(e, "task_struct", name) + distance), bits)
 
 
 def user_ids(e: Emitter) -> tuple[Number, Number]:
     """User id and group id."""
     if _typed_task(e):
         credentials = e.b.pointer(member(e, "cred", 64))
-        uid, gid = (e.b.offset(credentials, _known_field(e, "cred", name)) for name in ("uid", "gid"))
+        uid, gid = (e.b.offset(credentials, known_field(e, "cred", name)) for name in ("uid", "gid"))
         return e.b.load(uid, 32), e.b.load(gid, 32)
     both = e.b.helper(helpers.GET_CURRENT_UID_GID)
     return e.b.op("and", both, 0xFFFFFFFF), e.b.op("lshr", both, 32)
@@ -129,7 +129,7 @@ def kernel_field(e: Emitter, owner: str, name: str) -> Number:
     return load_time_values.struct_offset(e, _struct_with(e, owner, name)[0], name)
 
 
-def _known_field(e: Emitter, owner: str, name: str) -> int:
+def known_field(e: Emitter, owner: str, name: str) -> int:
     """As :func:`kernel_field`, for code that is not compiled ahead of time."""
     return _struct_with(e, owner, name)[1].offset
 

@@ -80,6 +80,8 @@ class Script(msgspec.Struct, eq=False):
     """Whether a program unwinds user stacks of selected processes by unwind tables."""
     asks: bool = False
     """Whether a program asks for the tables of processes that it meets."""
+    images: bool = False
+    """Whether stacks or symbols have the images of processes."""
     walks_python: bool = False
     """Whether a program walks stacks of CPython."""
     python_choices: dict[object, int] = msgspec.field(default_factory=dict)

@@ -19,11 +19,10 @@ import msgspec
 from msgspec.structs import replace
 
 from pytrace.codegen.emit import loops, memory, stack_truncation
-from pytrace.codegen.emit.current_task import process_ids
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr
 from pytrace.codegen.ir.operands import Memory, Operand
-from pytrace.codegen.services import user_unwinding
+from pytrace.codegen.services import memory_images, user_unwinding
 from pytrace.codegen.services.python import records
 from pytrace.codegen.services.python import stacks as python_stacks
 from pytrace.codegen.services.python.stacks import BY_CODE, UNPLACED
@@ -114,7 +113,7 @@ class _Join(msgspec.Struct, frozen=True):
         else:
             count = b.select(b.icmp("ugt", count, limit), limit, count)
         b.store(count, e.area(self.out), 32)
-        b.store(process_ids(e, "tracer")[0], b.offset(e.area(self.out), 4), 32)
+        b.store(memory_images.of_stack(e, self.type), b.offset(e.area(self.out), 4), 32)
 
     def count_loop(self, index: Number) -> None:
         """Count a native frame of the loop: while a call of it begins or ends, its Python frame is not in the list."""

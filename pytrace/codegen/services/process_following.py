@@ -23,7 +23,7 @@ from pytrace.codegen.services.service_programs import service_program
 from pytrace.codegen.storage.data_sections import SESSION, UNFOLLOWED
 from pytrace.core.builtin_row import Builtin
 from pytrace.core.builtins import IN_SCOPE
-from pytrace.core.diagnostics import TraceError
+from pytrace.core.diagnostics import InternalError, TraceError
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.manifest import MapType, ProgramSpec, Target
 from pytrace.core.options.compile_options import CompileOptions
@@ -127,14 +127,14 @@ def _tracker(script: Script, event: str, task: str, change: Callable[[Emitter, R
 
 def _slot(script: Script, event: str, name: str) -> int | None:
     """Index of a raw tracepoint's argument; None if the program has to use the plain tracepoint."""
-    if not _raw(script, event):
+    if not is_raw(script, event):
         return None
     prototype = script.kernel.raw_tracepoint_prototype(event)
     names = [] if prototype is None else [parameter for parameter, _ in prototype.parameters]
     return names.index(name) if name in names else None
 
 
-def _raw(script: Script, event: str) -> bool:
+def is_raw(script: Script, event: str) -> bool:
     """Whether the raw tracepoint *event* can be used, and its use is enabled (config ``raw_tracepoints``)."""
     kernel, options = script.kernel, script.options
     if script.ahead is not None or script.checked.config.raw_tracepoints == "plain" or not kernel.has_btf:
@@ -153,9 +153,17 @@ def _of_task(slot: int) -> Read:
     return read
 
 
+def thread_of(script: Script, event: str, task: str) -> Read:
+    """Read of the thread id of the subject of a typed raw tracepoint; *task* is its argument."""
+    slot = _slot(script, event, task)
+    if slot is None:
+        raise InternalError(f"no argument {task} of {event}")
+    return _of_task(slot)
+
+
 def _starter(script: Script) -> ProgramSpec:
     """``--exec-wait``: the BPF program that detects the exec of the awaited program."""
-    multi = RAW_TRACEPOINT if _raw(script, EXEC) else ""
+    multi = RAW_TRACEPOINT if is_raw(script, EXEC) else ""
     if not multi and script.kernel.tracepoint_fields(CATEGORY, EXEC) is None:
         raise TraceError(f"--exec-wait needs the tracepoint {CATEGORY}:{EXEC} of the kernel")
     target = Target(f"tracepoint:{CATEGORY}:{EXEC}", 0, TracepointTarget(CATEGORY, EXEC))

@@ -22,7 +22,7 @@ from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.function_text import Block
 from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr, global_pointer
 from pytrace.codegen.ir.operands import Memory, Operand
-from pytrace.codegen.services import code_ahead, frame_pointers, function_exits
+from pytrace.codegen.services import code_ahead, frame_pointers, function_exits, memory_images
 from pytrace.codegen.services.unwind_tables import ASK_FUNCTION, SPACES, TOLD, declare, declare_asking
 from pytrace.codegen.services.unwound_frame import (
     BP,
@@ -164,7 +164,7 @@ def _unwind(
     """Write the frames of a process, beginning with the registers in *state*; *space* contains where its ranges are."""
     b, target = e.b, e.area(out)
     memory.zero(e, target, type_.size)
-    b.store(process_ids(e, "tracer")[0], b.offset(target, 4), 32)
+    b.store(memory_images.of_stack(e, type_), b.offset(target, 4), 32)
     exact = 0 if function_exits.in_caller(e.program.unit) else 1
     for offset, value in ((SPACE, b.load(space)), (COUNT, 0), (EXACT, exact)):
         b.store(value, e.area(state + offset))
@@ -197,7 +197,7 @@ def _start(e: Emitter, node: Node, out: int, type_: Stack, done: Block) -> Ptr:
     """A register that contains where the ranges of the process are, or jump to *done* with an error in the stack."""
     b, target = e.b, e.area(out)
     memory.zero(e, target, type_.size)
-    b.store(process_ids(e, "tracer")[0], b.offset(target, 4), 32)
+    b.store(memory_images.of_stack(e, type_), b.offset(target, 4), 32)
     task = b.helper(helpers.GET_CURRENT_TASK)
     with b.unless(b.truth(read_kernel(e, b.add(task, task_field(e, "mm"))))):
         _fail(e, target, _NO_STACK, done)

@@ -46,6 +46,7 @@ class EventType(IntEnum):
 
 SOFTWARE_CPU_CLOCK = 0
 SOFTWARE_DUMMY = 9
+SOFTWARE_BPF_OUTPUT = 10
 
 
 class EventAttr(msgspec.Struct, frozen=True):

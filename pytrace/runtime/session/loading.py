@@ -59,7 +59,7 @@ def load_run(
     if functions is not None:
         # Before mappings are followed: an execve that is noticed later would take away what was found for its process.
         traced.stop_after_exec()
-    follow_mappings(manifest, options, traced.pid, lazy, notices.warn)
+    follow_mappings(manifest, options, traced.pid, lazy, loaded, notices.warn)
     python = None if functions is None else walker(manifest, options, traced, functions, loaded, stack, notices.warn)
     return loaded, Processes(lazy, tables, requests, python)
 
@@ -156,7 +156,12 @@ def programs(
 
 
 def follow_mappings(
-    manifest: Manifest, options: RunOptions, command: int | None, lazy: LazySymbols, warn: Callable[[str], None]
+    manifest: Manifest,
+    options: RunOptions,
+    command: int | None,
+    lazy: LazySymbols,
+    loaded: LoadedScript,
+    warn: Callable[[str], None],
 ) -> None:
     """Follow the mappings of processes, if the script shows user addresses: processes may end before the output."""
     unwinds = (manifest.unwind is not None and manifest.unwind.selected) or manifest.python is not None
@@ -165,8 +170,11 @@ def follow_mappings(
     pid = options.filters.pid if command is None else command
     if follows_all(options, command):
         pid = None
+    pids = None if pid is None else [pid, *options.filters.pids[1:], *options.dwarf_pids]
+    maps = manifest.images
+    images = None if maps is None else (loaded.map_fd(maps.images), loaded.map_fd(maps.reports))
     try:
-        lazy.start(None if pid is None else [pid, *options.filters.pids[1:], *options.dwarf_pids], prompt=unwinds)
+        lazy.start(pids, prompt=unwinds, images=images)
     except TraceError as error:
         warn(error.message)
 

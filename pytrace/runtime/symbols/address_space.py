@@ -2,7 +2,12 @@
 
 ``/proc/PID/maps`` is gone when a process is; a process that lives for milliseconds is often gone before its first
 stack is printed. The kernel reports each executable mapping, ``execve``, fork and exit to a perf event that asks for
-it; a dummy event on each CPU carries these records and nothing else. Source: ``perf_event_open(2)``.
+it; an event on each CPU carries these records and nothing else. Source: ``perf_event_open(2)``.
+
+An address belongs to a mapping of a time: a process executes another program, or unloads a library, and other code
+comes to the same addresses. So stacks and symbols have more than a process id where that has happened: the number of an
+:class:`Image` (``codegen.services.memory_images``), whose beginning programs report through the same events, in the
+order of the kernel's records. Mappings have a begin and an end in the clock of the records, ``CLOCK_MONOTONIC``.
 """
 
 from __future__ import annotations
@@ -12,21 +17,23 @@ import mmap
 import os
 import struct
 import time
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec.structs import replace
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.runtime.abi import perf
+from pytrace.core.stacks.image_format import FIRST_IMAGE, REPORT_SIZE, Change
+from pytrace.runtime.abi import bpf_maps, perf
 from pytrace.runtime.host import procfs
 from pytrace.runtime.host.procfs import Mapping
 from pytrace.runtime.symbols.jit_dump import NAME, JitDump
 from pytrace.runtime.symbols.perf_map import PerfMap
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from pytrace.runtime.host.procfs import Mapping
 
@@ -35,14 +42,40 @@ _RECHECK = 1.0
 _REREAD = 0.05
 """Least seconds between two readings of a process's maps that a failed look-up asks for."""
 _SERIALS = itertools.count()
+_KEPT_PAST = 1 << 16
+"""Mappings at one address that are remembered after their end."""
+NEVER = 1 << 63
+"""The end of what has not ended."""
+
+
+class _Past(msgspec.Struct, frozen=True, gc=False):
+    """A mapping that is gone."""
+
+    mapping: Mapping
+    begin: int
+    end: int
+
+
+def _origin(row: Mapping) -> tuple[object, ...]:
+    """What is the same for mappings in which an address has the same name: file and position, or that it has none."""
+    if not row.inode:
+        return (row.path,)
+    return row.device, row.inode, row.offset - row.start
+
+
+def _piece(row: Mapping, start: int, end: int) -> Mapping:
+    return replace(row, start=start, end=end, offset=row.offset + (start - row.start if row.inode else 0))
 
 
 class AddressSpace:
-    """Executable mappings of one process.
+    """Executable mappings of one program of a process.
 
     Rows are read from ``/proc``, or are added by :meth:`add` as the kernel reports them (:class:`MappingRecorder`), and
-    stay when the process ends. *previous* is the address space before the last ``execve``.
+    stay when the process ends. *previous* is the address space before the last ``execve``. *exact*: programs report
+    what is unmapped, so what has been mapped is known for any time.
     """
+
+    exact = False
 
     def __init__(self, pid: int, text: bytes | None = None) -> None:
         self.pid = pid
@@ -57,6 +90,12 @@ class AddressSpace:
         self._searched: list[Mapping] | None = None
         self._starts: list[int] = []
         self._rows: list[Mapping] = []
+        self._begins: dict[int, int] = {}
+        """When rows were mapped, by their starts; rows that were there before they were looked at are missing."""
+        self._past: dict[int, list[_Past]] = {}
+        """Rows that are gone, by their starts, in the order in which they went."""
+        self._past_starts: list[int] = []
+        self._longest = 0
         self._unread = text
         self._identity = _identity(pid)
         self._read_at = self._checked_at = time.monotonic()
@@ -65,7 +104,7 @@ class AddressSpace:
     def known(self) -> bool:
         """True if anything is known about the process's memory."""
         self._parse()
-        return bool(self._rows)
+        return bool(self._rows or self._past)
 
     def find(self, address: int) -> Mapping | None:
         """The mapping that holds an address; maps are read again when none does."""
@@ -80,6 +119,24 @@ class AddressSpace:
         if mapping is None and self.previous is not None:
             mapping = self.previous._find(address)
         return mapping
+
+    def find_within(self, address: int, since: int, until: int) -> list[Mapping]:
+        """The mappings of different origin that held an address at some moment after *since* and before *until*."""
+        self._parse()
+        found: list[Mapping] = []
+        live = self._find(address)
+        if live is not None and self._begins.get(live.start, 0) <= until:
+            found.append(live)
+        at = bisect_right(self._past_starts, address)
+        while at > 0 and self._past_starts[at - 1] > address - self._longest:
+            at -= 1
+            gone = self._past[self._past_starts[at]]
+            for past in gone[bisect_right(gone, since, key=lambda row: row.end) :]:
+                if past.begin > until:
+                    break
+                if address < past.mapping.end:
+                    found.append(past.mapping)
+        return list({_origin(row): row for row in found}.values()) if len(found) > 1 else found
 
     @property
     def jit_dump(self) -> JitDump | None:
@@ -119,6 +176,25 @@ class AddressSpace:
             self._unread = None
             self._put(procfs.executable_mappings(text))
 
+    def reread(self, lasts: Callable[[], bool]) -> bool:
+        """Add what is mapped now and was not known, if the image *lasts* after that; not a moment after the last time.
+
+        What is gone is ended by reports only.
+        """
+        now = time.monotonic()
+        if now - self._read_at < _REREAD:
+            return False
+        self._read_at = now
+        text = procfs.read_maps(self.pid)
+        if not text or not lasts():
+            return False
+        self._parse()
+        self._put([*self._rows, *(
+            row for row in procfs.executable_mappings(text)
+            if not any(old.start < row.end and row.start < old.end for old in self._rows)
+        )])  # fmt: skip
+        return True
+
     def _check(self, now: float) -> None:
         """A process may have called ``execve``, or ended and left its number to another one."""
         self._checked_at = now
@@ -130,11 +206,64 @@ class AddressSpace:
 
     # ---- as the kernel reports it
 
-    def add(self, row: Mapping) -> None:
+    def add(self, row: Mapping, when: int = 0) -> None:
         """A new mapping; it replaces what it overlaps."""
         self._parse()
-        kept = [old for old in self._rows if old.end <= row.start or old.start >= row.end]
-        self._put([*kept, row])
+        old = self._find(row.start)
+        if old is not None and old.end >= row.end and _origin(old) == _origin(row) and old.path == row.path:
+            return  # mprotect(2) of a part, or of all
+        if self.exact:
+            self.unmap(row.start, row.end, when)
+            self._put([*self._rows, row])
+        else:
+            self._put([*(old for old in self._rows if old.end <= row.start or old.start >= row.end), row])
+        if when:
+            self._begins[row.start] = when
+
+    def unmap(self, start: int, end: int, when: int, since: int = NEVER) -> None:
+        """Nothing is mapped from *start* to *end* any more, except what was mapped later than *since*."""
+        self._parse()
+        kept: list[Mapping] = []
+        for row in self._rows:
+            begin = self._begins.get(row.start, 0)
+            if row.end <= start or row.start >= end or begin > since:
+                kept.append(row)
+                continue
+            self._begins.pop(row.start, None)
+            self._bury(_Past(_piece(row, max(row.start, start), min(row.end, end)), begin, when))
+            for part in ((row.start, start), (end, row.end)):
+                if part[0] < part[1]:
+                    kept.append(_piece(row, *part))
+                    self._begins[part[0]] = begin
+        if len(kept) != len(self._rows) or kept != self._rows:
+            self._put(kept)
+
+    def move(self, start: int, length: int, target: int, new_length: int, when: int) -> None:
+        """``mremap(2)``: *length* bytes from *start* on are at *target* now, and *new_length* bytes long."""
+        self._parse()
+        moved = [
+            replace(_piece(row, max(row.start, start), min(row.end, start + length)))
+            for row in self._rows if row.start < start + length and row.end > start
+        ]  # fmt: skip
+        self.unmap(start, start + length, when)
+        self.unmap(target, target + new_length, when)
+        for row in moved:
+            at = row.start - start + target
+            end = min(row.end - start + target, target + new_length)
+            if end == at + row.end - row.start and row.end == start + length:
+                end = target + new_length
+            if at < end:
+                self.add(replace(row, start=at, end=end), when)
+
+    def _bury(self, past: _Past) -> None:
+        start = past.mapping.start
+        if start not in self._past:
+            self._past[start] = []
+            insort(self._past_starts, start)
+        self._past[start].append(past)
+        if len(self._past[start]) > _KEPT_PAST:
+            del self._past[start][: _KEPT_PAST // 2]
+        self._longest = max(self._longest, past.mapping.end - start)
 
     def start_program(self) -> None:
         """``execve``: the mappings so far belong to the program before."""
@@ -149,6 +278,19 @@ class AddressSpace:
         self._unread = None
         self._put(())
 
+    def program_after(self, when: int) -> AddressSpace:
+        """The address space of the next program of the process, which begins at *when*: nothing is mapped yet."""
+        after = AddressSpace.__new__(AddressSpace)
+        after.__dict__.update(self.__dict__)
+        after.serial = next(_SERIALS)
+        after.previous = after._jit_dump = after._searched = after._unread = None
+        after.ended = False
+        after._starts, after._rows, after._begins = [], [], {}
+        after._past, after._past_starts, after._longest = {}, [], 0
+        after._begin = when
+        after._read_at = after._checked_at = 0.0
+        return after
+
     def fork(self, pid: int) -> AddressSpace:
         """The address space of a new child process."""
         self._parse()
@@ -161,6 +303,37 @@ class AddressSpace:
         """The first mapped file, which is the program's own."""
         self._parse()
         return next((row for row in self._rows if row.inode), None)
+
+
+class Image(msgspec.Struct, eq=False):
+    """A program and the code that it has mapped, as stacks and symbols name it: see ``codegen.services.memory_images``.
+
+    It lasts from *since* to *until*. *others* are the images of earlier processes of the same number; *unsure*: the
+    tracer could not tell it from the next one.
+    """
+
+    space: AddressSpace
+    since: int = 0
+    until: int = NEVER
+    unsure: bool = False
+    others: tuple[Image, ...] = ()
+    reread: Callable[[Image], bool] | None = None
+    """Reads what is mapped now, if the image lasts; True if it does."""
+
+    def find(self, address: int) -> Mapping | None:
+        """The mapping that held an address; None if there was none, or if it is not known which of several."""
+        if not self.space.exact:
+            return self.space.find(address)
+        if self.unsure:
+            return None
+        found = self.space.find_within(address, self.since, self.until)
+        if not found and self.reread is not None and self.reread(self):
+            found = self.space.find_within(address, self.since, self.until)
+        for other in self.others:
+            found += other.space.find_within(address, other.since, other.until)
+        if len(found) > 1 and len({_origin(row) for row in found}) > 1:
+            return None
+        return found[0] if found else None
 
 
 def _identity(pid: int) -> tuple[int, int, str] | None:
@@ -178,12 +351,13 @@ def _identity(pid: int) -> tuple[int, int, str] | None:
 
 
 _SAMPLE_TIME = 1 << 2
+_SAMPLE_RAW = 1 << 10
 _MMAP, _COMM, _TASK, _WATERMARK, _SAMPLE_ID_ALL, _MMAP2, _COMM_EXEC, _USE_CLOCKID = (
     1 << bit for bit in (8, 9, 13, 14, 18, 23, 24, 25)
 )
 _CLOCKID = 92
 """Offset of ``clockid`` in ``struct perf_event_attr``."""
-_RECORD_LOST, _RECORD_COMM, _RECORD_EXIT, _RECORD_FORK, _RECORD_MMAP2 = 2, 3, 4, 7, 10
+_RECORD_LOST, _RECORD_COMM, _RECORD_EXIT, _RECORD_FORK, _RECORD_SAMPLE, _RECORD_MMAP2 = 2, 3, 4, 7, 9, 10
 _MISC_EXEC = 1 << 13
 _PROT_EXEC = 4
 _HEAD, _TAIL = 1024, 1032
@@ -191,6 +365,12 @@ _HEAD, _TAIL = 1024, 1032
 _PAGES = 64
 KEPT_ENDED = 4096
 """How many ended processes are remembered."""
+_KEPT_OTHERS = 8
+"""How many earlier processes of a number are remembered."""
+KEPT_IMAGES = 1 << 15
+"""How many images are remembered: the last ones."""
+_LOOK = 1.0
+"""Least seconds between two looks at what processes have mapped after records were lost."""
 
 
 class _SidebandAttr(perf.EventAttr, frozen=True):
@@ -198,11 +378,12 @@ class _SidebandAttr(perf.EventAttr, frozen=True):
 
     watermark: int = _PAGES * mmap.PAGESIZE // 4
     """Bytes of records that wake the reader."""
+    sample: int = _SAMPLE_TIME
 
     def pack(self) -> bytes:
         flags = _MMAP | _COMM | _TASK | _WATERMARK | _SAMPLE_ID_ALL | _MMAP2 | _COMM_EXEC | _USE_CLOCKID
         head = struct.pack(
-            "=IIQQQQQI", self.type, perf.ATTR_SIZE, self.config, 0, _SAMPLE_TIME, 0, flags, self.watermark
+            "=IIQQQQQI", self.type, perf.ATTR_SIZE, self.config, 0, self.sample, 0, flags, self.watermark
         )  # fmt: skip
         clock = struct.pack("=i", time.CLOCK_MONOTONIC)
         return (head.ljust(_CLOCKID, b"\0") + clock).ljust(perf.ATTR_SIZE, b"\0")
@@ -211,16 +392,31 @@ class _SidebandAttr(perf.EventAttr, frozen=True):
 class MappingRecorder:
     """Keeps an :class:`AddressSpace` for each process; :meth:`drain` reads what the kernel has reported since."""
 
-    def __init__(self, pids: Iterable[int] | None = None, *, prompt: bool = False) -> None:
+    def __init__(
+        self, pids: Iterable[int] | None = None, *, prompt: bool = False, images: tuple[int, int] | None = None
+    ) -> None:
         """Start recording; what runs already is read from ``/proc`` (only *pids* when given).
 
-        *prompt*: each record wakes the reader, and :attr:`changes` lists the events.
+        *prompt*: each record wakes the reader, and :attr:`changes` lists the events. *images* are descriptors of the
+        maps of images, and of the array of perf events through which programs report them; None if they do not.
 
         Raises:
             TraceError: the kernel refuses the events.
         """
         self.spaces: OrderedDict[int, AddressSpace] = OrderedDict()
         self.lost = 0
+        self.without_room = 0
+        """How often a process got no image, as there were too many."""
+        self._table, self._reports = images or (-1, -1)
+        self._exact = images is not None
+        self._images: OrderedDict[int, Image] = OrderedDict()
+        self._first: dict[int, Image] = {}
+        """By process, the image in which it has no other number than its own; it knows those of earlier processes."""
+        self._latest: dict[int, Image] = {}
+        self._executed: dict[int, tuple[int, AddressSpace]] = {}
+        """Processes that execute another program, since when, and its mappings; the report of its image comes last."""
+        self._attached = NEVER
+        self._looked_at_loss, self._looked = 0, 0.0
         self.changes: list[tuple[str, int, int]] = []
         """Events (``map``, ``fork``, ``exec``, ``exit``), processes, and the parents of forked ones.
 
@@ -241,10 +437,12 @@ class MappingRecorder:
         for pid in procfs.process_ids() if pids is None else pids:
             text = procfs.read_maps(pid)
             if text:
-                self.spaces[pid] = AddressSpace(pid, text)
+                self._begin(pid, AddressSpace(pid, text), 0)
 
     def _open(self, cpu: int) -> int:
         attr = _SidebandAttr(perf.EventType.SOFTWARE, perf.SOFTWARE_DUMMY)
+        if self._exact:
+            attr = replace(attr, config=perf.SOFTWARE_BPF_OUTPUT, sample=_SAMPLE_TIME | _SAMPLE_RAW)
         if self._prompt:
             attr = replace(attr, watermark=1)
         descriptor = perf.open_event(attr, cpu=cpu)
@@ -253,6 +451,8 @@ class MappingRecorder:
         except OSError:
             os.close(descriptor)
             raise
+        if self._exact:
+            bpf_maps.update(self._reports, struct.pack("=I", cpu), struct.pack("=i", descriptor))
         return descriptor
 
     def _close(self, cpu: int) -> None:
@@ -297,13 +497,15 @@ class MappingRecorder:
                 self._early.append((when, kind, misc, body))
                 continue
             if kind == _RECORD_MMAP2:
-                self._map(body)
+                self._map(body, when)
             elif kind == _RECORD_FORK:
-                self._fork(body)
+                self._fork(body, when)
+            elif kind == _RECORD_SAMPLE:
+                self._report(body, when)
             elif kind == _RECORD_EXIT:
                 self._exit(body)
             elif kind == _RECORD_COMM and misc & _MISC_EXEC:
-                self._exec(body)
+                self._exec(body, when)
             elif kind == _RECORD_LOST:
                 self.lost += int(struct.unpack_from("=QQ", body)[1])
 
@@ -311,7 +513,23 @@ class MappingRecorder:
         if self._prompt:
             self.changes.append((what, pid, parent))
 
-    def _map(self, body: bytes) -> None:
+    def _begin(self, pid: int, space: AddressSpace, when: int) -> AddressSpace:
+        """A process begins, or is met first."""
+        space.exact = self._exact
+        self.spaces[pid] = space
+        image = Image(space, when, reread=self._reread)
+        before = self._first.get(pid)
+        if before is not None:
+            others = (*before.others, before)
+            latest = self._latest[pid]
+            latest.until = before.until = min(before.until, when)
+            before.others = ()
+            image.others = others[-_KEPT_OTHERS:]
+        self._executed.pop(pid, None)
+        self._first[pid] = self._latest[pid] = image
+        return space
+
+    def _map(self, body: bytes, when: int) -> None:
         pid, _, start, length, offset, major, minor, inode, _, protection, _ = struct.unpack_from("=IIQQQIIQQII", body)
         if not protection & _PROT_EXEC:
             return
@@ -320,25 +538,153 @@ class MappingRecorder:
         path = "" if name == "//anon" else name.removesuffix(" (deleted)")
         space = self.spaces.get(pid)
         if space is None:
-            space = self.spaces[pid] = AddressSpace(pid)
-        space.add(Mapping(start, start + length, offset, os.makedev(major, minor), inode, path))
+            space = self._begin(pid, AddressSpace(pid), when)
+        space.add(Mapping(start, start + length, offset, os.makedev(major, minor), inode, path), when)
 
-    def _fork(self, body: bytes) -> None:
+    def _fork(self, body: bytes, when: int) -> None:
         pid, parent = struct.unpack_from("=II", body)
         if pid == parent:
             # A new thread.
             return
         self._note("fork", pid, parent)
         known = self.spaces.get(parent)
-        self.spaces[pid] = known.fork(pid) if known is not None else AddressSpace(pid)
+        self._begin(pid, known.fork(pid) if known is not None else AddressSpace(pid), when)
         self._ended.pop(pid, None)
 
-    def _exec(self, body: bytes) -> None:
+    def _exec(self, body: bytes, when: int) -> None:
         (pid,) = struct.unpack_from("=I", body)
         self._note("exec", pid)
         space = self.spaces.get(pid)
-        if space is not None:
+        if space is None:
+            return
+        if not self._exact:
             space.start_program()
+            return
+        self._settle(pid)
+        # Until its image is reported stacks are those of the program before.
+        space.ended = True
+        program = self.spaces[pid] = space.program_after(when)
+        self._executed[pid] = when, program
+
+    # ---- images
+
+    def attached(self) -> None:
+        """From now on programs report images."""
+        self._attached = time.monotonic_ns()
+
+    def image(self, process: int) -> Image | None:
+        """The image of a process, or of its number in stacks and symbols; None if it is not known."""
+        found = self._image(process)
+        if found is None:
+            # It may have begun since the last poll.
+            self.drain()
+            found = self._image(process)
+        if found is None and process >= FIRST_IMAGE and self.lost != self._looked_at_loss:
+            self._look()
+            found = self._image(process)
+        if found is None and process < FIRST_IMAGE and self._exact:
+            text = procfs.read_maps(process)
+            self.drain()
+            if text and process not in self._first:
+                self._begin(process, AddressSpace(process, text), 0)
+            found = self._image(process)
+        return found
+
+    def _image(self, process: int) -> Image | None:
+        if process >= FIRST_IMAGE:
+            return self._images.get(process)
+        self._settle(process)
+        return self._first.get(process)
+
+    def _settle(self, process: int) -> None:
+        """A program that was executed before images were reported has the number of its process."""
+        when, space = self._executed.get(process, (NEVER, None))
+        if space is not None and when < self._attached:
+            del self._executed[process]
+            self._first[process] = self._latest[process] = Image(space, when, reread=self._reread)
+
+    def _reread(self, image: Image) -> bool:
+        """Read what is mapped now, if *image* is the latest of its process."""
+        pid, space = image.space.pid, image.space
+
+        def lasts() -> bool:
+            self.drain()
+            return self._latest.get(pid) is image and not space.ended and image.until == NEVER
+
+        return lasts() and space.reread(lasts)
+
+    def _report(self, body: bytes, when: int) -> None:
+        if len(body) < 12 + REPORT_SIZE:
+            return
+        words = struct.unpack_from("=QIIQQQQQ", body, 12)
+        change, number, pid, begun, start, length, result, new_length = words
+        if pid not in self.spaces:
+            self._begin(pid, AddressSpace(pid), 0)
+        if not number:
+            # From now on its numbers stand for more than one program.
+            self.without_room += 1
+            self._latest[pid].unsure = True
+            self._executed.pop(pid, None)
+            return
+        if change == Change.EXEC:
+            self._start_image(pid, number, when)
+            return
+        space, latest = self.spaces[pid], self._latest[pid]
+        # What is mapped over code is there before the call returns, and nobody runs it.
+        until = begun if change == Change.MAP else when
+        if change == Change.UNMAP:
+            space.unmap(start, start + length, when, begun)
+        elif change == Change.MAP:
+            space.unmap(result, result + length, when, begun)
+        elif change == Change.MOVE:
+            space.move(start, length, result, new_length, when)
+        else:
+            latest.unsure = True
+        latest.until = until
+        self._add(pid, number, Image(space, when, reread=self._reread))
+
+    def _start_image(self, pid: int, number: int, when: int) -> None:
+        """A process has executed another program."""
+        begun, space = self._executed.pop(pid, (0, None))
+        if space is None:
+            # The record of it was lost.
+            self.spaces[pid].ended = True
+            begun, space = when, self.spaces[pid].program_after(when)
+            self.spaces[pid] = space
+        latest = self._latest.get(pid)
+        if latest is not None:
+            latest.until = min(latest.until, when)
+        self._add(pid, number, Image(space, begun, reread=self._reread))
+
+    def _add(self, pid: int, number: int, image: Image) -> None:
+        self._images[number] = self._latest[pid] = image
+        while len(self._images) > KEPT_IMAGES:
+            self._images.popitem(last=False)
+
+    def _look(self) -> None:
+        """Records were lost: images that were not reported are found in the map, with what processes have mapped."""
+        now = time.monotonic()
+        if now - self._looked < _LOOK:
+            return
+        self._looked, self._looked_at_loss = now, self.lost
+        key: bytes | None = None
+        while (key := bpf_maps.next_key(self._table, key, 4)) is not None:
+            value = bpf_maps.lookup(self._table, key, 8)
+            number, pid = struct.unpack("=II", value) if value else (0, 0)
+            if not number or number in self._images:
+                continue
+            moment, text = time.monotonic_ns(), procfs.read_maps(pid)
+            if bpf_maps.lookup(self._table, key, 8) != value:
+                continue
+            if pid in self.spaces:
+                self.spaces[pid].ended = True
+            space = AddressSpace(pid, text)
+            space.exact = True
+            self.spaces[pid] = space
+            self._executed.pop(pid, None)
+            if pid in self._latest:
+                self._latest[pid].until = min(self._latest[pid].until, moment)
+            self._add(pid, number, Image(space, moment, reread=self._reread))
 
     def _exit(self, body: bytes) -> None:
         pid, _, thread, _ = struct.unpack_from("=IIII", body)
@@ -351,7 +697,8 @@ class MappingRecorder:
         self._ended[pid] = None
         while len(self._ended) > KEPT_ENDED:
             oldest, _ = self._ended.popitem(last=False)
-            self.spaces.pop(oldest, None)
+            for table in (self.spaces, self._first, self._latest, self._executed):
+                table.pop(oldest, None)
 
 
 def _records(ring: mmap.mmap) -> Iterator[tuple[int, int, int, bytes]]:
@@ -368,7 +715,7 @@ def _records(ring: mmap.mmap) -> Iterator[tuple[int, int, int, bytes]]:
             # A record may run over the end of the ring.
             whole = ring[base + at : base + size] + ring[base : base + at + length - size]
             body = whole[8:]
-        # With sample_id_all every record ends with the sampled fields, here the time alone.
-        yield struct.unpack_from("=Q", body, len(body) - 8)[0], kind, misc, body
+        # With sample_id_all every record but a sample ends with the sampled fields, here the time alone.
+        yield struct.unpack_from("=Q", body, 0 if kind == _RECORD_SAMPLE else len(body) - 8)[0], kind, misc, body
         tail += length
     struct.pack_into("=Q", ring, _TAIL, head)

@@ -58,12 +58,12 @@ class CompiledCode:
                 names.read_on()
         return not space.perf_map.empty or (dump is not None and not dump.empty)
 
-    def frame(self, space: AddressSpace, mapping: Mapping, address: int, caller: bool) -> Frame:
+    def frame(self, process: int, space: AddressSpace, mapping: Mapping, address: int, caller: bool) -> Frame:
         """The function at an address: by jitdump, by perf map, else :data:`JIT`. *caller*: it is that of a call, one
-        before the address in the stack.
+        before the address in the stack. *process* is the number in the stack.
         """
         module = mapping.path or "[jit]"
-        functions = self._functions(space, address, address + caller)
+        functions = self._functions(process, space, address, address + caller)
         if functions and len(functions) <= MOST_NAMES:
             return Frame(" or ".join(name for name, _ in functions), functions[-1][1] + caller, module)
         for names in (space.perf_map, space.jit_dump):
@@ -73,17 +73,17 @@ class CompiledCode:
             return Frame(JIT, address + caller - mapping.start, module)
         return Frame("", module=mapping.path)
 
-    def _functions(self, space: AddressSpace, address: int, seen: int) -> list[tuple[str, int]]:
+    def _functions(self, process: int, space: AddressSpace, address: int, seen: int) -> list[tuple[str, int]]:
         """Names of the functions that an address, which is *seen* in stacks, may be of, oldest first, with offsets."""
         found: dict[str, int] = {}
         dump, names = space.jit_dump, space.perf_map
-        for period in self._seen(space.pid, seen):
+        for period in self._seen(process, seen):
             found.update((dump.find(address, period) if dump is not None else None) or names.find(address, period))
         return list(found.items())
 
-    def _seen(self, pid: int, address: int) -> list[Period]:
+    def _seen(self, process: int, address: int) -> list[Period]:
         """When stacks that have an address were taken."""
-        known = self._periods.get((pid, address))
+        known = self._periods.get((process, address))
         if known is not None and self._over:
             return [known]
         # Until the run is over it may also be that of an event, or of a key that has changed since the search.

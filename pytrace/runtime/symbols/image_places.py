@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytrace.runtime.binaries.user_binary import Binary
     from pytrace.runtime.host.kallsyms import Kallsyms
     from pytrace.runtime.host.procfs import Mapping
-    from pytrace.runtime.symbols.address_space import AddressSpace
+    from pytrace.runtime.symbols.address_space import AddressSpace, Image
 
 _KERNEL_LINKED = {"x86_64": 0xFFFFFFFF81000000}
 """Address of ``_text`` in images of the kernel: that of the default ``CONFIG_PHYSICAL_START``, which distributions use.
@@ -62,11 +62,11 @@ _BUILD_ID = range(8, 65)
 
 
 def linked(
-    space: AddressSpace, address: int, binary: Callable[[AddressSpace, Mapping], Binary | None]
+    image: Image, address: int, binary: Callable[[AddressSpace, Mapping], Binary | None]
 ) -> tuple[LinkedPlace, Binary] | None:
     """Where an address of a process lies, and in what; None where that is no file with a build id."""
-    mapping = space.find(address)
-    opened = binary(space, mapping) if mapping is not None and is_file(mapping) else None
+    mapping = image.find(address)
+    opened = binary(image.space, mapping) if mapping is not None and is_file(mapping) else None
     if mapping is None or opened is None:
         return None
     inside, identity = opened.elf.address_at(address - mapping.start + mapping.offset), build_id(opened)
@@ -76,19 +76,19 @@ def linked(
 
 
 def in_process(
-    space: AddressSpace, address: int, binary: Callable[[AddressSpace, Mapping], Binary | None]
+    image: Image, address: int, binary: Callable[[AddressSpace, Mapping], Binary | None]
 ) -> ImagePlace:
     """Where an address of a process lies; *binary* opens the file of a mapping."""
-    mapping = space.find(address)
+    mapping = image.find(address)
     if mapping is None:
         return ImagePlace("", address)
     distance = address - mapping.start
     if mapping.path == "[vdso]":
-        image = vdso_image()
-        return ImagePlace("" if image is None else build_id(image), distance)
+        vdso = vdso_image()
+        return ImagePlace("" if vdso is None else build_id(vdso), distance)
     if not is_file(mapping):
         return ImagePlace("", 0 if is_generated(mapping) else address)
-    opened = binary(space, mapping)
+    opened = binary(image.space, mapping)
     inside = None if opened is None else opened.elf.address_at(distance + mapping.offset)
     if opened is None or inside is None:
         return ImagePlace("", distance + mapping.offset)

@@ -57,9 +57,16 @@ class LazySymbols:
         """True if handlers of signals return to that address of a process."""
         return self._symbols().trampoline(pid, address)
 
-    def start(self, pids: Iterable[int] | None = None, *, prompt: bool = False) -> None:
+    def start(
+        self, pids: Iterable[int] | None = None, *, prompt: bool = False, images: tuple[int, int] | None = None
+    ) -> None:
         """Follow mappings from now on."""
-        self._symbols().start(pids, prompt=prompt)
+        self._symbols().start(pids, prompt=prompt, images=images)
+
+    def attached(self) -> None:
+        """The programs of the script are attached."""
+        if self._made is not None:
+            self._made.attached()
 
     def changes(self) -> list[tuple[str, int, int]]:
         """Changes of mappings since the last call."""

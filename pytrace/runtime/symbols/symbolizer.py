@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from pytrace.base import kernel_files
 from pytrace.core.diagnostics import TraceError
+from pytrace.core.stacks.image_format import FIRST_IMAGE
 from pytrace.runtime.abi.demangle import demangle, short_name
 from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
 from pytrace.runtime.binaries.user_binary import Binary
 from pytrace.runtime.elf.debug_files import has_dwarf
 from pytrace.runtime.host import procfs
 from pytrace.runtime.host.kallsyms import KERNEL_HALF, Kallsyms
-from pytrace.runtime.symbols.address_space import AddressSpace, MappingRecorder
+from pytrace.runtime.symbols.address_space import AddressSpace, Image, MappingRecorder
 from pytrace.runtime.symbols.compiled_code import CompiledCode
 from pytrace.runtime.symbols.image_places import ImagePlace, KernelImages, LinkedPlace, in_process, is_file, linked
 from pytrace.runtime.symbols.images import Frame, Images, reason, remember, returned, vdso_image, with_lines
@@ -104,6 +105,8 @@ class Symbolizer:
         self._recorder: MappingRecorder | None = None
         self._kernel_images = KernelImages()
         self._unknown: dict[int, None] = {}
+        self._forgotten = 0
+        """How many addresses were asked for of images that are not known (any more)."""
 
     # ---- kernel
 
@@ -157,16 +160,24 @@ class Symbolizer:
 
     # ---- user
 
-    def start(self, pids: Iterable[int] | None = None, *, prompt: bool = False) -> None:
+    def start(
+        self, pids: Iterable[int] | None = None, *, prompt: bool = False, images: tuple[int, int] | None = None
+    ) -> None:
         """Follow the mappings of processes from now on, so that those which exit can be symbolised (see `recorder`).
 
-        *pids* limits what is read of processes that run already. *prompt*: :meth:`changes` is asked for.
+        *pids* limits what is read of processes that run already. *prompt*: :meth:`changes` is asked for. *images* are
+        descriptors of the maps through which programs report what :class:`MappingRecorder` calls images.
 
         Raises:
             TraceError: the kernel refuses it; the symboliser then knows only processes that are alive.
         """
         if self._recorder is None:
-            self._recorder = MappingRecorder(pids, prompt=prompt)
+            self._recorder = MappingRecorder(pids, prompt=prompt, images=images)
+
+    def attached(self) -> None:
+        """The programs of the script are attached."""
+        if self._recorder is not None:
+            self._recorder.attached()
 
     def changes(self) -> list[tuple[str, int, int]]:
         """Changes since the last call that :meth:`poll` has read, see :attr:`MappingRecorder.changes`."""
@@ -198,15 +209,20 @@ class Symbolizer:
         if self._kernel_debug is not None:
             self._kernel_debug[0].keep()
 
-    def user(self, pid: int, address: int, *, caller: bool = False) -> list[Frame]:
+    def user(self, process: int, address: int, *, caller: bool = False) -> list[Frame]:
         """Functions of an address of a process, inlined ones first; one frame without a name when it is unknown.
 
-        *caller* as for :meth:`kernel`.
+        *process* is a process id, or the number of an image (``codegen.services.memory_images``). *caller* as for
+        :meth:`kernel`.
         """
         if self._python is not None and self._python.has(address):
             return [self._python.frame(address)]
-        space, address = self._space(pid), address - caller
-        mapping = space.find(address)
+        image, address = self._image(process), address - caller
+        if image is None:
+            self._forgotten += 1
+            return [Frame("")]
+        space, mapping = image.space, image.find(address)
+        pid = space.pid
         if mapping is None:
             if not space.known and procfs.hidden(pid):
                 self._unreadable["names of functions of other users' processes"] = (
@@ -220,7 +236,7 @@ class Symbolizer:
             distance = address - mapping.start
             return self._in_image(vdso_image(), mapping, distance, distance, caller)
         if not is_file(mapping):
-            return [self._compiled.frame(space, mapping, address, caller)]
+            return [self._compiled.frame(process, space, mapping, address, caller)]
         binary = self._binary(space, mapping)
         position = address - mapping.start + mapping.offset
         inside = None if binary is None else binary.elf.address_at(position)
@@ -238,12 +254,14 @@ class Symbolizer:
         """Where an address of a process lies in the binary that :meth:`user` names, as it was linked."""
         if self._python is not None and self._python.has(address):
             return ImagePlace("", 0)
-        return in_process(self._space(pid), address, self._binary)
+        image = self._image(pid)
+        return ImagePlace("", address) if image is None else in_process(image, address, self._binary)
 
     def linked(self, pid: int, address: int) -> LinkedPlace | None:
         """Where an address of a process lies in a binary with a build id, which is remembered; None elsewhere."""
         python = self._python is not None and self._python.has(address)
-        place = None if python else linked(self._space(pid), address, self._binary)
+        image = None if python else self._image(pid)
+        place = None if image is None else linked(image, address, self._binary)
         if place is None:
             return None
         self._met.add(place[0].build_id, place[1])
@@ -265,7 +283,8 @@ class Symbolizer:
 
     def follow_code(self, pid: int) -> bool:
         """As :meth:`CompiledCode.follow`."""
-        return self._compiled.follow(self._space(pid))
+        image = self._image(pid)
+        return image is not None and self._compiled.follow(image.space)
 
     # ---- source lines
 
@@ -280,9 +299,11 @@ class Symbolizer:
                 yield
                 mapping = None  # it may have changed meanwhile
             if mapping is None or pid != owner or not mapping.start <= address < mapping.end:
-                space, owner = self._space(pid), pid
-                mapping = space.find(address)
-                binary = self._binary(space, mapping) if mapping is not None and is_file(mapping) else None
+                image, owner = self._image(pid), pid
+                mapping = None if image is None else image.find(address)
+                binary = None
+                if image is not None and mapping is not None and is_file(mapping):
+                    binary = self._binary(image.space, mapping)
             if mapping is not None and binary is not None:
                 inside = binary.elf.address_at(address - mapping.start + mapping.offset)
                 if inside is not None:
@@ -307,31 +328,32 @@ class Symbolizer:
         """True if signal handlers return to that address: the frame after it was interrupted and called nothing."""
         if self._python is not None and self._python.has(address):
             return False
-        return self._code(self._space(pid), address).startswith(_TRAMPOLINES)
+        image = self._image(pid)
+        return image is not None and self._code(image, address).startswith(_TRAMPOLINES)
 
-    def _code(self, space: AddressSpace, address: int) -> bytes:
+    def _code(self, image: Image, address: int) -> bytes:
         """Some bytes of machine code at an address, from the file that is mapped there; empty when there is none."""
-        mapping = space.find(address)
+        mapping = image.find(address)
         if mapping is None:
             return b""
         vdso = mapping.path == "[vdso]"
         if not vdso and not is_file(mapping):
             return b""
-        binary = vdso_image() if vdso else self._binary(space, mapping)
+        binary = vdso_image() if vdso else self._binary(image.space, mapping)
         if binary is None:
             return b""
         start = address - mapping.start + (0 if vdso else mapping.offset)
         return bytes(binary.elf.view[start : start + 16])
 
-    def _space(self, pid: int) -> AddressSpace:
+    def _image(self, process: int) -> Image | None:
+        """The image of a number in stacks and symbols; None for one that was not reported, or that was long ago."""
         if self._recorder is not None:
-            known = self._recorder.spaces.get(pid)
-            if known is None:
-                # It may have started since the last poll.
-                self._recorder.drain()
-                known = self._recorder.spaces.get(pid)
+            known = self._recorder.image(process)
             if known is not None:
                 return known
+        return None if process >= FIRST_IMAGE else Image(self._space(process))
+
+    def _space(self, pid: int) -> AddressSpace:
         if self._cache == "NONE":
             return AddressSpace(pid, procfs.read_maps(pid))
         space = self._spaces.get(pid)
@@ -393,6 +415,13 @@ class Symbolizer:
             )
         if self._recorder is not None and self._recorder.lost:
             notices.append(f"{self._recorder.lost} mapping events lost; some user addresses are shown as numbers")
+        if self._recorder is not None and self._recorder.without_room:
+            notices.append(
+                f"{self._recorder.without_room} times a process executed a program or unloaded code, and could not be "
+                "followed: too many processes do that; their user addresses are shown as numbers"
+            )
+        if self._forgotten:
+            notices.append("some user addresses are shown as numbers: the program or library was replaced since then")
         return notices
 
 

@@ -39,7 +39,7 @@ def compile_code(space: AddressSpace, name: str, start: int = 0x1000) -> int:
 
 
 def shown(code: CompiledCode, space: AddressSpace, address: int = 0x1010) -> str:
-    frame = code.frame(space, CODE, address - 1, True)
+    frame = code.frame(PID, space, CODE, address - 1, True)
     return f"{frame.name}+{frame.offset}"
 
 

@@ -30,7 +30,7 @@ ASKING: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("kernel_place", (1,), {}),
     ("user_place", (7, 1), {}),
     ("linked", (7, 1), {}),
-    ("start", ([7],), {"prompt": True}),
+    ("start", ([7],), {"prompt": True, "images": (3, 4)}),
     ("prepare", ([(7, 1)],), {}),
     ("wait_for", (iter(()), "lines"), {}),
     ("keyed", ({}, 1), {}),
@@ -39,6 +39,7 @@ ASKING: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
 IDLE: list[tuple[str, tuple[Any, ...], Any]] = [
     ("changes", (), []), ("poll", (), None), ("hurry", (None,), None), ("give_up_lines", (), False),
     ("met_binaries", (), None), ("notices", (), []), ("close", (), None), ("renew", (1,), []), ("drained", (1,), None),
+    ("attached", (), None),
 ]  # fmt: skip
 
 

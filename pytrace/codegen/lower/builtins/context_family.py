@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pytrace.codegen.emit import contexts, events
-from pytrace.codegen.emit.current_task import process_ids
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.ir_values import Number, Ptr
 from pytrace.codegen.ir.operands import Made, Memory, Operand, Scalar
 from pytrace.codegen.lower.builtins.families import Emission
-from pytrace.codegen.services import function_exits
+from pytrace.codegen.services import function_exits, memory_images
 from pytrace.codegen.services.python import objects as python_objects
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import BOOL, UINT64, String, Struct, Type, USym
@@ -63,12 +62,12 @@ def word(e: Emitter, value: Number, type_: Type) -> Operand:
 
 
 def user_symbol(e: Emitter, address: Number, type_: USym) -> Operand:
-    """Address and process id."""
-    tgid, _ = process_ids(e, "tracer")
+    """Address and process."""
+    process = memory_images.process(e)
 
     def write(pointer: Ptr, _align: int) -> None:
         e.b.store(address, pointer)
-        e.b.store(tgid, e.b.offset(pointer, 8), 32)
+        e.b.store(process, e.b.offset(pointer, 8), 32)
         e.b.store(0, e.b.offset(pointer, 12), 32)
 
     return Made(type_, write)

@@ -7,13 +7,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pytrace.codegen.emit import contexts, events, memory, stack_truncation
-from pytrace.codegen.emit.current_task import process_ids
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.ir_values import I64, Number, Ptr
 from pytrace.codegen.ir.operands import Made, Operand
 from pytrace.codegen.lower.builtins.families import Emission
-from pytrace.codegen.services import frame_pointers, function_exits, mixed_stacks, user_unwinding
+from pytrace.codegen.services import frame_pointers, function_exits, memory_images, mixed_stacks, user_unwinding
 from pytrace.codegen.services.python import stacks as python_stacks
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.probes.kinds import FENTRY, FEXIT, RAWTRACEPOINT, UPROBE, URETPROBE
@@ -60,7 +59,6 @@ def _walked(e: Emitter, node: Node, type_: Stack) -> Made:
     if not type_.user and e.program.unit.kind.name in _RUN_BY_OTHERS:
         flags |= SKIPPED
     context = e.raw_context
-    tgid = process_ids(e, "tracer")[0] if type_.user else 0
 
     def get_stack(place: Ptr, limit: int) -> I64:
         # The helper zeroes the rest after the last frame, and everything if it fails (__bpf_get_stack), which keys
@@ -72,6 +70,7 @@ def _walked(e: Emitter, node: Node, type_: Stack) -> Made:
         return length
 
     def write(pointer: Ptr, _align: int) -> None:
+        process = memory_images.of_stack(e, type_)
         frames = e.b.offset(pointer, type_.header)
 
         def whole(count: Number, inserted: Number = 0) -> Number:
@@ -94,7 +93,7 @@ def _walked(e: Emitter, node: Node, type_: Stack) -> Made:
         else:
             count = helped()
         e.b.store(count, pointer, 32)
-        e.b.store(tgid, e.b.offset(pointer, 4), 32)
+        e.b.store(process, e.b.offset(pointer, 4), 32)
 
     return Made(type_, write)
 

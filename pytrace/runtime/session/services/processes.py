@@ -135,6 +135,10 @@ class Processes(Service):
         if self._python is not None:
             self._python.add(pid)
 
+    def attached(self) -> None:
+        """From now on programs report what processes execute and unmap."""
+        self._symbols.attached()
+
     def woken(self, _ready: list[int]) -> None:
         """Read changes of processes before waiting events, which have addresses of theirs."""
         self._symbols.poll()

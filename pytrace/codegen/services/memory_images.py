@@ -1,0 +1,243 @@
+"""Which memory image of its process a user address belongs to: the program, and the code that it has mapped.
+
+``execve`` replaces the program of a process, and ``munmap``, ``mremap`` and ``mmap`` with ``MAP_FIXED`` may remove
+code, after which other code may come to the same addresses. So a stack or a symbol has more than its process: a process
+whose code was replaced or removed since tracing began has an *image*, a number that is never given twice, in place of
+its process id. Numbers of images are greater than any process id (:data:`FIRST_IMAGE`). Within an image no address
+belongs to two functions that were mapped from files; a process that neither executes another program nor unmaps code
+keeps its process id, and so its keys.
+
+The programs here run at the tracepoints of ``execve`` and of system calls. That a call has unmapped code is seen from
+``mm_struct.exec_vm``, the pages of executable mappings, before and after it, so that no arguments have to be
+interpreted. Each new image is reported to the tracer through the perf buffers that also have the kernel's records of
+mappings, in the order in which everything happened (``runtime.symbols.address_space``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pytrace.codegen.emit import current_task
+from pytrace.codegen.emit.current_task import process_ids
+from pytrace.codegen.emit.emitter import Emitter
+from pytrace.codegen.emit.program import Script
+from pytrace.codegen.ir import helpers
+from pytrace.codegen.ir.ir_values import I64, Number, global_pointer, number_parameter, pointer_parameter
+from pytrace.codegen.services.process_following import CATEGORY, EXEC, FREE, is_raw, thread_of
+from pytrace.codegen.services.service_programs import service_program
+from pytrace.core.manifest import ImageMaps, MapType, ProgramSpec, Target
+from pytrace.core.probes import system_calls
+from pytrace.core.probes.targets import RAW_TRACEPOINT, TracepointTarget
+from pytrace.core.stacks.image_format import FIRST_IMAGE, REPORT_SIZE, Change, Report
+from pytrace.core.types import Stack, StackMode
+
+IMAGES, CALLS, SERIAL, REPORTS = "images", "unmapping_calls", "image_serial", "image_reports"
+ENTRIES = 32768
+"""Processes with images: those that have executed a program, or unmapped code, and live."""
+_CALLS = 4096
+"""Threads that are in a system call which may unmap code."""
+_CURRENT_CPU = 0xFFFFFFFF
+_RAW_CALLS = "raw_syscalls"
+_FIXED, _EXEC, _WRITE = 0x10, 4, 2
+"""``MAP_FIXED``, ``PROT_EXEC``, ``PROT_WRITE``."""
+_32_BIT = {"x86_64": (91, 163, 192)}
+"""``munmap``, ``mremap`` and ``mmap2`` of 32-bit programs; with 64 bits these numbers are calls that unmap nothing."""
+_PAGES, _CALL_TIME, _FIRST, _SECOND, _THIRD, _CALL_KIND = range(0, 48, 8)
+"""What is kept of a call: pages of code and time at its entry, its arguments, and what it does (:class:`Change`)."""
+_CALL_SIZE = 48
+_RAISE = "new_image"
+_MEMBERS = {"task_struct": ("mm",), "mm_struct": ("exec_vm",)}
+
+
+def process(e: Emitter) -> Number:
+    """The current process as stacks and symbols have it: its image where it has one, else its process id."""
+    pid = process_ids(e, "tracer")[0]
+    if not _usable(e):
+        return pid
+    script, b, word = e.script, e.b, e.b.register()
+    if not script.images:
+        script.images = True
+        _declare(script)
+    b.store(pid, word)
+    b.store(process_ids(e, "init")[0], e.cell, 32)
+    found = b.helper(helpers.MAP_LOOKUP_ELEM, global_pointer(IMAGES), e.cell)
+    with b.unless(b.is_null(found)):
+        b.store(b.load(found, 32), word)
+    return b.load(word)
+
+
+def of_stack(e: Emitter, type_: Stack) -> Number:
+    """The process in a stack of *type_*, as its frames are shown."""
+    if not type_.user:
+        return 0
+    return process_ids(e, "tracer")[0] if type_.mode in (StackMode.RAW, StackMode.BUILD_ID) else process(e)
+
+
+def _usable(e: Emitter) -> bool:
+    """Whether this kernel has what the programs need; older ones and files compiled ahead have process ids only."""
+    script = e.script
+    if script.kernel.arch not in system_calls.ABIS or not script.kernel.feature("atomic_fetch"):
+        return False
+    if not script.kernel.feature("raw_syscalls") or not current_task.has_members(e, _MEMBERS):
+        return False
+    return all(is_raw(script, event) for event in (EXEC, FREE, "sys_enter", "sys_exit"))
+
+
+def maps(script: Script) -> ImageMaps | None:
+    """The maps for the manifest; None for a script without images."""
+    return ImageMaps(IMAGES, REPORTS) if script.images else None
+
+
+def services(script: Script) -> tuple[ProgramSpec, ...]:
+    """The programs that give images to processes, for a script that uses them."""
+    if not script.images:
+        return ()
+    thread = thread_of(script, FREE, "p")
+
+    def forget(e: Emitter) -> None:
+        e.b.store(thread(e), e.cell, 32)
+        e.b.helper(helpers.MAP_DELETE_ELEM, global_pointer(IMAGES), e.cell)
+
+    return (
+        _service(script, CATEGORY, EXEC, _execute),
+        _service(script, CATEGORY, FREE, forget),
+        _service(script, _RAW_CALLS, "sys_enter", _enter),
+        _service(script, _RAW_CALLS, "sys_exit", _exit),
+    )
+
+
+def _service(script: Script, category: str, event: str, write: Callable[[Emitter], None]) -> ProgramSpec:
+    target = Target(f"tracepoint:{category}:{event}", 0, TracepointTarget(category, event))
+    return service_program(script, f"image_{event}", target, 1, write, multi=RAW_TRACEPOINT)
+
+
+def _declare(script: Script) -> None:
+    module = script.module
+    module.map(IMAGES, {"type": MapType.HASH, "key_size": 4, "value_size": 8, "max_entries": ENTRIES})
+    module.map(CALLS, {"type": MapType.HASH, "key_size": 8, "value_size": _CALL_SIZE, "max_entries": _CALLS})
+    module.map(SERIAL, {"type": MapType.ARRAY, "key_size": 4, "value_size": 8, "max_entries": 1})
+    cpus = script.kernel.possible_cpus
+    module.map(REPORTS, {"type": MapType.PERF_EVENT_ARRAY, "key_size": 4, "value_size": 4, "max_entries": cpus})
+    _raise_function(script)
+
+
+def _raise_function(script: Script) -> None:
+    """``new_image(ctx, report, tgid, pid)``: give the process the next image, and report it.
+
+    *report* has what has happened; image and process are added to it.
+    """
+    b = script.module.function(_RAISE, ("*ctx", "*report", "tgid", "pid"), script.checked.units[0].span)
+    report, pid = pointer_parameter("report"), number_parameter("pid")
+    cell, value = b.alloca(8), b.alloca(8)
+    done, none = b.block(), b.block()
+    b.store(0, cell)
+    serial = b.helper(helpers.MAP_LOOKUP_ELEM, global_pointer(SERIAL), cell)
+    b.jump_if(b.is_null(serial), done)
+    image = b.op("and", b.add(b.fetch("add", serial, 1), FIRST_IMAGE), 0xFFFFFFFF)
+    b.store(number_parameter("tgid"), cell, 32)
+    b.store(image, value, 32)
+    b.store(pid, b.offset(value, 4), 32)
+    failed = b.helper(helpers.MAP_UPDATE_ELEM, global_pointer(IMAGES), cell, value, 0)
+    b.store(image, b.offset(report, Report.IMAGE), 32)
+    b.store(pid, b.offset(report, Report.PROCESS), 32)
+    with b.when(b.truth(failed), likely=False):
+        # There is no room: the process keeps its number, and the tracer does not trust it any more.
+        b.store(0, b.offset(report, Report.IMAGE), 32)
+    b.helper(
+        helpers.PERF_EVENT_OUTPUT, pointer_parameter("ctx"), global_pointer(REPORTS), _CURRENT_CPU, report, REPORT_SIZE
+    )
+    b.jump(none)
+    b.start(done)
+    b.jump(none)
+    b.start(none)
+    b.ret(0)
+
+
+def _raise(e: Emitter, words: dict[int, Number]) -> None:
+    """Give the current process a new image; *words* of the report are 64 bits by offset."""
+    b = e.b
+    pid = process_ids(e, "tracer")[0]
+    # A process outside of the tracer's pid namespace has no number there.
+    b.jump_if(b.icmp("eq", pid, 0), e.exit, likely=False)
+    report = b.alloca(REPORT_SIZE)
+    for offset in range(0, REPORT_SIZE, 8):
+        b.store(words.get(offset, 0), b.offset(report, offset))
+    b.call(_RAISE, [e.context, report], [process_ids(e, "init")[0], pid])
+
+
+def _execute(e: Emitter) -> None:
+    """Another program begins: the tracepoint comes when the registers of the old one are gone."""
+    _raise(e, {Report.CHANGE: Change.EXEC, Report.BEGUN: e.b.helper(helpers.KTIME_GET_NS)})
+
+
+def _code_pages(e: Emitter) -> I64:
+    """``current->mm->exec_vm``."""
+    memory = e.b.pointer(current_task.member(e, "mm", 64))
+    return e.b.load(e.b.offset(memory, current_task.known_field(e, "mm_struct", "exec_vm")))
+
+
+def _calls(arch: str) -> dict[int, Change]:
+    numbers = system_calls.numbers(arch)
+    calls = {numbers["munmap"]: Change.UNMAP, numbers["mremap"]: Change.MOVE, numbers["mmap"]: Change.MAP}
+    return {**dict.fromkeys(_32_BIT.get(arch, ()), Change.OTHER), **calls}
+
+
+def _enter(e: Emitter) -> None:
+    """Note what a call that may unmap code finds."""
+    b, calls, abi = e.b, _calls(e.script.kernel.arch), system_calls.ABIS[e.script.kernel.arch]
+    kind, note = b.register(), b.block()
+    blocks = {change: b.block() for change in dict.fromkeys(calls.values())}
+    b.switch(b.load(b.offset(e.context, 8)), [(number, blocks[change]) for number, change in calls.items()], e.exit)
+    for change, block in blocks.items():
+        b.start(block)
+        b.store(int(change), kind)
+        if change is Change.MAP:
+            registers = b.pointer(b.load(e.context))
+            flags = b.load(b.offset(registers, abi.arguments[3]))
+            b.jump_unless(b.truth(b.op("and", flags, _FIXED)), e.exit)
+        b.jump(note)
+    b.start(note)
+    value, registers = b.alloca(_CALL_SIZE), b.pointer(b.load(e.context))
+    b.store(_code_pages(e), b.offset(value, _PAGES))
+    b.store(b.helper(helpers.KTIME_GET_NS), b.offset(value, _CALL_TIME))
+    for place, argument in ((_FIRST, 0), (_SECOND, 1), (_THIRD, 2)):
+        b.store(b.load(b.offset(registers, abi.arguments[argument])), b.offset(value, place))
+    b.store(b.load(kind), b.offset(value, _CALL_KIND))
+    b.store(b.helper(helpers.GET_CURRENT_PID_TGID), e.cell)
+    b.helper(helpers.MAP_UPDATE_ELEM, global_pointer(CALLS), e.cell, value, 0)
+
+
+def _exit(e: Emitter) -> None:
+    """Give the process a new image if the call has unmapped or moved code."""
+    b, calls, abi = e.b, _calls(e.script.kernel.arch), system_calls.ABIS[e.script.kernel.arch]
+    number = b.load(b.offset(b.pointer(b.load(e.context)), abi.number), 32, signed=True)
+    of_interest = b.block()
+    b.switch(number, [(call, of_interest) for call in calls], e.exit)
+    b.start(of_interest)
+    b.store(b.helper(helpers.GET_CURRENT_PID_TGID), e.cell)
+    found = b.helper(helpers.MAP_LOOKUP_ELEM, global_pointer(CALLS), e.cell)
+    b.jump_if(b.is_null(found), e.exit)
+    before, begun, first, second, third, kind = (
+        b.load(b.offset(found, place)) for place in (_PAGES, _CALL_TIME, _FIRST, _SECOND, _THIRD, _CALL_KIND)
+    )
+    b.helper(helpers.MAP_DELETE_ELEM, global_pointer(CALLS), e.cell)
+    result = b.load(b.offset(e.context, 8))
+    b.jump_if(b.icmp("ugt", result, -4096), e.exit)
+    now = _code_pages(e)
+    raised = b.block()
+    is_map, is_move = (b.icmp("eq", kind, int(change)) for change in (Change.MAP, Change.MOVE))
+    # A mapping of code adds its pages, except for those that it replaces. Writable code is not counted by the kernel.
+    code = b.icmp("eq", b.op("and", third, _EXEC | _WRITE), _EXEC)
+    pages = b.op("lshr", b.add(second, 4095), 12)
+    added = b.select(b.both(is_map, code), pages, 0)
+    b.jump_if(b.icmp("ult", now, b.add(before, added)), raised)
+    # Moved without a change of its size: it may be code, or not.
+    moved = b.both(b.icmp("ne", result, first), b.both(is_move, b.icmp("eq", second, third)))
+    resized = b.both(is_move, b.icmp("ne", now, before))
+    b.branch(b.either(moved, resized), raised, e.exit)
+    b.start(raised)
+    _raise(e, {
+        Report.CHANGE: kind, Report.BEGUN: begun, Report.START: first, Report.LENGTH: second, Report.RESULT: result,
+        Report.NEW_LENGTH: third,
+    })  # fmt: skip
+
