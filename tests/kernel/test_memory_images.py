@@ -123,7 +123,7 @@ def test_samples_have_the_names_of_their_time(server: Server, folder: Path, way:
         for stack, count in row["data"].get("@", {}).items() if row["type"] == "map" else ():
             found = set(re.findall(r"(first|second)_", stack))
             assert len(found) < 2, stack
-            counts.update({name: count for name in found})
+            counts.update(dict.fromkeys(found, count))
     assert counts["first"] > 50, counts
     assert counts["second"] > 50, counts
     shown = server.run(("show", str(saved), "-f", "folded"), timeout=60).stdout
