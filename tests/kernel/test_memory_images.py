@@ -1,4 +1,4 @@
-"""Names of addresses of processes that execute other programs, and unload libraries: those of the time of the sample."""
+"""Names of addresses of processes that execute other programs, and unload libraries: those of when they were taken."""
 
 from __future__ import annotations
 
