@@ -14,7 +14,7 @@ from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr, number_parameter
 from pytrace.codegen.services import code_ahead, frame_pointers
 from pytrace.codegen.services.unwind_tables import ASK_FUNCTION, RULE_FUNCTION
-from pytrace.core.stacks.unwind_format import WHERE_RBP_POINTS, Rule
+from pytrace.core.stacks.unwind_format import REGISTERS, WHERE_RBP_POINTS, Rule
 from pytrace.core.types import Stack
 
 IP, SP, BP, SPACE, COUNT = 0, 8, 16, 24, 32
@@ -25,10 +25,19 @@ MEMORY = 48
 """The address of the process's ``struct mm_struct``, if the stack chooses."""
 CODE = 56
 """The code segment."""
-STATE_SIZE = 64
 
-_SIGNAL_RBP, _SIGNAL_RSP, _SIGNAL_RIP = 120, 160, 168
-"""Registers in the signal frame: ``uc_mcontext`` is 40 bytes into ``struct ucontext``, ``struct sigcontext`` next."""
+_INTERRUPTED = (*(f"r{number}" for number in range(8, 16)), "di", "si", "bp", "bx", "dx", "ax", "cx", "sp", "ip")
+"""Registers in the order of ``struct sigcontext``."""
+
+VALUES = 64
+"""``struct pt_regs`` of the innermost frame. Of one that a signal interrupted, :data:`REGISTERS` alone."""
+VALUES_SIZE = 168
+_SAVED = VALUES + VALUES_SIZE
+"""Room for the registers in a signal frame."""
+STATE_SIZE = _SAVED + 8 * len(_INTERRUPTED)
+
+_SIGNAL = 40
+"""Offset in the signal frame of ``uc_mcontext`` of ``struct ucontext``, which is one."""
 
 _RETURN_PROBES = 64
 """Maximum nesting of uretprobed functions of a task: ``MAX_URETPROBE_DEPTH`` of the kernel."""
@@ -136,6 +145,9 @@ class Frame(msgspec.Struct, frozen=True):
             self._cut_if(b.either(b.icmp("eq", base, Rule.FRAME.value), b.icmp("uge", base, Rule.NONE.value)))
         with b.when(b.icmp("eq", base, Rule.SIGNAL.value), likely=False):
             self._signal_frame()
+            b.ret(0)
+        with b.when(self._either(base, Rule.RETURN, Rule.REGISTER), likely=False):
+            self._by_registers(rule, base)
             b.ret(0)
         self._plain_frame(rule, base, ip)
 
@@ -253,22 +265,54 @@ class Frame(msgspec.Struct, frozen=True):
         return self.e.b.load(self.e.cell)
 
     def _signal_frame(self) -> None:
-        sp = self._load(SP)
-        for register, offset in ((BP, _SIGNAL_RBP), (IP, _SIGNAL_RIP), (SP, _SIGNAL_RSP)):
-            self._store(register, self._read(self.e.b.add(sp, offset)))
+        b, saved = self.e.b, self.e.area(self.state + _SAVED)
+        source = b.add(self._load(SP), _SIGNAL)
+        self._cut_if(b.truth(b.helper(helpers.PROBE_READ_USER, saved, 8 * len(_INTERRUPTED), source)))
+        values = {name: b.load(b.offset(saved, 8 * index), again=True) for index, name in enumerate(_INTERRUPTED)}
+        for number, name in enumerate(REGISTERS):
+            self._store(VALUES + 8 * number, values[name])
+        for register, name in ((BP, "bp"), (SP, "sp"), (IP, "ip")):
+            self._store(register, values[name])
         self._store(EXACT, 1)
 
-    def _plain_frame(self, rule: Number, base: Number, ip: Number) -> None:
+    def _by_registers(self, rule: Number, base: Number) -> None:
+        """The caller by a register that only an innermost frame has."""
+        b, sp = self.e.b, self._load(SP)
+        self._cut_if(b.icmp("eq", self._load(EXACT), 0))
+        by_base = b.block()
+        b.jump_if(b.icmp("eq", base, Rule.REGISTER.value), by_base)
+        caller = self._value(b.op("lshr", rule, 4))
+        self._store(SP, b.add(sp, b.op("shl", b.op("lshr", rule, 12), 3)))
+        self._continue(caller)
+        b.ret(0)
+        b.start(by_base)
+        distance = b.op("ashr", b.op("shl", rule, 32), 48)
+        self._by_address(rule, b.add(self._value(b.op("lshr", rule, 12)), b.op("shl", distance, 3)))
+
+    def _value(self, number: Number) -> I64:
+        """The register of a number."""
         b = self.e.b
-        cfa = self._frame_address(rule, base, ip)
+        place = b.op("shl", b.at_most(b.op("and", number, 15), len(REGISTERS) - 1), 3)
+        return b.load(b.offset(self.e.area(self.state + VALUES), place))
+
+    def _plain_frame(self, rule: Number, base: Number, ip: Number) -> None:
+        self._by_address(rule, self._frame_address(rule, base, ip))
+
+    def _by_address(self, rule: Number, cfa: Number) -> None:
+        """The caller by the canonical frame address."""
+        b = self.e.b
         # The stack grows down: a caller's frame that is not higher would make the walk loop.
         self._cut_if(b.icmp("ule", cfa, self._load(SP)))
         caller = self._read(b.sub(cfa, 8))
         self._caller_rbp(b.op("and", b.op("lshr", rule, 4), 255), cfa)
         self._store(SP, cfa)
+        self._continue(caller)
+
+    def _continue(self, caller: Number) -> None:
+        """Go on at a return address."""
         self._store(IP, caller)
         self._store(EXACT, 0)
-        self._leave_if(b.icmp("eq", caller, 0))
+        self._leave_if(self.e.b.icmp("eq", caller, 0))
 
     def _frame_address(self, rule: Number, base: Number, ip: Number) -> I64:
         """The canonical frame address (CFA) by the rule."""

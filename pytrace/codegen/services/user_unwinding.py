@@ -20,7 +20,7 @@ from pytrace.codegen.emit.current_task import process_ids, task_field
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.function_text import Block
-from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr, global_pointer
+from pytrace.codegen.ir.ir_values import I1, Number, Ptr, global_pointer
 from pytrace.codegen.ir.operands import Memory, Operand
 from pytrace.codegen.services import code_ahead, frame_pointers, function_exits, memory_images
 from pytrace.codegen.services.unwind_tables import ASK_FUNCTION, SPACES, TOLD, declare, declare_asking
@@ -34,12 +34,15 @@ from pytrace.codegen.services.unwound_frame import (
     SP,
     SPACE,
     STATE_SIZE,
+    VALUES,
+    VALUES_SIZE,
     Choice,
     Frame,
     read_kernel,
 )
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.probes.kinds import Context
+from pytrace.core.stacks.unwind_format import REGISTERS
 from pytrace.core.types import Stack, StackMode
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import location
@@ -53,6 +56,8 @@ _NO_STACK, _NO_TABLES = -14, -61
 
 _SITE, _CHOOSING = "dw_ustack", "ustack"
 """Names under which failures are counted, in place of a helper's."""
+_POINTERS = {"ip": IP, "sp": SP, "cs": CODE}
+"""Where registers that are no :data:`REGISTERS` are in the state."""
 _USER_MODE = 3
 """Privilege level in the code segment of a user program."""
 
@@ -264,29 +269,31 @@ def _tell(e: Emitter, node: Node) -> None:
 
 def _registers(e: Emitter, state: int) -> None:
     """User registers: those of the context, or those saved at kernel entry."""
-    b, row = e.b, e.program.unit.kind
-    if row.user:
-        _store_registers(e, state, lambda name: contexts.register(e, name))
-        if function_exits.in_caller(e.program.unit):
-            # The function is left: its caller is the innermost frame, as at a return that the kernel sees.
-            stack = b.load(e.area(state + SP))
-            b.helper(helpers.PROBE_READ_USER, e.area(state + IP), 8, stack)
-            b.store(b.add(stack, 8), e.area(state + SP))
-        return
-    entered, done = b.block(), b.block()
-    if row.program_type == "perf_event":
-        level = b.op("and", contexts.register(e, "cs"), _USER_MODE)
-        b.jump_unless(b.icmp("eq", level, _USER_MODE), entered)
-        _store_registers(e, state, lambda name: contexts.register(e, name))
+    b, row, table = e.b, e.program.unit.kind, contexts.registers(e)
+    done = b.block()
+    if row.user or row.program_type == "perf_event":
+        entered = b.block()
+        if not row.user:
+            level = b.op("and", contexts.register(e, "cs"), _USER_MODE)
+            b.jump_unless(b.icmp("eq", level, _USER_MODE), entered)
+        for name in (*REGISTERS, *_POINTERS):
+            b.store(contexts.register(e, name), _value(e, state, table.offset(name)))
         b.jump(done)
         b.start(entered)
-    saved = b.pointer(b.helper(helpers.TASK_PT_REGS, b.helper(helpers.GET_CURRENT_TASK_BTF)))
-    table = contexts.registers(e)
-    _store_registers(e, state, lambda name: b.load(b.offset(saved, table.offset(name))))
+    if not row.user:
+        # By one copy: LLVM would join loads from here and from a context, which the verifier rejects.
+        saved = b.pointer(b.helper(helpers.TASK_PT_REGS, b.helper(helpers.GET_CURRENT_TASK_BTF)))
+        b.helper(helpers.PROBE_READ_KERNEL, _value(e, state, 0), VALUES_SIZE, b.address(saved))
     b.jump(done)
     b.start(done)
+    for name, offset in (*_POINTERS.items(), ("bp", BP)):
+        b.store(b.load(_value(e, state, table.offset(name)), again=True), e.area(state + offset))
+    if row.user and function_exits.in_caller(e.program.unit):
+        # The function is left: its caller is the innermost frame, as at a return that the kernel sees.
+        stack = b.load(e.area(state + SP))
+        b.helper(helpers.PROBE_READ_USER, e.area(state + IP), 8, stack)
+        b.store(b.add(stack, 8), e.area(state + SP))
 
 
-def _store_registers(e: Emitter, state: int, read: Callable[[str], I64]) -> None:
-    for name, offset in (("ip", IP), ("sp", SP), ("bp", BP), ("cs", CODE)):
-        e.b.store(read(name), e.area(state + offset))
+def _value(e: Emitter, state: int, offset: int) -> Ptr:
+    return e.area(state + VALUES + offset)

@@ -8,8 +8,12 @@ bits   name meaning
 ====== ==== =====================================================================================================
 0-3    kind see :class:`Rule`
 4-11   bp   location of the caller's rbp: 0 unchanged, :data:`WHERE_RBP_POINTS`, else that many words below the CFA
-12-31  cfa  signed distance in words (:attr:`Rule.PLT`: the number that the table compares with)
+            (:attr:`Rule.RETURN`: the register with the return address)
+12-31  cfa  signed distance in words (:attr:`Rule.PLT`: the number that the table compares with;
+            :attr:`Rule.REGISTER`: in the low 4 bits the register, above them the distance)
 ====== ==== =====================================================================================================
+
+Registers have the numbers of their words in ``struct pt_regs``: :data:`REGISTERS`.
 
 The CFA (canonical frame address) is the stack pointer before the call; the return address is in the word below it.
 Source: DWARF 5, section 6.4.
@@ -30,6 +34,8 @@ WHERE_RBP_POINTS = 255
 """The caller's rbp is in memory where rbp points (functions that align their stack)."""
 CFA_LIMIT = 1 << 19
 """Distances of a rule are less than this, in words."""
+REGISTERS = ("r15", "r14", "r13", "r12", "bp", "bx", "r11", "r10", "r9", "r8", "ax", "cx", "dx", "si", "di")
+"""The first words of ``struct pt_regs``: all registers of an innermost frame are known, of others rsp and rbp."""
 RANGE_SIZE = 32
 SPACE_SIZE = 16
 
@@ -50,7 +56,11 @@ class Rule(IntEnum):
     """The kernel's signal frame lies at rsp: all registers are in it."""
     LAST = 7
     """There is no caller."""
-    NONE = 8
+    RETURN = 8
+    """At rsp + distance, and the return address is in a register (``vfork``). Of innermost frames only."""
+    REGISTER = 9
+    """At another register + distance (beginnings of functions that align their stack). Of innermost frames only."""
+    NONE = 10
     """Unknown: unwinding ends."""
-    UNMAPPED = 9
+    UNMAPPED = 11
     """The address is in none of the ranges of the process. Not in rows."""

@@ -8,19 +8,30 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import msgspec
+from msgspec.structs import replace
 
-from pytrace.core.stacks.unwind_format import CFA_LIMIT, WHERE_RBP_POINTS, WORD, Rule
+from pytrace.core.stacks.unwind_format import CFA_LIMIT, REGISTERS, WHERE_RBP_POINTS, WORD, Rule
 from pytrace.runtime.elf.leb128 import signed, unsigned
 
 RBP, RSP, RETURN = 6, 7, 16
 """Numbers of registers in DWARF (System V ABI for AMD64, figure 3.36)."""
 
 
+_SHORT = 1 << 15
+"""Distances from a register that is no stack pointer are less than this, in words."""
+
+
+_NAMES = ("ax", "dx", "cx", "bx", "si", "di", "bp", "sp", *(f"r{number}" for number in range(8, 16)))
+_WORDS = {number: REGISTERS.index(name) for number, name in enumerate(_NAMES) if name in REGISTERS}
+"""Registers as rows have them, by their numbers in DWARF."""
+
+
 class State(msgspec.Struct):
     """Rules at one address.
 
     *bp* as in a row, None for a rule that a row cannot hold; *returns* is where the return address is, as an offset
-    from the CFA, None when it is undefined; *sane* is False for a CFA that a row cannot hold.
+    from the CFA, None when it is undefined; *sane* is False for a CFA that a row cannot hold. *register* is the base of
+    :attr:`Rule.REGISTER`, *returned* the register with the return address.
     """
 
     base: Rule = Rule.NONE
@@ -28,19 +39,32 @@ class State(msgspec.Struct):
     bp: int | None = 0
     returns: int | None = -WORD
     sane: bool = True
+    register: int = 0
+    returned: int | None = None
 
     def copy(self) -> State:
         """Another one with the same rules."""
-        return State(self.base, self.offset, self.bp, self.returns, self.sane)
+        return replace(self)
 
     def pack(self) -> int:
         """The rule of a row."""
+        if self.returned is not None and self.sane:
+            # The caller's rbp is unchanged where there is a rule for it.
+            simple = self.base is Rule.RSP and not self.bp and not self.offset % WORD
+            words = self.offset // WORD
+            if simple and 0 <= words < CFA_LIMIT and self.returned in _WORDS:
+                return words << 12 | _WORDS[self.returned] << 4 | Rule.RETURN
+            return Rule.NONE
         if self.returns is None:
             return Rule.LAST
         if not self.sane or self.returns != -WORD or self.bp is None:
             return Rule.NONE
         distance = self.offset if self.base is Rule.PLT else self.offset // WORD
-        if (self.base is not Rule.PLT and self.offset % WORD) or not -CFA_LIMIT <= distance < CFA_LIMIT:
+        if self.base is Rule.REGISTER and not self.offset % WORD and -_SHORT <= distance < _SHORT:
+            return (distance & 0xFFFF) << 16 | _WORDS[self.register] << 12 | self.bp << 4 | self.base
+        if self.base is Rule.REGISTER or (self.base is not Rule.PLT and self.offset % WORD):
+            return Rule.NONE
+        if not -CFA_LIMIT <= distance < CFA_LIMIT:
             return Rule.NONE
         return (distance & 0xFFFFF) << 12 | self.bp << 4 | self.base
 
@@ -110,7 +134,7 @@ class Interpreter:
         if register == RBP:
             self.state.bp = _bp_rule(offset)
         elif register == RETURN:
-            self.state.returns = offset
+            self.state.returns, self.state.returned = offset, None
 
     def _saved_at(self, register: int, offset: int) -> None:
         self._saved(register, offset * self._data_step)
@@ -119,11 +143,11 @@ class Interpreter:
         if register == RBP:
             self.state.bp = self._initial.bp
         elif register == RETURN:
-            self.state.returns = self._initial.returns
+            self.state.returns, self.state.returned = self._initial.returns, self._initial.returned
 
     def _undefined(self, register: int) -> None:
         if register == RETURN:
-            self.state.returns = None
+            self.state.returns, self.state.returned = None, None
 
     def _same_value(self, register: int) -> None:
         if register == RBP:
@@ -134,7 +158,13 @@ class Interpreter:
         if register == RBP:
             self.state.bp = None
         elif register == RETURN:
-            self.state.returns = 0
+            self.state.returns, self.state.returned = 0, None
+
+    def _in_register(self, register: int, other: int) -> None:
+        if register == RETURN:
+            self.state.returned = other
+        else:
+            self._lost(register)
 
     def _remember(self) -> None:
         self._remembered.append(self.state.copy())
@@ -144,10 +174,9 @@ class Interpreter:
             self.state = self._remembered.pop()
 
     def _set_cfa(self, register: int, offset: int) -> None:
-        base = {RSP: Rule.RSP, RBP: Rule.RBP}.get(register)
-        self.state.base = base or Rule.NONE
-        self.state.offset = offset
-        self.state.sane = base is not None
+        self.state.base = {RSP: Rule.RSP, RBP: Rule.RBP}.get(register, Rule.REGISTER)
+        self.state.register, self.state.offset = register, offset
+        self.state.sane = register == RSP or register in _WORDS
 
     def _set_cfa_factored(self, register: int, offset: int) -> None:
         self._set_cfa(register, offset * self._data_step)
@@ -198,7 +227,7 @@ _INSTRUCTIONS: dict[int, tuple[tuple[_Operand, ...], Callable[..., None]]] = {
     0x06: ((unsigned,), Interpreter._restore),
     0x07: ((unsigned,), Interpreter._undefined),
     0x08: ((unsigned,), Interpreter._same_value),
-    0x09: ((unsigned, unsigned), Interpreter._lost),
+    0x09: ((unsigned, unsigned), Interpreter._in_register),
     0x0A: ((), Interpreter._remember),
     0x0B: ((), Interpreter._recall),
     0x0C: ((unsigned, unsigned), Interpreter._set_cfa),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pytrace.runtime.elf.file import ElfFile
 
-FORMAT = 5
+FORMAT = 7
 """Version of the file format of cached tables."""
 
 _POINTER_FORMATS = {0x0: "<Q", 0x2: "<H", 0x3: "<I", 0x4: "<Q", 0xA: "<h", 0xB: "<i", 0xC: "<q"}

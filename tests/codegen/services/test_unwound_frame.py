@@ -19,6 +19,7 @@ from tests.support.recorded import Facts
 
 GET_STACK, READ_USER, PT_REGS, OUTPUT = 67, 112, 175, 130
 IP, FP, CS, SP = 128, 32, 136, 152
+REGISTER_AT = {"r10": 56, "di": 112}
 """Offsets in ``struct pt_regs``."""
 PID, SPACE = 4321, 0xFFFF_8880_0000_1000
 TABLED, PLAIN, STACK = 0x10000, 0x20000, 0x7000_0000
@@ -51,6 +52,9 @@ class Process:
     segment: int = CODE_64
     requests: list[tuple[int, int]] = field(default_factory=list)
     code: bytes = b""
+    rule: int = 2 << 12 | Rule.RSP
+    """Of the binary with a table."""
+    registers: dict[str, int] = field(default_factory=dict)
 
     def run(self) -> Machine:
         """A machine that has taken one stack."""
@@ -60,6 +64,8 @@ class Process:
         registers = bytearray(168)
         for place, value in ((IP, self.ip), (FP, self.bp), (SP, STACK), (CS, self.segment)):
             struct.pack_into("<Q", registers, place, value)
+        for name, value in self.registers.items():
+            struct.pack_into("<Q", registers, REGISTER_AT[name], value)
         saved = found.region(bytes(registers))
 
         def read(target: int, size: int, source: int, *_: int) -> int:
@@ -90,7 +96,7 @@ class Process:
         for at, (start, count) in enumerate(((TABLED, 2), (PLAIN, 0))):
             entry = struct.pack("<3QII", start, start + 0x1000, start, 0, count)
             ranges.entries[struct.pack("<I", at), 0] = found.region(entry)
-        for at, row in enumerate((2 << 12 | Rule.RSP, 0x800 << 32 | Rule.LAST)):
+        for at, row in enumerate((self.rule, 0x800 << 32 | Rule.LAST)):
             rows.entries[struct.pack("<I", at), 0] = found.region(struct.pack("<Q", row))
 
 
@@ -112,6 +118,19 @@ def test_a_table_is_used_where_there_is_one_and_the_frame_pointer_elsewhere() ->
     process = Process(TABLED + 4, STACK + 64, words)
     assert stack(process.run()) == [TABLED + 4, PLAIN + 7, TABLED + 9, TABLED + 0x900]
     assert process.requests == []
+
+
+def test_rules_by_registers_are_for_the_innermost_frame() -> None:
+    """The return address in rdi; a frame at r10 - 16, whose return address is below that."""
+    returned = Process(TABLED + 4, 0, rule=14 << 4 | Rule.RETURN, registers={"di": TABLED + 0x900})
+    assert stack(returned.run()) == [TABLED + 4, TABLED + 0x900]
+    again = Process(TABLED + 4, 0, rule=14 << 4 | Rule.RETURN, registers={"di": TABLED + 9})
+    assert stack(again.run()) == [TABLED + 4, TABLED + 9], "its caller is not found by rdi"
+    words = {STACK + 48 - 24: TABLED + 0x900}
+    based = Process(
+        TABLED + 4, 0, words, rule=0xFFFE << 16 | 7 << 12 | Rule.REGISTER, registers={"r10": STACK + 48}
+    )
+    assert stack(based.run()) == [TABLED + 4, TABLED + 0x900]
 
 
 @pytest.mark.parametrize("end", [0, 7, STACK + 64])

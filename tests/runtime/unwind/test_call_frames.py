@@ -35,6 +35,14 @@ def state(code: bytes, initial: State = START) -> State:
         (State(Rule.RSP, 8, bp=None), Rule.NONE),
         (State(Rule.RSP, 8, sane=False), Rule.NONE),
         (State(Rule.RSP, 12), Rule.NONE),
+        # The return address is in rdi, and nothing in its place; the frame is at r10.
+        (State(Rule.RSP, 0, returned=5), 14 << 4 | Rule.RETURN),
+        (State(Rule.RSP, 16, returned=3), 2 << 12 | 5 << 4 | Rule.RETURN),
+        (State(Rule.RSP, 0, bp=1, returned=5), Rule.NONE),
+        (State(Rule.RSP, 0, returned=17), Rule.NONE),
+        (State(Rule.REGISTER, -16, bp=2, register=10), 0xFFFE << 16 | 7 << 12 | 2 << 4 | Rule.REGISTER),
+        (State(Rule.REGISTER, 4, register=10), Rule.NONE),
+        (State(Rule.REGISTER, 8 << 15, register=10), Rule.NONE),
         (State(Rule.RSP, 8 * CFA_LIMIT), Rule.NONE),
         (State(Rule.RSP, 8 * (CFA_LIMIT - 1)), (CFA_LIMIT - 1) << 12 | Rule.RSP),
         (State(Rule.RSP, -8 * CFA_LIMIT), (-CFA_LIMIT & 0xFFFFF) << 12 | Rule.RSP),
@@ -70,7 +78,8 @@ def test_a_row_holds_until_the_next() -> None:
     [
         (b"\x0c\x07\x10", Rule.RSP, 16, True),
         (b"\x0c\x06\x20", Rule.RBP, 32, True),
-        (b"\x0c\x03\x20", Rule.NONE, 32, False),
+        (b"\x0c\x03\x20", Rule.REGISTER, 32, True),
+        (b"\x0c\x11\x20", Rule.REGISTER, 32, False),
         (b"\x12\x06\x7e", Rule.RBP, 16, True),
         (b"\x0d\x06", Rule.RBP, 8, True),
         (b"\x0e\x90\x01", Rule.RSP, 144, True),
@@ -78,7 +87,7 @@ def test_a_row_holds_until_the_next() -> None:
         (b"\x0f\x03\x77\x10\x06", Rule.AT_RSP, 16, True),
         (b"\x0f\x02\x77\x10", Rule.NONE, 0, False),
         # A later instruction makes it well again.
-        (b"\x0c\x03\x20\x0c\x07\x08", Rule.RSP, 8, True),
+        (b"\x0c\x11\x20\x0c\x07\x08", Rule.RSP, 8, True),
     ],
 )
 def test_where_the_frame_is(code: bytes, base: Rule, offset: int, sane: bool) -> None:
@@ -114,10 +123,17 @@ def test_where_rbp_is(code: bytes, bp: int | None) -> None:
 
 @pytest.mark.parametrize(
     ("code", "returns"),
-    [(b"\x90\x01", -8), (b"\x90\x02", -16), (b"\x90\x02\xd0", -8), (b"\x07\x10", None), (b"\x09\x10\x03", 0)],
+    [(b"\x90\x01", -8), (b"\x90\x02", -16), (b"\x90\x02\xd0", -8), (b"\x07\x10", None), (b"\x14\x10\x03", 0)],
 )
 def test_where_the_return_address_is(code: bytes, returns: int | None) -> None:
     assert state(code).returns == returns
+
+
+@pytest.mark.parametrize(
+    ("code", "register"), [(b"\x09\x10\x05", 5), (b"\x09\x10\x05\xd0", None), (b"\x09\x10\x05\x90\x01", None)]
+)
+def test_which_register_has_the_return_address(code: bytes, register: int | None) -> None:
+    assert state(code).returned == register
 
 
 def test_rules_are_remembered_and_recalled() -> None:
