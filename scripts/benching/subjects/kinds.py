@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
+import statistics
+import subprocess
+import tempfile
+import time
 from collections.abc import Callable
+from pathlib import Path
 
 from benching.loops import Loop, Probed, added
-from benching.rows import Line, Measure, Numbers, Plan, Row, paired
-from benching.runs import Tracer
+from benching.rows import Line, Measure, Numbers, Plan, Row, against_limit, paired
+from benching.runs import PYTRACE, RunError, Tracer
 
 EMPTY_GOAL = 1.0
 COUNT_GOAL = 0.8
@@ -58,6 +66,56 @@ def _profile(body: str, goal: float) -> Callable[[Row, Plan], list[Line]]:
     return measure
 
 
+UNMATCHED = "{ @[comm] = count(); }"
+"""Of a script with ``-p``, whose process does not run."""
+
+
+def _unmatched(row: Row, plan: Plan) -> list[Line]:
+    """The run time of a program for a sample of another process, as the kernel measures it (``-v`` prints it)."""
+
+    def once() -> float:
+        words = ("-v", "-p", str(os.getpid()), "--duration", "2", "-e", f"profile:hz:997 {UNMATCHED}")
+        match = re.search(r"^profile:hz:997 +\S+ +([\d,]+) ", PYTRACE.run(*words).stderr, re.MULTILINE)
+        if match is None:
+            raise RunError("-v prints no cost of the probe")
+        return float(match[1].replace(",", ""))
+
+    return [against_limit(row, plan, Measure("run time", "ns"), 300, once)]
+
+
+def _lost(frequency: int) -> Callable[[Row, Plan], list[Line]]:
+    """By how much a busy loop on each CPU takes longer while samples are taken of which none matches."""
+
+    def busy() -> float:
+        """Median nanoseconds of a piece of 20 ms, of all CPUs."""
+        loop = Loop("spin", calls=50_000, chunks=150)
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+            cpus = sorted(os.sched_getaffinity(0))
+            running = [
+                subprocess.Popen(["taskset", "-c", str(cpu), *loop.command(f"{folder}/{cpu}")]) for cpu in cpus
+            ]
+            if sum(process.wait() != 0 for process in running):
+                raise RunError("a loop has failed")
+            taken = [int(line) for cpu in cpus for line in Path(folder, str(cpu)).read_text().split()]
+        return statistics.median(taken)
+
+    def once() -> float:
+        before = busy()
+        words = ("-q", "-p", str(os.getpid()), "-e", f"profile:hz:{frequency} {UNMATCHED}")
+        with subprocess.Popen([*PYTRACE.command, *words], stdout=subprocess.DEVNULL) as tracer:
+            try:
+                time.sleep(2)
+                while_sampled = busy()
+            finally:
+                tracer.send_signal(signal.SIGINT)
+        return 100 * (while_sampled / ((before + busy()) / 2) - 1)
+
+    def measure(row: Row, plan: Plan) -> list[Line]:
+        return [against_limit(row, plan, Measure("lost", "%"), frequency / 997, once)]
+
+    return measure
+
+
 def _rows(kinds: dict[str, Probed], vm: bool) -> list[Row]:
     rows = []
     for name, probed in kinds.items():
@@ -70,5 +128,15 @@ ROWS = [
     *_rows(HERE, vm=False),
     Row("kinds.profile.empty", "profile, empty, a sample", _profile("", EMPTY_GOAL)),
     Row("kinds.profile.count", "profile, count(), a sample", _profile("@ = count();", COUNT_GOAL)),
+    Row("kinds.profile.unmatched", "profile with -p, a sample of another process", _unmatched),
+    *(
+        Row(
+            f"kinds.profile.busy.{frequency}",
+            f"busy loops on all CPUs, profile:hz:{frequency} of another process",
+            _lost(frequency),
+            slow=True,
+        )
+        for frequency in (99, 997)
+    ),
     *_rows(IN_VM, vm=True),
 ]

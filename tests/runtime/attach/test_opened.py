@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import struct
+import time
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
@@ -329,12 +330,16 @@ def test_clocks_of_cpus_move_when_they_are_due(monkeypatch: pytest.MonkeyPatch) 
         events.add(cpu)
     first, second = (events.clocks[cpu].event for cpu in (0, 1))
     assert moved == [first, second]
-    events.clocks[0].due, events.clocks[1].due = 5, 1 << 62
-    due = events.move(6)
-    assert moved[2:] == [first]
-    assert due == events.clocks[0].due > 6
+    now = time.monotonic_ns() + 20_000_000
+    events.clocks[1].due = now + 1_000_000_000
+    due = events.move(now)
+    assert moved[2:] == [first], "the other one is not due for long"
+    assert due == events.clocks[0].due > now
     events.drop(0)
     assert list(events.clocks) == [1]
-    assert events.move(6) == 1 << 62
+    assert events.move(now) == now + 1_000_000_000
+    events.clocks[1].due = now + 10_000_000
+    assert events.move(now) > now + 10_000_000
+    assert moved[3:] == [second], "one that is nearly due moves along"
     events.drop(1)
-    assert events.move(6) == NEVER
+    assert events.move(now) == NEVER
