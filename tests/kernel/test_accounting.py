@@ -122,6 +122,44 @@ def test_events_after_exit_are_part_of_the_sum(tmp_path: Path, programs: Path) -
         assert printed + missing["lost"] + out in (total, total + 1)
 
 
+@pytest.mark.parametrize("end", ["interval:ms:300 { exit(); }", f"{PROBE} /@n > 3000/ {{ exit(); }}"])
+def test_maps_have_what_was_printed_until_exit(tmp_path: Path, programs: Path, end: str) -> None:
+    """Programs stop at exit() themselves. One that runs on the other CPU at that moment goes on to its end."""
+    script = f'{PROBE} {{ @n++; if (@n < 40000) {{ @ = count(); printf("line\\n"); }} }} {end}'
+    run = Run(tmp_path, script, "-c", f"{programs}/flood 2000000000 2", pages=4096)
+    (counted,) = re.findall(r"^@: (\d+)$", run.text, re.MULTILINE)
+    assert 0 <= int(counted) - run.lines("line") <= (os.cpu_count() or 1), run.done.stderr
+    assert run.sums().get("after exit", 0) <= (os.cpu_count() or 1)
+
+
+@pytest.mark.parametrize("end", ["interval", "duration", "signal"])
+def test_maps_keep_no_calls_of_the_tracer(tmp_path: Path, end: str) -> None:
+    """Detaching closes hundreds of files: the beginning of a call is not kept when its end is not seen any more."""
+    script = (
+        "config = { syscall_tracepoints = plain } begin { @tracer = (uint64)curtask.tgid; } "
+        "t:syscalls:sys_enter_close, t:syscalls:sys_enter_ioctl { @since[pid, tid] = 1; } "
+        "t:syscalls:sys_exit_close, t:syscalls:sys_exit_ioctl { delete(@since, (pid, tid)); } "
+    )
+    words = ("--duration", "0.5") if end == "duration" else ()
+    script += "interval:ms:500 { exit(); }" if end == "interval" else ""
+    tracer = subprocess.Popen(
+        [sys.executable, "-m", "pytrace", "--no-warnings", "-f", "json", *words, "-e", script],
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert tracer.stdout is not None
+    with tracer:
+        first = tracer.stdout.readline()
+        if end == "signal":
+            time.sleep(0.3)
+            tracer.send_signal(signal.SIGINT)
+        lines = [first, *tracer.stdout]
+    maps: dict[str, Any] = {}
+    for item in map(json.loads, lines):
+        maps |= item["data"] if item["type"] == "map" else {}
+    assert maps["@tracer"] == tracer.pid
+    assert not [key for key in maps.get("@since", {}) if key.startswith(f"{tracer.pid},")]
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_flood_that_goes_on(tmp_path: Path, programs: Path, number: int) -> None:
     flood = subprocess.Popen([str(programs / "flood"), "2000000000", "1"])

@@ -144,7 +144,7 @@ def test_every_way_at_every_frequency(programs: Path, frequency: int) -> None:
             samples, sigmas = found.samples[way], found.sigmas(way)
             shown = " ".join(f"{name} {samples[name]} ({sigma:+.1f})" for name, sigma in sigmas.items())
             mean = sum(samples.values()) / (found.used[way] / 1000)
-            print(f"{frequency} Hz, {way}, run {attempt + 1}: {shown}; {mean:.1f} a second")  # noqa: T201
+            print(f"{frequency} Hz, {way}, run {attempt + 1}: {shown}; {mean:.1f} a second")
             assert sum(samples.values()) >= 900
         off = [way for way in off if found.off(way)]
         if not off:

@@ -7,16 +7,20 @@ import re
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from tests.support.kernel_features import needs, needs_program
+from tests.support.patience import patience
 from tests.support.server import Running
 from tests.support.tools import ToolRun, check_columns
 from tests.support.workloads import scheduling, terminal
 from tests.tools.conftest import Tool
+
+BY_PROCESS = "tracepoint:raw_syscalls:sys_enter { @[pid] = count(); }"
 
 # ------------------------------------------------------------------------------------------------ syscount
 
@@ -208,3 +212,19 @@ def test_lines_of_a_library(tool: Tool) -> None:
     assert [row["COMMAND"] for row in run.of(PID=shells[0])] == ["true"]
     run = tool("bashreadline", "-s", "/no/such/library", status=1, interrupt=False)
     assert re.search("/no/such/library", run.stderr)
+
+
+# ------------------------------------------------------------------------------------------------ pytrace itself
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("words", [("syscount", "-P"), ("--no-self", "-e", BY_PROCESS), ("-e", BY_PROCESS)])
+def test_tools_leave_out_the_tracer(words: tuple[str, ...]) -> None:
+    """Scripts do not, unless they are asked to; with --self tools do not either."""
+    for more, shown in (((), "-e" in words and "--no-self" not in words), (("--self",), True)):
+        if more and "--no-self" in words:
+            continue
+        command = [sys.executable, "-m", "pytrace", "-q", "-f", "json", *words, *more, "--duration", "0.5"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as tracer:
+            output = tracer.communicate(timeout=patience(60))[0]
+        assert bool(re.search(rf"\b{tracer.pid}\b", output)) is shown, (more, output)
