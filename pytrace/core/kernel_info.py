@@ -137,7 +137,7 @@ class KernelFunction(msgspec.Struct, frozen=True):
 class UserSymbol(msgspec.Struct, frozen=True):
     """A function in a user binary. *address* is its virtual address in the file, *offset* its position in the file.
 
-    *go*: it is code of Go, which runs on stacks that move.
+    *go*: it is code of Go, which runs on stacks that move. *indirect*: it is the resolver of an IFUNC symbol.
     """
 
     name: str
@@ -145,6 +145,18 @@ class UserSymbol(msgspec.Struct, frozen=True):
     offset: int
     size: int
     go: bool = False
+    indirect: bool = False
+
+
+class IndirectFunction(msgspec.Struct, frozen=True):
+    """The functions that stand for an IFUNC symbol, with its name; if there are none, *reason* says why.
+
+    *also* are other names that these functions stand for.
+    """
+
+    functions: tuple[UserSymbol, ...] = ()
+    reason: str = ""
+    also: tuple[str, ...] = ()
 
 
 class UsdtProbe(msgspec.Struct, frozen=True):
@@ -330,6 +342,9 @@ class KernelInfo(Protocol):
 
     def user_symbols(self, path: str, pattern: str) -> list[UserSymbol]:
         """Functions of a binary whose name matches a ``*`` pattern."""
+
+    def user_implementations(self, path: str, function: UserSymbol, pid: int | None) -> IndirectFunction:
+        """The functions that stand for an IFUNC symbol of a binary, in process *pid* (None for any process)."""
 
     def user_code(self, path: str, offset: int, size: int) -> bytes:
         """Bytes of a binary at a file offset; fewer (or none) when the file does not have them."""

@@ -17,6 +17,7 @@ from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_facts import Question
 from pytrace.core.kernel_info import (
     FunctionPrototype,
+    IndirectFunction,
     KernelFunction,
     KernelHeaders,
     ObjectFunction,
@@ -386,6 +387,12 @@ class LiveKernel:
         symbols = self._binaries.symbols(path, pattern)
         self._depend_on_debug_files(path)
         return symbols
+
+    def user_implementations(self, path: str, function: UserSymbol, pid: int | None) -> IndirectFunction:
+        # What processes have resolved depends on them and on the processor.
+        self._depend(("never",))
+        self._depend_on_debug_files(path)
+        return self._binaries.implementations(path, function, pid)
 
     def user_code(self, path: str, offset: int, size: int) -> bytes:
         return self.user_codes(path, [offset], size)[0]

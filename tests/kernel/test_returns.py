@@ -1,4 +1,7 @@
-"""Returns of user functions: programs do what they do without probes, and every return is counted."""
+"""Returns of user functions: programs do what they do without probes, and every return is counted.
+
+IFUNC symbols: the functions that stand for them are probed.
+"""
 
 from __future__ import annotations
 
@@ -164,3 +167,38 @@ def test_all_returns_of_a_recursion_and_of_functions_that_jump_to_others(server:
     assert texts[0].stdout == texts[1].stdout
     for line in ("@in: 2000", "@out: 2000", "@deepest: 199", "@n[leaf]: 35", "@n[tail]: 20", "@n[chain]: 10"):
         assert line in texts[1].stdout
+
+
+CHOSEN = r"""
+#include <string.h>
+static int first(int x) { __asm__ volatile(""); return x + 1; }
+static int second(int x) { __asm__ volatile("nop"); return x + 2; }
+static int (*resolve(void))(int) { __builtin_cpu_init(); return __builtin_cpu_supports("sse2") ? first : second; }
+int own(int) __attribute__((ifunc("resolve")));
+int main(int n, char **words) {
+    char *volatile text = words[1];
+    int sum = 0;
+    for (int i = 0; i < 50; i++) sum += own(100 + i) + strlen(text);
+    return sum == 0;
+}
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("-static",)], ids=["shared", "static"])
+def test_calls_of_functions_that_programs_choose_when_they_start(
+    server: Server, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    need("uprobe")
+    program = compiled(tmp_path, "chooses", CHOSEN, "-O1", "-fno-builtin", *options)
+    library = program if options else "libc"
+    script = (
+        f"uprobe:{program}:own {{ @own = count(); @least = min(arg0); }}"
+        f"uretprobe:{program}:own {{ @sum = sum(retval); }}"
+        f'uprobe:{library}:strlen /comm == "chooses" && str(arg0) == "thirteen char"/ {{ @strlen = count(); }}'
+        f'uretprobe:{library}:strlen /comm == "chooses" && retval == 13/ {{ @long = count(); }}'
+    )
+    result = server.run(("-e", script, "-c", f"{program} 'thirteen char'"), timeout=60)
+    assert result.status == 0, result
+    lines = result.stdout.split("\n")
+    assert {"@own: 50", "@least: 100", "@strlen: 50", f"@sum: {sum(range(101, 151))}"} <= set(lines), result
+    assert any(line.startswith("@long: 5") for line in lines)

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from pytrace.core.kernel_info import (
     NO_HEADERS,
     FunctionPrototype,
+    IndirectFunction,
     KernelFunction,
     KernelHeaders,
     ObjectFunction,
@@ -151,6 +152,7 @@ class RecordedKernel:
             ("/bin/app", "work"): (UserParameter("n", INT32, "di"), UserParameter("m", INT64, "sp+8"))
         }
     )
+    implementations: dict[str, IndirectFunction] = field(default_factory=dict)
     goroutines: dict[str, int] = field(default_factory=dict)
     go_results: dict[tuple[str, str], UserParameter] = field(default_factory=dict)
     code: bytes = b"\x90\x90\x90\x90" + b"\x48\x89\xe5" * 20
@@ -254,6 +256,9 @@ class RecordedKernel:
 
     def user_symbols(self, path: str, pattern: str) -> list[UserSymbol]:
         return [item for item in self.symbols.get(path, ()) if fnmatchcase(item.name, pattern)]
+
+    def user_implementations(self, path: str, function: UserSymbol, pid: int | None) -> IndirectFunction:
+        return self.implementations.get(function.name, IndirectFunction(reason="nothing says it"))
 
     def user_code(self, path: str, offset: int, size: int) -> bytes:
         return self.code_at.get(offset, self.code)[:size]

@@ -41,6 +41,14 @@ def libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
+def function_address(name: str) -> int | None:
+    """The address of a function in the libraries of this process, as the dynamic linker resolves it (dlsym(3))."""
+    try:
+        return ctypes.cast(libc()[name], ctypes.c_void_p).value
+    except AttributeError:
+        return None
+
+
 @cache
 def _syscall() -> Callable[..., int]:
     function = libc().syscall

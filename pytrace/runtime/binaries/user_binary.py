@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.kernel_info import UsdtProbe, UserParameter, UserSymbol
+from pytrace.core.kernel_info import IndirectFunction, UsdtProbe, UserParameter, UserSymbol
 from pytrace.core.types import Struct
 from pytrace.runtime.binaries.cached_debug_info import CachedDebugInfo
 from pytrace.runtime.binaries.go_lines import GoLines
@@ -277,6 +277,21 @@ class UserBinaries:
                     symbols.append((placed, text))
         return symbols
 
+    def implementations(self, path: str, function: UserSymbol, pid: int | None) -> IndirectFunction:
+        """The functions that stand for an IFUNC symbol, in process *pid* (None for any process)."""
+        from pytrace.runtime.binaries.indirect_functions import IndirectFunctions
+
+        binary = self.binary(path)
+        indirect = IndirectFunctions(binary)
+        symbol = Symbol(function.name, function.address, function.size, indirect=True)
+        chosen = indirect.chosen(symbol, pid)
+        functions = []
+        for address in chosen.addresses:
+            offset = binary.elf.file_offset(address)
+            if offset is not None:
+                functions.append(UserSymbol(function.name, address, offset, indirect.size(address)))
+        return IndirectFunction(tuple(functions), chosen.reason, indirect.also(symbol, chosen) if functions else ())
+
     def executable(self, path: str) -> bool:
         """True if a file is an ELF program or library."""
         return is_elf(path)
@@ -373,7 +388,8 @@ def _placed(binary: Binary, symbol: Symbol) -> UserSymbol | None:
     offset = binary.elf.file_offset(symbol.address)
     if offset is None:
         return None
-    return UserSymbol(symbol.name, symbol.address, offset, symbol.size, symbol.address in binary.go_code)
+    go = symbol.address in binary.go_code
+    return UserSymbol(symbol.name, symbol.address, offset, symbol.size, go, symbol.indirect)
 
 
 # ---------------------------------------------------------------------------------------------- linkage tables

@@ -26,16 +26,21 @@ if TYPE_CHECKING:
 
 CODE_TYPES = frozenset((2, 10))
 """``STT_FUNC`` and ``STT_GNU_IFUNC``."""
+INDIRECT = 10
 
 _NOT_ZERO = b"\0" + b"\1" * 255
 
 
 class Symbol(msgspec.Struct, frozen=True):
-    """A function: its name, virtual address and size in bytes (0 where the table does not say)."""
+    """A function: its name, virtual address and size in bytes (0 where the table does not say).
+
+    *indirect*: the code there is the resolver of an IFUNC symbol, which returns the address of the function.
+    """
 
     name: str
     address: int
     size: int
+    indirect: bool = False
 
 
 class SymbolTable:
@@ -91,7 +96,8 @@ class SymbolTable:
         """The symbol at a position in order of address."""
         names, addresses, sizes = self._words
         record = self._sorted[1][index]
-        return Symbol(self._name(names[record]), addresses[record], sizes[record])
+        kind = self._data[record * self._record + (4 if self._wide else 12)] & 15
+        return Symbol(self._name(names[record]), addresses[record], sizes[record], kind == INDIRECT)
 
     def _name(self, offset: int) -> str:
         strings = self._strings

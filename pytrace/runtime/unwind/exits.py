@@ -2,13 +2,10 @@
 
 A jump out of a function is another part of it (``.cold``) if its frame is still on the stack there, which the unwind
 table says; else the code that it leads to returns in its place. The returns of that code are found in the same way.
-
-Source: the Linux Standard Base, "Exception Frame Header", for where code without symbols ends.
 """
 
 from __future__ import annotations
 
-import struct
 from bisect import bisect_right
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -19,6 +16,7 @@ from pytrace.core.probes.instruction_starts import BadCodeError
 from pytrace.core.probes.targets import ALWAYS, Way
 from pytrace.core.stacks.unwind_format import Rule
 from pytrace.runtime.elf.file import EM_AARCH64, EM_X86_64, SHT_DYNSYM
+from pytrace.runtime.elf.unwind_entries import UnwindEntries
 from pytrace.runtime.unwind import tables
 
 if TYPE_CHECKING:
@@ -238,34 +236,11 @@ class ExitFinder:
         symbol = self._binary.covering(address)
         if symbol is not None and symbol.size:
             return symbol.address, symbol.address + symbol.size
-        at = bisect_right(self._described, (address, 1 << 64)) - 1
-        if at >= 0:
-            start, entry = self._described[at]
-            size = self._described_size(entry, start)
-            if start <= address < start + size:
-                return start, start + size
+        extent = self._entries.extent(address)
+        if extent is not None:
+            return extent
         raise _UnknownError("it jumps to code whose end is not known")
 
     @cached_property
-    def _described(self) -> list[tuple[int, int]]:
-        """Start of what each entry of ``.eh_frame`` is about, and the entry's address, by ``.eh_frame_hdr``."""
-        header = self._elf.section(".eh_frame_hdr")
-        data = bytes(self._elf.contents(header)) if header is not None else b""
-        # Version 1, addresses of 4 bytes: relative to themselves, a number, relative to the header.
-        if header is None or data[:4] != b"\x01\x1b\x03\x3b" or len(data) < 12:
-            return []
-        count = min(int.from_bytes(data[8:12], "little"), (len(data) - 12) // 8)
-        rows = struct.iter_unpack("<ii", data[12 : 12 + 8 * count])
-        return sorted((header.address + start, header.address + entry) for start, entry in rows)
-
-    def _described_size(self, entry: int, start: int) -> int:
-        """Bytes of code that an entry (FDE) is about; 0 if it has another form than those of compilers."""
-        section = self._elf.section(".eh_frame")
-        if section is None:
-            return 0
-        at = entry - section.address
-        words = bytes(self._elf.contents(section)[at : at + 16]) if at >= 0 else b""
-        if len(words) < 16:
-            return 0
-        _, _, distance, size = struct.unpack("<IIiI", words)
-        return int(size) if entry + 8 + distance == start else 0
+    def _entries(self) -> UnwindEntries:
+        return UnwindEntries(self._elf)

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.kernel_info import UserSymbol
+from pytrace.core.kernel_info import IndirectFunction, UserSymbol
 from pytrace.core.probes import instruction_starts
 from pytrace.core.probes.kinds import UPROBE
 from pytrace.core.probes.targets import UserTarget
@@ -92,6 +92,7 @@ class UserProbe(BinaryProvider):
     def _pattern(self, point: Point, path: str, part: Part, scope: Scope, *, quiet: bool) -> list[Match]:
         symbols = scope.kernel.user_symbols(path, part.text)
         if scope.attaching:
+            symbols = self._implementing(point, path, symbols, scope)
             symbols = _distinct(symbols, f"{point.kind.name}:{path}:", scope.probe_filter)
         if not symbols and not quiet:
             hints = _usdt_probes(path, part.text, scope)
@@ -110,6 +111,8 @@ class UserProbe(BinaryProvider):
             if not quiet:
                 self._no_symbol(point, path, name, scope)
             return []
+        if symbols[0].indirect and scope.attaching:
+            return self._indirect(point, path, symbols[0], offset, scope)
         symbol = symbols[0]
         if not symbol.size and not scope.options.unsafe:
             message = f"the size of {name!r} is not known: the symbol table does not have it"
@@ -164,10 +167,58 @@ class UserProbe(BinaryProvider):
             report = scope.unmatched if part.wild else scope.missing
             report(f"there is no C++ function {part.text!r} in {path}", point.span, hints)
         wild = part.wild or len(symbols) > 1
+        if scope.attaching:
+            symbols = [(item, name) for symbol, name in symbols
+                       for item in self._implementing(point, path, [symbol], scope)]  # fmt: skip
         return [
             self._match(point, path, symbol, f"{point.kind.name}:{path}:cpp:{_quoted(name)}", wild=wild)
             for symbol, name in symbols
         ]
+
+    def _indirect(self, point: Point, path: str, symbol: UserSymbol, offset: int, scope: Scope) -> list[Match]:
+        """The functions that stand for an IFUNC symbol; the symbol itself is their resolver, which is never probed."""
+        found = self._functions_of(path, symbol, scope)
+        part = point.parts[-1]
+        if not found.functions:
+            message = f"{symbol.name} is chosen among several functions when programs start (IFUNC): {found.reason}"
+            return scope.missing(message, part.span)
+        if found.also:
+            names = ", ".join(found.also)
+            scope.diagnostics.warn(f"{symbol.name} also counts {names}: they are one function here", part.span)
+        suffix = f"+{offset}" if offset else ""
+        return [
+            self._match(point, path, item, f"{point.kind.name}:{path}:{symbol.name}{suffix}", offset)
+            for item in found.functions
+            if not offset or self._at_instruction(path, item, offset, part, scope)
+        ]
+
+    def _functions_of(self, path: str, symbol: UserSymbol, scope: Scope) -> IndirectFunction:
+        if scope.options.ahead:
+            return IndirectFunction(reason="that depends on the processor, so ahead-of-time files cannot name it")
+        pids = scope.options.filters.pids
+        found = [scope.kernel.user_implementations(path, symbol, pid) for pid in (pids or (None,))]
+        functions = dict.fromkeys(item for each in found for item in each.functions)
+        return replace(found[0], functions=tuple(functions))
+
+    def _implementing(
+        self, point: Point, path: str, symbols: list[UserSymbol], scope: Scope
+    ) -> list[UserSymbol]:
+        """The symbols of a pattern, with the functions that stand for IFUNC symbols in their place."""
+        if not any(symbol.indirect for symbol in symbols):
+            return symbols
+        implementing: list[UserSymbol] = []
+        left: list[_Left] = []
+        # A debug file has names of the resolvers, too (strlen_ifunc).
+        resolvers = {symbol.address for symbol in symbols if symbol.indirect}
+        for symbol in symbols:
+            if symbol.indirect:
+                found = self._functions_of(path, symbol, scope)
+                implementing += found.functions
+                left += [] if found.functions else [_Left(symbol.name, found.reason)]
+            elif symbol.address not in resolvers:
+                implementing.append(symbol)
+        _warn_of(left, "left out {0}, which programs choose when they start (IFUNC): {1}", point, scope)
+        return implementing
 
     def _address(self, point: Point, path: str, part: Part, scope: Scope) -> list[Match]:
         if not self.offsets:

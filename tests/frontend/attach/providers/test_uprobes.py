@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.core.kernel_info import UserSymbol
+from pytrace.core.kernel_info import IndirectFunction, UserSymbol
 from pytrace.core.probes.targets import UserTarget, Way
 from pytrace.core.types import INT32, INT64
 from pytrace.frontend.ast.probe_context import RegisterLocation
@@ -261,3 +261,29 @@ def test_functions_of_go_that_do_not_return() -> None:
     odd = RecordedKernel(symbols={"/bin/app": GO}, code_at={0x1000: b"\x06"})
     (error,) = Expanded("uretprobe:/bin/app:main.work { }", odd).diagnostics.errors
     assert "its code cannot be followed" in error.message
+
+
+CHOSEN = (
+    UserSymbol("copy", 0x401000, 0x1000, 8, indirect=True),
+    UserSymbol("copy_ifunc", 0x401000, 0x1000, 8),
+    UserSymbol("clock", 0x401010, 0x1010, 8, indirect=True),
+    UserSymbol("copy_fast", 0x401020, 0x1020, 8),
+)
+FAST = UserSymbol("copy", 0x401020, 0x1020, 8)
+
+
+def test_symbols_that_stand_for_other_functions() -> None:
+    kernel = RecordedKernel(
+        symbols={"/bin/app": CHOSEN}, implementations={"copy": IndirectFunction((FAST,), also=("move",))}
+    )
+    found = Expanded("uprobe:/bin/app:copy { }", kernel)
+    (target,) = found.unit.targets
+    assert (target.probe, target.of(UserTarget).offset) == ("uprobe:/bin/app:copy", 0x1020)
+    assert found.warnings == ["copy also counts move: they are one function here"]
+    (error,) = Expanded("uprobe:/bin/app:clock { }", kernel).errors
+    assert error == "clock is chosen among several functions when programs start (IFUNC): nothing says it"
+    wild = Expanded("uprobe:/bin/app:c* { }", kernel)
+    assert [target.of(UserTarget).offset for target in wild.unit.targets] == [0x1020]
+    assert "left out clock" in wild.warnings[0]
+    assert len(Expanded("uprobe:/bin/app:c* { }", kernel, mode="list").unit.targets) == 4
+    assert "ahead-of-time" in Expanded("uprobe:/bin/app:copy { }", kernel, ahead=True).errors[0]
