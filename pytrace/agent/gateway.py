@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from concurrent.futures import Future
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -36,6 +36,7 @@ from pytrace.remote.messages import (
     Reason,
     Relay,
     Reports,
+    Route,
     Snapshot,
     Stated,
     Stop,
@@ -55,6 +56,13 @@ UNKNOWN = frozenset({State.NOT_ASKED, State.WAITING})
 """States of hosts of which nothing is to be told before the end."""
 
 
+def _gateways(route: Route) -> Iterator[str]:
+    """The gateways behind one."""
+    for further in route.routes:
+        yield further.gateway
+        yield from _gateways(further)
+
+
 class Gateway:
     """One request that is carried on."""
 
@@ -65,6 +73,7 @@ class Gateway:
             fanout=relay.fanout, ssh_options=relay.ssh_options,
         )  # fmt: skip
         self._names = relay.route.names
+        clustershell.checked((*self._names, *_gateways(relay.route)))
         self._limits = relay.request.limits
         self._stages, self._stopping = Relayed(), Stopping()
         self._reason: Reason | None = None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import select
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, TypedDict
 
@@ -18,7 +19,7 @@ from pytrace.cli.options import OPTIONS, CommandLine, read
 from pytrace.cli.request import Script
 from pytrace.cli.scripts.command_parser import CommandParser
 from pytrace.core.config import Config
-from pytrace.core.diagnostics import Diagnostics, HiddenKernelError, ScriptError, TraceError, bytes_shown
+from pytrace.core.diagnostics import Diagnostics, HiddenKernelError, ScriptError, TraceError, bytes_shown, did_you_mean
 from pytrace.core.manifest import CompiledScript
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.options.run_options import SAMPLE, RunOptions
@@ -109,6 +110,7 @@ OWN: dict[str, _Own] = {
     "--max-bytes": {"type": _positive, "default": 256 << 20, "metavar": "N", "help": "bytes that a host may send"},
     "--max-keys": {"type": _positive, "default": top_keys.MOST_KEYS, "metavar": "N",
                    "help": "entries of a map of the answer; of more, the largest (1000000)"},
+    "--map": {"action": "append", "metavar": "NAME", "help": "print only this map of the answer (may be given again)"},
     "--max-events": {"type": _positive, "default": 10_000_000, "metavar": "N",
                      "help": "what a script may print on a host, or send with row()"},
 }  # fmt: skip
@@ -145,16 +147,18 @@ def run(words: Sequence[str], write: WriteSnapshot) -> int:
         (sys.stdout if words else sys.stderr).write(parser().format_help())
         return int(not words)
     arguments = parser().parse_args(own)
-    line = read(rest, script_finder.find)
-    script_finder.complete(line)
-    _check(line)
-    options = request.run_options(line)
-    script = request.script(line)
-    options = request.of_script(options, script, line)
+    with _order_of_words(asked=bool(arguments.hosts or arguments.kubernetes)):
+        line = read(rest, script_finder.find)
+        script_finder.complete(line)
+        _check(line)
+        options = request.run_options(line)
+        script = request.script(line)
+        options = request.of_script(options, script, line)
     # Wrong names of formats and files are errors before anything runs.
     table.chosen(options.format, options.output)
     nodes = _nodes(arguments)
     program = _program(arguments, line, options, script)
+    _check_maps(arguments.map or (), program)
     fleet = _fleet(arguments, line, options, program, nodes)
     with ExitStack() as stack:
         served = _served(options, program, fleet, stack)
@@ -164,9 +168,47 @@ def run(words: Sequence[str], write: WriteSnapshot) -> int:
             _wait(fleet, served, view)
     if view is not None and view.error:
         raise TraceError(f"the live view failed ({view.error}), so the run was ended")
-    _write(fleet.snapshot().data, options, write)
+    _write(fleet.snapshot().data, options, write, arguments.map)
     _report(fleet, options)
     return int(not fleet.complete)
+
+
+_UNKNOWN = re.compile(r"unknown option (--[\w-]+)")
+_NO_SCRIPT = re.compile(r"there is no tool and no file '(.*)'")
+
+
+@contextmanager
+def _order_of_words(*, asked: bool) -> Iterator[None]:
+    """Say where words belong that stand elsewhere: options of the fleet after the script, a host in its place.
+
+    *asked*: whether it is known which hosts are asked.
+    """
+    try:
+        yield
+    except TraceError as error:
+        if (option := _UNKNOWN.fullmatch(error.message)) is not None and option[1] in OWN:
+            message = f"{option[1]} is an option of pytrace fleet, which stands before the script"
+            hints = (f"pytrace fleet … {option[1]} … SCRIPT [options of the run]",)
+        elif (word := _NO_SCRIPT.fullmatch(error.message)) is not None and not asked:
+            message, hints = error.message, (f"hosts are named with --hosts: pytrace fleet --hosts {word[1]} SCRIPT",)
+        else:
+            raise
+        raise TraceError(message, hints=hints) from None
+
+
+def _check_maps(names: Sequence[str], program: Program) -> None:
+    """Refuse names of maps that the script does not have, as far as that is known before hosts compile it.
+
+    Raises:
+        TraceError: there is one.
+    """
+    if not names or not program.compiled:
+        return
+    known = [spec.name for spec in CompiledScript.from_bytes(program.compiled).manifest.maps]
+    for name in names:
+        if not {name, f"@{name}"} & {*known}:
+            there = (f"there are {', '.join(known)}" if known else "it has no maps",)
+            raise TraceError(f"the script has no map {name!r}", hints=did_you_mean(name, known) or there)
 
 
 def _nodes(arguments: Namespace) -> Nodes:
@@ -209,7 +251,8 @@ def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
     own, rest = [], list(words)
     while rest and (keywords := OWN.get(rest[0].partition("=")[0])) is not None:
         own.append(rest.pop(0))
-        if not keywords.keys() & {"action", "nargs"} and "=" not in own[-1] and rest:
+        alone = keywords.get("action") == "store_true" or "nargs" in keywords
+        if not alone and "=" not in own[-1] and rest:
             # In one word, as values may begin with "-": those of --ssh-options do.
             own[-1] += f"={rest.pop(0)}"
     return own, rest
@@ -328,15 +371,15 @@ def _wait(fleet: pytrace.Fleet, served: Metrics | None, view: AnswerView | None)
     fleet.wait()
 
 
-def _write(snapshot: SnapshotData, options: RunOptions, write: WriteSnapshot) -> None:
+def _write(snapshot: SnapshotData, options: RunOptions, write: WriteSnapshot, maps: Sequence[str] | None) -> None:
     if options.save is not None:
         try:
             file_form.write(snapshot, options.save)
         except OSError as error:
             raise TraceError(f"cannot write {options.save!r}: {error.strerror}") from error
     row, form = table.chosen(options.format, options.output)
-    shown = replace(snapshot, maps=snapshot.shown)
-    write(shown, row, form, Namespace(map=None, output=options.output))
+    shown = snapshot if maps else replace(snapshot, maps=snapshot.shown)
+    write(shown, row, form, Namespace(map=maps, output=options.output))
 
 
 def _tell(text: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TypeAlias
 
@@ -16,7 +16,7 @@ from pytrace.remote.controller import Controller
 from pytrace.remote.gateways import Tree
 from pytrace.remote.hosts import Folded
 from pytrace.remote.kubernetes.pods import Cluster
-from pytrace.remote.messages import Limits, Relay
+from pytrace.remote.messages import Limits, Relay, Route
 from pytrace.remote.rollout import Rollout
 from pytrace.results.snapshot import SnapshotData
 
@@ -34,6 +34,8 @@ class AskedHosts(msgspec.Struct, frozen=True):
     ask: Callable[[Limits, Controller, Rollout, Callable[[str], object], Stopping], None]
     tree: Callable[[Relay], Tree] | None = None
     """The gateways, told what this has."""
+    rounds: int = 1
+    """Runs one after another, as not all hosts are asked at a time."""
     named: Callable[[SnapshotData], SnapshotData] | None = None
     """Of :class:`pytrace.remote.answer.Answer`."""
 
@@ -60,7 +62,16 @@ def of_node_set(nodes: str | Iterable[str], by: str | None, carriage: Carriage, 
             labels=None if label is None else {name: label(name) for name in names},
         ))  # fmt: skip
 
-    return AskedHosts(names, label, clustershell.fold, partial(clustershell.ask, carriage), tree)
+    through = {name for route in routes for name in route.names}
+    most = max(len(set(names) - through), *(len(route.hosts) for route in _every(routes)), 1)
+    rounds = -(-most // carriage.fanout)
+    return AskedHosts(names, label, clustershell.fold, partial(clustershell.ask, carriage), tree, rounds)
+
+
+def _every(routes: Iterable[Route]) -> Iterator[Route]:
+    for route in routes:
+        yield route
+        yield from _every(route.routes)
 
 
 def of_cluster(cluster: Cluster, by: str | None, command: str) -> AskedHosts:

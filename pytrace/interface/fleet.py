@@ -318,6 +318,8 @@ def fleet(
             worker=worker, fanout=fanout, ssh_options=ssh_options,
         ), topology)  # fmt: skip
     stages = rollout.Rollout(asked.names, rollout.stages(stage, len(asked.names)), soak, max_losses)
+    if asked.rounds > 1:
+        tell(_batches(asked.rounds, len(asked.names), fanout, duration))
     limits = Limits(
         duration=messages.LONGEST_TIME if duration is None else duration, every=every, max_memory=max_memory,
         budget=arguments.get("budget") or "", over_budget=arguments.get("over_budget", SAMPLE),
@@ -333,6 +335,14 @@ def fleet(
                   most_keys=max_keys)  # fmt: skip
     tree = asked.tree(relay) if asked.tree is not None else None
     return Fleet(request, asked, answer, stages, Compiler(program), pusher, tell, tree, stacks)
+
+
+def _batches(rounds: int, number: int, fanout: int, duration: float | None) -> str:
+    """The line that not all hosts are asked at a time."""
+    line = f"{number} hosts, {fanout} at a time (--fanout): {rounds} batches one after another"
+    if duration is None:
+        return f"{line}; without --duration the first one does not end before Ctrl-C"
+    return f"{line}, which take {rounds * duration:g} s and more"
 
 
 def _request(program: Program, limits: Limits, arguments: Arguments) -> Request:

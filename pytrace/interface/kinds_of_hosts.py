@@ -111,7 +111,7 @@ class Compiler:
         try:
             process = subprocess.Popen(
                 [sys.executable, "-P", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                stderr=subprocess.PIPE, start_new_session=True,
             )  # fmt: skip
         except OSError as error:
             return _failed(str(error))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import signal
 import socket
 import sys
@@ -21,6 +22,10 @@ MOST_CONNECTIONS = 32
 PATIENCE = 5.0
 """Timeout in seconds of reading a request and of writing the answer."""
 BACKLOG = 64
+LOOPBACK_NAMES = frozenset({"localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback"})
+"""Names of loopback addresses in ``/etc/hosts`` of distributions."""
+MISDIRECTED = 421
+LONGEST_NAME = 100
 
 
 class Answer(NamedTuple):
@@ -45,12 +50,28 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer()
 
     def _answer(self) -> None:
+        if (refusal := self._refusal()) is not None:
+            self._send(refusal)
+            return
         try:
             answer = self.server.answer(self.path.partition("?")[0], self.headers.get("Accept", ""))
         except Exception as error:  # noqa: BLE001  (a bug here shall not end the run)
             self.server.failed(error)
             answer = Answer(500, "text/plain; charset=utf-8", f"{type(error).__name__}: {error}\n".encode())
         self._send(answer)
+
+    def _refusal(self) -> Answer | None:
+        """The answer to a request that comes in at a loopback address for a host of another name: a web page whose
+        name its owner has made to mean this machine (DNS rebinding). Programs that name no host are no browsers.
+        """
+        names = self.headers.get_all("Host", [])
+        if not names or not _is_loopback(self.connection.getsockname()[0]):
+            return None
+        host = _host(names[0])
+        if len(names) == 1 and (host in self.server.names | LOOPBACK_NAMES or _is_loopback(host)):
+            return None
+        text = f"this is no server of {names[0][:LONGEST_NAME]!a}: ask {shown(self.server.address)}\n"
+        return Answer(MISDIRECTED, "text/plain; charset=utf-8", text.encode())
 
     def _send(self, answer: Answer) -> None:
         status, content_type, body = answer
@@ -90,6 +111,8 @@ class Server(ThreadingMixIn, TCPServer):
         self.failed = failed
         self._open: dict[socket.socket, None] = {}
         """Open connections, the oldest first."""
+        self.names = frozenset({address.host.lower(), socket.gethostname().lower()})
+        """Names of this machine by which it may be asked at its loopback addresses."""
         self._changed = threading.Condition()
         self._closing = False
         self._thread: threading.Thread | None = None
@@ -170,6 +193,22 @@ class Server(ThreadingMixIn, TCPServer):
             rest = list(self._open)
         for connection in rest:
             _shut(connection)
+
+
+def _host(text: str) -> str:
+    """The host in a ``Host`` header, without its port."""
+    if text.startswith("["):
+        return text[1:].partition("]")[0].lower()
+    return text.partition(":")[0].removesuffix(".").lower()
+
+
+def _is_loopback(text: str) -> bool:
+    try:
+        address = ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback
 
 
 def _shut(connection: socket.socket) -> None:

@@ -1,7 +1,8 @@
 """Agents on many hosts, started and read through ClusterShell: node sets, groups, fan-out, ssh.
 
-Of ClusterShell's clients one method is overridden, ``_handle_read``, which each kind of client has of its own: theirs
-collects a line of any length, and a host must not fill this machine's memory.
+Of ClusterShell's clients two methods are overridden: ``_handle_read``, which each kind of client has of its own, as
+theirs collects a line of any length, and a host must not fill this machine's memory; and ``_exec_nonblock``, as theirs
+starts processes in the group of this one.
 """
 
 from __future__ import annotations
@@ -23,8 +24,11 @@ from ClusterShell.NodeUtils import GroupResolverError, GroupSourceError
 from ClusterShell.Propagation import PropagationTreeRouter, RouteResolvingError
 from ClusterShell.Task import task_self
 from ClusterShell.Topology import TopologyError, TopologyParser
+from ClusterShell.Worker.EngineClient import E_READ, E_WRITE
+from ClusterShell.Worker.fastsubprocess import PIPE, Popen
 from msgspec.structs import replace
 
+from pytrace.base.control_characters import printable_text
 from pytrace.core.diagnostics import TraceError
 from pytrace.remote.carriage import LEAVE, TICK, Carriage, Conversation, Stopping
 from pytrace.remote.controller import Controller
@@ -51,7 +55,23 @@ def names(text: str) -> list[str]:
         raise TraceError(f"--hosts {text!r}: {error}", hints=hints) from None
     if not found:
         raise TraceError(f"--hosts {text!r} names no host")
+    return checked(found)
+
+
+def checked(hosts: Iterable[str]) -> list[str]:
+    """Names of hosts that no command takes for something else.
+
+    Raises:
+        TraceError: one is an option (``-oProxyCommand=…`` of ssh), or has characters that no name has.
+    """
+    found = list(hosts)
+    for name in found:
+        if not _NAME.fullmatch(name):
+            raise TraceError(f"{printable_text(name)!r} is no name of a host, but an option or a command")
     return found
+
+
+_NAME = re.compile(r"(?:[\w.+]+@)?[\w.:%\[\]][\w.:%\[\]/+-]*")
 
 
 def fold(hosts: Iterable[str]) -> str:
@@ -179,6 +199,19 @@ def _reading_worker(worker: Any) -> Any:
 
     # Which class it is is known when it runs only.
     class Client(worker.SHELL_CLASS):  # type: ignore[misc]
+        def _exec_nonblock(self, commandlist: object, shell: bool = False, env: dict[str, str] | None = None) -> object:
+            """Start the process in a session of its own: Ctrl-C at a terminal is for the controller, which then waits
+            for the results of the hosts.
+            """
+            process = Popen(
+                commandlist, bufsize=0, stdin=PIPE, stdout=PIPE, stderr=PIPE, shell=shell, preexec_fn=os.setsid,
+                env={**os.environ, **env} if env else None,
+            )  # fmt: skip
+            self.streams.set_stream(self.worker.SNAME_STDERR, process.stderr, E_READ)
+            self.streams.set_stream(self.worker.SNAME_STDOUT, process.stdout, E_READ)
+            self.streams.set_stream(self.worker.SNAME_STDIN, process.stdin, E_WRITE, retain=False)
+            return process
+
         def _handle_read(self, sname: str) -> None:
             data = self._read(sname)
             if hasattr(self, "rsh_rc") and (status := _RSH_STATUS.search(data)):

@@ -105,8 +105,9 @@ def check(data: bytes, host: str) -> None:
     code = f"import sys; sys.path[:] = {list(filter(None, sys.path))!r}; from {__name__} import main; main()"
     try:
         done = subprocess.run(
-            [sys.executable, "-P", "-c", code, host], input=data, capture_output=True, timeout=PATIENCE, check=False
-        )
+            [sys.executable, "-P", "-c", code, host], input=data, capture_output=True, timeout=PATIENCE, check=False,
+            start_new_session=True,
+        )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise TraceError(f"its results take more than {PATIENCE:g} seconds to read") from None
     except OSError as error:

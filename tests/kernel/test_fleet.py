@@ -217,6 +217,27 @@ def test_ctrl_c_prints_what_there_is() -> None:
     assert (fleet.returncode, out.strip(), error) == (0, "@: 33", "3 of 3 hosts answered\n")
 
 
+def test_ctrl_c_at_a_terminal_prints_what_there_is(tmp_path: Path) -> None:
+    """The terminal sends it to all processes of the group: workers are in sessions of their own."""
+    with terminal(tmp_path, 100, 30) as view:
+        view.run("fleet", "--worker", "exec", "--agent", AGENT, "--hosts", "a[1-3]", "--map", "@", "-e", COUNTING)
+        view.shows("attached on 3 of 3 hosts")
+        call(5)
+        view.press("C-c")
+        assert view.status() == 0
+        screen = view.screen()
+    assert "@: 15" in screen
+    assert "3 of 3 hosts answered" in screen
+
+
+def test_batches_are_told_before() -> None:
+    with local("--hosts", "a[1-3]", "--fanout", "2", "-e", COUNTING, "--duration", "1") as fleet:
+        assert wait_for(fleet, "batches") == (
+            "3 hosts, 2 at a time (--fanout): 2 batches one after another, which take 2 s and more\n"
+        )
+        assert fleet.communicate(timeout=patience(60))[1].endswith("3 of 3 hosts answered\n")
+
+
 def test_a_killed_controller_leaves_nothing() -> None:
     """The fixture looks for agents and for what they attached."""
     with local("--hosts", "a[1-3]", "-e", COUNTING) as fleet:

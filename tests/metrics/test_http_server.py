@@ -65,6 +65,39 @@ def test_requests(served: Served) -> None:
     assert served.get(method="POST")[0] == 501
 
 
+@pytest.mark.parametrize(
+    ("hosts", "status"),
+    [
+        ((), 200), (("localhost:9435",), 200), (("LOCALHOST",), 200), (("127.0.0.1:1",), 200), (("127.9.9.9",), 200),
+        (("[::1]:80",), 200), ((socket.gethostname(),), 200), (("localhost.",), 200), (("evil.example:9435",), 421),
+        (("localhost.evil.example",), 421), (("10.0.0.1",), 421), (("",), 421), (("\x1b[2J",), 421),
+        (("localhost", "evil.example"), 421), (("[::1", "x"), 421), (("127.0.0.1.evil.example",), 421),
+    ],
+)  # fmt: skip
+def test_a_loopback_server_answers_to_known_names_only(served: Served, hosts: tuple[str, ...], status: int) -> None:
+    """A web page reads what a browser lets it read of its own name, which its owner can make to mean 127.0.0.1."""
+    with closing(served.connect()) as client:
+        lines = ["GET /x HTTP/1.1", *(f"Host: {host}" for host in hosts), "Connection: close", "", ""]
+        client.sendall("\r\n".join(lines).encode())
+        answer = client.makefile("rb").read()
+    assert int(answer.split()[1]) == status
+    assert b"\x1b" not in answer
+
+
+@pytest.mark.parametrize("host", ["localhost", "", "::1"])
+def test_the_name_that_was_asked_for_counts_wherever_it_listens(host: str) -> None:
+    made = Served(Address(host, 0))
+    made.server.begin()
+    try:
+        local = "127.0.0.1" if host != "::1" else "::1"
+        for name, status in (("evil.example", 421), ("localhost", 200)):
+            with closing(socket.create_connection((local, made.server.address.port), patience(20))) as client:
+                client.sendall(f"GET /x HTTP/1.0\r\nHost: {name}\r\n\r\n".encode())
+                assert int(client.makefile("rb").read().split()[1]) == status
+    finally:
+        made.server.end(0)
+
+
 def test_one_that_fails_is_told_and_the_others_go_on(served: Served) -> None:
     assert served.get("/bug") == (500, "text/plain; charset=utf-8", b"ZeroDivisionError: bug\n")
     assert isinstance(served.failures[0], ZeroDivisionError)

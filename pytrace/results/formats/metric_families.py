@@ -236,7 +236,7 @@ def _labels(data: MapData, printers: Printers) -> Callable[[Portable], Labels]:
     names = _label_names(data.key_columns)
     cells, restore = csv.texts(printers.texts, data.key), printers.restored(data.key)
     return lambda key: tuple(
-        (name, byte_escapes.utf8(text)) for name, text in zip(names, cells(restore(key)), strict=True)
+        (name, byte_escapes.shown(text).decode()) for name, text in zip(names, cells(restore(key)), strict=True)
     )
 
 
@@ -254,7 +254,8 @@ def _different(entries: list[_Entry]) -> list[_Entry]:
 
 
 def _utf8(text: str) -> str:
-    return byte_escapes.utf8(text.encode("utf-8", "surrogateescape"))
+    """A text as a label or a help, without what is not UTF-8 and without control characters."""
+    return byte_escapes.shown(text.encode("utf-8", "surrogateescape")).decode()
 
 
 # ---------------------------------------------------------------------------------------------- values

@@ -18,6 +18,7 @@ from prometheus_client.openmetrics import parser as openmetrics_parser
 from pytrace.base import control_characters
 from pytrace.core import types
 from pytrace.core.event_layout import EventLayout
+from pytrace.core.options.run_options import Address
 from pytrace.interface import html
 from pytrace.metrics import http_server
 from pytrace.metrics.exposition import Exposition
@@ -294,9 +295,15 @@ class _Connection:
 
     def settimeout(self, _seconds: float) -> None: ...
 
+    def getsockname(self) -> tuple[str, int]:
+        return ("127.0.0.1", 1)
+
 
 class _Server:
-    """Answers every request."""
+    """Answers every request to a host that it knows."""
+
+    names = frozenset({"x"})
+    address = Address("127.0.0.1", 1)
 
     def answer(self, path: str, accept: str) -> Answer:
         return Answer(200, "text/plain", f"path {path} {accept}".encode("utf-8", "surrogateescape"))
