@@ -226,7 +226,10 @@ FUNCTIONS: tuple[Builtin, ...] = (
                     "begin { @m[1] = 1; print(total(@m)); }"),
     # ---- strings and memory
     Builtin("str", "string", "str(char *address[, length])",
-            "The NUL-terminated string at an address.", least=1, most=2,
+            "The NUL-terminated string at an address, or the text of a `std::string` or `std::string_view` of C++, a "
+            "`String` or `&str` of Rust, or a `string` of Go that the program's debug information describes. A length "
+            "limits it.",
+            least=1, most=2,
             example="tracepoint:syscalls:sys_enter_openat { print(str(args.filename, 16)); }"),
     Builtin("buf", "string", "buf(void *data[, length])", "Bytes at an address, or of an array.", least=1, most=2,
             example='tracepoint:syscalls:sys_enter_write { printf("%r\\n", buf(args.buf, args.count)); }'),

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.compile import compiled
 from tests.support.machine import kernel_version, need
 from tests.support.patience import patience
+from tests.support.server import Server
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -27,7 +30,7 @@ def test_iterators_read_the_memory_of_their_task(programs: Path, tmp_path: Path,
         address = held.stdout.readline().decode().strip()
         script = (
             f"iter:task {{ if (ctx.task->pid == {held.pid}) {{ $a = uptr({address});"
-            ' for ($i : 0..2) { print(str($a)); }'
+            " for ($i : 0..2) { print(str($a)); }"
             " $s = str(uptr(ctx.task->mm->arg_start)); @[str($a, 5), strlen($s)] = *(uint8 *)($a + 6); } }"
         )
         words = ("--mark-unreadable",) if feature else ("--mark-unreadable", "--no-feature", "task_memory")
@@ -72,3 +75,59 @@ def test_detaching_waits_for_memory_and_says_so(programs: Path, tmp_path: Path) 
     assert tracer.returncode == 0
     assert out.split() == [b"took"]
     assert "--no-feature sleepable_uprobe" in messages.read_text()
+
+
+TEXTS = """
+#include <string>
+#include <string_view>
+struct Other { int n; const char *title; std::string more; };
+struct Holder { int n; std::string name; std::string_view view; Other other; };
+int work(const std::string &s, std::string v, std::string_view w, std::string *p, std::string_view &r, Holder *h) {
+    return (int)(s.size() + v.size() + w.size() + p->size() + r.size()) + h->n;
+}
+int main() {
+    std::string s("short"), l("a long text that does not fit into the object");
+    std::string_view view("ref");
+    Holder h{5, l, view, {1, "title", s}};
+    return work(s, l, std::string_view("hello world").substr(0, 5), &l, view, &h) == 0;
+}
+"""
+
+
+@pytest.mark.parametrize("new", [0, 1])
+def test_strings_of_classes(new: int, server: Server, tmp_path: Path) -> None:
+    """Both ABIs of the C++ library: the text is in the object, or behind a header with its length."""
+    need("uprobe")
+    options = ("-g", "-O0", "-std=c++17", f"-D_GLIBCXX_USE_CXX11_ABI={new}")
+    program = compiled(tmp_path, "texts", TEXTS, *options, language="c++")
+    values = ("s", "v", "w", "p", "r", "h.name", "h->view", "v, 6", "h.other.more")
+    script = " ".join(f'u:{program}:cpp:work {{ printf("%s|", str(args.{value})); }}' for value in values)
+    result = server.run(["-q", "-e", script, "-c", str(program)])
+    long = "a long text that does not fit into the object"
+    assert result.stdout.strip() == f"short|{long}|hello|{long}|ref|{long}|ref|a long|short|", result.stderr
+    result = server.run(["-q", "-e", f"u:{program}:cpp:work {{ print(str(args.h.other)); }}"])
+    assert "str() reads characters, and struct Other is not a string that it knows" in result.stderr
+    assert "write str(args.h.other.title) or str(args.h.other.more)" in result.stderr
+
+
+def test_strings_of_rust(server: Server, tmp_path: Path) -> None:
+    need("uprobe")
+    if shutil.which("rustc") is None:
+        pytest.skip("no compiler of Rust")
+    (tmp_path / "texts.rs").write_text("""
+pub struct Person { pub age: u32, pub name: String, pub nick: &'static str }
+#[inline(never)]
+pub fn work(s: &str, o: &String, v: String, b: &[u8], p: &Person) -> usize {
+    std::hint::black_box((s, o, &v, b, p)).0.len()
+}
+fn main() {
+    let p = Person { age: 4, name: String::from("Ann"), nick: "nick" };
+    work(&"hello world"[..5], &p.name, String::from("moved"), b"bytes!", &p);
+}
+""")
+    subprocess.run(["rustc", "-g", "-o", "texts", "texts.rs"], check=True, cwd=tmp_path, timeout=patience(60))
+    values = ("s", "o", "v", "b", "p.name", "p.nick")
+    probe = f"u:{tmp_path}/texts:_ZN5texts4work*"
+    script = " ".join(f'{probe} {{ printf("%s|", str(args.{value})); }}' for value in values)
+    result = server.run(["-q", "-e", script, "-c", f"{tmp_path}/texts"])
+    assert result.stdout.strip() == "hello|Ann|moved|bytes!|Ann|nick|", result.stderr

@@ -137,10 +137,24 @@ class MapAccess(Fact, frozen=True):
     keys: tuple[nodes.Expr, ...] = ()
 
 
+class CountedString(msgspec.Struct, frozen=True):
+    """An object that has the address and the length of a text, at these byte offsets.
+
+    *in_front*: the length is that many bytes before the text, not in the object.
+    """
+
+    address: int
+    length: int
+    in_front: int = 0
+
+
 class StringLength(Fact, frozen=True):
-    """``str`` with a length: whether the length is a constant that does not truncate the string."""
+    """``str`` with a length: whether the length is a constant that does not truncate the string; and ``str`` of an
+    object that has the length of its text.
+    """
 
     whole: bool
+    counted: CountedString | None = None
 
 
 class BufferLength(Fact, frozen=True):

@@ -16,7 +16,7 @@ from pytrace.codegen.lower.builtins.symbol_family import argument
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.types import BOOL, INT64, UINT64, AddressSpace, Array, Buffer, Int, Pointer, String
 from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.compile_time_facts import BufferLength, ComparedLength, StringLength
+from pytrace.frontend.ast.compile_time_facts import BufferLength, ComparedLength, CountedString, StringLength
 
 FOLLOWED = 1024
 """Maximum iterations of an inline loop, each of which the verifier follows."""
@@ -49,8 +49,12 @@ def _str(e: Emitter, node: nodes.Call) -> Operand:
     type_ = e.type(node)
     if not isinstance(type_, String):
         raise InternalError("str returns a string")
+    fact = e.checked.find_fact(node, StringLength)
+    if fact is not None and fact.counted is not None:
+        limit = None if fact.whole else e.number(_expr(node, 1))
+        return _counted(e, node, type_, fact.counted, limit)
     address, space = source_of(e, e.value(_expr(node, 0)))
-    if len(node.args) > 1 and not e.checked.fact(node, StringLength).whole:
+    if fact is not None and not fact.whole:
         return counted_strings.read(e, node, type_, address, e.number(_expr(node, 1)), space)
 
     def write(pointer: Ptr, align: int) -> None:
@@ -66,6 +70,30 @@ def _str(e: Emitter, node: nodes.Call) -> Operand:
             memory.read_string_only(e, pointer, type_.capacity, address, space, cleared)
 
     return Made(type_, write, tail, only, True, address if space is AddressSpace.USER else None)
+
+
+def _counted(e: Emitter, node: nodes.Call, type_: String, place: CountedString, limit: Number | None) -> Operand:
+    """The text of an object that has its address and length."""
+    source = e.value(_expr(node, 0))
+    if isinstance(source.type, Pointer):
+        source = Remote(memory.number(e, source), source.type.target, memory.pointed_space(e, source.type.space))
+    space = source.space if isinstance(source, Remote) else AddressSpace.USER
+    if not isinstance(source, Remote):
+        source = e.place(source)
+
+    def word(offset: int) -> Number:
+        if isinstance(source, Remote):
+            return memory.read_scalar(e, e.b.add(source.address, offset), UINT64, space).value
+        return e.b.load(e.b.offset(source.pointer, offset))
+
+    address = word(place.address)
+    if place.in_front:
+        length: Number = memory.read_scalar(e, e.b.sub(address, place.in_front), UINT64, space).value
+    else:
+        length = word(place.length)
+    if limit is not None:
+        length = e.b.select(e.b.icmp("ult", limit, length), limit, length)
+    return counted_strings.read(e, node, type_, address, length, space)
 
 
 def _buf(e: Emitter, node: nodes.Call) -> Operand:

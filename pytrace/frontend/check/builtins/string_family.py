@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 
+from msgspec.structs import replace
+
 from pytrace.core.probes.kinds import Context
-from pytrace.core.types import BOOL, INT64, UINT64, Array, Buffer, Int, Pointer, String, Struct, Type
+from pytrace.core.types import BOOL, INT64, UINT64, Array, Buffer, Field, Int, Pointer, String, Struct, Type
 from pytrace.frontend.ast import nodes
-from pytrace.frontend.ast.compile_time_facts import BufferLength, ComparedLength, StringLength
+from pytrace.frontend.ast.compile_time_facts import BufferLength, ComparedLength, CountedString, StringLength
 from pytrace.frontend.check.inference.argument_checks import (
     expression,
     integer_argument,
@@ -31,7 +33,14 @@ def str_(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``str(address[, length])``."""
     source = expression(checker, arguments[0])
     type_ = checker.value(source)
-    if not isinstance(type_, Unknown | Pointer) and not is_integer(type_) and not is_text(type_):
+    struct = type_.target if isinstance(type_, Pointer) else type_
+    counted = _counted(struct) if isinstance(struct, Struct) else None
+    if counted is not None:
+        checker.program.facts[node] = StringLength(len(arguments) == 1, counted)
+    elif isinstance(struct, Struct) and _of_program(struct) and not _begins_with_text(struct):
+        message = f"str() reads characters, and {struct} is not a string that it knows"
+        return checker.error(message, node.span, hints=[_member_hint(struct, source)])
+    elif not isinstance(type_, Unknown | Pointer) and not is_integer(type_) and not is_text(type_):
         return checker.error(f"str() takes a pointer, an integer or a string, not {settle(type_)}", node.span)
     if isinstance(type_, Pointer) and isinstance(type_.target, Struct) and type_.target.origin == "python":
         message = "str() reads C strings, and this is a Python object"
@@ -40,7 +49,7 @@ def str_(checker: Checker, node: Node, arguments: Arguments) -> Type:
     capacity, length = limit, None
     if len(arguments) > 1:
         capacity, length = _length(checker, node, arguments[1], limit)
-        checker.program.facts[node] = StringLength(length is not None and length >= limit)
+        checker.program.facts[node] = StringLength(length is not None and length >= limit, counted)
     text = checker.constant(source)
     if isinstance(text, bytes) and (len(arguments) == 1 or length is not None):
         kept = text[:length]
@@ -51,6 +60,90 @@ def str_(checker: Checker, node: Node, arguments: Arguments) -> Type:
     if is_text(type_):
         return String(min(capacity, max(1, size_of_text(type_))))
     return String(capacity)
+
+
+_STRINGS = ("basic_string<", "basic_string_view<", "&str", "&mut str", "&[u8]", "&mut [u8]", "string", "Box<str")
+"""How names of classes begin whose objects have the address of a text, and its length."""
+_PLACES = (("_M_dataplus._M_p", "_M_string_length"), ("_M_str", "_M_len"), ("data_ptr", "length"), ("str", "len"),
+           ("__data_", "__size_"), ("__data", "__size"))  # fmt: skip
+"""Members with the address and the length: of std::string (libstdc++ since GCC 5), std::string_view, slices of Rust,
+strings of Go, std::string_view (libc++).
+"""
+_HEADER = 24
+"""Bytes of ``_Rep`` before the text of an older std::string (``_GLIBCXX_USE_CXX11_ABI=0``); its length comes first."""
+
+
+def _counted(struct: Struct) -> CountedString | None:
+    """Where a string of C++, Rust or Go has its text; None for other structs."""
+    if struct.name.startswith(_STRINGS):
+        for address, length in _PLACES:
+            place, count = _text_member(struct, address), _member(struct, length)
+            if place is not None and count is not None and count.type.size == UINT64.size:
+                return CountedString(place, count.offset)
+        place = _text_member(struct, "_M_dataplus._M_p")
+        return None if place is None else CountedString(place, 0, _HEADER)
+    if struct.name == "String" or struct.name.startswith("Vec<u8"):
+        # Of Rust; which members lead to the address differs from release to release.
+        vector = struct.find("vec") if struct.name == "String" else Field("", struct, 0)
+        if vector is not None and isinstance(vector.type, Struct):
+            place, count = _first_text(vector.type), vector.type.find("len")
+            if place is not None and count is not None and count.type.size == UINT64.size:
+                return CountedString(vector.offset + place, vector.offset + count.offset)
+    return None
+
+
+def _member(struct: Struct, path: str) -> Field | None:
+    offset = 0
+    type_: Type = struct
+    field: Field | None = None
+    for name in path.split("."):
+        field = type_.find(name) if isinstance(type_, Struct) else None
+        if field is None:
+            return None
+        offset, type_ = offset + field.offset, field.type
+    return None if field is None else replace(field, offset=offset)
+
+
+def _text_member(struct: Struct, path: str) -> int | None:
+    """The offset of a member that points to bytes."""
+    field = _member(struct, path)
+    return field.offset if field is not None and is_text_pointer(field.type) else None
+
+
+def _first_text(struct: Struct) -> int | None:
+    """The offset of the first member that points to bytes, at any depth."""
+    for field in struct.fields:
+        if is_text_pointer(field.type):
+            return field.offset
+        inner = _first_text(field.type) if isinstance(field.type, Struct) else None
+        if inner is not None:
+            return field.offset + inner
+    return None
+
+
+def _of_program(struct: Struct) -> bool:
+    """Whether a struct is that of a traced program: those of the kernel and of a script are cast on purpose."""
+    return struct.origin.startswith("/")
+
+
+def _begins_with_text(type_: Type) -> bool:
+    """Whether the bytes at the address of a value are characters."""
+    if isinstance(type_, Struct):
+        return not type_.size or any(not field.offset and _begins_with_text(field.type) for field in type_.fields)
+    return is_text(type_)
+
+
+def _member_hint(struct: Struct, source: nodes.Expr) -> str:
+    """Which members str() reads, or how to give it a length."""
+    texts = []
+    for field in struct.fields:
+        target = field.type.target if isinstance(field.type, Pointer) else field.type
+        known = isinstance(target, Struct) and _counted(target) is not None
+        if field.name and (known or is_text(field.type) or is_text_pointer(field.type)):
+            texts.append(f"str({source.span.text}.{field.name})")
+    if texts:
+        return f"write {' or '.join(texts[:3])}"
+    return "write str(ADDRESS, LENGTH) of the members that have them; print(*p) shows all members"
 
 
 def _length(checker: Checker, node: Node, arg: nodes.Expr | nodes.TypeExpr, limit: int) -> tuple[int, int | None]:
