@@ -97,6 +97,21 @@ def test_maps_of_bcc_are_refused(tool: Tool) -> None:
             assert "--container ID" in run.stderr
 
 
+@pytest.mark.tool("execsnoop")
+def test_scripts_without_what_the_kernel_adds(tool: Tool, tmp_path: Path) -> None:
+    needs("rawtracepoint")
+    long = tmp_path / ("d" * 150)
+    long.mkdir()
+    plain, words, nested = (folder / f"{name}.sh" for folder, name in ((long, "a"), (tmp_path, "b"), (tmp_path, "c")))
+    for path, first in ((plain, "/bin/sh"), (words, "/bin/sh -e"), (nested, words)):
+        path.write_text(f"#!{first}\n")
+        path.chmod(0o755)
+    started = [[f"{plain}", "2"], [f"{words}", "a b", f"{words}"], [f"{nested}", "x"], ["/bin/sh", f"{plain}"]]
+    ended: list[Ended] = []
+    run = tool("execsnoop", work=lambda _running: ended.extend(processes.execs(started)))
+    assert [run.of(PID=item.pid)[0]["ARGS"] for item in ended] == [" ".join(line) for line in started]
+
+
 # ------------------------------------------------------------------------------------------------ exitsnoop
 
 
