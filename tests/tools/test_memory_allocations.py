@@ -22,6 +22,21 @@ def of(run: ToolRun, map_name: str, function: str) -> dict[str, int]:
     return {key: value for key, value in found.items() if re.match(rf"\s*{function}\+", key)}
 
 
+def outstanding(run: ToolRun, what: str, *functions: str) -> tuple[int, int]:
+    """Number and bytes of all entries of that kind whose stack has one of the functions."""
+    number = size = 0
+    for key, value in run.maps.get("@outstanding", {}).items():
+        label = re.search(rf",(\d+) {what}, bytes:$", key)
+        if label and re.search(rf"^\s*(?:{'|'.join(functions)})\+", key, re.MULTILINE):
+            number, size = number + int(label[1]), size + value
+    return number, size
+
+
+def account(run: ToolRun) -> list[int]:
+    """What the program ``accounts`` has printed about itself."""
+    return next([int(word) for word in line.split()] for line in run.lines if re.fullmatch(r"[\d ]+", line))
+
+
 def leaks(programs: Path, kept: int = 10, freed: int = 20, size: int = 1001) -> str:
     return f"{programs}/leaks {kept} {freed} {size} < /dev/null"
 
@@ -38,6 +53,48 @@ def test_a_known_leak(tool: Tool, programs: Path) -> None:
     ordered = tool("memleak", "--combined-only", "--sort", "count", "-T", 1, command=leaks(programs, 4000))
     assert list(of(ordered, "@outstanding", "keep").values()) == [4000]
     assert len(ordered.maps["@outstanding"]) == 1
+
+
+@pytest.mark.tool("memleak")
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 12))])
+def test_all_calls_of_threads_by_the_programs_own_account(tool: Tool, programs: Path, seed: int) -> None:
+    needs("uprobe")
+    threads, steps = (4, 1000) if seed == 1 else (8, 10_000)
+    command = f"{programs}/accounts {threads} {steps} {seed} < /dev/null"
+    run = tool("memleak", "--older", 0, "-T", 0, "--duration", 50, 60, command=command)
+    number, size, ranges, mapped, by_allocator = account(run)
+    assert outstanding(run, "allocations", "block", "work") == (number, size)
+    assert outstanding(run, "mappings", "range", "range_for_all") == (ranges, mapped)
+    assert run.maps["@mapped_by_allocator"] == by_allocator
+    assert outstanding(run, "stacks of threads", "main")[0] == threads
+
+
+@pytest.mark.tool("memleak")
+def test_memory_ends_with_exec(tool: Tool, programs: Path) -> None:
+    needs("uprobe")
+    script = f"exec {programs}/leaks 3 0 1001"
+    run = tool("memleak", "--older", 0, "-T", 0, command=f"sh -c '{script}' < /dev/null")
+    assert outstanding(run, "allocations", "keep") == (3, 3003)
+    assert outstanding(run, "allocations", ".*")[0] == 3 + 2  # two buffers for input and output, and nothing of sh
+
+
+@pytest.mark.tool("memleak", "mallocs")
+def test_what_finds_no_room_is_told_with_its_share(tool: Tool, programs: Path) -> None:
+    needs("uprobe")
+    full = tool("memleak", "--older", 0, "--max-blocks", 1000, command=leaks(programs, 4000, 0), form="text")
+    told = re.search(r"(\d+) of (\d+) allocations \((\d+)%\) found no room", full.stdout)
+    assert told
+    lost, every, share = map(int, told.groups())
+    assert 3000 < lost < every < 4100
+    assert share == lost * 100 // every
+    many = f"{programs}/chains_of_calls 33000 < /dev/null"
+    stacks = tool("memleak", "--older", 0, "-z", 1001, "-Z", 1001, "-T", 1, command=many, form="text")
+    assert f"{17_000 * 1001} bytes more are outstanding" in stacks.stdout
+    folded = tool("memleak", "--older", 0, "-z", 1001, 1, 1, command=leaks(programs), form="folded")
+    assert [line.rsplit(";", 1)[1] for line in folded.lines if line.endswith("keep 10010")] == ["keep 10010"]
+    asked = tool("mallocs", "-z", 1001, "-Z", 1001, command=many, form="text")
+    assert f"{1000 * 1001} of {33_000 * 1001} bytes (3%) were asked for by stacks beyond" in asked.stdout
+    assert f"[other stacks]]: {1000 * 1001}" in asked.stdout
 
 
 @pytest.mark.tool("memleak")
@@ -113,6 +170,19 @@ def test_bytes_asked_of_malloc(tool: Tool, programs: Path) -> None:
     assert [(bucket["min"], bucket["count"]) for bucket in run.maps["@sizes"]] == [(512, 30)]
     all_sizes = tool("mallocs", "-O", "libc.so.6", command=leaks(programs))
     assert sum(all_sizes.maps["@bytes"].values()) > 30 * 1001
+
+
+@pytest.mark.tool("mallocs")
+def test_all_functions_of_the_allocator_and_no_failures(tool: Tool, programs: Path) -> None:
+    needs("uprobe")
+    run = tool("mallocs", "-Z", 1 << 40, command=f"{programs}/accounts 2 400 < /dev/null")
+    lines = {int(place[1]) for key in run.maps["@bytes"] if (place := re.match(r"\s*block\+.*accounts\.c:(\d+)", key))}
+    text = (Path(__file__).parents[1] / "programs/accounts.c").read_text().splitlines()
+    called = " ".join(text[line - 1] for line in lines)
+    for function in ("malloc(", "calloc(", "realloc(NULL", "realloc(item", "aligned_alloc(", "memalign(", "valloc(",
+                     "pvalloc(", "posix_memalign("):  # fmt: skip
+        assert function in called
+    assert not any("too_much" in text[line - 1] for line in lines)
 
 
 @pytest.mark.tool("mallocs")
