@@ -38,7 +38,7 @@ def account(run: ToolRun) -> list[int]:
 
 
 def leaks(programs: Path, kept: int = 10, freed: int = 20, size: int = 1001) -> str:
-    return f"{programs}/leaks {kept} {freed} {size} < /dev/null"
+    return f"{programs}/leaks {kept} {freed} {size}"
 
 
 @pytest.mark.tool("memleak")
@@ -60,7 +60,7 @@ def test_a_known_leak(tool: Tool, programs: Path) -> None:
 def test_all_calls_of_threads_by_the_programs_own_account(tool: Tool, programs: Path, seed: int) -> None:
     needs("uprobe")
     threads, steps = (4, 1000) if seed == 1 else (8, 10_000)
-    command = f"{programs}/accounts {threads} {steps} {seed} < /dev/null"
+    command = f"{programs}/accounts {threads} {steps} {seed}"
     run = tool("memleak", "--older", 0, "-T", 0, "--duration", 50, 60, command=command)
     number, size, ranges, mapped, by_allocator = account(run)
     assert outstanding(run, "allocations", "block", "work") == (number, size)
@@ -73,7 +73,7 @@ def test_all_calls_of_threads_by_the_programs_own_account(tool: Tool, programs: 
 def test_memory_ends_with_exec(tool: Tool, programs: Path) -> None:
     needs("uprobe")
     script = f"exec {programs}/leaks 3 0 1001"
-    run = tool("memleak", "--older", 0, "-T", 0, command=f"sh -c '{script}' < /dev/null")
+    run = tool("memleak", "--older", 0, "-T", 0, command=f"sh -c '{script}'")
     assert outstanding(run, "allocations", "keep") == (3, 3003)
     assert outstanding(run, "allocations", ".*")[0] == 3 + 2  # two buffers for input and output, and nothing of sh
 
@@ -87,7 +87,7 @@ def test_what_finds_no_room_is_told_with_its_share(tool: Tool, programs: Path) -
     lost, every, share = map(int, told.groups())
     assert 3000 < lost < every < 4100
     assert share == lost * 100 // every
-    many = f"{programs}/chains_of_calls 33000 < /dev/null"
+    many = f"{programs}/chains_of_calls 33000"
     stacks = tool("memleak", "--older", 0, "-z", 1001, "-Z", 1001, "-T", 1, command=many, form="text")
     assert f"{17_000 * 1001} bytes more are outstanding" in stacks.stdout
     folded = tool("memleak", "--older", 0, "-z", 1001, 1, 1, command=leaks(programs), form="folded")
@@ -175,7 +175,7 @@ def test_bytes_asked_of_malloc(tool: Tool, programs: Path) -> None:
 @pytest.mark.tool("mallocs")
 def test_all_functions_of_the_allocator_and_no_failures(tool: Tool, programs: Path) -> None:
     needs("uprobe")
-    run = tool("mallocs", "-Z", 1 << 40, command=f"{programs}/accounts 2 400 < /dev/null")
+    run = tool("mallocs", "-Z", 1 << 40, command=f"{programs}/accounts 2 400")
     lines = {int(place[1]) for key in run.maps["@bytes"] if (place := re.match(r"\s*block\+.*accounts\.c:(\d+)", key))}
     text = (Path(__file__).parents[1] / "programs/accounts.c").read_text().splitlines()
     called = " ".join(text[line - 1] for line in lines)
