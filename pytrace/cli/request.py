@@ -106,6 +106,7 @@ _BY_SUFFIX = {
 def _format(line: CommandLine) -> str:
     """The format of ``-f``, else the format implied by the name of the output file, else text."""
     name = line.text("format")
+    name = "json" if name == "jsonl" else name  # others' name for lines of JSON
     running = mode(line) == "run"
     if name is None:
         path = line.text("output")

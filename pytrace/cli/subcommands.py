@@ -96,6 +96,7 @@ def _show_parser() -> CommandParser:
     parser.add_argument("files", nargs="+", metavar="FILE",
                         help="a snapshot; several (of --save-every) are a series in time, for -f html")  # fmt: skip
     _add_output(parser)
+    parser.add_argument("--folder", metavar="DIR", help="of csv, arrow, parquet: a file in DIR for each table")
     parser.add_argument("-v", "--about", action="store_true",
                         help="begin with what is known of the runs: host, kernel, times, losses")  # fmt: skip
     return parser
@@ -103,12 +104,34 @@ def _show_parser() -> CommandParser:
 
 def _show(arguments: Namespace) -> int:
     row, options = table.chosen(arguments.format, _path(arguments.output), about=arguments.about)
+    if arguments.folder is not None:
+        _write_folder(row, options, arguments)
+        return 0
     if len(arguments.files) > 1:
         _write_series(row, options, arguments)
         return 0
     with file_form.opened(arguments.files[0], arguments.limit) as snapshot:
         write_snapshot(snapshot, row, options, arguments)
     return 0
+
+
+def _write_folder(row: Format, options: WriteOptions, arguments: Namespace) -> None:
+    """Write each map and each table of rows to a file of its own."""
+    if not row.tables:
+        able = ", ".join(other.name for other in table.FORMATS if other.tables)
+        raise TraceError(f"--folder is for tables: -f {able}, and not {row.name}")
+    if len(arguments.files) > 1 or arguments.output is not None:
+        raise TraceError("--folder takes one snapshot and no -o: its files are named after the maps")
+    writer = row.writer()
+    snapshot = file_form.read(arguments.files[0], arguments.limit)
+    chosen = table.select(snapshot, row, arguments.map or ())
+    try:
+        os.makedirs(arguments.folder, exist_ok=True)
+    except OSError as error:
+        raise TraceError(f"cannot write to {arguments.folder!r}: {error.strerror}") from error
+    for stem, part in table.apart(chosen.snapshot):
+        with _output(os.path.join(arguments.folder, f"{stem}{row.suffixes[0]}"), binary=row.binary) as file:
+            writer(part, options, file)
 
 
 def _write_series(row: Format, options: WriteOptions, arguments: Namespace) -> None:
@@ -129,6 +152,9 @@ def write_snapshot(snapshot: SnapshotData, row: Format, options: WriteOptions, a
     """Write the parts of a snapshot that format *row* can show, and warn about the others."""
     chosen = table.select(snapshot, row, arguments.map or ())
     writer = row.writer()
+    held = len(chosen.snapshot.maps) + len(chosen.snapshot.tables)
+    if row.name == "csv" and held > 1 and arguments.output not in (None, "-"):
+        sys.stderr.write(f"NOTE: the file holds {held} tables, one after another; --folder DIR writes a file each\n")
     sys.stderr.write("".join(f"WARNING: {sentence}\n" for sentence in chosen.left_out))
     with _output(arguments.output, binary=row.binary) as file:
         writer(chosen.snapshot, options, file)

@@ -71,6 +71,15 @@ def test_show_prints_as_a_format_or_into_a_file(typed: Any) -> None:
     assert typed("show a.pts -v -m c")[1].startswith("# x.bt (SHA-256 abababababab) on here, Linux 6.1.0 x86_64\n")
 
 
+def test_tables_in_files_of_their_own(typed: Any) -> None:
+    assert typed("show a.pts -f csv --folder tables") == (0, "", "")
+    made = {path.name: path.read_text().splitlines() for path in Path("tables").iterdir()}
+    assert sorted(made) == ["c.csv", "h.csv", "s.csv"]
+    assert made["c.csv"][0] == "key,@c"
+    assert made["h.csv"] == ["@h.min,@h.max,@h.count", "2,3,5"]
+    assert "3 tables, one after another; --folder DIR" in typed("show a.pts -o all.csv")[2]
+
+
 def test_a_terminal_gets_escapes_map_by_map(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """And what is written is not kept for the end."""
     save("c.pts", "run-3", {"a\x1b[31mb": 3, "cat": 4}, {3: 5})
@@ -252,6 +261,9 @@ def test_the_commands_are_those_that_the_command_line_knows() -> None:
         ("show a.pts -m zz", "there is no map 'zz' in the snapshot"),
         ("diff a.pts b.pts -m zz", "there is no map 'zz' in any of the snapshots"),
         ("show a.pts -o /nonexistent/x", "cannot write '/nonexistent/x': No such file or directory"),
+        ("show a.pts --folder x", "--folder is for tables: -f csv, arrow, parquet, and not text"),
+        ("show a.pts -f csv --folder x -o y", "--folder takes one snapshot and no -o"),
+        ("show a.pts -f csv --folder a.pts", "cannot write to 'a.pts': File exists"),
         ("merge a.pts b.pts -o .", "cannot write '.': Is a directory"),
     ],
 )

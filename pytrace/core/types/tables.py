@@ -245,13 +245,16 @@ def map_unit(name: str) -> str:
 
 def value_columns(name: str, value: Type) -> tuple[Column, ...]:
     """The columns of a map's values, which have the map's name (``@lat``, ``@lat.count``)."""
-    parts: list[tuple[str, Type]]
+    unit = map_unit(name)
+    parts: list[tuple[str, Type, str]]
     if isinstance(value, Stats):
-        parts = [("count", UINT64), ("average", INT64), ("total", INT64)]
+        parts = [("count", UINT64, ""), ("average", INT64, unit), ("total", INT64, unit)]
     elif isinstance(value, Hist | LHist):
-        parts = [("min", INT64), ("max", INT64), ("count", UINT64)]
+        parts = [("min", INT64, unit), ("max", INT64, unit), ("count", UINT64, "")]
     elif isinstance(value, TSeries):
-        parts = [("start", Timestamp()), ("value", INT64)]
+        parts = [("start", Timestamp(), ""), ("value", INT64, unit)]
     else:
-        return TableSchema.of((name,), (value,)).columns
-    return tuple(Column(f"{name}.{part}", kind) for part, kind in parts)
+        columns = TableSchema.of((name,), (value,)).columns
+        # A map is named more freely than a column: @usecs, @nsecs.
+        return (replace(columns[0], unit=unit),) if len(columns) == 1 and columns[0].right else columns
+    return tuple(Column(f"{name}.{part}", kind, unit) for part, kind, unit in parts)

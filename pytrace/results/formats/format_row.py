@@ -84,6 +84,10 @@ class Format(msgspec.Struct, frozen=True):
     """Writes several snapshots as a series in time."""
     binary: bool = False
     """It is not written to terminals."""
+    adds: bool = False
+    """Readers add up the numbers of all maps, whatever they count."""
+    tables: bool = False
+    """Readers expect one table in a file: ``--folder`` writes a file for each."""
     options: tuple[FormatOption, ...] = ()
     library: str = ""
     """A module that the format needs and pytrace does not depend on."""

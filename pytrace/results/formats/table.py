@@ -6,12 +6,14 @@ A new format is a module of this package with a ``write`` (see :data:`format_row
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO
 
 import msgspec
+from msgspec.structs import replace
 
 from pytrace.core.diagnostics import TraceError, did_you_mean
+from pytrace.core.types import Count
 from pytrace.results.formats import about, firefox, folded, openmetrics, pprof, speedscope, svg, tabular, text_and_json
 from pytrace.results.formats.format_row import Content, Format, FormatOption, WriteOptions, content
 from pytrace.results.formats.portable_forms import Printers
@@ -38,7 +40,7 @@ FORMATS: tuple[Format, ...] = (
     Format("json", "the same as lines of JSON", (".json", ".jsonl"), _ALL, text_and_json.write_json),
     Format(
         "folded", "a line for each stack, for FlameGraph", (".folded",), _STACKS, folded.write,
-        differential=folded.differential,
+        differential=folded.differential, adds=True,
         options=(
             FormatOption("process", "of the keys beside stacks only the first string is shown, as root frame"),
             FormatOption("stacks", "keys beside stacks are not shown"),
@@ -72,14 +74,16 @@ FORMATS: tuple[Format, ...] = (
             FormatOption("width", "of the picture, in pixels: 1200 without it", "PIXELS"),
         ),
     ),
-    Format("csv", "tables by RFC 4180, as -f csv of a run prints them", (".csv",), _ALL, tabular.write_csv),
+    Format(
+        "csv", "tables by RFC 4180, as -f csv of a run prints them", (".csv",), _ALL, tabular.write_csv, tables=True
+    ),
     Format(
         "arrow", "one map or table, as Arrow IPC file", (".arrow", ".feather"), _ALL, tabular.write_arrow, binary=True,
-        options=(_ROWS,), library="pyarrow", extra="arrow",
+        options=(_ROWS,), library="pyarrow", extra="arrow", tables=True,
     ),
     Format(
         "parquet", "one map or table, as Parquet file", (".parquet",), _ALL, tabular.write_parquet, binary=True,
-        options=(_ROWS,), library="pyarrow", extra="arrow",
+        options=(_ROWS,), library="pyarrow", extra="arrow", tables=True,
     ),
     Format(
         "openmetrics", "metrics as text, which Prometheus reads", (".openmetrics", ".om"), _METRICS, openmetrics.write,
@@ -106,7 +110,7 @@ def named(name: str) -> Format:
         TraceError: there is none.
     """
     for row in FORMATS:
-        if row.name == name:
+        if row.name == name or f".{name}" == row.suffixes[-1] == ".jsonl":
             return row
     names = [row.name for row in FORMATS]
     hints = (*did_you_mean(name, names), "formats are " + ", ".join(names))
@@ -185,7 +189,7 @@ class Selection(msgspec.Struct, frozen=True):
 
     snapshot: SnapshotData
     left_out: tuple[str, ...]
-    """A sentence for each map that was left out because the format cannot show it."""
+    """A sentence for each map that was left out because the format cannot show it, and for what it mixes."""
 
 
 def select(snapshot: SnapshotData, row: Format, names: Sequence[str] = ()) -> Selection:
@@ -216,7 +220,24 @@ def select(snapshot: SnapshotData, row: Format, names: Sequence[str] = ()) -> Se
         costs=snapshot.costs,
         prints=tuple(item for item in snapshot.prints if item.map in fits),
     )
-    return Selection(part, tuple(_sentence(row, name, contents[name]) for name in wrong))
+    sentences = [_sentence(row, name, contents[name]) for name in wrong]
+    units = {
+        name: data.unit or ("samples" if isinstance(data.value, Count) else "") for name, data in part.maps.items()
+    }
+    if row.adds and len(set(units.values())) > 1:
+        shown = ", ".join(f"{name} ({unit})" if unit else name for name, unit in units.items())
+        sentences.append(f"readers of format {row.name} add up numbers of different kinds: {shown}; --map chooses one")
+    return Selection(part, tuple(sentences))
+
+
+def apart(snapshot: SnapshotData) -> Iterator[tuple[str, SnapshotData]]:
+    """Each map and each table of rows of *snapshot* alone, with the stem of a file name for it."""
+    for name, data in snapshot.maps.items():
+        prints = tuple(item for item in snapshot.prints if item.map == name)
+        yield name.removeprefix("@") or "at", replace(snapshot, maps={name: data}, tables=(), prints=prints)
+    for number, table in enumerate(snapshot.tables, 1):
+        stem = ALL_ROWS if len(snapshot.tables) == 1 else f"{ALL_ROWS}{number}"
+        yield stem, replace(snapshot, maps={}, tables=(table,), prints=())
 
 
 def _known(name: str, contents: dict[str, Content]) -> str:

@@ -92,6 +92,19 @@ def test_what_does_not_fit_is_left_out_and_told() -> None:
     assert table.select(whole, table.named("text"), ["rows"]).snapshot.tables == whole.tables
 
 
+def test_numbers_of_different_kinds_that_a_reader_adds_up_are_told() -> None:
+    samples = map_data("@s", USTACK, COUNT, {stack("f"): 1})
+    times = map_data("@wait_us", USTACK, types.Sum(), {stack("f"): 1})
+    folded = table.named("folded")
+    (sentence,) = table.select(snapshot(samples, times), folded).left_out
+    assert "add up numbers of different kinds: @s (samples), @wait_us (us)" in sentence
+    assert table.select(snapshot(samples, times), folded, ["s"]).left_out == ()
+    other = map_data("@t", USTACK, COUNT, {stack("f"): 1})
+    assert table.select(snapshot(samples, other), folded).left_out == ()
+    assert table.select(snapshot(samples, times), table.named("pprof")).left_out == ()
+    assert table.named("jsonl") is table.named("json")
+
+
 def test_what_cannot_be_shown_at_all_is_an_error_that_names_what_can() -> None:
     whole = snapshot(map_data("@s", USTACK, COUNT, {}), map_data("@h", None, types.Hist(), {None: {1: 2}}))
     with pytest.raises(TraceError, match=r"format folded cannot show @h \(histograms\)") as found:

@@ -104,6 +104,22 @@ def test_types(form: str) -> None:
     assert b'"host": "here"' in read.schema.metadata[b"pytrace"]
 
 
+@pytest.mark.parametrize("form", ["arrow", "parquet"])
+@pytest.mark.parametrize(
+    ("type_", "value", "with_unit"),
+    [
+        (types.Hist(), {3: 5}, {"@usecs.min", "@usecs.max"}),
+        (types.LHist(0, 10, 1), {3: 5}, {"@usecs.min", "@usecs.max"}),
+        (types.Stats(), (9, 3), {"@usecs.average", "@usecs.total"}),
+        (types.Sum(), 9, {"@usecs"}),
+        (types.Max(), 9, {"@usecs"}),
+    ],
+)
+def test_units_of_columns(form: str, type_: types.Type, value: object, with_unit: set[str]) -> None:
+    schema = arrow(snapshot(map_data("@usecs", None, type_, {None: value})), form).schema
+    assert {field.name for field in schema if (field.metadata or {}).get(b"unit") == b"us"} == with_unit
+
+
 def test_histograms_and_series() -> None:
     read = arrow(snapshot(map_data("@h", STRING, types.LHist(0, 20, 10), {"b": {0: 1, 2: 3}, "a": {3: 2}})))
     assert [tuple(row.values()) for row in read.to_pylist()] == [
