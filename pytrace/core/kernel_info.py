@@ -104,6 +104,23 @@ class TracepointField(msgspec.Struct, frozen=True):
     relative: bool = False
 
 
+class DefinedEvent(msgspec.Struct, frozen=True):
+    """A trace event that somebody has defined in tracefs (``perf probe``, ``uprobe_events``, ``kprobe_events`` …).
+
+    *letter* is the kind: ``p`` a probe, ``r`` one of returns; others are made of other events. *path* and *offset* are
+    the file and place of a user probe; else *path* is empty, and *function*, *module* and *offset* the kernel's.
+    *fetches* are the fields (``NAME=EXPRESSION:TYPE``, Documentation/trace/kprobetrace.rst).
+    """
+
+    definition: str
+    letter: str
+    path: str = ""
+    function: str = ""
+    module: str = ""
+    offset: int = 0
+    fetches: tuple[str, ...] = ()
+
+
 class FunctionPrototype(msgspec.Struct, frozen=True):
     """A kernel function as BTF describes it. *module* is ``vmlinux`` or the module that defines it."""
 
@@ -312,6 +329,9 @@ class KernelInfo(Protocol):
 
     def tracepoint_fields(self, category: str, event: str) -> tuple[TracepointField, ...] | None:
         """Fields of a tracepoint's record, the common ones (offset < 8) included."""
+
+    def defined_event(self, category: str, event: str) -> DefinedEvent | None:
+        """How somebody has defined a trace event; None for the kernel's own tracepoints."""
 
     def raw_tracepoints(self, pattern: str) -> list[tuple[str, str]]:
         """``(module, event)`` of raw tracepoints by ``*`` pattern; module ``vmlinux`` for the kernel proper."""

@@ -16,6 +16,7 @@ from pytrace.base import cgroups, kernel_files
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_facts import Question
 from pytrace.core.kernel_info import (
+    DefinedEvent,
     FunctionPrototype,
     IndirectFunction,
     KernelFunction,
@@ -327,6 +328,12 @@ class LiveKernel:
         self._ask("tracepoint_format", category, event)
         self._depend(fingerprints.tracepoint_fact(self.tracepoint_files.path, category, event))
         return self.tracepoint_files.fields(category, event)
+
+    def defined_event(self, category: str, event: str) -> DefinedEvent | None:
+        found = self.tracepoint_files.defined(category, event)
+        if found is not None:
+            self._depend(("never",))
+        return found
 
     def raw_tracepoints(self, pattern: str) -> list[tuple[str, str]]:
         self._ask("raw_tracepoints", pattern)

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_facts import Answer, Facts, Question
-from pytrace.core.kernel_info import FunctionPrototype, TracepointField
+from pytrace.core.kernel_info import DefinedEvent, FunctionPrototype, TracepointField
 from pytrace.core.types import Enum, Struct, Type
 from pytrace.runtime.btf.kernel import StatedTypes
 from pytrace.runtime.host.fingerprints import Fact
@@ -145,6 +145,10 @@ class StatedKernel(LiveKernel):
     def tracepoint_fields(self, category: str, event: str) -> tuple[TracepointField, ...] | None:
         answer = self._answer("tracepoint_format", category, event)
         return parse_format(answer[0], self._value_type, space_of(category)) if answer else None
+
+    def defined_event(self, category: str, event: str) -> DefinedEvent | None:
+        del category, event
+        return None
 
     def raw_tracepoints(self, pattern: str) -> list[tuple[str, str]]:
         self._ask_owners("rawtracepoint", pattern)

@@ -7,12 +7,16 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
+from pytrace.runtime.binaries.user_binary import UserBinaries
+from pytrace.runtime.host import tracefs
+from tests.support.compile import compiled
 from tests.support.machine import need
 from tests.support.patience import patience
 from tests.support.running import ROOT, Tracer
@@ -20,6 +24,11 @@ from tests.support.waiting import descendants, until
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
+TRACER = (sys.executable, "-m", "pytrace")
+EVENTFUL = """
+__attribute__((noinline)) int doubled(int n, const char *text) { __asm__ volatile(""); return n + n; }
+int main(void) { int sum = 0; for (int i = 0; i < 10; i++) sum += doubled(i, "word"); return sum == 0; }
+"""
 ROUNDS = 7
 NAME = f"usdt{os.getpid()}"
 """A program of this name is run by this test alone."""
@@ -115,3 +124,40 @@ def test_perf(traced: Path, tmp_path: Path) -> None:
         assert (status, said, counts(out)) == (0, "", {"u": ROUNDS, "g": ROUNDS, "t": 1})
     finally:
         subprocess.run([*perf, "probe", "-q", "-d", f"{group}:*"], check=True)
+
+
+def define(events: Path, line: str) -> None:
+    """Write to ``uprobe_events``, which cannot be sought in, as ``open()`` does to append."""
+    file = os.open(events, os.O_WRONLY | os.O_APPEND)
+    try:
+        os.write(file, line.encode())
+    finally:
+        os.close(file)
+
+
+def test_an_event_that_another_tracer_has_defined(tmp_path: Path) -> None:
+    """``perf probe`` defines such events; the kernel refuses programs of tracepoints there."""
+    need("uprobe")
+    program = compiled(tmp_path, "defines", EVENTFUL, "-O1")
+    offset = next(item.offset for item in UserBinaries().symbols(str(program), "doubled"))
+    group = f"others{os.getpid()}"
+    place = f"{program}:{offset:#x}"
+    lines = {"in": f"p:{group}/in {place} n=%di:s32 text=+0(%si):string", "out": f"r:{group}/out {place} got=$retval"}
+    events = Path(tracefs.root(), "uprobe_events")
+    if not os.access(events, os.W_OK):
+        pytest.skip("this kernel has no uprobe_events (CONFIG_UPROBE_EVENTS)")
+    try:
+        for line in lines.values():
+            define(events, line)
+        text = (
+            f"tracepoint:{group}:in {{ @n = sum(args.n); @texts[str(args.text)] = count(); }}"
+            f"tracepoint:{group}:out {{ @got = sum(args.got); }}"
+        )
+        result = subprocess.run(
+            [*TRACER, "-e", text, "-c", str(program)], capture_output=True, text=True, timeout=patience(30), check=False
+        )
+        assert set(result.stdout.split("\n")) >= {"@n: 45", "@texts[word]: 10", "@got: 90"}, result
+    finally:
+        for name in lines:
+            with suppress(OSError):
+                define(events, f"-:{group}/{name}")

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 
 from pytrace.core.kernel_info import (
     NO_HEADERS,
+    DefinedEvent,
     FunctionPrototype,
     IndirectFunction,
     KernelFunction,
@@ -152,6 +153,7 @@ class RecordedKernel:
             ("/bin/app", "work"): (UserParameter("n", INT32, "di"), UserParameter("m", INT64, "sp+8"))
         }
     )
+    defined_events: dict[tuple[str, str], DefinedEvent] = field(default_factory=dict)
     implementations: dict[str, IndirectFunction] = field(default_factory=dict)
     goroutines: dict[str, int] = field(default_factory=dict)
     go_results: dict[tuple[str, str], UserParameter] = field(default_factory=dict)
@@ -238,6 +240,9 @@ class RecordedKernel:
 
     def tracepoint_fields(self, category: str, event: str) -> tuple[TracepointField, ...] | None:
         return self.events.get((category, event))
+
+    def defined_event(self, category: str, event: str) -> DefinedEvent | None:
+        return self.defined_events.get((category, event))
 
     def raw_tracepoints(self, pattern: str) -> list[tuple[str, str]]:
         return [("vmlinux", name) for name in sorted(self.raw) if fnmatchcase(name, pattern)]

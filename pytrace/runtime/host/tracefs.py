@@ -9,8 +9,9 @@ from functools import cached_property
 
 import msgspec
 
+from pytrace.base import kernel_files
 from pytrace.core.diagnostics import HiddenKernelError, TraceError
-from pytrace.core.kernel_info import TracepointField
+from pytrace.core.kernel_info import DefinedEvent, TracepointField
 from pytrace.core.types import BOOL, INT8, UINT8, VOID, AddressSpace, Array, Enum, Int, Pointer, String, Struct, Type
 from pytrace.runtime.host import fingerprints
 from pytrace.runtime.host.name_patterns import name_pattern
@@ -81,6 +82,37 @@ class Tracepoints:
             text = self.format(category, event)
             self._fields[key] = None if text is None else parse_format(text, self._lookup, space_of(category))
         return self._fields[key]
+
+    def defined(self, category: str, event: str) -> DefinedEvent | None:
+        """How somebody has defined an event; None for the kernel's own tracepoints."""
+        for line in self._definitions:
+            words = line.split()
+            if len(words) > 1 and words[0].partition(":")[2] == f"{category}/{event}":
+                return _definition(line, words)
+        return None
+
+    @cached_property
+    def _definitions(self) -> list[str]:
+        for names in (("dynamic_events",), ("uprobe_events", "kprobe_events")):
+            texts = [kernel_files.read_text(f"{self.path}/{name}") for name in names]
+            if any(texts):
+                return "\n".join(texts).splitlines()
+        return []
+
+
+_PLACE = re.compile(r"(?P<path>/.*):(?P<at>0x[0-9a-f]+)(?:\(.*\))?$")
+_FUNCTION = re.compile(r"(?:(?P<module>\w+):)?(?P<function>[A-Za-z_][\w.]*)(?:\+(?P<offset>\d+|0x[0-9a-f]+))?$")
+
+
+def _definition(line: str, words: list[str]) -> DefinedEvent:
+    letter = words[0][:1]
+    place, function = _PLACE.match(words[1]), _FUNCTION.match(words[1])
+    if letter in "pr" and place is not None:
+        return DefinedEvent(line, letter, place["path"], offset=int(place["at"], 16), fetches=tuple(words[2:]))
+    if letter in "pr" and function is not None:
+        offset = int(function["offset"] or "0", 0)
+        return DefinedEvent(line, letter, "", function["function"], function["module"] or "", offset, tuple(words[2:]))
+    return DefinedEvent(line, "")
 
 
 # ---------------------------------------------------------------------------------------------- format files

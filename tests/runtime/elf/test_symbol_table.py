@@ -51,7 +51,10 @@ def test_defined_functions_in_order_of_address(wide: bool) -> None:
     assert len(made) == 2
     assert made.addresses == [0x200, 0x300]
     assert made.names() == [b"chosen", b"later"]
-    assert [made.symbol(index) for index in range(2)] == [Symbol("chosen", 0x200, 16), Symbol("later", 0x300, 4)]
+    assert [made.symbol(index) for index in range(2)] == [
+        Symbol("chosen", 0x200, 16, indirect=True),
+        Symbol("later", 0x300, 4),
+    ]
 
 
 def test_symbols_of_all_types() -> None:

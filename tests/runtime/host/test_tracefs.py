@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from pytrace.core.kernel_info import DefinedEvent
 from pytrace.core.types import (
     BOOL,
     INT8,
@@ -108,3 +111,35 @@ def test_places_and_declarations(fields: dict[str, tracefs.TracepointField]) -> 
 def test_print_format_is_no_field() -> None:
     names = [item.name for item in tracefs.parse_format(FORMAT, _lookup, AddressSpace.KERNEL)]
     assert "fake" not in names
+
+
+DEFINITIONS = """\
+p:probe_app/work /bin/app:0x0000000000001040 n=%di:s32 text=+0(%si):string
+r16:probe_app/work__return /bin/my:app:0x1040(0x20) arg1=$retval
+p:kprobes/reads ext4:ext4_read+0x10
+r:kprobes/done vfs_read
+p:kprobes/raw 0xffffffff81000000
+e:eprobes/odd sched.sched_switch prev=$prev_pid
+s:woken u64 lat
+"""
+
+
+@pytest.mark.parametrize("names", [("dynamic_events",), ("uprobe_events", "kprobe_events")])
+def test_events_that_others_have_defined(tmp_path: Path, names: tuple[str, ...]) -> None:
+    lines = DEFINITIONS.splitlines(keepends=True)
+    for number, name in enumerate(names):
+        (tmp_path / name).write_text("".join(lines[number :: len(names)]))
+    events = tracefs.Tracepoints(str(tmp_path), lambda *_: None)
+    work = events.defined("probe_app", "work")
+    fetches = ("n=%di:s32", "text=+0(%si):string")
+    assert work == DefinedEvent(lines[0].rstrip(), "p", "/bin/app", offset=0x1040, fetches=fetches)
+    back, reads = events.defined("probe_app", "work__return"), events.defined("kprobes", "reads")
+    assert back is not None
+    assert (back.letter, back.path, back.offset) == ("r", "/bin/my:app", 0x1040)
+    assert reads is not None
+    assert (reads.letter, reads.function, reads.module, reads.offset) == ("p", "ext4_read", "ext4", 16)
+    for group, name in (("kprobes", "raw"), ("eprobes", "odd")):
+        other = events.defined(group, name)
+        assert other is not None
+        assert (other.letter, other.path, other.function) == ("", "", "")
+    assert events.defined("sched", "sched_switch") is None

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from pytrace.core.kernel_info import COMMON_FIELDS_END, FunctionPrototype, KernelInfo, TracepointField, UserParameter
+from pytrace.core.kernel_info import (
+    COMMON_FIELDS_END,
+    DefinedEvent,
+    FunctionPrototype,
+    KernelInfo,
+    TracepointField,
+    UserParameter,
+)
 from pytrace.core.probes.system_calls import Abi
 from pytrace.core.probes.targets import ENTER, TracepointTarget
 from pytrace.core.types import (
+    INT8,
     UINT64,
     VOID,
     AddressSpace,
@@ -151,6 +160,41 @@ def user_entry(
     members = None if parameters is None else args_struct(name, arguments)
     lost = tuple(f"args.{item.name}{dotted(part)}" for item in parameters or () for part in item.lost)
     return ProbeContext(arguments, members, ctx_type=registers(kernel), missing=tuple(missing), lost=lost)
+
+
+_FETCHED = (
+    r"(?P<name>\w+)=(?:(?P<memory>[+-]u?\d+|[+-]u?0x[0-9a-f]+)\(%(?P<base>\w+)\)|%(?P<register>\w+))"
+    r"(?::(?:(?P<sign>[usx])(?P<bits>8|16|32|64)|(?P<text>u?string)))?$"
+)
+"""A field of an event that somebody defined: a register, or memory at one (Documentation/trace/kprobetrace.rst)."""
+
+
+def defined_event(probe: str, event: DefinedEvent, kernel: KernelInfo) -> ProbeContext:
+    """The context at the place of an event that somebody defined: ``args`` has the fields that are in registers.
+
+    Or in memory at one; of a string it has the address.
+    """
+    arguments: list[ProbeArgument] = []
+    missing: list[str] = []
+    for text in event.fetches:
+        name, _, expression = text.partition("=")
+        if expression == "$retval" and event.letter == "r":
+            arguments.append(ProbeArgument(name, UINT64, ReturnValue()))
+            continue
+        match = re.match(_FETCHED, text)
+        if match is None:
+            missing.append(f"programs do not have this field of the event: {text}")
+            continue
+        offset = int((match["memory"] or "0").replace("u", ""), 0)
+        register = match["base"] or match["register"]
+        memory = match["base"] is not None and match["text"] is None
+        size, signed = int(match["bits"] or 64) // 8, match["sign"] == "s"
+        space = AddressSpace.USER if event.path or match["text"] == "ustring" else AddressSpace.KERNEL
+        type_ = Pointer(INT8, space) if match["text"] else Int(size, signed)
+        place = RegisterLocation(register, offset, memory, size, signed)
+        arguments.append(ProbeArgument(match["name"], type_, place))
+    members = args_struct(probe, tuple(arguments)) if arguments else None
+    return ProbeContext(tuple(arguments), members, ctx_type=registers(kernel), missing=tuple(missing))
 
 
 def dotted(member: str) -> str:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from pytrace.core.config import Config
 from pytrace.core.diagnostics import Diagnostics, did_you_mean
-from pytrace.core.kernel_info import FunctionPrototype, KernelFunction, KernelInfo, UsdtProbe
+from pytrace.core.kernel_info import DefinedEvent, FunctionPrototype, KernelFunction, KernelInfo, UsdtProbe
 from pytrace.core.numbers import parse_integer
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.probes.kinds import ProbeKind
@@ -105,7 +105,7 @@ class UserFunction(msgspec.Struct, frozen=True):
     """Its virtual address in the file."""
 
 
-Subject = KernelFunction | FunctionPrototype | UserFunction | UsdtProbe
+Subject = DefinedEvent | KernelFunction | FunctionPrototype | UserFunction | UsdtProbe
 
 
 class Match(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable
 
-from pytrace.core.kernel_info import FunctionPrototype, KernelFunction
+from pytrace.core.kernel_info import DefinedEvent, FunctionPrototype, KernelFunction
 from pytrace.core.numbers import parse_integer
 from pytrace.core.probes.kinds import FENTRY, FEXIT
 from pytrace.core.probes.targets import KernelFunctionTarget
@@ -229,6 +229,8 @@ class KernelProbe(Provider):
 
     def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:
         prototype = None
+        if isinstance(match.subject, DefinedEvent):
+            return contexts.defined_event(match.probe, match.subject, scope.kernel)
         if isinstance(match.subject, KernelFunction) and (uses.args or (match.kind.returns and "retval" in uses)):
             prototype = _prototype(match.subject, scope)
         if match.kind.returns:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Hashable
 
+from pytrace.core.kernel_info import DefinedEvent
+from pytrace.core.probes import kinds
 from pytrace.core.probes.system_calls import ABIS
 from pytrace.core.probes.targets import (
     BPF_FILE_SYSTEM,
@@ -12,8 +14,10 @@ from pytrace.core.probes.targets import (
     RAW_TRACEPOINT,
     SYSTEM_CALLS,
     IteratorTarget,
+    KernelFunctionTarget,
     RawTracepointTarget,
     TracepointTarget,
+    UserTarget,
 )
 from pytrace.core.source import Span
 from pytrace.frontend.ast.probe_context import ProbeContext
@@ -43,16 +47,20 @@ class Tracepoint(Provider):
         events = scope.kernel.tracepoints(category.text, event.text)
         if not events:
             self._missing(point, category, event, scope)
-        return [
-            Match(
-                point.kind,
-                f"{point.kind.name}:{group}:{name}",
-                TracepointTarget(group, name),
-                point.span,
-                wild=wild,
-            )
-            for group, name in events
-        ]
+        matches: list[Match] = []
+        for group, name in events:
+            probe = f"{point.kind.name}:{group}:{name}"
+            defined = scope.kernel.defined_event(group, name) if scope.attaching else None
+            if defined is None:
+                matches.append(Match(point.kind, probe, TracepointTarget(group, name), point.span, wild=wild))
+                continue
+            match = _defined(probe, defined, point.span)
+            if match is not None:
+                matches.append(match)
+            elif not wild:
+                message = f"{probe} is no tracepoint: programs cannot be attached to an event that was defined as"
+                scope.missing(f"{message} '{defined.definition}'", point.span)
+        return matches
 
     def _bad(self, point: Point, scope: Scope) -> list[Match]:
         if len(point.parts) == 1 and point.parts[0].text:
@@ -108,6 +116,21 @@ class Tracepoint(Provider):
         if matches[0].raw:
             return RAW_TRACEPOINT
         return "" if matches[0].call is None else SYSTEM_CALLS
+
+
+def _defined(probe: str, event: DefinedEvent, span: Span) -> Match | None:
+    """A probe at the place of an event that somebody defined; None where that is no probe.
+
+    The kernel gives programs at such an event the registers, not its record (``perf_event_set_bpf_prog``), so they are
+    attached to the place itself.
+    """
+    if event.path:
+        kind = kinds.known_kind(kinds.UPROBE if event.letter == "p" else kinds.URETPROBE)
+        return Match(kind, probe, UserTarget(event.path, event.offset), span, event)
+    if event.function:
+        kind = kinds.known_kind(kinds.KPROBE if event.letter == "p" else kinds.KRETPROBE)
+        return Match(kind, probe, KernelFunctionTarget(event.function, event.module, event.offset), span, event)
+    return None
 
 
 # fmt: off

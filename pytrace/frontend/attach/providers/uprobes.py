@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from pytrace.core.diagnostics import TraceError
-from pytrace.core.kernel_info import IndirectFunction, UserSymbol
+from pytrace.core.kernel_info import DefinedEvent, IndirectFunction, UserSymbol
 from pytrace.core.probes import instruction_starts
 from pytrace.core.probes.kinds import UPROBE
 from pytrace.core.probes.targets import UserTarget
@@ -288,6 +288,8 @@ class UserProbe(BinaryProvider):
 
     def context(self, match: Match, uses: Uses, scope: Scope) -> ProbeContext:
         function = match.subject
+        if isinstance(function, DefinedEvent):
+            return contexts.defined_event(match.probe, function, scope.kernel)
         assert isinstance(function, UserFunction), function
         strings = scope.config.max_strlen
         if "retval" in uses and match.exits and match.of(UserTarget).go:

@@ -5,9 +5,16 @@ from __future__ import annotations
 import pytest
 
 from pytrace.core.config import Config
-from pytrace.core.probes.targets import ITERATORS_OF_ONE_OBJECT, IteratorTarget, RawTracepointTarget
-from pytrace.core.types import INT32, AddressSpace, Pointer, String
-from pytrace.frontend.ast.probe_context import ContextField, DataLoc, Slot
+from pytrace.core.kernel_info import DefinedEvent
+from pytrace.core.probes.targets import (
+    ITERATORS_OF_ONE_OBJECT,
+    IteratorTarget,
+    KernelFunctionTarget,
+    RawTracepointTarget,
+    UserTarget,
+)
+from pytrace.core.types import INT8, INT32, UINT64, AddressSpace, Pointer, String
+from pytrace.frontend.ast.probe_context import ContextField, DataLoc, RegisterLocation, ReturnValue, Slot
 from tests.frontend.expanding import Expanded
 from tests.support.facts import TASK, RecordedKernel
 
@@ -82,3 +89,32 @@ def test_iterators_of_an_object_that_a_probe_cannot_name(name: str) -> None:
     assert Expanded(f"iter:{name} {{ }}").errors == [message]
     skipped = Expanded(f"iter:{name} {{ }} begin {{ }}", config=Config(missing_probes="warn"))
     assert skipped.warnings == [f"{message}; probe skipped"]
+
+
+FETCHES = ("n=%di:s32", "text=+8(%si):string", "deep=+0(+8(%si)):u64", "count=-16(%sp):u64")
+DEFINED = {
+    ("probe_app", "work"): DefinedEvent("p:probe_app/work …", "p", "/bin/app", offset=0x1040, fetches=FETCHES),
+    ("probe_app", "back"): DefinedEvent("r:…", "r", "/bin/app", offset=0x1040, fetches=("got=$retval",)),
+    ("kprobes", "reads"): DefinedEvent("p:kprobes/reads vfs_read", "p", function="vfs_read"),
+    ("eprobes", "odd"): DefinedEvent("e:eprobes/odd sched.sched_switch", ""),
+}
+
+
+def test_events_that_others_have_defined() -> None:
+    """They are probed where they are: the kernel has no record of theirs for programs."""
+    kernel = RecordedKernel(events=dict.fromkeys(DEFINED, ()), defined_events=DEFINED)
+    unit = Expanded("tracepoint:probe_app:work { print(args) }", kernel).unit
+    assert (unit.kind.name, unit.targets[0].probe) == ("uprobe", "tracepoint:probe_app:work")
+    assert unit.targets[0].place == UserTarget("/bin/app", 0x1040)
+    assert [(item.name, item.type, item.place) for item in unit.context.arguments] == [
+        ("n", INT32, RegisterLocation("di", size=4, signed=True)),
+        ("text", Pointer(INT8, AddressSpace.USER), RegisterLocation("si", 8)),
+        ("count", UINT64, RegisterLocation("sp", -16, True)),
+    ]
+    back = Expanded("tracepoint:probe_app:back { print(args.got) }", kernel).unit
+    assert (back.kind.name, back.context.arguments[0].place) == ("uretprobe", ReturnValue())
+    reads = Expanded("tracepoint:kprobes:reads { }", kernel).unit
+    assert (reads.kind.name, reads.targets[0].place) == ("kprobe", KernelFunctionTarget("vfs_read"))
+    (error,) = Expanded("tracepoint:eprobes:odd { }", kernel).errors
+    assert "defined as 'e:eprobes/odd sched.sched_switch'" in error
+    assert len(Expanded("tracepoint:*o*:* { }", kernel).names) == 3
