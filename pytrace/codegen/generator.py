@@ -9,12 +9,13 @@ from pytrace.codegen.analysis import (
     body_splitting,
     element_accesses,
     large_keys,
+    late_bodies,
     loop_bounds,
     stack_use,
 )
 from pytrace.codegen.analysis.shared_variables import all_variables, called_functions, shared_variables
 from pytrace.codegen.aot import layout_reliance, load_time_values
-from pytrace.codegen.emit import events, loops, memory
+from pytrace.codegen.emit import deferred_events, events, loops, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.program import Lowering, Program, Script
 from pytrace.codegen.ir import target
@@ -47,6 +48,7 @@ from pytrace.frontend.ast.typed_program import (
     KPROBE_SESSION,
     SESSION_IS_RETURN,
     CheckedProgram,
+    FunctionInfo,
     ProbeUnit,
     VariableInfo,
     location,
@@ -55,7 +57,7 @@ from pytrace.frontend.ast.typed_program import (
 _FIRST_OBJECT = 8
 """Offset of the object pointer in every ``struct bpf_iter__TYPE``, after the pointer to ``struct bpf_iter_meta``."""
 
-LOWERING = Lowering(expressions.evaluate, statements.block, emission, events.check_read)
+LOWERING = Lowering(expressions.evaluate, statements.block, emission, events.check_read, deferred_events.postpone)
 
 
 def generate(
@@ -108,28 +110,10 @@ def generate(
 
 
 def _program(script: Script, unit: ProbeUnit, number: int) -> None:
-    checked = script.checked
-    functions = called_functions(checked, unit.body)
-    cut = body_splitting.plan(checked, (unit.body, *(function.body for function in functions)))
-    away = all_variables if script.sparing else shared_variables
-    shared: set[VariableInfo] = set(away(checked, unit.body, cut))
-    for function in functions:
-        shared.update(away(checked, function.body, cut))
-        shared.update(function.parameters)
-    program = Program(script, unit, number, frozenset(shared), cut)
+    program, functions = _planned(script, unit, number)
     gates.prepare(program)
-    if script.element_maps:
-        program.inserted = script.inserted[unit.body]
-        program.repeated = {
-            read: earlier
-            for body in (unit.body, *(function.body for function in functions))
-            for read, earlier in element_accesses.repeated_reads(checked, body, script.element_maps).items()
-        }
-        program.read_again = frozenset(program.repeated.values())
-    limit = checked.config.max_loop_iterations
-    loop_bounds.refuse(checked, unit.body, limit)
-    if loop_bounds.most(checked, unit.body) > limit and script.kernel.feature("bpf_loop"):
-        program.loop_budget = program.scratch.allocate(loops.BUDGET)
+    if _may_be_late(script, program):
+        program.late = late_bodies.late_body(script.checked, unit)
     for function in functions:
         calls.generate(program, function)
         # A function's memory is not shared: it may be called while any other memory is in use.
@@ -138,6 +122,66 @@ def _program(script: Script, unit: ProbeUnit, number: int) -> None:
     script.layout.area(program.area, program.scratch.size)
     if program.sleeps:
         script.sleepable.add(unit.symbol)
+    if program.late_function:
+        _late(program)
+
+
+def _planned(script: Script, unit: ProbeUnit, number: int) -> tuple[Program, list[FunctionInfo]]:
+    """A program before its code, and the user functions that it calls."""
+    checked = script.checked
+    functions = called_functions(checked, unit.body)
+    bodies = (unit.body, *(function.body for function in functions))
+    cut = body_splitting.plan(checked, bodies)
+    away = all_variables if script.sparing else shared_variables
+    shared: set[VariableInfo] = set(away(checked, unit.body, cut))
+    for function in functions:
+        shared.update(away(checked, function.body, cut))
+        shared.update(function.parameters)
+    program = Program(script, unit, number, frozenset(shared), cut)
+    if checked.maps:
+        program.key_strings = late_bodies.strings_of_keys(bodies)
+    if script.element_maps:
+        program.inserted = script.inserted[unit.body]
+        program.repeated = {
+            read: earlier
+            for body in bodies
+            for read, earlier in element_accesses.repeated_reads(checked, body, script.element_maps).items()
+        }
+        program.read_again = frozenset(program.repeated.values())
+    limit = checked.config.max_loop_iterations
+    loop_bounds.refuse(checked, unit.body, limit)
+    if loop_bounds.most(checked, unit.body) > limit and script.kernel.feature("bpf_loop"):
+        program.loop_budget = program.scratch.allocate(loops.BUDGET)
+    return program, functions
+
+
+def _may_be_late(script: Script, program: Program) -> bool:
+    """Whether the script's bodies may run at the return of their calls: nothing counts its hits or stores a weight."""
+    free = script.ahead is None and script.sampling is None and not script.checked.objects
+    return free and not program.plan.long and script.kernel.feature("call_return")
+
+
+def _late(earlier: Program) -> None:
+    """The function that runs the body of a hit that was kept, and the one that has the body."""
+    script, unit = earlier.script, earlier.unit
+    program, _ = _planned(script, unit, earlier.index)
+    program.postponed = True
+    name = f"{earlier.late_function}_body"
+    b = script.module.function(name, ("*map", "*key", "*value"), unit.span)
+    e = Emitter(program, b, unit.span, 0, None, leave=_leave)
+    e.completing = True
+    with b.at_prologue():
+        e.kept = deferred_events.kept_context(e)
+    body = statements.after_predicates(e, unit.body)
+    _zero_shared(e)
+    value = e.run_block(body)
+    if not e.b.closed:
+        _leave(e, value)
+    e.finish()
+    script.layout.area(program.area, program.scratch.size)
+    b = script.module.function(earlier.late_function, ("*map", "*key", "*value"), unit.span)
+    deferred_events.run_kept(Emitter(program, b, unit.span, 0, None), name, earlier.index)
+    b.ret(0)
 
 
 def _entry(program: Program) -> None:
@@ -163,6 +207,10 @@ def _entry(program: Program) -> None:
         # The object is null in the final call of an iterator (Documentation/bpf/bpf_iterators.rst).
         e.end_early(e.b.truth(e.launder(e.b.load(e.b.offset(e.context, _FIRST_OBJECT)))))
     gates.sample(e)
+    if program.late is not None and program.late.ahead:
+        deferred_events.read_ahead(
+            e, [(e.number(address), e.type(node).size) for node, address in program.late.ahead]
+        )
     body = statements.after_predicates(e, unit.body)
     gates.limit(e)
     _zero_shared(e)

@@ -22,6 +22,7 @@ from pytrace.core.event_layout import EventLayout
 from pytrace.core.manifest import PENDING, MapType, Target
 from pytrace.core.probes.kinds import FENTRY, FEXIT, KPROBE, KRETPROBE, RAWTRACEPOINT, TRACEPOINT
 from pytrace.core.probes.targets import ENTER, RawTracepointTarget, TracepointTarget
+from pytrace.frontend.ast.probe_context import ContextField, ProbeArgument
 
 ENTRIES = 64
 """Events that may wait at the same time: one for each call that has not returned."""
@@ -45,6 +46,10 @@ _FIRST_FORM = f"{_SCHEDULE}_impl"
 _PARAMETERS: tuple[str, ...] = ("task_struct", "bpf_task_work", "void *", "map callback")
 _MM, _ADDRESSES = 8, 16
 """Offsets in the map's values of the address space and of the strings; the event follows."""
+_RECORD = 8
+"""Programs may read a tracepoint's record from here on (``tp_prog_is_valid_access``, kernel/trace/bpf_trace.c)."""
+_KEPT = 16
+"""Offset in the map's values of what is kept of the context of a hit whose body was postponed."""
 
 _NOEXIST = 1
 _NOWHERE = 1
@@ -132,6 +137,71 @@ def defer(
     e.b.jump(on)
     e.b.start(on)
     return e.b.load(done)
+
+
+def postpone(e: Emitter) -> None:
+    """Keep the arguments of a system call until it returns, and end the program; go on where there is no room.
+
+    The body of :attr:`~pytrace.codegen.emit.program.Program.late` then runs in the program's ``late_function``.
+    """
+    late, script, unit = e.program.late, e.script, e.program.unit
+    assert late is not None
+    registers = script.kernel.struct("struct", "pt_regs") if unit.calls else None
+    room = registers.size if registers is not None else _record_size(late.arguments)
+    symbol = _map(e, (_KEPT + room + 7) & ~7, task_work=False)
+    if not e.program.late_function:
+        e.program.late_function = e.program.name("late")
+        script.returning.append((symbol, e.program.late_function))
+    number = [function for _, function in script.returning].index(e.program.late_function)
+    map_, key = global_pointer(symbol), e.cell
+    task = e.b.helper(helpers.GET_CURRENT_TASK)
+    e.b.store(e.b.add(task, number), key)
+    zeros = e.module.zeros((_KEPT + room + 7) & ~7)
+    error = e.b.helper(helpers.MAP_UPDATE_ELEM, map_, key, zeros, _NOEXIST)
+    with e.b.when(e.b.icmp("eq", e.b.fit(error, 32, signed=True), 0)):
+        value = e.b.helper(helpers.MAP_LOOKUP_ELEM, map_, key)
+        with e.b.unless(e.b.is_null(value)):
+            e.b.store(_address_space(e), e.b.offset(value, _MM))
+            if registers is not None:
+                source = e.launder(e.b.load(e.context))
+                e.b.helper(helpers.PROBE_READ_KERNEL, e.b.offset(value, _KEPT), room, source)
+            else:
+                for offset in range(_RECORD, room, 8):
+                    e.b.store(e.b.load(e.b.offset(e.context, offset)), e.b.offset(value, _KEPT + offset))
+            e.b.fetch("add", e.b.offset(global_pointer(SHARED), script.layout.place_waiting()), 1)
+            e.counter("unfinished", e.program.index)
+            e.leave(None)
+
+
+def read_ahead(e: Emitter, strings: Sequence[tuple[Number, int]]) -> None:
+    """Postpone the hit if a string (address, capacity) cannot be read: effects of the body precede its own read."""
+    for address, capacity in strings:
+        with e.temporaries():
+            error = e.b.helper(helpers.PROBE_READ_USER_STR, e.scratch(capacity), capacity, address)
+        with e.b.when(e.b.icmp("slt", error, 0), likely=False):
+            with e.b.when(e.b.truth(address)):
+                postpone(e)
+
+
+def _record_size(arguments: Sequence[ProbeArgument]) -> int:
+    """Bytes of a tracepoint's record up to the last of *arguments*, in words."""
+    ends = [item.place.offset + item.type.size for item in arguments if isinstance(item.place, ContextField)]
+    return (max(ends, default=8) + 7) & ~7
+
+
+def run_kept(e: Emitter, function: str, program: int) -> None:
+    """In the function of a kept hit: run its body, which *function* has, unless the memory is another one since."""
+    value = pointer_parameter("value")
+    same = e.b.icmp("eq", _address_space(e), e.b.load(e.b.offset(value, _MM)))
+    with e.b.when(same, likely=True):
+        e.b.call(function, [pointer_parameter("map"), pointer_parameter("key"), value])
+        e.counter("unfinished", program, -1)
+    e.b.helper(helpers.MAP_DELETE_ELEM, pointer_parameter("map"), pointer_parameter("key"))
+
+
+def kept_context(e: Emitter) -> Ptr:
+    """In the function that has the body of kept hits: the place of the registers, or the record."""
+    return e.b.offset(pointer_parameter("value"), _KEPT)
 
 
 def _schedule(e: Emitter, value: Ptr, map_: Ptr, callback: str, done: Ptr) -> None:

@@ -109,6 +109,8 @@ class Emitter:
         """The expression being evaluated, for reports of failed reads."""
         self.current_maps: dict[str, Ptr] = {}
         """The buffers in use of double-buffered maps."""
+        self.kept: Ptr | None = None
+        """What was kept of the context, where that of the hit is gone: registers of the call, or the record."""
         self.completing = False
         """Whether this completes an event of another program, beside which it runs."""
         self.task_work = False
@@ -235,7 +237,7 @@ class Emitter:
             weight = self.weight if self.program.weighted else None
             frame = self.b.alloca(32 if weight is not None else 16 if scratch is None else 24)
             with self.b.at_prologue():
-                self.b.store_pointer(CONTEXT, frame)
+                self.b.store_pointer(self.raw_context, frame)
                 self.b.store_pointer(base, self.b.offset(frame, 8))
                 if scratch is not None:
                     self.b.store_pointer(scratch, self.b.offset(frame, 16))
@@ -258,6 +260,8 @@ class Emitter:
     @property
     def raw_context(self) -> Ptr:
         """The context pointer, for helpers."""
+        if self.kept is not None:
+            return self.kept
         if self._entry:
             return CONTEXT
         if self._context is None:

@@ -13,6 +13,7 @@ import msgspec
 
 from pytrace.codegen.analysis.body_splitting import Plan
 from pytrace.codegen.analysis.large_keys import Words
+from pytrace.codegen.analysis.late_bodies import LateBody
 from pytrace.codegen.analysis.sampling import Plan as SamplingPlan
 from pytrace.codegen.aot.load_time_values import Ahead
 from pytrace.codegen.ir.ir_values import Number, Ptr, global_pointer
@@ -42,6 +43,8 @@ class Lowering(msgspec.Struct, frozen=True):
     """Returns the function that emits a builtin."""
     check_read: Callable[[Emitter, str, Number], None]
     """Reports the error code of a read helper, if such reports are enabled."""
+    postpone: Callable[[Emitter], None]
+    """Ends the program if the hit can be kept until its system call returns, else goes on."""
 
 
 class Script(msgspec.Struct, eq=False):
@@ -165,13 +168,22 @@ class Program(msgspec.Struct, eq=False):
     sleeps: bool = False
     """Whether the program calls helpers that sleep."""
     numbers: int = 0
+    late: LateBody | None = None
+    """How the body is postponed where a string cannot be read; None where it keeps its place."""
+    late_function: str = ""
+    """The function that runs the body of a hit that was kept, if the program keeps any."""
+    postponed: bool = False
+    """Whether this is the body of hits that were kept, which runs at the return of system calls."""
+    key_strings: frozenset[nodes.Node] = frozenset()
+    """The calls of ``str()`` whose texts are in keys: those that fail are counted."""
     python: PythonCall | None = None
     """The call of a Python function, in probes of these."""
 
     @property
     def area(self) -> str:
         """Name of the scratch area."""
-        return unit_area(self.unit)
+        # It may interrupt programs that the entry of the call cannot.
+        return f"own.late.{self.unit.symbol}" if self.postponed else unit_area(self.unit)
 
     @property
     def weighted(self) -> bool:

@@ -86,6 +86,8 @@ CALL_RESULT = 8
 
 def call_register(e: Emitter, offset: int, size: int = 8, *, signed: bool = False) -> I64:
     """The value at *offset* in the ``struct pt_regs`` of the system call, which the verifier knows by type."""
+    if e.kept is not None:
+        return e.b.load(e.b.offset(e.kept, offset), 8 * size, signed)
     return e.b.load(e.b.offset(e.b.pointer(e.b.load(e.context)), offset), 8 * size, signed)
 
 

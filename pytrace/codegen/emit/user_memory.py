@@ -54,7 +54,8 @@ def read(
     """Call a read helper. Returns its result.
 
     *most* is the maximum of *size*, where that is not a constant. Failures are reported if all helper errors are
-    enabled (``-k``). With ``mark_unreadable`` they are counted, and a string is :data:`UNREADABLE` then.
+    enabled (``-k``), and counted where the text is part of a map's key. With ``mark_unreadable`` all are counted, and a
+    string is :data:`UNREADABLE` then.
     """
     most = size if isinstance(size, int) else most
     user = helper in (helpers.PROBE_READ_USER, helpers.PROBE_READ_USER_STR)
@@ -66,11 +67,20 @@ def read(
         result = e.b.helper(helper, pointer, size, address)
         if user and may_sleep(e):
             result = _again(e, helper, pointer, size, address, most, result)
+    late = e.program.late
+    if user and late is not None and e.node in late.reads and e.depth == 0:
+        with e.b.when(e.b.icmp("slt", result, 0), likely=False):
+            with e.b.when(e.b.truth(address)):
+                e.script.lowering.postpone(e)
     if e.failed_reads is not None and helper is helpers.PROBE_READ_USER_STR:
         with e.b.when(e.b.icmp("slt", result, 0), likely=False):
             e.b.store(e.b.number(e.b.truth(address)), e.failed_reads)
         return result
     e.script.lowering.check_read(e, helper.symbol, result)
+    if e.node in e.program.key_strings and helper in _STRINGS and not e.checked.config.mark_unreadable:
+        with e.b.when(e.b.icmp("slt", result, 0), likely=False):
+            with e.b.when(e.b.truth(address)):
+                e.counter("unreadable", e.script.layout.site(helper.symbol, location(e.node.span)))
     if e.checked.config.mark_unreadable:
         result = _marked(e, helper, pointer, size, address, result)
     return result

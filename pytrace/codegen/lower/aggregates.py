@@ -275,7 +275,7 @@ def maps_name(node: nodes.MapRef | nodes.MapIndex) -> str:
 def assign(e: Emitter, target: nodes.Expr, call: nodes.Call | nodes.Identifier) -> None:
     """Assignment of an aggregation: ``@m = count()``."""
     info, keys = map_access.info_of(e, target)
-    e.contended = info.shared or contended(e.script, info)
+    e.contended = info.shared or e.program.postponed or contended(e.script, info)
     sample: Number = 0
     signed = True
     if isinstance(call, nodes.Call) and call.args:

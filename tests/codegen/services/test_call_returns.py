@@ -121,7 +121,7 @@ def test_memory_that_exec_replaced_is_not_read() -> None:
     ("script", "kernel"),
     [
         (f'{OPENS} {{ printf("%s", str(uptr(args.filename))); }}', NEITHER),
-        (f"{OPENS} {{ @[str(uptr(args.filename))] = count(); }}", KERNEL),
+        (f"{OPENS} {{ @[str(uptr(args.filename))] = nsecs; }}", KERNEL),
         (f'{OPENS} {{ printf("%s", comm); }}', KERNEL),
         ('tracepoint:sched:sched_switch { printf("%s", str(uptr(8))); }', KERNEL),
         ('kprobe:vfs_read { printf("%s", str(uptr(arg0))); }', KERNEL),
@@ -135,3 +135,32 @@ def test_files_that_run_elsewhere_have_no_program() -> None:
     script = f'{OPENS} {{ printf("%s", str(uptr(args.filename))); }}'
     assert programs(compiled(script, KERNEL)) == ["rawtracepoint:sys_exit"]
     assert programs(compiled(script, KERNEL, CompileOptions(ahead=True))) == []
+
+
+NAMED = "str(uptr(args.filename))"
+
+
+def test_a_body_runs_when_its_call_returns() -> None:
+    found = cold(f'$f = {NAMED}; if ($f == "/cold") {{ print((1, args.dfd)); }} @n++; printf("%d", args.dfd);')
+    found.run("", struct.pack("<QQqQ", 0, 0, 7, ADDRESS) + bytes(64))
+    assert (found.events, found.counts()["unfinished"]) == ([], 1)
+    found.arrived = True
+    found.run(COMPLETES)
+    assert [arguments for _, arguments in found.values()] == [[(1, 7)], [7]]
+    assert found.counts()["unfinished"] == 0
+    found.run(COMPLETES)
+    assert len(found.events) == 2
+
+
+def test_a_body_of_which_nothing_can_be_kept_runs_at_once() -> None:
+    found = cold(f'if ({NAMED} == "/cold") {{ print(1); }} else {{ print(2); }}')
+    for address in found.maps:
+        found.maps[address] = BpfMap(MapType.HASH, 8, found.maps[address].value_size, 0)
+    found.run("", RECORD)
+    assert [arguments for _, arguments in found.values()] == [[2]]
+
+
+def test_unreadable_keys_are_counted() -> None:
+    found = cold(f"@[{NAMED}] = nsecs;")
+    found.run("", RECORD)
+    assert found.counts()["unreadable"] == 1
