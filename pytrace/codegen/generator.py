@@ -317,6 +317,7 @@ def _manifest(script: Script, services: tuple[ProgramSpec, ...]) -> Manifest:
         objects=tuple(checked.objects),
         ahead=None if script.ahead is None else script.ahead.section(script.layout.copies),
         output_format=checked.output_format,
+        stack_layout=checked.stack_layout,
         sampling=gates.spec(script),
         limits=script.layout.limits(),
         random_words=script.layout.random_words(),

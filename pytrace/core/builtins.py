@@ -363,6 +363,11 @@ FUNCTIONS: tuple[Builtin, ...] = (
             _C, least=1, most=1, yields=True,
             example="profile:hz:99 { @[comm, ustack] = count(); }\n"
                     'begin { if comptime getopt("folded") { output_format("folded:ordered"); } }'),
+    Builtin("stack_layout", "meta", "stack_layout(const string word)",
+            "In text, maps with stacks as keys print as in bcc's tools: names of frames, other members, the value; "
+            "equal ones are joined, the 20 largest are last. Words: names, lines, offsets (shown, too), all (not 20).",
+            _C, least=1, most=1, yields=True,
+            example='profile:hz:99 { @[kstack, ustack, comm, pid] = count(); }\nbegin { stack_layout("names"); }'),
     Builtin("default_str_length", "meta", "default_str_length()", "The configured `max_strlen`.", _C,
             example="begin { print(default_str_length()); }"),
     Builtin("config", "meta", "config, config() or config(const string key)",

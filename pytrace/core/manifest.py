@@ -417,6 +417,8 @@ class Manifest(msgspec.Struct, frozen=True):
     """Set in ahead-of-time files."""
     output_format: str = ""
     """The format of ``output_format()``; a run without ``-f`` is written in it."""
+    stack_layout: tuple[str, ...] = ()
+    """The words of ``stack_layout()``: how text shows maps whose keys have stacks; empty: as bpftrace does."""
     sampling: Sampling | None = None
     """Set when programs may be sampled."""
     limits: RateLimits | None = None

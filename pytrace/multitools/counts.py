@@ -67,22 +67,29 @@ def _stackcount(options: Options, kernel: KernelInfo) -> Translation:
     if folded and interval:
         hints = ("leave -i out, or use --save-every, which saves what later becomes flame graphs",)
         raise TraceError("--folded writes the stacks of the whole run, -i wants parts of it", hints=hints)
-    key = ", ".join([*_process(options, folded=folded), *_stacks(options, pattern.target, folded=folded)])
+    process, stacks = _process(options), _stacks(options, pattern.target, folded=folded)
+    key = ", ".join([*process, *stacks] if folded else [*stacks, *process])
     count = probe([pattern.point], [f"@stacks[{key}] = count();"], [options.cpu_condition()])
     stamps = stamp(wanted=options.flag("timestamp"))
     show = outputs(interval, options.number("duration"), [*stamps, "print_clear(@stacks);"]) if interval else ""
     if stamps and not interval:
         show = block("end", stamps)
     arguments = options.run_arguments(pattern.filter) + (("--format", "folded") if folded else ())
-    notes = ("-s has no effect here: offsets are always shown",) if options.flag("offset") else ()
-    text = script(config(own_output=bool(interval), user_stacks="ustack" in key), count, show)
-    return Translation(text, arguments, notes)
+    layout = "" if folded else block("begin", [f'stack_layout("{word}");' for word in _layout(options)])
+    text = script(config(own_output=bool(interval), user_stacks="ustack" in key), count, show, layout)
+    return Translation(text, arguments)
 
 
-def _process(options: Options, *, folded: bool) -> list[str]:
+def _layout(options: Options) -> list[str]:
+    """The words of ``stack_layout()``."""
+    words = {"offset": "offsets", "offsets": "offsets", "lines": "lines", "all": "all"}
+    return ["names", *dict.fromkeys(word for flag, word in words.items() if options.flag(flag))]
+
+
+def _process(options: Options) -> list[str]:
     if not options.flag("perpid"):
         return []
-    return ["comm", "pid"] if folded else ["pid", "comm"]
+    return ["comm", "pid"]
 
 
 def _stacks(options: Options, target: TraceTarget, *, folded: bool) -> list[str]:
@@ -106,7 +113,10 @@ STACKCOUNT = MultiTool(
         common.PID, common.CPU, common.INTERVAL,
         ScriptOption(("D", "duration"), 0, "stop after SECONDS", "SECONDS", type="interval"),
         common.TIMESTAMP, common.REGEXP,
-        ScriptOption(("s", "offset"), False, "accepted; offsets are always shown"),
+        ScriptOption(("s", "offset"), False, "offsets in functions, as --offsets"),
+        ScriptOption(("all",), False, "all stacks, not the 20 with the largest counts"),
+        ScriptOption(("lines",), False, "files and lines of functions, too: stacks that differ by them stand apart"),
+        ScriptOption(("offsets",), False, "offsets in functions, too: stacks that differ by them stand apart"),
         ScriptOption(("P", "perpid"), False, "by process: the process id and the command are part of the key"),
         ScriptOption(("K", "kernel-stacks-only"), False, "only the kernel's part of stacks"),
         ScriptOption(("U", "user-stacks-only"), False, "only the user part of stacks"),

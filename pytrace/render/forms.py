@@ -157,6 +157,15 @@ class TextForms(ByType[Form]):
         """As :meth:`form`, for very many stacks at one moment."""
         return self.escaping(type_, for_any(self.names.many_stacks(type_, self.indent)))
 
+    def frames(self, type_: types.Stack, *, lines: bool, offsets: bool) -> Callable[[Never], list[bytes]]:
+        """The names of a stack's functions (:meth:`pytrace.render.names.ValueNames.frames`)."""
+        names = self.names.frames(type_, lines=lines, offsets=offsets)
+        if not self.printable:
+            return names
+        from pytrace.base import control_characters  # only on terminals
+
+        return lambda value: [control_characters.printable(name) for name in names(value)]
+
     @property
     def indent(self) -> bytes:
         """The beginning of the lines of frames."""
@@ -165,8 +174,22 @@ class TextForms(ByType[Form]):
     def key(self, type_: types.Type) -> Form:
         """The form of a map key: tuples without their parentheses."""
         if isinstance(type_, types.Tuple):
-            return for_any(text.joined_members([self.form(member) for member in type_.members], self.comma))
-        return self.form(type_)
+            return for_any(text.joined_members([self._key_member(member) for member in type_.members], self.comma))
+        return self._key_member(type_)
+
+    def _key_member(self, type_: types.Type) -> Form:
+        return self.form(type_) if self.compact else key_form(type_, self.form(type_))
+
+
+NO_STACK = b"no stack"
+"""An empty stack in a key; its own text is an empty line."""
+
+
+def key_form(type_: types.Type, form: Form) -> Form:
+    """The *form* of a member of a key: an empty stack has a word, as only frames stand on lines of their own."""
+    if not isinstance(type_, types.Stack):
+        return form
+    return lambda value: NO_STACK if (shown := form(value)) == b"\n" else shown
 
 
 class JsonForms(ByType[Form]):

@@ -114,6 +114,9 @@ class ValueNames(Protocol):
     def many_stacks(self, type_: Stack, indent: bytes = ...) -> Callable[[Never], bytes]:
         """As :meth:`stack`, for very many of them at one moment."""
 
+    def frames(self, type_: Stack, /, *, lines: bool, offsets: bool) -> Callable[[Never], list[bytes]]:
+        """The names of a stack's functions, the innermost first, with files and lines and with offsets if wanted."""
+
 
 class Names:
     """Resolves what values refer to. *strings* is the manifest's string table."""
@@ -181,6 +184,32 @@ class Names:
         if type_.mode is StackMode.BUILD_ID or type_.mode.one_line:
             return self.stack(type_, indent)
         return _stack_text(lru_cache(_REMEMBERED)(self._lines(type_, indent)), indent)
+
+    def frames(self, type_: Stack, /, *, lines: bool, offsets: bool) -> Callable[[Never], list[bytes]]:
+        """The names of a decoded stack's functions, the innermost first.
+
+        Of a mode with a text of its own, its lines.
+        """
+        if type_.mode is not StackMode.BPFTRACE:
+            whole = self.stack(type_, b"")
+            return lambda value: [line.strip() for line in whole(value).split(b"\n") if line.strip()]
+        functions = lru_cache(_REMEMBERED)(self._user_frames if type_.user else self._kernel_frames)
+
+        def texts(value: tuple[int, tuple[int, ...], int]) -> list[bytes]:
+            process, addresses, error = value
+            if why := _unread(error):
+                return [os.fsencode(f"[no stack: {why}]")]
+            return [
+                line
+                for address, inner in zip(addresses, (None, *addresses), strict=False)
+                for line in (
+                    [TRUNCATED_NAME.encode()]
+                    if address == TRUNCATED
+                    else frame_names(functions(process, address, inner), address, lines=lines, offsets=offsets)
+                )
+            ]
+
+        return texts
 
     def _lines(self, type_: Stack, indent: bytes) -> Callable[[int, int, int | None], bytes]:
         """``line(process, frame, inner)``, where *inner* is the frame before.
@@ -297,6 +326,16 @@ def symbol_lines(frames: Sequence[Frame], address: int, indent: bytes, perf: boo
     if len(frames) == 1:
         return one(frames[0], address, indent)
     return b"".join(one(frame, address, indent) for frame in frames)
+
+
+def frame_names(frames: Sequence[Frame], address: int, *, lines: bool, offsets: bool) -> list[bytes]:
+    """The functions at one place of a stack, inlined ones first: names, if wanted with offsets and source lines."""
+    named = []
+    for frame in frames:
+        spot = _spot(frame) if offsets else frame.name
+        place = f" ({frame.file}:{frame.line})" if lines and frame.file else ""
+        named.append(os.fsencode(f"{spot}{place}") if frame.name else _unnamed(frame, address))
+    return named or [b"0x%x" % address]
 
 
 def _plain_line(frame: Frame, address: int, indent: bytes) -> bytes:

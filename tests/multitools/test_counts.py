@@ -87,7 +87,7 @@ def test_mistakes() -> None:
         ("vfs_read", {"delimited": True}, 'kstack, "--", ustack'),
         ("vfs_read", {"delimited": True, "python": True}, 'kstack, "--", pystack'),
         ("/bin/app:work", {"python": True}, "pystack"),
-        ("vfs_read", {"perpid": True}, "pid, comm, kstack, ustack"),
+        ("vfs_read", {"perpid": True}, "kstack, ustack, comm, pid"),
         ("vfs_read", {"perpid": True, "folded": True, "delimited": True}, "comm, pid, kstack, ustack"),
     ],
 )
@@ -106,7 +106,11 @@ def test_words_of_the_run_of_stackcount() -> None:
     made = translate("stackcount", pattern="vfs", regexp=True, pid="3", duration=4, folded=True, offset=True)
     assert made.arguments[:4] == ("--pid", "3", "--duration", "4")
     assert made.arguments[-2:] == ("--format", "folded")
-    assert "-s" in made.notes[0]
+    assert "stack_layout" not in made.text
+    shown = translate("stackcount", pattern="vfs", regexp=True, offset=True, all=True)
+    assert [word for word in ("names", "offsets", "all", "lines") if f'stack_layout("{word}");' in shown.text] == [
+        "names", "offsets", "all",
+    ]  # fmt: skip
 
 
 def test_mistakes_of_stackcount() -> None:

@@ -228,6 +228,8 @@ class Run(msgspec.Struct, dict=True):
     requests: EndRequests = msgspec.field(default_factory=EndRequests)
     reader: FakeReader = msgspec.field(default_factory=FakeReader)
     messages: bytes = b""
+    layout: tuple[str, ...] = ()
+    """The words of ``stack_layout()``."""
     _made: Renderer | None = None
 
     def event(self, handler: str, kinds: Iterable[types.Type] = (), /, **static: Any) -> int:
@@ -277,7 +279,9 @@ class Run(msgspec.Struct, dict=True):
     @property
     def renderer(self) -> Renderer:
         if self._made is None:
-            manifest = Manifest((), tuple(self.maps), tuple(self.specs), self.strings, self.config)
+            manifest = Manifest(
+                (), tuple(self.maps), tuple(self.specs), self.strings, self.config, stack_layout=self.layout
+            )
             self.output = _Kept(self)
             self._made = Renderer(
                 manifest, self.output, self.symbols, self.reader, Clock(), self.options,

@@ -162,7 +162,7 @@ def test_objects_of_ruby(tool: Tool, folder: Path) -> None:
 @pytest.mark.tool("uobjnew")
 def test_sizes_of_malloc(tool: Tool, programs: Path) -> None:
     needs("uprobe")
-    run = tool("uobjnew", "-l", "c", "-C", 1, command=f"{programs}/leaks 70 30 1717 < /dev/null")
+    run = tool("uobjnew", "-l", "c", "-C", 1, command=f"{programs}/leaks 70 30 1717")
     found = [row for row in run.rows if row["TYPE"] == "block size 1717"]
     assert [(row["ALLOCS"], row["BYTES"]) for row in found] == [(100, 171700)]
     assert len(run.rows) == 1

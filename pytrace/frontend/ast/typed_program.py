@@ -288,6 +288,8 @@ class CheckedProgram(msgspec.Struct, eq=False):
     """Every source, the script first."""
     output_format: str = ""
     """The format of ``output_format()``."""
+    stack_layout: tuple[str, ...] = ()
+    """The words of all ``stack_layout()``."""
     provenance: bool = False
     """Whether events carry their provenance, the probe that sent them (``CompileOptions.provenance``)."""
 

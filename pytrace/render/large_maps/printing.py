@@ -14,6 +14,7 @@ import msgspec
 
 from pytrace.core import types
 from pytrace.render import histogram
+from pytrace.render.forms import key_form
 from pytrace.render.large_maps.sorted_entries import (
     Block,
     Entry,
@@ -105,7 +106,7 @@ def _key_parts(view: MapView, decoders: Decoders) -> list[bytes | Cell]:
     parts: list[bytes | Cell] = []
     for member, offset in members:
         plain = number_cell(member, offset, decoders)
-        parts += [texts.comma, plain or cell(member, offset, decoders, _many(texts, member))]
+        parts += [texts.comma, plain or cell(member, offset, decoders, key_form(member, _many(texts, member)))]
     return [view.label, b"[", *parts[1:]]
 
 

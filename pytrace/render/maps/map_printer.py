@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pytrace.core.manifest import MapSpec
     from pytrace.render.forms import JsonForms, TextForms
     from pytrace.render.large_maps.printing import LargeMap
+    from pytrace.render.maps.stack_layout import StackLayout
     from pytrace.render.text import Form
 
 
@@ -225,8 +226,10 @@ class MapView(MapPrinter):
         jsons: JsonForms,
         large: Callable[[MapView, Block, Shown], LargeMap | None] | None = None,
         marks: Mapping[str, str] | None = None,
+        layout: StackLayout | None = None,
     ) -> None:
         super().__init__(spec.name, spec.key, spec.value, texts, jsons, marks)
+        self._layout = layout if layout is not None and layout.applies(spec.key) else None
         self.spec = spec
         self.decoders = decoders
         self._reader = reader
@@ -413,11 +416,25 @@ class MapView(MapPrinter):
     def text_parts(self, shown: Shown | None = None, *, always: bool = False) -> Iterator[bytes]:
         """As :meth:`text`, a part at a time."""
         shown = shown or Shown()
+        if self._layout is not None:
+            yield self._in_layout(self._layout, shown)
+            return
         entries = self._scalar(shown, always) if self._key is None else self._sorted(shown, self._key)
         if isinstance(entries, list):
             yield self.entries_text(entries, shown)
         else:
             yield from entries.text()
+
+    def _in_layout(self, layout: StackLayout, shown: Shown) -> bytes:
+        """The text of a map whose key has a stack."""
+        assert self.spec.key is not None
+        found = self.entries(Shown(order=shown.order, clear=shown.clear))
+        entries = layout.merged(self.spec.key, self.value_type, found, self.texts)
+        if "key" not in shown.order:
+            self.sort(entries, shown.order)
+        title = self.label + b":\n" if self.mark and entries else b""
+        value = self._form(shown, entries)
+        return title + layout.text(entries, value, shown.top, bucketed=self._merging.bucketed)
 
     def json(self, shown: Shown | None = None, *, always: bool = False) -> bytes:
         """The map as one line of JSON, empty when there is nothing to show."""

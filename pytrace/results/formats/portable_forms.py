@@ -17,6 +17,7 @@ from pytrace.render.forms import JsonForms, Restored, TextForms
 from pytrace.render.maps.map_printer import Entry, MapPrinter
 from pytrace.render.names import (
     build_id_line,
+    frame_names,
     frame_word,
     joined_words,
     no_stack,
@@ -74,6 +75,20 @@ class PortableNames:
         return text
 
     many_stacks = stack
+
+    def frames(self, _type: types.Stack, /, *, lines: bool, offsets: bool) -> Callable[[StackTrace], list[bytes]]:
+        """The names of a stack's functions, the innermost first."""
+
+        def texts(value: StackTrace) -> list[bytes]:
+            if value.error:
+                return [no_stack(b"", value.error).strip()]
+            return [
+                line
+                for frame in value.frames
+                for line in frame_names((frame,), frame.address, lines=lines, offsets=offsets)
+            ]
+
+        return texts
 
 
 def rows_of(snapshot: SnapshotData, table: Table) -> Iterator[tuple[Portable, ...]]:

@@ -302,8 +302,25 @@ def _skboutput(context: Context, spec: EventSpec) -> RunHandler:
 def _runtime_error(context: Context, spec: EventSpec) -> RunHandler:
     if not context.options.warnings:
         return _nothing()
-    text = messages.RUNTIME_ERRORS[spec.static_part(RuntimeFailure).kind].encode()
-    return each(lambda _data, _offset: context.located("WARNING", "runtime_error", text, spec))
+    kind = spec.static_part(RuntimeFailure).kind
+    text = messages.RUNTIME_ERRORS[kind].encode()
+    counted = kind in _COUNTED_STACKS and not context.output.json
+    if counted and context.options.tool:
+        # Its place is in the tool's own macros.
+        return _nothing()
+    told = False
+
+    def handle(_data: bytes, _offset: int) -> None:
+        nonlocal told
+        if not (counted and told):
+            context.located("WARNING", "runtime_error", text, spec)
+        told = True
+
+    return each(handle)
+
+
+_COUNTED_STACKS = ("kernel_stack", "user_stack")
+"""Failures that are told once for each place in text: the end has their numbers."""
 
 
 def _helper_error(context: Context, spec: EventSpec) -> RunHandler:

@@ -15,6 +15,7 @@ from pytrace.runtime.abi.syscalls import can_sort_records, sort_records
 
 if TYPE_CHECKING:
     from pytrace.render.large_maps.printing import LargeMap
+    from pytrace.render.maps.stack_layout import StackLayout
     from pytrace.runtime.capture.prints import PrintKeeper
     from pytrace.runtime.output.context import Context
     from pytrace.runtime.output.heat_output import HeatOutput
@@ -40,9 +41,19 @@ class MapOutput:
             context = self._context
             texts = context.raw_texts if self._output.csv else context.texts  # tables have escapes of their own
             view = self._views[name] = MapView(
-                spec, self._reader, context.decoders, texts, context.jsons, large_map, context.state.marks
+                spec, self._reader, context.decoders, texts, context.jsons, large_map, context.state.marks, self._layout
             )
         return view
+
+    @cached_property
+    def _layout(self) -> StackLayout | None:
+        """The layout of maps with stacks, where the script asks for one."""
+        words = self._context.manifest.stack_layout
+        if not words:
+            return None
+        from pytrace.render.maps.stack_layout import StackLayout  # few scripts ask
+
+        return StackLayout.of(words)
 
     def printer(self, static: PrintedMap) -> Callable[[], bytes]:
         """The text of ``print()`` of a map."""

@@ -297,6 +297,12 @@ def test_the_format_that_a_script_asks_for() -> None:
     assert not analyse(text.format("1 == 2")).checked().output_format
 
 
+def test_the_layout_of_stacks_that_a_script_asks_for() -> None:
+    text = 'begin {{ stack_layout("names"); if comptime ({0}) {{ stack_layout("all"); }} stack_layout("names"); }}'
+    assert analyse(text.format("1 == 1")).checked().stack_layout == ("names", "all")
+    assert analyse(text.format("1 == 2")).checked().stack_layout == ("names",)
+
+
 def test_comptime_branch_is_pruned_before_typing() -> None:
     program = analyse('begin { if comptime (is_str("a")) { print(1); } else { print($nothing); } }').checked()
     assert len(program.event_list) == 1

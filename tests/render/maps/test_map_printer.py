@@ -152,6 +152,69 @@ def types_spec(name: str, kind: types.Type) -> Any:
     return MapSpec(name, "", "global", None, kind, 1)
 
 
+def test_an_empty_stack_in_a_key_is_a_word() -> None:
+    run = Run(symbols=Symbols({1: [Frame("f", 2)]}))
+    run.keyed("@", Stack(False, 4), Count(), {(0, (), 0): [1]})
+    key = Tuple((Stack(False, 4), Stack(False, 4), String(16)))
+    run.keyed("@t", key, Count(), {((0, (), 0), (0, (1,), 0), b"a"): [1]})
+    run.renderer.print_maps()
+    assert run.printed() == b"\n\n@[no stack]: 1\n@t[no stack, \n        f+2\n, a]: 1\n"
+
+
+def layout(run: Run, *words: str, **static: Any) -> str:
+    """The text of ``print(@)`` of a script with ``stack_layout()``."""
+    identity = run.event("print_map", map="@", **static)
+    run.layout = words
+    run.send(identity)
+    return run.printed_text()
+
+
+def sampled() -> Run:
+    symbols = Symbols({
+        1: [Frame("leaf", 2, file="a.py", line=3)], 2: [Frame("leaf", 9, file="a.py", line=7)],
+        3: [Frame("small", 1, inlined=True), Frame("main", 4)],
+    })  # fmt: skip
+    run = Run(symbols=symbols)
+    key = Tuple((Stack(False, 4), Stack(True, 4), String(16), INT64))
+    entries = {
+        ((0, (), 0), (5, (number, 3), 0), b"work", 5): [count] for number, count in ((1, 3), (2, 4), (3, 1))
+    }
+    run.keyed("@", key, Count(), entries)
+    return run
+
+
+def test_stacks_in_the_layout_of_bcc() -> None:
+    last = "    small\n    main\n"
+    assert layout(sampled(), "names") == (
+        f"    small\n    main\n{last}    -                work (5)\n        1\n\n"
+        f"    leaf\n{last}    -                work (5)\n        7\n\n"
+    )
+    shown = layout(sampled(), "names", "lines", "offsets", top=1)
+    assert shown == "    leaf+9 (a.py:7)\n    small\n    main+4\n    -                work (5)\n        4\n\n"
+
+
+def test_the_largest_stacks_are_last_and_the_rest_is_counted() -> None:
+    def summed() -> Run:
+        run = Run(symbols=Symbols({number: [Frame(f"f{number}", 1)] for number in range(1, 31)}))
+        run.keyed("@", Stack(True, 4), Sum(True), {(1, (number,), 0): [number] for number in range(1, 31)})
+        return run
+
+    text = layout(summed(), "names")
+    # 1 to 10 are left out: 55 of 465.
+    assert text.startswith("(10 of 30 stacks are left out, with 11.8% of the sum; --all shows them)\n\n    f11\n")
+    assert text.endswith("    f30\n        30\n\n")
+    assert layout(summed(), "names", "all").count("\n\n") == 30
+
+
+def test_histograms_of_stacks_are_joined() -> None:
+    run = Run(symbols=Symbols({1: [Frame("f", 1)], 2: [Frame("f", 2)]}))
+    key = Tuple((Stack(True, 4), String(8)))
+    run.bucketed("@", key, Hist(), {((1, (number,), 0), b"disk"): {bucket(5, 0): number} for number in (1, 2)})
+    text = layout(run, "names")
+    assert text.startswith("    f\n    -                disk\n[")
+    assert " 3 |@" in text
+
+
 def test_stack_and_tuple_keys() -> None:
     symbols = Symbols({1: [Frame("f g", 2)], 2: [Frame("h", 3)]})
     stack = Stack(False, 4)

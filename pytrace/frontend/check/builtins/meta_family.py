@@ -100,6 +100,21 @@ def output_format(checker: Checker, node: Node, arguments: Arguments) -> Type:
     return VOID
 
 
+_LAYOUTS = ("names", "lines", "offsets", "all")
+"""The words of ``stack_layout()`` (:mod:`pytrace.render.maps.stack_layout`)."""
+
+
+def stack_layout(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``stack_layout(word)``."""
+    word = literal_text(checker, arguments[0], "the word of stack_layout()")
+    if word is not None:
+        if word not in _LAYOUTS:
+            hints = [f"words are {', '.join(_LAYOUTS)}"]
+            return checker.error(f"stack_layout() has no {word!r}", node.span, hints=hints)
+        checker.program.stack_layout = (*dict.fromkeys((*checker.program.stack_layout, word)),)
+    return VOID
+
+
 def fail(checker: Checker, node: Node, arguments: Arguments) -> Type:
     """``fail(fmt, …)``."""
     format_, values = formatted(checker, node, arguments)

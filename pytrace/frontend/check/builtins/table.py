@@ -137,6 +137,7 @@ CHECKS: Mapping[str, Check] = {
     "assert_str": meta_family.assert_str,
     "static_assert": meta_family.static_assert,
     "output_format": meta_family.output_format,
+    "stack_layout": meta_family.stack_layout,
     "fail": meta_family.fail,
     "default_str_length": meta_family.default_str_length,
     "config": meta_family.config,

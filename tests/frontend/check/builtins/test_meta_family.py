@@ -13,6 +13,7 @@ REFUSED = [
     ("begin { static_assert(1 == 2, \"no\"); }", "1:9-36", "no"),
     ("begin { output_format(\"csv\"); output_format(\"csv\"); output_format(\"json\"); }",
      "1:53-74", "another output_format() says 'csv'"),
+    ("begin { stack_layout(\"names\"); stack_layout(\"tree\"); }", "1:32-52", "stack_layout() has no 'tree'"),
     ("begin { output_format(comm); }", "1:23-27", "the format of output_format() must be a string literal"),
     ("begin { fail(\"bad %d %s\", 5, \"x\"); }", "1:9-34", "bad 5 x"),
     ("begin { print(config(\"foo\")); }", "1:15-28", "there is no configuration key 'foo'"),
