@@ -71,7 +71,7 @@ def profile(programs: Path, probe: str, seconds: float, *ways: str) -> Profile:
     command = f"{programs}/shares {seconds} {' '.join(ways)}"
     done = subprocess.run(
         [sys.executable, "-m", "pytrace", "-q", "-f", "json", "--follow", "-e", f"{probe} {SAMPLES}", "-c", command],
-        capture_output=True, text=True, timeout=patience(40 + 10 * seconds * len(ways)), check=True, cwd=ROOT,
+        capture_output=True, text=True, timeout=patience(40) + 8 * seconds * len(ways), check=True, cwd=ROOT,
     )  # fmt: skip
     return Profile(done.stdout)
 

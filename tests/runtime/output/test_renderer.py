@@ -48,13 +48,18 @@ def test_exit_ends_output_until_it_is_resumed() -> None:
     assert run.printed() == b"hit\n"
 
 
-def test_what_comes_after_a_timer_called_exit_is_nothing_lost() -> None:
+@pytest.mark.parametrize(("commands", "printed", "ignored"), [(False, b"hit\n", 0), (True, b"", 1)])
+def test_what_comes_after_a_timer_called_exit(commands: bool, printed: bytes, ignored: int) -> None:
+    """Programs have stopped then, but for those that had begun; in scripts with commands they go on, which is told."""
     run = Run()
     say, leave = run.event("printf", format="hit\n"), run.event("exit", timed=True)
+    if commands:
+        run.event("system", format="true")
     run.send(leave)
     run.send(say)
-    assert run.printed() == b""
-    assert run.renderer.ignored == 0
+    run.send(leave)
+    assert run.printed() == printed
+    assert run.renderer.ignored == ignored
 
 
 @pytest.mark.parametrize(("code", "status"), [(0, 0), (7, 7), (255, 255), (256, 0), (-1, 255)])
