@@ -177,7 +177,7 @@ class Renderer:
         self.state.exit_requested = True
         self.state.timed = timed
         self.state.exit_code = code & 0xFF
-        # Programs have stopped at exit(). What one on another CPU sent later had begun before, and its maps have it. Only
+        # Programs have stopped at exit(). What one on another CPU sends later had begun before, and maps have it. Only
         # the time of a timer is exact in this way: others mean the hit that they end with to be the last.
         if self._iterating or (timed and self._stops):
             self._ignore_exits()
