@@ -21,6 +21,7 @@ from pytrace.agent.host_facts import HostFacts
 from pytrace.agent.inbox import Inbox, Signals, end_requests
 from pytrace.agent.naming import Naming
 from pytrace.agent.outbox import Outbox
+from pytrace.agent.policy import ALL, Policy
 from pytrace.base import extras
 from pytrace.core.costs import RunCost
 from pytrace.core.diagnostics import Error, MisfitError, TraceError, render_error
@@ -63,8 +64,11 @@ GONE = ("input", "heartbeat", "signal", "bytes")
 """Reasons after which the controller is not waited for, or nothing more is sent to it."""
 
 
-def run() -> int:
-    """Serve one request, from standard input to standard output. Returns the exit status."""
+def run(*, pushed: bool = False) -> int:
+    """Serve one request, from standard input to standard output. Returns the exit status.
+
+    *pushed*: this is the code of the controller.
+    """
     # Nothing but messages goes to standard output, whatever else this process writes there.
     output = os.dup(1)
     os.dup2(2, 1)
@@ -72,15 +76,19 @@ def run() -> int:
     channel.prepare()
     with end_requests() as signals, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        return Agent(Inbox(0), Outbox(channel), signals, caught).serve()
+        return Agent(Inbox(0), Outbox(channel), signals, caught, pushed=pushed).serve()
 
 
 class Agent:
     """One run for a controller."""
 
     def __init__(
-        self, source: Inbox, outbox: Outbox, signals: Signals, caught: list[warnings.WarningMessage]
-    ) -> None:
+        self, source: Inbox, outbox: Outbox, signals: Signals, caught: list[warnings.WarningMessage], *,
+        pushed: bool = False,
+    ) -> None:  # fmt: skip
+        self._pushed = pushed
+        self._policy = Policy("", ALL)
+        """Until that of the host was read."""
         self._input, self._outbox, self._signals, self._caught = source, outbox, signals, caught
         self._warned = self._events = self._number = self._prepared = 0
         """The last: bytes of messages before the run."""
@@ -98,11 +106,14 @@ class Agent:
             kernel=platform.release(), machine=platform.machine(), wall=wall, monotonic=monotonic,
         ))  # fmt: skip
         try:
+            self._policy = Policy.of_process(pushed=self._pushed)
             request = self._request()
             if request is None:
                 return 0
             if isinstance(request, Relay):
+                self._policy.check_relay()
                 return self._relay(request)
+            request = self._policy.applied(request)
             trace, here = self._opened(request)
         except TraceError as error:
             return self._refuse(render_error(error), error.status)
@@ -111,6 +122,7 @@ class Agent:
         return self._run(trace, request.limits, here)
 
     def _refuse(self, text: str, status: int) -> int:
+        self._policy.refused(text.partition("\n")[0])
         self._outbox.put(Refused(text=text, status=status))
         self._outbox.flush(PATIENCE)
         return status
@@ -195,15 +207,19 @@ class Agent:
         while variant.compiled:
             try:
                 source = Source(request.script, request.text)
-                script = CompiledScript(CompiledFile.from_bytes(variant.compiled), source, CompileOptions())
-                return self._open(script, request, selected), False
+                script = CompiledFile.from_bytes(variant.compiled)
+                return self._open(script, source, CompileOptions(), request, selected), False
             except MisfitError as error:
                 if not request.text:
                     raise
                 variant = self._variant(error, facts) if request.variants else Variant()
                 if not variant.compiled:
                     self._outbox.put(Warned(f"{error.message}: the script is compiled here"))
-        return self._open(_compiled(request, selected, variant.error), request, selected), True
+        options = replace(
+            compile_options(selected), positional=request.parameters, named=request.named, files=self._policy.files
+        )
+        source = Source(request.script, request.text)
+        return self._open(_compiled(source, options, variant.error), source, options, request, selected), True
 
     def _variant(self, error: MisfitError, facts: HostFacts) -> Variant:
         """What the controller has instead of a file that does not fit.
@@ -223,12 +239,16 @@ class Agent:
         self._stated |= bool(digest)
         return answer
 
-    def _open(self, script: CompiledScript, request: Request, selected: Arguments) -> Trace:
+    def _open(
+        self, script: CompiledFile, source: Source, options: CompileOptions, request: Request, selected: Arguments
+    ) -> Trace:
         limits = request.limits
+        self._policy.check(script.manifest)
         given = Arguments(**selected)
         given.pop("unsafe", None)
+        compiled = CompiledScript(script, source, options)
         return open_trace(
-            script, duration=limits.duration, measure=request.options.measure, max_memory=limits.max_memory,
+            compiled, duration=limits.duration, measure=request.options.measure, max_memory=limits.max_memory,
             confined=True, places=request.places, **given,
         )  # fmt: skip
 
@@ -236,6 +256,7 @@ class Agent:
 
     def _run(self, trace: Trace, limits: messages.Limits, here: bool) -> int:
         error: TraceError | None = None
+        began = time.monotonic()
         with trace:
             try:
                 self._prepared = self._outbox.sent
@@ -256,6 +277,7 @@ class Agent:
         status = error.status if error is not None else status
         text = "" if error is None else render_error(error)
         assert self._reason is not None
+        self._policy.ended(time.monotonic() - began, self._reason)
         met = trace.met_binaries if self._reason not in GONE else None
         details = {} if met is None else met.details()
         self._outbox.put(
@@ -321,7 +343,7 @@ class Agent:
         for item in caught:
             if issubclass(item.category, TraceWarning) and self._warned < MOST_WARNINGS:
                 self._warned += 1
-                self._outbox.put(Warned(str(item.message)))
+                self._outbox.put(Warned(messages.shortened(str(item.message))))
             elif not issubclass(item.category, TraceWarning):
                 sys.stderr.write(f"{item.message}\n")
 
@@ -351,17 +373,16 @@ def _arguments(request: Request) -> Arguments:
     return arguments
 
 
-def _compiled(request: Request, selected: Arguments, error: str) -> CompiledScript:
+def _compiled(source: Source, options: CompileOptions, error: str) -> CompiledFile:
     """The script, compiled from its text. *error*: why the controller could not for this host.
 
     Raises:
         ScriptError, TraceError: it has errors, or this machine cannot compile.
     """
-    options = replace(compile_options(selected), positional=request.parameters, named=request.named)
-    source = Source(request.script, request.text)
     if find_spec("llvmlite") is None:
         if error:
             raise TraceError(f"the script cannot be compiled for this host:\n{error.rstrip()}")
         hints = ("install pytrace there, with its compiler",)
         raise TraceError("the script must be compiled here, and this host has no compiler", hints=hints)
-    return CompiledScript(build(source, options, cached=True), source, options)
+    # What others may not import is not kept for those who may.
+    return build(source, options, cached=options.files)

@@ -18,7 +18,7 @@ import pytest
 from pytrace.agent import bootstrap
 from pytrace.remote.push import bootstrap as program
 
-AGENT = "import os\ndef run():\n    os.write(1, b'agent ' + os.read(0, 99))\n    return 5\n"
+AGENT = "import os\ndef run(pushed):\n    os.write(1, b'agent ' + os.read(0, 99))\n    return 5\n"
 
 
 def archive() -> bytes:

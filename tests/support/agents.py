@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeVar
 
 from pytrace.remote import messages
@@ -68,10 +69,13 @@ class Agent:
 
 
 @contextmanager
-def agent(program: str = "") -> Iterator[Agent]:
-    """An agent that waits for its request; *program* is run instead of it."""
+def agent(program: str = "", variables: Mapping[str, str] = MappingProxyType({})) -> Iterator[Agent]:
+    """An agent that waits for its request; *program* is run instead of it. *variables*: of its environment."""
     command = [sys.executable, *(("-c", program) if program else ("-m", "pytrace", "agent"))]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT) as process:
+    environment = {**os.environ, **variables}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, env=environment
+    ) as process:
         try:
             yield Agent(process)
         finally:

@@ -49,6 +49,8 @@ class CompileOptions(msgspec.Struct, frozen=True):
     include_directories: tuple[str, ...] = ()
     includes: tuple[str, ...] = ()
     disabled: frozenset[str] = frozenset()
+    files: bool = True
+    """Whether the script may import files and include headers."""
     debuginfo: tuple[str, ...] = ()
     probe_filter: str | None = None
     checks: int = 1

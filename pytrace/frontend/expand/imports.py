@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import stat
+from collections.abc import Iterable
 from contextlib import suppress
 
 import msgspec
@@ -47,6 +48,9 @@ class _State(msgspec.Struct):
 def resolve(program: nodes.Program, options: CompileOptions, diagnostics: Diagnostics) -> nodes.Program:
     """*program* with all direct and indirect imports merged; no import is left in it."""
     inner = [node for probe in program.items for node in visitor.walk(probe) if isinstance(node, nodes.Import)]
+    if not options.files:
+        _refuse_files(program, inner, diagnostics)
+        return program
     if not inner:
         return program
     state = _State(options, diagnostics)
@@ -54,6 +58,21 @@ def resolve(program: nodes.Program, options: CompileOptions, diagnostics: Diagno
         state.seen.add(os.path.realpath(program.span.source.path))
     _merge(program, state)
     return replace(program, c_parts=tuple(state.c_parts), items=tuple(state.items), objects=tuple(state.objects))
+
+
+_NAMES_FILES = re.compile(r"include|import|embed|_Pragma|\?\?")
+"""Words of C by which the preprocessor opens files, and those by which they may be written otherwise."""
+_SPLICE = re.compile(r"\\[ \t]*\r?\n")
+
+
+def _refuse_files(program: nodes.Program, imports: Iterable[nodes.Import], diagnostics: Diagnostics) -> None:
+    """Report everything by which a script would open a file; none is opened."""
+    hints = ["this host's policy decides (rule files)"]
+    for node in imports:
+        diagnostics.error("import is not allowed here", node.span, hints=hints)
+    for part in program.c_parts:
+        if _NAMES_FILES.search(_SPLICE.sub("", part.text)):
+            diagnostics.error("C that may open files is not allowed here", part.span, hints=hints)
 
 
 def scripts(program: nodes.Program) -> tuple[nodes.Program, list[str]]:

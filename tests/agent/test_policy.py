@@ -1,0 +1,170 @@
+"""What a host lets an agent do: its rules, by whom they bind, and what of them is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from pytrace.agent import policy
+from pytrace.agent.policy import ALL, Policy, Rules
+from pytrace.core.diagnostics import Diagnostics, TraceError
+from pytrace.core.options.compile_options import CompileOptions
+from pytrace.core.source import Source
+from pytrace.pipeline import compile_script
+from pytrace.remote.messages import LONGEST_TIME, Hello, Limits, Options, Refused, Relay, Request, Route, ToAgent
+from tests.support.agents import agent, request
+from tests.support.facts import RecordedKernel
+
+REQUEST = request("begin { }", duration=30)
+
+
+def applied(rules: Rules, **changes: object) -> Request:
+    return Policy("alice", rules).applied(replace(REQUEST, **changes))
+
+
+def limited(**changes: object) -> Limits:
+    return Limits(duration=30, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("rule", "rules", "changes"),
+    [
+        ("unsafe", Rules(), {"options": Options(unsafe=True)}),
+        ("scripts", Rules(scripts=("a" * 64,)), {}),
+        ("compiled", Rules(), {"text": "", "compiled": b"x"}),
+        ("max_duration", Rules(max_duration=29), {}),
+        ("max_memory", Rules(), {"limits": limited(max_memory="11%")}),
+        ("max_rate", Rules(max_rate=10), {"options": Options(max_rate={"k:*": 11})}),
+        ("budget", Rules(budget="1%"), {"limits": limited(budget="2%")}),
+        ("budget", Rules(budget="1%"), {"limits": limited(budget="1%machine")}),
+    ],
+)
+def test_what_is_refused_names_its_rule(rule: str, rules: Rules, changes: dict[str, object]) -> None:
+    with pytest.raises(TraceError, match="this host does not let alice") as raised:
+        applied(rules, **changes)
+    assert raised.value.hints == (
+        f"/etc/pytrace/agent.toml of this host decides (rule {rule}); without it, what its defaults are",
+    )
+    assert applied(ALL, **changes) == replace(REQUEST, **changes)
+
+
+def test_what_is_not_said_is_limited() -> None:
+    rules = Rules(max_rate=10, budget="2%", max_duration=60)
+    found = applied(rules, limits=Limits(duration=LONGEST_TIME), compiled=b"x", variants=True)
+    assert (found.compiled, found.variants) == (b"", False)
+    assert found.limits == Limits(duration=60, max_memory="10%", budget="2%")
+    assert found.options.max_rate == {"": 10}
+    rates = Options(max_rate={"k:a": 5, "k:b": 9})
+    assert applied(rules, options=rates).options.max_rate == {"": 5}
+
+
+def test_kinds_of_probes() -> None:
+    options = CompileOptions()
+    manifest = compile_script(
+        Source("x", "kprobe:vfs_read { } end { }"), options, RecordedKernel(), Diagnostics()
+    ).manifest
+    Policy("alice", Rules(probes=("k",))).check(manifest)
+    with pytest.raises(TraceError, match="does not let alice trace kprobe"):
+        Policy("alice", Rules(probes=("tracepoint", "profile"))).check(manifest)
+
+
+def test_scripts_are_known_by_their_digests() -> None:
+    text, compiled = hashlib.sha256(b"begin { }").hexdigest(), hashlib.sha256(b"x").hexdigest()
+    assert applied(Rules(scripts=(text,)), compiled=b"x").compiled == b""
+    assert applied(Rules(scripts=(compiled,)), compiled=b"x").compiled == b"x"
+
+
+@pytest.mark.parametrize(
+    ("text", "user", "rules"),
+    [
+        ("", "alice", Rules()), ("unsafe = true", "alice", Rules(unsafe=True)),
+        ("max_rate = 5\n[users.alice]\nprobes = ['kprobe']", "alice", Rules(max_rate=5, probes=("kprobe",))),
+        ("max_rate = 5\n[users.alice]\nmax_rate = 0", "bob", Rules(max_rate=5)),
+        ("unsafe = false", "root", ALL), ("[users.root]\nmax_rate = 9", "root", Rules(max_rate=9)),
+    ],
+)  # fmt: skip
+def test_the_file(tmp_path: Path, text: str, user: str, rules: Rules) -> None:
+    path = tmp_path / "agent.toml"
+    path.write_text(text)
+    assert policy.read(str(path), user, bound=user != "root") == rules
+
+
+@pytest.mark.parametrize(
+    "text", ["unsfe = true", "unsafe = 1", "max_duration = nan", "max_rate = inf", "max_memory = 'x'", "budget = '5'",
+             "probes = ['kprob']", "scripts = ['x']", "users = 5", "[users.a]\nx = 1", "=", "\xff"],
+)  # fmt: skip
+def test_a_damaged_file_allows_nothing(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "agent.toml"
+    path.write_text(text, encoding="latin-1")
+    with pytest.raises(TraceError, match=r"the policy of this host, .*agent.toml, cannot be used"):
+        policy.read(str(path), "root", bound=False)
+
+
+def test_the_file_of_somebody_else_allows_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "agent.toml"
+    path.write_text("unsafe = true")
+    path.chmod(0o666)
+    with pytest.raises(TraceError, match="the policy of this host is not root's alone"):
+        policy.read(str(path), "alice", bound=True)
+    assert policy.read(str(tmp_path / "none"), "alice", bound=True) == Rules()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.parametrize(
+    ("variables", "user"),
+    [({}, "root"), ({"SUDO_UID": "0"}, "root"), ({"SUDO_UID": "54321"}, "54321"), ({"SUDO_UID": "x"}, "x"),
+     ({"SUDO_UID": "0", "PKEXEC_UID": "54321"}, "54321"), ({"DOAS_USER": "bob"}, "bob")],
+)  # fmt: skip
+def test_who_started_it(variables: dict[str, str], user: str) -> None:
+    assert policy.caller(variables) == user
+
+
+def test_the_journal_says_who_what_and_how_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(tmp_path / "journal")
+    monkeypatch.setattr(policy, "JOURNALS", (path, "/dev/log"))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as journal:
+        journal.bind(path)
+        made = Policy("al\nice", Rules(), policy._journal())
+        made.applied(replace(REQUEST, script="x\n\x1b.bt"))
+        made.ended(3, "duration")
+        made.refused("ERROR: no")
+        lines = [journal.recv(1 << 16).decode() for _ in range(3)]
+    digest = hashlib.sha256(b"begin { }").hexdigest()[:16]
+    script = rf"x\x0a\x1b.bt (SHA-256 {digest})"
+    assert [line.split("\n")[0] for line in lines] == [
+        rf"MESSAGE=al\x0aice asks for {script}", rf"MESSAGE=al\x0aice has run {script} for 3.0 s (duration)",
+        rf"MESSAGE=al\x0aice was refused {script}: ERROR: no",
+    ]  # fmt: skip
+
+
+ROUTE = Relay(protocol=1, request=REQUEST, route=Route(gateway="g", hosts=("a",)), command="touch /", worker="exec",
+              most_keys=5)  # fmt: skip
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        (ROUTE, "does not let 54321 carry requests on"),
+        (replace(REQUEST, options=Options(unsafe=True)), "does not let 54321 run unsafe"),
+        (request('import "/etc/passwd.bt"; begin { }'), "import is not allowed here"),
+        (request('#inc\\\nlude "/etc/shadow"\nbegin { }'), "C that may open files is not allowed here"),
+        (request('/**/#include "/etc/shadow"\nbegin { }'), "ERROR: "),
+        (request('begin { cat("/etc/shadow"); }'), "does not let 54321 use cat()"),
+        (request("", compiled=b"BPF"), "does not let 54321 run what was compiled elsewhere"),
+    ],
+)
+def test_an_agent_that_sudo_started_is_bound(said: ToAgent, error: str) -> None:
+    """``sudo -n pytrace agent``, allowed to a user who may do nothing else as root, is no way to become root."""
+    with agent(variables={"SUDO_UID": "54321"}) as running:
+        running.next(Hello)
+        running.say(said)
+        refused = running.next(Refused)
+        assert error in refused.text
+        assert "root:" not in refused.text
+        assert running.wait() == 1
