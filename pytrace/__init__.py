@@ -20,25 +20,40 @@ if TYPE_CHECKING:
     from pytrace.interface.listing import features as features
     from pytrace.interface.listing import probes as probes
     from pytrace.interface.running import open as open  # noqa: A004
+    from pytrace.interface.running import open_async as open_async
     from pytrace.interface.running import run as run
     from pytrace.interface.snapshots import Snapshot as Snapshot
     from pytrace.interface.snapshots import merge as merge
     from pytrace.interface.tracing import Trace as Trace
     from pytrace.remote.kubernetes.pods import Cluster as Cluster
+    from pytrace.render.python_values import Average as Average
+    from pytrace.render.python_values import Bucket as Bucket
+    from pytrace.render.python_values import Histogram as Histogram
+    from pytrace.render.python_values import Series as Series
+    from pytrace.render.python_values import Stats as Stats
+    from pytrace.results.values import Frame as Frame
+    from pytrace.results.values import StackTrace as StackTrace
 
 __version__ = "0.1.0"
 
 _PUBLIC = {
+    "Average": "values",
+    "Bucket": "values",
     "Cluster": "asked_hosts",
     "CompiledScript": "compiled",
     "Error": "errors",
     "Event": "events",
     "Fleet": "fleet",
+    "Frame": "values",
+    "Histogram": "values",
     "HostReport": "fleet",
     "LossWarning": "errors",
     "Probe": "listing",
     "ScriptError": "errors",
+    "Series": "values",
     "Snapshot": "snapshots",
+    "StackTrace": "values",
+    "Stats": "values",
     "Trace": "tracing",
     "TraceError": "errors",
     "TraceWarning": "errors",
@@ -47,6 +62,7 @@ _PUBLIC = {
     "fleet": "fleet",
     "merge": "snapshots",
     "open": "running",
+    "open_async": "running",
     "probes": "listing",
     "run": "running",
 }

@@ -63,6 +63,10 @@ class TraceError(Error):
         self.hints = tuple(hints)
         self.status = status
 
+    def __str__(self) -> str:
+        """The message, and each hint on a line of its own, as the command prints them."""
+        return "\n".join((self.message, *(f"HINT: {hint}" for hint in self.hints)))
+
 
 class MisfitError(TraceError):
     """An ahead-of-time file does not fit this machine or this pytrace; its script may run here all the same.

@@ -20,7 +20,7 @@ from pytrace.remote.messages import Limits, Relay, Route
 from pytrace.remote.rollout import Rollout
 from pytrace.results.snapshot import SnapshotData
 
-Nodes: TypeAlias = "str | Iterable[str] | Cluster"
+Nodes: TypeAlias = str | Iterable[str] | Cluster
 """A node set of ClusterShell, names of hosts, or the nodes of a cluster."""
 
 

@@ -29,14 +29,14 @@ from pytrace.interface.selection import Names, Users
 if TYPE_CHECKING:
     from pytrace.runtime.live_kernel import LiveKernel
 
-Script: TypeAlias = "str | os.PathLike[str]"
+Script: TypeAlias = str | os.PathLike[str]
 """The text of a script, or the path of a file; a string without ``{``, ``<`` and line ends is a path."""
 
-Parameters: TypeAlias = "Sequence[object] | Mapping[str, object]"
+Parameters: TypeAlias = Sequence[object] | Mapping[str, object]
 """Positional parameters (``$1`` …), or named ones (``getopt``); for a named one, None stands for a flag, and a list for
 the values of a repeated option."""
 
-Command: TypeAlias = "str | Sequence[str | os.PathLike[str]]"
+Command: TypeAlias = str | Sequence[str | os.PathLike[str]]
 """A list of words, or a string that is split as by a shell (without expansions)."""
 
 _COMPILING = threading.RLock()

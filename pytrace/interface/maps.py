@@ -2,23 +2,69 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
 
-from pytrace.core.types import Type
+import msgspec
+
+from pytrace.core.diagnostics import TraceError, did_you_mean
+from pytrace.core.manifest import MapSpec
+from pytrace.core.types import AGGREGATIONS, Bool, Int, Pointer, Record, String, Tuple, Type
 from pytrace.render.forms import as_python
 from pytrace.render.python_values import Result
 from pytrace.results.snapshot import MapData
 
 
+class _UnencodableError(Exception):
+    """A value that has no bytes of a type, or none that are known here."""
+
+
+def encoded(type_: Type, value: object) -> bytes:
+    """The bytes of a key or value as programs have it.
+
+    Raises:
+        _UnencodableError: the value is not of the type, or of a type that programs alone make (stacks, symbols).
+    """
+    if isinstance(type_, Bool) and isinstance(value, bool | int):
+        return bytes([bool(value)])
+    if isinstance(type_, Int) and isinstance(value, int) and type_.low <= value <= type_.high:
+        return value.to_bytes(type_.width, "little", signed=type_.signed)
+    if isinstance(type_, Pointer) and isinstance(value, int) and 0 <= value < 1 << 64:
+        return value.to_bytes(8, "little")
+    if isinstance(type_, String) and isinstance(value, str | bytes):
+        text = value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape")
+        if len(text) < type_.size and b"\0" not in text:
+            return text.ljust(type_.size, b"\0")
+    if isinstance(type_, Record | Tuple) and isinstance(value, tuple) and len(value) == len(type_.members):
+        data = bytearray(type_.size)
+        for member, offset, part in zip(type_.members, type_.offsets, value, strict=True):
+            data[offset : offset + member.size] = encoded(member, part)
+        return bytes(data)
+    raise _UnencodableError
+
+
+class MapAccess(msgspec.Struct, frozen=True):
+    """The map of a running script: *element* looks one key up (None: the whole map has to be read), *change* stores a
+    value, removes a key (no value), or empties the map (neither).
+    """
+
+    spec: MapSpec
+    element: Callable[[bytes], MapData | None]
+    change: Callable[[bytes | None, bytes | None], bool]
+
+
 class ResultMap(Mapping[Result, Result]):
     """A map of a script: keys are plain values (tuples where a script has several), see ``pytrace.results.values``.
 
-    The value of a map without keys is :attr:`value`, and also that of the key None.
+    The value of a map without keys is :attr:`value`, and also that of the key None. A map of a running script that is
+    no aggregation can be written: ``trace.maps["@limit"][None] = 5``, ``del trace.maps["@pids"][7]``; programs see it
+    at once. :meth:`clear` empties any map.
     """
 
-    def __init__(self, name: str, read: Callable[[], MapData]) -> None:
+    def __init__(self, name: str, read: Callable[[], MapData], access: MapAccess | None = None) -> None:
         self.name = name
         self._read = read
+        self._access = access
 
     @property
     def data(self) -> MapData:
@@ -61,8 +107,82 @@ class ResultMap(Mapping[Result, Result]):
         return as_python(data.value)(data.entries[None]) if data.entries else None
 
     def __getitem__(self, key: Result) -> Result:
-        data = self.data
+        data = self._element(key)
+        if data is None:
+            data = self.data
         return as_python(data.value)(data.entries[key])
+
+    def _element(self, key: Result) -> MapData | None:
+        """The entry of *key* alone; None where the whole map has to be read."""
+        if self._access is None or self._access.spec.key is None:
+            return None
+        try:
+            return self._access.element(encoded(self._access.spec.key, key))
+        except _UnencodableError:
+            return None
+
+    def __setitem__(self, key: Result, value: Result) -> None:
+        """Store a value.
+
+        Raises:
+            TypeError: the map is an aggregation, or of a snapshot, or key or value are not of its types.
+            TraceError: the map is full, or the trace is closed.
+        """
+        access = self._writable()
+        try:
+            name = None if access.spec.key is None and key is None else encoded(access.spec.key or Tuple(()), key)
+            data = encoded(access.spec.value, value)
+        except _UnencodableError:
+            keys = "" if access.spec.key is None else f"[{access.spec.key}]"
+            message = f"{self.name}{keys} holds {access.spec.value}: {key!r} or {value!r} cannot be stored in it"
+            raise TypeError(message) from None
+        self._change(access, name, data)
+
+    def __delitem__(self, key: Result) -> None:
+        """Remove a key.
+
+        Raises:
+            KeyError: it is not there.
+            TypeError: as for ``map[key] = value``.
+        """
+        access = self._writable()
+        try:
+            name = encoded(access.spec.key or Tuple(()), key)
+        except _UnencodableError:
+            raise KeyError(key) from None
+        if not self._change(access, name, None):
+            raise KeyError(key)
+
+    def clear(self) -> None:
+        """Empty the map, as ``clear()`` of a script does; of an aggregation no update is lost.
+
+        Raises:
+            TypeError: the map is of a snapshot.
+            TraceError: the trace is closed.
+        """
+        self._change(self._running(), None, None)
+
+    def _running(self) -> MapAccess:
+        if self._access is None:
+            raise TypeError(f"{self.name} is of a snapshot, which does not change")
+        return self._access
+
+    def _writable(self) -> MapAccess:
+        access = self._running()
+        spec = access.spec
+        if isinstance(spec.value, AGGREGATIONS) or spec.kind.startswith("percpu"):
+            raise TypeError(f"{self.name} is {spec.value}, which only the script updates; clear() empties it")
+        if spec.keys or (spec.slot is not None and spec.slot.copies > 1):
+            raise TypeError(f"{self.name} is kept in a form that only the script can write")
+        return access
+
+    def _change(self, access: MapAccess, key: bytes | None, value: bytes | None) -> bool:
+        try:
+            return access.change(key, value)
+        except OSError as error:
+            full = error.errno in (errno.E2BIG, errno.ENOMEM)
+            reason = f"it is full ({access.spec.max_entries} keys)" if full else error.strerror
+            raise TraceError(f"{self.name} cannot be changed: {reason}") from error
 
     def __iter__(self) -> Iterator[Result]:
         return iter(list(self.data.entries))
@@ -102,7 +222,11 @@ class Maps(Mapping[str, ResultMap]):
         self._maps = dict(maps)
 
     def __getitem__(self, name: str) -> ResultMap:
-        return self._maps[name if name in self._maps else f"@{name}"]
+        found = self._maps.get(name if name in self._maps else f"@{name}")
+        if found is None:
+            hints = did_you_mean(name, self._maps) or ("there are " + (", ".join(self._maps) or "none"),)
+            raise KeyError(f"there is no map {name!r}; {hints[0]}")
+        return found
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._maps)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Unpack
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, TypeAlias, Unpack
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.kernel_info import FEATURES
 from pytrace.core.options import memory_sizes
-from pytrace.core.options.run_options import ACTIONS, SAMPLE, Budget, Rate, RunOptions, watchdog_seconds
+from pytrace.core.options.run_options import ACTIONS, SAMPLE, Budget, Rate, RunOptions, Surroundings, watchdog_seconds
 from pytrace.interface import selection
 from pytrace.interface.compiled import (
     FIXED,
@@ -30,6 +34,13 @@ from pytrace.interface.snapshots import Snapshot
 from pytrace.interface.tracing import LONGEST, Trace
 from pytrace.runtime.abi import privileges
 
+if TYPE_CHECKING:
+    import asyncio
+
+
+Stream: TypeAlias = IO[str] | IO[bytes] | int
+"""A file with a descriptor, a descriptor, or ``subprocess.DEVNULL``."""
+
 
 def open(  # noqa: A001  (as io.open, tarfile.open and others)
     script: Script | CompiledScript,
@@ -40,6 +51,10 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
     max_memory: str = "",
     confined: bool = False,
     places: bool = False,
+    cwd: str | os.PathLike[str] | None = None,
+    env: Mapping[str, str] | None = None,
+    stdout: Stream | None = None,
+    stderr: Stream | None = None,
     **arguments: Unpack[Arguments],
 ) -> Trace:
     """Compile and load a script, attach its probes, and start the command.
@@ -58,6 +73,11 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
             from then on, and have one thread.
         places: leave user stacks in snapshots as places in binaries, by build id and address, for those who name their
             functions elsewhere, and read no symbols for them.
+        cwd: the working directory of the command. Its program is looked for before, from that of this process.
+        env: all of the environment of the command; without it that of this process.
+        stdout: where the command writes, a file with a descriptor or a descriptor; without it where this process does.
+            ``subprocess.DEVNULL`` is nowhere. The caller closes what it opened, once this function has returned.
+        stderr: the same for its messages.
         arguments: those of :class:`pytrace.interface.compiled.Arguments`.
 
     Raises:
@@ -65,6 +85,9 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
         TraceError: this process may not trace, the kernel rejects the script, or the command cannot be run.
     """
     check_names(arguments)
+    check_duration(duration)
+    if cwd is not None and not os.path.isdir(cwd):
+        raise TraceError(f"the command has no working directory: {os.fspath(cwd)!r} is not one")
     if watchdog is not None:
         watchdog_seconds(watchdog)
     if max_memory:
@@ -83,8 +106,13 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
         script = compile_script(script, **(arguments | {"command": command}))
     for text in script.warnings:
         warn(text.rstrip("\n").removeprefix("WARNING: "), TraceWarning)
+    opened = ExitStack()
+    output, errors = (_descriptor(stream, opened) for stream in (stdout, stderr))
     options = RunOptions(
         filters=filters,
+        surroundings=Surroundings(
+            "" if cwd is None else os.fspath(cwd), None if env is None else tuple(env.items()), output, errors
+        ),
         duration=duration,
         command=command,
         follow=follow,
@@ -102,7 +130,103 @@ def open(  # noqa: A001  (as io.open, tarfile.open and others)
         watchdog=watchdog,
         places=places,
     )
-    return Trace(script, options, confined=confined)
+    with opened:
+        return Trace(script, options, confined=confined)
+
+
+def _descriptor(stream: Stream | None, opened: ExitStack) -> int:
+    """The descriptor of a stream of the command; -1 for that of this process."""
+    if stream is None:
+        return -1
+    if isinstance(stream, int) and stream < 0:
+        if stream != subprocess.DEVNULL:
+            raise ValueError("a stream of the command is a file, a descriptor or subprocess.DEVNULL; a pipe: os.pipe()")
+        stream = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        opened.callback(os.close, stream)
+    return stream if isinstance(stream, int) else stream.fileno()
+
+
+class Opening:
+    """A trace that another thread opens, for event loops: ``await`` it, or ``async with`` it."""
+
+    def __init__(self, start: Callable[[], Trace]) -> None:
+        self._start = start
+        self._trace: Trace | None = None
+
+    def __await__(self) -> Generator[object, None, Trace]:
+        return self._opened().__await__()
+
+    async def _opened(self) -> Trace:
+        import asyncio
+
+        opening = asyncio.get_running_loop().run_in_executor(None, self._start)
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            # Nobody will get the trace: what it attaches is detached as soon as it is open.
+            opening.add_done_callback(_close_unwanted)
+            raise
+
+    async def __aenter__(self) -> Trace:
+        self._trace = await self
+        return self._trace
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._trace is not None:
+            await self._trace.__aexit__(kind, error, trace)
+
+
+def _close_unwanted(opening: asyncio.Future[Trace]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
+
+
+class OpenArguments(Arguments, total=False):
+    """Keyword arguments of :func:`open_async`: those of :func:`open`."""
+
+    duration: float | None
+    measure: bool
+    watchdog: float | None
+    max_memory: str
+    confined: bool
+    places: bool
+    cwd: str | os.PathLike[str] | None
+    env: Mapping[str, str] | None
+    stdout: Stream | None
+    stderr: Stream | None
+
+
+def open_async(script: Script | CompiledScript, **arguments: Unpack[OpenArguments]) -> Opening:
+    """As :func:`open`, without blocking an event loop while the script is compiled, loaded and attached (0.4 s).
+
+    ``async with pytrace.open_async(…) as trace:``, or ``trace = await pytrace.open_async(…)``. A thread opens it; see
+    *command* of :class:`pytrace.interface.compiled.Arguments` for commands that a thread starts.
+
+    Args:
+        script: as for :func:`open`.
+        arguments: those of :func:`open`.
+
+    Raises:
+        ScriptError, TraceError: when it is awaited, as :func:`open`.
+    """
+    return Opening(lambda: open(script, **arguments))
+
+
+def check_duration(duration: object) -> None:
+    """Reject what is no time.
+
+    Raises:
+        TypeError: it is no number.
+        ValueError: it is not more than 0.
+    """
+    if duration is None:
+        return
+    if not isinstance(duration, int | float) or isinstance(duration, bool):
+        raise TypeError(f"duration must be a number of seconds, not {type(duration).__name__}")
+    if not 0 < duration < float("inf"):
+        raise ValueError(f"duration must be more than 0 seconds, not {duration}")
 
 
 def _budget(text: str | None, action: str) -> Budget | None:
@@ -163,6 +287,7 @@ def run(
     Raises:
         ScriptError, TraceError: as for :func:`open`.
     """
+    check_duration(duration)
     with open(script, measure=measure, watchdog=watchdog, max_memory=max_memory, **arguments) as trace:
         _watch(trace, duration, until, on_event)
     return trace.snapshot()

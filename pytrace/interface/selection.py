@@ -12,8 +12,8 @@ from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.options.process_filters import ProcessFilters
 from pytrace.runtime.host import selected_processes as selected
 
-Names: TypeAlias = "str | Sequence[str]"
-Users: TypeAlias = "str | int | Sequence[str | int]"
+Names: TypeAlias = str | Sequence[str]
+Users: TypeAlias = str | int | Sequence[str | int]
 
 
 def filters(
@@ -34,6 +34,8 @@ def filters(
     """
     if pid is not None and pids:
         raise TraceError("pid and pids cannot be used together")
+    if isinstance(pids, int | str):
+        raise TypeError(f"pids must be a sequence of ints, not {type(pids).__name__}; pid takes one")
     numbers = tuple(pids) if pid is None else (pid,)
     for number in numbers:
         if not isinstance(number, int) or isinstance(number, bool):

@@ -10,7 +10,7 @@ import warnings
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -21,7 +21,7 @@ from pytrace.interface.collector import Collector, EventSources, table
 from pytrace.interface.compiled import CompiledScript
 from pytrace.interface.errors import LossWarning, TraceWarning, warn
 from pytrace.interface.events import Event
-from pytrace.interface.maps import Maps, ResultMap
+from pytrace.interface.maps import MapAccess, Maps, ResultMap
 from pytrace.interface.snapshots import Snapshot
 from pytrace.results.snapshot import MapData
 from pytrace.runtime.output.messages import FAILURES
@@ -37,6 +37,8 @@ LONGEST = 1.0
 """Maximum seconds of one wait of a session; Python's signal handlers run between waits."""
 QUIET, BUSY = 0.2, 0.002
 """Polling intervals of an asynchronous iteration in seconds: without events, and under load."""
+GATHER = 0.005
+"""Seconds that an iteration leaves for further events when events come faster than that."""
 TOGETHER = 256
 """Maximum events that an asynchronous iteration yields before it lets other tasks run."""
 MOST_WARNINGS = 1000
@@ -53,6 +55,9 @@ class Trace:
 
     def __init__(self, script: CompiledScript, options: RunOptions, *, confined: bool = False) -> None:
         self._lock = threading.RLock()
+        self._asking = threading.Condition(threading.Lock())
+        self._asked = 0
+        """Calls of other threads that wait for one that polls to let go of the session."""
         self._stack = ExitStack()
         self._process = os.getpid()
         # Nothing on the exit stack refers to this object, so that a trace without references is closed.
@@ -63,6 +68,8 @@ class Trace:
         """The running script."""
         self._over = self._finished = self._closed = self._stepping = False
         self._exit_code = 0
+        self._taken = 0.0
+        """When events were taken last (``time.monotonic``)."""
         self._warned: deque[str] = deque(maxlen=MOST_WARNINGS)
         self._told_dropped = False
         self._losses: dict[str, dict[str, int]] = {}
@@ -77,7 +84,7 @@ class Trace:
                 collector, lambda symbols: table(collector, EventSources(programs, symbols)), self._wake, confined
             )
             self._session = Session.open(prepared, options, self._stack, embedding)
-            self._names = tuple(spec.name for spec in prepared.manifest.maps)
+            self._specs = {spec.name: spec for spec in prepared.manifest.maps}
             self._session.start()
             self._tell()
         except BaseException:
@@ -86,23 +93,60 @@ class Trace:
             self._finalizer.detach()
             raise
 
+    # ---- turns of threads
+
+    @contextmanager
+    def _at_once(self) -> Iterator[None]:
+        """The session, for a call that must not wait until a poll of another thread is over: it is woken."""
+        if not self._lock.acquire(blocking=False):
+            with self._asking:
+                self._asked += 1
+            self._wake.wake()
+            try:
+                self._lock.acquire()
+            finally:
+                with self._asking:
+                    self._asked -= 1
+                    self._asking.notify_all()
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    @contextmanager
+    def _polling(self) -> Iterator[None]:
+        """The session, for a call that may hold it for a whole wait: those that ask for it come first."""
+        with self._asking:
+            # A thread that is ended while it asks must not stop this one for ever.
+            self._asking.wait_for(lambda: not self._asked, timeout=LONGEST)
+        with self._lock:
+            yield
+
     # ---- events
 
     def __iter__(self) -> Iterator[Event]:
         """Events as they arrive, until the run ends or :meth:`stop` is called."""
         while True:
-            event = self._next(LONGEST)
-            if event is not None:
-                yield event
-            elif self._finished:
+            events = self.batch(LONGEST)
+            yield from events
+            if not events and self._finished:
                 return
 
-    def _next(self, longest: float) -> Event | None:
-        """The next event; None if none arrived within *longest* seconds, or the run is over."""
-        with self._lock:
+    def batch(self, longest: float) -> list[Event]:
+        """The queued events; if there are none, those that arrive in one wait of at most *longest* seconds.
+
+        Where the wait before this one brought events at once, some time is left for more of them: handling one event
+        costs 40 µs of Python in a wait of its own, and a few in a batch.
+        """
+        if longest and not self._collector.events and time.monotonic() - self._taken < GATHER:
+            time.sleep(GATHER)
+        with self._polling():
             if not self._collector.events:
                 self._step(longest)
-            return self._collector.take() if self._collector.events else None
+            events = self._take_all()
+        if events:
+            self._taken = time.monotonic()
+        return events
 
     def _step(self, longest: float) -> None:
         """Wait at most *longest* seconds for activity, and handle it; finish the run if it is over."""
@@ -122,13 +166,6 @@ class Trace:
             self._stepping = False
         self._tell()
 
-    def batch(self, longest: float) -> list[Event]:
-        """The queued events; if there are none, those that arrive in one wait of at most *longest* seconds."""
-        with self._lock:
-            if not self._collector.events:
-                self._step(longest)
-            return self._take_all()
-
     def _take_all(self) -> list[Event]:
         return [self._collector.take() for _ in range(len(self._collector.events))]
 
@@ -137,17 +174,15 @@ class Trace:
         import asyncio
 
         loop = asyncio.get_running_loop()
-        yielded = 0
         while True:
-            event = self._next(0)
-            if event is not None:
+            events = self.batch(0)
+            for number, event in enumerate(events, 1):
                 yield event
-                yielded += 1
-                if yielded % TOGETHER == 0:
+                if number % TOGETHER == 0:
                     await asyncio.sleep(0)
-            elif self._finished:
+            if not events and self._finished:
                 return
-            else:
+            if not events:
                 await self._readable(loop)
 
     async def _readable(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -155,7 +190,8 @@ class Trace:
         import asyncio
 
         ready = asyncio.Event()
-        loop.add_reader(self.fileno(), ready.set)
+        descriptor = self._session.fileno()
+        loop.add_reader(descriptor, ready.set)
         try:
             # Not wait_for(): that of Python 3.11 loses a cancellation that coincides with the awaited result.
             async with asyncio.timeout(BUSY if self._session.busy else QUIET):
@@ -163,7 +199,7 @@ class Trace:
         except TimeoutError:
             pass
         finally:
-            loop.remove_reader(self.fileno())
+            loop.remove_reader(descriptor)
 
     def fileno(self) -> int:
         """A descriptor that becomes readable on activity (an epoll(7) instance).
@@ -183,14 +219,14 @@ class Trace:
         end = None if seconds is None else time.monotonic() + seconds
         while True:
             left = LONGEST if end is None else max(0.0, end - time.monotonic())
-            with self._lock:
+            with self._polling():
                 self._step(min(left, LONGEST))
             if self._finished or not left:
                 return self._finished
 
     def events(self) -> list[Event]:
         """The events that were sent and not taken yet, without waiting for more."""
-        with self._lock:
+        with self._at_once():
             self._step(0)
             if not self._finished and not self._stepping:
                 self._session.drain()
@@ -207,7 +243,7 @@ class Trace:
         signal handler it requests the end and returns.
         """
         self.request_end()
-        with self._lock:
+        with self._at_once():
             while not self._finished and not self._stepping:
                 self._step(0)
 
@@ -248,7 +284,7 @@ class Trace:
 
         Empty if there were none.
         """
-        with self._lock:
+        with self._at_once():
             losses = self._losses if self._closed else self._session.losses()
         if self._collector.dropped:
             losses = {**losses, "unread": {"events": self._collector.dropped}}
@@ -257,7 +293,7 @@ class Trace:
     @property
     def cost(self) -> RunCost | None:
         """What the run has cost so far, by probe; None unless it is measured (``measure=True``)."""
-        with self._lock:
+        with self._at_once():
             return self._cost if self._closed else self._session.cost()
 
     @property
@@ -280,7 +316,7 @@ class Trace:
         After the trace was closed, they have the contents from that moment.
         """
         # Created each time: storing them would create a reference cycle, which only the garbage collector frees.
-        return Maps({name: self._map(name) for name in self._names})
+        return Maps({name: self._map(name) for name in self._specs})
 
     def snapshot(self) -> Snapshot:
         """The state of the run at this moment, or when the trace was closed.
@@ -288,7 +324,7 @@ class Trace:
         Raises:
             TraceError: it was closed in a process that was forked from the one that opened it, or closing failed.
         """
-        with self._lock:
+        with self._at_once():
             if self._last is not None:
                 return self._last
             self._check_open()
@@ -300,14 +336,28 @@ class Trace:
         return self._session.met_binaries
 
     def _map(self, name: str) -> ResultMap:
+        spec = self._specs[name]
+
         def read() -> MapData:
-            with self._lock:
+            with self._at_once():
                 if self._last is not None:
                     return self._last.data.maps[name]
                 self._check_open()
                 return self._session.map_data(name)
 
-        return ResultMap(name, read)
+        def element(key: bytes) -> MapData | None:
+            with self._at_once():
+                if self._last is not None:
+                    return self._last.data.maps[name]
+                self._check_open()
+                return self._session.element(name, key)
+
+        def change(key: bytes | None, value: bytes | None) -> bool:
+            with self._at_once():
+                self._check_open()
+                return self._session.change(name, key, value)
+
+        return ResultMap(name, read, MapAccess(spec, element, change))
 
     def _check_open(self) -> None:
         if self._closed:

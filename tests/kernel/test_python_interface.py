@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
+import threading
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -314,7 +317,8 @@ def test_unsafe_functions_need_to_be_allowed() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"pid": 999_999_999}, "No such process"), ({"pid": 1, "command": "true"}, "cannot be used together"),
+        ({"pid": 999_999_999}, "there is no process 999999999"),
+        ({"pid": 1, "command": "true"}, "cannot be used together"),
         ({"command": []}, "command is empty"), ({"command": ["/nonexistent"]}, "no such file"),
         ({"follow": True}, "needs pid or command"), ({"netns": "none-of-that"}, "namespace"),
         ({"no_features": ["nope"]}, "unknown feature"),
@@ -356,3 +360,144 @@ def test_warnings_as_errors_leave_nothing() -> None:
         warnings.simplefilter("error")
         with pytest.raises(pytrace.LossWarning):
             pytrace.run("let @few = hash(2); begin { for $i : 0..5 { @few[$i] = 1; } }")
+
+
+# ---------------------------------------------------------------------------------------------- threads and event loops
+
+
+def test_results_are_there_at_once_while_another_thread_waits() -> None:
+    """A wait lasts up to a second, and was begun again before anybody else had the trace."""
+    script = "begin { @n[1] = 1; } interval:ms:100 { @c = count(); }"
+    with pytrace.open(script, command=["sleep", "60"]) as trace:
+        waiting = threading.Thread(target=trace.wait)
+        waiting.start()
+        begun = time.monotonic()
+        for _ in range(20):
+            assert trace.snapshot().maps["@n"].to_dict() == {1: 1}
+            assert trace.maps["@n"][1] == 1
+            assert not trace.losses
+        took = time.monotonic() - begun
+        trace.stop()
+        waiting.join()
+    # 60 calls; each used to wait for the end of a poll of a second.
+    assert took < patience(5)
+
+
+def test_an_event_loop_goes_on_while_a_trace_is_opened() -> None:
+    async def turns(done: asyncio.Event) -> int:
+        number = 0
+        while not done.is_set():
+            number += 1
+            await asyncio.sleep(0.001)
+        return number
+
+    async def main() -> tuple[int, list[str]]:
+        done = asyncio.Event()
+        counting = asyncio.create_task(turns(done))
+        async with pytrace.open_async('begin { printf("x\\n"); exit(); }') as trace:
+            done.set()
+            texts = [event.text async for event in trace]
+        assert trace.closed
+        with pytest.raises(pytrace.ScriptError):
+            await pytrace.open_async("begin { nothing }")
+        trace = await pytrace.open_async("begin { @ = 1; }")
+        assert trace.maps["@"].value == 1
+        trace.close()
+        return await counting, texts
+
+    number, texts = asyncio.run(main())
+    assert texts == ["x"]
+    assert number > 5
+
+
+def test_a_trace_that_is_opened_for_nobody_is_closed() -> None:
+    async def main() -> None:
+        task = asyncio.create_task(pytrace.open_async("begin { @cancelled = 1; }")._opened())
+        await asyncio.sleep(0.001)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.get_running_loop().shutdown_default_executor()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        asyncio.run(main())
+
+
+# ---------------------------------------------------------------------------------------------- maps that are written
+
+
+WRITTEN = """
+begin { @limit = 5; @names["a", 1] = 2; @texts["key"] = "value"; @h = hist(3); }
+tracepoint:syscalls:sys_enter_getppid /pid == cpid/ { @seen[@limit, @names["b", 7]] = count(); }
+"""
+
+
+def test_maps_are_written_and_emptied() -> None:
+    program = "import os,sys\nfor line in sys.stdin: os.getppid()"
+    reader, writer = os.pipe()
+    with pytrace.open(WRITTEN, command=["sh", "-c", f"exec {sys.executable} -c '{program}' <&{reader}"]) as trace:
+        maps = trace.maps
+        maps["limit"][None] = 77
+        maps["@names"]["b", 7] = -9
+        maps["@texts"]["key"] = "other"
+        assert (maps["@limit"].value, maps["@names"]["b", 7], maps["@texts"]["key"]) == (77, -9, "other")
+        del maps["@names"]["a", 1]
+        assert maps["@names"].to_dict() == {("b", 7): -9}
+        for wrong in (("a", 1), ("a" * 200, 1), "a"):
+            with pytest.raises(KeyError):
+                del maps["@names"][wrong]
+            with pytest.raises(KeyError):
+                maps["@names"][wrong]
+        maps["@h"].clear()
+        assert maps["@h"].value is None
+        with pytest.raises(TypeError, match="@seen is count_t, which only the script updates"):
+            maps["@seen"][1, 1] = 5
+        for key, value in ((("b", 7), "text"), ("b", 1), ((1, 1), 1), (("b", 7), 1 << 40)):
+            with pytest.raises(TypeError, match=r"@names\[\(string\[2\],int8\)\] holds int8"):
+                maps["@names"][key] = value
+        with pytest.raises(KeyError, match="there is no map 'nams'; did you mean"):
+            trace.maps["nams"]
+        snapshot = trace.snapshot()
+        with pytest.raises(TypeError, match="is of a snapshot, which does not change"):
+            snapshot.maps["@limit"][None] = 1
+    os.close(reader)
+    os.close(writer)
+    with pytest.raises(pytrace.TraceError, match="the trace is closed"):
+        trace.maps["@limit"][None] = 1
+
+
+def test_what_is_written_is_what_programs_read() -> None:
+    script = "begin { @limit = 1; } interval:ms:1 /@limit > 1/ { print(@limit); exit(); }"
+    with pytrace.open(script) as trace:
+        trace.maps["@limit"][None] = 123
+        assert [event.text for event in trace if event.text] == ["@limit: 123"]
+
+
+def test_a_full_map_says_so() -> None:
+    with pytrace.open("let @m = hash(2); begin { @m[1] = 1; @m[2] = 2; }") as trace:
+        with pytest.raises(pytrace.TraceError, match=r"@m cannot be changed: it is full \(2 keys\)"):
+            trace.maps["@m"][3] = 3
+        trace.maps["@m"].clear()
+        trace.maps["@m"][3] = 3
+        assert trace.maps["@m"].to_dict() == {3: 3}
+
+
+# ---------------------------------------------------------------------------------------------- the command
+
+
+def test_surroundings_of_the_command(tmp_path: Path) -> None:
+    """The caller may close its file before the command writes to it."""
+    with (tmp_path / "out").open("wb") as file:
+        trace = pytrace.open(
+            "begin { }", command=["sh", "-c", "pwd; echo $A; echo lost >&2; env | grep -c HOME"], cwd=tmp_path,
+            env={"A": "b", "PATH": "/usr/bin:/bin"}, stdout=file, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+    with trace:
+        trace.wait()
+        assert trace.child_status == 1
+    assert (tmp_path / "out").read_text() == f"{tmp_path}\nb\n0\n"
+    with pytest.raises(ValueError, match=r"os\.pipe"):
+        pytrace.open("begin { }", command=["true"], stdout=subprocess.PIPE)
+    with pytest.raises(pytrace.TraceError, match="no working directory"):
+        pytrace.open("begin { }", command=["true"], cwd=tmp_path / "none")

@@ -212,6 +212,23 @@ class FakeReader:
         if spec.name in self.slots:
             self.slots[spec.name] = (True, bytes(len(self.slots[spec.name][1])))
 
+    def lookup(self, spec: MapSpec, key: bytes) -> bytes | None:
+        return dict(self.keyed.get(spec.name, [])).get(key)
+
+    def store(self, spec: MapSpec, key: bytes, value: bytes) -> None:
+        self.keyed[spec.name] = [*(dict(self.keyed.get(spec.name, [])) | {key: value}).items()]
+
+    def delete(self, spec: MapSpec, key: bytes) -> bool:
+        pairs = dict(self.keyed.get(spec.name, []))
+        there = pairs.pop(key, None) is not None
+        self.keyed[spec.name] = [*pairs.items()]
+        return there
+
+    def store_slot(self, spec: MapSpec, value: bytes) -> bool:
+        there, _ = self.slot(spec)
+        self.slots[spec.name] = (True, value)
+        return there
+
 
 class Run(msgspec.Struct, dict=True):
     """A renderer over fake maps and symbols; collects what is printed."""

@@ -44,6 +44,18 @@ class WideReader:
     def zero(self, spec: MapSpec) -> None:
         raise NotImplementedError
 
+    def lookup(self, spec: MapSpec, key: bytes) -> bytes | None:
+        raise NotImplementedError
+
+    def store(self, spec: MapSpec, key: bytes, value: bytes) -> None:
+        raise NotImplementedError
+
+    def delete(self, spec: MapSpec, key: bytes) -> bool:
+        raise NotImplementedError
+
+    def store_slot(self, spec: MapSpec, value: bytes) -> bool:
+        raise NotImplementedError
+
 
 def specs(processors: int) -> dict[str, MapSpec]:
     """The script's maps, as it is compiled for that many processors."""

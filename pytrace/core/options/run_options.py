@@ -74,6 +74,17 @@ class Budget(msgspec.Struct, frozen=True):
         return f"{100 * self.share:g}%{'machine' if self.machine else ''}"
 
 
+class Surroundings(msgspec.Struct, frozen=True):
+    """What the command gets in place of the tracer's own: *folder* is its working directory, *environment* its
+    variables (None: the tracer's), *output* and *errors* are descriptors of its standard streams (-1: the tracer's).
+    """
+
+    folder: str = ""
+    environment: tuple[tuple[str, str], ...] | None = None
+    output: int = -1
+    errors: int = -1
+
+
 class RunOptions(msgspec.Struct, frozen=True):
     """Options of one run that compilation does not depend on (see ``compile_options``)."""
 
@@ -84,6 +95,8 @@ class RunOptions(msgspec.Struct, frozen=True):
     exit_status: bool = False
     """Whether the run has the exit status of the command, unless the script calls ``exit()`` with another than 0."""
     follow: bool = False
+    surroundings: Surroundings = Surroundings()
+    """Of the command."""
     format: str = "text"
     """One of :data:`STREAMED`, or the name of a snapshot format with its options (``folded:process``)."""
     output: str | None = None

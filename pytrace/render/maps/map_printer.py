@@ -52,6 +52,18 @@ class Reader(Protocol):
     def slot_and_clear(self, spec: MapSpec) -> tuple[bool, bytes]:
         """As :meth:`slot`, clearing it in the same step."""
 
+    def lookup(self, spec: MapSpec, key: bytes) -> bytes | None:
+        """The value of *key*, or None."""
+
+    def store(self, spec: MapSpec, key: bytes, value: bytes) -> None:
+        """Set the value of *key*."""
+
+    def delete(self, spec: MapSpec, key: bytes) -> bool:
+        """Remove *key*; False when it was not there."""
+
+    def store_slot(self, spec: MapSpec, value: bytes) -> bool:
+        """Set the value of a map without keys. Returns whether it had one."""
+
     def clear(self, spec: MapSpec) -> None:
         """Make a map as if never written."""
 
@@ -282,6 +294,13 @@ class MapView(MapPrinter):
             return self._greatest_and_grown(found, most), len(found)
         return heapq.nlargest(most, found, key=self.order_key()), len(found)
 
+    def element(self, key: bytes) -> list[Entry] | None:
+        """The entry at *key* of the BPF map, if there is one; None where a row is more than one entry of that map."""
+        if self._key is None or self.spec.keys or self._merging.bucketed:
+            return None
+        data = self._reader.lookup(self.spec, key)
+        return [] if data is None else [(self._key(key, 0), self._merge(data))]
+
     def _greatest_and_grown(self, found: list[Entry], most: int) -> list[Entry]:
         """Half of *most* entries by value, the rest by what they gained since the call before: what is busy now."""
         order = self.order_key()
@@ -388,6 +407,17 @@ class MapView(MapPrinter):
             self._baseline = self._merge(self._reader.slot(self.spec)[1])
         else:
             self._reader.clear(self.spec)
+
+    def change(self, key: bytes | None, value: bytes | None) -> bool:
+        """Store *value* at *key* (None: in a map without keys), or remove the key. Returns whether it was there."""
+        if value is None:
+            assert key is not None
+            return self._reader.delete(self.spec, key)
+        if key is None:
+            return self._reader.store_slot(self.spec, value)
+        there = self._reader.lookup(self.spec, key) is not None
+        self._reader.store(self.spec, key, value)
+        return there
 
     def reset(self, pause: Callable[[], None]) -> None:
         """As :meth:`clear`; of a double-buffered map no update is lost. *pause* is called while it takes long."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 import uuid
 from collections import deque
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ import pytrace
 from pytrace.core.types import Record, settled
 from pytrace.render.forms import PortableForms
 from pytrace.results.snapshot import MapData, Print, Run, SnapshotData, Table
-from pytrace.runtime.capture.maps import map_data, read, read_greatest
+from pytrace.runtime.capture.maps import ReadMap, map_data, read, read_greatest
 from pytrace.runtime.capture.stack_traces import StackTraces, Symbols
 
 if TYPE_CHECKING:
@@ -143,6 +144,15 @@ class Recording:
         """The contents of one map at this moment."""
         view = next(view for view in self._views if view.spec.name == name)
         return map_data(read(view), PortableForms(self._texts, self._stacks()), pause)
+
+    def element(self, name: str, key: bytes) -> MapData | None:
+        """What a map has at *key*, as a map of no more than that; None where one look-up is not enough."""
+        view = next(view for view in self._views if view.spec.name == name)
+        moment, entries = time.time_ns(), view.element(key)
+        if entries is None:
+            return None
+        found = ReadMap(view, entries, moment)
+        return map_data(found, PortableForms(self._texts, self._stacks()), lambda: None)
 
     def _run(self, start: Moment, end: Moment, gaps: tuple[tuple[int, int], ...]) -> Run:
         system = os.uname()

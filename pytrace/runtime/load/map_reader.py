@@ -128,6 +128,14 @@ class MapReader:
         descriptor, _, value_size, _ = self._size(spec)
         return bpf_maps.lookup(descriptor, key, value_size)
 
+    def store(self, spec: MapSpec, key: bytes, value: bytes) -> None:
+        """Set the value of *key*.
+
+        Raises:
+            OSError: the map is full (``E2BIG``).
+        """
+        bpf_maps.update(self._size(spec)[0], key, value)
+
     def delete(self, spec: MapSpec, key: bytes) -> bool:
         """Remove *key*; False when it was not there."""
         return bpf_maps.delete(self._size(spec)[0], key)
@@ -173,6 +181,15 @@ class MapReader:
             written |= view[start] != 0
             parts.append(bytes(view[start + SLOT_FLAG : start + SLOT_FLAG + size]))
         return written, b"".join(parts)
+
+    def store_slot(self, spec: MapSpec, value: bytes) -> bool:
+        """Set the value of a map without keys, which programs share. Returns whether it had one."""
+        view, slot, _ = self._slot(spec)
+        start = slot.offset + self._shift(spec)
+        there = view[start] != 0
+        view[start + SLOT_FLAG : start + SLOT_FLAG + len(value)] = value
+        view[start] = 1
+        return there
 
     # ---- both
 

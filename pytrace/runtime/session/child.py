@@ -17,12 +17,14 @@ import shutil
 import signal
 import struct
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from threading import Lock, get_native_id
 from typing import NoReturn
 
 from pytrace.base import kernel_files
 from pytrace.core.diagnostics import TraceError
+from pytrace.core.options.run_options import Surroundings
 from pytrace.runtime.abi import syscalls
 
 _PTRACE_TRACEME = 0
@@ -211,10 +213,13 @@ def _sleeps(pid: int) -> bool:
     return kernel_files.read_text(f"/proc/{pid}/stat").rpartition(") ")[2][:1] == "S"
 
 
-def start(command: str, stack: ExitStack, namespace: int | None = None) -> Child:
+def start(
+    command: str, stack: ExitStack, namespace: int | None = None, surroundings: Surroundings | None = None
+) -> Child:
     """Fork a child that will run *command* (words as in a shell, without expansions); the stack ends it.
 
-    *namespace* is an open network namespace, which the child enters before it becomes its program.
+    *namespace* is an open network namespace, which the child enters before it becomes its program. The program is
+    looked for on the tracer's PATH, from the tracer's working directory, whatever the *surroundings*.
 
     Raises:
         TraceError: the command is empty, is not well quoted, or names no program; or no process can be started.
@@ -242,7 +247,7 @@ def start(command: str, stack: ExitStack, namespace: int | None = None) -> Child
             hints = (f"see {limits.NO_PROCESSES}",) if error.errno == errno.EAGAIN else ()
             raise TraceError(f"cannot run {words[0]}: {error.strerror}", hints=hints) from None
         if pid == 0:
-            _become(path, words, gate_read, report_write, [gate, report], namespace, bound)
+            _become(path, words, gate_read, report_write, [gate, report], namespace, bound, surroundings)
         os.close(gate_read)
         os.close(report_write)
     child = Child(pid, gate, report, words)
@@ -295,7 +300,14 @@ def _program(name: str) -> str:
 
 
 def _become(
-    path: str, words: list[str], gate: int, report: int, others: list[int], namespace: int | None, bound: bool
+    path: str,
+    words: list[str],
+    gate: int,
+    report: int,
+    others: list[int],
+    namespace: int | None,
+    bound: bool,
+    surroundings: Surroundings | None,
 ) -> NoReturn:
     """In the child: wait for the gate, then execute the program. *bound*: the child ends with the tracer."""
     try:
@@ -317,13 +329,26 @@ def _become(
             os._exit(0)
         if namespace is not None:
             _enter(namespace, report)
+        path, environment = os.path.abspath(path), _surround(surroundings)
         if word == b"t":
             syscalls.ptrace(_PTRACE_TRACEME, 0)
-        os.execv(path, words)
+        os.execve(path, words, environment)
     except OSError as error:
         os.write(report, str(error.errno or errno.EIO).encode())
     finally:
         os._exit(127)
+
+
+def _surround(surroundings: Surroundings | None) -> Mapping[str, str]:
+    """Give the child its working directory and its streams. Returns its environment."""
+    if surroundings is None:
+        return os.environ
+    if surroundings.folder:
+        os.chdir(surroundings.folder)
+    for number, descriptor in ((1, surroundings.output), (2, surroundings.errors)):
+        if descriptor >= 0:
+            os.dup2(descriptor, number)
+    return os.environ if surroundings.environment is None else dict(surroundings.environment)
 
 
 def _enter(namespace: int, report: int) -> None:

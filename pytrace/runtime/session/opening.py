@@ -148,10 +148,10 @@ def command(
         # What waits in Python's standard streams comes before the command's output.
         sys.stdout.flush()
         sys.stderr.flush()
-        return child.start(options.command, stack, namespace)
+        return child.start(options.command, stack, namespace, options.surroundings)
     # In other programs Ctrl-C raises, and nobody would end the child.
     with postponed():
-        return child.start(options.command, stack, namespace)
+        return child.start(options.command, stack, namespace, options.surroundings)
 
 
 def check_saving(manifest: Manifest, options: RunOptions) -> list[Export]:

@@ -130,6 +130,18 @@ class Session:
         """The current content of the map *name*."""
         return self._run.snapshots.map_data(name)
 
+    def element(self, name: str, key: bytes) -> MapData | None:
+        """The value of one key of a map; None for one that takes more than a look-up (digests of keys, buckets)."""
+        return self._run.snapshots.element(name, key)
+
+    def change(self, name: str, key: bytes | None, value: bytes | None) -> bool:
+        """Store *value* at *key* of a map, or remove the key; without both empty the map.
+
+        Returns:
+            whether the key was there (or the map was emptied).
+        """
+        return self._run.snapshots.change(name, key, value)
+
     def losses(self) -> dict[str, dict[str, int]]:
         """Losses and failures so far: counts by kind and subject."""
         return self._run.losses.by_kind()

@@ -106,6 +106,19 @@ class Snapshots:
         self._symbols.poll()
         return self._recording.map_data(name, self._collect)
 
+    def element(self, name: str, key: bytes) -> MapData | None:
+        """What the map *name* has at *key*, as a map of no more than that; None where one look-up is not enough."""
+        self._symbols.poll()
+        return self._recording.element(name, key)
+
+    def change(self, name: str, key: bytes | None, value: bytes | None) -> bool:
+        """Store *value* at *key*, or remove the key; without both empty the map."""
+        view = next(view for view in self._renderer.views() if view.spec.name == name)
+        if key is None and value is None:
+            view.reset(self._collect)
+            return True
+        return view.change(key, value)
+
     @cached_property
     def _recording(self) -> Recording:
         from pytrace.runtime.capture.recording import Recording  # few runs take snapshots
