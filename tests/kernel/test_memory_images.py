@@ -108,6 +108,8 @@ def test_events_and_keys_have_the_names_of_their_time(
         good = all(name in match[2] for name in expected) and "0x" not in match[2]
         named["good" if good else "number"] += int(match[3] or 1)
     assert named.total() == 3 * count, result.stdout
+    if named["good"] == named.total():
+        assert result.stdout.count("@name[") == result.stdout.count("@stack[") == 2, "rows that are alike are one"
     assert named["good"] >= least * named.total(), result.stdout
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.event_layout import EmptiedMap, PrintedMap
@@ -27,10 +27,13 @@ _BATCH_BYTES = 1 << 20
 
 
 class MapReader:
-    """Access to the maps of one loaded script, by their specs."""
+    """Access to the maps of one loaded script, by their specs. *join* joins rows that are one to readers."""
 
-    def __init__(self, loaded: LoadedScript) -> None:
+    def __init__(
+        self, loaded: LoadedScript, join: Callable[[MapSpec, Iterator[Block]], Iterator[Block]] | None = None
+    ) -> None:
         self._loaded = loaded
+        self._join = join
         self._sizes: dict[str, tuple[int, int, int, int]] = {}
         self._left: dict[str, int] = {}
         """By the symbol of a map of whole keys, at most how many of them are of rows that were removed."""
@@ -47,7 +50,9 @@ class MapReader:
         Of a double-buffered map each update is among these rows or stays in the map, whatever programs do meanwhile.
         """
         rows = self._rows(spec, clear)
-        return self._with_keys(spec, rows, clear) if spec.keys else rows
+        if spec.keys:
+            rows = self._with_keys(spec, rows, clear)
+        return rows if self._join is None else self._join(spec, rows)
 
     def _rows(self, spec: MapSpec, clear: bool) -> Iterator[Block]:
         """As :meth:`blocks`, with the keys of the BPF map."""

@@ -220,11 +220,16 @@ def renderer(
         from pytrace.runtime.capture.prints import PrintKeeper  # few runs take snapshots
 
         prints = PrintKeeper()
+    join = None
+    if loaded.manifest.images is not None:
+        from pytrace.runtime.session.alike_rows import AlikeRows  # only for user stacks and symbols
+
+        join = AlikeRows(lazy)
     opened = Renderer(
         loaded.manifest,
         written,
         lazy,
-        MapReader(loaded),
+        MapReader(loaded, join),
         options=render,
         state=RunState(requests=requests, prints=prints),
         handlers=embedding.handlers(lazy) if embedding else None,

@@ -596,6 +596,14 @@ class MappingRecorder:
         self._settle(process)
         return self._first.get(process)
 
+    def owner(self, process: int) -> int:
+        """The process id of an image, or of a process that has images; 0 for others, and for images not known."""
+        if process >= FIRST_IMAGE:
+            image = self.image(process)
+            return 0 if image is None else image.space.pid
+        first = self._first.get(process)
+        return 0 if first is None or self._latest[process] is first else process
+
     def _settle(self, process: int) -> None:
         """A program that was executed before images were reported has the number of its process."""
         when, space = self._executed.get(process, (NEVER, None))

@@ -49,6 +49,14 @@ class LazySymbols:
         """Where an address of a process lies in a binary with a build id; None elsewhere."""
         return self._symbols().linked(pid, address)
 
+    def owner(self, process: int) -> int:
+        """The process id of an image, or of a process that has images."""
+        return self._symbols().owner(process)
+
+    def origin(self, process: int, address: int) -> tuple[object, ...]:
+        """What addresses with the same name have in common."""
+        return self._symbols().origin(process, address)
+
     def met_binaries(self) -> MetBinaries | None:
         """The binaries that :meth:`linked` has met."""
         return None if self._made is None else self._made.met_binaries()

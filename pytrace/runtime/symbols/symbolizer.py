@@ -267,6 +267,22 @@ class Symbolizer:
         self._met.add(place[0].build_id, place[1])
         return place[0]
 
+    def owner(self, process: int) -> int:
+        """The process id of an image, or of a process that has images; 0 for others, and for images not known."""
+        return 0 if self._recorder is None else self._recorder.owner(process)
+
+    def origin(self, process: int, address: int) -> tuple[object, ...]:
+        """What two addresses have in common that have the same name: a place in a file, or that they are one address
+        of one image.
+        """
+        image = self._image(process)
+        mapping = None if image is None else image.find(address)
+        if mapping is None or image is None:
+            return (address,)
+        if mapping.inode or mapping.path == "[vdso]":
+            return mapping.device, mapping.inode, mapping.path, address - mapping.start + mapping.offset
+        return image.space.serial, process, address
+
     def met_binaries(self) -> MetBinaries:
         """The binaries that :meth:`linked` has met."""
         return self._met

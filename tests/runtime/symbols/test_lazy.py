@@ -30,6 +30,8 @@ ASKING: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("kernel_place", (1,), {}),
     ("user_place", (7, 1), {}),
     ("linked", (7, 1), {}),
+    ("owner", (7,), {}),
+    ("origin", (7, 1), {}),
     ("start", ([7],), {"prompt": True, "images": (3, 4)}),
     ("prepare", ([(7, 1)],), {}),
     ("wait_for", (iter(()), "lines"), {}),
