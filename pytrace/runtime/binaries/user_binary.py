@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import struct
+from bisect import bisect_right
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -129,12 +130,21 @@ class Binary:
 
     def plt_entry(self, address: int) -> Symbol | None:
         """The stub that calls another library, as ``NAME@plt``."""
-        # Stubs are 16 bytes long and aligned to that on the machines that have this form.
-        return self._stubs.get(address & ~15)
+        starts, symbols = self._stubs
+        at = bisect_right(starts, address) - 1
+        return symbols[at] if at >= 0 and address < starts[at] + symbols[at].size else None
 
     @cached_property
-    def _stubs(self) -> dict[int, Symbol]:
-        return {stub.address: stub for stub in stubs(self.elf)}
+    def _stubs(self) -> tuple[list[int], list[Symbol]]:
+        """Where stubs start, in order, and the stubs."""
+        decoded = decoded_stubs(self.elf, self._resolved) if self.elf.machine == EM_X86_64 and self.elf.wide else []
+        found = {stub.address: stub for stub in (*stubs(self.elf), *decoded)}
+        return sorted(found), [found[address] for address in sorted(found)]
+
+    def _resolved(self, address: int) -> str:
+        """The function that a resolver (IFUNC) is for: its symbol has the same name."""
+        symbol = self.covering(address)
+        return symbol.name if symbol is not None and symbol.address == address else ""
 
     def address_of(self, name: str) -> int | None:
         """Virtual address of a function."""
@@ -426,6 +436,57 @@ def stubs(file: ElfFile) -> list[Symbol]:
         name = strings[at : strings.find(b"\0", at)].decode(errors="surrogateescape")
         stub_symbols.append(Symbol(f"{name}@plt", address, _STUB))
     return stub_symbols
+
+
+_GLOBAL_DATA, _JUMP_SLOT, _RELATIVE_FUNCTION = 6, 7, 37
+"""``R_X86_64_GLOB_DAT``, ``R_X86_64_JUMP_SLOT``, ``R_X86_64_IRELATIVE``."""
+_JUMP, _JUMP_SIZE = b"\xff\x25", 6
+"""``jmp *slot(%rip)``."""
+_LANDING = b"\xf3\x0f\x1e\xfa"
+"""``endbr64``."""
+
+
+def decoded_stubs(file: ElfFile, resolved: Callable[[int], str]) -> list[Symbol]:
+    """The stubs of an x86-64 binary by the slots that they jump through: also those of functions whose address is
+    taken (``.plt.got``), and of static programs. *resolved* is the name of a function by its resolver's address.
+    """
+    tables = [section for name in (".plt.got", ".plt", ".plt.sec") if (section := file.section(name)) is not None]
+    if not tables:
+        return []
+    names = _slot_names(file, resolved)
+    found = []
+    for table in tables:
+        code = bytes(file.contents(table))
+        starts = []
+        at = code.find(_JUMP)
+        while 0 <= at <= len(code) - _JUMP_SIZE:
+            (distance,) = struct.unpack_from("<i", code, at + len(_JUMP))
+            name = names.get(table.address + at + _JUMP_SIZE + distance)
+            landing = code.rfind(_LANDING, max(0, at - len(_LANDING) - 1), at)
+            starts.append((landing if landing >= 0 else at, name))
+            at = code.find(_JUMP, at + _JUMP_SIZE)
+        ends = [start for start, _ in starts[1:]] + [len(code)]
+        for (start, name), end in zip(starts, ends, strict=True):
+            if name:
+                found.append(Symbol(f"{name}@plt", table.address + start, min(_STUB, end - start)))
+    return found
+
+
+def _slot_names(file: ElfFile, resolved: Callable[[int], str]) -> dict[int, str]:
+    """The functions whose addresses the dynamic linker writes to slots, by the addresses of these."""
+    symbols, names = file.section(".dynsym"), dict[int, str]()
+    strings = bytes(file.contents(file.linked(symbols))) if symbols is not None else b""
+    entries = bytes(file.contents(symbols)) if symbols is not None else b""
+    for section in (file.section(".rela.plt"), file.section(".rela.dyn")):
+        rows = file.contents(section) if section is not None else memoryview(b"")
+        for slot, info, addend in struct.iter_unpack("<QQq", rows[: len(rows) // 24 * 24]):
+            kind, number = info & 0xFFFFFFFF, info >> 32
+            if kind == _RELATIVE_FUNCTION:
+                names[slot] = resolved(addend)
+            elif kind in (_GLOBAL_DATA, _JUMP_SLOT) and number * 24 + 4 <= len(entries):
+                (at,) = struct.unpack_from("<I", entries, number * 24)
+                names[slot] = strings[at : strings.find(b"\0", at)].decode(errors="surrogateescape")
+    return names
 
 
 # ---------------------------------------------------------------------------------------------- static tracepoints

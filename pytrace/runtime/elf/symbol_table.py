@@ -50,8 +50,15 @@ class SymbolTable:
     """
 
     def __init__(
-        self, data: bytes, strings: bytes, wide: bool, types: frozenset[int] | None = CODE_TYPES
+        self,
+        data: bytes,
+        strings: bytes,
+        wide: bool,
+        types: frozenset[int] | None = CODE_TYPES,
+        sections: Iterable[tuple[int, int]] = (),
     ) -> None:
+        """*sections* are the addresses of the file's sections: a symbol without a size ends where its section does."""
+        self._sections = sorted(sections)
         self._strings = strings
         self._wide = wide
         self._record = record_size(wide)
@@ -64,7 +71,8 @@ class SymbolTable:
     ) -> SymbolTable:
         """The symbols of a section."""
         strings = file.contents(file.linked(section))
-        return cls(bytes(file.contents(section)), bytes(strings), file.wide, types)
+        loaded = [(item.address, item.address + item.size) for item in file.sections if item.address and item.size]
+        return cls(bytes(file.contents(section)), bytes(strings), file.wide, types, loaded)
 
     def _column(self, words: Iterable[int]) -> list[int]:
         return list(compress(words, self._defined))
@@ -135,7 +143,8 @@ class SymbolTable:
     def covering(self, address: int) -> Symbol | None:
         """The function that covers an address.
 
-        One without a size reaches to the next symbol. Of aliases the one whose name comes first without leading
+        One without a size reaches to the next symbol, and not beyond its section: what comes after ``_init`` are stubs
+        of other libraries. Of aliases the one whose name comes first without leading
         underscores is taken, so that the answer does not depend on the linker's order.
         """
         addresses, records = self._sorted
@@ -144,10 +153,17 @@ class SymbolTable:
         # A short function may lie inside a longer one; go back to one that reaches far enough.
         for index in range(at, max(-1, at - 16), -1):
             size = sizes[records[index]]
-            if address < addresses[index] + size or (not size and index == at):
+            if address < addresses[index] + size or (
+                not size and index == at and self._in_one_section(addresses[index], address)
+            ):
                 alone = not index or addresses[index - 1] != addresses[index]
                 return self.symbol(index) if alone else self._best_alias(index, address)
         return None
+
+    def _in_one_section(self, start: int, address: int) -> bool:
+        """True unless a section ends between two addresses."""
+        at = bisect_right(self._sections, (start, 1 << 64)) - 1
+        return at < 0 or not self._sections[at][0] <= start < self._sections[at][1] <= address
 
     def _best_alias(self, index: int, address: int) -> Symbol:
         addresses = self.addresses

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import lzma
+import re
 import struct
 import subprocess
 import time
@@ -122,8 +123,34 @@ def test_stubs_by_any_address_inside(program: Path) -> None:
     binary = Binary.open(str(program))
     (stub,) = stubs(binary.elf)
     assert binary.plt_entry(stub.address) == binary.plt_entry(stub.address + 15) == stub
-    assert binary.plt_entry(stub.address + 16) is binary.plt_entry(stub.address - 1) is None
+    assert binary.plt_entry(stub.address - 1) is None
+    after = binary.plt_entry(stub.address + 16)
+    assert after is None or after.name == "__cxa_finalize@plt", "that of .plt.got, which has 8 bytes"
 
+
+@pytest.mark.parametrize("options", [(), ("-fcf-protection",), ("-static",), ("-Wl,-z,now",), ("-fno-plt",)])
+@pytest.mark.parametrize("stripped", [False, True])
+def test_stubs_have_the_names_of_their_functions(tmp_path: Path, options: tuple[str, ...], stripped: bool) -> None:
+    """As objdump names them, and not ``_init``, which has no size and is before them."""
+    text = "#include <stdlib.h>\n#include <string.h>\nint main(int c, char **v) { return atoi(*v) + strlen(*v); }\n"
+    path = compiled(tmp_path, "stubs", text, "-O0", *options)
+    if stripped:
+        tool("strip", path)
+    binary = Binary.open(str(path))
+    dump = subprocess.run(["objdump", "-d", str(path)], capture_output=True, text=True, check=True).stdout
+    listed = {int(place, 16): name for place, name in re.findall(r"^([0-9a-f]+) <([^*\n]+@plt)>:", dump, re.MULTILINE)}
+    assert listed or options in {("-static",), ("-fno-plt",)}
+    for place, name in listed.items():
+        for address in (place, place + 5):
+            assert binary.covering(address) is None
+            stub = binary.plt_entry(address)
+            assert stub is not None
+            assert (stub.name, stub.address) == (name, place)
+    section = binary.elf.section(".plt")
+    if options == ("-static",) and section is not None and not stripped:
+        names = {stub.name for place in range(section.address, section.address + section.size, 8)
+                 if (stub := binary.plt_entry(place)) is not None}
+        assert "strlen@plt" in names
 
 def test_variables_of_a_stripped_binary_are_in_its_debug_file(program: Path, tmp_path: Path) -> None:
     stripped, debug = split(program, tmp_path)
