@@ -101,6 +101,13 @@ class Word(IntEnum):
     """In musl's ``struct pthread``: the pointer to the values of keys."""
     TAIL_CALLS = 36
     """1 if the loop has called the function of the current instruction, which ends by a jump to the next one."""
+    CURRENT = 37
+    """Before 3.12, address of ``_PyRuntime``'s ``tstate_current``: the thread state that has the GIL. A thread has one
+    for each interpreter that it has run, and the key only that of the first; 0 when TLS has the current one."""
+    INTERPRETERS = 38
+    """Before 3.12, address of the list of interpreters, the newest first; 0 when TLS has the current thread state."""
+    INTERPRETER_THREADS = 39
+    """In ``PyInterpreterState``: the list of its thread states. The next interpreter is its first member."""
 
 
 class CallWord(IntEnum):

@@ -92,6 +92,19 @@ class WalkedProcesses:
         return walker
 
 
+_CURRENT = 16
+"""Bytes from ``tstate_current`` to ``autoTSSkey`` in ``struct _gilstate_runtime_state`` of 3.9 to 3.11."""
+
+
+def _interpreters(minor: int) -> tuple[int, int]:
+    """Offsets of ``interpreters.head`` in ``_PyRuntime``, and of the first thread state in ``PyInterpreterState``."""
+    return (40, 16) if minor >= _MORE_LOCKS else (32, 8)
+
+
+_MORE_LOCKS = 11
+"""Since 3.11 the runtime and the interpreters have one member more before these."""
+
+
 class Walker:
     """Keeps the rows of processes. *message* is called with a text about an interpreter that cannot be read.
 
@@ -248,6 +261,9 @@ def row(interpreter: Interpreter, bias: int, generation: int) -> bytes:
         Word.HEADER_EXTRA: layout.header_extra, Word.KIND_SHIFT: layout.kind_shift,
         Word.FRAME_TLBC: layout.frame_tlbc, Word.CODE_TLBC: layout.code_tlbc,
         Word.THREAD_VALUES: interpreter.thread_values, Word.TAIL_CALLS: int(interpreter.tail_calls),
+        Word.CURRENT: key_place - _CURRENT if keyed else 0,
+        Word.INTERPRETERS: interpreter.runtime + bias + _interpreters(layout.minor)[0] if keyed else 0,
+        Word.INTERPRETER_THREADS: _interpreters(layout.minor)[1],
     }  # fmt: skip
     values = (words[word] for word in Word)
     return ROW_FORMAT.pack(*(NONE if value is None else value & _WORD for value in values))

@@ -114,7 +114,7 @@ class _Walk(Thread, frozen=True):
         """Find the process's row and the thread's innermost frame, or jump to *done*: there is no Python stack."""
         self.load_row(done)
         self.e.b.store(0, self.area(records.STATE_COUNT))
-        _, frame = self.innermost(done)
+        _, frame = self.innermost(done, waits=True)
         self.e.b.store(frame, self.area(records.STATE_FRAME))
         if self.runs:
             self._begin_run(0)

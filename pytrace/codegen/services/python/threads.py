@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 
 from pytrace.codegen.aot import load_time_values
+from pytrace.codegen.emit import loops
 from pytrace.codegen.emit.current_task import kernel_field, process_ids, read_word, task_field
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
@@ -13,6 +15,13 @@ from pytrace.codegen.ir.ir_values import I1, I64, Number, Ptr, global_pointer
 from pytrace.codegen.services.python import records
 from pytrace.core.stacks.python_format import NONE, ROW, TSS_BLOCK, TSS_FIRST, TSS_MORE, Word
 
+_INTERPRETER, _THREAD, _POINTER, _FOUND = range(0, 32, 8)
+"""State of a search among interpreters: the interpreter, its next thread state, the thread pointer, the result."""
+_SEARCH_SIZE = 32
+_SEARCHED = 512
+"""Thread states that are looked at."""
+_NEXT = 8
+"""Offset in ``PyThreadState`` of the next one of the interpreter, before 3.12."""
 _TYPE = 8
 """Offset in ``PyObject`` of ordinary builds: the type."""
 
@@ -30,19 +39,26 @@ class Thread(msgspec.Struct, frozen=True):
         """Copy the process's row to the state; jump to *done* if there is none."""
         self.e.b.copy(self.area(0), self.row(records.PROCESSES, done), ROW)
 
-    def innermost(self, done: Block) -> tuple[I64, I64]:
-        """The thread state, and the innermost frame; jumps to *done* if the thread runs no Python."""
+    def innermost(self, done: Block, *, waits: bool = False) -> tuple[I64, I64]:
+        """The thread state, and the innermost frame; jumps to *done* if the thread runs no Python.
+
+        *waits*: it may have given up the GIL.
+        """
         b = self.e.b
         thread_pointer = self._thread_pointer()
-        thread = self._thread_state(thread_pointer, done)
+        thread = self._thread_state(thread_pointer, done, waits)
         b.jump_if(b.icmp("eq", thread, 0), done)
         self.fail_unless(b.icmp("eq", self.user(b.add(thread, self.word(Word.THREAD_ID))), thread_pointer), done)
-        frame = b.register()
+        return thread, self._frame(thread)
+
+    def _frame(self, thread: Number) -> I64:
+        """The innermost frame of a thread state; 0 if there is none."""
+        b, frame = self.e.b, self.e.b.register()
         b.store(self.user(b.add(thread, self.word(Word.THREAD_FRAME))), frame)
         b.store(b.load(frame), self.area(records.STATE_LOOP))
         with b.when(b.icmp("ne", self.word(Word.CFRAME_FRAME), NONE)):
             b.store(self.user(b.add(b.load(frame), self.word(Word.CFRAME_FRAME))), frame)
-        return thread, b.load(frame)
+        return b.load(frame)
 
     def row(self, rows: str, done: Block) -> Ptr:
         """The element in the map *rows* of the current process.
@@ -92,7 +108,7 @@ class Thread(msgspec.Struct, frozen=True):
         thread = b.add(b.helper(helpers.GET_CURRENT_TASK), task_field(e, "thread"))
         return read_word(e, b.add(thread, kernel_field(e, "thread_struct", "fsbase")))
 
-    def _thread_state(self, thread_pointer: Number, done: Block) -> I64:
+    def _thread_state(self, thread_pointer: Number, done: Block, waits: bool) -> I64:
         """The address of the ``PyThreadState``: of a TLS variable, or of a key of ``pthread_getspecific``; 0: none."""
         b, result = self.e.b, self.e.b.register()
         by_key, known = b.block(), b.block()
@@ -119,7 +135,53 @@ class Thread(msgspec.Struct, frozen=True):
         b.store(self.user(b.add(b.add(b.load(block), slot), 8)), result)
         b.jump(known)
         b.start(known)
+        with b.when(b.icmp("ne", self.word(Word.CURRENT), 0), likely=False):
+            self._of_interpreter(thread_pointer, result, waits)
         return b.load(result)
+
+    def _of_interpreter(self, thread_pointer: Number, result: Ptr, waits: bool) -> None:
+        """Replace the state by that of the interpreter that the thread runs (before 3.12).
+
+        That is the current one if the thread has the GIL, else the newest interpreter in which it has a frame: one
+        that is called by another interpreter was made later.
+        """
+        b, done = self.e.b, self.e.b.block()
+        current = self.user(self.word(Word.CURRENT))
+        with b.when(b.icmp("ne", current, 0)):
+            owner = self.user(b.add(current, self.word(Word.THREAD_ID)))
+            with b.when(b.icmp("eq", owner, thread_pointer)):
+                b.store(current, result)
+                b.jump(done)
+        newest = self.user(self.word(Word.INTERPRETERS)) if waits else 0
+        with b.when(b.icmp("ne", self.user(newest) if waits else 0, 0), likely=False):
+            place = self.e.reserve(_SEARCH_SIZE)
+            first = self.user(b.add(newest, self.word(Word.INTERPRETER_THREADS)))
+            for offset, word in ((_INTERPRETER, newest), (_THREAD, first), (_POINTER, thread_pointer), (_FOUND, 0)):
+                b.store(word, self.e.area(place + offset))
+            span = self.e.program.unit.span
+            loops.run(self.e, span, _SEARCHED, lambda inner, _index: replace(self, e=inner)._search(place))
+            found = b.load(self.e.area(place + _FOUND))
+            b.store(b.select(b.icmp("ne", found, 0), found, b.load(result)), result)
+        b.jump(done)
+        b.start(done)
+
+    def _search(self, place: int) -> None:
+        """Look at one thread state; ends the loop at one of this thread that has a frame."""
+        e, b = self.e, self.e.b
+        thread = b.load(e.area(place + _THREAD))
+        with b.when(b.icmp("eq", thread, 0)):
+            following = self.user(b.load(e.area(place + _INTERPRETER)))
+            with b.when(b.icmp("eq", following, 0)):
+                loops.leave(e)
+            b.store(following, e.area(place + _INTERPRETER))
+            b.store(self.user(b.add(following, self.word(Word.INTERPRETER_THREADS))), e.area(place + _THREAD))
+            b.ret(0)
+        owner = self.user(b.add(thread, self.word(Word.THREAD_ID)))
+        with b.when(b.icmp("eq", owner, b.load(e.area(place + _POINTER)))):
+            with b.when(b.icmp("ne", self._frame(thread), 0)):
+                b.store(thread, e.area(place + _FOUND))
+                loops.leave(e)
+        b.store(self.user(b.add(thread, _NEXT)), e.area(place + _THREAD))
 
     # ------------------------------------------------------------------ primitives
 
