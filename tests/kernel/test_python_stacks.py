@@ -215,3 +215,48 @@ def test_beside_native_stacks(server: Server, tmp_path: Path) -> None:
     script = config + OPEN + "{ print((len(dw_ustack) > 5, len(ustack) > 0)); print(pystack(folded)); }"
     result = server.run(("-q", "-e", script, "-c", f"{PYTHONS[0].command[0]} {tmp_path}/opens.py"), timeout=60)
     assert result.stdout.splitlines()[:2] == ["(true, true)", "<module>;opens"]
+
+
+@pytest.mark.parametrize("python", [python for python in PYTHONS if not python.free_threaded], ids=str)
+def test_the_interpreter_that_runs(server: Server, python: Python, tmp_path: Path) -> None:
+    """A thread has a state for each interpreter: that which runs counts, with the GIL and without."""
+    (tmp_path / "inner.py").write_text(
+        "import os\ndef leaf():\n    os.getpgid(0)\n    os.open('/dev/null', 0)\ndef inner():\n    leaf()\ninner()\n"
+    )
+    module = "_interpreters" if python.minor >= 13 else "_xxsubinterpreters"
+    (tmp_path / "outer.py").write_text(
+        f"import os, {module} as interpreters\n"
+        "def leaf():\n    os.getpgid(0)\n    os.open('/dev/null', 0)\n"
+        f"def outer():\n    text = open('{tmp_path}/inner.py').read()\n"
+        "    interpreters.create()\n    interpreters.run_string(interpreters.create(), text)\n    leaf()\nouter()\n"
+    )
+    body = "{ print(pystack(folded)); }"
+    script = f"{OPEN}{body} t:syscalls:sys_enter_getpgid /pid == cpid/ {body}"
+    result = server.run(("-q", "-e", script, "-c", f"{python.command[0]} {tmp_path}/outer.py"), timeout=60)
+    stacks = [line for line in result.stdout.splitlines() if line]
+    assert stacks == [*["<module>;inner;leaf"] * 2, *["<module>;outer;leaf"] * 2], result
+
+
+@pytest.mark.parametrize("python", [python for python in PYTHONS if python.minor >= 12], ids=str)
+def test_through_the_trampolines_of_x_perf(server: Server, python: Python, tmp_path: Path) -> None:
+    """``-X perf`` has a function in the machine's code for each of Python; with Python's frames none stands twice."""
+    (tmp_path / "traced.py").write_text(
+        "import os\ndef leaf():\n    os.open('/dev/null', 0)\n"
+        "def middle():\n    leaf()\ndef top():\n    middle()\ntop()\n"
+    )
+    probe = OPEN + "{ print(ustack(folded)); @pid = pid; }"
+    stacks = []
+    for config in ("config = { stack_unwinding = auto } ", MIXED):
+        command = " ".join([*python.command, "-X", "perf", f"{tmp_path}/traced.py"])
+        result = server.run(("-q", "-e", config + probe, "-c", command), timeout=60)
+        stack, _, rest = result.stdout.partition("\n")
+        Path(f"/tmp/perf-{rest.split()[-1]}.map").unlink()
+        stacks.append(stack.split(";"))
+    native, joined = stacks
+    names = ["<module>", "top", "middle", "leaf"]
+    found = [name.removeprefix("py::").rpartition(":")[0] for name in native if name.endswith("/traced.py")]
+    assert found == names, native
+    assert "Py_BytesMain" in native, "the stack goes on to its root"
+    assert [name for name in joined if name in names] == names, joined
+    assert not any(name.startswith("py::") for name in joined), joined
+    assert "Py_BytesMain" in joined

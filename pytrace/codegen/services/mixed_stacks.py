@@ -26,14 +26,15 @@ from pytrace.codegen.services import memory_images, user_unwinding
 from pytrace.codegen.services.python import records
 from pytrace.codegen.services.python import stacks as python_stacks
 from pytrace.codegen.services.python.stacks import BY_CODE, UNPLACED
+from pytrace.codegen.services.unwound_frame import TRAMPOLINE
 from pytrace.core.stacks.python_format import FRAME, Word
 from pytrace.core.types import Stack, StackMode
 from pytrace.frontend.ast import nodes
 
-_NATIVE, _WORD, _FRAMES, _INSIDE, _EXTRA = range(0, 40, 8)
+_NATIVE, _WORD, _FRAMES, _INSIDE, _EXTRA, _AFTER = range(0, 48, 8)
 """Offsets of the state: index of the next native frame, of the next word of the runs, number of frames written, 1 in a
-run, number of native frames of the loop that have no Python frame."""
-_STATE_SIZE = 40
+run, number of native frames of the loop that have no Python frame, 1 right after the loop's frame."""
+_STATE_SIZE = 48
 
 
 def usable(e: Emitter, type_: Stack) -> bool:
@@ -96,7 +97,7 @@ class _Join(msgspec.Struct, frozen=True):
         """Write the mixed stack."""
         e, b, limit = self.e, self.e.b, self.type.limit
         memory.zero(e, e.area(self.out), self.type.size)
-        for offset in (_NATIVE, _WORD, _FRAMES, _INSIDE, _EXTRA):
+        for offset in (_NATIVE, _WORD, _FRAMES, _INSIDE, _EXTRA, _AFTER):
             self._store(offset, 0)
         with b.when(b.icmp("ne", self._row(Word.LOOP_START), 0)):
             loops.run(e, node.span, limit, lambda inner, index: self._inside(inner).count_loop(index))
@@ -141,6 +142,12 @@ class _Join(msgspec.Struct, frozen=True):
             self._leave_unless(left)
             self._begin()
         native = b.block()
+        top = b.load(self._entry(self.parts.pointers, index, self.type.limit))
+        with b.when(b.both(b.truth(self._load(_AFTER)), b.truth(b.op("and", top, TRAMPOLINE)))):
+            # The function that calls the loop for one Python function (-X perf) would be that once more.
+            self._store(_NATIVE, b.add(index, 1))
+            self._store(_AFTER, 0)
+            b.ret(0)
         with b.when(b.icmp("eq", word, BY_CODE)):
             self._begin_by_code(index)
             b.jump(native)
@@ -148,6 +155,7 @@ class _Join(msgspec.Struct, frozen=True):
             self._begin_by_place(index, word)
         b.jump(native)
         b.start(native)
+        self._store(_AFTER, 0)
         self._store(_NATIVE, b.add(index, 1))
         self._write(b.load(self._frame(index)))
 
@@ -166,7 +174,9 @@ class _Join(msgspec.Struct, frozen=True):
         b, most = self.e.b, self.type.limit
         low, high = (b.load(self._entry(self.parts.pointers, at, most)) for at in (index, b.add(index, 1)))
         with b.when(b.icmp("ult", place, high)):
-            self._store(_NATIVE, b.add(index, b.number(b.icmp("uge", place, low))))
+            inside = b.number(b.icmp("uge", place, low))
+            self._store(_NATIVE, b.add(index, inside))
+            self._store(_AFTER, inside)
             self._begin()
         with b.when(b.truth(self._row(Word.TAIL_CALLS))):
             self._leave_out_handler(index, place)

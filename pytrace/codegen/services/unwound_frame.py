@@ -39,6 +39,12 @@ STATE_SIZE = _SAVED + 8 * len(_INTERRUPTED)
 _SIGNAL = 40
 """Offset in the signal frame of ``uc_mcontext`` of ``struct ucontext``, which is one."""
 
+TRAMPOLINE = 1
+"""The bit of a frame's stack pointer in the array of them that marks a function which does nothing but call another."""
+_ADD_MASK, _ADD_AND_RETURN, _POP_AND_RETURN = 0xFF_87FF_FFFF, 0xC3_00C4_8348, 0xC35D
+"""``add $8n, %rsp; ret`` of less than 128 bytes, and ``pop %rbp; ret``."""
+
+
 _RETURN_PROBES = 64
 """Maximum nesting of uretprobed functions of a task: ``MAX_URETPROBE_DEPTH`` of the kernel."""
 
@@ -138,6 +144,9 @@ class Frame(msgspec.Struct, frozen=True):
         rule = self._rule(place, ip)
         base = b.op("and", rule, 15)
         self._leave_if(b.icmp("eq", base, Rule.LAST.value))
+        with b.when(self._either(base, Rule.FRAME, Rule.UNMAPPED), likely=False):
+            with b.unless(b.truth(self._load(EXACT))):
+                self._trampoline(place, ip)
         if self.choice is not None:
             self._without_table(self.choice, place, base)
             self._cut_if(b.icmp("eq", base, Rule.NONE.value))
@@ -192,6 +201,27 @@ class Frame(msgspec.Struct, frozen=True):
                     self._innermost(choice.code)
             self._by_frame_pointer()
             b.ret(0)
+
+    def _trampoline(self, place: Number, ip: Number) -> None:
+        """Step out of a function that returns right after the call, and keeps no frame: rbp is its caller's.
+
+        ``python -X perf`` has one for each function (``Python/asm_trampoline.S``); later ones keep a frame.
+        """
+        b = self.e.b
+        failed = b.helper(helpers.PROBE_READ_USER, self.e.cell, 8, ip)
+        with b.unless(b.truth(failed), likely=True):
+            code = b.load(self.e.cell)
+            plain = b.icmp("eq", b.op("and", code, _ADD_MASK), _ADD_AND_RETURN)
+            if self.tops is not None:
+                framed = b.icmp("eq", b.op("and", code, 0xFFFF), _POP_AND_RETURN)
+                mark = b.number(b.either(plain, framed))
+                top = b.offset(self.e.area(self.tops), b.op("shl", place, 3))
+                b.store(b.op("or", self._load(SP), mark), top)
+            with b.when(plain):
+                returned = b.add(self._load(SP), b.op("and", b.op("lshr", code, 24), 0x78))
+                self._store(IP, self._read(returned))
+                self._store(SP, b.add(returned, 8))
+                b.ret(0)
 
     def _either(self, base: Number, one: Rule, other: Rule) -> I1:
         return self.e.b.either(self.e.b.icmp("eq", base, one.value), self.e.b.icmp("eq", base, other.value))
