@@ -254,7 +254,8 @@ def _limit(options: Options) -> tuple[int, str, int]:
 def _slow(target: TraceTarget, arguments: int, options: Options, *, result: bool) -> list[str]:
     limit, title, divisor = _limit(options)
     check = f"if ($time < {limit}) {{ return; }}"
-    stacks = [name for flag, name in (("kernel-stack", "kstack"), ("user-stack", "ustack")) if options.flag(flag)]
+    user = ("python", "pystack") if options.flag("python") else ("user-stack", "ustack")
+    stacks = [name for flag, name in (("kernel-stack", "kstack"), user) if options.flag(flag)]
     if options.flag("folded"):
         stacks = stacks or ["kstack" if target.family == trace_targets.KERNEL else "ustack"]
         return [check, f"@usecs[{', '.join(['comm', *stacks, 'func'])}] = sum($time / 1000);"]
@@ -285,6 +286,7 @@ FUNCSLOWER = MultiTool(
         ScriptOption(("t", "timestamp"), False, "seconds since the start"),
         ScriptOption(("folded",), False, "stacks of slow calls with their microseconds, for flame graphs"),
         ScriptOption(("U", "user-stack"), False, "the user stack after each call"),
+        ScriptOption(("python",), False, "Python's functions after each call (pystack), in place of -U"),
         ScriptOption(("K", "kernel-stack"), False, "the kernel stack after each call"),
         ScriptOption(("d", "duration"), 0, "stop after SECONDS", "SECONDS", type="interval"),
         ScriptOption(("function",), "", "functions: vfs_write, c:open, /path/program:FUNCTION", "FUNCTION",

@@ -12,16 +12,19 @@ import pytest
 from tests.tools.conftest import Tool
 
 SERVICE = """
-import os, time
+import os, threading, time
 kept = []
 def reads():
     os.close(os.open("/dev/null", os.O_RDONLY))
 def keeps():
     kept.append(bytearray(100000))
+def waits():
+    threading.Event().wait(0.001)
 def serve():
     while True:
         reads()
         keeps()
+        waits()
         time.sleep(0.01)
 serve()
 """
@@ -38,7 +41,7 @@ def service(tmp_path: Path) -> Iterator[int]:
             program.kill()
 
 
-@pytest.mark.tool("mallocs", "memleak", "syscount", "trace")
+@pytest.mark.tool("mallocs", "memleak", "syscount", "trace", "futexwait", "pagefaults", "funcslower")
 def test_lines_of_python(tool: Tool, service: int) -> None:
     place = r"\+\d+@\S*/service.py:"
     for name, words, line in (
@@ -48,6 +51,9 @@ def test_lines_of_python(tool: Tool, service: int) -> None:
         ("syscount", ("--syscall", "openat", "-P", "-d", 1), rf"reads{place}5"),
         ("syscount", ("--syscall", "openat", "-L", "-d", 1), rf"reads{place}5"),
         ("trace", ("-M", 1, "t:syscalls:sys_enter_openat"), rf"reads{place}5"),
+        ("futexwait", ("-a", "--duration", 1), r"wait;.*;waits;serve;<module>"),
+        ("pagefaults", ("--duration", 1), rf"keeps{place}7"),
+        ("funcslower", ("-u", 1, "-d", 1, "c:close"), rf"reads{place}5"),
     ):
         run = tool(name, "--python", "-p", service, *words, form="text", interrupt=False)
         assert re.search(line, run.stdout), (name, run.stdout)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -116,6 +117,20 @@ def test_waits_for_a_mutex(tool: Tool, programs: Path) -> None:
     addresses = [int(str(row["ADDRESS"]), 0) for row in everything.of(PID=seen[2].pid)]
     assert seen[2].address in addresses
     assert len(addresses) >= 2  # the semaphores
+
+
+@pytest.mark.tool("futexwait")
+def test_waits_that_are_not_in_the_table_are_told(tool: Tool, programs: Path) -> None:
+    needs("syscalls")
+    told = {}
+    for options in ((), ("-a",)):
+        run = tool("futexwait", *options, "--comm", "contends", form="text",
+                   work=lambda _: scheduling.contention(programs, 3, 10))  # fmt: skip
+        told[options] = re.findall(r"^Not shown: (\d+) waits of (\d+) us in all for", run.stdout, re.MULTILINE)
+    [(waits, microseconds)] = told[()]
+    assert int(waits) >= 3
+    assert int(microseconds) > 0
+    assert not told["-a",]
 
 
 @pytest.mark.tool("futexwait")
