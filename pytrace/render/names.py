@@ -77,6 +77,9 @@ class HostNames(Protocol):
         """``hierarchy:path`` of a cgroup id, in the hierarchies that match *pattern*."""
 
 
+RUNNING = -16
+"""-EBUSY: the stack of a task that is on a CPU while an iterator visits it (``codegen.services.visited_stacks``)."""
+
 NO_STACK = -14
 """-EFAULT: what the stack helpers return where there is no such stack (a kernel thread has no user stack)."""
 
@@ -197,8 +200,8 @@ class Names:
 
         def texts(value: tuple[int, tuple[int, ...], int]) -> list[bytes]:
             process, addresses, error = value
-            if why := _unread(error):
-                return [os.fsencode(f"[no stack: {why}]")]
+            if why := unread(error):
+                return [os.fsencode(unread_name(why))]
             return [
                 line
                 for address, inner in zip(addresses, (None, *addresses), strict=False)
@@ -260,7 +263,7 @@ def _stack_text(
 
     def text(value: tuple[int, tuple[F, ...], int]) -> bytes:
         process, frames, error = value
-        why = _unread(error)
+        why = unread(error)
         if why:
             return no_stack(indent, why)
         return b"\n" + b"".join(map(line, repeat(process), frames, (None, *frames)))
@@ -268,9 +271,16 @@ def _stack_text(
     return text
 
 
-def _unread(error: int) -> str:
+def unread(error: int) -> str:
     """Why a stack with this error was not read; empty when it was, or there is none."""
+    if error == RUNNING:
+        return "running"
     return os.strerror(-error) if error and error != NO_STACK else ""
+
+
+def unread_name(why: str) -> str:
+    """What stands for the frames of a stack that was not read."""
+    return f"[{why}]" if why == unread(RUNNING) else f"[no stack: {why}]"
 
 
 def in_source(frames: Sequence[Frame]) -> bool:
@@ -293,7 +303,7 @@ def _unnamed(frame: Frame, address: int) -> bytes:
 
 def no_stack(indent: bytes, why: str) -> bytes:
     """The text of a stack that could not be read."""
-    return b"\n%s[no stack: %s]\n" % (indent, os.fsencode(why))
+    return b"\n%s%s\n" % (indent, os.fsencode(unread_name(why)))
 
 
 def truncated_line(indent: bytes, perf: bool) -> bytes:
@@ -376,9 +386,9 @@ def line_text(
 
     def text(value: tuple[int, tuple[int, ...], int]) -> bytes:
         process, addresses, error = value
-        why = _unread(error)
+        why = unread(error)
         if why:
-            return os.fsencode(f"[no stack: {why}]")
+            return os.fsencode(unread_name(why))
         words: list[str] = []
         for address, inner in zip(addresses, (None, *addresses), strict=False):
             if address == TRUNCATED:

@@ -143,6 +143,14 @@ def _task_offset(program: Program) -> int | None:
     return None if member is None else member.offset
 
 
+def visited_task(e: Emitter) -> Ptr:
+    """The task that an iterator has reached (:func:`iterates_tasks`); may be null."""
+    offset = _task_offset(e.program)
+    if offset is None:
+        raise InternalError("no iterator over tasks")
+    return e.b.load_pointer(e.b.offset(e.context, offset))
+
+
 def _of_task(
     e: Emitter, helper: helpers.ReadHelper, pointer: Ptr, size: Number, address: Number, most: int | None
 ) -> I64:
@@ -153,7 +161,7 @@ def _of_task(
     e.program.sleeps = True
     result = e.b.register()
     e.b.store(-errno.EFAULT, result)
-    task = e.b.load_pointer(e.b.offset(e.context, offset))
+    task = visited_task(e)
     with e.b.unless(e.b.is_null(task), likely=True):
         if helper is helpers.PROBE_READ_USER:
             e.b.store(e.b.helper(helpers.COPY_FROM_USER_TASK, pointer, size, address, task, 0), result)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Never, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -117,8 +116,7 @@ def _form(user: bool, frames: Callable[[_Decoded], list[Frame]]) -> Callable[[_D
         trace = traces.get(value)
         if trace is None:
             error = value[2]
-            text = os.strerror(-error) if error and error != names.NO_STACK else ""
-            trace = traces[value] = StackTrace(tuple(frames(value)), user, text)
+            trace = traces[value] = StackTrace(tuple(frames(value)), user, names.unread(error))
         return trace
 
     return convert

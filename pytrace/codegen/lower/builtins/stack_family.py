@@ -6,13 +6,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pytrace.codegen.emit import contexts, events, memory, stack_truncation
+from pytrace.codegen.emit import contexts, events, memory, stack_truncation, user_memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.ir_values import I64, Number, Ptr
 from pytrace.codegen.ir.operands import Made, Operand
 from pytrace.codegen.lower.builtins.families import Emission
-from pytrace.codegen.services import frame_pointers, function_exits, memory_images, mixed_stacks, user_unwinding
+from pytrace.codegen.services import (
+    frame_pointers,
+    function_exits,
+    memory_images,
+    mixed_stacks,
+    user_unwinding,
+    visited_stacks,
+)
 from pytrace.codegen.services.python import stacks as python_stacks
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.probes.kinds import FENTRY, FEXIT, RAWTRACEPOINT, UPROBE, URETPROBE
@@ -39,6 +46,8 @@ def _stack(e: Emitter, node: Node) -> Operand:
     type_ = e.type(node)
     if not isinstance(type_, Stack):
         raise InternalError("not a stack")
+    if user_memory.iterates_tasks(e.program):
+        return visited_stacks.stack(e, node, type_)
     way = e.checked.config.stack_unwinding
     if type_.user and way == "tables" and type_.mode is not StackMode.BUILD_ID:
         return user_unwinding.stack(e, node, type_)

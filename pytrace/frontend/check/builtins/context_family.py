@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pytrace.core.diagnostics import counted
 from pytrace.core.probes.kinds import BEGIN, END, PYTHON_KINDS, SELF, Context
+from pytrace.core.probes.targets import IteratorTarget
 from pytrace.core.types import UINT8, UINT64, VOID, AddressSpace, KSym, Pointer, Stack, StackMode, String, Type, USym
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import ArgumentIndex
@@ -155,7 +156,40 @@ def _stack(checker: Checker, node: Node, arguments: Arguments, *, user: bool) ->
         if frames is None:
             return UNKNOWN
         limit = frames
+    if _visits_tasks(checker):
+        return _of_visited(checker, node, Stack(user, limit, mode))
     return Stack(user, limit, mode)
+
+
+def _visits_tasks(checker: Checker) -> bool:
+    """Whether the probe is an iterator over tasks, or over what tasks have: the current task is pytrace then."""
+    places = [target.place for target in checker.unit.targets] if checker.unit is not None else []
+    iterators = {place.iterator for place in places if isinstance(place, IteratorTarget)}
+    structs = [checker.kernel.iterators().get(name) for name in iterators]
+    return any(struct is not None and struct.find("task") is not None for struct in structs)
+
+
+def _of_visited(checker: Checker, node: Node, type_: Stack) -> Type:
+    """A stack in an iterator over tasks, that of the visited one, where this kernel can read it."""
+    if node.name not in ("kstack", "ustack"):
+        text = f"{node.name} is not available in iterators: it is a stack of the current task, which is pytrace"
+        return checker.error(text, node.span, hints=["ustack and kstack are those of ctx.task"])
+    if type_.mode is StackMode.BUILD_ID:
+        return checker.error("build_id is a mode of stacks of the current task, not of one that is visited", node.span)
+    task = checker.kernel.struct("struct", "task_struct")
+    lacks = ""
+    if task is None or task.find("on_cpu") is None:
+        lacks = "type information with task_struct.on_cpu"
+    elif not type_.user and not checker.kernel.feature("get_task_stack"):
+        lacks = "the helper bpf_get_task_stack"
+    elif type_.user and not checker.kernel.feature("task_memory"):
+        lacks = "bpf_copy_from_user_task_str in iterators that may sleep (Linux 6.15)"
+    elif type_.user and checker.kernel.arch != "x86_64":
+        lacks = "a walker of user stacks of other tasks, which pytrace has for x86-64"
+    if lacks:
+        text = f"{node.name} of the tasks that an iterator visits needs {lacks}, which this kernel does not have"
+        return checker.error(text, node.span, kernel=True)
+    return type_
 
 
 def _limit(checker: Checker, node: Node, arg: nodes.Expr | nodes.TypeExpr) -> int | None:

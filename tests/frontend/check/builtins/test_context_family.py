@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytrace.core.types import Stack, StackMode
+from pytrace.core.types import INT32, Field, Stack, StackMode, Struct
 from tests.frontend.checking import last_value, refusals, refused, values, warnings
 from tests.support.recorded import Facts
 
@@ -107,3 +107,29 @@ def test_the_mode_of_the_configuration() -> None:
 def test_unwinding_is_for_one_machine() -> None:
     assert refused("begin { print(dw_ustack); }", kernel=arm()) == ("1:15-24", "dw_ustack is not available on aarch64")
     assert refused("begin { print(pystack); }", kernel=arm()) == ("1:15-22", "pystack is not available on aarch64")
+
+
+class Sleepers(Facts):
+    """A kernel that knows whether a task is on a CPU."""
+
+    def struct(self, kind: str, name: str) -> Struct | None:
+        found = super().struct(kind, name)
+        if name != "task_struct" or found is None:
+            return found
+        return Struct("struct", name, 112, (*found.fields, Field("on_cpu", INT32, 104)), origin="vmlinux")
+
+
+@pytest.mark.parametrize(
+    ("stack", "missing", "what"),
+    [
+        ("kstack", "", "kstack of the tasks that an iterator visits needs type information with task_struct.on_cpu"),
+        ("kstack", "get_task_stack", "needs the helper bpf_get_task_stack, which this kernel does not have"),
+        ("ustack", "task_memory", "needs bpf_copy_from_user_task_str in iterators that may sleep (Linux 6.15)"),
+        ("pystack", "none", "pystack is not available in iterators: it is a stack of the current task"),
+        ("ustack(build_id)", "none", "build_id is a mode of stacks of the current task"),
+    ],
+)
+def test_stacks_of_visited_tasks(stack: str, missing: str, what: str) -> None:
+    kernel = Sleepers(missing=frozenset({missing})) if missing else Facts()
+    _, text = refused(f"iter:task {{ print({stack}); }}", kernel=kernel)
+    assert what in text
