@@ -100,6 +100,7 @@ def generate(
             _session(script, unit)
     system_call_dispatch.programs(script)
     services += call_returns.services(script)
+    services += function_exits.services(script)
     services += memory_images.services(script)
     script.layout.finish(module)
     if script.ahead is not None:

@@ -202,3 +202,24 @@ def test_calls_of_functions_that_programs_choose_when_they_start(
     lines = result.stdout.split("\n")
     assert {"@own: 50", "@least: 100", "@strlen: 50", f"@sum: {sum(range(101, 151))}"} <= set(lines), result
     assert any(line.startswith("@long: 5") for line in lines)
+
+
+DEEP = r"""
+int down(int n);
+volatile int sink;
+__attribute__((noinline)) int last(int x) { sink = x; return x; }
+int (*volatile again)(int) = down, (*volatile ends)(int) = last;
+__attribute__((noinline)) int down(int n) { if (!n) return ends(n); sink = again(n - 1); return ends(sink + 1); }
+int main(void) { for (int i = 0; i < 10; i++) down(199); return 0; }
+"""
+
+
+def test_returns_that_the_kernel_does_not_see_are_counted(server: Server, tmp_path: Path) -> None:
+    """A function that leaves by pointers: its return address is replaced, for 64 nested calls."""
+    need("uprobe")
+    program = compiled(tmp_path, "deep", DEEP, "-O2")
+    script = f"uprobe:{program}:down {{ @in = count(); }} uretprobe:{program}:down {{ @out = count(); }}"
+    result = server.run(("-e", script, "-c", str(program)), timeout=60)
+    assert "the return address of down is replaced, as it jumps to a function whose" in result.stderr
+    assert {"@in: 2000", "@out: 640"} <= set(result.stdout.split("\n"))
+    assert "1360 returns not seen, as the kernel follows 64 nested calls of a task" in result.stderr, result

@@ -10,15 +10,20 @@ another call at this depth has another return address.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 
-from pytrace.codegen.emit import contexts, events
+from pytrace.codegen.emit import contexts, events, memory
+from pytrace.codegen.emit.current_task import kernel_field, read_word
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.program import Script
 from pytrace.codegen.ir import helpers
 from pytrace.codegen.ir.ir_values import Number, global_pointer
-from pytrace.core.manifest import MapType
-from pytrace.core.probes.kinds import URETPROBE
+from pytrace.codegen.services import process_filters
+from pytrace.codegen.services.service_programs import service_of
+from pytrace.core.manifest import MapType, ProgramSpec
+from pytrace.core.probes.kinds import UPROBE, URETPROBE, known_kind
 from pytrace.core.probes.targets import ALWAYS, UserTarget, Way
+from pytrace.core.types import UINT32, AddressSpace
 from pytrace.frontend.ast.typed_program import ProbeUnit
 
 MARKS = "tail_calls"
@@ -51,6 +56,43 @@ def in_caller(unit: ProbeUnit) -> bool:
     """
     exits = places(unit)
     return bool(exits) and not exits[0].go
+
+
+_DEEPEST = 64
+"""``MAX_URETPROBE_DEPTH`` of kernel/events/uprobes.c."""
+
+
+def services(script: Script) -> tuple[ProgramSpec, ...]:
+    """Programs that count the calls whose returns the kernel does not see: those of a task that has 64 already.
+
+    They are at the entries of the functions whose return addresses the kernel replaces.
+    """
+    task, uprobes = (script.kernel.struct("struct", name) for name in ("task_struct", "uprobe_task"))
+    known = task is not None and task.find("utask") and uprobes is not None and uprobes.find("depth")
+    if not known or script.ahead is not None:
+        return ()
+    return tuple(
+        service_of(
+            script, f"deep_{unit.symbol}", known_kind(UPROBE), unit.targets, 0, _count_deep(number, unit), unit.multi
+        )
+        for number, unit in enumerate(script.checked.units)
+        if unit.kind.name == URETPROBE and not places(unit)
+    )
+
+
+def _count_deep(number: int, unit: ProbeUnit) -> Callable[[Emitter], None]:
+    def write(e: Emitter) -> None:
+        uprobes = read_word(e, e.b.add(e.b.helper(helpers.GET_CURRENT_TASK), kernel_field(e, "task_struct", "utask")))
+        place = e.b.add(uprobes, kernel_field(e, "uprobe_task", "depth"))
+        depth = memory.read_scalar(e, place, UINT32, AddressSpace.KERNEL).value
+        e.b.jump_if(e.b.icmp("ult", depth, _DEEPEST), e.exit, likely=True)
+        chosen = process_filters.tests(
+            e, pid=unit.pid_filter, others=unit.filtered, follow=unit.follow, foreign=unit.foreign
+        )
+        process_filters.require(e, chosen)
+        e.counter("deep_return", number)
+
+    return write
 
 
 def by_target(e: Emitter, numbers: list[int]) -> Number:

@@ -8,7 +8,7 @@ from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.program import Program, Script
 from pytrace.codegen.ir.module import program_section
 from pytrace.core.manifest import ProgramSpec, Target
-from pytrace.core.probes.kinds import known_kind
+from pytrace.core.probes.kinds import ProbeKind, known_kind
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.probe_context import ProbeContext
 from pytrace.frontend.ast.typed_program import ProbeUnit, location
@@ -19,8 +19,21 @@ def service_program(
 ) -> ProgramSpec:
     """A service program, which is not part of the script: *write* emits its body."""
     kind = known_kind(target.probe.partition(":")[0])
+    return service_of(script, symbol, kind, (target,), result, write, multi)
+
+
+def service_of(
+    script: Script,
+    symbol: str,
+    kind: ProbeKind,
+    targets: tuple[Target, ...],
+    result: int,
+    write: Callable[[Emitter], None],
+    multi: str = "",
+) -> ProgramSpec:
+    """The same with several targets."""
     span = script.checked.units[0].span
-    unit = ProbeUnit(symbol, -1, kind, (target,), ProbeContext(), nodes.Block(span, ()), span, multi)
+    unit = ProbeUnit(symbol, -1, kind, targets, ProbeContext(), nodes.Block(span, ()), span, multi)
     program = Program(script, unit, -1, frozenset())
     b = script.module.function(symbol, ("*ctx",), span, section=program_section(symbol))
     e = Emitter(program, b, span, 0, None)

@@ -118,6 +118,8 @@ FAILURES: dict[str, Failure] = {
     "recursion": Failure("recursive probe hit skipped", "recursive probe hits skipped",
                          "program"),
     "limited": Failure("hit over --max-rate dropped", "hits over --max-rate dropped", "program", told=ALL),
+    "deep_return": Failure("return not seen, as the kernel follows 64 nested calls of a task",
+                           "returns not seen, as the kernel follows 64 nested calls of a task", "program"),
     "tail_call": Failure("return left out, as the function jumps to another one whose value cannot be seen",
                          "returns left out, as the function jumps to another one whose value cannot be seen",
                          "program", told=ALL),
