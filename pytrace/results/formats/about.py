@@ -6,10 +6,11 @@ import time
 from collections.abc import Iterator
 
 from pytrace.core.costs import RunCost
+from pytrace.core.types import Count
 from pytrace.render import json
 from pytrace.render.portable import encoded
 from pytrace.results.formats.cost_forms import cost_json, cost_text
-from pytrace.results.snapshot import Run, SnapshotData
+from pytrace.results.snapshot import MapData, Run, SnapshotData
 
 
 def text(snapshot: SnapshotData) -> str:
@@ -40,7 +41,20 @@ def losses(snapshot: SnapshotData) -> Iterator[str]:
             yield f"hits were skipped for {seconds(duration)} s from {moment(start)}"
     for kind, subjects in sorted(snapshot.losses.items()):
         for subject, count in sorted(subjects.items()):
-            yield f"{kind}: {count} ({subject})" if subject else f"{kind}: {count}"
+            if kind == "map_full" and subject in snapshot.maps:
+                yield _incomplete(snapshot.maps[subject], count)
+            else:
+                yield f"{kind}: {count} ({subject})" if subject else f"{kind}: {count}"
+
+
+def _incomplete(data: MapData, dropped: int) -> str:
+    """What is missing of a full map; as a share where each update counted one."""
+    if not isinstance(data.value, Count):
+        return f"{data.name} is incomplete: {dropped} updates found no room for their keys"
+    every = dropped + sum(value for value in data.entries.values() if isinstance(value, int))
+    return (
+        f"{data.name} is incomplete: {dropped} of {every} ({100 * dropped / every:.0f}%) found no room for their keys"
+    )
 
 
 def _origin(run: Run) -> str:

@@ -6,8 +6,10 @@ import json
 
 from msgspec.structs import replace
 
+from pytrace.core import types
 from pytrace.core.costs import ProbeCost, RunCost
 from pytrace.results.formats import about
+from pytrace.results.snapshot import MapData
 from tests.support.snapshots import run, snapshot
 
 
@@ -20,6 +22,17 @@ def test_a_paragraph_names_runs_and_losses() -> None:
         "# lost: 3 (begin)",
         "# map_full: 2",
         "",
+    ]
+
+
+def test_maps_that_were_full_say_what_is_missing() -> None:
+    counts = MapData("@calls", types.INT64, types.Count(), {1: 60, 2: 15})
+    sums = MapData("@bytes", types.INT64, types.Sum(signed=False), {1: 4096})
+    found = replace(snapshot(), maps={"@calls": counts, "@bytes": sums})
+    found.losses = {"map_full": {"@calls": 25, "@bytes": 7}}
+    assert list(about.losses(found)) == [
+        "@bytes is incomplete: 7 updates found no room for their keys",
+        "@calls is incomplete: 25 of 100 (25%) found no room for their keys",
     ]
 
 
