@@ -26,6 +26,9 @@ HERE = {
     "uretprobe": Probed("uretprobe:LOOP:traced", Loop("function", calls=50, chunks=500)),
     "usdt": Probed("usdt:LOOP:bench:mark", Loop("marker", calls=50, chunks=500)),
 }
+CALLS = Probed("uprobe:LOOP:traced,uretprobe:LOOP:traced", Loop("function", calls=50, chunks=500))
+"""Entry and return of a function: two breakpoints, where the peer's kernel replaces the return address."""
+CALLS_GOAL = 2.1
 IN_VM = {
     "kprobe": Probed("kprobe:__x64_sys_getsid", Loop(calls=100, chunks=300)),
     "kretprobe": Probed("kretprobe:__x64_sys_getsid", Loop(calls=100, chunks=300)),
@@ -126,6 +129,7 @@ def _rows(kinds: dict[str, Probed], vm: bool) -> list[Row]:
 
 ROWS = [
     *_rows(HERE, vm=False),
+    Row("kinds.calls.count", "uprobe and uretprobe of a function, count()", _probe(CALLS, "@ = count();", CALLS_GOAL)),
     Row("kinds.profile.empty", "profile, empty, a sample", _profile("", EMPTY_GOAL)),
     Row("kinds.profile.count", "profile, count(), a sample", _profile("@ = count();", COUNT_GOAL)),
     Row("kinds.profile.unmatched", "profile with -p, a sample of another process", _unmatched),
