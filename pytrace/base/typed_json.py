@@ -34,7 +34,7 @@ def encode(value: object) -> bytes:
     return json.dumps(msgspec.to_builtins(value), separators=(",", ":"), allow_nan=False).encode()
 
 
-def parsed(data: bytes | str) -> Any:
+def parsed(data: bytes | str) -> object:
     """The objects of a JSON text.
 
     Raises:
