@@ -291,6 +291,10 @@ FUNCTIONS: tuple[Builtin, ...] = (
     Builtin("usym", "symbol", "usym(address)",
             "User address that prints as a symbol of the current process.", least=1, most=1,
             example='uprobe:/bin/bash:readline { printf("%s\\n", usym(reg("ip"))); }'),
+    Builtin("scaled", "string", "scaled(double value, const int factor)",
+            "A floating-point number times a factor, as the nearest int64; 0 for what is not a number.",
+            least=2, most=2, yields=True,
+            example="uprobe:/bin/bash:readline { @ = sum(scaled(*(double *)arg0, 1000)); }"),
     Builtin("kptr", "symbol", "kptr(pointer)",
             "The pointer, marked as one into kernel memory. An integer stays one: `*kptr(number)` reads the 64-bit "
             "word at an address.",

@@ -10,10 +10,10 @@ import re
 
 import msgspec
 
-NAMES = ("d", "i", "u", "o", "x", "X", "c", "p", "s", "r", "rx", "rh", "gr")
+NAMES = ("d", "i", "u", "o", "x", "X", "f", "F", "e", "E", "g", "G", "c", "p", "s", "r", "rx", "rh", "gr")
 """Supported conversions; the checker and the runtime have a row for each."""
 
-UNSUPPORTED = ("e", "E", "f", "F", "g", "G", "a", "A", "n")
+UNSUPPORTED = ("a", "A", "n")
 """Conversions of C that are recognised only to be rejected."""
 
 WIDEST = 65_535

@@ -381,6 +381,9 @@ class KernelInfo(Protocol):
     def user_size(self, path: str, name: str) -> int:
         """Size in bytes of such a symbol, 0 when the binary does not have it."""
 
+    def user_thread_local(self, path: str, name: str) -> bool:
+        """Whether such a symbol is a variable of which each thread has its own."""
+
     def cpp_symbols(self, path: str, pattern: str) -> list[tuple[UserSymbol, str]]:
         """Functions of a binary whose demangled C++ name matches a ``*`` pattern, with that name.
 

@@ -7,6 +7,7 @@ type                        decoded form
 =========================== ==========================================================
 bool                        ``bool``
 int, enum, pointer          ``int``
+float                       ``float``
 string                      ``bytes`` up to the first NUL; the trailer after a cut one
 buffer                      ``bytes``
 void, array, tuple, record  ``tuple`` of members
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from pytrace.render.forms import Decoders
 
 Memory = bytes | bytearray | memoryview
-Value: TypeAlias = "int | bytes | tuple[Value, ...]"
+Value: TypeAlias = "int | float | bytes | tuple[Value, ...]"
 """A decoded value."""
 Values: TypeAlias = "tuple[Value, ...]"
 Decode = Callable[[Memory, int], Value]
@@ -76,6 +77,11 @@ def code_of_integer(type_: types.Type) -> str:
     """The code of integers and enumerations."""
     assert isinstance(type_, types.Int | types.Enum)
     return integer_code(type_.width, type_.signed)
+
+
+def code_of_fraction(type_: types.Type) -> str:
+    """The code of floating-point numbers."""
+    return "f" if type_.size == 4 else "d"
 
 
 def word_code(_kind: types.Type) -> str:

@@ -9,6 +9,7 @@ Integers that a double cannot hold exactly are strings.
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 from typing import TYPE_CHECKING, TypeVar
@@ -182,6 +183,12 @@ def record(forms: JsonForms, type_: types.Record | types.Struct) -> Callable[[Va
 def fixed(forms: JsonForms, type_: types.Fixed) -> Form:
     """The form of decimal numbers."""
     return forms.texts.form(type_)
+
+
+def fraction(forms: JsonForms, type_: types.Float) -> Callable[[float], bytes]:
+    """A JSON number; a string for what JSON has no number for."""
+    text = forms.texts.form(type_)
+    return lambda value: text(value) if math.isfinite(value) else b'"%s"' % text(value)
 
 
 def average(_forms: JsonForms, _kind: types.Type) -> Callable[[tuple[int, int]], bytes]:

@@ -148,6 +148,11 @@ def restored_text(_restored: Restored, _kind: types.Type) -> Callable[[str], byt
     return encoded
 
 
+def restored_fraction(_restored: Restored, _kind: types.Type) -> Callable[[str], float]:
+    """Floating-point numbers."""
+    return float
+
+
 def restored_array(restored: Restored, type_: types.Array) -> Callable[[tuple[Plain, ...]], Decoded]:
     """Arrays."""
     element = restored.form(type_.element)

@@ -6,6 +6,8 @@ as they are, in any encoding.
 
 from __future__ import annotations
 
+import math
+import struct
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Never, TypeVar
@@ -115,6 +117,23 @@ def boolean(value: bool) -> bytes:
 def integer(value: int) -> bytes:
     """A decimal number."""
     return b"%d" % value
+
+
+def fraction(_forms: TextForms, type_: types.Float) -> Callable[[float], bytes]:
+    """The shortest decimal number that is this floating-point number, and no other of its type."""
+    return _shortest_of_4 if type_.size == 4 else _shortest
+
+
+def _shortest(value: float) -> bytes:
+    return repr(value).removesuffix(".0").encode()
+
+
+def _shortest_of_4(value: float) -> bytes:
+    for digits in range(6, 9):
+        text = f"{value:.{digits}g}"
+        if math.isfinite(value) and struct.unpack("=f", struct.pack("=f", float(text)))[0] == value:
+            return text.encode()
+    return f"{value:.9g}".encode()
 
 
 def pointer(value: int) -> bytes:

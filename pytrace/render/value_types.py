@@ -114,6 +114,10 @@ ROWS: dict[type[types.Type], ValueRow[types.Type]] = dict((
         text=text.always(text.integer), json=text.always(json.number), held=Held.INTEGER,
         merging=percpu_merge.NUMBER, divided=percpu_merge.divided_number, order=sort_keys.signed_number, number=True,
     )),
+    row(types.Float, ValueRow(
+        decode=decoders.scalar, code=decoders.code_of_fraction, text=text.fraction, json=json.fraction,
+        held=Held.TEXT, portable=portable.printed, restored=portable.restored_fraction, python=python_values.fraction,
+    )),
     row(types.Enum, ValueRow(
         decode=decoders.scalar, code=decoders.code_of_integer, text=text.enum, json=text.always(json.number),
         held=Held.INTEGER, merging=percpu_merge.RANKED, order=sort_keys.signed_number, number=True,

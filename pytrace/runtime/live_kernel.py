@@ -430,6 +430,11 @@ class LiveKernel:
         variable = self._binaries.binary(path).variable(name)
         return 0 if variable is None else variable.size
 
+    def user_thread_local(self, path: str, name: str) -> bool:
+        self._depend_on_binary(path)
+        variable = self._binaries.binary(path).variable(name)
+        return variable is not None and variable.thread_local
+
     def user_symbol_names(self, path: str, pattern: str) -> list[str]:
         """Names of the functions that :meth:`user_symbols` returns, sorted, each once."""
         names = self._binaries.binary(path).function_names(pattern)

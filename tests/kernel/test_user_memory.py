@@ -131,3 +131,33 @@ fn main() {
     script = " ".join(f'{probe} {{ printf("%s|", str(args.{value})); }}' for value in values)
     result = server.run(["-q", "-e", script, "-c", f"{tmp_path}/texts"])
     assert result.stdout.strip() == "hello|Ann|moved|bytes!|Ann|nick|", result.stderr
+
+
+FRACTIONS = """
+  $p = args.p;
+  if ((int8)$p.d != $p.byte) { @bad["int8"]++; }
+  if ((uint8)$p.d != $p.octet) { @bad["uint8"]++; }
+  if ((int32)$p.d != $p.whole) { @bad["int32"]++; }
+  if ((uint32)$p.d != $p.natural) { @bad["uint32"]++; }
+  if ((int64)$p.d != $p.large) { @bad["int64"]++; }
+  if ((uint64)$p.d != $p.huge) { @bad["uint64"]++; }
+  if ((int32)$p.f != $p.whole_float) { @bad["float"]++; }
+  if (scaled($p.d, 1000) != $p.scaled) { @bad["scaled"]++; }
+  if (scaled($p.f, 1000) != $p.scaled_float) { @bad["scaled float"]++; }
+  if (($p.d < $p.e) != ($p.less != 0)) { @bad["<"]++; }
+  if (($p.e >= $p.d) != ($p.at_most != 0)) { @bad[">="]++; }
+  if (($p.d == $p.e) != ($p.equal != 0)) { @bad["=="]++; }
+  if (($p.d != $p.e) == ($p.equal != 0)) { @bad["!="]++; }
+  if (($p.d < $p.f) != ($p.less_than_float != 0)) { @bad["double < float"]++; }
+  if (($p.d > 1.5) != ($p.above != 0)) { @bad["literal"]++; }
+  if ((double)$p.f != $p.wide && $p.f == $p.f) { @bad["wide"]++; }
+"""
+
+
+@pytest.mark.parametrize("times", [3000, pytest.param(100_000, marks=pytest.mark.soak)])
+def test_floating_point_numbers_are_those_of_the_compiler(times: int, server: Server, programs: Path) -> None:
+    """Conversions and comparisons of random bits, subnormal numbers, infinities and NaN among them."""
+    need("uprobe")
+    program = programs / "fractions"
+    result = server.run(["-q", "-e", f"u:{program}:check {{ @n++; {FRACTIONS} }}", "-c", f"{program} {times} {times}"])
+    assert result.stdout.strip() == f"@n: {times}", result

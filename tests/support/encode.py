@@ -79,6 +79,7 @@ ROWS: dict[type[types.Type], Callable[[Any, Any], bytes]] = {
     types.Void: lambda _kind, _value: b"",
     types.Bool: lambda _kind, value: bytes((value,)),
     types.Int: _int,
+    types.Float: lambda kind, value: struct.pack("=f" if kind.size == 4 else "=d", value),
     types.Enum: _int,
     types.Pointer: lambda _kind, value: struct.pack("=Q", value),
     types.String: lambda _kind, value: value,

@@ -289,6 +289,9 @@ class RecordedKernel:
     def user_size(self, path: str, name: str) -> int:
         return {"counter": 4}.get(name, 0)
 
+    def user_thread_local(self, path: str, name: str) -> bool:
+        return False
+
     def cpp_symbols(self, path: str, pattern: str) -> list[tuple[UserSymbol, str]]:
         found = self.cpp.get(path, ())
         return [

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from pytrace.codegen.emit import loops, memory
+from pytrace.codegen.emit import floats, loops, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.ir_values import I1, I64, TRUE, Number, Ptr
 from pytrace.codegen.ir.operands import Memory, Operand
-from pytrace.core.types import Members, Record, String
+from pytrace.core.types import Float, Members, Record, String
 
 FOLLOWED = 4096
 """Memory up to this size is compared by an inline loop, of which the verifier follows each iteration."""
@@ -22,6 +22,8 @@ ONE_BY_ONE = 8
 
 def equal(e: Emitter, left: Operand, right: Operand) -> I1:
     """``i1``: two values of comparable types are equal."""
+    if isinstance(left.type, Float):
+        return floats.equal(e, left, right)
     if left.type.scalar:
         return e.b.icmp("eq", memory.number(e, left), memory.number(e, right))
     if isinstance(left.type, Members):

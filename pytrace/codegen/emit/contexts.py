@@ -15,7 +15,7 @@ from pytrace.codegen.ir.operands import Made, Memory, Operand, Remote, Scalar
 from pytrace.codegen.ir.registers import Registers, registers_of
 from pytrace.core.diagnostics import InternalError
 from pytrace.core.probes.kinds import Context
-from pytrace.core.types import UINT64, AddressSpace, Array, Int, Pointer, String, Struct, Type
+from pytrace.core.types import UINT64, AddressSpace, Array, Float, Int, Pointer, String, Struct, Type
 from pytrace.frontend.ast.probe_context import (
     Argument,
     ArgumentLocation,
@@ -31,6 +31,7 @@ from pytrace.frontend.ast.probe_context import (
     RegisterParts,
     ReturnValue,
     Slot,
+    Unreadable,
 )
 
 
@@ -182,6 +183,10 @@ def _register_parts(e: Emitter, place: RegisterParts, type_: Type) -> Operand:
     return Memory(pointer, type_)
 
 
+def _unreadable(e: Emitter, place: Unreadable, type_: Type) -> Operand:
+    return Memory(e.module.constant(place.text.encode().ljust(type_.size, b"\0")), type_, 1)
+
+
 def _counted_text(e: Emitter, place: CountedText, type_: Type) -> Operand:
     if not isinstance(type_, String):
         raise InternalError("what has a length is a string")
@@ -206,6 +211,7 @@ _PLACES: Mapping[type[ArgumentLocation], Callable[[Emitter, ArgumentLocation, Ty
     on(RegisterLocation, _location),
     on(RegisterParts, _register_parts),
     on(CountedText, _counted_text),
+    on(Unreadable, _unreadable),
     on(CallRegister, _call_register),
     on(CallResult, _call_result),
     on(RawField, raw_tracepoints.field),
@@ -239,7 +245,7 @@ def positional(e: Emitter, index: int) -> Number:
     unit = e.program.unit
     if unit.context.positional:
         place = unit.context.positional[index]
-        type_ = Int(place.size, place.signed)
+        type_ = Float(place.size) if place.fraction else Int(place.size, place.signed)
         return memory.number(e, _location(e, place, type_))
     if unit.context.slots:
         return e.launder(slot(e, index))

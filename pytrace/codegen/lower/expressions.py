@@ -8,14 +8,14 @@ from functools import partial
 from pytrace.base.dispatch import by_class, on
 from pytrace.codegen.analysis.body_splitting import Arm, Chain
 from pytrace.codegen.aot import load_time_values
-from pytrace.codegen.emit import evaluation_order, events, loops, memory
+from pytrace.codegen.emit import evaluation_order, events, floats, loops, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir.function_text import Block
 from pytrace.codegen.ir.ir_values import I1, Number
 from pytrace.codegen.ir.operands import Memory, Nothing, Operand, Parts, Remote, Scalar
 from pytrace.codegen.lower import calls, maps, members, operators
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.types import UINT8, UINT64, VOID, Array, Bool, Int, Pointer, String, Struct, Type, USym, Void
+from pytrace.core.types import UINT8, UINT64, VOID, Array, Bool, Float, Int, Pointer, String, Struct, Type, USym, Void
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import TypeDescription
 
@@ -52,6 +52,10 @@ def _literal(e: Emitter, node: nodes.IntLiteral | nodes.BoolLiteral | nodes.Stri
     return constant(e, node.value, e.type(node))
 
 
+def _fraction(e: Emitter, node: nodes.FloatLiteral) -> Operand:
+    return Scalar(floats.bits_of(node.value), e.type(node))
+
+
 def _variable(e: Emitter, node: nodes.Variable) -> Operand:
     info = e.checked.variables[node]
     place = e.variable(info)
@@ -74,6 +78,9 @@ def _not(e: Emitter, node: nodes.Unary) -> Operand:
 
 
 def _negate(e: Emitter, node: nodes.Unary) -> Operand:
+    type_ = e.type(node)
+    if isinstance(type_, Float):
+        return Scalar(floats.negated(e, e.value(node.operand)), type_)
     return Scalar(e.b.sub(0, e.number(node.operand)), e.type(node))
 
 
@@ -275,6 +282,10 @@ def cast(e: Emitter, operand: Operand, type_: Type) -> Operand:
     if isinstance(type_, Pointer) and isinstance(source, Int) and source.signed:
         # As in bpftrace: the upper bytes of an address are zero, also of a negative number.
         operand = memory.convert(e, operand, Int(source.width, signed=False))
+    if isinstance(source, Float) and isinstance(type_, Int):
+        return Scalar(floats.to_integer(e, operand, type_), type_)
+    if isinstance(source, Float) and isinstance(type_, Float):
+        return Scalar(floats.double(e, operand), type_) if source != type_ else operand
     if isinstance(type_, Bool) and isinstance(source, String):
         # A string is true if it is not empty.
         return memory.convert(e, memory.load(e, e.place(operand).pointer, UINT8), type_)
@@ -336,6 +347,7 @@ def _type_info(e: Emitter, node: nodes.TypeInfo) -> Operand:
 
 _EMIT: Mapping[type[nodes.Expr], Callable[[Emitter, nodes.Expr], Operand]] = by_class(
     on(nodes.IntLiteral, _literal),
+    on(nodes.FloatLiteral, _fraction),
     on(nodes.BoolLiteral, _literal),
     on(nodes.StringLiteral, _literal),
     on(nodes.Variable, _variable),

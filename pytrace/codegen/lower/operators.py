@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pytrace.codegen.emit import comparison, events, memory
+from pytrace.codegen.emit import comparison, events, floats, memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.emit.evaluation_order import in_order
 from pytrace.codegen.ir.ir_values import I1, I64, TRUE, Number, Operation, Order, ordering
 from pytrace.codegen.ir.operands import Operand, Scalar
 from pytrace.core.diagnostics import InternalError
-from pytrace.core.types import BOOL, Pointer, Type
+from pytrace.core.types import BOOL, DOUBLE, Float, Pointer, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import Signedness
 
@@ -22,6 +22,8 @@ def binary(e: Emitter, node: nodes.Binary) -> Operand:
     """The value of a binary expression."""
     if node.operator in ("&&", "||"):
         return _logical(e, node)
+    if isinstance(e.type(node.left), Float) or isinstance(e.type(node.right), Float):
+        return _fractions(e, node)
     if node.operator in ("==", "!="):
         equal = comparison.equal(e, *in_order(e, (node.left, node.right)))
         if node.operator == "!=":
@@ -39,6 +41,22 @@ def binary(e: Emitter, node: nodes.Binary) -> Operand:
         # LLVM must not reorder a long sum, as all operands would then be live at the same time.
         result = e.b.opaque(result)
     return Scalar(result, e.type(node))
+
+
+def _fractions(e: Emitter, node: nodes.Binary) -> Operand:
+    """A comparison of floating-point numbers; an integer constant is one."""
+    sides: list[Operand] = []
+    for side in (node.left, node.right):
+        constant = e.checked.constants.get(side)
+        if isinstance(constant, int):
+            sides.append(Scalar(floats.bits_of(float(constant)), DOUBLE))
+        else:
+            sides.append(e.value(side))
+    left, right = sides
+    if node.operator in _ORDER:
+        return Scalar(e.b.number(floats.compare(e, _ORDER[node.operator], left, right)), BOOL)
+    equal = floats.equal(e, left, right)
+    return Scalar(e.b.number(equal if node.operator == "==" else e.b.differ(equal, TRUE)), BOOL)
 
 
 def _scale(e: Emitter, left_type: Type, left: Number, right: Number, right_type: Type) -> tuple[Number, Number]:

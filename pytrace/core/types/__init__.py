@@ -21,6 +21,7 @@ from pytrace.core.types.basic_types import (
     Enum,
     Field,
     FieldLoader,
+    Float,
     Int,
     Members,
     Pointer,
@@ -64,9 +65,11 @@ from pytrace.core.types.builtin_types import (
 )
 
 __all__ = [
-    "AF_INET", "AF_INET6", "AGGREGATIONS", "ALL", "BOOL", "INT16", "INT32", "INT64", "INT8", "SUMS", "TRUNCATED",
+    "AF_INET", "AF_INET6", "AGGREGATIONS", "ALL", "BOOL", "DOUBLE", "FLOAT", "INT16", "INT32", "INT64", "INT8", "SUMS",
+    "TRUNCATED",
     "TRUNCATED_NAME", "UINT16", "UINT32", "UINT64", "UINT8", "VOID", "AddressSpace", "Array", "Avg", "Bool", "Buffer",
-    "CgroupPath", "Count", "Data", "Enum", "Field", "FieldLoader", "Fixed", "Hist", "Inet", "Int", "InterfaceName",
+    "CgroupPath", "Count", "Data", "Enum", "Field", "FieldLoader", "Fixed", "Float", "Hist", "Inet", "Int",
+    "InterfaceName",
     "Joined", "KSym", "LHist", "Mac", "Max", "Members", "Min", "NetworkNamespace", "Pointer", "Record", "Signed",
     "Stack", "StackMode", "Stats", "String", "Struct", "Sum", "TSeries", "Timestamp", "Tuple", "Type", "USym",
     "Username", "Void",
@@ -78,10 +81,11 @@ __all__ = [
 VOID = Void()
 BOOL = Bool()
 INT8, INT16, INT32, INT64 = Int(1, True), Int(2, True), Int(4, True), Int(8, True)
+FLOAT, DOUBLE = Float(4), Float(8)
 UINT8, UINT16, UINT32, UINT64 = Int(1, False), Int(2, False), Int(4, False), Int(8, False)
 
 ALL: tuple[type[Type], ...] = (
-    Void, Bool, Int, Enum, Pointer, String, Buffer, Array, Tuple, Record, Struct, Stack, KSym, USym, Inet, Mac,
+    Void, Bool, Int, Float, Enum, Pointer, String, Buffer, Array, Tuple, Record, Struct, Stack, KSym, USym, Inet, Mac,
     Timestamp, Username, InterfaceName, NetworkNamespace, CgroupPath, Fixed, Joined, Count, Sum, Avg, Stats, Min, Max,
     Hist, LHist, TSeries,
 )

@@ -3,7 +3,8 @@
 A type defines the layout of a value, which is the same in memory, BPF maps, ring buffer events and on the BPF stack.
 Sizes are in bytes, integers in the machine's byte order.
 
-Scalars (:class:`Bool`, :class:`Int`, :class:`Enum`, :class:`Pointer`) live in registers; all others live in memory.
+Scalars (:class:`Bool`, :class:`Int`, :class:`Float`, :class:`Enum`, :class:`Pointer`) live in registers;
+all others live in memory.
 """
 
 from __future__ import annotations
@@ -125,6 +126,19 @@ class Int(ScalarType, frozen=True, tag="int"):
 
     def __str__(self) -> str:
         return f"{'' if self.signed else 'u'}int{8 * self.width}"
+
+
+class Float(ScalarType, frozen=True, tag="float"):
+    """A floating-point number in memory: ``float`` (4 bytes) or ``double`` (8 bytes) of C."""
+
+    width: int
+
+    @property
+    def size(self) -> int:
+        return self.width
+
+    def __str__(self) -> str:
+        return "float" if self.width == 4 else "double"
 
 
 class Enum(ScalarType, frozen=True, tag="enum"):

@@ -75,6 +75,13 @@ class IntLiteral(Expr, frozen=True, eq=False):
     text: str = ""
 
 
+class FloatLiteral(Expr, frozen=True, eq=False):
+    """A floating-point number, as written in *text*."""
+
+    value: float
+    text: str = ""
+
+
 class BoolLiteral(Expr, frozen=True, eq=False):
     """``true`` or ``false``."""
 

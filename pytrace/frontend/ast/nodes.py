@@ -15,7 +15,8 @@ from pytrace.frontend.ast.expressions import Expr, MapRef, Node, TypeExpr, Varia
 __all__ = [
     "ArrayTypeExpr", "Assign", "AttachPoint", "Binary", "Block", "BlockExpr", "BoolLiteral", "BpfObject", "Break",
     "CPart", "Call", "Cast", "Comptime", "ConfigBlock", "ConfigEntry", "Continue", "Discard", "Expr", "ExprStmt",
-    "FieldAccess", "For", "Function", "Identifier", "If", "Import", "Index", "IntLiteral", "Let", "Macro",
+    "FieldAccess", "FloatLiteral", "For", "Function", "Identifier", "If", "Import", "Index", "IntLiteral", "Let",
+    "Macro",
     "MapDecl", "MapIndex", "MapRef", "NamedType", "Node", "Offsetof", "OpenParameter", "OptionDeclaration",
     "ParamCount", "Parameter",
     "PointerTypeExpr", "PositionalParam", "Probe", "Program", "Range", "RecordLiteral", "Return", "RootFail", "RootIf",

@@ -41,6 +41,7 @@ class RegisterLocation(msgspec.Struct, frozen=True):
 
     *size* and *signed* describe the value at that location. *register* is a ``pt_regs`` name (``ax``, ``r12`` …),
     *index* a second register times *scale*; register empty with dereference False means the constant *offset*.
+    *fraction*: the value is a floating-point number.
     """
 
     register: str
@@ -50,6 +51,7 @@ class RegisterLocation(msgspec.Struct, frozen=True):
     signed: bool = False
     index: str = ""
     scale: int = 1
+    fraction: bool = False
 
 
 class RegisterParts(msgspec.Struct, frozen=True):
@@ -63,6 +65,12 @@ class CountedText(msgspec.Struct, frozen=True):
 
     address: RegisterLocation
     length: RegisterLocation
+
+
+class Unreadable(msgspec.Struct, frozen=True):
+    """A value that programs cannot read, and that ``args`` as a whole shows as this text."""
+
+    text: str
 
 
 class CallRegister(msgspec.Struct, frozen=True):
@@ -121,6 +129,7 @@ ArgumentLocation = (
     | RegisterLocation
     | RegisterParts
     | CountedText
+    | Unreadable
     | CallRegister
     | CallResult
     | RawField

@@ -19,7 +19,7 @@ from pytrace.frontend.ast import nodes
 N = TypeVar("N", bound=nodes.Node)
 
 _PLAIN = frozenset(
-    {"Span", "str", "bool", "int", "bytes", "int | None", "str | None", "tuple[str, ...]",
+    {"Span", "str", "bool", "int", "float", "bytes", "int | None", "str | None", "tuple[str, ...]",
      "tuple[tuple[str, str], ...]", "tuple[tuple[str, ...], ...]", "bytes | int | bool | str"}
 )
 """Types of fields that contain no nodes."""
@@ -108,7 +108,7 @@ def same(left: nodes.Node, right: nodes.Node) -> bool:
     return True
 
 
-_SPELLING = {("IntLiteral", "text"), ("Block", "angle")}
+_SPELLING = {("IntLiteral", "text"), ("FloatLiteral", "text"), ("Block", "angle")}
 
 
 @cache

@@ -11,7 +11,7 @@ from pytrace.core.diagnostics import Diagnostics
 from pytrace.core.kernel_info import KernelInfo
 from pytrace.core.options.compile_options import CompileOptions
 from pytrace.core.source import Source, Span
-from pytrace.core.types import BOOL, UINT8, VOID, Array, Enum, Field, FieldLoader, Int, Pointer, Struct, Type
+from pytrace.core.types import BOOL, UINT8, VOID, Array, Enum, Field, FieldLoader, Float, Int, Pointer, Struct, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import SCRIPT_ORIGIN
 from pytrace.frontend.c import translation_unit
@@ -106,6 +106,7 @@ class Reader:
         signed = (table.CHAR_S, table.SCHAR, table.SHORT, table.INT, table.LONG, table.LONGLONG, table.INT128)
         unsigned = (table.CHAR_U, table.UCHAR, table.USHORT, table.UINT, table.ULONG, table.ULONGLONG, table.UINT128)
         self.readers.update({item: lambda kind: Int(kind.get_size(), True) for item in signed})
+        self.readers.update({item: lambda kind: Float(kind.get_size()) for item in (table.FLOAT, table.DOUBLE)})
         self.readers.update({item: lambda kind: Int(kind.get_size(), False) for item in unsigned})
         self.keywords = {
             self.kinds.STRUCT_DECL: "struct",
@@ -240,7 +241,7 @@ class Reader:
         if read is not None:
             # Typedefs of elements and of pointer targets must be kept: only the outermost layer is resolved.
             return read(kind if kind.kind == plain.kind else plain)
-        # Floating point and vector types are bytes, which scripts can copy but not compute with.
+        # Longer floating-point numbers and vectors are bytes, which scripts can copy but not compute with.
         return Array(UINT8, max(0, plain.get_size()))
 
     def _of_kernel(self, cursor: Cursor) -> bool:

@@ -38,6 +38,7 @@ MAX_PASSES = 60
 
 EXPRESSIONS: Mapping[type[nodes.Expr], Callable[[Checker, nodes.Expr], Type]] = by_class(
     on(nodes.IntLiteral, expressions.integer),
+    on(nodes.FloatLiteral, expressions.fraction),
     on(nodes.BoolLiteral, expressions.boolean),
     on(nodes.StringLiteral, expressions.string),
     on(nodes.OpenParameter, expressions.parameter),

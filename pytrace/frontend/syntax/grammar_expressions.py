@@ -147,6 +147,11 @@ def p_primary_int(p: Rule) -> None:
     p[0] = nodes.IntLiteral(p[1].span, p[1].data, p[1].text)
 
 
+def p_primary_float(p: Rule) -> None:
+    """primary : FLOAT"""
+    p[0] = nodes.FloatLiteral(p[1].span, p[1].data, p[1].text)
+
+
 def p_primary_string(p: Rule) -> None:
     """primary : STRING"""
     p[0] = nodes.StringLiteral(p[1].span, p[1].data)

@@ -22,7 +22,8 @@ _NEW_STATEMENT = _STATEMENT_STARTS | {"IF", "SIZEOF"}
 _OPERATORS = frozenset({"PLUS", "TIMES", "EQ", "LAND"})
 _ENDINGS = ("SEMI", "RPAREN", "RBRACKET", "COMMA", "COLON", "LBRACE", "PREDICATE_CLOSE", "ASSIGN", "RANGE")
 _CANDIDATES = (
-    "IDENT", "INT", "STRING", "VARIABLE", "MAP", "LPAREN", "LBRACKET", "LBRACE", "RPAREN", "RBRACKET", "RBRACE",
+    "IDENT", "INT", "FLOAT", "STRING", "VARIABLE", "MAP", "LPAREN", "LBRACKET", "LBRACE", "RPAREN", "RBRACKET",
+    "RBRACE",
     "COMMA", "SEMI", "COLON", "ASSIGN", "RANGE", "PLUS", "TIMES", "EQ", "LAND", "LET", "IF", "ELSE", "PREDICATE_CLOSE",
 )  # fmt: skip
 _MOST_NAMED = 4
@@ -293,7 +294,7 @@ def _type_word(_tokens: Sequence[Token], _at: int) -> tuple[str, ...]:
     return ("a type stands in parentheses, as in (struct name *)value",)
 
 
-_OPERANDS = frozenset({"IDENT", "INT", "STRING", "VARIABLE", "MAP", "PARAM"})
+_OPERANDS = frozenset({"IDENT", "INT", "FLOAT", "STRING", "VARIABLE", "MAP", "PARAM"})
 
 _RULES: dict[str, Callable[[Sequence[Token], int], tuple[str, ...]]] = {
     "ASSIGN": _assign,

@@ -5,6 +5,7 @@ The result is that of C's printf, also for flags and precision; ``%p`` of zero s
 
 from __future__ import annotations
 
+import math
 import struct
 import sys
 from typing import TYPE_CHECKING, Never
@@ -173,6 +174,21 @@ def _number(conversion: Conversion, type_: types.Type, _forms: TextForms) -> Pie
 _PREFIXES = {"x": b"0x", "X": b"0X"}
 
 
+def _fraction(conversion: Conversion, type_: types.Type, forms: TextForms) -> Piece:
+    """Python formats as C does, but fills in front of what is no number with zeros."""
+    if not isinstance(type_, types.Float):
+        return _refused(conversion, type_, forms)
+    flags, columns = conversion.flags, conversion.columns
+    sign = next((mark for mark in "+ " if mark in flags), "") + ("#" if "#" in flags else "")
+    side = "-" if "-" in flags else ""
+    precision = "" if conversion.digits is None else f".{conversion.digits}"
+    spaced = f"%{sign}{side if columns else ''}{columns or ''}{precision}{conversion.name}".encode()
+    if side or "0" not in flags or not columns:
+        return Piece(spaced)
+    filled = f"%{sign}0{columns}{precision}{conversion.name}".encode()
+    return Piece(b"%s", render=lambda value: (filled if math.isfinite(value) else spaced) % value)
+
+
 def _character(conversion: Conversion, type_: types.Type, forms: TextForms) -> Piece:
     source = _number_type(type_)
     if source is None or source.width > 8:
@@ -248,6 +264,7 @@ def _gfp_flags(conversion: Conversion, type_: types.Type, forms: TextForms) -> P
 
 ROWS: dict[str, Callable[[Conversion, types.Type, TextForms], Piece]] = {
     **dict.fromkeys(_FORMATS, _number),
+    **dict.fromkeys(("f", "F", "e", "E", "g", "G"), _fraction),
     "c": _character,
     "p": _of_word(_address),
     "gr": _gfp_flags,

@@ -22,6 +22,7 @@ from pytrace.core.types import (
     Enum,
     Field,
     FieldLoader,
+    Float,
     Int,
     Pointer,
     String,
@@ -148,7 +149,8 @@ class TypeReader:
         return Enum(self.btf.text(words[at]), words[at + 2], bool(words[at + 1] >> 31), members)
 
     def _float(self, words: Sequence[int], at: int, _type_id: int) -> Type:
-        return Array(UINT8, words[at + 2])
+        size = words[at + 2]
+        return Float(size) if size in (4, 8) else Array(UINT8, size)
 
     def _nothing(self, _words: Sequence[int], _at: int, _type_id: int) -> Type:
         return VOID

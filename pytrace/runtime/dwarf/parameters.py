@@ -16,7 +16,7 @@ from elftools.dwarf.dwarf_expr import DW_OP_name2opcode
 from msgspec.structs import replace
 
 from pytrace.core.kernel_info import RegisterPart, UserParameter
-from pytrace.core.types import UINT8, Array, Struct, Type
+from pytrace.core.types import UINT8, Array, Float, Struct, Type
 from pytrace.runtime.dwarf.lists import locations
 from pytrace.runtime.dwarf.value_types import DwarfTypes, described, plain, type_text
 from pytrace.runtime.elf.file import EM_AARCH64, EM_X86_64
@@ -257,6 +257,8 @@ class _Arguments:
         if by_reference or (isinstance(type_, Struct) and type_.size > 16 and self._convention.large_by_reference):
             where = self._word()
             return None if "+" in where else _Place(f"{where}+0")
+        if isinstance(type_, Float):
+            return self._vector(type_, plain(typed.follow("DW_AT_type")))
         if type_.scalar and type_.size <= _WORD:
             return _Place(self._word())
         if type_.scalar or isinstance(type_, Struct):
@@ -312,7 +314,7 @@ def _leaves(type_: Type, at: int = 0) -> Iterator[tuple[int, int, bool]]:
     if isinstance(type_, Struct):
         for field in type_.fields:
             yield from _leaves(field.type, at + field.offset)
-    elif isinstance(type_, Array) and type_.element == UINT8 and type_.size in (4, 8, 16):
+    elif isinstance(type_, Float) or (isinstance(type_, Array) and type_.element == UINT8 and type_.size in (8, 16)):
         yield at, type_.size, True
     elif isinstance(type_, Array) and type_.element.size:
         for number in range(type_.size // type_.element.size):

@@ -21,6 +21,7 @@ from pytrace.core.types import (
     Enum,
     Field,
     FieldLoader,
+    Float,
     Int,
     Pointer,
     String,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 _SIGNED_ENCODINGS = frozenset((0x05, 0x06, 0x0D))
 """``DW_ATE_signed``, ``DW_ATE_signed_char``, ``DW_ATE_signed_fixed``."""
-_BOOLEAN, _FLOAT_ENCODINGS = 0x02, frozenset((0x03, 0x04, 0x09, 0x0F))
+_BOOLEAN, _FLOAT, _FLOAT_ENCODINGS = 0x02, 0x04, frozenset((0x03, 0x04, 0x09, 0x0F))
 _CHARACTERS = frozenset((0x06, 0x08, 0x10))
 """``DW_ATE_signed_char``, ``DW_ATE_unsigned_char``, ``DW_ATE_UTF``."""
 _ALIASES = frozenset(("DW_TAG_typedef", "DW_TAG_const_type", "DW_TAG_volatile_type"))
@@ -104,6 +105,8 @@ class DwarfTypes:
         size, encoding = die.number("DW_AT_byte_size"), die.number("DW_AT_encoding")
         if encoding == _BOOLEAN and size == 1:
             return BOOL
+        if encoding == _FLOAT and size in (4, 8):
+            return Float(size)
         if encoding in _FLOAT_ENCODINGS or size not in (1, 2, 4, 8, 16):
             return Array(UINT8, size)
         return INT8 if die.text("DW_AT_name") == "char" else Int(size, encoding in _SIGNED_ENCODINGS)

@@ -31,6 +31,10 @@ INDIRECT = 10
 _NOT_ZERO = b"\0" + b"\1" * 255
 
 
+_THREAD_LOCAL = 6
+"""``STT_TLS``."""
+
+
 class Symbol(msgspec.Struct, frozen=True):
     """A function: its name, virtual address and size in bytes (0 where the table does not say).
 
@@ -41,6 +45,8 @@ class Symbol(msgspec.Struct, frozen=True):
     address: int
     size: int
     indirect: bool = False
+    thread_local: bool = False
+    """Each thread has its own; *address* is where it is in the thread's block."""
 
 
 class SymbolTable:
@@ -105,7 +111,8 @@ class SymbolTable:
         names, addresses, sizes = self._words
         record = self._sorted[1][index]
         kind = self._data[record * self._record + (4 if self._wide else 12)] & 15
-        return Symbol(self._name(names[record]), addresses[record], sizes[record], kind == INDIRECT)
+        name = self._name(names[record])
+        return Symbol(name, addresses[record], sizes[record], kind == INDIRECT, kind == _THREAD_LOCAL)
 
     def _name(self, offset: int) -> str:
         strings = self._strings

@@ -39,6 +39,7 @@ SAMPLES: dict[str, types.Type] = {
     "void": types.VOID,
     "bool": types.BOOL,
     "int": Int(2, False),
+    "float": types.FLOAT,
     "enum": Enum("e", 4, False, (("A", 0), ("B", 7))),
     "pointer": Pointer(types.VOID, AddressSpace.USER),
     "string": String(16),

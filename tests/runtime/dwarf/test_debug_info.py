@@ -12,10 +12,10 @@ import pytest
 
 from pytrace.core.diagnostics import TraceError
 from pytrace.core.types import (
+    DOUBLE,
     INT8,
     INT32,
     INT64,
-    UINT8,
     UINT32,
     AddressSpace,
     Array,
@@ -200,7 +200,7 @@ def test_damaged_dwarf_is_an_error_with_the_name(tmp_path: Path) -> None:
 def test_results(program: Binary) -> None:
     debug = _debug(program)
     assert debug.result("work", program.address_of("work")) == INT32
-    assert debug.result("mixed", program.address_of("mixed")) == Array(UINT8, 8)
+    assert debug.result("mixed", program.address_of("mixed")) == DOUBLE
     assert debug.result("nothing", None) is None
 
 

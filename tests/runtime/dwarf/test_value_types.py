@@ -9,6 +9,8 @@ from elftools.common.exceptions import DWARFError
 
 from pytrace.core.types import (
     BOOL,
+    DOUBLE,
+    FLOAT,
     INT8,
     INT16,
     INT32,
@@ -66,7 +68,7 @@ USER = AddressSpace.USER
     ("name", "kind"),
     [
         ("a1", INT32), ("a2", String(16)), ("a3", String(4)), ("a4", Array(UINT8, 4)),
-        ("a5", Array(Array(INT32, 3), 2)), ("a6", Array(UINT8, 8)), ("a7", Array(UINT8, 4)), ("a8", BOOL),
+        ("a5", Array(Array(INT32, 3), 2)), ("a6", DOUBLE), ("a7", FLOAT), ("a8", BOOL),
         ("a9", INT16), ("a10", UINT64), ("a11", Array(UINT8, 16)), ("a12", Pointer(INT8, USER)), ("a13", INT8),
         ("a14", Enum("colour", 4, False, (("RED", 0), ("BLUE", 7)))),
         ("a15", Enum("level", 4, True, (("LOW", -1), ("HIGH", 0)))),

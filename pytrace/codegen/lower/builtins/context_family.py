@@ -19,7 +19,7 @@ Node = nodes.Call | nodes.Identifier
 
 def _arg_n(e: Emitter, node: Node) -> Operand:
     index = e.checked.fact(node, ArgumentIndex).index
-    return Scalar(contexts.positional(e, index), UINT64)
+    return Scalar(contexts.positional(e, index), e.type(node))
 
 
 def _args(e: Emitter, node: Node) -> Operand:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pytrace.codegen.emit import comparison, counted_strings, events, loops, memory, user_memory
+from pytrace.codegen.emit import comparison, counted_strings, events, floats, loops, memory, user_memory
 from pytrace.codegen.emit.emitter import Emitter
 from pytrace.codegen.ir import helpers, name_tables
 from pytrace.codegen.ir.ir_values import I64, TRUE, Number, Ptr
@@ -308,7 +308,13 @@ def _named(table: Callable[[Emitter], list[bytes]], *, absolute: bool = False) -
     return emit
 
 
+def _scaled(e: Emitter, node: nodes.Call) -> Operand:
+    factor = e.checked.constants[_expr(node, 1)]
+    return Scalar(floats.scaled(e, e.value(_expr(node, 0)), int(factor)), INT64)
+
+
 EMIT: dict[str, Emission] = {
+    "scaled": _scaled,
     "bswap": _bswap,
     "buf": _buf,
     "memcmp": _memcmp,

@@ -26,6 +26,7 @@ from pytrace.core.types import (
     Bool,
     Enum,
     Field,
+    Float,
     Int,
     Pointer,
     String,
@@ -47,6 +48,7 @@ from pytrace.frontend.ast.probe_context import (
     RegisterParts,
     ReturnValue,
     Slot,
+    Unreadable,
 )
 
 SLOT = 8
@@ -148,6 +150,11 @@ def entry(name: str, prototype: FunctionPrototype | None, kernel: KernelInfo) ->
     return ProbeContext(tuple(arguments), members, ctx_type=registers(kernel))
 
 
+_UNREADABLE = Unreadable("in a floating-point register")
+IN_VECTOR = String(len(_UNREADABLE.text) + 1)
+"""The type of what ``args`` shows in place of a value in a floating-point register."""
+
+
 def user_entry(
     name: str,
     parameters: Sequence[UserParameter] | None,
@@ -156,7 +163,10 @@ def user_entry(
     missing: Iterable[str] = (),
 ) -> ProbeContext:
     """The context of a uprobe; *parameters* from DWARF, None when there is none for the reasons *missing*."""
-    arguments = tuple(user_argument(item, max_strlen) for item in parameters or () if item.readable)
+    arguments = tuple(
+        user_argument(item, max_strlen) if item.readable else ProbeArgument(item.name, IN_VECTOR, _UNREADABLE)
+        for item in parameters or ()
+    )
     members = None if parameters is None else args_struct(name, arguments)
     lost = tuple(f"args.{item.name}{dotted(part)}" for item in parameters or () for part in item.lost)
     return ProbeContext(arguments, members, ctx_type=registers(kernel), missing=tuple(missing), lost=lost)
@@ -241,7 +251,8 @@ def returning(result: Type | None, kernel: KernelInfo) -> ProbeContext:
     compare and store them together with ``argN``.
     """
     argument = ProbeArgument("retval", result, ReturnValue()) if isinstance(result, Int | Bool | Enum) else None
-    return ProbeContext(result=argument, ctx_type=registers(kernel))
+    lost = ("retval",) if isinstance(result, Float) else ()
+    return ProbeContext(result=argument, ctx_type=registers(kernel), lost=lost)
 
 
 def location(parameter: UserParameter) -> RegisterLocation:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container
 
+from msgspec.structs import replace
+
 from pytrace.frontend.ast.probe_context import RegisterLocation
 
 _X86_BASES = ("ax", "bx", "cx", "dx", "si", "di", "bp", "sp")
@@ -66,7 +68,8 @@ def locations(
             size, operand = "8", word
         try:
             width = _size(size, word)
-            locations_.append(read(operand.strip(), abs(width), width < 0, symbol, address))
+            place = read(operand.strip(), abs(width), width < 0, symbol, address)
+            locations_.append(replace(place, fraction=size.endswith("f") and abs(width) in (4, 8)))
         except BadArgumentError:
             if wanted is None or number in wanted:
                 raise
@@ -83,7 +86,7 @@ def _words(text: str) -> list[str]:
 
 
 def _size(text: str, word: str) -> int:
-    # ``-8f`` marks a floating point value, which is returned as raw bits.
+    # ``8f`` marks a floating-point value.
     try:
         width = int(text.removesuffix("f"))
     except ValueError:
@@ -123,6 +126,8 @@ def _relative(name: str, addend: str, base: str, symbol: Callable[[str], int | N
 
 
 def _x86_register(name: str, operand: str) -> str:
+    if name.startswith(("xmm", "ymm", "zmm", "st")):
+        raise BadArgumentError(f"{name} is a floating-point register, which BPF programs cannot read")
     if name not in _X86:
         raise BadArgumentError(f"operand {operand!r} names register {name!r}, which cannot be read")
     return _X86[name]
@@ -167,6 +172,8 @@ def _arm64(
     if re.fullmatch(_ARM_REGISTER, operand):
         return RegisterLocation(_arm_register(operand), size=size, signed=signed)
     match = re.fullmatch(_ARM_MEMORY, operand)
+    if re.fullmatch(r"[bhsdqv][0-9]+(?:\.\w+)?", operand):
+        raise BadArgumentError(f"{operand} is a floating-point register, which BPF programs cannot read")
     if match is None:
         raise BadArgumentError(f"operand {operand!r} is not supported")
     index = _arm_register(match["index"]) if match["index"] else ""

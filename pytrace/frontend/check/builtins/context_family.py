@@ -5,7 +5,20 @@ from __future__ import annotations
 from pytrace.core.diagnostics import counted
 from pytrace.core.probes.kinds import BEGIN, END, PYTHON_KINDS, SELF, Context
 from pytrace.core.probes.targets import IteratorTarget
-from pytrace.core.types import UINT8, UINT64, VOID, AddressSpace, KSym, Pointer, Stack, StackMode, String, Type, USym
+from pytrace.core.types import (
+    UINT8,
+    UINT64,
+    VOID,
+    AddressSpace,
+    Float,
+    KSym,
+    Pointer,
+    Stack,
+    StackMode,
+    String,
+    Type,
+    USym,
+)
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import ArgumentIndex
 from pytrace.frontend.check.inference.argument_checks import report_lost, require_args, unstable
@@ -33,7 +46,8 @@ def arg_n(checker: Checker, node: Node, _arguments: Arguments) -> Type:
         message = f"the probe has {counted(count, 'argument')}, so there is no {node.name}"
         return checker.error(message, node.span, kernel=bool(context and context.positional))
     checker.program.facts[node] = ArgumentIndex(number)
-    return UINT64
+    place = context.positional[number] if context is not None and context.positional else None
+    return Float(place.size) if place is not None and place.fraction else UINT64
 
 
 def ctx(checker: Checker, _node: Node, _arguments: Arguments) -> Type:

@@ -7,7 +7,7 @@ import sys
 from msgspec.structs import replace
 
 from pytrace.core.probes.kinds import Context
-from pytrace.core.types import BOOL, INT64, UINT64, Array, Buffer, Field, Int, Pointer, String, Struct, Type
+from pytrace.core.types import BOOL, INT64, UINT64, Array, Buffer, Field, Float, Int, Pointer, String, Struct, Type
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import BufferLength, ComparedLength, CountedString, StringLength
 from pytrace.frontend.check.inference.argument_checks import (
@@ -306,6 +306,19 @@ def _compared(type_: Type) -> int | None:
 
 
 # ---------------------------------------------------------------------------------------------- numbers
+
+
+MOST_FACTOR = 1 << 53
+"""The greatest factor of scaled()."""
+
+
+def scaled(checker: Checker, node: Node, arguments: Arguments) -> Type:
+    """``scaled(d, factor)``."""
+    type_ = checker.value(expression(checker, arguments[0]))
+    if not isinstance(type_, Float | Unknown):
+        checker.error(f"scaled() takes a floating-point number, not {settle(type_)}", node.span)
+    literal_integer(checker, node, arguments[1], "the factor of scaled()", 1, MOST_FACTOR)
+    return INT64
 
 
 def bswap(checker: Checker, node: Node, arguments: Arguments) -> Type:

@@ -81,6 +81,10 @@ def uaddr(checker: Checker, node: Node, arguments: Arguments) -> Type:
     address = function.address if function is not None else checker.kernel.user_address(binary, text)
     if address is None:
         return checker.error(f"{binary} has no symbol {text!r}", node.span)
+    if function is None and checker.kernel.user_thread_local(binary, text):
+        message = f"{text} is a thread-local variable: each thread has its own, at no fixed address"
+        hints = ["pass its address to a traced function, or trace where it is read"]
+        return checker.error(message, node.span, hints=hints)
     checker.program.facts[node] = UserSymbol(text, binary, address)
     size = function.size if function is not None else checker.kernel.user_size(binary, text)
     return Pointer(Int(size if size in (1, 2, 4, 8) else 8, False), AddressSpace.USER)

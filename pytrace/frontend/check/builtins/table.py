@@ -120,6 +120,7 @@ CHECKS: Mapping[str, Check] = {
     "ksym": symbol_family.ksym,
     "ksym_name": symbol_family.ksym_name,
     "usym": symbol_family.usym,
+    "scaled": string_family.scaled,
     "kptr": symbol_family.marked,
     "uptr": symbol_family.marked,
     "is_err": symbol_family.is_err,

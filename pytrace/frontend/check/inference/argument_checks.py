@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pytrace.core.formats import UNSUPPORTED, WIDEST, Conversion, Format, parse
-from pytrace.core.types import Array, Bool, Buffer, Int, Pointer, String, Struct, Type, Void
+from pytrace.core.types import Array, Bool, Buffer, Float, Int, Pointer, String, Struct, Type, Void
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.check.inference.checker import Arguments, Checker, Node
 from pytrace.frontend.check.inference.conversions import Unknown, is_integer, settle
@@ -53,12 +53,16 @@ def literal_integer(
     return constant
 
 
+CONVERT = "BPF has no floating-point arithmetic: convert the number first, by (int64)$d or scaled($d, 1000)"
+
+
 def integer_argument(checker: Checker, node: Node, arg: nodes.Expr | nodes.TypeExpr, what: str) -> Type:
     """Type of an argument that must be an integer; reported at the call."""
     value = expression(checker, arg)
     type_ = checker.value(value)
     if not isinstance(type_, Unknown) and not is_integer(type_):
-        return checker.error(f"{what} must be an integer, not {settle(type_)}", node.span)
+        hints = [CONVERT] if isinstance(type_, Float) else []
+        return checker.error(f"{what} must be an integer, not {settle(type_)}", node.span, hints=hints)
     return type_
 
 
@@ -152,6 +156,10 @@ def _is_number(type_: Type) -> bool:
     return is_integer(type_) or isinstance(type_, Bool | Pointer)
 
 
+def _is_fraction(type_: Type) -> bool:
+    return isinstance(type_, Float)
+
+
 def _is_buffer(type_: Type) -> bool:
     return isinstance(type_, Buffer)
 
@@ -164,6 +172,7 @@ _NUMBERS = ("d", "i", "u", "o", "x", "X", "c", "p")
 
 CONVERSIONS: dict[str, tuple[Callable[[Type], bool], str]] = {
     **dict.fromkeys(_NUMBERS, (_is_number, "an integer")),
+    **dict.fromkeys(("f", "F", "e", "E", "g", "G"), (_is_fraction, "a floating-point number")),
     "gr": (is_integer, "an integer of GFP flags"),
     "s": (_has_text, "a value"),
     "r": (_is_buffer, "a buffer"),

@@ -25,6 +25,8 @@ NAMED: dict[str, Type] = {
     "uint16": types.UINT16,
     "uint32": types.UINT32,
     "uint64": types.UINT64,
+    "float": types.FLOAT,
+    "double": types.DOUBLE,
     "inet": Inet(),
     "macaddr_t": types.Mac(),
     "timestamp": types.Timestamp(),

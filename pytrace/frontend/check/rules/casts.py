@@ -11,6 +11,7 @@ from pytrace.core.types import (
     Bool,
     Buffer,
     Enum,
+    Float,
     Int,
     InterfaceName,
     KSym,
@@ -27,7 +28,7 @@ from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.typed_program import SCRIPT_ORIGIN
 from pytrace.frontend.check.inference import constant_folding
 from pytrace.frontend.check.inference.checker import Checker
-from pytrace.frontend.check.inference.conversions import Flexible, Unknown, settle
+from pytrace.frontend.check.inference.conversions import Flexible, Unknown, is_integer, settle
 from pytrace.frontend.check.inference.type_names import resolve
 from pytrace.frontend.check.rules import members
 from pytrace.frontend.check.rules.operators import cast_span
@@ -81,6 +82,8 @@ def _of_machine(checker: Checker, node: nodes.Expr) -> bool:
 
 def _to_integer(checker: Checker, node: nodes.Cast, target: Type, source: Type) -> Type | None:
     assert isinstance(target, Int)
+    if isinstance(source, Float):
+        return target
     if isinstance(source, _SCALARS):
         value = checker.constant(node.operand)
         if isinstance(value, int):
@@ -103,6 +106,18 @@ def _to_bool(checker: Checker, node: nodes.Cast, target: Type, source: Type) -> 
     if isinstance(value, int | bytes):
         checker.set_constant(node, bool(value.partition(b"\0")[0] if isinstance(value, bytes) else value))
     return target
+
+
+def _to_fraction(checker: Checker, node: nodes.Cast, target: Type, source: Type) -> Type | None:
+    """A ``float`` as a ``double``; bytes as a number."""
+    if isinstance(source, Float) and source.size <= target.size:
+        return target
+    if isinstance(source, Array) and source.size == target.size:
+        return target
+    if is_integer(source):
+        hints = [f"*({target} *)ADDRESS reads one"]
+        return checker.error(f"an integer cannot be cast to {target}", node.span, hints=hints)
+    return None
 
 
 def _to_enum(checker: Checker, node: nodes.Cast, target: Type, source: Type) -> Type | None:
@@ -214,6 +229,7 @@ def _to_void(checker: Checker, node: nodes.Cast, _target: Type, _source: Type) -
 
 _TARGETS: tuple[tuple[type[Type], Callable[[Checker, nodes.Cast, Type, Type], Type | None]], ...] = (
     (Int, _to_integer),
+    (Float, _to_fraction),
     (Bool, _to_bool),
     (Enum, _to_enum),
     (Pointer, _to_pointer),

@@ -9,6 +9,7 @@ from pytrace.core.builtins import builtin, builtin_names
 from pytrace.core.diagnostics import did_you_mean
 from pytrace.core.types import (
     BOOL,
+    DOUBLE,
     INT64,
     UINT64,
     AddressSpace,
@@ -51,6 +52,11 @@ def integer(checker: Checker, node: nodes.IntLiteral) -> Type:
         return checker.error("the number does not fit 64 bits", node.span)
     checker.set_constant(node, node.value)
     return literal(node.value)
+
+
+def fraction(_checker: Checker, _node: nodes.FloatLiteral) -> Type:
+    """``1.5``."""
+    return DOUBLE
 
 
 def boolean(checker: Checker, node: nodes.BoolLiteral) -> Type:

@@ -25,7 +25,7 @@ from pytrace.core.types import (
 )
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import BoundsCheck, LayoutReliance, TypeDescription
-from pytrace.frontend.ast.probe_context import ProbeArgument
+from pytrace.frontend.ast.probe_context import ProbeArgument, Unreadable
 from pytrace.frontend.ast.typed_program import FieldPath
 from pytrace.frontend.check.inference.argument_checks import report_lost, require_args, unstable
 from pytrace.frontend.check.inference.checker import Checker
@@ -110,7 +110,7 @@ def _argument(checker: Checker, node: nodes.FieldAccess, base: nodes.Identifier)
     if not require_args(checker, base) or checker.unit is None:
         return UNKNOWN
     argument = checker.unit.context.argument(node.name)
-    if argument is None and report_lost(checker, node):
+    if (argument is None or isinstance(argument.place, Unreadable)) and report_lost(checker, node):
         return UNKNOWN
     if argument is None:
         known = [item.name for item in checker.unit.context.arguments]

@@ -8,10 +8,25 @@ from msgspec.structs import replace
 
 from pytrace.core.builtins import builtin
 from pytrace.core.source import Span
-from pytrace.core.types import BOOL, INT64, UINT64, AddressSpace, Array, Bool, Enum, Int, Pointer, String, Type, Void
+from pytrace.core.types import (
+    BOOL,
+    INT64,
+    UINT64,
+    AddressSpace,
+    Array,
+    Bool,
+    Enum,
+    Float,
+    Int,
+    Pointer,
+    String,
+    Type,
+    Void,
+)
 from pytrace.frontend.ast import nodes
 from pytrace.frontend.ast.compile_time_facts import Signedness, TypeDescription
 from pytrace.frontend.check.inference import constant_folding
+from pytrace.frontend.check.inference.argument_checks import CONVERT
 from pytrace.frontend.check.inference.checker import Checker
 from pytrace.frontend.check.inference.conversions import (
     INT64_MAX,
@@ -89,6 +104,8 @@ def _compared(checker: Checker, node: nodes.Binary) -> tuple[Type, Type]:
 
 
 def _compare(checker: Checker, node: nodes.Binary, left: Type, right: Type) -> Type:
+    if isinstance(left, Float) or isinstance(right, Float):
+        return _compare_fractions(checker, node, left, right)
     a, b = checker.constant(node.left), checker.constant(node.right)
     texts = isinstance(a, bytes) and isinstance(b, bytes)
     if not comparable(left, right, ordered=node.operator in _ORDER and not texts):
@@ -117,6 +134,19 @@ def _compare(checker: Checker, node: nodes.Binary, left: Type, right: Type) -> T
         checker.set_constant(node, same is (node.operator == "=="))
     if is_integer(left) and is_integer(right) and signs_differ(left, right):
         checker.warn("compares signed with unsigned 64-bit integers, as signed ones", node.span)
+    return BOOL
+
+
+def _compare_fractions(checker: Checker, node: nodes.Binary, left: Type, right: Type) -> Type:
+    """With floating-point numbers, and integer constants."""
+    for side, type_ in ((node.left, left), (node.right, right)):
+        if isinstance(type_, Float) or (isinstance(type_, Flexible) and isinstance(checker.constant(side), int)):
+            continue
+        other = right if type_ is left else left
+        message = f"cannot compare {settle(left)} with {settle(right)} by {node.operator}"
+        hints = [f"convert the {other} first: (int64)"] if is_integer(type_) else []
+        checker.error(message, node.span, hints=hints)
+        break
     return BOOL
 
 
@@ -253,6 +283,8 @@ def _fold(checker: Checker, node: nodes.Binary, left: Type, right: Type, type_: 
 def arithmetic_type(checker: Checker, operator: str, left: Type, right: Type, span: Span) -> Type:
     """Result of integer arithmetic: 64 bits; signed when an operand is, and always for ``-``."""
     for operand in (left, right):
+        if isinstance(operand, Float):
+            return checker.error(f"operator {operator} cannot be used with {operand}", span, hints=[CONVERT])
         if not isinstance(operand, Int | Flexible | Enum | Bool):
             return checker.error(f"operator {operator} needs integers, not {settle(operand)}", span)
     if operator == "-":
@@ -311,6 +343,9 @@ def _not(checker: Checker, node: nodes.Unary) -> Type:
 
 
 def _negate(checker: Checker, node: nodes.Unary) -> Type:
+    fraction = checker.value(node.operand)
+    if isinstance(fraction, Float):
+        return fraction
     type_ = checker.integer(node.operand, "the operand of -")
     value = checker.constant(node.operand)
     if isinstance(type_, Unknown):

@@ -113,14 +113,20 @@ def t_script_operator(lexeme: Lexeme) -> Token:
     return token(OPERATORS[lexeme.value], lexeme)
 
 
-@matches(r"[0-9][0-9A-Za-z_]*(?:\.[0-9]+)?")
+_FRACTION = r"\.[0-9]+(?:[eE][+-]?[0-9]+(?![0-9A-Za-z_]))?"
+
+
+@matches(rf"[0-9][0-9A-Za-z_]*(?:{_FRACTION})?")
 def t_script_number(lexeme: Lexeme) -> Token:
-    """A number with its suffix; or a fraction, which is an error unless it is an index of an index: ``$t.0.1``."""
+    """A number with its suffix; or a fraction, unless it is an index of an index: ``$t.0.1``."""
     lexer, text = lexeme.lexer, lexeme.value
     whole, point, _ = text.partition(".")
     span = span_of(lexeme)
     if point and not _AFTER_DOT.search(lexer.lexdata, max(0, span.start - 40), span.start):
-        lexer.scan.error("fractions are not supported", span, "use a smaller unit, such as 1500us for 1.5ms")
+        unit = lexer.lexdata[span.end : span.end + 1]
+        if whole.isdecimal() and not (unit.isalpha() or unit == "_") and not lexer.scan.in_c:
+            return Token("FLOAT", text, span, float(text))
+        lexer.scan.error("a fraction has no unit", span, "use a smaller unit, such as 1500us for 1.5ms")
         return Token("INT", whole, span, 0)
     if point:
         lexer.lexpos = span.start + len(whole)

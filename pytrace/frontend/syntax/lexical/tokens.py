@@ -67,7 +67,7 @@ OPERATORS = {
     "&=": "OP_ASSIGN", "|=": "OP_ASSIGN", "^=": "OP_ASSIGN", "<<=": "OP_ASSIGN", ">>=": "OP_ASSIGN",
 }  # fmt: skip
 
-LITERALS = ("IDENT", "INT", "STRING", "VARIABLE", "MAP", "PARAM", "PARAM_COUNT")
+LITERALS = ("IDENT", "INT", "FLOAT", "STRING", "VARIABLE", "MAP", "PARAM", "PARAM_COUNT")
 
 ROOT_KINDS = (
     "C_PART",
@@ -109,6 +109,8 @@ TYPE_NAMES = (
     | frozenset(
         [
             "void",
+            "float",
+            "double",
             "macaddr_t",
             "timestamp",
             "cgroup_path_t",
@@ -140,7 +142,8 @@ TYPE_NAMES = (
 """Names that are types wherever a type is allowed (except ``username``, which is also a value)."""
 
 _NAMES = {
-    "IDENT": "a name", "INT": "a number", "STRING": "a string", "VARIABLE": "a variable", "MAP": "a map",
+    "IDENT": "a name", "INT": "a number", "FLOAT": "a fraction", "STRING": "a string", "VARIABLE": "a variable",
+    "MAP": "a map",
     "RESYNC": "the end of the statement", "PREDICATE_CLOSE": "'/'", "PREDICATE_OPEN": "'/'", "IF_STATEMENT": "'if'",
     "IF_COMPTIME": "'comptime'", "BLOCK_STATEMENT": "'{'",
 }  # fmt: skip

@@ -19,7 +19,7 @@ REFUSED = [
     ("begin { if (1 == $#) { $b = 1; } print($b); }", "1:40-42", "undefined variable $b"),
     ("begin { printf(\"%d %d\\n\", 1); }", "1:9-29", "not enough values for printf(): the format takes 2, 1 given"),
     ("begin { printf(\"%y\\n\", 1); }", "1:9-26", "too many values for printf(): the format takes 0, 1 given"),
-    ("begin { printf(\"%f\\n\", 1); }", "1:9-26", "printf(): conversion '%f' is not supported"),
+    ("begin { printf(\"%f\\n\", 1); }", "1:9-26", "printf(): %f takes a floating-point number, not int8"),
     ("begin { printf(\"%\", 1); }", "1:9-23", "too many values for printf(): the format takes 0, 1 given"),
     ("begin { printf(\"100% done\"); }", "1:9-28", "not enough values for printf(): the format takes 1, 0 given"),
     ("begin { $x = \"a\"; printf($x); }", "1:26-28", "the format of printf() must be a string literal"),

@@ -48,7 +48,7 @@ def test_comments_are_kept() -> None:
         ("9223372036854775808l", "9223372036854775808l", "does not fit"),
         ("300000d", "300000d", "does not fit"),
         ("9" * 5000, "9" * 5000, "does not fit"),
-        ("1.5", "1.5", "fractions are not supported"),
+        ("1.5ms", "1.5", "a fraction has no unit"),
         ('"\\q"', "\\q", "unknown escape"),
         ('"\\400"', "\\400", "more than a byte"),
         ('"\\x"', "\\x", "without hexadecimal"),
